@@ -1,0 +1,35 @@
+# Every target makes .venv in this folder first and uses nothing outside it; Python 3.11 to 3.13, make and g++ suffice.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: demo test lint bench clean
+
+demo: $(STAMP)
+	$(BIN)/python -m dacergnn.demo
+
+test: lint
+	$(BIN)/python -m pytest --cov --cov-report=term
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+bench: $(STAMP)
+	$(BIN)/dacergnn bench
+
+clean:
+	rm -rf $(VENV) .cache .dacecache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage build *.egg-info
+
+# torch first and pinned: where pip knows a CPU build of this version (2.13.0+cpu), that one is taken, and the
+# resolver leaves it in place afterwards in place of fetching the newest release with its CUDA packages.
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || \
+		{ echo "$(PYTHON) is not Python 3.11 to 3.13; name one, e.g. make PYTHON=python3.11"; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/python -m pip install torch==2.13.0
+	$(BIN)/python -m pip install -e '.[pyg,dgl,plot,test,dev]'
+	touch $@

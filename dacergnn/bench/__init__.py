@@ -1,0 +1,10 @@
+"""Benchmark of our layers against PyG, DGL and plain PyTorch: `run(models=("rgcn",), data=("aifb",))`."""
+
+from __future__ import annotations
+
+from dacergnn.bench.errors import BenchmarkError
+from dacergnn.bench.report import Report
+from dacergnn.bench.runner import run
+from dacergnn.bench.settings import Settings
+
+__all__ = ["BenchmarkError", "Report", "Settings", "run"]

@@ -1,0 +1,95 @@
+"""Roofline bound of a layer: no plan known to us runs faster than its work over the machine's rates.
+
+With d the feature size, r = 4 d bytes a row, W = 4 R d^2 bytes of weights, and the sizes N, E, U, V, R:
+time >= max(FLOP / GEMM rate, streamed bytes / copy bandwidth, gathered bytes / gather bandwidth),
+for the best of the plans vanilla (a row an edge), compact (a row a (source, type) pair) and aggregate-first
+(a row a (destination, type) pair).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dacergnn.bench.errors import BenchmarkError
+from dacergnn.bench.rates import Rates
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Work of one forward pass."""
+
+    name: str
+    flop: float
+    streamed: float
+    gathered: float
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The smallest time over the plans, what limits it, and whose it is."""
+
+    ms: float
+    plan: str
+    limit: str
+
+
+# Backward over forward, as lower bounds:
+# - FLOP: each product Y = X W becomes dX = dY W^T and dW = X^T dY, each as large, and each sum over edges
+#   becomes a sum of gradients and (for attention) a product an edge: twice the forward, so 3 in all.
+# - Streamed bytes: forward reads x and writes out (2 rows); backward reads x and the gradient and writes
+#   that of x (3 rows); rows of U or V go likewise: 2.5 in all.
+# - Gathered bytes: one pass over the edges by source, the source's row in registers, reads each edge's
+#   gradient row once and serves both the attention's gradient and that of x: 2 in all.
+_TRAINING = {"flop": 3.0, "streamed": 2.5, "gathered": 2.0}
+
+
+def plans(model: str, sizes: Mapping[str, int], d: int) -> list[Plan]:
+    """The forward plans of "rgcn", "rgat" or "hgt" in float32; HGT includes its output projection."""
+    n, e, u, v = (float(sizes[name]) for name in "NEUV")
+    r, w = 4.0 * d, 4.0 * sizes["R"] * d * d
+    node = 2 * n * d * d
+    if model == "rgcn":
+        return [
+            Plan("vanilla", 2 * e * d * d + 2 * e * d + node, 2 * e * r + 2 * n * r + 12 * e + w, e * r),
+            Plan("compact", 2 * u * d * d + 2 * e * d + node,
+                 2 * n * r + 2 * u * r + 4 * u + 8 * e + w, u * r + e * r),
+            Plan("aggregate-first", 2 * v * d * d + 2 * e * d + node,
+                 2 * n * r + 4 * e + 8 * v + w, e * r + 8 * v * d),
+        ]  # fmt: skip
+    if model == "rgat":
+        return [
+            Plan("vanilla", 4 * e * d * d + 6 * e * d, 5 * e * r + n * r + 24 * e + w, 2 * e * r),
+            Plan("compact", 2 * u * d * d + 2 * (u + v) * d + 2 * e * d,
+                 2 * n * r + 2 * u * r + 8 * (u + v) + 20 * e + w, u * r + e * r),
+            Plan("aggregate-first", 2 * v * d * d + 4 * e * d,
+                 2 * n * r + 4 * e + 8 * v + w, e * r + 8 * v * d),
+        ]  # fmt: skip
+    if model == "hgt":
+        return [
+            Plan("vanilla", 4 * node + 4 * e * d * d + 4 * e * d,
+                 6 * n * r + 4 * e * r + 24 * e + 2 * w, 3 * e * r),
+            Plan("compact", 4 * node + 4 * u * d * d + 4 * e * d,
+                 8 * n * r + 4 * u * r + 20 * e + 2 * w, 2 * u * r + 2 * e * r),
+            Plan("folded, aggregate-first", node + 4 * v * d * d + 4 * e * d,
+                 2 * n * r + 4 * e + 8 * v + 2 * w, e * r + 8 * v * d),
+        ]  # fmt: skip
+    raise BenchmarkError(f"model '{model}' is unknown; choose from rgcn, rgat, hgt")
+
+
+def bound(model: str, mode: str, sizes: Mapping[str, int], d: int, rates: Rates) -> Bound:
+    """The best plan's bound for mode "infer" or "train" (backward included, the loss not)."""
+    return min(
+        (_plan_bound(plan, mode == "train", rates) for plan in plans(model, sizes, d)), key=lambda b: b.ms
+    )
+
+
+def _plan_bound(plan: Plan, train: bool, rates: Rates) -> Bound:
+    factor = _TRAINING if train else dict.fromkeys(_TRAINING, 1.0)
+    seconds = {
+        "FLOP": plan.flop * factor["flop"] / (rates.gemm_gflop_s * 1e9),
+        "copy bandwidth": plan.streamed * factor["streamed"] / (rates.copy_gb_s * 1e9),
+        "gather bandwidth": plan.gathered * factor["gathered"] / (rates.gather_gb_s * 1e9),
+    }
+    limit = max(seconds, key=lambda name: seconds[name])
+    return Bound(1e3 * seconds[limit], plan.name, limit)

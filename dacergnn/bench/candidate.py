@@ -1,0 +1,131 @@
+"""What the benchmark measures: a named way to compute one layer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from dacergnn.bench.parameters import Parameters, Slot
+from dacergnn.bench.problem import IGNORED, Problem
+
+Wrap = Callable[[Any], Any]
+"""Turns a layer into the one that is run: nothing, torch.compile, or our own optimize."""
+
+
+def unwrapped(layer: Any) -> Any:
+    """The layer as the library has it."""
+    return layer
+
+
+@dataclass(frozen=True)
+class Built:
+    """A layer ready to run on one problem."""
+
+    forward: Callable[[], Any]
+    """Returns [N, hidden], or a dict of [N_t, hidden] by node type name 't<i>'."""
+    inputs: tuple[Tensor, ...]
+    """Feature leaves: one [N, hidden], or one [N_t, hidden] for each node type."""
+    leaves: tuple[Tensor, ...]
+    """All tensors that receive gradients, inputs included."""
+    slots: tuple[Slot, ...] = ()
+    """Where the shared parameters went; none where the layer computes another function."""
+    layer: Any = None
+
+
+Builder = Callable[[Problem, Parameters, Wrap], Built]
+
+
+def edge_memory(problem: Problem, train: bool) -> int:
+    """Estimated bytes of a candidate whose working set is a few tensors of one row an edge."""
+    return problem.num_edges * problem.hidden * 4 * (8 if train else 4)
+
+
+def hetero_memory(problem: Problem, train: bool) -> int:
+    """Estimated bytes where every relation has rows for all nodes of both its types."""
+    rows = sum(problem.ntype_sizes[s] + problem.ntype_sizes[d] for s, d in problem.relations)
+    return (rows + problem.num_edges) * problem.hidden * 4 * (4 if train else 2)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One way to compute a model's layer.
+
+    `library` is "pyg", "dgl", "torch" or "ours". `function` names the reference function that it computes,
+    or is "" where it computes another one of comparable cost.
+    """
+
+    name: str
+    library: str
+    model: str
+    build: Builder
+    function: str
+    memory: Callable[[Problem, bool], int] = field(default=edge_memory, repr=False)
+    """Estimate of the peak in bytes, for (problem, training)."""
+    compiled: bool = False
+
+
+def leaf(x: Tensor) -> Tensor:
+    """A copy of x that collects gradients."""
+    return x.detach().clone().requires_grad_()
+
+
+def typed_leaves(problem: Problem) -> dict[str, Tensor]:
+    """The features as one leaf for each node type."""
+    return {f"t{i}": leaf(part) for i, part in enumerate(problem.x.split(list(problem.ntype_sizes)))}
+
+
+def finish(
+    forward: Callable[[], Any],
+    inputs: tuple[Tensor, ...],
+    slots: list[Slot],
+    shared: Parameters,
+    layer: nn.Module,
+) -> Built:
+    """Load the shared parameters and list the leaves."""
+    for slot in slots:
+        slot.load(shared)
+    return Built(forward, inputs, (*inputs, *layer.parameters()), tuple(slots), layer)
+
+
+def make_loss(problem: Problem) -> Callable[[Any], Tensor]:
+    """Mean negative log-likelihood over the labelled nodes, of a tensor or a dict by node type."""
+    count = max(int((problem.labels != IGNORED).sum()), 1)
+    parts = {f"t{i}": part for i, part in enumerate(problem.labels.split(list(problem.ntype_sizes)))}
+
+    def loss(out: Any) -> Tensor:
+        if isinstance(out, Mapping):
+            typed: Mapping[str, Tensor] = out
+            terms = [_nll(rows, parts[name]) for name, rows in typed.items()]
+            return torch.stack(terms).sum() / count
+        return _nll(out, problem.labels) / count
+
+    return loss
+
+
+def _nll(out: Tensor, labels: Tensor) -> Tensor:
+    return functional.nll_loss(
+        functional.log_softmax(out, dim=-1), labels, reduction="sum", ignore_index=IGNORED
+    )
+
+
+def make_step(built: Built, problem: Problem, train: bool) -> Callable[[], Any]:
+    """The call that is timed: forward without gradients, or forward, loss and backward."""
+    loss, leaves, forward = make_loss(problem), built.leaves, built.forward
+
+    def training() -> Any:
+        for tensor in leaves:
+            tensor.grad = None
+        out = forward()
+        loss(out).backward()
+        return out
+
+    def inference() -> Any:
+        with torch.no_grad():
+            return forward()
+
+    return training if train else inference

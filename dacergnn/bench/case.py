@@ -1,0 +1,124 @@
+"""One case: a model on a graph in one mode, all candidates validated, timed and weighed."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from dacergnn.bench import ours, peers
+from dacergnn.bench.candidate import Candidate, make_step, unwrapped
+from dacergnn.bench.entry import Entry, fastest
+from dacergnn.bench.measure import HOPELESS, Timing, interleave, time_call
+from dacergnn.bench.parameters import make_parameters
+from dacergnn.bench.problem import Problem
+from dacergnn.bench.reference import Reference, compute_reference, max_error
+from dacergnn.bench.settings import Settings
+from dacergnn.bench.trial import Request, cached_trial, run_trial
+
+TOLERANCE = 1e-3
+"""A float32 result further from the reference than this is another function's, or wrong."""
+
+Progress = Callable[[str], None]
+
+
+class Case:
+    """Runs the candidates of one model on one problem; references are computed once for both modes."""
+
+    def __init__(self, model: str, problem: Problem, settings: Settings, progress: Progress) -> None:
+        self.model, self.problem, self.settings, self.progress = model, problem, settings, progress
+        self.shared = make_parameters(model, problem, settings.seed)
+        self.references: dict[str, Reference] = {}
+
+    def measure(self, mode: str) -> list[Entry]:
+        """Entries of all candidates in a mode ("infer" or "train"), ours first."""
+        settings = self.settings
+        found = [ours.candidate(self.model, level) for level in settings.levels] if settings.ours else []
+        found += peers.candidates(self.model, settings.against, compiled=False)
+        steps: dict[str, Callable[[], Any]] = {}
+        entries = [self._prepare(candidate, mode, steps) for candidate in found]
+        if settings.compiled:
+            entries += self._compile(entries, mode, steps)
+        self.progress(f"timing {len(steps)} candidates")
+        timings = interleave(steps, settings.repeat, settings.budget_s)
+        for entry in entries:
+            if entry.label in timings:
+                entry.timing = timings[entry.label]
+        steps.clear()
+        if settings.memory:
+            self._weigh(entries, mode)
+        return entries
+
+    def _prepare(self, candidate: Candidate, mode: str, steps: dict[str, Callable[[], Any]]) -> Entry:
+        """Build and validate; put the step among those to be interleaved unless it is too slow."""
+        entry, settings, train = Entry(candidate), self.settings, mode == "train"
+        self.progress(f"validating {entry.label}")
+        need = candidate.memory(self.problem, train)
+        if need > settings.memory_limit:
+            entry.status, entry.note = "out of memory", f"estimated at {need / 1e9:.1f} GB"
+            return entry
+        try:
+            built = candidate.build(self.problem, self.shared, unwrapped)
+            step = make_step(built, self.problem, train)
+            start = time.perf_counter()
+            out = step()
+            first = time.perf_counter() - start
+            if candidate.function:
+                entry.error = max_error(self._reference(candidate.function), built, self.problem, out, train)
+        except Exception as error:  # a candidate's failure is a result, shown in the table
+            entry.status, entry.note = "failed", " ".join(f"{type(error).__name__}: {error}".split())[:300]
+            return entry
+        if entry.error is not None and (math.isnan(entry.error) or entry.error > TOLERANCE):
+            entry.status = "wrong"
+            entry.note = f"differs from the float64 reference by {entry.error:.1e}"
+        elif first > settings.call_limit_s:
+            entry.timing, entry.note = Timing([first]), "too slow to repeat"
+        else:
+            steps[entry.label] = step
+            entry.timing = Timing([time_call(step)])
+        return entry
+
+    def _reference(self, function: str) -> Reference:
+        if function not in self.references:
+            self.references[function] = compute_reference(function, self.problem, self.shared)
+        return self.references[function]
+
+    def _compile(self, entries: list[Entry], mode: str, steps: dict[str, Callable[[], Any]]) -> list[Entry]:
+        """Try the library layers that have a chance in processes of their own; interleave those that gain."""
+        libraries = [e for e in entries if e.candidate.library in peers.LIBRARIES]
+        best = fastest(libraries)
+        results: list[Entry] = []
+        for eager in libraries:
+            if best is None or eager.ms is None or eager.ms > HOPELESS * best.timing.ms:
+                continue
+            candidate = peers.through_compiler(eager.candidate)
+            self.progress(f"compiling {eager.label}")
+            answer = cached_trial(self._request(candidate, mode, "time"), self.settings.trial_limit_s)
+            if "error" in answer:
+                results.append(Entry(candidate, status="failed", note=answer["error"]))
+            elif answer["ms"] > best.timing.ms * 1.3:
+                results.append(Entry(candidate, Timing([answer["ms"] / 1e3]), note="measured apart"))
+            else:
+                results.append(self._prepare(candidate, mode, steps))
+        return results
+
+    def _weigh(self, entries: list[Entry], mode: str) -> None:
+        """Peak memory of ours and of the library layers that finish."""
+        for entry in entries:
+            if entry.candidate.library == "torch" or entry.candidate.compiled or entry.ms is None:
+                continue
+            self.progress(f"memory of {entry.label}")
+            answer = run_trial(self._request(entry.candidate, mode, "memory"), self.settings.trial_limit_s)
+            entry.peak_mb = answer.get("peak_mb")
+            if "error" in answer:
+                entry.note = f"memory: {answer['error']}"
+
+    def _request(self, candidate: Candidate, mode: str, what: str) -> Request:
+        settings = self.settings
+        request = Request(
+            self.model, candidate.library, candidate.name, self.problem.name, mode, what,
+            hidden=settings.hidden, seed=settings.seed, threads=settings.threads,
+        )  # fmt: skip
+        return replace(request, level=candidate.name) if candidate.library == "ours" else request

@@ -1,0 +1,130 @@
+"""`dacergnn bench`."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
+from rich.table import Table
+
+from dacergnn.bench.report import Report, Row, candidate_table, geomean_table, row_table
+from dacergnn.bench.settings import AGAINST, MODELS, MODES, Settings
+
+
+def _names(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in value.split(",") if name.strip())
+
+
+@click.command()
+@click.option(
+    "--models", default=",".join(MODELS), callback=_names, show_default=True, help="Comma-separated."
+)
+@click.option(
+    "--data",
+    default=",".join(Settings.data),
+    callback=_names,
+    show_default=True,
+    help="Data sets; a synthetic one by name and scale: am~0.1, bgs~ for its full size.",
+)
+@click.option("--mode", default=",".join(MODES), callback=_names, show_default=True, help="infer, train.")
+@click.option(
+    "--against",
+    default=",".join(AGAINST),
+    callback=_names,
+    show_default=True,
+    help="Peers: the libraries' layers and careful plain PyTorch.",
+)
+@click.option(
+    "--level", default="default", callback=_names, show_default=True, help="Optimization levels of ours."
+)
+@click.option("--hidden", default=64, show_default=True, type=click.IntRange(1), help="Features in and out.")
+@click.option(
+    "--repeat", default=30, show_default=True, type=click.IntRange(1), help="Most rounds of a case."
+)
+@click.option("--budget", default=20.0, show_default=True, help="Seconds for the timing of one case.")
+@click.option("--threads", default=2, show_default=True, type=click.IntRange(1))
+@click.option(
+    "--seed", default=0, show_default=True, help="Of features, labels, parameters, synthetic graphs."
+)
+@click.option("--memory/--no-memory", default=True, help="Measure peak memory, each in a process of its own.")
+@click.option("--compiled/--no-compiled", default=True, help="Try the libraries' layers with torch.compile.")
+@click.option("--ours/--no-ours", default=True, help="Leave our own layers out to see the peers alone.")
+@click.option("--all", "everything", is_flag=True, help="Print a table of all candidates of every case.")
+@click.option("--overhead", is_flag=True, help="Only print what a call costs besides its kernels.")
+@click.option("--json", "path", type=click.Path(dir_okay=False, writable=True, path_type=Path),
+              help="Write all results to this file.")  # fmt: skip
+def bench(
+    models: tuple[str, ...], data: tuple[str, ...], mode: tuple[str, ...], against: tuple[str, ...],
+    level: tuple[str, ...], hidden: int, repeat: int, budget: float, threads: int, seed: int, memory: bool,
+    compiled: bool, ours: bool, everything: bool, overhead: bool, path: Path | None,
+) -> None:  # fmt: skip
+    """Measure compiled layers against those of PyG, DGL and plain PyTorch.
+
+    One layer, one head, float32; training is forward, negative log-likelihood on fixed random labels and
+    backward. Results are validated first; times are medians of interleaved runs in one process.
+    """
+    settings = Settings(
+        models, data, mode, against, level, hidden, repeat, memory, compiled, ours, threads, seed, budget
+    )
+    console = Console(width=None if sys.stdout.isatty() else 200)
+    if overhead:
+        console.print(_overhead_table(settings))
+        return
+    report = _run(settings, console, everything)
+    report.command = shlex.join(["dacergnn", *sys.argv[1:]])
+    console.print(row_table(report.rows))
+    console.print(geomean_table(report.as_json()["geomean"]))
+    if path is not None:
+        report.write(path)
+        console.print(f"Results written to {path}")
+    wrong = [row for row in report.rows if row["ours_status"].startswith(("wrong", "failed"))]
+    for row in wrong:
+        console.print(f"[red]{row['model']} on {row['data']}, {row['mode']}: {row['ours_status']}")
+    if wrong:
+        sys.exit(1)
+
+
+def _run(settings: Settings, console: Console, everything: bool) -> Report:
+    from dacergnn.bench.runner import run
+
+    cases = len(settings.models) * len(settings.data) * len(settings.modes)
+    columns = (
+        SpinnerColumn(),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}"),
+    )
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal,
+                  refresh_per_second=2) as bar:  # fmt: skip
+        task = bar.add_task("starting", total=cases)
+
+        def on_case(rows: list[Row]) -> None:
+            bar.advance(task)
+            if everything:
+                console.print(candidate_table(rows[0]))
+
+        return run(settings, progress=lambda line: bar.update(task, description=line), on_case=on_case)
+
+
+def _overhead_table(settings: Settings) -> Table:
+    from dacergnn.bench.overhead import measure_overhead
+
+    table = Table(title="One forward call on ten edges (microseconds)")
+    for name in ("model", "call", "kernels", "overhead"):
+        table.add_column(name, justify="left" if name == "model" else "right")
+    for model in settings.models:
+        cost = measure_overhead(model, settings.hidden)
+        table.add_row(model, *(f"{us:.1f}" for us in (cost.call_us, cost.kernels_us, cost.overhead_us)))
+    return table

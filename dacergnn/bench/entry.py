@@ -1,0 +1,54 @@
+"""The result of one candidate in one case."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from dacergnn.bench.candidate import Candidate
+from dacergnn.bench.measure import Timing
+
+
+@dataclass
+class Entry:
+    """One candidate's times, error and memory; where it has no time, `status` says why."""
+
+    candidate: Candidate
+    timing: Timing = field(default_factory=Timing)
+    status: str = "ok"
+    error: float | None = None
+    """Largest relative error against the float64 reference; None where the function is another one."""
+    peak_mb: float | None = None
+    note: str = ""
+
+    @property
+    def label(self) -> str:
+        """Library and name."""
+        return f"{self.candidate.library} {self.candidate.name}"
+
+    @property
+    def ms(self) -> float | None:
+        return self.timing.ms if self.timing.samples and self.status == "ok" else None
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything known, for the list of candidates in a row."""
+        timed = self.ms is not None
+        return {
+            "name": self.candidate.name,
+            "library": self.candidate.library,
+            "status": self.status,
+            "function": "same" if self.candidate.function else "of comparable cost",
+            "ms": self.ms,
+            "p20_ms": self.timing.percentile(0.2) if timed else None,
+            "p80_ms": self.timing.percentile(0.8) if timed else None,
+            "samples": len(self.timing.samples),
+            "max_error": self.error,
+            "peak_mb": self.peak_mb,
+            "note": self.note,
+        }
+
+
+def fastest(entries: list[Entry]) -> Entry | None:
+    """The entry with the smallest median, or None where none has a time."""
+    timed = [entry for entry in entries if entry.ms is not None]
+    return min(timed, key=lambda entry: entry.timing.ms, default=None)

@@ -1,0 +1,89 @@
+"""Interleaved timing of several callables in one process."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+TURN_S = 0.002
+"""A turn lasts at least this long, so that short calls are not all measured with cold caches."""
+REST_S = 0.001
+"""Pause between turns: idle threads of one OpenMP pool spin for a moment and would slow the next."""
+HOPELESS = 6.0
+"""A candidate this many times slower than the fastest is left out of the rounds after the third."""
+
+
+@dataclass
+class Timing:
+    """Seconds of the timed calls, warm-up excluded (unless it was the only call)."""
+
+    samples: list[float] = field(default_factory=list)
+
+    @property
+    def ms(self) -> float:
+        """Median in milliseconds."""
+        return 1e3 * median(self.samples)
+
+    def percentile(self, share: float) -> float:
+        """Milliseconds below which a share of the samples lies."""
+        ordered = sorted(self.samples)
+        return 1e3 * ordered[min(int(share * len(ordered)), len(ordered) - 1)]
+
+
+def time_call(call: Callable[[], Any]) -> float:
+    """Seconds of one call."""
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def interleave(
+    calls: Mapping[str, Callable[[], Any]],
+    repeat: int = 30,
+    budget_s: float = 20.0,
+    on_round: Callable[[int, int], None] | None = None,
+) -> dict[str, Timing]:
+    """Time every call in turns, one after the other, `repeat` rounds or until the budget is spent.
+
+    Every call has run once before. At least three rounds are made, whatever the budget, except for calls that
+    twice took more than a tenth of the budget, which keep the better sample.
+    """
+    timings = {name: Timing() for name in calls}
+    for name, call in calls.items():
+        seconds = time_call(call)
+        if seconds > budget_s / 10:
+            seconds = min(seconds, time_call(call))
+        if seconds > budget_s / 10:
+            timings[name].samples.append(seconds)
+    active = [name for name in calls if not timings[name].samples]
+    deadline = time.perf_counter() + budget_s
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        for turn in range(repeat):
+            for name in active:
+                _take_turn(calls[name], timings[name])
+            if on_round is not None:
+                on_round(turn + 1, repeat)
+            if turn == 2:
+                best = min((timings[name].ms for name in active), default=0.0)
+                active = [name for name in active if timings[name].ms <= HOPELESS * best]
+            if turn >= 2 and time.perf_counter() > deadline:
+                break
+    finally:
+        if enabled:
+            gc.enable()
+    return timings
+
+
+def _take_turn(call: Callable[[], Any], timing: Timing) -> None:
+    time.sleep(REST_S)
+    end = time.perf_counter() + TURN_S
+    while True:
+        timing.samples.append(time_call(call))
+        if time.perf_counter() >= end:
+            return

@@ -1,0 +1,50 @@
+"""Our own side of the benchmark: a PyG layer put through dacergnn.optimize."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from dacergnn.bench.candidate import Built, Candidate, Wrap, edge_memory
+from dacergnn.bench.errors import BenchmarkError
+from dacergnn.bench.parameters import Parameters
+from dacergnn.bench.peers import library_module
+from dacergnn.bench.problem import Problem
+from dacergnn.graph import HeteroGraph
+
+LEVELS = ("default",)
+"""Names of the optimization levels that can be compared."""
+
+
+def typed_graph(problem: Problem) -> HeteroGraph:
+    """The problem's graph under the type names that the layers use."""
+    names = ["__".join((f"t{s}", f"r{r}", f"t{d}")) for r, (s, d) in enumerate(problem.relations)]
+    return HeteroGraph.from_arrays(
+        torch.stack([problem.src, problem.dst]),
+        problem.etype,
+        num_nodes=problem.num_nodes,
+        num_edge_types=problem.num_etypes,
+        node_type=problem.ntype,
+        num_node_types=problem.num_ntypes,
+        edge_type_names=names,
+        node_type_names=[f"t{i}" for i in range(problem.num_ntypes)],
+    )
+
+
+def candidate(model: str, level: str = "default") -> Candidate:
+    """The compiled layer of a model; raises BenchmarkError for an unknown level."""
+    if level not in LEVELS:
+        raise BenchmarkError(f"level: '{level}' is unknown; choose from {', '.join(LEVELS)}")
+
+    def build(problem: Problem, shared: Parameters, wrap: Wrap) -> Built:
+        import dacergnn
+
+        api: Any = dacergnn
+        original = next(c for c in library_module("pyg").ALL if c.model == model)
+        graph = typed_graph(problem)
+        return original.build(
+            problem, shared, lambda layer: wrap(api.optimize(layer, graph, on_unsupported="error"))
+        )
+
+    return Candidate(level, "ours", model, build, model, edge_memory)

@@ -1,0 +1,60 @@
+"""The candidates of a model: the libraries' layers, plain PyTorch, each also through torch.compile."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from dacergnn.bench import plain_torch
+from dacergnn.bench.candidate import Built, Candidate, Wrap
+from dacergnn.bench.errors import BenchmarkError
+from dacergnn.bench.parameters import Parameters
+from dacergnn.bench.problem import Problem
+
+LIBRARIES = {"pyg": "torch_geometric", "dgl": "dgl"}
+"""Packages behind the names of the libraries."""
+
+
+def candidates(model: str, against: tuple[str, ...], compiled: bool = True) -> list[Candidate]:
+    """All candidates of a model ("rgcn", "rgat", "hgt") from "pyg", "dgl" and "torch".
+
+    Raises BenchmarkError for an unknown name, also where a named library is not installed.
+    """
+    found: list[Candidate] = []
+    for name in against:
+        if name == "torch":
+            found += plain_torch.candidates(model)
+            continue
+        if name not in LIBRARIES:
+            raise BenchmarkError(f"against: '{name}' is unknown; choose from pyg, dgl, torch")
+        eager = [c for c in library_module(name).ALL if c.model == model]
+        found += eager
+        if compiled:
+            found += [through_compiler(candidate) for candidate in eager]
+    return found
+
+
+def library_module(name: str) -> Any:
+    """The module of this package that wraps a library; BenchmarkError says how to get a missing one."""
+    os.environ.setdefault("DGLBACKEND", "pytorch")  # else DGL writes a settings file into the home folder
+    try:
+        importlib.import_module(LIBRARIES[name])
+    except ImportError as error:
+        raise BenchmarkError(
+            f"against: '{name}' needs {LIBRARIES[name]}, which cannot be imported here ({error}); "
+            f"install it with pip install 'dacergnn[{name}]', or leave '{name}' out"
+        ) from error
+    return importlib.import_module(f"dacergnn.bench.peers_{name}")
+
+
+def through_compiler(candidate: Candidate) -> Candidate:
+    """The same layer through torch.compile."""
+
+    def build(problem: Problem, shared: Parameters, wrap: Wrap) -> Built:
+        return candidate.build(problem, shared, lambda layer: wrap(torch.compile(layer)))
+
+    return replace(candidate, name=f"{candidate.name} compiled", build=build, compiled=True)

@@ -1,0 +1,165 @@
+"""Rows, geometric means, JSON and table of a benchmark run."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from dacergnn.bench.bound import Bound
+from dacergnn.bench.entry import Entry, fastest
+
+Row = dict[str, Any]
+
+
+def make_rows(model: str, data: str, mode: str, entries: list[Entry], bound: Bound) -> list[Row]:
+    """One row for each level of ours; one without our figures where ours was not measured.
+
+    library is the fastest of PyG's and DGL's, torch the fastest plain variant, a ratio their time over ours;
+    library_peak_mb is that of the leanest library layer that finishes. What has no value is None.
+    """
+    libraries = [e for e in entries if e.candidate.library in ("pyg", "dgl")]
+    library = fastest(libraries)
+    plain = fastest([e for e in entries if e.candidate.library == "torch"])
+    peaks = [e.peak_mb for e in libraries if e.peak_mb is not None]
+    rows: list[Row] = []
+    for own in [e for e in entries if e.candidate.library == "ours"] or [None]:
+        ms = own.ms if own else None
+        rows.append(
+            {
+                "model": model,
+                "data": data,
+                "mode": mode,
+                "level": own.candidate.name if own else None,
+                "ours_ms": ms,
+                "library": library.label if library else None,
+                "library_ms": library.ms if library else None,
+                "ratio_library": _ratio(library, ms),
+                "torch": plain.candidate.name if plain else None,
+                "torch_ms": plain.ms if plain else None,
+                "ratio_torch": _ratio(plain, ms),
+                "bound_ms": bound.ms,
+                "ours_peak_mb": own.peak_mb if own else None,
+                "library_peak_mb": min(peaks, default=None),
+                "max_error": own.error if own else None,
+                "bound_plan": bound.plan,
+                "bound_limit": bound.limit,
+                "ours_status": f"{own.status} {own.note}".strip() if own else "not measured",
+                "candidates": [e.as_json() for e in entries],
+            }
+        )
+    return rows
+
+
+def _ratio(peer: Entry | None, ms: float | None) -> float | None:
+    return peer.ms / ms if peer is not None and peer.ms is not None and ms else None
+
+
+def geometric_means(rows: list[Row]) -> dict[str, dict[str, Any]]:
+    """By model and mode: both ratios over the data sets that have them, and their smallest.
+
+    Where several levels were measured, those after the first stand under "<mode>@<level>".
+    """
+    first = rows[0]["level"] if rows else None
+    result: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        mode = row["mode"] if row["level"] == first else f"{row['mode']}@{row['level']}"
+        cell = result.setdefault(row["model"], {}).setdefault(mode, {"cases": 0})
+        cell["cases"] += 1
+        for key in ("ratio_library", "ratio_torch"):
+            cell.setdefault(f"_{key}", []).append(row[key])
+    for modes in result.values():
+        for cell in modes.values():
+            for key in ("ratio_library", "ratio_torch"):
+                values = [value for value in cell.pop(f"_{key}") if value is not None]
+                cell[key] = math.exp(sum(map(math.log, values)) / len(values)) if values else None
+                cell[f"smallest_{key}"] = min(values, default=None)
+    return result
+
+
+@dataclass
+class Report:
+    """All rows of a run with what they depend on."""
+
+    rows: list[Row] = field(default_factory=list)
+    environment: dict[str, Any] = field(default_factory=dict)
+    rates: dict[str, Any] = field(default_factory=dict)
+    """Measured rates by data set."""
+    settings: dict[str, Any] = field(default_factory=dict)
+    command: str = ""
+    date: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+
+    def as_json(self) -> dict[str, Any]:
+        """The document that write() stores."""
+        device = ("cpu", "cpu features", "cores", "threads", "gpu")
+        facts = self.environment
+        return {
+            "rows": self.rows,
+            "geomean": geometric_means(self.rows),
+            "device": {key: facts[key] for key in device if key in facts},
+            "versions": {key: value for key, value in facts.items() if key not in device},
+            "rates": self.rates,
+            "settings": self.settings,
+            "command": self.command,
+            "date": self.date,
+        }
+
+    def write(self, path: Path) -> None:
+        """Store as JSON."""
+        path.write_text(json.dumps(self.as_json(), indent=1) + "\n")
+
+
+def _number(value: float | None, digits: int = 3) -> str:
+    return "-" if value is None else f"{value:.{digits}g}"
+
+
+def row_table(rows: list[Row]) -> Table:
+    """The rows as a table; times in milliseconds, memory in MB."""
+    table = Table(title="Time of one layer (ms); ratios are theirs over ours")
+    for name in ("model", "data", "mode", "ours", "fastest library", "ms", "ratio", "fastest torch", "ms",
+                 "ratio", "bound", "ours/bound", "peak MB", "leanest library MB", "max error"):  # fmt: skip
+        table.add_column(name, justify="left" if name in ("model", "data", "mode") else "right")
+    for row in rows:
+        own, bound = row["ours_ms"], row["bound_ms"]
+        status = row["ours_status"]
+        table.add_row(
+            row["model"], row["data"], row["mode"],
+            _number(own) if own is not None else status.partition(" ")[0],
+            row["library"] or "-", _number(row["library_ms"]), _number(row["ratio_library"]),
+            row["torch"] or "-", _number(row["torch_ms"]), _number(row["ratio_torch"]),
+            _number(bound), _number(own / bound if own else None),
+            _number(row["ours_peak_mb"]), _number(row["library_peak_mb"]), _number(row["max_error"], 2),
+        )  # fmt: skip
+    return table
+
+
+def candidate_table(row: Row) -> Table:
+    """Every candidate of one case, fastest first."""
+    table = Table(title=f"{row['model']} on {row['data']}, {row['mode']}")
+    for name in ("candidate", "ms", "p20", "p80", "peak MB", "max error", "status"):
+        table.add_column(name, justify="left" if name in ("candidate", "status") else "right")
+    ordered = sorted(row["candidates"], key=lambda c: math.inf if c["ms"] is None else c["ms"])
+    for c in ordered:
+        error = _number(c["max_error"], 2) if c["function"] == "same" else "other function"
+        numbers = (_number(c[key]) for key in ("ms", "p20_ms", "p80_ms", "peak_mb"))
+        status = f"{c['status']} {c['note']}".strip()
+        table.add_row(f"{c['library']} {c['name']}", *numbers, error, status)
+    return table
+
+
+def geomean_table(means: dict[str, dict[str, Any]]) -> Table:
+    """Geometric means by model and mode."""
+    table = Table(title="Geometric means (smallest) over the data sets")
+    for name in ("model", "mode", "library / ours", "torch / ours", "cases"):
+        table.add_column(name, justify="right" if "/" in name or name == "cases" else "left")
+    for model, modes in means.items():
+        for mode, cell in modes.items():
+            ratios = [f"{_number(cell[key])} ({_number(cell[f'smallest_{key}'])})"
+                      for key in ("ratio_library", "ratio_torch")]  # fmt: skip
+            table.add_row(model, mode, *ratios, str(cell["cases"]))
+    return table

@@ -1,0 +1,75 @@
+"""Runs all cases of a benchmark."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+import torch
+
+from dacergnn.bench.bound import bound
+from dacergnn.bench.case import Case
+from dacergnn.bench.peers import LIBRARIES, library_module
+from dacergnn.bench.problem import load_problem
+from dacergnn.bench.rates import measure_rates
+from dacergnn.bench.report import Report, Row, make_rows
+from dacergnn.bench.settings import Settings
+
+
+def run(
+    settings: Settings | None = None,
+    *,
+    progress: Callable[[str], None] | None = None,
+    on_case: Callable[[list[Row]], None] | None = None,
+    **options: Any,
+) -> Report:
+    """Measure every case and return the report.
+
+    Args:
+        settings: What to measure; or give the fields of Settings as keyword arguments.
+        progress: Called with a line that says what is being done.
+        on_case: Called with the rows of every case as soon as it is done.
+
+    Raises BenchmarkError for settings that cannot be met, DacergnnError where a data set cannot be loaded.
+    """
+    settings = settings or Settings(**options)
+    os.environ.setdefault("OMP_NUM_THREADS", str(settings.threads))  # for thread pools not yet started
+    for name in settings.against:
+        if name in LIBRARIES:
+            library_module(name)
+    tell = progress or (lambda line: None)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(settings.threads)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of the libraries, about their own internals
+            return _run(settings, tell, on_case or (lambda rows: None))
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _run(settings: Settings, tell: Callable[[str], None], on_case: Callable[[list[Row]], None]) -> Report:
+    from dacergnn.cli.env import environment
+
+    report = Report(environment=dict(environment()), settings=asdict(settings))
+    for data in settings.data:
+        tell(f"{data}: loading")
+        problem = load_problem(data, settings.hidden, settings.seed)
+        sizes = problem.sizes()
+        for model in settings.models:
+            for mode in settings.modes:
+                head = f"{model} on {data}, {mode}"
+                tell(f"{head}: measuring the machine")
+                rates = measure_rates(problem.num_nodes, settings.hidden)
+                report.rates[data] = asdict(rates)
+                case = Case(model, problem, settings, lambda line, head=head: tell(f"{head}: {line}"))
+                entries = case.measure(mode)
+                rows = make_rows(
+                    model, data, mode, entries, bound(model, mode, sizes, settings.hidden, rates)
+                )
+                report.rows += rows
+                on_case(rows)
+    return report

@@ -1,0 +1,64 @@
+"""What a benchmark run measures and with which limits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dacergnn.bench.errors import BenchmarkError
+
+MODELS = ("rgcn", "rgat", "hgt")
+MODES = ("infer", "train")
+AGAINST = ("pyg", "dgl", "torch")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Every combination of models, data and modes is one case, measured at every level."""
+
+    models: tuple[str, ...] = MODELS
+    data: tuple[str, ...] = ("aifb", "mutag", "fb15k237", "bgs~")
+    modes: tuple[str, ...] = MODES
+    against: tuple[str, ...] = AGAINST
+    levels: tuple[str, ...] = ("default",)
+    hidden: int = 64
+    repeat: int = 30
+    """Rounds of the interleaved measurement."""
+    memory: bool = True
+    """Measure peak memory, each candidate in a process of its own."""
+    compiled: bool = True
+    """Try the libraries' layers through torch.compile too."""
+    ours: bool = True
+    threads: int = 2
+    seed: int = 0
+    budget_s: float = 20.0
+    """Time for the interleaved measurement of one case."""
+    call_limit_s: float = 5.0
+    """A candidate whose step takes longer is measured once."""
+    trial_limit_s: float = 120.0
+    """Time for one candidate's process: start, graph, steps and, where it is compiled, compilation."""
+    memory_limit: int = 8_000_000_000
+    """A candidate estimated to need more bytes is not run."""
+
+    def __post_init__(self) -> None:
+        for option, values, known in (
+            ("models", self.models, MODELS),
+            ("mode", self.modes, MODES),
+            ("against", self.against, AGAINST),
+        ):
+            _check(option, values, known)
+        if not self.data or not all(self.data):
+            raise BenchmarkError("data: name at least one data set, such as aifb or am~0.1")
+        for option, value in (("hidden", self.hidden), ("repeat", self.repeat), ("threads", self.threads)):
+            if value < 1:
+                raise BenchmarkError(f"{option} is {value}; it must be at least 1")
+
+
+def _check(option: str, values: Sequence[str], known: Sequence[str]) -> None:
+    if not values:
+        raise BenchmarkError(f"{option}: name at least one of {', '.join(known)}")
+    for position, value in enumerate(values):
+        if value not in known:
+            raise BenchmarkError(
+                f"{option}: '{value}' (entry {position + 1}) is unknown; choose from {', '.join(known)}"
+            )

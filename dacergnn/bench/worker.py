@@ -1,0 +1,84 @@
+"""The process behind trial.py: builds one candidate, runs it, writes one line of JSON to its standard output.
+
+Reads a Request (as JSON) from standard input.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+from typing import Any
+
+import torch
+
+from dacergnn.bench import candidate, measure, memory, ours, peers
+from dacergnn.bench.parameters import make_parameters
+from dacergnn.bench.problem import Problem, load_problem, make_problem
+from dacergnn.bench.trial import Request
+
+
+def find(request: Request) -> candidate.Candidate:
+    """The candidate that a request names."""
+    if request.library == "ours":
+        return ours.candidate(request.model, request.level)
+    found = peers.candidates(request.model, (request.library,))
+    return next(c for c in found if c.name == request.candidate)
+
+
+def tiny_problem(hidden: int) -> Problem:
+    """Two node types, three relations, ten edges: loads all code without touching the real graph."""
+    src = torch.tensor([0, 1, 2, 3, 0, 4, 5, 4, 5, 5])
+    dst = torch.tensor([4, 5, 4, 5, 5, 0, 1, 2, 3, 3])
+    etype = torch.tensor([0, 0, 0, 0, 0, 1, 1, 1, 2, 2])
+    return make_problem("tiny", src, dst, etype, [4, 2], 3, hidden)
+
+
+def step_of(request: Request, problem: Problem) -> Any:
+    """The callable that is measured."""
+    shared = make_parameters(request.model, problem, request.seed)
+    built = find(request).build(problem, shared, candidate.unwrapped)
+    return candidate.make_step(built, problem, request.mode == "train")
+
+
+def measure_request(request: Request) -> dict[str, Any]:
+    """Peak memory of two steps, or the time of the first step and the median of the next ones."""
+    torch.set_num_threads(request.threads)
+    problem = load_problem(request.data, request.hidden, request.seed)
+    if request.what == "memory":
+        if request.library != "ours":  # ours meets its own graph only
+            step_of(request, tiny_problem(request.hidden))()
+        step = step_of(request, problem)
+
+        def twice() -> None:
+            step()
+            step()
+
+        grown, method = memory.peak_growth(twice)
+        return {"peak_mb": grown / 1e6, "method": method}
+    step = step_of(request, problem)
+    first = measure.time_call(step)
+    timing = measure.interleave({"only": step}, repeat=10, budget_s=3.0)["only"]
+    return {"first_s": first, "ms": timing.ms}
+
+
+def main() -> None:
+    """Answer the request on standard input."""
+    reply = os.dup(1)
+    os.dup2(2, 1)  # what libraries print must not mix with the reply
+    request = Request(**json.load(sys.stdin))
+    resource.setrlimit(resource.RLIMIT_DATA, (request.limit_bytes, request.limit_bytes))
+    try:
+        answer = measure_request(request)
+    except MemoryError:
+        answer = {"error": "out of memory"}
+    except Exception as error:  # the library's failure is a result
+        short = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        answer = {"error": "out of memory" if "alloc" in short and "memory" in short else short}
+    os.write(reply, json.dumps(answer).encode())
+    os._exit(0)  # no time spent on tearing down
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""The command line. A command is imported when it runs, so that `dacergnn --help` imports none of them."""
+
+from __future__ import annotations
+
+import importlib
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import click
+
+from dacergnn.errors import DacergnnError
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "bench": (
+        "dacergnn.bench.command:bench",
+        "Measure compiled layers against those of PyG, DGL and plain PyTorch.",
+    ),
+    "cache": ("dacergnn.cli.cache:cache", "Show or empty the cache of builds."),
+    "demo": (
+        "dacergnn.demo.command:demo",
+        "Train a node classifier with PyG's layers and with compiled ones.",
+    ),
+    "env": ("dacergnn.cli.env:env", "Show versions, compiler, processor and measured rates."),
+    "explain": ("dacergnn.cli.explain:explain", "Show what becomes of a layer on a graph."),
+    "view": ("dacergnn.cli.view:view", "Save and show the SDFGs of a layer, step by step."),
+}
+"""Name of a command -> (module:attribute, one line of help)."""
+
+
+def package_version() -> str:
+    """Version of the installed package."""
+    try:
+        return version("dacergnn")
+    except PackageNotFoundError:
+        return "not installed"
+
+
+class LazyGroup(click.Group):
+    """A group that imports a command on first use and shows this package's errors as one sentence."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, attribute = COMMANDS[cmd_name][0].split(":")
+        return getattr(importlib.import_module(module), attribute)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            ctx.fail(f"There is no command {args[0]!r}; the commands are {', '.join(COMMANDS)}.")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, help_line) for name, (_, help_line) in COMMANDS.items()])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except DacergnnError as error:
+            raise click.ClickException(str(error)) from error
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_version(), prog_name="dacergnn")
+def main() -> None:
+    """A data-centric compiler for relational graph neural networks."""

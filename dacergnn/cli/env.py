@@ -1,0 +1,95 @@
+"""`dacergnn env`: what results depend on: versions, compiler, processor, and rates measured just now."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import subprocess
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from dacergnn.cli import package_version
+
+PACKAGES = ("torch", "dace", "numpy", "torch_geometric", "dgl")
+# The instruction sets that the kernels or the libraries beneath them choose between.
+CPU_FEATURES = ("avx2", "fma", "avx512f", "avx512_bf16", "avx512_vnni", "amx_tile", "amx_bf16")
+
+
+@click.command()
+@click.option(
+    "--rates/--no-rates", default=True, help="Measure copy bandwidth and GEMM rate (a few seconds)."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def env(rates: bool, as_json: bool) -> None:
+    """Show versions, compiler, processor, threads, and the measured copy bandwidth and GEMM rate."""
+    facts = environment() | (measured_rates() if rates else {})
+    if as_json:
+        click.echo(json.dumps(facts, indent=2))
+        return
+    table = Table("", "", show_header=False, box=None)
+    for name, value in facts.items():
+        table.add_row(f"[bold]{name}", str(value))
+    Console().print(table)
+
+
+def environment() -> dict[str, str | int]:
+    """Versions, compiler and processor, by name; nothing is measured."""
+    import torch
+
+    model, features = cpu_facts(Path("/proc/cpuinfo"))
+    return {
+        "dacergnn": package_version(),
+        "python": platform.python_version(),
+        **{name: installed_version(name) for name in PACKAGES},
+        "compiler": compiler(),
+        "cpu": model or platform.processor() or platform.machine(),
+        "cpu features": features,
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        "threads": torch.get_num_threads(),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else "none",
+    }
+
+
+def installed_version(package: str) -> str:
+    """Version of `package`, or "not installed"."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def compiler() -> str:
+    """First line of what the C++ compiler says of itself: $CXX, else g++."""
+    command = shutil.which(os.environ.get("CXX", "g++"))
+    if command is None:
+        return "none on PATH; install g++ or set CXX"
+    done = subprocess.run([command, "--version"], capture_output=True, text=True, check=False)
+    return done.stdout.partition("\n")[0] or command
+
+
+def cpu_facts(cpuinfo: Path) -> tuple[str, str]:
+    """Model name and the known instruction sets of the first processor; empty where the file says nothing."""
+    if not cpuinfo.exists():
+        return "", ""
+    pairs = (line.partition(":") for line in cpuinfo.read_text().split("\n\n")[0].splitlines())
+    facts = {key.strip(): value.strip() for key, _, value in pairs}
+    flags = facts.get("flags", "").split()
+    return facts.get("model name", ""), " ".join(f for f in CPU_FEATURES if f in flags)
+
+
+def measured_rates() -> dict[str, str]:
+    """What this machine does on torch's number of threads, measured in about a second."""
+    from dacergnn.bench.rates import measure_rates
+
+    rates = measure_rates()
+    return {
+        "copy bandwidth": f"{rates.copy_gb_s:.1f} GB/s",
+        "gather bandwidth": f"{rates.gather_gb_s:.1f} GB/s",
+        "GEMM rate": f"{rates.gemm_gflop_s:.0f} GFLOP/s",
+    }

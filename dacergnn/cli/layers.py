@@ -1,0 +1,58 @@
+"""Layers and graphs by name, for the commands that show what the compiler makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from dacergnn.graph import HeteroGraph
+
+MODELS = ("rgcn", "rgat", "hgt")
+
+Decorated = Callable[..., Any]
+
+
+def layer_options(command: Decorated) -> Decorated:
+    """The options that say which layer on which graph."""
+    options = (
+        click.option("--model", type=click.Choice(MODELS), default="rgat", show_default=True),
+        click.option(
+            "--data", default="aifb", show_default=True, help="Name of a graph, e.g. aifb or am~0.1."
+        ),
+        click.option(
+            "--features", type=click.IntRange(min=1), default=64, show_default=True, help="In and out."
+        ),
+        click.option("--heads", type=click.IntRange(min=1), default=1, show_default=True),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def compiled_layer(model: str, data: str, features: int, heads: int) -> nn.Module:
+    """The native layer `model`, run once forward and backward on graph `data`, so that both are compiled."""
+    import torch
+
+    from dacergnn import datasets
+
+    graph = datasets.resolve(data).graph
+    layer = native_layer(model, graph, features, heads)
+    layer(torch.randn(graph.size("NS"), features), graph).sum().backward()
+    return layer
+
+
+def native_layer(model: str, graph: HeteroGraph, features: int, heads: int) -> nn.Module:
+    """An instance of `dacergnn.modules.RGCN`, `RGAT` or `HGT` for the types of `graph`."""
+    from dacergnn import modules
+
+    relations = graph.size("R")
+    if model == "rgcn":
+        return modules.RGCN(features, features, relations)
+    if model == "rgat":
+        return modules.RGAT(features, features, relations, heads=heads)
+    return modules.HGT(features, features, graph.size("T"), relations, heads=heads)

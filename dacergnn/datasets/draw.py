@@ -1,0 +1,146 @@
+"""Drawing of the edges of synthetic graphs, all relations at once.
+
+Distinct random rows are drawn without rejection: `d` positions out of `n` are the ascending values
+`n * ((i + random) / d) ** SKEW`, pushed apart where they collide. The exponent makes low positions popular,
+so that degrees follow a power law.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+Ints = npt.NDArray[np.int64]
+
+SKEW = 2.0
+
+
+@dataclass(frozen=True)
+class Relations:
+    """Per relation: edges, sizes of the types of its sources and destinations, and how many of them occur."""
+
+    edges: Ints
+    src_type: Ints
+    dst_type: Ints
+    sources: Ints
+    destinations: Ints
+
+
+def power_law_parts(total: int, parts: int, exponent: float) -> Ints:
+    """`total` cut into `parts` falling as rank ** -exponent, each at least one where the total suffices."""
+    least = 1 if total >= parts else 0
+    weights = np.arange(1, parts + 1, dtype=np.float64) ** -exponent
+    shares = weights / weights.sum() * (total - least * parts)
+    cut = np.floor(shares).astype(np.int64)
+    rest = total - least * parts - int(cut.sum())
+    cut[np.argsort(cut - shares, kind="stable")[:rest]] += 1
+    return cut + least
+
+
+def occurrence_limits(edges: Ints, num_nodes: Ints, num_opposite: Ints) -> tuple[Ints, Ints]:
+    """Least and largest number of different end points that `edges` can have, one relation each."""
+    high = np.minimum(edges, num_nodes)
+    return np.minimum(-(-edges // np.maximum(num_opposite, 1)), high), high
+
+
+def occurrences(edges: Ints, num_nodes: Ints, num_opposite: Ints, wanted: int) -> Ints:
+    """Different end points of each relation: one share of its edges for all, within limits, `wanted` in sum.
+
+    Where the limits do not allow that sum, the nearest possible one.
+    """
+    low, high = occurrence_limits(edges, num_nodes, num_opposite)
+    least, most = 0.0, 1.0
+    for _ in range(60):
+        share = (least + most) / 2
+        if np.clip(share * edges, low, high).sum() < wanted:
+            least = share
+        else:
+            most = share
+    counts = np.clip(np.floor(most * edges).astype(np.int64), low, high)
+    missing = wanted - int(counts.sum())
+    # Rounding left a few over: hand them out one each to the relations with room, round after round.
+    while missing > 0 and (room := np.flatnonzero(counts < high)).size:
+        counts[room[:missing]] += 1
+        missing -= min(missing, room.size)
+    return counts
+
+
+def draw_edges(relations: Relations, type_counts: Ints, rng: np.random.Generator) -> tuple[Ints, Ints]:
+    """(src, dst) of all edges as ids within their types, relation after relation, distinct in each."""
+    src_pool = distinct_positions(relations.sources, type_counts[relations.src_type], rng)
+    dst_pool = distinct_positions(relations.destinations, type_counts[relations.dst_type], rng)
+    # Where there are more edges than pairs of nodes, a destination may serve a source several times over.
+    pairs = relations.sources * relations.destinations
+    copies = np.maximum(-(-relations.edges // np.maximum(pairs, 1)), 1)
+    limits = np.repeat(relations.destinations * copies, relations.sources)
+    degrees = _out_degrees(relations, limits, rng)
+    of_edge = np.repeat(np.arange(len(copies)), relations.edges)
+    src_ids = _shuffled(src_pool, np.repeat(relations.src_type, relations.sources), type_counts, rng)
+    dst_ids = _shuffled(dst_pool, np.repeat(relations.dst_type, relations.destinations), type_counts, rng)
+
+    starts = np.cumsum(relations.destinations) - relations.destinations
+    slots = distinct_positions(degrees, limits, rng) // copies[of_edge] + starts[of_edge]
+    return np.repeat(src_ids, degrees), dst_ids[_covering(slots, relations)]
+
+
+def _covering(slots: Ints, relations: Relations) -> Ints:
+    """`slots` of destination pools, changed so that every slot occurs.
+
+    A slot that is missing takes over an edge that is not the only one of its slot; as nobody had that slot,
+    no edge becomes a duplicate.
+    """
+    group = np.repeat(np.arange(len(relations.edges)), relations.destinations)
+    missing = np.flatnonzero(np.bincount(slots, minlength=len(group)) == 0)
+    ordered, order = torch.sort(torch.from_numpy(slots))
+    spare = order[1:][ordered[1:] == ordered[:-1]].numpy()
+    num_missing = np.bincount(group[missing], minlength=len(relations.edges))
+    num_spare = relations.edges - (relations.destinations - num_missing)
+    # Both lists run relation after relation; take spare edges at equal distances within each.
+    of_missing = group[missing]
+    within = np.arange(len(missing)) - (np.cumsum(num_missing) - num_missing)[of_missing]
+    taken = within * num_spare[of_missing] // num_missing[of_missing]
+    changed = slots.copy()
+    changed[spare[(np.cumsum(num_spare) - num_spare)[of_missing] + taken]] = missing
+    return changed
+
+
+def distinct_positions(counts: Ints, limits: Ints, rng: np.random.Generator) -> Ints:
+    """For each group g, `counts[g]` different positions below `limits[g]`, ascending, mostly low ones."""
+    total = int(counts.sum())
+    group = np.repeat(np.arange(len(counts)), counts)
+    within = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
+    size, limit = counts[group], limits[group]
+    spread = limit * ((within + rng.random(total)) / size) ** SKEW
+    # Distinct ascending positions less their ordinal only have to ascend: a running maximum of each group.
+    slack = np.minimum(spread.astype(np.int64) - within, limit - size)
+    offset = group * (int(limits.max(initial=0)) + int(counts.max(initial=0)) + 1)
+    return np.maximum.accumulate(np.maximum(slack, 0) + offset) - offset + within
+
+
+def _out_degrees(relations: Relations, limits: Ints, rng: np.random.Generator) -> Ints:
+    """Edges of each distinct source: one each, the others by a power law, none above its limit."""
+    counts = relations.sources
+    starts = np.cumsum(counts) - counts
+    extra = relations.edges - counts
+    of_extra = np.repeat(np.arange(len(counts)), extra)
+    slots = starts[of_extra] + (counts[of_extra] * rng.random(len(of_extra)) ** SKEW).astype(np.int64)
+    degrees = 1 + np.bincount(slots, minlength=len(limits)).astype(np.int64)
+    over = np.maximum(degrees - limits, 0)
+    degrees -= over
+    # What exceeded a limit fills the free room of its relation from the first source on.
+    group = np.repeat(np.arange(len(counts)), counts)
+    spilled = np.bincount(group, over, minlength=len(counts)).astype(np.int64)
+    free = limits - degrees
+    before = np.cumsum(free) - free
+    before -= before[starts[group]] if len(group) else 0
+    return degrees + np.clip(spilled[group] - before, 0, free)
+
+
+def _shuffled(ranks: Ints, types: Ints, type_counts: Ints, rng: np.random.Generator) -> Ints:
+    """Popularity ranks as node ids: one random permutation of each type."""
+    starts = np.cumsum(type_counts) - type_counts
+    ids = np.concatenate([rng.permutation(count) for count in type_counts.tolist()])
+    return ids[starts[types] + ranks]

@@ -1,0 +1,115 @@
+"""Datasets through the loaders of PyG and DGL, which download them; both are imported only when asked for."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from platformdirs import user_cache_path
+from torch import Tensor
+
+from dacergnn.datasets.dataset import Dataset
+from dacergnn.graph import HeteroGraph
+
+Loader = Callable[[ModuleType, str], Any]
+
+
+def _dgl(name: str, **options: Any) -> tuple[str, Loader]:
+    return "dgl.data", lambda module, root: getattr(module, name)(raw_dir=root, verbose=False, **options)[0]
+
+
+def _pyg(name: str, *args: str) -> tuple[str, Loader]:
+    return "torch_geometric.datasets", lambda module, root: getattr(module, name)(root, *args)[0]
+
+
+LOADERS: Mapping[str, tuple[tuple[str, Loader], ...]] = {
+    # DGL's RDF graphs come first: they are the ones that benchmarks of relational systems use.
+    "aifb": (_dgl("AIFBDataset"), _pyg("Entities", "AIFB")),
+    "mutag": (_dgl("MUTAGDataset"), _pyg("Entities", "MUTAG")),
+    "fb15k237": (_dgl("FB15k237Dataset"), _pyg("RelLinkPredDataset", "FB15k-237")),
+    "wn18rr": (_pyg("WordNet18RR"),),
+    "imdb": (_pyg("IMDB"),),
+    "cora": (_pyg("Planetoid", "Cora"), _dgl("CoraGraphDataset")),
+    "citeseer": (_pyg("Planetoid", "CiteSeer"), _dgl("CiteseerGraphDataset")),
+    "pubmed": (_pyg("Planetoid", "PubMed"), _dgl("PubmedGraphDataset")),
+}
+"""(module, call that returns its graph) in the order to try."""
+
+
+def load_from_libraries(name: str, tried: list[str]) -> Dataset | None:
+    """Dataset by the first loader that works; None after noting in `tried` why each one failed."""
+    if name not in LOADERS:
+        tried.append("PyG and DGL have no loader for it")
+    for module_name, loader in LOADERS.get(name, ()):
+        library = module_name.partition(".")[0]
+        try:
+            module = importlib.import_module(module_name)
+        except Exception as error:
+            # A library that does not fit the installed torch fails with anything from ImportError to OSError.
+            tried.append(f"{library} cannot be imported ({_short(error)})")
+            continue
+        try:
+            data = loader(module, str(_download_folder() / library / name))
+        except Exception as error:
+            tried.append(f"{library}'s loader failed ({_short(error)})")
+            continue
+        return _of_dgl(name, data) if library == "dgl" else _of_pyg(name, data)
+    return None
+
+
+def _download_folder() -> Path:
+    return user_cache_path("dacergnn") / "datasets"
+
+
+def _short(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0][:160]
+
+
+def _of_dgl(name: str, g: Any) -> Dataset:
+    graph = HeteroGraph.from_dgl(g)
+    by_type: dict[str, Mapping[str, Tensor]] = {str(t): g.nodes[t].data for t in g.ntypes}
+    return _labelled(name, graph, by_type, feature_key="feat", label_keys=("label", "labels"))
+
+
+def _of_pyg(name: str, data: Any) -> Dataset:
+    graph = HeteroGraph.from_pyg(data)
+    types = list(data.node_types) if hasattr(data, "edge_types") else ["0"]
+    by_type = {str(t): dict((data[t] if hasattr(data, "edge_types") else data).items()) for t in types}
+    found = _labelled(name, graph, by_type, feature_key="x", label_keys=("y",))
+    if "train_idx" not in by_type[types[0]]:
+        return found
+    # Entities gives the labels of its training and test nodes alone.
+    store = by_type[types[0]]
+    label = torch.full((graph.size("NS"),), -1)
+    label[store["train_idx"]], label[store["test_idx"]] = store["train_y"], store["test_y"]
+    return Dataset(name, graph, found.features, label, store["train_idx"], None, store["test_idx"], types[0])
+
+
+def _labelled(
+    name: str,
+    graph: HeteroGraph,
+    by_type: Mapping[str, Mapping[str, Any]],
+    feature_key: str,
+    label_keys: tuple[str, ...],
+) -> Dataset:
+    """Dataset out of node data by type: features, and labels and masks of the one type that has them."""
+    features = {t: data[feature_key].float() for t, data in by_type.items() if feature_key in data}
+    ranges = graph.node_ranges or ()
+    for (node_type, data), (start, stop) in zip(by_type.items(), ranges, strict=False):
+        label_key = next((key for key in label_keys if key in data), None)
+        if label_key is None:
+            continue
+        label = torch.full((graph.size("NS"),), -1)
+        label[start:stop] = data[label_key].long()
+        indices = {
+            part: data[f"{part}_mask"].nonzero().flatten() + start
+            for part in ("train", "val", "test")
+            if f"{part}_mask" in data
+        }
+        train, val, test = (indices.get(part) for part in ("train", "val", "test"))
+        return Dataset(name, graph, features, label, train, val, test, node_type)
+    return Dataset(name, graph, features)

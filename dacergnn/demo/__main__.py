@@ -1,0 +1,5 @@
+"""`python -m dacergnn.demo`."""
+
+from dacergnn.demo.command import demo
+
+demo()

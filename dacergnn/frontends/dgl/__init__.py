@@ -1,0 +1,1 @@
+"""Front ends for the layers of DGL."""

@@ -1,0 +1,86 @@
+"""Front end for DGL's `HGTConv`."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from dacergnn.frontends.dgl.graphs import check_rows, check_types, encode, graph_sizes
+from dacergnn.frontends.frontend import Binding, Frontend, GraphKey, Outputs, Program, spec
+from dacergnn.frontends.hgt_programs import hgt_residual
+from dacergnn.frontends.programs import hgt
+from dacergnn.graph import HeteroGraph
+
+
+class DGLHGTFrontend(Frontend):
+    """Where dropout is active it, the gate and the residual stay torch's; the layer norm always does."""
+
+    handles: ClassVar[tuple[str, ...]] = ("dgl.nn.pytorch.conv.hgtconv.HGTConv",)
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__(module)
+        layer = self.module
+        self.in_size: int = layer.in_size
+        self.heads: int = layer.num_heads
+        self.dim: int = layer.head_size
+        self.out_size = self.heads * self.dim
+        self.num_ntypes: int = layer.linear_k.num_types
+        self.num_etypes: int = layer.relation_att[0].num_types
+        self.has_residual = self.in_size != self.out_size
+
+    def edges(self, g: Any, x: Any, ntype: Any, etype: Any, *, presorted: bool = False) -> GraphKey:
+        sizes = graph_sizes(g)
+        check_rows("x", x, sizes[0], self.in_size)
+        check_types("ntype", ntype)
+        check_types("etype", etype)
+        return (g, ntype, etype), sizes
+
+    def graph(self, g: Any, x: Any, ntype: Any, etype: Any, *, presorted: bool = False) -> HeteroGraph:
+        return encode(g, etype, self.num_etypes, ntype, self.num_ntypes)
+
+    def bind(
+        self, graph: HeteroGraph, g: Any, x: Any, ntype: Any, etype: Any, *, presorted: bool = False
+    ) -> Binding:
+        layer = self.module
+        arrays: dict[str, Tensor] = {
+            "x": x.contiguous(),
+            "K": layer.linear_k.W,
+            "Q": layer.linear_q.W,
+            "V": layer.linear_v.W,
+            "A": layer.linear_a.W,
+            "W_att": torch.stack([typed.W for typed in layer.relation_att], dim=1),
+            "W_msg": torch.stack([typed.W for typed in layer.relation_msg], dim=1),
+            "pri": torch.stack(list(layer.relation_pri), dim=1),
+        }
+        if layer.training and layer.drop.p > 0:
+            count = graph.size("ND")
+            finish = partial(self._finish_dropout, x[:count], ntype[:count])
+            return Binding(self.program("dropout", partial(self._program, False)), arrays, finish)
+        arrays["skip"] = layer.skip
+        if self.has_residual:
+            arrays["residual"] = layer.residual_w
+        return Binding(self.program("gated", partial(self._program, True)), arrays, self._finish)
+
+    def _finish(self, outputs: Outputs) -> Tensor:
+        return self.module.norm(outputs[0]) if self.module.use_norm else outputs[0]
+
+    def _finish_dropout(self, x_dst: Tensor, dst_type: Tensor, outputs: Outputs) -> Tensor:
+        layer = self.module
+        h = layer.drop(outputs[0])
+        alpha = torch.sigmoid(layer.skip[dst_type]).unsqueeze(-1)
+        own = x_dst @ layer.residual_w if self.has_residual else x_dst
+        return self._finish((h * alpha + own * (1 - alpha),))
+
+    def _program(self, gated: bool) -> Program:
+        k, h, d, f = self.in_size, self.heads, self.dim, self.out_size
+        arrays: dict[str, object] = {name: spec("T", k, f) for name in ("K", "Q", "V")}
+        arrays |= {"W_att": spec("R", h, d, d), "W_msg": spec("R", h, d, d), "pri": spec("R", h)}
+        arrays |= {"x": spec("NS", k), "A": spec("T", f, f), "skip": spec("T") if gated else None}
+        constants: dict[str, object] = {"heads": h, "dim": d, "scale": 1.0 / float(self.module.sqrt_d)}
+        if gated and not self.has_residual:
+            return Program.of(hgt, **arrays, **constants)
+        residual = spec("ONE", k, f) if gated else None
+        return Program.of(hgt_residual, residual=residual, gated=gated, **arrays, **constants)

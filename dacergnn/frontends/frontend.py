@@ -1,0 +1,108 @@
+"""What every front end provides: from a module of another library to a program and its arrays."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any, ClassVar
+
+from torch import Tensor, nn
+
+from dacergnn.errors import UnsupportedLayerError
+from dacergnn.graph import HeteroGraph
+
+Outputs = tuple[Tensor, ...]
+GraphKey = tuple[tuple[object, ...], tuple[object, ...]]
+"""Objects compared by identity and sizes compared by value: what tells the graphs of two calls apart."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program in program form with its array specifications and compile-time constants; hashable.
+
+    Args:
+        source: A function that is parsed, never run.
+        bindings: Pairs of a name and a specification like ``"NS[64]"``, None (no such array) or a constant.
+    """
+
+    source: FunctionType
+    bindings: tuple[tuple[str, object], ...]
+
+    @classmethod
+    def of(cls, source: FunctionType, **bindings: object) -> Program:
+        """Program of `source` with bindings as keywords, in any order; arrays that are left out are None."""
+        code = source.__code__
+        names = {*code.co_varnames[1 : code.co_argcount], *bindings}
+        return cls(source, tuple((name, bindings.get(name)) for name in sorted(names)))
+
+
+@dataclass
+class Binding:
+    """One call of a layer: its program, the program's arrays, and what turns its outputs into the layer's.
+
+    Args:
+        program: Equal programs (same source, same bindings) share one build.
+        arrays: Contiguous tensors by name, rows of the declared space times the declared row shape in size.
+            Parameters are passed as they are, as views or as results of torch operations, so that autograd
+            reaches them.
+        finish: Takes the program's outputs, returns what the layer returns.
+    """
+
+    program: Program
+    arrays: dict[str, Tensor]
+    finish: Callable[[Outputs], Any]
+
+
+class Frontend(ABC):
+    """Expresses the layers of the classes that `handles` names.
+
+    Options of the layer are read when the front end is made, parameters and `training` at every call from
+    `module`, which may be replaced by any object with the same attributes.
+    """
+
+    handles: ClassVar[tuple[str, ...]]
+    """Qualified names of the classes, such as ``"torch_geometric.nn.conv.rgcn_conv.RGCNConv"``."""
+
+    def __init__(self, module: nn.Module) -> None:
+        """Raise UnsupportedLayerError if the layer has an option that no program expresses."""
+        self.module: Any = module
+        self._programs: dict[object, Program] = {}
+
+    @abstractmethod
+    def edges(self, *args: Any, **kwargs: Any) -> GraphKey:
+        """What identifies the graph of a call: objects compared by identity, and sizes compared by value.
+
+        Takes the arguments of the layer; touches no tensor data. Raises UnsupportedCallError for a call that
+        the program does not cover, so that the original layer must run it.
+        """
+
+    @abstractmethod
+    def graph(self, *args: Any, **kwargs: Any) -> HeteroGraph:
+        """The graph of a call, encoded anew; GraphError or ArrayError if its tensors describe none."""
+
+    @abstractmethod
+    def bind(self, graph: HeteroGraph, *args: Any, **kwargs: Any) -> Binding:
+        """The program and its arrays for a call whose `edges` belong to `graph`."""
+
+    def refuse(self, option: str, value: object, remedy: str) -> UnsupportedLayerError:
+        """The error that names an option of this layer as the reason why it stays as it is."""
+        return UnsupportedLayerError(option, value, remedy, type(self.module).__name__)
+
+    def program(self, key: object, make: Callable[[], Program]) -> Program:
+        """The program kept under `key`, made once."""
+        found = self._programs.get(key)
+        if found is None:
+            found = self._programs[key] = make()
+        return found
+
+
+def only(outputs: Outputs) -> Tensor:
+    """The output of a program that has one."""
+    return outputs[0]
+
+
+def spec(space: str, *shape: int) -> str:
+    """Array specification: ``spec("NS", 64) == "NS[64]"``, ``spec("E") == "E"``."""
+    return f"{space}[{', '.join(map(str, shape))}]" if shape else space

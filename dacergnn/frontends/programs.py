@@ -1,0 +1,67 @@
+"""RGCN, RGAT and HGT in program form.
+
+These functions are parsed, never run: names that are no parameters are operators of the program form or
+constants bound when a program is made; an array that is bound to None is false in an `if`.
+"""
+# ruff: noqa: F821, ANN
+# pyright: basic, reportUndefinedVariable=false, reportUnusedExpression=false
+
+from __future__ import annotations
+
+
+def edge_softmax(g, name):
+    for e in g.edges():
+        e.dst["largest"] = max(e.dst["largest"], e[name])
+    for e in g.edges():
+        e[name] = exp(e[name] - detach(e.dst["largest"]))
+        e.dst["total"] += e[name]
+    for e in g.edges():
+        e[name] = e[name] / e.dst["total"]
+
+
+def rgcn(g, x, W, norm, root, bias):
+    for e in g.edges():
+        e["msg"] = linear(e.src.x, W[e.etype])
+    for n in g.dst_nodes():
+        for e in n.incoming_edges():
+            if norm:
+                n["out"] += e.norm * e["msg"]
+            else:
+                n["out"] += e["msg"]
+        if root:
+            n["out"] = n["out"] + linear(n.x, root)
+        if bias:
+            n["out"] = n["out"] + bias
+    return out
+
+
+def rgat(g, x, W, q, k, bias):
+    for e in g.edges():
+        e["hs"] = reshape(linear(e.src.x, W[e.etype]), heads, channels)
+        e["ht"] = reshape(linear(e.dst.x, W[e.etype]), heads, channels)
+        e["att"] = leakyrelu(dot_prd(e["ht"], q) + dot_prd(e["hs"], k), slope)
+    edge_softmax(g, "att")
+    for n in g.dst_nodes():
+        for e in n.incoming_edges():
+            n["out"] += e["att"] * e["hs"]
+        if bias:
+            n["out"] = n["out"] + bias
+    return out
+
+
+def hgt(g, x, K, Q, V, W_att, W_msg, pri, A, skip):
+    for n in g.src_nodes():
+        n["k"] = reshape(linear(n.x, K[n.ntype]), heads, dim)
+        n["v"] = reshape(linear(n.x, V[n.ntype]), heads, dim)
+    for n in g.dst_nodes():
+        n["q"] = reshape(linear(n.x, Q[n.ntype]), heads, dim)
+    for e in g.edges():
+        e["att"] = dot_prd(linear(e.src.k, W_att[e.etype]), e.dst.q) * pri[e.etype] * scale
+        e["msg"] = linear(e.src.v, W_msg[e.etype])
+    edge_softmax(g, "att")
+    for n in g.dst_nodes():
+        for e in n.incoming_edges():
+            n["agg"] += e["att"] * e["msg"]
+        gate = sigmoid(skip[n.ntype])
+        n["out"] = gate * linear(reshape(n.agg, heads * dim), A[n.ntype]) + (1.0 - gate) * n.x
+    return out

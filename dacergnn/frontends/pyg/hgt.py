@@ -1,0 +1,194 @@
+"""Front end for PyG's `HGTConv`."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import gelu, linear
+from torch.nn.parameter import UninitializedParameter
+
+from dacergnn.errors import UnsupportedCallError
+from dacergnn.frontends.frontend import Binding, GraphKey, Outputs, Program, spec
+from dacergnn.frontends.hgt_programs import hgt_attention, hgt_biased
+from dacergnn.frontends.pyg.message_passing import (
+    MessagePassingFrontend,
+    check_edge_index,
+    check_features,
+    plain,
+)
+from dacergnn.graph import HeteroGraph
+from dacergnn.graph.checks import check_range
+
+Range = tuple[int, int]
+
+
+class HGTFrontend(MessagePassingFrontend):
+    """Nodes of all types stand one after the other in the order of the layer's metadata.
+
+    Where node types have features of different sizes, their projections and the output layer stay torch's,
+    and the program holds the attention.
+    """
+
+    handles: ClassVar[tuple[str, ...]] = ("torch_geometric.nn.conv.hgt_conv.HGTConv",)
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__(module)
+        self.check_options("add")
+        layer = self.module
+        lins = layer.kqv_lin.lins
+        if any(isinstance(lin.weight, UninitializedParameter) for lin in lins.values()):
+            raise self.refuse("in_channels", -1, "run the model once before it is optimized")
+        self.heads: int = layer.heads
+        self.out_channels: int = layer.out_channels
+        self.node_types: list[str] = list(layer.node_types)
+        self.edge_types: dict[tuple[str, str, str], int] = dict(layer.edge_types_map)
+        self.channels: dict[str, int] = {name: lins[name].weight.size(1) for name in self.node_types}
+        self.output_types: list[str] = [name for name in lins if name in layer.dst_node_types]
+        self.uniform = len(set(self.channels.values())) == 1
+        self.has_skip = self.uniform and self.channels[self.node_types[0]] == self.out_channels
+
+    def edges(self, x_dict: Any, edge_index_dict: Any) -> GraphKey:
+        known = "which the layer does not know"
+        if not edge_index_dict or not x_dict:
+            raise UnsupportedCallError("x_dict or edge_index_dict is empty; pass at least one type in each.")
+        for name, x in x_dict.items():
+            if name not in self.channels:
+                raise UnsupportedCallError(f"x_dict holds node type {name!r}, {known}.")
+            check_features(f"x_dict[{name!r}]", x, self.channels[name])
+        for key, edge_index in edge_index_dict.items():
+            if key not in self.edge_types:
+                raise UnsupportedCallError(f"edge_index_dict holds edge type {key!r}, {known}.")
+            if key[0] not in x_dict or key[-1] not in x_dict:
+                raise UnsupportedCallError(f"x_dict lacks a node type of edge type {key!r}.")
+            check_edge_index(edge_index)
+        sizes = tuple(x_dict[name].size(0) if name in x_dict else -1 for name in self.node_types)
+        return tuple(edge_index_dict.values()), (*sizes, *edge_index_dict)
+
+    def graph(self, x_dict: Any, edge_index_dict: Any) -> HeteroGraph:
+        ranges = self._ranges(x_dict)
+        device = next(iter(x_dict.values())).device
+        parts: list[Tensor] = []
+        for key, edge_index in edge_index_dict.items():
+            (start, stop), (start_dst, stop_dst) = ranges[key[0]], ranges[key[-1]]
+            edges = plain(edge_index)
+            # Here, because ids count within their type: with the offsets, a wrong one hits another type.
+            check_range(f"edge_index_dict[{key!r}][0]", edges[0], stop - start, f"{key[0]} nodes", "x_dict")
+            check_range(
+                f"edge_index_dict[{key!r}][1]", edges[1], stop_dst - start_dst, f"{key[-1]} nodes", "x_dict"
+            )
+            offsets = torch.tensor([[start], [start_dst]], dtype=edges.dtype, device=device)
+            parts.append(edges + offsets)
+        counts = torch.tensor([p.size(1) for p in parts], device=device)
+        types = torch.tensor([self.edge_types[key] for key in edge_index_dict], device=device)
+        sizes = [stop - start for start, stop in (ranges.get(name, (0, 0)) for name in self.node_types)]
+        return HeteroGraph.from_arrays(
+            torch.cat(parts, dim=1), types.repeat_interleave(counts), num_nodes=sum(sizes),
+            num_edge_types=len(self.edge_types), num_node_types=len(sizes),
+            node_type=torch.arange(len(sizes), device=device).repeat_interleave(
+                torch.tensor(sizes, device=device)
+            ),
+            edge_type_names=["__".join(key) for key in self.edge_types], node_type_names=self.node_types,
+        )  # fmt: skip
+
+    def bind(self, graph: HeteroGraph, x_dict: Any, edge_index_dict: Any) -> Binding:
+        layer = self.module
+        arrays = {
+            "W_att": self._relation_weights(layer.k_rel.weight),
+            "W_msg": self._relation_weights(layer.v_rel.weight),
+            # The parameters were entered in the order of the edge types.
+            "pri": torch.cat(list(layer.p_rel._parameters.values())),
+        }
+        if not self.uniform:
+            arrays |= self._projections(x_dict)
+            return Binding(
+                self.program("attention", self._attention), arrays, partial(self._finish_torch, x_dict)
+            )
+        arrays["x"] = torch.cat([x_dict[name] for name in self.node_types if name in x_dict])
+        lins, out_lins = layer.kqv_lin.lins._modules, layer.out_lin.lins._modules
+        kqv = [lins[name] for name in self.node_types]
+        f = self.out_channels
+        weights = torch.cat([lin.weight.view(3, 1, f, -1) for lin in kqv], dim=1)
+        biases = torch.cat([lin.bias.view(3, 1, f) for lin in kqv], dim=1)
+        arrays["K"], arrays["Q"], arrays["V"] = weights.unbind()
+        arrays["k_bias"], arrays["q_bias"], arrays["v_bias"] = biases.unbind()
+        out = [out_lins[name] for name in self.node_types]
+        arrays["A"] = torch.stack([lin.weight for lin in out])
+        arrays["a_bias"] = torch.stack([lin.bias for lin in out])
+        if self.has_skip:
+            arrays["skip"] = torch.cat([layer.skip[name] for name in self.node_types])
+        return Binding(
+            self.program("biased", self._biased), arrays, partial(self._finish, self._ranges(x_dict))
+        )
+
+    def _ranges(self, x_dict: dict[str, Tensor]) -> dict[str, Range]:
+        """First and last + 1 node of each type that x_dict has."""
+        ranges: dict[str, Range] = {}
+        start = 0
+        for name in self.node_types:
+            if name in x_dict:
+                ranges[name] = (start, start + x_dict[name].size(0))
+                start = ranges[name][1]
+        return ranges
+
+    def _relation_weights(self, weight: Tensor) -> Tensor:
+        """[R, H, D, D] from PyG's [H * R, D, D]."""
+        d = self.out_channels // self.heads
+        return weight.view(self.heads, -1, d, d).transpose(0, 1).contiguous()
+
+    def _projections(self, x_dict: dict[str, Tensor]) -> dict[str, Tensor]:
+        """k, q and v, [N, F] each, by one torch linear for each node type."""
+        lins = self.module.kqv_lin.lins
+        names = [name for name in self.node_types if name in x_dict]
+        parts = [
+            linear(x_dict[name], lins[name].weight, lins[name].bias).split(self.out_channels, 1)
+            for name in names
+        ]
+        return {key: torch.cat([part[i] for part in parts]) for i, key in enumerate("kqv")}
+
+    def _finish(self, ranges: dict[str, Range], outputs: Outputs) -> dict[str, Tensor]:
+        out = outputs[0]
+        return {name: out[slice(*ranges[name])] for name in self.output_types if name in ranges}
+
+    def _finish_torch(self, x_dict: dict[str, Tensor], outputs: Outputs) -> dict[str, Tensor]:
+        layer = self.module
+        parts = self._finish(self._ranges(x_dict), (outputs[0].view(-1, self.out_channels),))
+        for name, part in parts.items():
+            lin = layer.out_lin.lins[name]
+            out = linear(gelu(part), lin.weight, lin.bias)
+            if self.channels[name] == self.out_channels:
+                alpha = layer.skip[name].sigmoid()
+                out = alpha * out + (1 - alpha) * x_dict[name]
+            parts[name] = out
+        return parts
+
+    def _common(self) -> dict[str, object]:
+        h, d = self.heads, self.out_channels // self.heads
+        weights: dict[str, object] = {
+            "W_att": spec("R", h, d, d),
+            "W_msg": spec("R", h, d, d),
+            "pri": spec("R", h),
+        }
+        return weights | {"scale": 1.0 / math.sqrt(d)}
+
+    def _attention(self) -> Program:
+        h, d = self.heads, self.out_channels // self.heads
+        return Program.of(
+            hgt_attention, k=spec("NS", h, d), q=spec("ND", h, d), v=spec("NS", h, d), **self._common()
+        )
+
+    def _biased(self) -> Program:
+        k, f = self.channels[self.node_types[0]], self.out_channels
+        arrays: dict[str, object] = {name: spec("T", f, k) for name in ("K", "Q", "V")}
+        arrays |= {name: spec("T", f) for name in ("k_bias", "q_bias", "v_bias", "a_bias")}
+        arrays |= {"x": spec("NS", k), "A": spec("T", f, f), "skip": spec("T") if self.has_skip else None}
+        return Program.of(
+            hgt_biased,
+            heads=self.heads,
+            dim=f // self.heads,
+            **arrays,
+            **self._common(),
+        )

@@ -1,0 +1,78 @@
+"""What the front ends of PyG layers share: checks of `MessagePassing` options and of call arguments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dacergnn.errors import UnsupportedCallError
+from dacergnn.frontends.frontend import Frontend
+
+_HOOKS = (
+    "_propagate_forward_pre_hooks",
+    "_propagate_forward_hooks",
+    "_message_forward_pre_hooks",
+    "_message_forward_hooks",
+    "_aggregate_forward_pre_hooks",
+    "_aggregate_forward_hooks",
+    "_message_and_aggregate_forward_pre_hooks",
+    "_message_and_aggregate_forward_hooks",
+)
+
+
+class MessagePassingFrontend(Frontend):
+    """Front end of a layer derived from PyG's `MessagePassing`."""
+
+    def check_options(self, *aggregations: str) -> str:
+        """The layer's `aggr`, "add" for "sum"; UnsupportedLayerError unless it and the common options fit."""
+        module = self.module
+        if module.flow != "source_to_target":
+            raise self.refuse("flow", module.flow, 'swap the rows of edge_index and use "source_to_target"')
+        if module.decomposed_layers != 1:
+            raise self.refuse(
+                "decomposed_layers", module.decomposed_layers, "leave it at 1; nothing is gained from it"
+            )
+        for hooks in _HOOKS:
+            if getattr(module, hooks, None):
+                raise self.refuse("hooks", hooks.strip("_"), "remove the message passing hooks of the layer")
+        aggr = "add" if module.aggr == "sum" else module.aggr
+        if aggr not in aggregations:
+            known = ", ".join(f'"{a}"' for a in aggregations)
+            raise self.refuse("aggr", module.aggr, f"use one of {known} as a string")
+        return aggr
+
+
+def check_edge_index(edge_index: object) -> None:
+    """UnsupportedCallError unless `edge_index` is a dense [2, E] tensor of integers."""
+    if not isinstance(edge_index, Tensor) or edge_index.layout is not torch.strided:
+        raise UnsupportedCallError(
+            f"edge_index is a {type(edge_index).__name__}; compiled layers take dense tensors [2, E]."
+        )
+    if edge_index.dim() != 2 or edge_index.size(0) != 2:
+        raise UnsupportedCallError(f"edge_index has shape {list(edge_index.shape)}; it must be [2, E].")
+
+
+def check_edge_type(edge_type: object) -> None:
+    """UnsupportedCallError unless `edge_type` is a tensor."""
+    if not isinstance(edge_type, Tensor):
+        raise UnsupportedCallError("edge_type is missing; pass one type for each edge as a tensor [E].")
+
+
+def check_features(name: str, value: object, channels: int) -> Tensor:
+    """`value` if it is a floating-point tensor [N, channels]; UnsupportedCallError otherwise."""
+    if not isinstance(value, Tensor) or value.dim() != 2 or value.size(1) != channels:
+        shape = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
+        raise UnsupportedCallError(f"{name} is {shape}; it must be a tensor of shape [N, {channels}].")
+    if not value.is_floating_point():
+        raise UnsupportedCallError(
+            f"{name} has dtype {value.dtype}; features must be floating-point numbers."
+        )
+    return value
+
+
+def plain(edge_index: Tensor) -> Tensor:
+    """`edge_index` as a torch tensor where it is an `EdgeIndex`."""
+    as_tensor: Any = getattr(edge_index, "as_tensor", None)
+    return as_tensor() if as_tensor is not None else edge_index

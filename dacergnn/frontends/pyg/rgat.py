@@ -1,0 +1,176 @@
+"""Front end for PyG's `RGATConv`."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from dacergnn.errors import UnsupportedCallError
+from dacergnn.frontends.frontend import Binding, GraphKey, Outputs, Program, spec
+from dacergnn.frontends.programs import rgat
+from dacergnn.frontends.pyg.message_passing import (
+    MessagePassingFrontend,
+    check_edge_index,
+    check_edge_type,
+    check_features,
+    plain,
+)
+from dacergnn.frontends.rgat_programs import rgat_modes
+from dacergnn.graph import HeteroGraph
+
+_MODS = ("additive", "scaled", "f-additive", "f-scaled")
+
+
+class RGATFrontend(MessagePassingFrontend):
+    """One head takes the plain program; q and k mix the heads, so that more of them take `rgat_modes`."""
+
+    handles: ClassVar[tuple[str, ...]] = ("torch_geometric.nn.conv.rgat_conv.RGATConv",)
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__(module)
+        self.check_options("add")
+        layer = self.module
+        self.heads: int = layer.heads
+        self.dim: int = layer.dim
+        self.in_channels: int = layer.in_channels
+        self.channels: int = layer.out_channels
+        self.num_bases: int | None = layer.num_bases
+        self.num_blocks: int | None = layer.num_blocks
+        self.edge_dim: int | None = layer.edge_dim
+        # PyG ignores names of cardinality preservation that it does not know.
+        self.mod: str = layer.mod if layer.mod in _MODS else "none"
+        self.additive: bool = layer.attention_mode == "additive-self-attention"
+        self.within: bool = layer.attention_mechanism == "within-relation"
+        self.rows = self.heads * self.dim
+        self.concat: bool = layer.concat or self.heads == 1
+        self.plain = (
+            self.rows == 1
+            and self.additive
+            and not self.within
+            and self.mod == "none"
+            and self.num_blocks is None
+        )
+        self._copies: dict[tuple[torch.dtype, torch.device], Tensor] = {}
+
+    def edges(
+        self, x: Any, edge_index: Any, edge_type: Any = None, edge_attr: Any = None, size: Any = None,
+        return_attention_weights: Any = None,
+    ) -> GraphKey:  # fmt: skip
+        if isinstance(return_attention_weights, bool):
+            raise UnsupportedCallError(
+                "return_attention_weights is set; compiled layers keep no attention weights."
+            )
+        if self.module.training and self.module.dropout > 0 and self.mod == "none":
+            raise UnsupportedCallError(
+                f"dropout={self.module.dropout} acts on attention weights in training; set it to 0."
+            )
+        check_edge_index(edge_index)
+        check_edge_type(edge_type)
+        check_features("x", x, self.in_channels)
+        count = x.size(0)
+        if size is not None and any(n not in (None, count) for n in size):
+            raise UnsupportedCallError(f"size={size!r} differs from the {count} rows of x.")
+        if edge_attr is not None:
+            if self.edge_dim is None:
+                raise UnsupportedCallError("edge_attr is given to a layer without edge_dim.")
+            check_features(
+                "edge_attr", edge_attr.view(-1, 1) if edge_attr.dim() == 1 else edge_attr, self.edge_dim
+            )
+        return (edge_index, edge_type), (count,)
+
+    def graph(self, x: Any, edge_index: Any, edge_type: Any = None, *_: Any, **__: Any) -> HeteroGraph:
+        return HeteroGraph.from_arrays(
+            plain(edge_index), edge_type, num_nodes=x.size(0), num_edge_types=self.module.num_relations
+        )
+
+    def bind(
+        self, graph: HeteroGraph, x: Any, edge_index: Any, edge_type: Any = None, edge_attr: Any = None,
+        size: Any = None, return_attention_weights: Any = None,
+    ) -> Binding:  # fmt: skip
+        layer = self.module
+        arrays: dict[str, Tensor] = {"x": x.contiguous(), "W": self._weight(), "q": layer.q, "k": layer.k}
+        if layer.bias is not None and self.concat:
+            arrays["bias"] = layer.bias
+        if self.plain and edge_attr is None:
+            return Binding(self.program("plain", self._plain_program), arrays, self._finish)
+        if edge_attr is not None:
+            arrays["edge_attr"] = graph.to_canonical(edge_attr.contiguous())
+            arrays["lin_edge"] = layer.lin_edge.weight
+            arrays["edge_key"] = layer.e
+        if self.dim > 1:
+            arrays["copies"] = self._copy_matrix(x)
+        if self.mod == "additive":
+            arrays["w"] = layer.w.repeat(self.rows)
+        elif self.mod == "scaled":
+            arrays |= {"l1": layer.l1, "b1": layer.b1}
+            arrays |= {"l2": layer.l2.repeat(1, self.rows), "b2": layer.b2.repeat(1, self.rows)}
+        if self.mod in ("scaled", "f-scaled"):
+            starts = graph.encoding("ptr_E_dst")
+            arrays["degree"] = (starts[1:] - starts[:-1]).to(x.dtype)
+        has_edge_attr = edge_attr is not None
+        program = self.program(has_edge_attr, partial(self._modes_program, has_edge_attr))
+        return Binding(program, arrays, self._finish)
+
+    def _finish(self, outputs: Outputs) -> Tensor:
+        if self.concat:
+            return outputs[0].view(-1, self.rows * self.channels)
+        out = outputs[0].view(-1, self.heads, self.dim * self.channels).mean(dim=1)
+        return out if self.module.bias is None else out + self.module.bias
+
+    def _weight(self) -> Tensor:
+        """[R, in, heads * channels], or [R, B, in / B, heads * channels / B] with blocks."""
+        if self.num_bases is None:
+            return self.module.weight
+        return self.module.att @ self.module.basis.view(self.num_bases, -1)
+
+    def _copy_matrix(self, x: Tensor) -> Tensor:
+        """[heads, channels, dim * channels]: `dim` unit matrices side by side for each head."""
+        key = (x.dtype, x.device)
+        if key not in self._copies:
+            unit = torch.eye(self.channels, dtype=x.dtype, device=x.device).repeat(1, self.dim)
+            self._copies[key] = unit.expand(self.heads, -1, -1).contiguous()
+        return self._copies[key]
+
+    def _has_bias(self) -> bool:
+        return self.module.bias is not None and self.concat
+
+    def _plain_program(self) -> Program:
+        k, m, has_bias = self.in_channels, self.channels, self._has_bias()
+        return Program.of(
+            rgat, x=spec("NS", k), W=spec("R", k, m), q=spec("ONE", 1, m), k=spec("ONE", 1, m),
+            bias=spec("ONE", 1, m) if has_bias else None, heads=1, channels=m,
+            slope=float(self.module.negative_slope),
+        )  # fmt: skip
+
+    def _modes_program(self, has_edge_attr: bool) -> Program:
+        k, c, rows, blocks = self.in_channels, self.channels, self.rows, self.num_blocks
+        has_bias = self._has_bias()
+        width = self.heads * c
+        bindings: dict[str, object] = {
+            "x": spec("NS", k) if blocks is None else spec("NS", blocks, k // blocks),
+            "W": spec("R", k, width) if blocks is None else spec("R", blocks, k // blocks, width // blocks),
+            "q": spec("ONE", width, rows),
+            "k": spec("ONE", width, rows),
+            "bias": spec("ONE", rows, c) if has_bias else None,
+        }
+        if has_edge_attr:
+            bindings["edge_attr"] = spec("E", self.edge_dim or 1)
+            bindings["lin_edge"] = spec("ONE", width, self.edge_dim or 1)
+            bindings["edge_key"] = spec("ONE", width, rows)
+        if self.dim > 1:
+            bindings["copies"] = spec("ONE", self.heads, c, self.dim * c)
+        if self.mod == "additive":
+            bindings["w"] = spec("ONE", rows, c)
+        if self.mod == "scaled":
+            bindings |= {"l1": spec("ONE", c), "b1": spec("ONE", c)}
+            bindings |= {"l2": spec("ONE", c, rows * c), "b2": spec("ONE", rows * c)}
+        if self.mod in ("scaled", "f-scaled"):
+            bindings["degree"] = spec("ND")
+        return Program.of(
+            rgat_modes, **bindings, additive=self.additive, within_relation=self.within, mod=self.mod,
+            heads=self.heads, dim=self.dim, channels=c, slope=float(self.module.negative_slope),
+            message="part" if self.dim > 1 else "hs",
+        )  # fmt: skip

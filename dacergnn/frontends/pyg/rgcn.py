@@ -1,0 +1,189 @@
+"""Front end for PyG's `RGCNConv` and `FastRGCNConv`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from torch import Tensor, nn
+
+from dacergnn.errors import UnsupportedCallError
+from dacergnn.frontends.frontend import Binding, GraphKey, Program, only, spec
+from dacergnn.frontends.programs import rgcn
+from dacergnn.frontends.pyg.message_passing import (
+    MessagePassingFrontend,
+    check_edge_index,
+    check_edge_type,
+    check_features,
+    plain,
+)
+from dacergnn.frontends.rgcn_programs import (
+    rgcn_extreme,
+    rgcn_featureless,
+    rgcn_featureless_extreme,
+    rgcn_modes,
+)
+from dacergnn.graph import HeteroGraph
+from dacergnn.graph.checks import as_index_vector, check_range
+
+
+class RGCNFrontend(MessagePassingFrontend):
+    """`aggr` is taken per relation, as PyG documents it and computes without its segment_matmul path."""
+
+    handles: ClassVar[tuple[str, ...]] = ("torch_geometric.nn.conv.rgcn_conv.RGCNConv",)
+    aggregations: ClassVar[tuple[str, ...]] = ("add", "mean", "max", "min")
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__(module)
+        self.aggr = self.check_options(*self.aggregations)
+        channels = self.module.in_channels
+        self.in_channels: tuple[int, int] = (
+            (channels, channels) if isinstance(channels, int) else tuple(channels)
+        )
+        self.out_channels: int = self.module.out_channels
+        self.num_relations: int = self.module.num_relations
+        self.num_bases: int | None = self.module.num_bases
+        self.num_blocks: int | None = self.module.num_blocks
+        self.extreme = self.aggr in ("max", "min")
+
+    def edges(self, x: Any, edge_index: Any, edge_type: Any = None) -> GraphKey:
+        check_edge_index(edge_index)
+        check_edge_type(edge_type)
+        x_l, x_r = x if isinstance(x, tuple) else (x, x)
+        if x_l is None or not x_l.is_floating_point():
+            self._check_ids(x_l, x_r)
+            num_dst = self.in_channels[0] if x_r is None else x_r.size(0)
+            return (edge_index, edge_type, x_l), (self.in_channels[0], num_dst)
+        check_features("x", x_l, self.in_channels[0])
+        if x_r is not x_l or self.module.root is not None:
+            check_features("x[1]" if x_r is not x_l else "x", x_r, self.in_channels[1])
+        return (edge_index, edge_type), (x_l.size(0), x_r.size(0), isinstance(x, tuple))
+
+    def graph(self, x: Any, edge_index: Any, edge_type: Any = None) -> HeteroGraph:
+        x_l, x_r = x if isinstance(x, tuple) else (x, x)
+        bipartite = isinstance(x, tuple)
+        edges: Tensor | tuple[Tensor, Tensor] = plain(edge_index)
+        if x_l is None or not x_l.is_floating_point():
+            num_src = self.in_channels[0]
+            num_dst = num_src if x_r is None else x_r.size(0)
+            if x_l is not None:
+                bipartite = True
+                edges = (self._source_ids(x_l, edges[0]), edges[1])
+        else:
+            num_src, num_dst = x_l.size(0), x_r.size(0)
+        return HeteroGraph.from_arrays(
+            edges,
+            edge_type,
+            num_nodes=(num_src, num_dst),
+            num_edge_types=self.num_relations,
+            bipartite=bipartite,
+        )
+
+    def bind(self, graph: HeteroGraph, x: Any, edge_index: Any, edge_type: Any = None) -> Binding:
+        x_l, x_r = x if isinstance(x, tuple) else (x, x)
+        weight = self._weight()
+        arrays = {"W": weight}
+        if self.aggr == "mean":
+            arrays["norm"] = graph.pair_mean_weights(weight.dtype)
+        if self.module.bias is not None:
+            arrays["bias"] = self.module.bias
+        root = self.module.root
+        if x_l is None or not x_l.is_floating_point():
+            if root is not None:
+                arrays["root"] = _root_rows(root, x_r, self.in_channels[0])
+            return Binding(self.program("ids", self._featureless), arrays, only)
+        arrays["x"] = x_l.contiguous()
+        pair = x_r is not x_l
+        if root is not None:
+            arrays["root"] = root
+            if pair:
+                arrays["x_own"] = x_r.contiguous()
+        make: Callable[[], Program] = self._pair if pair else self._single
+        return Binding(self.program(pair, make), arrays, self._join if self.num_blocks else only)
+
+    def _check_ids(self, x_l: Any, x_r: Any) -> None:
+        if self.num_blocks is not None:
+            raise UnsupportedCallError("num_blocks needs features; node ids or None have no blocks.")
+        for value in (x_l, x_r):
+            if value is not None and (value.is_floating_point() or value.dim() != 1):
+                raise UnsupportedCallError(
+                    "x mixes features and node ids; pass ids [N] (or None) for both sides."
+                )
+
+    def _source_ids(self, x_l: Tensor, src: Tensor) -> Tensor:
+        """Embedding row of each edge's source: the graph's sources are embeddings, not positions in x."""
+        check_range("edge_index[0]", src, x_l.size(0), "source nodes", "x")
+        return as_index_vector("x", x_l).index_select(0, src)
+
+    def _weight(self) -> Tensor:
+        """[R, in, out], or [R, B, in / B, out / B] with blocks."""
+        weight: Tensor = self.module.weight
+        if self.num_bases is None:
+            return weight
+        return self.module.comp @ weight.view(self.num_bases, -1)
+
+    def _join(self, outputs: tuple[Tensor, ...]) -> Tensor:
+        return outputs[0].view(-1, self.out_channels)
+
+    def _single(self) -> Program:
+        return self._with_features(pair=False)
+
+    def _pair(self) -> Program:
+        return self._with_features(pair=True)
+
+    def _with_features(self, pair: bool) -> Program:
+        (k, k_own), m, blocks = self.in_channels, self.out_channels, self.num_blocks
+        root = spec("ONE", k_own, m) if self.module.root is not None else None
+        has_bias = self.module.bias is not None
+        if blocks is None:
+            arrays = {"x": spec("NS", k), "W": spec("R", k, m), "bias": spec("ONE", m) if has_bias else None}
+        else:
+            arrays = {
+                "x": spec("NS", blocks, k // blocks),
+                "W": spec("R", blocks, k // blocks, m // blocks),
+                "bias": spec("ONE", blocks, m // blocks) if has_bias else None,
+            }
+        norm = spec("E") if self.aggr == "mean" else None
+        if blocks is None and not pair and not self.extreme:
+            return Program.of(rgcn, norm=norm, root=root, **arrays)
+        arrays["x_own"] = spec("ND", k_own) if pair and root else None
+        sizes = {"in_channels": k, "blocks": blocks or 0, "width": m // (blocks or 1)}
+        if self.extreme:
+            return Program.of(rgcn_extreme, largest=self.aggr == "max", root=root, **arrays, **sizes)
+        return Program.of(rgcn_modes, norm=norm, root=root, **arrays, **sizes)
+
+    def _featureless(self) -> Program:
+        m = self.out_channels
+        arrays = {
+            "W": spec("RNS", m),
+            "root": spec("ND", m) if self.module.root is not None else None,
+            "bias": spec("ONE", m) if self.module.bias is not None else None,
+        }
+        if self.extreme:
+            return Program.of(rgcn_featureless_extreme, largest=self.aggr == "max", **arrays)
+        return Program.of(rgcn_featureless, norm=spec("E") if self.aggr == "mean" else None, **arrays)
+
+
+class FastRGCNFrontend(RGCNFrontend):
+    """As `RGCNConv`, but where x holds node ids, messages go by the position of the source, not by its id."""
+
+    handles: ClassVar[tuple[str, ...]] = ("torch_geometric.nn.conv.rgcn_conv.FastRGCNConv",)
+    aggregations: ClassVar[tuple[str, ...]] = ("add", "mean")
+
+    def _check_ids(self, x_l: Any, x_r: Any) -> None:
+        super()._check_ids(x_l, x_r)
+        if x_l is not None and x_l.size(0) > self.in_channels[0]:
+            raise UnsupportedCallError(
+                f"x has {x_l.size(0)} ids, but there are {self.in_channels[0]} embeddings."
+            )
+
+    def _source_ids(self, x_l: Tensor, src: Tensor) -> Tensor:
+        check_range("edge_index[0]", src, x_l.size(0), "source nodes", "x")
+        return src
+
+
+def _root_rows(root: Tensor, x_r: Tensor | None, count: int) -> Tensor:
+    """[ND, out]: the root weight of each destination by its id; ids are positions where there are none."""
+    if x_r is not None:
+        return root.index_select(0, x_r)
+    return root if root.size(0) == count else root[:count]

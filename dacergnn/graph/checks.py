@@ -1,0 +1,70 @@
+"""Checks of index arrays, with errors that name the argument, the first offending position and the remedy."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from dacergnn.errors import ArrayError, GraphError
+
+
+def as_index_vector(name: str, values: object) -> Tensor:
+    """`values` (torch or NumPy, 1-D, int32 or int64) as a torch tensor, sharing memory where it can."""
+    if isinstance(values, np.ndarray):
+        values = _from_numpy(name, cast("npt.NDArray[Any]", values))
+    if not isinstance(values, Tensor):
+        raise ArrayError(name, f"must be a torch tensor or a NumPy array, got {type(values).__name__}")
+    if values.dtype not in (torch.int32, torch.int64):
+        raise ArrayError(
+            name, f"has dtype {values.dtype}; indices must be int32 or int64, convert with .long()"
+        )
+    if values.ndim != 1:
+        raise ArrayError(name, f"has shape {list(values.shape)}; it must have one dimension")
+    return values.detach()
+
+
+def _from_numpy(name: str, values: npt.NDArray[Any]) -> Tensor:
+    if str(values.dtype) not in ("int32", "int64"):
+        raise ArrayError(
+            name, f"has dtype {values.dtype}; indices must be int32 or int64, convert with .astype('int64')"
+        )
+    # torch shares memory with NumPy, but only with arrays that are writable and have no negative strides.
+    shareable = values.flags.writeable and all(stride >= 0 for stride in values.strides)
+    return torch.from_numpy(values if shareable else values.copy())
+
+
+def check_length(name: str, vector: Tensor, length: int, meaning: str) -> None:
+    """ArrayError unless `vector` has `length` entries; `meaning` completes 'it must have 5 (...)'."""
+    if len(vector) != length:
+        raise ArrayError(name, f"has {len(vector)} entries; it must have {length} ({meaning})")
+
+
+def check_device(name: str, vector: Tensor, device: torch.device) -> None:
+    """ArrayError unless `vector` is on `device`, that of the edge list."""
+    if vector.device != device:
+        raise ArrayError(
+            name, f"is on {vector.device}, the edge list on {device}; move it with .to({str(device)!r})"
+        )
+
+
+def check_range(name: str, vector: Tensor, count: int, things: str, argument: str) -> None:
+    """GraphError unless 0 <= vector < count; names the first offending position and what to change."""
+    if not len(vector) or vector.is_meta:
+        return
+    low, high = (int(v) for v in vector.aminmax())
+    if low >= 0 and high < count:
+        return
+    position = int(((vector < 0) | (vector >= count)).nonzero()[0])
+    value = int(vector[position])
+    found = f"{name} holds {value} at position {position}"
+    if value < 0:
+        raise GraphError(
+            f"{found}; indices count from 0, so remove padding and shift indices that start elsewhere."
+        )
+    raise GraphError(
+        f"{found}, but there are {count} {things}; correct it or pass {argument} of at least {high + 1}."
+    )

@@ -1,0 +1,145 @@
+"""The checked edge list that every way of making a graph goes through."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from dacergnn.errors import ArrayError, GraphError
+from dacergnn.graph.checks import as_index_vector, check_device, check_length, check_range
+
+ArrayLike: TypeAlias = Tensor | npt.NDArray[np.integer]
+EdgeIndexLike: TypeAlias = ArrayLike | tuple[ArrayLike, ArrayLike]
+
+
+@dataclass(frozen=True)
+class EdgeList:
+    """Edges in the order of the user, int32 or int64 vectors on one device, all indices in range.
+
+    `src_type` and `dst_type` hold one node type per source and destination node; None if there is one type.
+    """
+
+    src: Tensor
+    dst: Tensor
+    edge_type: Tensor
+    num_src: int
+    num_dst: int
+    num_edge_types: int
+    src_type: Tensor | None
+    dst_type: Tensor | None
+    num_node_types: int
+    bipartite: bool
+    edge_type_names: tuple[str, ...]
+    node_type_names: tuple[str, ...]
+
+
+def make_edge_list(
+    edge_index: EdgeIndexLike,
+    edge_type: ArrayLike | None,
+    *,
+    num_nodes: int | tuple[int, int],
+    num_edge_types: int | None = None,
+    node_type: ArrayLike | tuple[ArrayLike, ArrayLike] | None = None,
+    num_node_types: int | None = None,
+    bipartite: bool = False,
+    edge_type_names: Sequence[str] | None = None,
+    node_type_names: Sequence[str] | None = None,
+) -> EdgeList:
+    """Check the arguments of `HeteroGraph.from_arrays` (see there); ArrayError or GraphError if one fails."""
+    (src, src_name), (dst, dst_name) = _split_edge_index(edge_index)
+    num_src, num_dst = _node_counts(num_nodes, bipartite)
+    check_length(dst_name, dst, len(src), f"as many as {src_name}")
+    check_device(dst_name, dst, src.device)
+    check_range(src_name, src, num_src, "source nodes", "num_nodes")
+    check_range(dst_name, dst, num_dst, "destination nodes", "num_nodes")
+
+    if edge_type is None:
+        types = torch.zeros_like(src)
+    else:
+        types = as_index_vector("edge_type", edge_type)
+        check_length("edge_type", types, len(src), "one type for each edge")
+        check_device("edge_type", types, src.device)
+    edge_types = _count("edge_type", [types], num_edge_types, edge_type_names)
+
+    src_type, dst_type = _node_types(node_type, num_src, num_dst, bipartite, src.device)
+    given = [t for t in (src_type, dst_type) if t is not None]
+    node_types = _count("node_type", given, num_node_types, node_type_names)
+    return EdgeList(
+        src, dst, types, num_src, num_dst, edge_types, src_type, dst_type, node_types, bipartite,
+        tuple(edge_type_names or (str(i) for i in range(edge_types))),
+        tuple(node_type_names or (str(i) for i in range(node_types))),
+    )  # fmt: skip
+
+
+def _split_edge_index(edge_index: EdgeIndexLike) -> tuple[tuple[Tensor, str], tuple[Tensor, str]]:
+    if isinstance(edge_index, tuple | list):
+        if len(edge_index) != 2:
+            raise ArrayError("edge_index", f"has {len(edge_index)} parts; pass (src, dst)")
+        return (as_index_vector("src", edge_index[0]), "src"), (as_index_vector("dst", edge_index[1]), "dst")
+    shape = tuple(getattr(edge_index, "shape", ()))
+    if len(shape) != 2 or shape[0] != 2:
+        raise ArrayError("edge_index", f"has shape {list(shape)}; it must be [2, E], sources in row 0")
+    src, dst = (as_index_vector(f"edge_index[{row}]", edge_index[row]) for row in (0, 1))
+    return (src, "edge_index[0]"), (dst, "edge_index[1]")
+
+
+def _node_counts(num_nodes: int | tuple[int, int], bipartite: bool) -> tuple[int, int]:
+    num_src, num_dst = num_nodes if isinstance(num_nodes, tuple) else (num_nodes, num_nodes)
+    if num_src < 0 or num_dst < 0:
+        raise GraphError(f"num_nodes is {num_nodes}; node counts cannot be negative.")
+    if num_dst > num_src and not bipartite:
+        raise GraphError(
+            f"num_nodes is ({num_src}, {num_dst}): destinations must be the first of the sources, so there "
+            "cannot be more of them; pass bipartite=True if sources and destinations are different nodes."
+        )
+    return num_src, num_dst
+
+
+def _node_types(
+    node_type: ArrayLike | tuple[ArrayLike, ArrayLike] | None,
+    num_src: int, num_dst: int, bipartite: bool, device: torch.device,
+) -> tuple[Tensor | None, Tensor | None]:  # fmt: skip
+    if node_type is None:
+        return None, None
+    if isinstance(node_type, tuple | list):
+        named = [("node_type[0]", node_type[0], num_src), ("node_type[1]", node_type[1], num_dst)]
+    elif bipartite:
+        raise ArrayError("node_type", "must be a pair (source types, destination types) where bipartite=True")
+    else:
+        named = [("node_type", node_type, num_src)]
+    vectors: list[Tensor] = []
+    for name, values, length in named:
+        vector = as_index_vector(name, values)
+        check_length(name, vector, length, "one type for each node")
+        check_device(name, vector, device)
+        vectors.append(vector)
+    # Without bipartite the destinations are a prefix of the sources, and so are their types.
+    src_type = vectors[0]
+    dst_type = vectors[-1] if len(vectors) == 2 else src_type[:num_dst]
+    if len(vectors) == 2 and not bipartite and not torch.equal(src_type[:num_dst].long(), dst_type.long()):
+        raise GraphError(
+            "node_type[1] differs from the start of node_type[0], but destinations are the first sources; "
+            "pass bipartite=True if they are different nodes."
+        )
+    return src_type, dst_type
+
+
+def _count(name: str, vectors: list[Tensor], count: int | None, names: Sequence[str] | None) -> int:
+    """Number of types: as given, else the number of names, else the largest type plus one (at least one)."""
+    if count is not None and names is not None and len(names) != count:
+        raise GraphError(
+            f"{name}_names has {len(names)} names, but num_{name}s is {count}; give one for each type."
+        )
+    if count is None and names is not None:
+        count = len(names)
+    if count is None:
+        count = max([1, *(int(v.max()) + 1 for v in vectors if len(v))])
+    for vector in vectors:
+        check_range(name, vector, count, name.replace("_", " ") + "s", f"num_{name}s")
+    return count

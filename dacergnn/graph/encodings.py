@@ -1,0 +1,125 @@
+"""Building of encodings by name, lazily and once: index vectors, groupings and the unique pairs U and V."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from dacergnn.graph.canonical import row_counts
+from dacergnn.graph.edge_list import EdgeList
+from dacergnn.graph.sorting import pointers, segment_starts, stable_order
+from dacergnn.graph.spaces import encoding_name, parse_encoding, target_space
+
+
+class Encodings:
+    """Encodings of one graph, from its edges in canonical order."""
+
+    def __init__(self, edges: EdgeList) -> None:
+        self._edges = edges
+        self._sizes = row_counts(edges)
+        self._dtype = edges.src.dtype
+        self._device = edges.src.device
+        self._built: dict[str, Tensor] = {}
+        self._lock = threading.RLock()
+
+    def size(self, space: str) -> int:
+        """Number of rows of a space; counting U sorts the edges by (etype, src) once."""
+        if space in ("U", "V") and space not in self._sizes:
+            self._sizes[space] = len(self.get("ptr_E_srcpair" if space == "U" else "ptr_E_dstpair")) - 1
+        return self._sizes[space]
+
+    def get(self, name: str) -> Tensor:
+        """Encoding `name`, 1-D and contiguous; EncodingError if the name is not in the contract."""
+        found = self._built.get(name)
+        if found is not None:
+            return found
+        return self.once(name, lambda: self._build(name))
+
+    def once(self, name: str, build: Callable[[], Tensor]) -> Tensor:
+        """The tensor kept under `name`, built by the first caller."""
+        with self._lock:
+            if name not in self._built:
+                self._built[name] = build()
+            return self._built[name]
+
+    def byte_counts(self) -> dict[str, int]:
+        """Bytes of what has been built, by name; encodings that share memory count once."""
+        with self._lock:
+            seen: set[int] = set()
+            counts: dict[str, int] = {}
+            for name, tensor in self._built.items():
+                new = tensor.data_ptr() not in seen
+                seen.add(tensor.data_ptr())
+                counts[name] = tensor.nbytes if new else 0
+            return counts
+
+    def pair_mean_weights(self, dtype: torch.dtype) -> Tensor:
+        """[E] 1 / number of edges with the same destination and edge type."""
+        counts = self.get("ptr_E_dstpair").diff()
+        weights = counts.to(dtype).reciprocal()
+        return weights.repeat_interleave(counts, output_size=self.size("E"))
+
+    def _build(self, name: str) -> Tensor:
+        kind, space, paths = parse_encoding(name)
+        if kind == "idx":
+            return self._index(space, paths[0])
+        if kind == "ptr":
+            return self._pointers(space, paths[0])
+        return self._order(space, paths)
+
+    def _index(self, space: str, path: str) -> Tensor:
+        edges = self._edges
+        if space == "E" and path in ("src", "dst", "etype"):
+            return {"src": edges.src, "dst": edges.dst, "etype": edges.edge_type}[path]
+        if path == "one":
+            return torch.zeros(self.size(space), dtype=self._dtype, device=self._device)
+        if path == "ntype":
+            types = edges.src_type if space == "NS" else edges.dst_type
+            return types if types is not None else self._index(space, "one")
+        if path in ("srctype", "dsttype"):
+            if (edges.src_type if path == "srctype" else edges.dst_type) is None:
+                return self._index(space, "one")
+            ends, nodes = ("src", "NS") if path == "srctype" else ("dst", "ND")
+            return self.get(f"idx_{nodes}_ntype").index_select(0, self.get(f"idx_{space}_{ends}"))
+        if path == "typedsrc":
+            return edges.edge_type * self.size("NS") + edges.src
+        return self._pair_index(space, path)
+
+    def _pair_index(self, space: str, path: str) -> Tensor:
+        """Row lists of U (unique etype, src) and V (unique etype, dst), and the rows of edges in them."""
+        end = "src" if space == "U" or path == "srcpair" else "dst"
+        # Edges in the order (etype, end); that by destination is the canonical one.
+        order = self.get("ids_E_etype_src") if end == "src" else None
+        starts = self.get(f"ptr_E_{end}pair")
+        if space != "E":
+            firsts = starts[:-1] if order is None else order.index_select(0, starts[:-1])
+            return self.get(f"idx_E_{path}").index_select(0, firsts)
+        rows = torch.arange(len(starts) - 1, dtype=self._dtype, device=self._device)
+        rows = rows.repeat_interleave(starts.diff(), output_size=self.size("E"))
+        return rows if order is None else torch.empty_like(rows).index_copy_(0, order.long(), rows)
+
+    def _pointers(self, space: str, path: str) -> Tensor:
+        if path in ("srcpair", "dstpair"):
+            ends = self._edges.dst
+            if path == "srcpair":
+                ends = self._edges.src.index_select(0, self.get("ids_E_etype_src"))
+            found = segment_starts(self._edges.edge_type, ends).nonzero().flatten()
+            last = torch.full((1,), self.size("E"), device=self._device)
+            return torch.cat((found, last)).to(self._dtype)
+        targets = self.get(encoding_name("idx", space, path))
+        return pointers(targets, self.size(target_space(space, path))).to(self._dtype)
+
+    def _order(self, space: str, paths: tuple[str, ...]) -> Tensor:
+        if space == "E" and paths[-1] in ("srcpair", "typedsrc") and paths[:-1] in ((), ("etype",)):
+            return self.get("ids_E_etype_src")  # both order edges by (etype, src)
+        keys = [(self.get(f"idx_{space}_{path}"), self.size(target_space(space, path))) for path in paths]
+        order = stable_order(keys)
+        if order is None:
+            return self.once(f"arange_{space}", lambda: self._arange(space))
+        return order.to(self._dtype)
+
+    def _arange(self, space: str) -> Tensor:
+        return torch.arange(self.size(space), dtype=self._dtype, device=self._device)

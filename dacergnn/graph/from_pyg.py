@@ -1,0 +1,111 @@
+"""Edge lists of PyG objects, recognised by their attributes; torch_geometric is never imported."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dacergnn.errors import GraphError
+from dacergnn.graph.edge_list import EdgeList, make_edge_list
+from dacergnn.graph.typed_parts import TypedEdges, join_types
+
+
+def edge_list_of_pyg(data: Any, edge_type: Any = None, **options: Any) -> EdgeList:
+    """Edge list of anything that `HeteroGraph.from_pyg` takes; GraphError if `data` is none of these."""
+    if hasattr(data, "edge_types") and hasattr(data, "node_types"):
+        return _of_hetero_data(data, options)
+    if _is_adjacency(data):
+        return _of_adjacency(data, edge_type, options)
+    if hasattr(data, "num_nodes") and hasattr(data, "stores"):
+        return _of_data(data, edge_type, options)
+    if isinstance(data, tuple | list) and len(data) == 2 and edge_type is None:  # pyright: ignore[reportUnknownArgumentType]
+        data, edge_type = data
+    if isinstance(data, Tensor) and data.layout == torch.strided:
+        return _of_edge_index(data, edge_type, options)
+    raise GraphError(
+        f"from_pyg cannot read a {type(data).__name__}; pass a Data, HeteroData, EdgeIndex, sparse adjacency "
+        "or (edge_index, edge_type), or use from_arrays."
+    )
+
+
+def _of_data(data: Any, edge_type: Any, options: dict[str, Any]) -> EdgeList:
+    if edge_type is None:
+        edge_type = data.edge_type if "edge_type" in data else None
+    if "node_type" in data:
+        options.setdefault("node_type", data.node_type)
+    if "edge_index" not in data and "adj_t" in data:
+        return _of_adjacency(data.adj_t, edge_type, options)
+    if "edge_index" not in data:
+        raise GraphError("data has neither edge_index nor adj_t; a graph needs one of them.")
+    options.setdefault("num_nodes", int(data.num_nodes))
+    return _of_edge_index(data.edge_index, edge_type, options)
+
+
+def _of_edge_index(edge_index: Tensor, edge_type: Any, options: dict[str, Any]) -> EdgeList:
+    # An EdgeIndex is a tensor subclass that knows its (sparse) size; its plain tensor avoids dispatching.
+    known: tuple[int | None, int | None] = getattr(edge_index, "sparse_size", lambda: (None, None))()
+    plain = _plain(edge_index)
+    if options.get("num_nodes") is None:
+        ends = [int(row.max()) + 1 if row.numel() else 0 for row in plain]
+        sizes = [end if size is None else int(size) for size, end in zip(known, ends, strict=True)]
+        options["num_nodes"] = max(sizes) if None in known or sizes[0] == sizes[1] else (sizes[0], sizes[1])
+    return make_edge_list(plain, edge_type, **options)
+
+
+def _is_adjacency(data: Any) -> bool:
+    if isinstance(data, Tensor):
+        return data.layout in (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc)
+    return hasattr(data, "coo") and hasattr(data, "sparse_sizes")
+
+
+def _plain(edge_index: Any) -> Tensor:
+    return edge_index.as_tensor() if hasattr(edge_index, "as_tensor") else edge_index
+
+
+def _coordinates(adjacency: Any) -> tuple[Tensor, Tensor, Tensor | None, tuple[int, int]]:
+    """(row, column, value, sizes) of a torch or torch_sparse adjacency, in its own order."""
+    if not isinstance(adjacency, Tensor):
+        row, col, value = adjacency.coo()
+        return row, col, value, tuple(adjacency.sparse_sizes())
+    sizes = (adjacency.shape[0], adjacency.shape[1])
+    if adjacency.layout == torch.sparse_coo:
+        # Not coalesced: that would add up the types of edges between the same nodes.
+        row, col = adjacency._indices()
+        return row, col, adjacency._values(), sizes
+    if adjacency.layout == torch.sparse_csr:
+        starts, inner = adjacency.crow_indices(), adjacency.col_indices()
+    else:
+        starts, inner = adjacency.ccol_indices(), adjacency.row_indices()
+    outer = torch.arange(len(starts) - 1, device=starts.device).repeat_interleave(starts.diff().long())
+    row, col = (outer, inner) if adjacency.layout == torch.sparse_csr else (inner, outer)
+    return row, col, adjacency.values(), sizes
+
+
+def _of_adjacency(adjacency: Any, edge_type: Any, options: dict[str, Any]) -> EdgeList:
+    dst, src, value, (num_dst, num_src) = _coordinates(adjacency)
+    if edge_type is None and value is not None and not value.is_floating_point():
+        edge_type = value.long()
+    if edge_type is None and value is not None and options.get("num_edge_types", 1) != 1:
+        raise GraphError(
+            f"The adjacency holds values of dtype {value.dtype}, which cannot be edge types; store integers "
+            "in it or pass edge_type."
+        )
+    options.setdefault("num_nodes", (num_src, num_dst))
+    return make_edge_list((src, dst), edge_type, **options)
+
+
+def _of_hetero_data(data: Any, options: dict[str, Any]) -> EdgeList:
+    counts = {str(name): int(data[name].num_nodes) for name in data.node_types}
+    parts: list[TypedEdges] = []
+    for key in data.edge_types:
+        store = data[key]
+        if "edge_index" in store:
+            src, dst = _plain(store.edge_index)
+        elif "adj_t" in store:
+            dst, src, _, _ = _coordinates(store.adj_t)
+        else:
+            raise GraphError(f"Edge type {key} has neither edge_index nor adj_t; remove it or give it edges.")
+        parts.append(TypedEdges(key, src, dst))
+    return join_types(parts, counts, **options)

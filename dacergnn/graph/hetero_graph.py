@@ -1,0 +1,197 @@
+"""`HeteroGraph`: the edges of a heterogeneous graph, sorted once, and the encodings derived from them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dacergnn.errors import ArrayError, EncodingError
+from dacergnn.graph.canonical import canonical_order, to_device, type_ranges
+from dacergnn.graph.edge_list import ArrayLike, EdgeIndexLike, EdgeList, make_edge_list
+from dacergnn.graph.encodings import Encodings
+from dacergnn.graph.from_dgl import edge_list_of_dgl
+from dacergnn.graph.from_pyg import edge_list_of_pyg
+from dacergnn.graph.spaces import ROW_SPACES
+
+
+class HeteroGraph:
+    """An immutable graph with typed edges and nodes; edges stand in the canonical order (etype, dst, src).
+
+    Make one with `from_arrays`, `from_pyg` or `from_dgl`. Node ids are global over all types. Destinations
+    are the first ND of the NS sources, unless `bipartite` is true. Everything derived from the edges is built
+    when first asked for, and kept; several threads may ask at once.
+    """
+
+    def __init__(self, edges: EdgeList) -> None:
+        """From a checked edge list, in any order."""
+        self._edges, self._edge_perm = canonical_order(edges)
+        self._encodings = Encodings(self._edges)
+
+    @classmethod
+    def from_arrays(
+        cls,
+        edge_index: EdgeIndexLike,
+        edge_type: ArrayLike | None,
+        *,
+        num_nodes: int | tuple[int, int],
+        num_edge_types: int | None = None,
+        node_type: ArrayLike | tuple[ArrayLike, ArrayLike] | None = None,
+        num_node_types: int | None = None,
+        bipartite: bool = False,
+        edge_type_names: Sequence[str] | None = None,
+        node_type_names: Sequence[str] | None = None,
+    ) -> HeteroGraph:
+        """Graph from torch tensors or NumPy arrays of int32 or int64.
+
+        Args:
+            edge_index: [2, E], sources in row 0, or a pair (src [E], dst [E]).
+            edge_type: [E], or None if there is one type.
+            num_nodes: Number of nodes, or (sources, destinations), e.g. of a sampled block.
+            num_edge_types: Number of edge types; the largest type plus one if not given.
+            node_type: [NS], or a pair ([NS], [ND]) if bipartite; None if there is one type.
+            num_node_types: Number of node types; the largest type plus one if not given.
+            bipartite: Sources and destinations are different nodes; else destinations are the first sources.
+            edge_type_names: One name for each edge type.
+            node_type_names: One name for each node type.
+
+        Raises:
+            ArrayError: Wrong dtype, shape, length or device.
+            GraphError: Index or type out of range, or counts that contradict each other.
+        """
+        return cls(
+            make_edge_list(
+                edge_index,
+                edge_type,
+                num_nodes=num_nodes,
+                num_edge_types=num_edge_types,
+                node_type=node_type,
+                num_node_types=num_node_types,
+                bipartite=bipartite,
+                edge_type_names=edge_type_names,
+                node_type_names=node_type_names,
+            )
+        )
+
+    @classmethod
+    def from_pyg(cls, data: Any, edge_type: Any = None, **options: Any) -> HeteroGraph:
+        """Graph from PyG's `Data`, `HeteroData`, `EdgeIndex`, `(edge_index, edge_type)` or an adjacency.
+
+        `HeteroData` gets global node ids, type after type in its order. A sparse adjacency is read as PyG's
+        `adj_t` (rows are destinations), with the edge type as its value. `options` are those of
+        `from_arrays`; `num_nodes` may be left out.
+        """
+        return cls(edge_list_of_pyg(data, edge_type, **options))
+
+    @classmethod
+    def from_dgl(cls, g: Any, etype: Any = None) -> HeteroGraph:
+        """Graph from a DGL graph or block; `etype` (tensor or `edata` key) types a homogeneous one.
+
+        A heterograph gets global node ids, type after type in its order; edges follow type after type by edge
+        id. A block of several node types is bipartite: its destinations are no prefix of all its sources.
+        """
+        return cls(edge_list_of_dgl(g, etype))
+
+    def size(self, space: str) -> int:
+        """Number of rows of a row space, by name; U and V are counted when first asked for."""
+        if space not in ROW_SPACES:
+            raise EncodingError(f"{space!r} is not a row space; use one of {', '.join(ROW_SPACES)}.")
+        return self._encodings.size(space)
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Number of rows of every row space; counts U and V, so ask `size` if they are not needed."""
+        return {space: self.size(space) for space in ROW_SPACES}
+
+    def encoding(self, name: str) -> Tensor:
+        """Encoding by name (`dacergnn.graph.spaces`): 1-D, contiguous, `index_dtype`. Do not write to it."""
+        return self._encodings.get(name)
+
+    def index(self, space: str, path: str) -> Tensor:
+        """Row that `path` leads to, for each row of `space`: the encoding ``idx_<space>_<path>``."""
+        return self._encodings.get(f"idx_{space}_{path}")
+
+    def encoding_bytes(self) -> dict[str, int]:
+        """Bytes of the encodings built so far, by name; encodings that share memory count once."""
+        return self._encodings.byte_counts()
+
+    def pair_mean_weights(self, dtype: torch.dtype = torch.float32) -> Tensor:
+        """[E] in canonical order: 1 / number of edges with the same destination and edge type."""
+        encodings = self._encodings
+        return encodings.once(f"pair_mean_weights_{dtype}", lambda: encodings.pair_mean_weights(dtype))
+
+    @property
+    def edge_perm(self) -> Tensor | None:
+        """[E] position in the user's edge list of each canonical edge; None if that is in canonical order."""
+        return self._edge_perm
+
+    def to_canonical(self, values: Tensor) -> Tensor:
+        """`values` [E, ...] from the user's edge order into the canonical one; itself if they agree."""
+        self._check_rows(values)
+        return values if self._edge_perm is None else values.index_select(0, self._edge_perm)
+
+    def from_canonical(self, values: Tensor) -> Tensor:
+        """`values` [E, ...] from the canonical order into the user's; itself if they agree."""
+        self._check_rows(values)
+        if self._edge_perm is None:
+            return values
+        return torch.empty_like(values).index_copy(0, self._edge_perm.long(), values)
+
+    def _check_rows(self, values: Tensor) -> None:
+        if values.shape[:1] != (self.size("E"),):
+            raise ArrayError("values", f"has shape {list(values.shape)}; it must have {self.size('E')} rows")
+
+    def to(self, device: torch.device | str) -> HeteroGraph:
+        """The graph on another device, with encodings of its own; itself if it is there already."""
+        moved = to_device(self._edges, device)
+        if moved.src.device == self.device:
+            return self
+        graph = HeteroGraph(moved)
+        graph._edge_perm = None if self._edge_perm is None else self._edge_perm.to(device)
+        return graph
+
+    @property
+    def device(self) -> torch.device:
+        """Where the edges are."""
+        return self._edges.src.device
+
+    @property
+    def index_dtype(self) -> torch.dtype:
+        """torch.int32 if every size, R * NS and R * ND among them, is below 2**31; else torch.int64."""
+        return self._edges.src.dtype
+
+    @property
+    def bipartite(self) -> bool:
+        """Whether sources and destinations are different nodes."""
+        return self._edges.bipartite
+
+    @property
+    def edge_type_names(self) -> tuple[str, ...]:
+        """One name for each edge type; "0", "1", ... if none were given."""
+        return self._edges.edge_type_names
+
+    @property
+    def node_type_names(self) -> tuple[str, ...]:
+        """One name for each node type; "0", "1", ... if none were given."""
+        return self._edges.node_type_names
+
+    @property
+    def node_ranges(self) -> tuple[tuple[int, int], ...] | None:
+        """(start, stop) of the source nodes of each type; None if they are not contiguous by type."""
+        return type_ranges(self._edges.src_type, self._edges.num_src, self._edges.num_node_types)
+
+    @property
+    def dst_node_ranges(self) -> tuple[tuple[int, int], ...] | None:
+        """(start, stop) of the destination nodes of each type; None if they are not contiguous by type."""
+        return type_ranges(self._edges.dst_type, self._edges.num_dst, self._edges.num_node_types)
+
+    def __repr__(self) -> str:
+        size = self.size
+        nodes = f"{size('NS'):,} nodes"
+        if self.bipartite or size("NS") != size("ND"):
+            nodes = f"{size('NS'):,} sources, {size('ND'):,} destinations"
+        kind = "bipartite, " if self.bipartite else ""
+        types = f"{size('T')} node types, {size('R')} edge types"
+        return f"HeteroGraph({kind}{nodes}, {size('E'):,} edges, {types}, {self.index_dtype}, {self.device})"

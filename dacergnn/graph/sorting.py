@@ -1,0 +1,57 @@
+"""Stable sorting and grouping of index vectors, on any device."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+INT32_LIMIT = 2**31
+INT64_LIMIT = 2**63
+
+
+def is_sorted(keys: Tensor) -> bool:
+    """Whether `keys` ascends."""
+    return len(keys) < 2 or bool((keys[1:] >= keys[:-1]).all())
+
+
+def combine(keys: list[tuple[Tensor, int]]) -> Tensor | None:
+    """One int64 key that orders as the tuple of `keys` (vector, bound) does; None where it would not fit."""
+    bound = 1
+    for _, limit in keys:
+        bound *= max(limit, 1)
+    if bound >= INT64_LIMIT:
+        return None
+    combined = keys[0][0].long()
+    for vector, limit in keys[1:]:
+        combined = combined * max(limit, 1) + vector
+    return combined.int() if bound < INT32_LIMIT else combined
+
+
+def stable_order(keys: list[tuple[Tensor, int]]) -> Tensor | None:
+    """Rows stably sorted by `keys` (most important first), as positions; None if they are sorted."""
+    combined = combine(keys)
+    if combined is not None:
+        return None if is_sorted(combined) else torch.sort(combined, stable=True).indices
+    # Too wide for one key: sort by the least important key first, later sorts keep its order.
+    order = torch.sort(keys[-1][0], stable=True).indices
+    for vector, _ in reversed(keys[:-1]):
+        order = order[torch.sort(vector[order], stable=True).indices]
+    return order
+
+
+def pointers(targets: Tensor, count: int) -> Tensor:
+    """Row starts int64[count + 1] of the groups of equal `targets`, all below `count`."""
+    starts = torch.zeros(count + 1, dtype=torch.int64, device=targets.device)
+    if len(targets):
+        torch.cumsum(torch.bincount(targets, minlength=count), 0, out=starts[1:])
+    return starts
+
+
+def segment_starts(*sorted_keys: Tensor) -> Tensor:
+    """bool[n]: rows where one of the jointly sorted keys changes; the first row is a start."""
+    starts = torch.zeros_like(sorted_keys[0], dtype=torch.bool)
+    if len(starts):
+        starts[0] = True
+        for keys in sorted_keys:
+            starts[1:] |= keys[1:] != keys[:-1]
+    return starts

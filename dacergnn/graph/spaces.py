@@ -1,0 +1,90 @@
+"""Row spaces, the maps between them, and the names of encodings: the contract of graph, nodes and run time.
+
+Sizes: NS source nodes, ND destination nodes, E edges, U unique (source, edge type) pairs, V unique
+(destination, edge type) pairs, R edge types, T node types, ONE (always 1), RNS = R * NS.
+Edges stand in the canonical order (etype, dst, src), U rows in (etype, src), V rows in (etype, dst).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from dacergnn.errors import EncodingError
+
+ROW_SPACES: tuple[str, ...] = ("NS", "ND", "E", "U", "V", "R", "T", "ONE", "RNS")
+
+MAPS: dict[tuple[str, str], str] = {
+    ("E", "src"): "NS",
+    ("E", "dst"): "ND",
+    ("E", "etype"): "R",
+    ("E", "srcpair"): "U",
+    ("E", "dstpair"): "V",
+    ("E", "srctype"): "T",
+    ("E", "dsttype"): "T",
+    ("E", "typedsrc"): "RNS",
+    ("U", "src"): "NS",
+    ("U", "etype"): "R",
+    ("U", "srctype"): "T",
+    ("V", "dst"): "ND",
+    ("V", "etype"): "R",
+    ("V", "dsttype"): "T",
+    ("NS", "ntype"): "T",
+    ("ND", "ntype"): "T",
+    **{(space, "one"): "ONE" for space in ROW_SPACES},
+}
+"""(row space, path) -> row space that the path leads to."""
+
+TYPE_PATHS: tuple[str, ...] = ("etype", "ntype", "srctype", "dsttype", "one")
+"""Paths to the type of a row: what typed weights are chosen by. `one` is the case of a single type."""
+
+ENCODING_KINDS: tuple[str, ...] = ("idx", "ptr", "ids")
+
+
+class Encoding(NamedTuple):
+    """A parsed encoding name: `idx_E_src` is ("idx", "E", ("src",)), `ids_E_etype_dst` has two paths."""
+
+    kind: str
+    space: str
+    paths: tuple[str, ...]
+
+
+def target_space(space: str, path: str) -> str:
+    """Row space that `path` leads to from `space`; EncodingError if there is no such map."""
+    if space not in ROW_SPACES:
+        raise EncodingError(f"{space!r} is not a row space; use one of {', '.join(ROW_SPACES)}.")
+    try:
+        return MAPS[space, path]
+    except KeyError:
+        known = ", ".join(p for s, p in MAPS if s == space)
+        raise EncodingError(f"Rows of {space} have no map {path!r}; use one of {known}.") from None
+
+
+def encoding_name(kind: str, space: str, *paths: str) -> str:
+    """Name of an encoding, e.g. ``encoding_name("ids", "E", "etype", "src") == "ids_E_etype_src"``.
+
+    `idx` and `ptr` take one path; `ids` takes one, or a type path and a path. EncodingError otherwise.
+    """
+    name = "_".join((kind, space, *paths))
+    if kind not in ENCODING_KINDS:
+        raise EncodingError(f"{name!r} has the kind {kind!r}; use one of {', '.join(ENCODING_KINDS)}.")
+    for path in paths:
+        target_space(space, path)
+    if len(paths) == 2 and kind == "ids":
+        if paths[0] not in TYPE_PATHS:
+            raise EncodingError(f"{name!r}: the first of two paths must be one of {', '.join(TYPE_PATHS)}.")
+    elif len(paths) != 1:
+        limit = "one path, or a type path and a path" if kind == "ids" else "exactly one path"
+        raise EncodingError(f"{name!r} has {len(paths)} paths; {kind} takes {limit}.")
+    return name
+
+
+def parse_encoding(name: str) -> Encoding:
+    """Parts of an encoding name; the inverse of `encoding_name`. EncodingError if the name is not one."""
+    parts = name.split("_")
+    if len(parts) < 3:
+        raise EncodingError(
+            f"{name!r} is no encoding; names read like idx_E_src, ptr_E_dst, ids_E_etype_src."
+        )
+    kind, space, *paths = parts
+    encoding_name(kind, space, *paths)
+    return Encoding(kind, space, tuple(paths))

@@ -1,0 +1,95 @@
+"""Access schemes: which graph encodings the kernel of a statement reads (Hector 3.6), and how rows are ordered."""
+
+from __future__ import annotations
+
+from dacergnn.graph.spaces import MAPS, encoding_name
+from dacergnn.library_nodes.form import TYPE_PATHS, Ref, Statement, match_gemm
+
+# Groupings in which the rows already stand in order, so that no list of row ids is needed.
+_IN_ORDER = {
+    ("E", "etype"),
+    ("E", "dstpair"),
+    ("U", "etype"),
+    ("V", "etype"),
+    ("E", "etype", "dst"),
+    ("E", "etype", "dstpair"),
+    ("U", "etype", "src"),
+    ("V", "etype", "dst"),
+}
+
+
+def index_name(space: str, path: str) -> str | None:
+    """Encoding that holds, for every row of ``space``, the row that ``path`` leads to; None for the own row and ONE."""
+    return encoding_name("idx", space, path) if path not in ("", "one") else None
+
+
+def order_name(space: str, *paths: str) -> str | None:
+    """Encoding that lists the rows of ``space`` grouped by ``paths``; None where they stand in that order already."""
+    if paths == ("one",) or (space, *paths) in _IN_ORDER:
+        return None
+    if paths[0] == "one":
+        paths = paths[1:]
+    return encoding_name("ids", space, *paths)
+
+
+def pointer_name(space: str, path: str) -> str | None:
+    """Encoding that delimits the groups of ``path``; None for ONE, a single group."""
+    return None if path == "one" else encoding_name("ptr", space, path)
+
+
+def group_path(statement: Statement) -> str:
+    """The path by which a kernel groups rows: the weight's for a GEMM, else the target's ("" for a plain map)."""
+    gemm = match_gemm(statement)
+    if gemm is not None and gemm.kind == "linear":
+        return gemm.w.path
+    return statement.target.path
+
+
+def statement_encodings(statement: Statement) -> list[str]:
+    """Names of the encodings that the CPU kernel of ``statement`` reads, without repetition."""
+    space, gemm, target = statement.space, match_gemm(statement), statement.target.path
+    group = group_path(statement)
+    names: list[str | None] = []
+
+    def gather(ref: Ref) -> None:
+        if ref.path != group or gemm is not None or shares_groups(statement):
+            names.append(index_name(space, ref.path))
+
+    if gemm is not None:
+        names.append(pointer_name(space, group))
+        scatter = gemm.kind == "linear" and target != ""
+        names.append(order_name(space, group, target) if scatter else order_name(space, group))
+        if scatter:
+            names += [index_name(space, target), pointer_name(space, target)]
+        gather(gemm.x)
+        if gemm.kind == "outer_prod":
+            gather(gemm.w)
+    else:
+        if group:
+            names += [pointer_name(space, group), order_name(space, group)]
+        for ref in statement.reads:
+            gather(ref)
+    return list(dict.fromkeys(n for n in names if n is not None))
+
+
+def is_few(path: str) -> bool:
+    """Whether a path leads to few rows (types): long groups that several threads share."""
+    return path in TYPE_PATHS
+
+
+def shares_groups(statement: Statement) -> bool:
+    """Whether several threads share a group of this reduction, so that a row has to look up its group."""
+    return is_few(statement.target.path) and statement.op == "+="
+
+
+def target_is_prefix(statement: Statement, array_space: str) -> bool:
+    """Whether the target array has more rows than the map reaches (an NS array written through ND)."""
+    space, path = statement.space, statement.target.path
+    return (MAPS[space, path] if path else space) != array_space
+
+
+def pure_encodings(statement: Statement) -> list[str]:
+    """Names of the index lists that the `pure` expansion reads: one for every map in the statement."""
+    paths = [ref.path for ref in (*statement.reads, statement.target)]
+    names = (index_name(statement.space, path) for path in paths)
+    return list(dict.fromkeys(n for n in names if n is not None))

@@ -1,0 +1,64 @@
+"""What the CPU expansions share: the headers, type aliases, and the tasklet around generated calls."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import dace
+import dace.library
+from dace import dtypes
+from dace.sdfg import nodes
+
+from dacergnn.graph.spaces import ENCODING_KINDS
+
+INCLUDE_FOLDER = Path(__file__).parent / "include"
+HEADERS = ("dacergnn/scalar.h", "dacergnn/parallel.h", "dacergnn/segment_gemm.h", "dacergnn/segment_outer.h")
+
+
+@dace.library.environment
+class CPUHeaders:
+    """Makes the kernel headers visible to generated code."""
+
+    cmake_minimum_version = None
+    cmake_packages: list[str] = []
+    cmake_variables: dict[str, str] = {}
+    cmake_includes: list[str] = [str(INCLUDE_FOLDER)]
+    cmake_libraries: list[str] = []
+    cmake_compile_flags: list[str] = []
+    cmake_link_flags: list[str] = []
+    cmake_files: list[str] = []
+    headers = {"frame": [f"include/{h}" for h in HEADERS]}
+    state_fields: list[str] = []
+    init_code = ""
+    finalize_code = ""
+    dependencies: list[Any] = []
+
+
+def extent(space: str) -> str:
+    """Number of rows of a space as a C++ expression."""
+    return "int64_t(1)" if space == "ONE" else f"int64_t({space})"
+
+
+def is_encoding(name: str) -> bool:
+    """Whether an array is a graph encoding, by its name."""
+    return name.split("_")[0] in ENCODING_KINDS and name.count("_") >= 2
+
+
+def index_alias(arrays: dict[str, Any]) -> str:
+    """``using Value = ...; using Index = ...;`` for the arrays of a node."""
+    values = {d.dtype for n, d in arrays.items() if not is_encoding(n)}
+    indices = {d.dtype for n, d in arrays.items() if is_encoding(n)}
+    value, index = values.pop().ctype, (indices.pop() if indices else dace.int64).ctype
+    return f"using Value = {value};\nusing Index = {index};\n"
+
+
+def cpp_tasklet(node: Any, arrays: dict[str, Any], code: str) -> nodes.Tasklet:
+    """A C++ tasklet with the node's connectors as pointers."""
+
+    def pointers(connectors: Any) -> dict[str, Any]:
+        return {c: dace.pointer(arrays[c[1:]].dtype) for c in connectors}
+
+    return nodes.Tasklet(
+        node.label, pointers(node.in_connectors), pointers(node.out_connectors), code, language=dtypes.Language.CPP
+    )

@@ -1,0 +1,122 @@
+"""C++ for one statement of a traversal body: scalar assignments in loops over the row shape.
+
+Every operator becomes one ``const T`` line in the outermost loop on which its value depends, so that what
+is invariant over heads or features is computed once; equal expressions share a line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from dacergnn.library_nodes.form import Const, Expr, Op, Ref, Shape, ShapeOf, size
+from dacergnn.library_nodes.operators import OPERATORS, op, shape_of
+
+INDEX = ("h", "f", "g")
+
+
+def offset(shape: Shape, index: tuple[str, ...]) -> str:
+    """Row-major offset of an element of a row."""
+    text = "0"
+    for extent, i in zip(shape, index, strict=True):
+        text = i if text == "0" else f"({text}) * {extent} + {i}"
+    return text
+
+
+@dataclass
+class _Scope:
+    """A loop nest level: its lines, and the values that have a name in it."""
+
+    lines: list[str] = field(default_factory=list[str])
+    values: dict[tuple[Expr, tuple[str, ...]], str] = field(default_factory=dict[tuple[Expr, tuple[str, ...]], str])
+
+
+class Emitter:
+    """Emits the loops of ``store(offset, value)`` over the elements of a statement's expression.
+
+    ``pointer(ref)`` names the C++ pointer to the row that a reference leads to.
+    """
+
+    def __init__(self, shapes: ShapeOf, pointer: Callable[[Ref], str]) -> None:
+        self.shapes = shapes
+        self.pointer = pointer
+        self._count = 0
+
+    def loops(self, expr: Expr, target: Shape, store: Callable[[str, str], str]) -> str:
+        """Loops over ``target`` that hand each element of ``expr`` to ``store``."""
+        index = INDEX[: len(target)]
+        scopes = [_Scope() for _ in range(len(target) + 1)]
+        value = self._value(expr, scopes, index)
+        scopes[-1].lines.append(store(offset(target, index), value))
+        text = "\n".join(scopes[-1].lines)
+        for depth in range(len(target) - 1, -1, -1):
+            text = "\n".join([*scopes[depth].lines, self._loop(index[depth], target[depth], text, depth == len(target) - 1)])
+        return text
+
+    def _loop(self, index: str, extent: int, body: str, innermost: bool, reduction: str = "") -> str:
+        if extent == 1:
+            return f"{{ constexpr int64_t {index} = 0;\n{body}\n}}"
+        pragma = f'_Pragma("omp simd{reduction}")\n' if innermost else ""
+        return f"{pragma}for (int64_t {index} = 0; {index} < {extent}; ++{index}) {{\n{body}\n}}"
+
+    def _name(self, scope: _Scope, key: tuple[Expr, tuple[str, ...]], code: str) -> str:
+        self._count += 1
+        name = f"t{self._count}"
+        scope.lines.append(f"const Value {name} = {code};")
+        scope.values[key] = name
+        return name
+
+    def _value(self, expr: Expr, scopes: list[_Scope], index: tuple[str, ...]) -> str:
+        if isinstance(expr, Const):
+            return f"Value({expr.value!r})"
+        shape = shape_of(expr, self.shapes)
+        index = index[: len(shape)]
+        scopes = scopes[: len(shape) + 1]
+        key = (expr, index)
+        for scope in scopes:
+            if key in scope.values:
+                return scope.values[key]
+        if isinstance(expr, Ref):
+            return self._name(scopes[-1], key, f"{self.pointer(expr)}[{offset(shape, index)}]")
+        if expr.name in ("sum", "dot_prd"):
+            return self._reduction(expr, scopes, index)
+        if expr.name == "expand":
+            return self._value(expr.args[0], scopes, index)
+        if expr.name == "slice":
+            return self._value(expr.args[0], scopes, (*index[:-1], f"({index[-1]} + {expr.dims[0]})"))
+        if expr.name == "concat":
+            return self._name(scopes[-1], key, self._concat(expr, scopes, index))
+        code = OPERATORS[expr.name].code.format(*(self._value(a, scopes, index) for a in expr.args))
+        return self._name(scopes[-1], key, code)
+
+    def _reduction(self, expr: Op, scopes: list[_Scope], index: tuple[str, ...]) -> str:
+        body = expr.args[0] if expr.name == "sum" else op("mul", *expr.args)
+        extent = shape_of(body, self.shapes)[-1]
+        self._count += 1
+        name, k = f"s{self._count}", f"k{self._count}"
+        inner = _Scope()
+        value = self._value(body, [*scopes, inner], (*index, k))
+        lines = "\n".join([*inner.lines, f"{name} += {value};"])
+        scopes[-1].lines.append(f"Value {name} = 0;\n" + self._loop(k, extent, lines, True, f" reduction(+ : {name})"))
+        scopes[-1].values[expr, index] = name
+        return name
+
+    def _concat(self, expr: Op, scopes: list[_Scope], index: tuple[str, ...]) -> str:
+        first = shape_of(expr.args[0], self.shapes)[-1]
+        i = index[-1]
+        # Both sides are evaluated, so the index of the other one is clamped into its row.
+        a = self._value(expr.args[0], scopes, (*index[:-1], f"dacergnn::minimum<int64_t>({i}, {first - 1})"))
+        b = self._value(expr.args[1], scopes, (*index[:-1], f"dacergnn::maximum<int64_t>({i} - {first}, 0)"))
+        return f"({i} < {first} ? {a} : {b})"
+
+
+def row_elements(shapes: ShapeOf, exprs: list[Expr]) -> int:
+    """Elements that evaluating expressions for one row touches: the measure of work in a row."""
+    total = 1
+    for expr in exprs:
+        stack: list[Expr] = [expr]
+        while stack:
+            item = stack.pop()
+            total += size(shapes(item)) if isinstance(item, Ref) else 0
+            stack.extend(item.args if isinstance(item, Op) else ())
+    return total

@@ -1,0 +1,193 @@
+"""The program form: expressions and statements that the bodies of library nodes are made of.
+
+A statement runs once for every row of its row space and reads rows that an index map leads to
+(``e.src.x`` from an edge row, ``W[e.etype]`` from its type). Its target is a row of the same space, or
+a row that a map leads to; in the second case it is a reduction::
+
+    e["score"] = leakyrelu(dot_prd(e.src.h, w[e.etype]), 0.2)     # E -> E
+    e.dst["out"] += e["att"] * e.src.h                            # E -> ND, a sum over incoming edges
+
+Per-row values have a shape of rank 0 to 3; operands of lower rank broadcast along leading axes, so
+that a value per head scales a vector per head.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from math import prod
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Ref:
+    """Row of array ``name`` that map ``path`` leads to ("" is the own row), viewed with row shape ``view``."""
+
+    name: str
+    path: str = ""
+    view: Shape | None = None
+    transposed: bool = False
+
+
+@dataclass(frozen=True)
+class Const:
+    value: float
+
+
+@dataclass(frozen=True)
+class Op:
+    """Operator of the table in ``operators.py``; ``dims`` holds the integers of `reshape`, `slice`, `expand`."""
+
+    name: str
+    args: tuple[Expr, ...]
+    dims: Shape = ()
+
+
+Expr = Ref | Const | Op
+ShapeOf = Callable[[Ref], Shape]
+
+GEMM_OPERATORS = ("linear", "outer_prod")
+REDUCTIONS = ("=", "+=", "max=", "min=")
+
+
+@dataclass(frozen=True)
+class Statement:
+    """``target op expr`` for every row of ``space``."""
+
+    space: str
+    target: Ref
+    op: str
+    expr: Expr
+
+    @property
+    def reads(self) -> list[Ref]:
+        return list(refs(self.expr))
+
+    @property
+    def is_gemm(self) -> bool:
+        return match_gemm(self) is not None
+
+
+@dataclass(frozen=True)
+class Gemm:
+    """A statement as SegmentGemm understands it: ``target op scale * kind(x, w)``."""
+
+    kind: str
+    x: Ref
+    w: Ref
+    scale: Ref | None
+
+
+def match_gemm(statement: Statement) -> Gemm | None:
+    """The operands of a statement that one SegmentGemm can run, or None."""
+    expr, scale = statement.expr, None
+    if isinstance(expr, Op) and expr.name == "mul" and isinstance(expr.args[0], Ref):
+        scale, expr = expr.args
+    if not isinstance(expr, Op) or expr.name not in GEMM_OPERATORS or (scale is not None and scale.path != ""):
+        return None
+    x, w = expr.args
+    if not isinstance(x, Ref) or not isinstance(w, Ref) or statement.op not in ("=", "+=") or x.path == "one":
+        return None
+    to_type = statement.op == "+=" and statement.target.path in TYPE_PATHS
+    if (to_type or w.path not in TYPE_PATHS) if expr.name == "linear" else (not to_type or w.path == "one"):
+        return None
+    return Gemm(expr.name, x, w, scale)
+
+
+TYPE_PATHS = ("etype", "ntype", "srctype", "dsttype", "one")
+
+
+def refs(expr: Expr) -> Iterator[Ref]:
+    """The references of an expression, left to right, repeated where they occur again."""
+    if isinstance(expr, Ref):
+        yield expr
+    elif isinstance(expr, Op):
+        for arg in expr.args:
+            yield from refs(arg)
+
+
+def substitute(expr: Expr, change: Callable[[Ref], Expr]) -> Expr:
+    """The expression with every reference r replaced by change(r)."""
+    if isinstance(expr, Ref):
+        return change(expr)
+    if isinstance(expr, Op):
+        return replace(expr, args=tuple(substitute(a, change) for a in expr.args))
+    return expr
+
+
+def rename(statement: Statement, names: dict[str, str]) -> Statement:
+    """The statement with arrays renamed."""
+
+    def change(ref: Ref) -> Ref:
+        return replace(ref, name=names.get(ref.name, ref.name))
+
+    return replace(statement, target=change(statement.target), expr=substitute(statement.expr, change))
+
+
+def size(shape: Shape) -> int:
+    return prod(shape)
+
+
+# Printing -------------------------------------------------------------------------------------------------
+
+ENTITY = {"E": "e", "NS": "n", "ND": "n", "U": "p", "V": "p", "R": "r", "T": "t", "ONE": "o", "RNS": "w"}
+_ROW_PATHS = {"": "", "src": ".src", "dst": ".dst", "srcpair": ".src_pair", "dstpair": ".dst_pair"}
+_TYPE_KEYS = {
+    "etype": "{}.etype",
+    "ntype": "{}.ntype",
+    "srctype": "{}.src.ntype",
+    "dsttype": "{}.dst.ntype",
+    "typedsrc": "{0}.etype, {0}.src",
+}
+_INFIX = {"add": ("+", 1), "sub": ("-", 1), "mul": ("*", 2), "div": ("/", 2)}
+_COMPARE = {"gt": ">", "ge": ">=", "eq": "=="}
+
+
+def ref_text(ref: Ref, entity: str, aliases: dict[str, str] | None = None) -> str:
+    """``e.src["x"]``, ``W[e.etype].T``, ``bias``; ``aliases`` maps a path to another loop variable."""
+    if ref.path == "one":
+        text = ref.name
+    elif ref.path in _TYPE_KEYS:
+        text = f"{ref.name}[{_TYPE_KEYS[ref.path].format(entity)}]"
+    elif aliases and ref.path in aliases:
+        text = f'{aliases[ref.path]}["{ref.name}"]'
+    else:
+        text = f'{entity}{_ROW_PATHS[ref.path]}["{ref.name}"]'
+    if ref.transposed:
+        text += ".T"
+    if ref.view is not None:
+        text = f"reshape({text}, {', '.join(map(str, ref.view))})"
+    return text
+
+
+def expr_text(expr: Expr, entity: str, aliases: dict[str, str] | None = None, level: int = 0) -> str:
+    """The expression in program form; ``level`` is the precedence of what stands around it."""
+    if isinstance(expr, Ref):
+        return ref_text(expr, entity, aliases)
+    if isinstance(expr, Const):
+        return repr(float(expr.value))
+    if expr.name in _INFIX:
+        sign, rank = _INFIX[expr.name]
+        left = expr_text(expr.args[0], entity, aliases, rank)
+        right = expr_text(expr.args[1], entity, aliases, rank + 1)
+        text = f"{left} {sign} {right}"
+        return f"({text})" if rank < level else text
+    if expr.name == "neg":
+        text = f"-{expr_text(expr.args[0], entity, aliases, 3)}"
+        return f"({text})" if level > 1 else text
+    if expr.name in _COMPARE:
+        left, right = (expr_text(a, entity, aliases, 1) for a in expr.args)
+        return f"({left} {_COMPARE[expr.name]} {right})"
+    inner = [expr_text(a, entity, aliases) for a in expr.args] + [str(d) for d in expr.dims]
+    return f"{expr.name}({', '.join(inner)})"
+
+
+def statement_text(statement: Statement, entity: str | None = None, aliases: dict[str, str] | None = None) -> str:
+    """The statement on one line, as a loop over its row space would hold it."""
+    entity = entity or ENTITY[statement.space]
+    target = ref_text(statement.target, entity, aliases)
+    expr = expr_text(statement.expr, entity, aliases)
+    if statement.op in ("max=", "min="):
+        return f"{target} = {statement.op[:-1]}({target}, {expr})"
+    return f"{target} {statement.op} {expr}"

@@ -1,0 +1,178 @@
+// Loops over rows and groups of rows, shared among OpenMP threads. No result depends on the number of threads.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <new>
+
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+namespace dacergnn {
+
+// Loops with less work than this (in simple element operations) run on the calling thread: entering a parallel
+// region costs a microsecond or more.
+inline constexpr int64_t kSerialWork = 16384;
+
+inline int64_t thread_count() {
+#ifdef _OPENMP
+    return omp_in_parallel() ? 1 : omp_get_max_threads();
+#else
+    return 1;
+#endif
+}
+
+// Buffer of the calling thread that only grows. Every Tag has its own; a pointer is valid until the next call with
+// the same Tag on the same thread. Aligned to 64 bytes.
+template <class Tag, class T>
+inline T* scratch(int64_t elements) {
+    struct Buffer {
+        void* data = nullptr;
+        std::size_t bytes = 0;
+        ~Buffer() { std::free(data); }
+    };
+    static thread_local Buffer buffer;
+    const std::size_t bytes = (static_cast<std::size_t>(elements) * sizeof(T) + 63) / 64 * 64;
+    if (bytes > buffer.bytes) {
+        std::free(buffer.data);
+        buffer.bytes = 0;
+        buffer.data = std::aligned_alloc(64, bytes);
+        if (buffer.data == nullptr) throw std::bad_alloc();
+        buffer.bytes = bytes;
+    }
+    return static_cast<T*>(buffer.data);
+}
+
+// worker(block) for every block, handed out one by one in ascending order. Each thread works on its own copy of
+// `worker`, whose members are then state of the thread.
+template <class Worker>
+inline void run_blocks(int64_t blocks, bool serial, const Worker& worker) {
+#ifdef _OPENMP
+    if (!serial && blocks > 1 && thread_count() > 1) {
+#pragma omp parallel
+        {
+            Worker mine = worker;
+#pragma omp for schedule(dynamic, 1) nowait
+            for (int64_t b = 0; b < blocks; ++b) mine(b);
+        }
+        return;
+    }
+#endif
+    Worker mine = worker;
+    for (int64_t b = 0; b < blocks; ++b) mine(b);
+}
+
+// Number of blocks for `work`: enough for a dynamic balance, but each worth handing out.
+inline int64_t block_count(int64_t items, int64_t work) {
+    return std::max<int64_t>(1, std::min({items, work / (kSerialWork / 4), 16 * thread_count()}));
+}
+
+// f(i) for i in 0..n.
+template <class F>
+inline void parallel_for(int64_t n, int64_t work_per_item, F f) {
+    const int64_t work = n * std::max<int64_t>(work_per_item, 1);
+    if (work < kSerialWork || thread_count() == 1) {
+        for (int64_t i = 0; i < n; ++i) f(i);
+        return;
+    }
+    const int64_t blocks = block_count(n, work), size = (n + blocks - 1) / blocks;
+    run_blocks(blocks, false, [=](int64_t b) mutable {
+        const int64_t end = std::min(n, (b + 1) * size);
+        for (int64_t i = b * size; i < end; ++i) f(i);
+    });
+}
+
+// First group of block b when the groups are cut into `blocks` contiguous ranges of about equal rows + groups.
+template <class I>
+inline int64_t balanced_cut(const I* ptr, int64_t n, int64_t b, int64_t blocks) {
+    const int64_t first = ptr[0], total = static_cast<int64_t>(ptr[n]) - first + n;
+    const int64_t goal = total / blocks * b + total % blocks * b / blocks;
+    int64_t low = 0, high = n;
+    while (low < high) {
+        const int64_t middle = low + (high - low) / 2;
+        if (static_cast<int64_t>(ptr[middle]) - first + middle < goal)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return b == blocks ? n : low;
+}
+
+// f(group, begin, end) for every group 0..n with its rows ptr[group] .. ptr[group + 1]. One group is never divided.
+template <class I, class F>
+inline void parallel_groups(const I* ptr, int64_t n, int64_t work_per_row, F f) {
+    if (n <= 0) return;
+    const int64_t total = static_cast<int64_t>(ptr[n]) - static_cast<int64_t>(ptr[0]) + n;
+    const int64_t work = total * std::max<int64_t>(work_per_row, 1);
+    if (work < kSerialWork || thread_count() == 1) {
+        for (int64_t g = 0; g < n; ++g) f(g, static_cast<int64_t>(ptr[g]), static_cast<int64_t>(ptr[g + 1]));
+        return;
+    }
+    const int64_t blocks = block_count(n, work);
+    run_blocks(blocks, false, [=](int64_t b) mutable {
+        const int64_t end = balanced_cut(ptr, n, b + 1, blocks);
+        for (int64_t g = balanced_cut(ptr, n, b, blocks); g < end; ++g)
+            f(g, static_cast<int64_t>(ptr[g]), static_cast<int64_t>(ptr[g + 1]));
+    });
+}
+
+struct ChunkTable;
+struct ChunkPartials;
+
+// out[g * size ..] = sum over the rows of group g, for few groups that may be long. sum(begin, end, g, into) writes the
+// sum of rows begin..end of group g to into[size]. Groups longer than a chunk, whose length follows from the number of
+// rows alone, are summed chunk by chunk and the partial sums added in ascending order.
+template <class T, class I, class Sum>
+inline void chunked_sum(const I* ptr, int64_t n, int64_t size, int64_t work_per_row, T* out, Sum sum) {
+    if (n <= 0) return;
+    const int64_t total = static_cast<int64_t>(ptr[n]) - static_cast<int64_t>(ptr[0]);
+    // About 64 partial sums at most, fewer when they are large (4 Mi elements in all).
+    const int64_t parts = std::clamp<int64_t>((int64_t{1} << 22) / size, 8, 64);
+    const int64_t chunk = std::max<int64_t>(128, (total + parts - 1) / parts);
+    int64_t* start = scratch<ChunkTable, int64_t>(2 * (n + 1));  // first chunk of every group; an empty group has one
+    int64_t* slot = start + n + 1;                               // first partial sum of every group that is divided
+    start[0] = slot[0] = 0;
+    for (int64_t g = 0; g < n; ++g) {
+        const int64_t length = static_cast<int64_t>(ptr[g + 1]) - static_cast<int64_t>(ptr[g]);
+        const int64_t chunks = std::max<int64_t>(1, (length + chunk - 1) / chunk);
+        start[g + 1] = start[g] + chunks;
+        slot[g + 1] = slot[g] + (chunks > 1 ? chunks : 0);
+    }
+    T* partials = slot[n] > 0 ? scratch<ChunkPartials, T>(slot[n] * size) : nullptr;
+    const bool serial = total * work_per_row + n * size < kSerialWork;
+    run_blocks(start[n], serial, [=](int64_t c) mutable {
+        const int64_t g = std::upper_bound(start, start + n + 1, c) - start - 1;
+        const int64_t end = ptr[g + 1], from = ptr[g] + (c - start[g]) * chunk;
+        const bool divided = slot[g + 1] > slot[g];
+        sum(from, std::min(end, from + chunk), g, divided ? partials + (slot[g] + c - start[g]) * size : out + g * size);
+    });
+    if (slot[n] == 0) return;
+    constexpr int64_t kStrip = 512;  // the additions are shared among threads by strips of a group's elements
+    const int64_t strips = (size + kStrip - 1) / kStrip;
+    parallel_for(n * strips, slot[n] * std::min(size, kStrip) / n, [=](int64_t item) {
+        const int64_t g = item / strips, first = item % strips * kStrip, last = std::min(size, first + kStrip);
+        for (int64_t c = slot[g]; c < slot[g + 1]; ++c)
+            for (int64_t i = first; i < last; ++i)
+                out[g * size + i] = c == slot[g] ? partials[c * size + i] : out[g * size + i] + partials[c * size + i];
+    });
+}
+
+// out[g * F_ ..] = sum over the rows p of group g of what body(p, acc) adds into acc[F_].
+template <class T, class I, int64_t F_, class Body>
+inline void reduce_segments(const I* ptr, int64_t n, int64_t work_per_row, T* out, Body body) {
+    chunked_sum<T>(ptr, n, F_, work_per_row, out, [=](int64_t begin, int64_t end, int64_t, T* into) mutable {
+        // Short sums stay in registers or on the stack, where nothing else can alias them.
+        if constexpr (F_ * sizeof(T) <= 4096) {
+            alignas(64) T acc[F_] = {};
+            for (int64_t p = begin; p < end; ++p) body(p, acc);
+            std::copy(acc, acc + F_, into);
+        } else {
+            std::fill(into, into + F_, T(0));
+            for (int64_t p = begin; p < end; ++p) body(p, into);
+        }
+    });
+}
+
+}  // namespace dacergnn

@@ -1,0 +1,101 @@
+// Fixed-width vectors through the GCC vector extensions, and how a row of C columns is cut into register panels.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+namespace dacergnn {
+
+// Bytes of one vector register, and how many of them one row of a register tile may use: 32 registers hold
+// 6 rows x 4 vectors, 16 registers hold 6 rows x 2 vectors.
+#if defined(__AVX512F__)
+inline constexpr int64_t kVectorBytes = 64, kPanelVectors = 4;
+#elif defined(__AVX2__)
+inline constexpr int64_t kVectorBytes = 32, kPanelVectors = 2;
+#elif defined(__aarch64__)
+inline constexpr int64_t kVectorBytes = 16, kPanelVectors = 4;
+#else
+inline constexpr int64_t kVectorBytes = 16, kPanelVectors = 2;
+#endif
+
+template <class T, int64_t N>
+struct Vector {
+    typedef T type __attribute__((vector_size(N * sizeof(T))));
+};
+template <class T, int64_t N>
+using vector_t = typename Vector<T, N>::type;
+
+// memcpy, not a cast: the pointers of a caller may be unaligned. It compiles to one instruction.
+template <class V, class T>
+inline __attribute__((always_inline)) V load(const T* p) {
+    V v;
+    __builtin_memcpy(&v, p, sizeof(V));
+    return v;
+}
+
+template <class V, class T>
+inline __attribute__((always_inline)) void store(T* p, V v) {
+    __builtin_memcpy(p, &v, sizeof(V));
+}
+
+// sum += a * b, always rounded once where the machine can. GCC, when it tunes for Zen, takes a lone chain of fused
+// multiply-adds of at most 256 bits apart; the result of a row would then depend on the size of the tile that it is in.
+// The empty assembly hides the chain and costs no instruction.
+template <class V, class T>
+inline __attribute__((always_inline)) V multiply_add(T a, V b, V sum) {
+    V result = sum + a * b;
+#if defined(__x86_64__) && defined(__FMA__)
+    if constexpr (sizeof(V) <= 32 && sizeof(V) > sizeof(T)) asm("" : "+x"(result));
+#endif
+    return result;
+}
+
+// The columns 0..C of a row as vectors of a power of two lanes. When C is no multiple of the lanes, the last vector
+// ends at column C and overlaps its neighbor: both then hold the same values in the common columns, so nothing is
+// padded or masked. A kernel must load all vectors of a panel before it stores any of them.
+template <class T, int64_t C>
+struct Columns {
+    static constexpr int64_t floor_pow2(int64_t n) { return n < 2 ? 1 : 2 * floor_pow2(n / 2); }
+    static constexpr int64_t max_lanes = kVectorBytes / static_cast<int64_t>(sizeof(T));
+    static constexpr int64_t lanes = C < max_lanes ? floor_pow2(C) : max_lanes;
+    static constexpr int64_t vectors = (C + lanes - 1) / lanes;
+    static constexpr int64_t panels = (vectors + kPanelVectors - 1) / kPanelVectors;
+    // Panels are balanced, the larger ones last: the overlapping pair of vectors is never split between two panels.
+    static constexpr int64_t small = vectors / panels;
+    static constexpr int64_t large_panels = vectors % panels;
+    static constexpr int64_t last = small + (large_panels > 0 ? 1 : 0);
+    using V = vector_t<T, lanes>;
+};
+
+template <int64_t N>
+using constant = std::integral_constant<int64_t, N>;
+
+// f(constant<vectors of the panel>, constant<offset of its last vector from its first column>, first column)
+template <class T, int64_t C, class F>
+inline void for_each_panel(F f) {
+    using Cols = Columns<T, C>;
+    constexpr int64_t L = Cols::lanes;
+    constexpr int64_t last_column = (Cols::vectors - Cols::last) * L;
+    constexpr int64_t small_panels = Cols::panels - Cols::large_panels - (Cols::large_panels == 0 ? 1 : 0);
+    int64_t column = 0;
+    for (int64_t p = 0; p < small_panels; ++p, column += Cols::small * L)
+        f(constant<Cols::small>{}, constant<(Cols::small - 1) * L>{}, column);
+    for (; column < last_column; column += Cols::last * L)
+        f(constant<Cols::last>{}, constant<(Cols::last - 1) * L>{}, column);
+    f(constant<Cols::last>{}, constant<C - L - last_column>{}, last_column);
+}
+
+// Offset of vector j of a panel of NV vectors.
+template <int64_t NV, int64_t LastOffset, int64_t Lanes>
+inline constexpr int64_t vector_offset(int64_t j) {
+    return j + 1 == NV ? LastOffset : j * Lanes;
+}
+
+// Asks for the cache lines of n elements, at most 16: the hardware prefetcher follows longer rows by itself.
+template <int64_t n, class T>
+inline void prefetch_row(const T* p) {
+    constexpr int64_t bytes = n * static_cast<int64_t>(sizeof(T)), limit = bytes < 1024 ? bytes : 1024;
+    for (int64_t b = 0; b < limit; b += 64) __builtin_prefetch(reinterpret_cast<const char*>(p) + b);
+}
+
+}  // namespace dacergnn

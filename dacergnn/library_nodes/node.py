@@ -1,0 +1,92 @@
+"""What SegmentGemm and Traversal have in common: a row space, a body of statements, connectors by array name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import dace
+from dace import properties
+from dace.sdfg import nodes
+
+from dacergnn.errors import VerificationError
+from dacergnn.library_nodes.form import Ref, Shape, Statement, statement_text
+from dacergnn.library_nodes.operators import check_shapes
+from dacergnn.library_nodes.parse import parse_statement, view_shape
+
+if TYPE_CHECKING:
+    from dace.data import Data
+
+PREFIX = "_"
+
+
+def row_shape(desc: Data) -> Shape:
+    """Row shape of an array: its sizes behind the leading dimension."""
+    return tuple(int(s) for s in desc.shape[1:])
+
+
+def row_space(desc: Data) -> str:
+    """Row space of an array, read off its leading dimension."""
+    leading = str(desc.shape[0])
+    return "ONE" if leading == "1" else leading
+
+
+@properties.make_properties
+class GraphOperator(nodes.LibraryNode):
+    """A library node whose body is a list of statements over one row space (`dacergnn.library_nodes.form`).
+
+    Connectors carry the names of the arrays behind a "_"; inputs are what the body reads, then the graph
+    encodings that the chosen access scheme needs; outputs are what it writes.
+    """
+
+    space = properties.Property(dtype=str, default="E", desc="Row space that the body iterates over")
+    body = properties.ListProperty(element_type=str, desc="Statements in program form")
+    encodings = properties.ListProperty(element_type=str, desc="Graph encodings that the access scheme reads")
+
+    def __init__(self, name: str = "operator", statements: Sequence[Statement] = (), **kwargs: object) -> None:
+        super().__init__(name, **kwargs)
+        if statements:
+            self.space = statements[0].space
+            self.statements = tuple(statements)
+
+    @property
+    def statements(self) -> tuple[Statement, ...]:
+        """The body, parsed."""
+        return tuple(parse_statement(text, self.space) for text in self.body)
+
+    @statements.setter
+    def statements(self, statements: Sequence[Statement]) -> None:
+        self.body = [statement_text(s) for s in statements]
+        self.encodings = []
+        self.in_connectors = {PREFIX + name: None for name in self.read_arrays}
+        self.out_connectors = {PREFIX + name: None for name in self.written_arrays}
+
+    @property
+    def written_arrays(self) -> list[str]:
+        return list(dict.fromkeys(s.target.name for s in self.statements))
+
+    @property
+    def read_arrays(self) -> list[str]:
+        names = dict.fromkeys(r.name for s in self.statements for r in s.reads)
+        return [n for n in names if n not in self.written_arrays]
+
+    def arrays(self, sdfg: dace.SDFG, state: dace.SDFGState) -> dict[str, Data]:
+        """Descriptors of the arrays behind the connectors, by connector name without the prefix."""
+        edges = [(e.dst_conn, e.data.data) for e in state.in_edges(self)]
+        edges += [(e.src_conn, e.data.data) for e in state.out_edges(self)]
+        return {connector.removeprefix(PREFIX): sdfg.arrays[data] for connector, data in edges if connector}
+
+    def validate(self, sdfg: dace.SDFG, state: dace.SDFGState) -> None:
+        """Check connectors, row shapes and spaces of the body against the arrays."""
+        arrays = self.arrays(sdfg, state)
+
+        def shapes(ref: Ref) -> Shape:
+            return view_shape(ref, row_shape(arrays[ref.name]))
+
+        for statement in self.statements:
+            for ref in (*statement.reads, statement.target):
+                if ref.name not in arrays:
+                    raise VerificationError(
+                        f'{self.label}: the body names "{ref.name}", but no connector {PREFIX}{ref.name} is connected.'
+                    )
+            check_shapes(statement, shapes)

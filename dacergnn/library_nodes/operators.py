@@ -1,0 +1,219 @@
+"""The operators of the program form, one table: a new operator is an entry here and nothing else.
+
+`numpy` evaluates whole columns (operands already broadcast against each other), `code` is a scalar
+C++ and Python expression of the operands, `derivative` gives, for the operands, the gradient of the result
+and the result itself, the gradient of every operand (None: no gradient).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from dacergnn.errors import ProgramError
+from dacergnn.library_nodes.form import Const, Expr, Op, Ref, Shape, ShapeOf, Statement, size
+
+Derivative = Callable[[tuple[Expr, ...], Expr, Expr], tuple[Expr | None, ...]]
+
+
+@dataclass(frozen=True)
+class Operator:
+    arity: int
+    numpy: Callable[..., Any]
+    code: str
+    derivative: Derivative
+    python: str | None = None  # where the Python spelling differs from the C++ one
+
+
+def op(name: str, *args: Expr | float, dims: Shape = ()) -> Expr:
+    """Op(name, args) with constants wrapped and the trivial cases folded."""
+    operands = tuple(Const(float(a)) if isinstance(a, int | float) else a for a in args)
+    one, zero = Const(1.0), Const(0.0)
+    if name == "mul":
+        if zero in operands:
+            return zero
+        if one in operands:
+            return operands[1] if operands[0] == one else operands[0]
+    if name == "add" and zero in operands:
+        return operands[1] if operands[0] == zero else operands[0]
+    if name == "neg" and isinstance(operands[0], Op) and operands[0].name == "neg":
+        return operands[0].args[0]
+    return Op(name, operands, dims)
+
+
+def _unary(numpy: Callable[..., Any], code: str, slope: Callable[[Expr, Expr], Expr], python: str | None = None) -> Operator:
+    """Element-wise function y of one operand x with derivative ``slope(x, y)``."""
+    return Operator(1, numpy, code, lambda a, s, y: (op("mul", s, slope(a[0], y)),), python)
+
+
+def _compare(numpy: Callable[..., Any], sign: str) -> Operator:
+    return Operator(
+        2,
+        lambda a, b: numpy(a, b).astype(np.float64),
+        f"({{0}} {sign} {{1}} ? Value(1) : Value(0))",
+        lambda a, s, y: (None, None),
+        f"(1 if {{0}} {sign} {{1}} else 0)",
+    )
+
+
+def _extremum(numpy: Callable[..., Any], name: str, python: str) -> Operator:
+    def derivative(a: tuple[Expr, ...], s: Expr, y: Expr) -> tuple[Expr, Expr]:
+        low, high = (a[1], a[0]) if name == "max" else (a[0], a[1])
+        tie = op("mul", op("eq", a[0], a[1]), 0.5)  # as torch: ties share the gradient
+        return (
+            op("mul", s, op("add", op("gt", high, low), tie)),
+            op("mul", s, op("add", op("gt", low, high), tie)),
+        )
+
+    return Operator(2, numpy, f"dacergnn::{name}imum({{0}}, {{1}})", derivative, python)
+
+
+def _sigmoid_slope(x: Expr, y: Expr) -> Expr:
+    return op("mul", y, op("sub", 1.0, y))
+
+
+def _gelu_slope(x: Expr, y: Expr) -> Expr:
+    cdf = op("mul", 0.5, op("add", 1.0, op("erf", op("mul", x, math.sqrt(0.5)))))
+    pdf = op("mul", op("exp", op("mul", op("mul", x, x), -0.5)), 1 / math.sqrt(2 * math.pi))
+    return op("add", cdf, op("mul", x, pdf))
+
+
+def _leaky_slope(x: Expr, slope: Expr) -> Expr:
+    return op("add", slope, op("mul", op("gt", x, 0.0), op("sub", 1.0, slope)))
+
+
+def _elu_slope(x: Expr, alpha: Expr) -> Expr:
+    negative = op("mul", alpha, op("exp", op("min", x, 0.0)))
+    return op("add", op("gt", x, 0.0), op("mul", op("sub", 1.0, op("gt", x, 0.0)), negative))
+
+
+OPERATORS: dict[str, Operator] = {
+    "add": Operator(2, np.add, "({0} + {1})", lambda a, s, y: (s, s)),
+    "sub": Operator(2, np.subtract, "({0} - {1})", lambda a, s, y: (s, op("neg", s))),
+    "mul": Operator(2, np.multiply, "({0} * {1})", lambda a, s, y: (op("mul", s, a[1]), op("mul", s, a[0]))),
+    "div": Operator(
+        2,
+        np.divide,
+        "({0} / {1})",
+        lambda a, s, y: (
+            op("div", s, a[1]),
+            op("neg", op("div", op("mul", s, a[0]), op("mul", a[1], a[1]))),
+        ),
+    ),
+    "neg": Operator(1, np.negative, "(-{0})", lambda a, s, y: (op("neg", s),)),
+    "gt": _compare(np.greater, ">"),
+    "ge": _compare(np.greater_equal, ">="),
+    "eq": _compare(np.equal, "=="),
+    "exp": _unary(np.exp, "std::exp({0})", lambda x, y: y, "exp({0})"),
+    "log": _unary(np.log, "std::log({0})", lambda x, y: op("div", 1.0, x), "log({0})"),
+    "sqrt": _unary(np.sqrt, "std::sqrt({0})", lambda x, y: op("div", 0.5, y), "sqrt({0})"),
+    "abs": _unary(np.abs, "std::abs({0})", lambda x, y: op("sub", op("gt", x, 0.0), op("gt", 0.0, x)), "abs({0})"),
+    "erf": _unary(
+        special.erf,
+        "std::erf({0})",
+        lambda x, y: op("mul", 2 / math.sqrt(math.pi), op("exp", op("neg", op("mul", x, x)))),
+        "erf({0})",
+    ),
+    "tanh": _unary(
+        np.tanh, "std::tanh({0})", lambda x, y: op("sub", 1.0, op("mul", y, y)), "tanh({0})"
+    ),
+    "sigmoid": _unary(special.expit, "(Value(1) / (Value(1) + std::exp(-{0})))", _sigmoid_slope, "(1 / (1 + exp(-{0})))"),
+    "relu": _unary(
+        lambda x: np.maximum(x, 0.0), "dacergnn::maximum({0}, Value(0))", lambda x, y: op("gt", x, 0.0), "max({0}, 0)"
+    ),
+    "gelu": _unary(
+        lambda x: 0.5 * x * (1 + special.erf(x * math.sqrt(0.5))),
+        "(Value(0.5) * {0} * (Value(1) + std::erf({0} * Value(0.70710678118654752440))))",
+        _gelu_slope,
+        "(0.5 * {0} * (1 + erf({0} * 0.70710678118654752440)))",
+    ),
+    "leakyrelu": Operator(
+        2,
+        lambda x, slope: np.where(x > 0, x, slope * x),
+        "({0} > 0 ? {0} : {1} * {0})",
+        lambda a, s, y: (op("mul", s, _leaky_slope(*a)), None),
+        "({0} if {0} > 0 else {1} * {0})",
+    ),
+    "elu": Operator(
+        2,
+        lambda x, alpha: np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0.0))),
+        "({0} > 0 ? {0} : {1} * std::expm1({0}))",
+        lambda a, s, y: (op("mul", s, _elu_slope(*a)), None),
+        "({0} if {0} > 0 else {1} * (exp({0}) - 1))",
+    ),
+    "max": _extremum(np.maximum, "max", "max({0}, {1})"),
+    "min": _extremum(np.minimum, "min", "min({0}, {1})"),
+    "detach": Operator(1, lambda x: x, "{0}", lambda a, s, y: (None,)),
+}
+
+# Operators that change the shape; their rules stand in `shape_of`, `interpret`, `differentiate` and the emitter.
+STRUCTURAL = {"sum": 1, "dot_prd": 2, "concat": 2, "slice": 1, "expand": 1, "linear": 2, "outer_prod": 2}
+
+
+def broadcast(shapes: list[Shape], where: str) -> Shape:
+    """The common shape of operands that align along leading axes."""
+    longest = max(shapes, key=len)
+    for shape in shapes:
+        if longest[: len(shape)] != shape:
+            raise ProgramError(
+                f"{where}: operands of shapes {shape} and {longest} do not agree; shapes align along leading axes, "
+                "so a value of shape (H,) goes with one of shape (H, K)."
+            )
+    return longest
+
+
+def shape_of(expr: Expr, shapes: ShapeOf) -> Shape:
+    """Row shape of an expression; raises ProgramError where operands do not fit."""
+    if isinstance(expr, Ref):
+        return shapes(expr)
+    if isinstance(expr, Const):
+        return ()
+    args = [shape_of(a, shapes) for a in expr.args]
+    if expr.name == "linear":
+        return _linear_shape(expr, args)
+    if expr.name == "outer_prod":
+        x, y = args
+        if len(x) != len(y) or len(x) not in (1, 2) or x[:-1] != y[:-1]:
+            raise ProgramError(f"outer_prod: operands of row shapes {x} and {y}; expected (K,) and (M,) or (H, K) and (H, M).")
+        return (*x, y[-1])
+    if expr.name in ("sum", "dot_prd"):
+        shape = broadcast(args, expr.name)
+        if not shape:
+            raise ProgramError(f"{expr.name}: reduces the last axis, but the operands are scalars per row.")
+        return shape[:-1]
+    if expr.name == "concat":
+        a, b = args
+        if not a or len(a) != len(b) or a[:-1] != b[:-1]:
+            raise ProgramError(f"concat: operands of row shapes {a} and {b} may differ in the last axis only.")
+        return (*a[:-1], a[-1] + b[-1])
+    if expr.name == "slice":
+        return (*args[0][:-1], expr.dims[1] - expr.dims[0])
+    if expr.name == "expand":
+        return (*args[0], *expr.dims)
+    return broadcast(args, expr.name)
+
+
+def _linear_shape(expr: Op, args: list[Shape]) -> Shape:
+    x, w = args
+    weight = expr.args[1]
+    if isinstance(weight, Ref) and weight.transposed:
+        w = (*w[:-2], w[-1], w[-2])
+    if len(w) != len(x) + 1 or w[:-1] != x:
+        raise ProgramError(
+            f"linear: rows of shape {x} and weights of shape {w}; expected (K,) with (K, M), or (H, K) with (H, K, M)."
+        )
+    return (*w[:-2], w[-1])
+
+
+def check_shapes(statement: Statement, shapes: ShapeOf) -> None:
+    """Raise ProgramError unless the expression fits into the target (equal, of lower rank, or of equal size for a GEMM)."""
+    target = shapes(statement.target)
+    value = shape_of(statement.expr, shapes)
+    fits = target[: len(value)] == value or (statement.is_gemm and size(target) == size(value))
+    if not fits:
+        raise ProgramError(f'"{statement.target.name}" has row shape {target}, but is assigned a value of row shape {value}.')

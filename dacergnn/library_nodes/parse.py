@@ -1,0 +1,202 @@
+"""From Python syntax trees to expressions and statements of the program form."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, NoReturn
+
+from dacergnn.errors import ProgramError
+from dacergnn.graph.spaces import MAPS
+from dacergnn.library_nodes.form import ENTITY, GEMM_OPERATORS, Const, Expr, Op, Ref, Shape, Statement
+from dacergnn.library_nodes.operators import OPERATORS, STRUCTURAL, op
+
+_BINARY: dict[type[ast.AST], str] = {
+    ast.Add: "add",
+    ast.Sub: "sub",
+    ast.Mult: "mul",
+    ast.Div: "div",
+    ast.Gt: "gt",
+    ast.GtE: "ge",
+    ast.Eq: "eq",
+}
+_FLIPPED: dict[type[ast.AST], str] = {ast.Lt: "gt", ast.LtE: "ge"}
+_ROW_ATTRIBUTES = {"src": "src", "dst": "dst", "src_pair": "srcpair", "dst_pair": "dstpair"}
+_NODE_TYPE = {"": "ntype", "src": "srctype", "dst": "dsttype"}
+# Default arguments of operators that a user may leave out.
+_DEFAULTS: dict[str, tuple[float, ...]] = {"leakyrelu": (0.01,), "elu": (1.0,)}
+_ARITY = {name: entry.arity for name, entry in OPERATORS.items()} | STRUCTURAL
+
+NameLookup = Callable[[str, ast.AST], Expr]
+
+
+def fail(node: ast.AST, message: str) -> NoReturn:
+    """Raise ProgramError with the place of ``node`` in the source."""
+    line, column = getattr(node, "lineno", 0), getattr(node, "col_offset", 0) + 1
+    text = ast.unparse(node) if isinstance(node, ast.expr | ast.stmt) else ""
+    raise ProgramError(f"line {line}, column {column}: {message}\n    {text.splitlines()[0] if text else ''}")
+
+
+class ExpressionParser:
+    """Parses expressions inside a loop over ``space``.
+
+    ``entities`` maps loop variables to the path that leads to their row ("" for the innermost loop);
+    ``name`` resolves bare names (constants, locals, arrays of one row).
+    """
+
+    def __init__(self, space: str, entities: Mapping[str, str], name: NameLookup) -> None:
+        self.space = space
+        self.entities = entities
+        self.name = name
+
+    def entity(self, node: ast.AST) -> str | None:
+        """The path that a loop variable, or an attribute like ``e.src`` of one, stands for."""
+        if isinstance(node, ast.Name):
+            return self.entities.get(node.id)
+        if isinstance(node, ast.Attribute) and node.attr in _ROW_ATTRIBUTES:
+            base = self.entity(node.value)
+            if base is None:
+                return None
+            path = _ROW_ATTRIBUTES[node.attr]
+            if base not in ("", "srcpair", "dstpair") or (self.space, path) not in MAPS:
+                fail(node, f"rows of this loop ({self.space}) have no .{node.attr}")
+            return path
+        return None
+
+    def ref(self, node: ast.AST) -> Ref | None:
+        """The reference that ``node`` spells, or None when it is something else."""
+        if isinstance(node, ast.Attribute) and node.attr == "T":
+            inner = self.ref(node.value)
+            return None if inner is None else replace(inner, transposed=True)
+        if isinstance(node, ast.Attribute):
+            path = self.entity(node.value)
+            return None if path is None else Ref(node.attr, path)
+        if isinstance(node, ast.Subscript):
+            path = self.entity(node.value)
+            if path is not None:
+                if not isinstance(node.slice, ast.Constant) or not isinstance(node.slice.value, str):
+                    fail(node, 'row values are named by a string, as in e["att"]')
+                return Ref(node.slice.value, path)
+            if isinstance(node.value, ast.Name):
+                return Ref(node.value.id, self._type_path(node.slice))
+        return None
+
+    def _type_path(self, key: ast.AST) -> str:
+        if isinstance(key, ast.Attribute) and key.attr in ("etype", "ntype"):
+            path = self.entity(key.value)
+            if path is not None:
+                name = "etype" if key.attr == "etype" else _NODE_TYPE.get(path, "")
+                if (self.space, name) in MAPS and (key.attr == "ntype" or path in ("", "srcpair", "dstpair")):
+                    return name
+        if isinstance(key, ast.Tuple) and len(key.elts) == 2:
+            edge_type, source = key.elts
+            if (
+                isinstance(edge_type, ast.Attribute)
+                and edge_type.attr == "etype"
+                and self.entity(edge_type.value) == ""
+                and self.entity(source) == "src"
+            ):
+                return "typedsrc"
+        return fail(key, "weights are sliced by a type: W[e.etype], W[n.ntype], W[e.src.ntype], W[e.dst.ntype], or W[e.etype, e.src]")
+
+    def parse(self, node: ast.AST) -> Expr:
+        """The expression that ``node`` spells."""
+        reference = self.ref(node)
+        if reference is not None:
+            return reference
+        if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+            return Const(float(node.value))
+        if isinstance(node, ast.Name):
+            return self.name(node.id, node)
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            operand = self.parse(node.operand)
+            return Const(-operand.value) if isinstance(operand, Const) else Op("neg", (operand,))
+        if isinstance(node, ast.BinOp) and type(node.op) in _BINARY:
+            return Op(_BINARY[type(node.op)], (self.parse(node.left), self.parse(node.right)))
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+            return Op("linear", (self.parse(node.left), self.parse(node.right)))
+        if isinstance(node, ast.Compare) and len(node.ops) == 1:
+            left, right = self.parse(node.left), self.parse(node.comparators[0])
+            kind = type(node.ops[0])
+            if kind in _BINARY:
+                return Op(_BINARY[kind], (left, right))
+            if kind in _FLIPPED:
+                return Op(_FLIPPED[kind], (right, left))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords:
+            return self._call(node, node.func.id)
+        return fail(node, "this is not an expression of the program form")
+
+    def _call(self, node: ast.Call, name: str) -> Expr:
+        if name == "reshape":
+            return self._reshape(node)
+        if name not in _ARITY:
+            known = ", ".join(sorted([*_ARITY, "reshape"]))
+            fail(node, f"unknown operator {name}(); the program form has: {known}")
+        arity = _ARITY[name]
+        args = [self.parse(a) for a in node.args[:arity]]
+        if len(args) < arity:
+            defaults = _DEFAULTS.get(name, ())
+            args += [Const(v) for v in defaults[len(defaults) - (arity - len(args)) :]]
+        if len(args) != arity:
+            fail(node, f"{name}() takes {arity} operands")
+        dims = tuple(self._integer(a) for a in node.args[arity:])
+        if dims and name not in ("slice", "expand"):
+            fail(node, f"{name}() takes {arity} operands")
+        return op(name, *args, dims=dims) if name not in GEMM_OPERATORS else Op(name, tuple(args))
+
+    def _integer(self, node: ast.AST) -> int:
+        value = self.parse(node)
+        if not isinstance(value, Const) or value.value != int(value.value):
+            fail(node, "a size must be an integer known at compile time")
+        return int(value.value)
+
+    def _reshape(self, node: ast.Call) -> Expr:
+        inner, view = self.parse(node.args[0]), tuple(self._integer(a) for a in node.args[1:])
+        if isinstance(inner, Ref):
+            return replace(inner, view=view)
+        return Op("reshape", (inner,), view)
+
+
+def fold(expr: Expr) -> Expr:
+    """The expression with operations on constants carried out."""
+    if isinstance(expr, Op):
+        args = tuple(fold(a) for a in expr.args)
+        if args and all(isinstance(a, Const) for a in args) and expr.name in OPERATORS:
+            values: list[Any] = [a.value for a in args if isinstance(a, Const)]
+            return Const(float(OPERATORS[expr.name].numpy(*values)))
+        return replace(expr, args=args)
+    return expr
+
+
+@lru_cache(maxsize=4096)
+def parse_statement(text: str, space: str) -> Statement:
+    """Inverse of `form.statement_text`: one canonical statement of a loop over ``space``."""
+    node = ast.parse(text).body[0]
+
+    def bare(name: str, where: ast.AST) -> Expr:
+        return Ref(name, "one")
+
+    parser = ExpressionParser(space, {ENTITY[space]: ""}, bare)
+    if isinstance(node, ast.AugAssign):
+        return Statement(space, _target(parser, node.target), "+=", parser.parse(node.value))
+    if not isinstance(node, ast.Assign):
+        fail(node, "a statement assigns")
+    target = _target(parser, node.targets[0])
+    value = parser.parse(node.value)
+    if target.path and isinstance(value, Op) and value.name in ("max", "min") and value.args[0] == target:
+        return Statement(space, target, f"{value.name}=", value.args[1])
+    return Statement(space, target, "=", value)
+
+
+def _target(parser: ExpressionParser, node: ast.AST) -> Ref:
+    value = parser.parse(node)
+    if not isinstance(value, Ref):
+        fail(node, "not a row value that can be assigned")
+    return value
+
+
+def view_shape(ref: Ref, shape: Shape) -> Shape:
+    """Row shape of a reference to an array of row shape ``shape``."""
+    return shape if ref.view is None else ref.view

@@ -1,0 +1,157 @@
+"""The `pure` expansions: plain SDFG maps with scalar tasklets, the readable reference that runs on any device."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import dace
+from dace import Memlet, dtypes
+
+from dacergnn.library_nodes.access import index_name
+from dacergnn.library_nodes.form import Const, Expr, Op, Ref, Shape, Statement
+from dacergnn.library_nodes.node import PREFIX, row_shape
+from dacergnn.library_nodes.operators import OPERATORS, op, shape_of
+from dacergnn.library_nodes.parse import view_shape
+
+_WCR = {"+=": "lambda a, b: a + b", "max=": "lambda a, b: max(a, b)", "min=": "lambda a, b: min(a, b)"}
+_START = {"=": "0", "+=": "0", "max=": "-1e300", "min=": "1e300"}
+
+
+class _Scalar:
+    """Python tasklet code that computes one element of an expression."""
+
+    def __init__(self, statement: Statement, arrays: dict[str, Any]) -> None:
+        self.statement = statement
+        self.arrays = arrays
+        self.lines: list[str] = []
+        self.indent = 0
+        self.count = 0
+
+    def shapes(self, ref: Ref) -> Shape:
+        return view_shape(ref, row_shape(self.arrays[ref.name]))
+
+    def row(self, path: str) -> str:
+        name = index_name(self.statement.space, path)
+        return f"{PREFIX}{name}[i]" if name else ("i" if path == "" else "0")
+
+    def line(self, text: str) -> None:
+        self.lines.append("    " * self.indent + text)
+
+    def element(self, ref: Ref, index: tuple[str, ...]) -> str:
+        """An element of a row, the index given in the shape that the reference views it with."""
+        shape = row_shape(self.arrays[ref.name])
+        if ref.transposed:
+            index = (*index[:-2], index[-1], index[-2])
+        if ref.view is not None and ref.view != shape:
+            flat = "0"
+            for extent, i in zip(ref.view, index, strict=True):
+                flat = f"(({flat}) * {extent} + {i})"
+            parts: list[str] = []
+            for extent in reversed(shape):
+                parts.insert(0, f"(({flat}) % {extent})")
+                flat = f"(({flat}) // {extent})"
+            index = tuple(parts)
+        return f"{PREFIX}{ref.name}[{', '.join([self.row(ref.path), *index])}]"
+
+    def value(self, expr: Expr, index: tuple[str, ...]) -> str:
+        if isinstance(expr, Const):
+            return repr(expr.value)
+        index = index[: len(shape_of(expr, self.shapes))]
+        if isinstance(expr, Ref):
+            return self.element(expr, index)
+        if expr.name == "sum":
+            return self.total(expr.args[0], index)
+        if expr.name == "dot_prd":
+            return self.total(op("mul", *expr.args), index)
+        if expr.name == "linear":
+            x, w = expr.args
+            assert isinstance(x, Ref) and isinstance(w, Ref)
+            return self.loop(
+                self.shapes(x)[-1],
+                lambda k: f"{self.element(x, (*index[:-1], k))} * {self.element(w, (*index[:-1], k, index[-1]))}",
+            )
+        if expr.name == "outer_prod":
+            x, y = expr.args
+            return f"({self.value(x, index[:-1])} * {self.value(y, (*index[:-2], index[-1]))})"
+        if expr.name == "expand":
+            return self.value(expr.args[0], index)
+        if expr.name == "slice":
+            return self.value(expr.args[0], (*index[:-1], f"({index[-1]} + {expr.dims[0]})"))
+        if expr.name == "concat":
+            first = shape_of(expr.args[0], self.shapes)[-1]
+            a = self.value(expr.args[0], (*index[:-1], f"min({index[-1]}, {first - 1})"))
+            b = self.value(expr.args[1], (*index[:-1], f"max({index[-1]} - {first}, 0)"))
+            return f"({a} if {index[-1]} < {first} else {b})"
+        entry = OPERATORS[expr.name]
+        return (entry.python or entry.code).format(*(f"({self.value(a, index)})" for a in expr.args))
+
+    def total(self, expr: Expr, index: tuple[str, ...]) -> str:
+        return self.loop(shape_of(expr, self.shapes)[-1], lambda k: self.value(expr, (*index, k)))
+
+    def loop(self, extent: int, term: Any) -> str:
+        self.count += 1
+        name, k = f"s{self.count}", f"k{self.count}"
+        self.line(f"{name} = 0.0")
+        self.line(f"for {k} in range({extent}):")
+        self.indent += 1
+        text = term(k)
+        self.line(f"{name} = {name} + {text}")
+        self.indent -= 1
+        return name
+
+
+def expand_pure(node: Any, state: dace.SDFGState, sdfg: dace.SDFG) -> dace.SDFG:
+    """A nested SDFG that runs the body of a library node, one map per statement."""
+    arrays = node.arrays(sdfg, state)
+    nested = dace.SDFG(f"{node.label}_pure")
+    for name, desc in arrays.items():
+        inner = copy.deepcopy(desc)
+        inner.transient = False
+        inner.lifetime = dtypes.AllocationLifetime.Scope
+        nested.add_datadesc(PREFIX + name, inner)
+    last = nested.add_state("start", is_start_block=True)
+    for statement in node.statements:
+        last = _add_statement(nested, last, statement, arrays)
+    return nested
+
+
+def _ranges(desc: Any, first: str) -> dict[str, str]:
+    return {"i": f"0:{first}", **{f"j{n}": f"0:{extent}" for n, extent in enumerate(desc.shape[1:])}}
+
+
+def _add_statement(nested: dace.SDFG, last: Any, statement: Statement, arrays: dict[str, Any]) -> Any:
+    out = PREFIX + statement.target.name
+    desc = nested.arrays[out]
+    index = tuple(f"j{n}" for n in range(len(desc.shape) - 1))
+    own = ", ".join(["i", *index])
+    rows = "1" if statement.space == "ONE" else statement.space
+    init = nested.add_state_after(last, "init")
+    start = _START[statement.op]
+    init.add_mapped_tasklet("init", _ranges(desc, str(desc.shape[0])), {}, f"o = {start}", {"o": Memlet(f"{out}[{own}]")}, external_edges=True)
+    main = nested.add_state_after(init, "main")
+    scalar = _Scalar(statement, arrays)
+    value = scalar.value(statement.expr, index)
+    target = ", ".join([scalar.row(statement.target.path), *index])
+    names = {r.name for r in statement.reads}
+    names |= {n for n in (index_name(statement.space, r.path) for r in (*statement.reads, statement.target)) if n}
+    inputs = {PREFIX + n: Memlet.from_array(PREFIX + n, nested.arrays[PREFIX + n]) for n in sorted(names)}
+    if statement.target.path == "":
+        code, output = f"o = {value}", Memlet(f"{out}[{own}]")
+    else:
+        code = f"o[{target}] = {value}"
+        output = Memlet.from_array(out, desc, wcr=_WCR[statement.op])
+        output.volume = 1
+    # Tasklet connectors must not carry array names, so the inputs get a prefix of their own.
+    lines = "\n".join([*scalar.lines, code])
+    for name in sorted(inputs, key=len, reverse=True):
+        lines = lines.replace(f"{name}[", f"in{name}[")
+    main.add_mapped_tasklet("body", _ranges(desc, rows), {f"in{n}": m for n, m in inputs.items()}, lines, {"o": output}, external_edges=True)
+    if statement.op not in ("max=", "min="):
+        return main
+    final = nested.add_state_after(main, "empty_groups")
+    final.add_mapped_tasklet(
+        "empty", _ranges(desc, str(desc.shape[0])), {"v": Memlet(f"{out}[{own}]")}, f"o = 0 if v == {start} else v",
+        {"o": Memlet(f"{out}[{own}]")}, external_edges=True,
+    )  # fmt: skip
+    return final

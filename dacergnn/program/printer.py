@@ -1,0 +1,64 @@
+"""The printer of the program form: the inverse of the parser, stable, one loop for every operator."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import dace
+
+from dacergnn.library_nodes import GraphOperator, Op, Statement
+from dacergnn.library_nodes.form import ENTITY, statement_text
+from dacergnn.library_nodes.operators import shape_of
+from dacergnn.program.parser import ITERATORS
+from dacergnn.program.view import Program
+
+_ITERATOR = {space: name for name, space in ITERATORS.items() if name != "nodes"}
+# A reduction along these paths reads best as a loop over the owner with its edges inside.
+_NESTED = {
+    ("ND", "dst"): "incoming_edges",
+    ("NS", "dst"): "incoming_edges",
+    ("NS", "src"): "outgoing_edges",
+    ("V", "dstpair"): "incoming_edges",
+    ("U", "srcpair"): "outgoing_edges",
+}
+
+
+def print_program(sdfg: dace.SDFG) -> str:
+    """The program of an inter-operator SDFG as text that `parse` reads back; operators and encodings as comments."""
+    program = Program(sdfg)
+    parameters = [f"{name}: {_declaration(program, name)}" for name in program.inputs]
+    lines = [f"def {sdfg.name}({', '.join(['g', *parameters])}):"]
+    for operator in program.operators:
+        lines += _loop(program, operator)
+    lines.append(f"    return {', '.join(program.outputs)}")
+    return "\n".join(lines) + "\n"
+
+
+def _declaration(program: Program, name: str) -> str:
+    shape = program.shape(name)
+    return program.space(name) + (f"[{', '.join(map(str, shape))}]" if shape else "")
+
+
+def _loop(program: Program, operator: GraphOperator) -> list[str]:
+    encodings = f"; {', '.join(operator.encodings)}" if operator.encodings else ""
+    lines = [f"    # {type(operator).__name__}{encodings}"]
+    for statement in operator.statements:
+        lines += _nest(program, statement)
+    return lines
+
+
+def _nest(program: Program, statement: Statement) -> list[str]:
+    shape = program.shape(statement.target)
+    if statement.is_gemm and shape_of(statement.expr, program.shape) != shape:
+        statement = replace(statement, expr=Op("reshape", (statement.expr,), shape))
+    entity, path = ENTITY[statement.space], statement.target.path
+    owner = program.space(statement.target.name)
+    neighbours = _NESTED.get((owner, path)) if statement.space == "E" else None
+    if neighbours is not None:
+        outer = ENTITY[owner]
+        return [
+            f"    for {outer} in g.{_ITERATOR[owner]}():",
+            f"        for {entity} in {outer}.{neighbours}():",
+            f"            {statement_text(statement, entity, {path: outer})}",
+        ]
+    return [f"    for {entity} in g.{_ITERATOR[statement.space]}():", f"        {statement_text(statement, entity)}"]

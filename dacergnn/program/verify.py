@@ -1,0 +1,70 @@
+"""The invariants of an inter-operator SDFG (listed in docs/architecture.md), checked between passes."""
+
+from __future__ import annotations
+
+import dace
+
+from dacergnn.errors import ProgramError, VerificationError
+from dacergnn.graph.spaces import MAPS, ROW_SPACES
+from dacergnn.library_nodes import GraphOperator, Statement, row_space
+from dacergnn.library_nodes.form import REDUCTIONS, Ref
+from dacergnn.library_nodes.operators import check_shapes
+from dacergnn.program.view import Program
+
+
+def verify(sdfg: dace.SDFG) -> None:
+    """Raise VerificationError, naming the invariant, unless ``sdfg`` is a program in the form.
+
+    I1 one state; I2 only library nodes of ours and access nodes; I3 leading dimensions are row spaces;
+    I4 single assignment, inputs are not written; I5 no cycle; I6 maps lead where the arrays are;
+    I7 row shapes agree; I8 the target of a map that several rows share is written by a reduction.
+    """
+    if len(list(sdfg.states())) != 1:
+        raise VerificationError(f"I1: an inter-operator SDFG has one state, {sdfg.name} has {len(list(sdfg.states()))}.")
+    program = Program(sdfg)
+    for node in program.state.nodes():
+        if not isinstance(node, GraphOperator | dace.nodes.AccessNode):
+            raise VerificationError(f"I2: {node} is neither a library node of dacergnn nor an access node.")
+    for name, desc in sdfg.arrays.items():
+        if "_" not in name or name.split("_")[0] not in ("idx", "ptr", "ids"):
+            if row_space(desc) not in ROW_SPACES:
+                raise VerificationError(f'I3: "{name}" has {desc.shape[0]} rows, which is not a row space.')
+    written: set[str] = set()
+    for operator in program.operators:
+        for name in operator.written_arrays:
+            if name in written:
+                raise VerificationError(f'I4: "{name}" is written by two operators.')
+            written.add(name)
+    ready = set(program.inputs)
+    for operator in program.operators:
+        missing = [n for n in operator.read_arrays if n not in ready]
+        if missing:
+            raise VerificationError(f'I5: "{missing[0]}" is read by {operator.label} before anything writes it.')
+        ready.update(operator.written_arrays)
+        for statement in operator.statements:
+            _verify_statement(program, statement)
+
+
+def _verify_statement(program: Program, statement: Statement) -> None:
+    for ref in (*statement.reads, statement.target):
+        _verify_map(program, statement, ref)
+    if statement.op not in REDUCTIONS or (statement.target.path != "") != (statement.op != "="):
+        raise VerificationError(
+            f'I8: "{statement.target.name}" is reached by "{statement.target.path}" and assigned with {statement.op}; '
+            "own rows are assigned, shared rows reduced."
+        )
+    try:
+        check_shapes(statement, program.shape)
+    except ProgramError as error:
+        raise VerificationError(f"I7: {error}") from error
+
+
+def _verify_map(program: Program, statement: Statement, ref: Ref) -> None:
+    if ref.name not in program.sdfg.arrays:
+        raise VerificationError(f'I6: there is no array "{ref.name}".')
+    if ref.path and (statement.space, ref.path) not in MAPS:
+        raise VerificationError(f"I6: rows of {statement.space} have no map {ref.path}.")
+    reached = MAPS[statement.space, ref.path] if ref.path else statement.space
+    space = program.space(ref.name)
+    if space != reached and (reached, space) != ("ND", "NS"):
+        raise VerificationError(f'I6: "{ref.name}" has rows {space}, but {statement.space}.{ref.path or "own"} leads to {reached}.')

@@ -1,0 +1,181 @@
+"""A view of an inter-operator SDFG as the list of operators it is, and the rewrites that keep it valid.
+
+An inter-operator SDFG is a single state of library nodes and access nodes. Every array is written by at most
+one operator (single assignment), so the order of operators follows from the data alone, and passes
+only say what changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import dace
+from dace import Memlet
+from dace.sdfg import nodes
+
+from dacergnn.graph.spaces import ROW_SPACES
+from dacergnn.library_nodes import GraphOperator, SegmentGemm, Statement, Traversal, row_shape, row_space
+from dacergnn.library_nodes.form import Ref, Shape
+from dacergnn.library_nodes.node import PREFIX
+from dacergnn.library_nodes.parse import view_shape
+
+SYMBOLS = {space: dace.symbol(space, dtype=dace.int64) for space in ROW_SPACES if space != "ONE"}
+
+
+class Program:
+    """View of ``sdfg``; holds no state of its own, so several views of one SDFG agree."""
+
+    def __init__(self, sdfg: dace.SDFG) -> None:
+        self.sdfg = sdfg
+        self.state: dace.SDFGState = next(iter(sdfg.states()))
+
+    @classmethod
+    def empty(cls, name: str) -> Program:
+        """A program without operators or arrays."""
+        sdfg = dace.SDFG(name)
+        sdfg.add_state("program", is_start_block=True)
+        sdfg.arg_names = []
+        return cls(sdfg)
+
+    # What is there
+
+    @property
+    def operators(self) -> list[GraphOperator]:
+        """The operators in an order in which they can run: that of insertion, as far as the data allow."""
+        waiting = [n for n in self.state.nodes() if isinstance(n, GraphOperator)]
+        unwritten = {name for n in waiting for name in n.written_arrays}
+        ordered: list[GraphOperator] = []
+        while waiting:
+            ready = next((n for n in waiting if not unwritten.intersection(n.read_arrays)), None)
+            if ready is None:
+                return ordered + waiting  # a cycle: the verifier reports it
+            waiting.remove(ready)
+            unwritten.difference_update(ready.written_arrays)
+            ordered.append(ready)
+        return ordered
+
+    @property
+    def inputs(self) -> list[str]:
+        """Arrays that the caller provides, in the order of the signature."""
+        written = self.written
+        return [n for n in self.sdfg.arg_names if n not in written]
+
+    @property
+    def outputs(self) -> list[str]:
+        """Arrays that the caller receives, in order."""
+        written = self.written
+        return [n for n in self.sdfg.arg_names if n in written]
+
+    @property
+    def written(self) -> set[str]:
+        return {name for n in self.state.nodes() if isinstance(n, GraphOperator) for name in n.written_arrays}
+
+    def producer(self, name: str) -> GraphOperator | None:
+        return next((n for n in self.operators if name in n.written_arrays), None)
+
+    def consumers(self, name: str) -> list[GraphOperator]:
+        return [n for n in self.operators if name in n.read_arrays]
+
+    def space(self, name: str) -> str:
+        """Row space of an array."""
+        return row_space(self.sdfg.arrays[name])
+
+    def shape(self, ref: str | Ref) -> Shape:
+        """Row shape of an array, or of a reference to one."""
+        if isinstance(ref, str):
+            return row_shape(self.sdfg.arrays[ref])
+        return view_shape(ref, row_shape(self.sdfg.arrays[ref.name]))
+
+    def fresh(self, name: str) -> str:
+        """``name``, or ``name_1``, ... if it is taken."""
+        candidate, count = name, 0
+        while candidate in self.sdfg.arrays:
+            count += 1
+            candidate = f"{name}_{count}"
+        return candidate
+
+    # What can be done
+
+    def add_input(self, name: str, space: str, shape: Shape, dtype: dace.typeclass = dace.float32) -> str:
+        """Declare an array that the caller provides."""
+        self.sdfg.add_array(name, [_leading(space), *shape], dtype)
+        self.sdfg.arg_names = [*self.sdfg.arg_names, name]
+        return name
+
+    def add_array(self, name: str, space: str, shape: Shape, dtype: dace.typeclass = dace.float32) -> str:
+        """Declare an intermediate array; returns its name, made unique."""
+        name = self.fresh(name)
+        self.sdfg.add_transient(name, [_leading(space), *shape], dtype)
+        return name
+
+    def mark_output(self, name: str) -> None:
+        """Make an intermediate array one that the caller receives."""
+        self.sdfg.arrays[name].transient = False
+        self.sdfg.arg_names = [*self.sdfg.arg_names, name]
+
+    def insert(self, *statements: Statement) -> GraphOperator:
+        """Add an operator with these statements: a SegmentGemm for one product, else a Traversal."""
+        kind = SegmentGemm if len(statements) == 1 and statements[0].is_gemm else Traversal
+        operator = kind(statements[-1].target.name, statements)
+        self.state.add_node(operator)
+        self._connect(operator)
+        return operator
+
+    def replace(self, operator: GraphOperator, statements: Sequence[Statement]) -> GraphOperator:
+        """Exchange the body of an operator (and its kind, where the body asks for it)."""
+        position = self.state.nodes().index(operator)
+        followers = [n for n in self.state.nodes()[position + 1 :] if isinstance(n, GraphOperator)]
+        self.remove(operator)
+        new = self.insert(*statements)
+        for follower in followers:  # keep the order of insertion
+            body = follower.statements
+            self.state.remove_node(follower)
+            follower.statements = body
+            self.state.add_node(follower)
+            self._connect(follower)
+        return new
+
+    def remove(self, operator: GraphOperator) -> None:
+        """Take an operator out; arrays that nothing touches any more are dropped by `drop_unused`."""
+        self.state.remove_node(operator)
+        self._remove_isolated()
+
+    def drop_unused(self) -> None:
+        """Remove operators whose results nobody reads, then intermediate arrays that nothing touches."""
+        wanted = set(self.sdfg.arg_names)
+        for operator in reversed(self.operators):
+            if wanted.isdisjoint(operator.written_arrays):
+                self.remove(operator)
+            else:
+                wanted.update(operator.read_arrays)
+        touched = {n.data for n in self.state.data_nodes()}
+        for name, desc in list(self.sdfg.arrays.items()):
+            if desc.transient and name not in touched:
+                self.sdfg.remove_data(name)
+
+    def connect_inputs(self, operator: GraphOperator, names: Iterable[str]) -> None:
+        """Connect further read-only arrays (encodings) to an operator."""
+        for name in names:
+            operator.add_in_connector(PREFIX + name)
+            self.state.add_edge(self._access(name), None, operator, PREFIX + name, self._memlet(name))
+
+    def _connect(self, operator: GraphOperator) -> None:
+        for name in operator.read_arrays:
+            self.state.add_edge(self._access(name), None, operator, PREFIX + name, self._memlet(name))
+        for name in operator.written_arrays:
+            self.state.add_edge(operator, PREFIX + name, self._access(name), None, self._memlet(name))
+
+    def _access(self, name: str) -> nodes.AccessNode:
+        return next((n for n in self.state.data_nodes() if n.data == name), None) or self.state.add_access(name)
+
+    def _memlet(self, name: str) -> Memlet:
+        return Memlet.from_array(name, self.sdfg.arrays[name])
+
+    def _remove_isolated(self) -> None:
+        for node in list(self.state.data_nodes()):
+            if self.state.degree(node) == 0:
+                self.state.remove_node(node)
+
+
+def _leading(space: str) -> object:
+    return 1 if space == "ONE" else SYMBOLS[space]

@@ -1,0 +1,107 @@
+"""A loaded program: checks its arguments once per signature, allocates through torch, calls one C function."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import dace
+import torch
+from torch import Tensor
+
+from dacergnn.errors import ArrayError
+from dacergnn.graph import HeteroGraph
+from dacergnn.runtime.build import build
+from dacergnn.runtime.lower import Lowered, lower
+from dacergnn.runtime.memory import plan_memory
+
+_DTYPES = {"float32": torch.float32, "float64": torch.float64}
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What a call on one graph needs besides its inputs; made once per graph."""
+
+    arguments: list[int]  # of the C function, in order, complete but for inputs, outputs and workspace
+    input_shapes: list[torch.Size]
+    output_shapes: list[tuple[int, ...]]
+    workspace: int
+    offsets: list[tuple[int, int]]  # position of an argument, offset in the workspace
+    encodings: list[Tensor]  # keeps the memory behind the pointers alive
+
+
+class Executable:
+    """The compiled form of one SDFG."""
+
+    def __init__(self, sdfg: dace.SDFG) -> None:
+        self.lowered: Lowered = lower(sdfg)
+        self.dtype = _DTYPES[self.lowered.dtype]
+        self.library = build(self.lowered.name, self.lowered.code)
+        self._position = {n: i + 1 for i, n in enumerate(self.lowered.signature)}
+        self._inputs = [self._position.get(n, 0) for n in self.lowered.inputs]
+        self._outputs = [self._position[b.name] for b in self.lowered.outputs]
+        self._function, self._handle = self._load(self.library)
+
+    def _load(self, path: Path) -> tuple[ctypes._NamedFuncPointer, int]:
+        # RTLD_LOCAL: every library exports the same helper symbols.
+        library = ctypes.CDLL(str(path))
+        name, signature = self.lowered.name, self.lowered.signature
+        arrays = {*self.lowered.inputs, *self.lowered.encodings}
+        arrays.update(b.name for b in (*self.lowered.outputs, *self.lowered.intermediates))
+        kinds = [ctypes.c_void_p if n in arrays else ctypes.c_int64 for n in signature]
+        initialize = getattr(library, f"__dace_init_{name}")
+        initialize.restype = ctypes.c_void_p
+        initialize.argtypes = [ctypes.c_int64] * sum(n not in arrays for n in signature)
+        function = getattr(library, f"__program_{name}")
+        function.restype = None
+        function.argtypes = [ctypes.c_void_p, *kinds]
+        return function, initialize(*[1] * len(initialize.argtypes))
+
+    def prepare(self, graph: HeteroGraph) -> Prepared:
+        """Encodings, sizes and memory plan of ``graph`` for this program."""
+        lowered = self.lowered
+        buffers = (*lowered.outputs, *lowered.intermediates)
+        spaces = {space for space, _ in lowered.spaces.values()} | {b.rows for b in buffers}
+        sizes = {space: graph.size(space) for space in spaces | set(lowered.signature) & {"NS", "ND", "E", "U", "V", "R", "T", "RNS"}}
+        encodings = {n: graph.encoding(n) for n in lowered.encodings}
+        plan = plan_memory(lowered.intermediates, sizes, self.dtype.itemsize)
+        arguments = [self._handle]
+        for name in lowered.signature:
+            arguments.append(encodings[name].data_ptr() if name in encodings else sizes.get(name, 0))
+        return Prepared(
+            arguments,
+            [torch.Size((sizes[space], *shape)) for space, shape in lowered.spaces.values()],
+            [(sizes[b.rows], *b.shape) for b in lowered.outputs],
+            plan.size,
+            [(self._position[n], offset) for n, offset in plan.offsets.items()],
+            list(encodings.values()),
+        )
+
+    def check(self, prepared: Prepared, inputs: Sequence[Tensor]) -> None:
+        """Raise ArrayError, naming the array, unless the inputs fit the graph and the program."""
+        for name, tensor, shape in zip(self.lowered.inputs, inputs, prepared.input_shapes, strict=True):
+            if tensor.dtype != self.dtype:
+                raise ArrayError(name, f"has dtype {tensor.dtype}, but the layer was compiled for {self.dtype}; convert it with .to({self.dtype})")
+            if tensor.device.type != "cpu":
+                raise ArrayError(name, f"is on {tensor.device}, but this layer runs on the CPU; move it with .cpu()")
+            if tensor.numel() != shape.numel() or (tensor.dim() > 1 and tensor.shape[0] != shape[0]):
+                raise ArrayError(name, f"has shape {tuple(tensor.shape)}, but the graph and the layer ask for {tuple(shape)}")
+
+    def __call__(self, prepared: Prepared, inputs: Sequence[Tensor]) -> list[Tensor]:
+        """Run on contiguous inputs, in the order of ``lowered.inputs``; returns the outputs."""
+        arguments = prepared.arguments.copy()
+        for position, tensor in zip(self._inputs, inputs, strict=True):
+            if position:
+                arguments[position] = tensor.data_ptr()
+        outputs = [torch.empty(shape, dtype=self.dtype) for shape in prepared.output_shapes]
+        for position, tensor in zip(self._outputs, outputs, strict=True):
+            arguments[position] = tensor.data_ptr()
+        if prepared.workspace:
+            workspace = torch.empty(prepared.workspace, dtype=torch.uint8)
+            base = workspace.data_ptr()
+            for position, offset in prepared.offsets:
+                arguments[position] = base + offset
+        self._function(*arguments)
+        return outputs

@@ -1,0 +1,283 @@
+"""Differentiation: from a program to the program of its gradients, one rule per kind of statement (Hector 3.5).
+
+The backward program consists of the same operators: a value gathered along a map receives its gradient by
+a reduction along that map; ``Y = X W`` gives ``dX = dY W^T`` and ``dW = X^T dY``; a maximum hands its
+gradient to the rows that attain it, ties in equal shares. It reads arrays of the forward program, which therefore
+saves them (`cache_all`).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import dace
+
+from dacergnn.errors import ProgramError
+from dacergnn.library_nodes.form import Const, Expr, Gemm, Op, Ref, Shape, Statement, match_gemm, refs
+from dacergnn.library_nodes.operators import OPERATORS, op, shape_of
+from dacergnn.library_nodes.parse import fold
+from dacergnn.program import Program, verify
+
+GRADIENT = "grad_"
+
+
+@dataclass(frozen=True)
+class Gradient:
+    """Result of `differentiate`.
+
+    ``forward`` returns the outputs of the program, then the arrays in ``saved``; ``backward`` takes the
+    gradients of the outputs, then what it reads of the forward's inputs and of ``saved``, and
+    returns one gradient for every name in ``wrt`` (inputs that no output depends on are left out).
+    """
+
+    forward: dace.SDFG
+    backward: dace.SDFG
+    saved: list[str]
+    wrt: list[str]
+
+
+@dataclass
+class _Contributions:
+    """What flows into the gradient of an array: expressions by (row space, path, row shape)."""
+
+    terms: dict[tuple[str, str, Shape], list[Expr]] = field(default_factory=dict[tuple[str, str, Shape], list[Expr]])
+
+    def add(self, space: str, path: str, shape: Shape, term: Expr) -> None:
+        self.terms.setdefault((space, path, shape), []).append(term)
+
+
+def differentiate(sdfg: dace.SDFG, wrt: Sequence[str]) -> Gradient:
+    """Programs for forward and backward of ``sdfg`` with gradients for the inputs ``wrt``.
+
+    Gradients that nobody asks for, and what only they need, are not generated.
+    """
+    return _Differentiation(Program(copy.deepcopy(sdfg)), list(wrt)).run()
+
+
+class _Differentiation:
+    def __init__(self, forward: Program, wrt: list[str]) -> None:
+        unknown = [n for n in wrt if n not in forward.inputs]
+        if unknown:
+            raise ProgramError(f'wrt: "{unknown[0]}" is not an input of {forward.sdfg.name}; inputs: {", ".join(forward.inputs)}.')
+        self.forward = forward
+        self.wrt = wrt
+        self.backward = Program.empty(f"{forward.sdfg.name}_backward")
+        self.contributions: dict[str, _Contributions] = {}
+        self.gradients: dict[str, str] = {}
+        self.emitted: dict[object, str] = {}
+        self.active = self._active()
+
+    def run(self) -> Gradient:
+        outputs = self.forward.outputs
+        for name in outputs:
+            if name in self.active:
+                seed = self.backward.add_input(GRADIENT + name, self.forward.space(name), self.forward.shape(name), self._dtype(name))
+                self._accumulate(Ref(name), self.forward.space(name), Ref(seed))
+        for operator in reversed(self.forward.operators):
+            for statement in reversed(operator.statements):
+                if statement.target.name in self.contributions:
+                    self._statement(statement)
+        reached = [n for n in self.wrt if n in self.contributions]
+        for name in reached:
+            gradient = self._gradient(name)
+            if not self.backward.sdfg.arrays[gradient].transient:  # an output gradient handed on, or one result twice
+                self.emitted.clear()
+                gradient = self._emit(gradient, self.forward.space(name), "", [Ref(gradient)], self.forward.shape(name))
+            self.backward.mark_output(gradient)
+        self.backward.drop_unused()
+        inputs = self.forward.inputs
+        saved = [n for n in self.backward.inputs if not n.startswith(GRADIENT) and n not in inputs]
+        for name in saved:
+            if name not in self.forward.sdfg.arg_names:
+                self.forward.mark_output(name)
+        self._drop_unread_inputs()
+        verify(self.backward.sdfg)
+        return Gradient(self.forward.sdfg, self.backward.sdfg, saved, reached)
+
+    def _active(self) -> set[str]:
+        """Arrays that depend on the inputs in question through something that has a derivative."""
+        active = set(self.wrt)
+        for operator in self.forward.operators:
+            for statement in operator.statements:
+                if active.intersection(r.name for r in _differentiable(statement.expr)):
+                    active.add(statement.target.name)
+        return active
+
+    def _dtype(self, name: str) -> dace.typeclass:
+        return self.forward.sdfg.arrays[name].dtype
+
+    # Gradients of arrays
+
+    def _accumulate(self, ref: Ref, space: str, term: Expr) -> None:
+        """Note that ``term``, for every row of ``space``, flows into the row that ``ref`` leads to."""
+        shape = self.forward.shape(ref)
+        self.contributions.setdefault(ref.name, _Contributions()).add(space, ref.path, shape, term)
+
+    def _gradient(self, name: str) -> str:
+        """The array that holds the gradient of ``name``; emits its operators at the first call."""
+        if name not in self.gradients:
+            self.gradients[name] = self._sum_contributions(name)
+        return self.gradients[name]
+
+    def _sum_contributions(self, name: str) -> str:
+        space, shape = self.forward.space(name), self.forward.shape(name)
+        own: list[Expr] = []
+        partial: list[Expr] = []
+        for (term_space, path, term_shape), terms in self.contributions[name].terms.items():
+            products = [t for t in terms if self._is_product(term_space, path, t)]
+            plain = [t for t in terms if t not in products]
+            if (term_space, path, term_shape) == (space, "", shape):
+                own += plain
+            elif plain:
+                products.append(_sum(plain))
+            for term in products:
+                array = self._emit(GRADIENT + name, term_space, path, [term], term_shape, space)
+                partial.append(Ref(array, view=shape if term_shape != shape else None))
+        terms = [*own, *partial]
+        if len(terms) == 1 and isinstance(terms[0], Ref) and terms[0].path == "" and terms[0].view is None:
+            if terms[0].name in self.backward.sdfg.arrays:
+                return terms[0].name
+        return self._emit(GRADIENT + name, space, "", terms, shape)
+
+    def _is_product(self, space: str, path: str, term: Expr) -> bool:
+        return match_gemm(Statement(space, Ref("gradient", path), "+=" if path else "=", term)) is not None
+
+    def _emit(self, name: str, space: str, path: str, terms: list[Expr], shape: Shape, owner: str | None = None) -> str:
+        """Add an operator to the backward program that writes the sum of ``terms``."""
+        expr = fold(_sum(terms))
+        key = (space, path, expr, shape, owner or space)
+        if key in self.emitted:
+            return self.emitted[key]
+        for ref in refs(expr):
+            if ref.name not in self.backward.sdfg.arrays:
+                self.backward.add_input(ref.name, self.forward.space(ref.name), self.forward.shape(ref.name), self._dtype(ref.name))
+        dtype = self.backward.sdfg.arrays[next(iter(self.backward.sdfg.arrays))].dtype
+        array = self.backward.add_array(name, owner or space, shape, dtype)
+        self.backward.insert(Statement(space, Ref(array, path), "+=" if path else "=", expr))
+        self.emitted[key] = array
+        return array
+
+    # Rules
+
+    def _statement(self, statement: Statement) -> None:
+        gemm = match_gemm(statement)
+        seed = Ref(self._gradient(statement.target.name), statement.target.path)
+        if gemm is not None:
+            self._product(statement, gemm, seed)
+        elif statement.op in ("max=", "min="):
+            self._extremum(statement, seed)
+        else:
+            result = statement.target if statement.op == "=" else None
+            self._pull(statement.expr, seed, statement.space, result)
+
+    def _extremum(self, statement: Statement, seed: Ref) -> None:
+        attains = op("eq", statement.expr, statement.target)
+        space, owner = statement.space, self.forward.space(statement.target.name)
+        shape = self.forward.shape(statement.target)
+        count = self._emit(f"count_{statement.target.name}", space, statement.target.path, [attains], shape, owner)
+        share = op("div", op("mul", seed, attains), Ref(count, statement.target.path))
+        self._pull(statement.expr, share, space, None)
+
+    def _product(self, statement: Statement, gemm: Gemm, seed: Ref) -> None:
+        """``Y += s * X W`` and ``dW += s * X^T Y``: each operand's gradient is a product of the other two."""
+        space, x, w = statement.space, gemm.x, gemm.w
+        if gemm.kind == "linear":
+            shape = shape_of(Op("linear", (x, w)), self.forward.shape)
+            seed = replace(seed, view=shape) if shape != self.forward.shape(statement.target) else seed
+            gradients = {
+                x: Op("linear", (seed, replace(w, transposed=not w.transposed))),
+                w: Op("outer_prod", (seed, x) if w.transposed else (x, seed)),
+            }
+        else:
+            gradients = {x: Op("linear", (w, replace(seed, transposed=True))), w: Op("linear", (x, seed))}
+        if gemm.scale is not None and gemm.scale.name in self.active:
+            # One product serves the scale and X: s receives (dY W^T) . X.
+            rows = self._emit("rows", space, "", [gradients[x]], self.forward.shape(x))
+            gradients[x] = Ref(rows)
+            reduced: Expr = op("dot_prd", Ref(rows), x)
+            for _ in range(len(self.forward.shape(x)) - 1 - len(self.forward.shape(gemm.scale))):
+                reduced = op("sum", reduced)
+            self._accumulate(gemm.scale, space, reduced)
+        for ref, gradient in gradients.items():
+            if ref.name in self.active:
+                scaled = gradient if gemm.scale is None else Op("mul", (gemm.scale, gradient))
+                self._accumulate(replace(ref, transposed=False), space, scaled)
+
+    def _pull(self, expr: Expr, seed: Expr, space: str, result: Expr | None) -> None:
+        """Hand the gradient ``seed`` of an expression on to the references in it."""
+        if isinstance(expr, Ref) and expr.name in self.active:
+            self._accumulate(expr, space, seed)
+        if not isinstance(expr, Op) or self.active.isdisjoint(r.name for r in _differentiable(expr)):
+            return
+        for arg, gradient, shape in self._operands(expr, seed, result):
+            if gradient is not None:
+                self._pull(arg, self._reduce(gradient, shape, shape_of(arg, self.forward.shape)), space, None)
+
+    def _operands(self, expr: Op, seed: Expr, result: Expr | None) -> Iterator[tuple[Expr, Expr | None, Shape]]:
+        """Operands with their gradients and the row shape that these nominally have."""
+        shapes = self.forward.shape
+        if expr.name in ("sum", "expand"):
+            wide = shape_of(expr.args[0] if expr.name == "sum" else expr, shapes)
+            yield expr.args[0], seed, wide
+        elif expr.name == "dot_prd":
+            a, b = expr.args
+            wide = shape_of(Op("mul", (a, b)), shapes)
+            yield a, op("mul", seed, b), wide
+            yield b, op("mul", seed, a), wide
+        elif expr.name == "concat":
+            first, total = shape_of(expr.args[0], shapes)[-1], shape_of(expr, shapes)[-1]
+            full = len(shape_of(seed, self._shape)) == len(shape_of(expr, shapes))
+            for arg, dims in zip(expr.args, ((0, first), (first, total)), strict=True):
+                yield arg, Op("slice", (seed,), dims) if full else seed, shape_of(arg, shapes)
+        elif expr.name == "slice":
+            wide = shape_of(expr.args[0], shapes)
+            if len(shape_of(seed, self._shape)) < len(wide):
+                seed = Op("expand", (seed,), shape_of(expr, shapes)[len(shape_of(seed, self._shape)) :])
+            before, after = expr.dims[0], wide[-1] - expr.dims[1]
+            padded = Op("concat", (Op("expand", (Const(0.0),), (*wide[:-1], before)), seed)) if before else seed
+            yield expr.args[0], Op("concat", (padded, Op("expand", (Const(0.0),), (*wide[:-1], after)))) if after else padded, wide
+        else:
+            gradients = OPERATORS[expr.name].derivative(expr.args, seed, expr if result is None else result)
+            for arg, gradient in zip(expr.args, gradients, strict=True):
+                yield arg, gradient, shape_of(expr, shapes)
+
+    def _shape(self, ref: Ref) -> Shape:
+        """Row shape of a reference to an array of either program."""
+        return self.backward.shape(ref) if ref.name in self.backward.sdfg.arrays else self.forward.shape(ref)
+
+    def _reduce(self, gradient: Expr, nominal: Shape, wanted: Shape) -> Expr:
+        """Sum a gradient of row shape ``nominal`` over the trailing axes that its operand was broadcast along."""
+        for rank in range(len(nominal), len(wanted), -1):
+            actual = len(shape_of(gradient, self._shape))
+            if actual < rank:  # constant along this axis
+                gradient = op("mul", gradient, float(nominal[rank - 1]))
+            elif isinstance(gradient, Op) and gradient.name == "mul":
+                gradient = op("dot_prd", *gradient.args)
+            else:
+                gradient = op("sum", gradient)
+        return gradient
+
+    def _drop_unread_inputs(self) -> None:
+        read = {n for o in self.backward.operators for n in o.read_arrays}
+        sdfg = self.backward.sdfg
+        for name in [n for n in self.backward.inputs if n not in read and not n.startswith(GRADIENT)]:
+            sdfg.arg_names = [n for n in sdfg.arg_names if n != name]
+            sdfg.remove_data(name)
+
+
+def _sum(terms: Sequence[Expr]) -> Expr:
+    total = terms[0]
+    for term in terms[1:]:
+        total = op("add", total, term)
+    return total
+
+
+def _differentiable(expr: Expr) -> Iterator[Ref]:
+    """References that are not under detach or a comparison."""
+    if isinstance(expr, Ref):
+        yield expr
+    elif isinstance(expr, Op) and expr.name not in ("detach", "gt", "ge", "eq"):
+        for arg in expr.args:
+            yield from _differentiable(arg)

@@ -1,0 +1,157 @@
+"""The commands, through click's runner."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from dacergnn.bench.rates import Rates
+from dacergnn.cli import COMMANDS, main
+from dacergnn.cli.env import compiler, cpu_facts
+from dacergnn.cli.view import inside_vscode, saved_steps, show
+from dacergnn.errors import GraphError
+
+
+def run(*arguments: str, **options: Any) -> Result:
+    return CliRunner().invoke(main, list(arguments), **options)
+
+
+def test_help_lists_every_command() -> None:
+    result = run("--help")
+    assert result.exit_code == 0
+    for name, (_, line) in COMMANDS.items():
+        assert name in result.output
+        assert line.split()[0] in result.output
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_is_there_and_has_help(name: str) -> None:
+    module, attribute = COMMANDS[name][0].split(":")
+    assert isinstance(getattr(importlib.import_module(module), attribute), click.Command)
+    assert run(name, "--help").exit_code == 0
+
+
+def test_version() -> None:
+    assert run("--version").output.startswith("dacergnn, version ")
+
+
+def test_an_unknown_command_names_the_known_ones() -> None:
+    result = run("explode")
+    assert result.exit_code == 2
+    assert "There is no command 'explode'; the commands are bench, cache" in result.output
+
+
+def test_errors_of_the_package_are_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise GraphError("edge_index[0, 7] is -1; remove the edge.")
+
+    monkeypatch.setattr("dacergnn.cli.explain.compiled_layer", fail)
+    result = run("explain", "--model", "rgat")
+    assert result.exit_code == 1
+    assert result.output == "Error: edge_index[0, 7] is -1; remove the edge.\n"
+
+
+# --- env
+
+
+def test_env_shows_versions_and_processor() -> None:
+    facts = json.loads(run("env", "--no-rates", "--json").output)
+    assert facts["dace"] == "2.0.0b1"
+    assert facts["cores"] >= 1
+    assert "torch" in run("env", "--no-rates").output
+
+
+def test_env_measures_rates(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dacergnn.bench.rates.measure_rates", lambda: Rates(12.34, 20, 98.7))
+    facts = json.loads(run("env", "--json").output)
+    assert facts["copy bandwidth"] == "12.3 GB/s"
+    assert facts["GEMM rate"] == "99 GFLOP/s"
+
+
+def test_cpu_facts_reads_the_first_processor_only(tmp_path: Path) -> None:
+    file = tmp_path / "cpuinfo"
+    file.write_text("model name\t: A\nflags\t\t: fpu avx2 fma\n\nmodel name\t: B\nflags\t\t: avx512f\n")
+    assert cpu_facts(file) == ("A", "avx2 fma")
+    assert cpu_facts(tmp_path / "none") == ("", "")
+
+
+def test_a_missing_compiler_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    assert compiler() == "none on PATH; install g++ or set CXX"
+
+
+# --- cache
+
+
+@pytest.fixture
+def cache_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("DACERGNN_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def test_an_absent_cache_is_empty(cache_dir: Path) -> None:
+    assert run("cache", "path").output.strip() == str(cache_dir)
+    assert "No builds" in run("cache", "list").output
+    assert run("cache", "size").output.startswith("0 builds, 0.0 MB")
+    assert run("cache", "clear").output == "Deleted 0 builds.\n"
+
+
+def test_builds_are_listed_counted_and_deleted(cache_dir: Path) -> None:
+    (cache_dir / "rgat_1a2b").mkdir(parents=True)
+    (cache_dir / "rgat_1a2b" / "lib.so").write_bytes(bytes(2_500_000))
+    assert "rgat_1a2b" in run("cache", "list").output
+    assert run("cache", "size").output.startswith("1 builds, 2.5 MB")
+    assert run("cache", "clear", input="n\n").exit_code == 1
+    assert cache_dir.joinpath("rgat_1a2b").exists()
+    assert "Deleted 1 builds" in run("cache", "clear", "--yes").output
+    assert not list(cache_dir.iterdir())
+
+
+def test_a_build_that_cannot_be_deleted_is_named(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (cache_dir / "rgat").mkdir(parents=True)
+
+    def refuse(entry: Path) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("shutil.rmtree", refuse)
+    result = run("cache", "clear", "--yes")
+    assert result.exit_code == 1
+    assert "rgat cannot be deleted (Permission denied)" in result.output
+
+
+# --- view
+
+
+def test_steps_stand_in_order(tmp_path: Path) -> None:
+    (tmp_path / "backward").mkdir()
+    for name in ("01_final.sdfg", "00_frontend.sdfg", "backward/00_x.sdfgz", "notes.txt"):
+        (tmp_path / name).touch()
+    assert list(saved_steps(tmp_path)) == ["00_frontend", "01_final", "backward/00_x"]
+
+
+def test_show_opens_the_page_or_the_last_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import dace
+
+    opened: list[str] = []
+    monkeypatch.setattr("click.launch", opened.append)
+    monkeypatch.setattr("dace.cli.sdfv.view", lambda sdfg, verbose: opened.append(sdfg.name))
+    for name in [n for n in os.environ if inside_vscode([n])]:
+        monkeypatch.delenv(name)
+    sdfg = dace.SDFG("final")
+    sdfg.add_state()
+    sdfg.save(str(tmp_path / "00_final.sdfg"))
+    page = tmp_path / "page.html"
+    show(saved_steps(tmp_path), page, True, "t")
+    show(saved_steps(tmp_path), None, True, "t")
+    show(saved_steps(tmp_path), None, False, "t")
+    monkeypatch.setenv("VSCODE_IPC_HOOK", "1")
+    show(saved_steps(tmp_path), page, True, "t")
+    assert opened == [str(page), "final", "final"]
+    assert page.exists()

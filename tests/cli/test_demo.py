@@ -1,0 +1,102 @@
+"""The demonstration; its parts run with PyG's own layers where compiled ones add nothing to the test."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from click.testing import CliRunner
+
+from dacergnn import datasets
+from dacergnn.cli import main
+from dacergnn.demo.command import save_sdfgs
+from dacergnn.demo.curves import save_picture, terminal_curve
+from dacergnn.demo.memory import working_bytes
+from dacergnn.demo.task import Task, load_task, make_classifier, make_task, synthetic_task
+from dacergnn.demo.training import Run
+from dacergnn.graph import HeteroGraph
+
+
+@pytest.fixture
+def task() -> Task:
+    """Nodes 0 and 1 send to 2, 3, 4 by relation 0 or 1, which is also their class."""
+    edges = torch.tensor([[0, 1, 0, 1], [2, 3, 4, 2]])
+    graph = HeteroGraph.from_arrays(edges, torch.tensor([0, 1, 0, 0]), num_nodes=5, num_edge_types=2)
+    label = torch.tensor([-1, -1, 0, 1, 0])
+    return make_task("by hand", graph, label, torch.tensor([2, 3]), torch.tensor([4]))
+
+
+def test_training_lowers_the_loss_and_finds_the_class(task: Task) -> None:
+    run = Run("PyG", make_classifier(task), task)
+    for _ in range(60):
+        run.epoch()
+    assert run.losses[-1] < 0.5 * run.losses[0]
+    assert run.accuracy() == 1.0
+    assert run.epoch_ms > 0
+
+
+def test_working_memory_is_measured(task: Task) -> None:
+    assert working_bytes(Run("PyG", make_classifier(task), task)) >= -(1 << 20)
+
+
+def test_equal_seeds_give_equal_models(task: Task) -> None:
+    first, second = (make_classifier(task).state_dict() for _ in range(2))
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_without_the_real_graph_a_synthetic_one_with_learnable_labels_serves(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DACERGNN_DATA", raising=False)
+    task = load_task()
+    assert task.origin.startswith("synthetic")
+    assert 2 <= task.num_classes <= 4
+    assert not set(task.train_idx.tolist()) & set(task.test_idx.tolist())
+
+
+def test_labels_of_a_synthetic_task_are_the_most_frequent_relation() -> None:
+    edges = torch.tensor([[0, 1, 2, 0], [1, 1, 1, 2]])
+    graph = HeteroGraph.from_arrays(edges, torch.tensor([1, 1, 0, 5]), num_nodes=3, num_edge_types=6)
+    task = synthetic_task(datasets.Dataset("x", graph))
+    assert task.label.tolist() == [0, 1, 1]
+    assert sorted(torch.cat([task.train_idx, task.test_idx]).tolist()) == [1, 2]
+
+
+def test_terminal_curve_falls_from_the_first_line_to_the_last() -> None:
+    lines = terminal_curve([3.0, 2.0, 1.0, 0.0], low=0.0, high=3.0, width=4, height=3).split("\n")
+    assert [len(line) for line in lines] == [4, 4, 4]
+    assert lines[0][0] != "\u2800"
+    assert lines[0][3] == "\u2800"
+    assert lines[2][3] != "\u2800"
+    assert terminal_curve([1.0], low=1.0, high=1.0, width=2, height=1) == "\u28c0\u28c0"
+
+
+def test_picture_of_the_curves(tmp_path: Path) -> None:
+    assert save_picture({"a": [2.0, 1.0], "b": [2.0, 1.5]}, tmp_path / "loss.png")
+    assert (tmp_path / "loss.png").read_bytes()[1:4] == b"PNG"
+
+
+def test_sdfgs_are_saved_layer_by_layer(tmp_path: Path) -> None:
+    class Layer(torch.nn.Module):
+        def save_sdfg(self, folder: Path) -> None:
+            folder.mkdir(parents=True)
+
+    assert save_sdfgs(torch.nn.ModuleDict({"a": Layer(), "b": torch.nn.ReLU()}), tmp_path) == [tmp_path / "a"]
+
+
+@pytest.mark.slow
+def test_the_demonstration_runs(tmp_path: Path) -> None:
+    arguments = ["demo", "--epochs", "5", "--no-memory", "--out", str(tmp_path)]
+    result = CliRunner().invoke(main, arguments, catch_exceptions=False)
+    assert result.exit_code == 0
+    for expected in (
+        "test accuracy",
+        "time per epoch",
+        "largest difference of losses",
+        "SDFGs, step by step",
+    ):
+        assert expected in result.output
+    assert (tmp_path / "loss.png").exists()
+    assert list((tmp_path / "sdfg").rglob("*.sdfg"))

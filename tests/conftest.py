@@ -1,0 +1,29 @@
+"""What every test runs under: two threads, a kept build cache, real graphs if at hand, strict DaCe."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# Before torch or dace are imported: both read their environment then.
+os.environ.setdefault("OMP_NUM_THREADS", "2")
+os.environ.setdefault("DACERGNN_CACHE_DIR", str(ROOT / ".cache" / "dacergnn"))
+if "DACERGNN_DATA" not in os.environ and (ROOT.parent / "shared" / "data").is_dir():
+    os.environ["DACERGNN_DATA"] = str(ROOT.parent / "shared" / "data")
+
+import dace  # noqa: E402
+import hypothesis  # noqa: E402
+import torch  # noqa: E402
+
+torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+# Otherwise an exception inside a transformation's can_be_applied counts as "does not match".
+dace.Config.set("optimizer", "match_exception", value=True)
+# Folders that DaCe would make in the working directory.
+dace.Config.set("default_build_folder", value=str(ROOT / ".cache" / "dace"))
+
+# Compilation takes seconds, so no deadline; the same examples in every run unless a profile is named.
+hypothesis.settings.register_profile("default", deadline=None, derandomize=True, print_blob=True)
+hypothesis.settings.register_profile("explore", deadline=None, derandomize=False, max_examples=1000)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))

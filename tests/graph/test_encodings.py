@@ -1,0 +1,188 @@
+"""Encodings against an obvious restatement in NumPy, on random graphs."""
+
+import threading
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dacergnn.errors import EncodingError
+from dacergnn.graph import MAPS, TYPE_PATHS, HeteroGraph
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> tuple[HeteroGraph, dict[str, np.ndarray]]:
+    """A graph and what it was made of; few nodes, so that duplicates and empty relations are common."""
+    num_src = draw(st.integers(1, 9))
+    bipartite = draw(st.booleans())
+    num_dst = draw(st.integers(1, 9 if bipartite else num_src))
+    num_edge_types = draw(st.integers(1, 4))
+    num_node_types = draw(st.integers(1, 3))
+    num_edges = draw(st.integers(0, 25))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    dtype = draw(st.sampled_from([np.int32, np.int64]))
+    src = rng.integers(0, num_src, num_edges).astype(dtype)
+    dst = rng.integers(0, num_dst, num_edges).astype(dtype)
+    etype = rng.integers(0, num_edge_types, num_edges).astype(dtype)
+    src_type = rng.integers(0, num_node_types, num_src)
+    dst_type = rng.integers(0, num_node_types, num_dst) if bipartite else src_type[:num_dst]
+    graph = HeteroGraph.from_arrays(
+        (src, dst),
+        etype,
+        num_nodes=(num_src, num_dst),
+        num_edge_types=num_edge_types,
+        node_type=(src_type, dst_type) if bipartite else src_type,
+        num_node_types=num_node_types,
+        bipartite=bipartite,
+    )
+    return graph, {"src": src, "dst": dst, "etype": etype, "srctype": src_type, "dsttype": dst_type}
+
+
+def reference_indices(graph: HeteroGraph, given: dict[str, np.ndarray]) -> dict[tuple[str, str], list[int]]:
+    edges = sorted(zip(given["etype"].tolist(), given["dst"].tolist(), given["src"].tolist(), strict=True))
+    src_pairs = sorted({(r, s) for r, _, s in edges})
+    dst_pairs = sorted({(r, d) for r, d, _ in edges})
+    ntype, dst_ntype = given["srctype"].tolist(), given["dsttype"].tolist()
+    found = {
+        ("E", "src"): [s for _, _, s in edges],
+        ("E", "dst"): [d for _, d, _ in edges],
+        ("E", "etype"): [r for r, _, _ in edges],
+        ("E", "srcpair"): [src_pairs.index((r, s)) for r, _, s in edges],
+        ("E", "dstpair"): [dst_pairs.index((r, d)) for r, d, _ in edges],
+        ("E", "srctype"): [ntype[s] for _, _, s in edges],
+        ("E", "dsttype"): [dst_ntype[d] for _, d, _ in edges],
+        ("E", "typedsrc"): [r * graph.size("NS") + s for r, _, s in edges],
+        ("U", "src"): [s for _, s in src_pairs],
+        ("U", "etype"): [r for r, _ in src_pairs],
+        ("U", "srctype"): [ntype[s] for _, s in src_pairs],
+        ("V", "dst"): [d for _, d in dst_pairs],
+        ("V", "etype"): [r for r, _ in dst_pairs],
+        ("V", "dsttype"): [dst_ntype[d] for _, d in dst_pairs],
+        ("NS", "ntype"): ntype,
+        ("ND", "ntype"): dst_ntype,
+    }
+    for space, path in MAPS:
+        if path == "one":
+            found[space, path] = [0] * graph.size(space)
+    return found
+
+
+@settings(max_examples=60, deadline=None)
+@given(graphs(), st.randoms(use_true_random=False))
+def test_encodings_match_their_definition(drawn, random):
+    graph, given_arrays = drawn
+    expected = reference_indices(graph, given_arrays)
+    assert graph.size("U") == len(expected["U", "src"])
+    assert graph.size("V") == len(expected["V", "dst"])
+    cases = list(MAPS.items())
+    random.shuffle(cases)  # whatever is asked for first builds what it needs
+    for (space, path), target in cases:
+        index = np.asarray(expected[space, path], dtype=np.int64)
+        assert graph.index(space, path).tolist() == index.tolist(), (space, path)
+        order = graph.encoding(f"ids_{space}_{path}")
+        assert order.tolist() == np.argsort(index, kind="stable").tolist(), (space, path)
+        starts = graph.encoding(f"ptr_{space}_{path}")
+        counts = np.bincount(index, minlength=graph.size(target))
+        assert starts.tolist() == [0, *np.cumsum(counts).tolist()], (space, path)
+        for tensor in (order, starts, graph.index(space, path)):
+            assert tensor.dtype == graph.index_dtype == torch.int32
+            assert tensor.is_contiguous()
+            assert tensor.ndim == 1
+
+
+@settings(max_examples=30, deadline=None)
+@given(graphs())
+def test_orders_by_type_and_path(drawn):
+    graph, given_arrays = drawn
+    expected = reference_indices(graph, given_arrays)
+    for space, type_path in MAPS:
+        for other, path in MAPS:
+            if space == other and type_path in TYPE_PATHS:
+                order = np.lexsort((expected[space, path], expected[space, type_path]))
+                assert graph.encoding(f"ids_{space}_{type_path}_{path}").tolist() == order.tolist()
+
+
+@settings(max_examples=30, deadline=None)
+@given(graphs())
+def test_edge_order_and_mean_weights(drawn):
+    graph, given_arrays = drawn
+    edges = np.stack([given_arrays[k] for k in ("etype", "dst", "src")], 1)
+    order = np.lexsort((edges[:, 2], edges[:, 1], edges[:, 0]))
+    values = torch.arange(len(edges)).reshape(-1, 1)
+    assert graph.to_canonical(values).flatten().tolist() == order.tolist()
+    assert torch.equal(graph.from_canonical(graph.to_canonical(values)), values)
+    if graph.edge_perm is None:
+        assert order.tolist() == sorted(order.tolist())
+    else:
+        assert graph.edge_perm.tolist() == order.tolist()
+    pairs = edges[order][:, :2].tolist()
+    expected = [1 / pairs.count(pair) for pair in pairs]
+    assert graph.pair_mean_weights(torch.float64).tolist() == expected
+    assert graph.pair_mean_weights() is graph.pair_mean_weights()
+
+
+def test_wide_ids_take_int64_and_two_sorts():
+    """Ids beyond 32 bits, and so many that (etype, dst, src) does not fit one 64-bit key."""
+    num = 2**34
+    src = torch.tensor([num - 1, 5, num - 1, 0])
+    dst = torch.tensor([7, num - 1, 7, num - 1])
+    etype = torch.tensor([1, 0, 0, 0])
+    graph = HeteroGraph.from_arrays((src, dst), etype, num_nodes=num, num_edge_types=2)
+    assert graph.index_dtype == torch.int64
+    assert graph.edge_perm is not None
+    assert graph.edge_perm.tolist() == [2, 3, 1, 0]
+    assert graph.encoding("idx_E_typedsrc").tolist() == [num - 1, 0, 5, 2 * num - 1]
+    assert graph.encoding("ids_E_etype_src").tolist() == [1, 2, 0, 3]
+    assert graph.size("U") == 4
+    assert graph.size("V") == 3
+
+
+def test_typed_source_rows_decide_on_the_index_dtype():
+    graph = HeteroGraph.from_arrays(
+        (np.array([0]), np.array([0])), np.array([0]), num_nodes=2**20, num_edge_types=2**11
+    )
+    assert graph.index_dtype == torch.int64
+    smaller = HeteroGraph.from_arrays(
+        (np.array([0]), np.array([0])), np.array([0]), num_nodes=2**20 - 1, num_edge_types=2**11
+    )
+    assert smaller.index_dtype == torch.int32
+
+
+def test_encodings_are_built_once_by_many_threads():
+    rng = np.random.default_rng(0)
+    graph = HeteroGraph.from_arrays(
+        rng.integers(0, 500, (2, 20_000)), rng.integers(0, 9, 20_000), num_nodes=500
+    )
+    names = ["idx_E_srcpair", "ptr_E_dst", "ids_E_src", "idx_U_etype", "ids_E_etype_src", "ptr_V_dst"]
+    found: list[list[int]] = []
+    threads = [
+        threading.Thread(target=lambda: found.append([id(graph.encoding(name)) for name in names]))
+        for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 8
+    assert all(ids == found[0] for ids in found)
+
+
+def test_bytes_count_shared_memory_once():
+    graph = HeteroGraph.from_arrays(np.array([[0, 1, 1], [0, 0, 1]]), None, num_nodes=2)
+    assert graph.encoding_bytes() == {}
+    graph.encoding("ids_E_etype_dst")
+    graph.encoding("ids_E_dstpair")
+    report = graph.encoding_bytes()
+    assert {"ids_E_etype_dst", "ids_E_dstpair"} <= report.keys()
+    arange = [report[name] for name in ("arange_E", "ids_E_etype_dst", "ids_E_dstpair")]
+    assert sorted(arange) == [0, 0, 12]
+
+
+def test_unknown_names_are_refused():
+    graph = HeteroGraph.from_arrays(np.zeros((2, 0), dtype=np.int64), None, num_nodes=1)
+    with pytest.raises(EncodingError, match="Rows of E have no map 'sauce'"):
+        graph.encoding("idx_E_sauce")
+    with pytest.raises(EncodingError, match="'EDGES' is not a row space"):
+        graph.size("EDGES")

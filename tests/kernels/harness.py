@@ -1,0 +1,144 @@
+"""Compiles the CPU kernel headers once into a shared library with one C function per tested instantiation."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+INCLUDE = Path(__file__).parents[2] / "dacergnn" / "library_nodes" / "include"
+FLAGS = ["-O3", "-march=native", "-fopenmp", "-std=c++17", "-Wall", "-Wextra", "-Werror", "-fPIC"]
+
+Array = npt.NDArray[np.generic]
+
+
+@dataclass(frozen=True)
+class Config:
+    """Template arguments of one instantiation."""
+
+    dtype: str
+    index: str
+    heads: int
+    k: int
+    m: int
+    scale_size: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.dtype}_{self.index}_H{self.heads}_K{self.k}_M{self.m}_S{self.scale_size}"
+
+    def functions(self) -> str:
+        """C functions gemm0_, gemm1_ (transposed), scatter0_, scatter1_ and outer_ of the configuration."""
+        shape = f"{self.dtype}, {self.index}, {self.heads}, {self.k}, {self.m}"
+        products = "".join(
+            PRODUCTS.format(
+                n=n, name=self.name, t=self.dtype, i=self.index, args=f"{shape}, {flag}, {self.scale_size}"
+            )
+            for n, flag in enumerate(("false", "true"))
+        )
+        return products + OUTER.format(
+            name=self.name, t=self.dtype, i=self.index, args=f"{shape}, {self.scale_size}"
+        )
+
+
+PRODUCTS = """
+extern "C" void gemm{n}_{name}(const {t}* X, const {i}* gather, const {t}* W, const {i}* ptr, int64_t types,
+                               const {i}* rows, const {t}* scale, {t}* Y)
+{{ dacergnn::segment_gemm<{args}>(X, gather, W, ptr, types, rows, scale, Y); }}
+extern "C" void scatter{n}_{name}(const {t}* X, const {i}* gather, const {t}* W, const {i}* ptr,
+                                  int64_t types, const {i}* rows, const {t}* scale, const {i}* target,
+                                  const {i}* target_ptr, int64_t targets, int64_t y_rows, {t}* Y) {{
+    dacergnn::segment_gemm_scatter<{args}>(X, gather, W, ptr, types, rows, scale, target, target_ptr, targets,
+                                           y_rows, Y);
+}}
+"""
+OUTER = """
+extern "C" void outer_{name}(const {t}* X, const {i}* gx, const {t}* Y, const {i}* gy, const {i}* ptr,
+                             int64_t types, const {i}* rows, const {t}* scale, {t}* dW)
+{{ dacergnn::segment_outer<{args}>(X, gx, Y, gy, ptr, types, rows, scale, dW); }}
+"""
+
+# Whole vectors, parts of vectors, single columns, several panels, heads; some with double and int64.
+CONFIGS = [
+    Config("float", "int32_t", 1, 64, 64, 0),
+    Config("float", "int64_t", 1, 64, 64, 1),
+    Config("double", "int32_t", 1, 16, 24, 1),
+    Config("double", "int64_t", 3, 5, 3, 3),
+    Config("float", "int32_t", 4, 16, 8, 4),
+    Config("float", "int32_t", 2, 33, 17, 0),
+    Config("float", "int32_t", 1, 7, 100, 0),
+    Config("float", "int32_t", 1, 130, 10, 1),
+    Config("float", "int32_t", 1, 1, 1, 1),
+    Config("double", "int32_t", 2, 12, 1, 0),
+    Config("float", "int64_t", 2, 1, 20, 2),
+]
+
+TRAVERSALS = """
+extern "C" void set_threads(int n) { omp_set_num_threads(n); }
+extern "C" void count_items(int64_t n, int64_t work, int64_t* out)
+{ dacergnn::parallel_for(n, work, [=](int64_t i) { out[i] += i + 1; }); }
+extern "C" void sum_groups(const int32_t* ptr, int64_t n, int64_t work, const double* x, double* out,
+                           int64_t* visits) {
+    dacergnn::parallel_groups(ptr, n, work, [=](int64_t g, int64_t begin, int64_t end) {
+        double sum = 0;
+        for (int64_t p = begin; p < end; ++p) sum += x[p];
+        out[g] = sum;
+        ++visits[g];
+    });
+}
+"""
+
+REDUCE = """
+extern "C" void reduce_{size}(const int64_t* ptr, int64_t n, int64_t work, const float* x, float* out) {{
+    dacergnn::reduce_segments<float, int64_t, {size}>(ptr, n, work, out, [=](int64_t p, float* acc) {{
+        for (int64_t f = 0; f < {size}; ++f) acc[f] += x[p * {size} + f];
+    }});
+}}
+"""
+REDUCE_SIZES = (1, 5, 64, 1500)
+
+
+def build(folder: Path) -> ctypes.CDLL:
+    """Two translation units side by side, as the machines that run the tests have at least two cores."""
+    half = len(CONFIGS) // 2
+    common = '#include "dacergnn/segment_gemm.h"\n#include "dacergnn/segment_outer.h"\n'
+    sources = [
+        common + "\n".join(c.functions() for c in CONFIGS[:half]),
+        common + "\n".join(c.functions() for c in CONFIGS[half:]),
+        '#include "dacergnn/parallel.h"\n'
+        + TRAVERSALS
+        + "".join(REDUCE.format(size=s) for s in REDUCE_SIZES),
+    ]
+
+    def compile_part(number: int) -> str:
+        path = folder / f"part{number}.cpp"
+        path.write_text(sources[number])
+        command = ["g++", *FLAGS, "-I", str(INCLUDE), "-c", str(path), "-o", str(path.with_suffix(".o"))]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return command[-1]
+
+    with ThreadPoolExecutor() as pool:
+        objects = list(pool.map(compile_part, range(len(sources))))
+    library = folder / "kernels.so"
+    subprocess.run(["g++", "-shared", "-fopenmp", *objects, "-o", str(library)], check=True)
+    return ctypes.CDLL(str(library))
+
+
+def call(function: ctypes._NamedFuncPointer, *arguments: Array | int | None) -> None:
+    """Arrays as pointers, integers as int64, None as a null pointer."""
+    converted: list[ctypes.c_void_p | ctypes.c_int64] = []
+    for argument in arguments:
+        if argument is None:
+            converted.append(ctypes.c_void_p(None))
+        elif isinstance(argument, int):
+            converted.append(ctypes.c_int64(argument))
+        else:
+            assert argument.flags.c_contiguous
+            converted.append(ctypes.c_void_p(argument.ctypes.data))
+    function(*converted)

@@ -1,0 +1,211 @@
+"""CPU kernels against numpy in float64: shapes, gathers, row lists, scales, empty types, thread counts."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.kernels.harness import CONFIGS, REDUCE_SIZES, Array, Config, build, call
+
+NUMPY = {"float": np.float32, "double": np.float64, "int32_t": np.int32, "int64_t": np.int64}
+
+
+@pytest.fixture(scope="session")
+def kernels(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    return build(Path(tmp_path_factory.mktemp("kernels")))
+
+
+@dataclass
+class Case:
+    """Rows of several types over one set of nodes. `rows` orders the row numbers by (type, target)."""
+
+    type_of: Array
+    gather: Array
+    scatter: Array
+    rows: Array
+    ptr: Array
+    scatter_ptr: Array
+    nodes: int
+    targets: int
+    y_rows: int
+
+
+def make_case(lengths: list[int], index: str, *, sorted_rows: bool, seed: int = 0, targets: int = 13) -> Case:
+    rng = np.random.default_rng(seed)
+    n, nodes = sum(lengths), 29
+    type_of = np.repeat(np.arange(len(lengths)), lengths)
+    scatter = rng.integers(0, targets, n) if targets else np.zeros(n, np.int64)
+    scatter[: n // 3] = 0  # a hub
+    if sorted_rows:
+        scatter = scatter[np.lexsort((scatter, type_of))]
+    else:
+        order = rng.permutation(n)
+        type_of, scatter = type_of[order], scatter[order]
+    rows = np.lexsort((scatter, type_of))
+    dtype = NUMPY[index]
+    counts = np.bincount(scatter, minlength=targets)[:targets]
+    return Case(
+        type_of=type_of,
+        gather=rng.integers(0, nodes, n).astype(dtype),
+        scatter=scatter.astype(dtype),
+        rows=rows.astype(dtype),
+        ptr=np.concatenate([[0], np.cumsum(lengths)]).astype(dtype),
+        scatter_ptr=np.concatenate([[0], np.cumsum(counts)]).astype(dtype),
+        nodes=nodes,
+        targets=targets,
+        y_rows=targets + 4,
+    )
+
+
+def unaligned(shape: tuple[int, ...], dtype: type, rng: np.random.Generator | None = None) -> Array:
+    """An array aligned to its element only; random, or filled with NaN to show what is not written."""
+    size = int(np.prod(shape))
+    memory = np.full(size + 33, np.nan, dtype)
+    skip = 1 + (-memory.ctypes.data // memory.itemsize) % 16
+    view = memory[skip : skip + size].reshape(shape)
+    if rng is not None:
+        view[...] = rng.standard_normal(shape)
+    return view
+
+
+def assert_close(actual: Array, expected: Array) -> None:
+    """Equal up to the rounding of the dtype of `actual`, relative to the largest expected value."""
+    atol = 100 * float(np.finfo(actual.dtype).eps) * float(np.abs(expected).max(initial=1.0))
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=atol)
+
+
+LENGTHS = {
+    "mixed": [0, 1, 37, 0, 5, 263, 2, 0],
+    "tiny": [3, 1, 2],
+    "one long": [3001],
+    "many": [i % 7 for i in range(150)],
+    "no rows": [0, 0],
+    "no types": [],
+}
+
+
+@pytest.mark.parametrize("lengths", LENGTHS.values(), ids=LENGTHS.keys())
+@pytest.mark.parametrize("listed", [False, True], ids=["identity", "rows"])
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda c: c.name)
+def test_products(kernels: ctypes.CDLL, config: Config, listed: bool, lengths: list[int]) -> None:
+    case = make_case(lengths, config.index, sorted_rows=not listed)
+    rng = np.random.default_rng(1)
+    dtype, (h, k, m) = NUMPY[config.dtype], (config.heads, config.k, config.m)
+    n, types = len(case.rows), len(lengths)
+    weight = unaligned((types, h, k, m), dtype, rng)
+    scale = unaligned((n, config.scale_size), dtype, rng) if config.scale_size else None
+    factor = np.ones((n, h)) if scale is None else np.broadcast_to(scale.astype(np.float64), (n, h))
+    rows = case.rows if listed else None
+
+    for transpose in (0, 1):
+        w = np.swapaxes(weight, 2, 3) if transpose else weight
+        for gather in (case.gather, None):
+            x = unaligned((n if gather is None else case.nodes, h, w.shape[2]), dtype, rng)
+            taken = (x if gather is None else x[gather]).astype(np.float64) * factor[:, :, None]
+            expected = np.einsum("nhd,nhdc->nhc", taken, w.astype(np.float64)[case.type_of])
+            y = unaligned((n, h, w.shape[3]), dtype)
+            common = (x, gather, weight, case.ptr, types, rows, scale)
+            call(kernels[f"gemm{transpose}_{config.name}"], *common, y)
+            assert_close(y, expected)
+
+            summed = np.zeros((case.y_rows, h, w.shape[3]))
+            np.add.at(summed, case.scatter, expected)
+            results: list[Array] = []
+            for threads in (1, 3):
+                kernels["set_threads"](threads)
+                z = unaligned(summed.shape, dtype)
+                target = (case.scatter, case.scatter_ptr, case.targets, case.y_rows)
+                call(kernels[f"scatter{transpose}_{config.name}"], *common, *target, z)
+                results.append(z)
+            assert_close(results[0], summed)
+            np.testing.assert_array_equal(results[0], results[1])
+
+
+@pytest.mark.parametrize("lengths", LENGTHS.values(), ids=LENGTHS.keys())
+@pytest.mark.parametrize("listed", [False, True], ids=["identity", "rows"])
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda c: c.name)
+def test_weight_gradient(kernels: ctypes.CDLL, config: Config, listed: bool, lengths: list[int]) -> None:
+    case = make_case(lengths, config.index, sorted_rows=not listed)
+    rng = np.random.default_rng(2)
+    dtype, (h, k, m) = NUMPY[config.dtype], (config.heads, config.k, config.m)
+    n, types = len(case.rows), len(lengths)
+    scale = unaligned((n, config.scale_size), dtype, rng) if config.scale_size else None
+    factor = np.ones((n, h)) if scale is None else np.broadcast_to(scale.astype(np.float64), (n, h))
+    for gx, gy in [(case.gather, case.scatter), (None, None), (None, case.scatter), (case.gather, None)]:
+        x = unaligned((n if gx is None else case.nodes, h, k), dtype, rng)
+        y = unaligned((n if gy is None else case.y_rows, h, m), dtype, rng)
+        left = (x if gx is None else x[gx]).astype(np.float64) * factor[:, :, None]
+        right = (y if gy is None else y[gy]).astype(np.float64)
+        expected = np.zeros((types, h, k, m))
+        for t in range(types):
+            expected[t] = np.einsum("nhk,nhm->hkm", left[case.type_of == t], right[case.type_of == t])
+        results: list[Array] = []
+        for threads in (1, 3):
+            kernels["set_threads"](threads)
+            dw = unaligned((types, h, k, m), dtype)
+            rows = case.rows if listed else None
+            call(kernels[f"outer_{config.name}"], x, gx, y, gy, case.ptr, types, rows, scale, dw)
+            results.append(dw)
+        assert_close(results[0], expected)
+        np.testing.assert_array_equal(results[0], results[1])
+
+
+def test_scatter_writes_only_zeros_without_rows(kernels: ctypes.CDLL) -> None:
+    config = CONFIGS[0]
+    case = make_case([0, 0], config.index, sorted_rows=True, targets=0)
+    y = np.full((4, config.heads, config.m), np.nan, np.float32)
+    x, weight = np.ones((1, 1, config.k), np.float32), np.ones((2, 1, config.k, config.m), np.float32)
+    call(kernels[f"scatter0_{config.name}"], x, case.gather, weight, case.ptr, 2, None, None, case.scatter,
+         case.scatter_ptr, 0, 4, y)  # fmt: skip
+    assert (y == 0).all()
+
+
+@pytest.mark.parametrize("work", [1, 1000])
+@pytest.mark.parametrize("n", [0, 1, 5, 10_007])
+def test_parallel_for_visits_every_item_once(kernels: ctypes.CDLL, n: int, work: int) -> None:
+    kernels["set_threads"](3)
+    out = np.zeros(n, np.int64)
+    call(kernels["count_items"], n, work, out)
+    np.testing.assert_array_equal(out, np.arange(n) + 1)
+
+
+GROUPS = [[], [0], [4], [0, 3, 0, 20_000, 0, 0, 1], [3] * 5000, [0] * 9000]
+
+
+@pytest.mark.parametrize("lengths", GROUPS, ids=len)
+@pytest.mark.parametrize("work", [1, 1000])
+def test_parallel_groups_visits_every_group_once(kernels: ctypes.CDLL, lengths: list[int], work: int) -> None:
+    kernels["set_threads"](3)
+    ptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    x = np.random.default_rng(0).integers(0, 9, int(ptr[-1])).astype(np.float64)
+    out, visits = np.full(len(lengths), np.nan), np.zeros(len(lengths), np.int64)
+    call(kernels["sum_groups"], ptr, len(lengths), work, x, out, visits)
+    np.testing.assert_array_equal(visits, np.ones(len(lengths)))
+    np.testing.assert_array_equal(out, [x[a:b].sum() for a, b in pairwise(ptr)])
+
+
+@pytest.mark.parametrize("size", REDUCE_SIZES)
+@pytest.mark.parametrize(
+    "lengths",
+    [[], [0], [10], [20_000], [0, 300, 5, 9000, 0], [2] * 700],
+    ids=lambda x: "-".join(map(str, x[:5])),
+)
+def test_reduce_segments(kernels: ctypes.CDLL, size: int, lengths: list[int]) -> None:
+    ptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    x = np.random.default_rng(0).standard_normal((int(ptr[-1]), size)).astype(np.float32)
+    sums = [x[a:b].astype(np.float64).sum(0) for a, b in pairwise(ptr)]
+    expected = np.array(sums).reshape(len(lengths), size)
+    results: list[Array] = []
+    for threads in (1, 2, 5):
+        kernels["set_threads"](threads)
+        out = np.full((len(lengths), size), np.nan, np.float32)
+        call(kernels[f"reduce_{size}"], ptr, len(lengths), size, x, out)
+        assert_close(out, expected)
+        results.append(out)
+    np.testing.assert_array_equal(results[0], results[1])
+    np.testing.assert_array_equal(results[0], results[2])
