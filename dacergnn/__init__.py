@@ -1,0 +1,14 @@
+"""dacergnn: a data-centric compiler for relational graph neural networks.
+
+`optimize` replaces the relational layers of a model by compiled ones, `revert` puts the originals back,
+`explain` says what happened.
+"""
+
+from dacergnn import datasets
+from dacergnn.api import explain, optimize, revert
+from dacergnn.config import Config
+from dacergnn.graph import HeteroGraph
+from dacergnn.program import interpret, parse, print_program
+
+__version__ = "0.1.0"
+__all__ = ["Config", "HeteroGraph", "datasets", "explain", "interpret", "optimize", "parse", "print_program", "revert"]

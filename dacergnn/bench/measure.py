@@ -49,8 +49,8 @@ def interleave(
 ) -> dict[str, Timing]:
     """Time every call in turns, one after the other, `repeat` rounds or until the budget is spent.
 
-    Every call has run once before. At least three rounds are made, whatever the budget, except for calls that
-    twice took more than a tenth of the budget, which keep the better sample.
+    Every call has run once before. At least three rounds are made unless they take three budgets. Calls
+    that twice took more than a tenth of the budget are not among them, and keep the better sample.
     """
     timings = {name: Timing() for name in calls}
     for name, call in calls.items():
@@ -72,7 +72,8 @@ def interleave(
             if turn == 2:
                 best = min((timings[name].ms for name in active), default=0.0)
                 active = [name for name in active if timings[name].ms <= HOPELESS * best]
-            if turn >= 2 and time.perf_counter() > deadline:
+            late = time.perf_counter() - deadline
+            if (late > 0 and turn >= 2) or late > 2 * budget_s:
                 break
     finally:
         if enabled:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import asdict, dataclass
@@ -68,8 +69,8 @@ def run_trial(request: Request, limit_s: float) -> dict[str, Any]:
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:
     """End a worker with the compilers that it started: it leads a process group of its own."""
-    os.killpg(process.pid, 9)
-    process.wait()
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
 
 
 def cached_trial(request: Request, limit_s: float) -> dict[str, Any]:

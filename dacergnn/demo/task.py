@@ -1,4 +1,4 @@
-"""What is trained: node classification on AIFB with two layers of PyG's RGCNConv, without node features."""
+"""What is trained: node classification on AIFB with two RGCN layers of PyG, without node features."""
 
 from __future__ import annotations
 
@@ -38,14 +38,17 @@ class Task:
 
 
 class Classifier(nn.Module):
-    """Two relational convolutions; the first has one weight row for each node in place of features."""
+    """Two relational convolutions; the first has one weight row for each node in place of features.
+
+    FastRGCNConv computes what RGCNConv does; on this graph it is the faster of the two by far.
+    """
 
     def __init__(self, num_nodes: int, num_classes: int, num_relations: int) -> None:
-        from torch_geometric.nn import RGCNConv
+        from torch_geometric.nn import FastRGCNConv
 
         super().__init__()
-        self.conv1 = RGCNConv(num_nodes, HIDDEN, num_relations)
-        self.conv2 = RGCNConv(HIDDEN, num_classes, num_relations)
+        self.conv1 = FastRGCNConv(num_nodes, HIDDEN, num_relations)
+        self.conv2 = FastRGCNConv(HIDDEN, num_classes, num_relations)
 
     def forward(self, edge_index: Tensor, edge_type: Tensor) -> Tensor:
         """Class scores [N, classes]."""

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from dacergnn.errors import UnsupportedLayerError
+from dacergnn.errors import UnsupportedCallError, UnsupportedLayerError
 from dacergnn.graph import HeteroGraph
 
 Outputs = tuple[Tensor, ...]
@@ -81,6 +81,17 @@ class Frontend(ABC):
     @abstractmethod
     def graph(self, *args: Any, **kwargs: Any) -> HeteroGraph:
         """The graph of a call, encoded anew; GraphError or ArrayError if its tensors describe none."""
+
+    def graph_owner(self) -> object:
+        """What `graph` depends on besides `edges`; layers whose owners are equal share encoded graphs."""
+        return self
+
+    def result(self, *args: Any, **kwargs: Any) -> Any:
+        """Shape of what the layer returns, a tuple of sizes for a tensor, in the structure that it returns.
+
+        Only tracers ask for it; layers that no tracer can follow anyway (they take graph objects) leave it out.
+        """
+        raise UnsupportedCallError(f"{type(self.module).__name__} cannot be traced.")
 
     @abstractmethod
     def bind(self, graph: HeteroGraph, *args: Any, **kwargs: Any) -> Binding:

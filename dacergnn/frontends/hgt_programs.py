@@ -36,7 +36,7 @@ def hgt_biased(g, x, K, Q, V, k_bias, q_bias, v_bias, W_att, W_msg, pri, A, a_bi
         n["q"] = reshape(linear(n.x, Q[n.ntype].T) + q_bias[n.ntype], heads, dim)
     attend(g, scale)
     for n in g.dst_nodes():
-        n["out"] = linear(gelu(reshape(n.agg, heads * dim)), A[n.ntype].T) + a_bias[n.ntype]
+        n["out"] = linear(gelu(reshape(n.agg, width)), A[n.ntype].T) + a_bias[n.ntype]
         if skip:
             gate = sigmoid(skip[n.ntype])
             n["out"] = gate * n["out"] + (1.0 - gate) * n.x
@@ -52,7 +52,7 @@ def hgt_residual(g, x, K, Q, V, W_att, W_msg, pri, A, skip, residual):
         n["q"] = reshape(linear(n.x, Q[n.ntype]), heads, dim)
     attend(g, scale)
     for n in g.dst_nodes():
-        n["out"] = linear(reshape(n.agg, heads * dim), A[n.ntype])
+        n["out"] = linear(reshape(n.agg, width), A[n.ntype])
         if gated:
             gate = sigmoid(skip[n.ntype])
             n["out"] = gate * n["out"] + (1.0 - gate) * linear(n.x, residual)

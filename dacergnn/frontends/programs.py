@@ -63,5 +63,5 @@ def hgt(g, x, K, Q, V, W_att, W_msg, pri, A, skip):
         for e in n.incoming_edges():
             n["agg"] += e["att"] * e["msg"]
         gate = sigmoid(skip[n.ntype])
-        n["out"] = gate * linear(reshape(n.agg, heads * dim), A[n.ntype]) + (1.0 - gate) * n.x
+        n["out"] = gate * linear(reshape(n.agg, width), A[n.ntype]) + (1.0 - gate) * n.x
     return out

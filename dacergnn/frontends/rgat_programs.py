@@ -22,12 +22,12 @@ def pair_softmax(g, name):
 
 
 def rgat_modes(g, x, W, q, k, edge_attr, lin_edge, edge_key, copies, w, degree, l1, b1, l2, b2, bias):
-    """Scores have one value for each of heads * dim queries, messages one row of `channels` for each."""
+    """A score has one value for each of `rows` = heads x dim queries, a message `channels` for each."""
     for e in g.edges():
         e["hs"] = reshape(linear(e.src.x, W[e.etype]), heads, channels)
-        e["ht"] = reshape(linear(e.dst.x, W[e.etype]), heads * channels)
+        e["ht"] = reshape(linear(e.dst.x, W[e.etype]), width)
         e["query"] = linear(e["ht"], q)
-        e["key"] = linear(reshape(e["hs"], heads * channels), k)
+        e["key"] = linear(reshape(e["hs"], width), k)
         if edge_attr:
             e["edge"] = linear(linear(e.edge_attr, lin_edge.T), edge_key)
         if additive:
@@ -50,7 +50,7 @@ def rgat_modes(g, x, W, q, k, edge_attr, lin_edge, edge_key, copies, w, degree, 
         if mod == "f-scaled":
             e["att"] = e["att"] * e.dst.degree
         if dim > 1:
-            e["part"] = reshape(linear(e["hs"], copies), heads * dim, channels)
+            e["part"] = reshape(linear(e["hs"], copies), rows, channels)
     for n in g.dst_nodes():
         for e in n.incoming_edges():
             if mod == "additive":
@@ -59,7 +59,7 @@ def rgat_modes(g, x, W, q, k, edge_attr, lin_edge, edge_key, copies, w, degree, 
                 n["out"] += e["att"] * e[message]
         if mod == "scaled":
             n["size"] = linear(relu(n.degree * l1 + b1), l2) + b2
-            n["out"] = n["out"] * reshape(n["size"], heads * dim, channels)
+            n["out"] = n["out"] * reshape(n["size"], rows, channels)
         if bias:
             n["out"] = n["out"] + bias
     return out

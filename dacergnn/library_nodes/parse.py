@@ -68,8 +68,8 @@ class ExpressionParser:
     def ref(self, node: ast.AST) -> Ref | None:
         """The reference that ``node`` spells, or None when it is something else."""
         if isinstance(node, ast.Attribute) and node.attr == "T":
-            inner = self.ref(node.value)
-            return None if inner is None else replace(inner, transposed=True)
+            inner = self.name(node.value.id, node.value) if isinstance(node.value, ast.Name) else self.ref(node.value)
+            return replace(inner, transposed=True) if isinstance(inner, Ref) else None
         if isinstance(node, ast.Attribute):
             path = self.entity(node.value)
             return None if path is None else Ref(node.attr, path)

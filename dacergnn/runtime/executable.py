@@ -86,7 +86,8 @@ class Executable:
                 raise ArrayError(name, f"has dtype {tensor.dtype}, but the layer was compiled for {self.dtype}; convert it with .to({self.dtype})")
             if tensor.device.type != "cpu":
                 raise ArrayError(name, f"is on {tensor.device}, but this layer runs on the CPU; move it with .cpu()")
-            if tensor.numel() != shape.numel() or (tensor.dim() > 1 and tensor.shape[0] != shape[0]):
+            rows_first = self.lowered.spaces[name][0] not in ("ONE", "RNS")  # these may come without their rows as an axis
+            if tensor.numel() != shape.numel() or (rows_first and tensor.dim() > 0 and tensor.shape[0] != shape[0]):
                 raise ArrayError(name, f"has shape {tuple(tensor.shape)}, but the graph and the layer ask for {tuple(shape)}")
 
     def __call__(self, prepared: Prepared, inputs: Sequence[Tensor]) -> list[Tensor]:

@@ -1,5 +1,8 @@
-"""Passes over inter-operator SDFGs."""
+"""Passes over inter-operator SDFGs, in the order of `pipeline`."""
 
 from dacergnn.sdfg_passes.differentiate import Gradient, differentiate
+from dacergnn.sdfg_passes.gemm_scale_fusion import gemm_scale_fusion
+from dacergnn.sdfg_passes.pipeline import Plan, Step, compile_program
+from dacergnn.sdfg_passes.select_adjacency import select_adjacency
 
-__all__ = ["Gradient", "differentiate"]
+__all__ = ["Gradient", "Plan", "Step", "compile_program", "differentiate", "gemm_scale_fusion", "select_adjacency"]

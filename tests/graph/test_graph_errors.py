@@ -1,4 +1,4 @@
-"""Every kind of wrong input to `HeteroGraph.from_arrays`, each with its whole message."""
+"""Every kind of wrong edges to `HeteroGraph.from_arrays`, each with its whole message."""
 
 import re
 
@@ -33,8 +33,8 @@ def test_source_out_of_range():
 def test_destination_out_of_range_of_a_pair():
     check(
         GraphError,
-        "dst holds 2 at position 0, but there are 2 destination nodes; correct it or pass num_nodes of at least "
-        "3.",
+        "dst holds 2 at position 0, but there are 2 destination nodes; correct it or pass num_nodes of "
+        "at least 3.",
         edge_index=(EDGES[0], EDGES[1]),
         num_nodes=(3, 2),
     )
@@ -155,60 +155,4 @@ def test_more_destinations_than_sources():
         "num_nodes is (3, 4): destinations must be the first of the sources, so there cannot be more of "
         "them; pass bipartite=True if sources and destinations are different nodes.",
         num_nodes=(3, 4),
-    )
-
-
-def test_node_type_of_wrong_length():
-    check(
-        ArrayError,
-        "node_type has 2 entries; it must have 3 (one type for each node).",
-        node_type=torch.tensor([0, 1]),
-    )
-    check(
-        ArrayError,
-        "node_type[1] has 1 entries; it must have 2 (one type for each node).",
-        num_nodes=(3, 2),
-        edge_index=EDGES % 2,
-        node_type=(torch.tensor([0, 1, 1]), torch.tensor([0])),
-        bipartite=True,
-    )
-
-
-def test_node_type_out_of_range():
-    check(
-        GraphError,
-        "node_type holds 5 at position 2, but there are 2 node types; correct it or pass num_node_types "
-        "of at least 6.",
-        node_type=torch.tensor([0, 1, 5]),
-        num_node_types=2,
-    )
-
-
-def test_node_types_of_a_bipartite_graph():
-    check(
-        ArrayError,
-        "node_type must be a pair (source types, destination types) where bipartite=True.",
-        node_type=torch.tensor([0, 1, 0]),
-        bipartite=True,
-    )
-    check(
-        GraphError,
-        "node_type[1] differs from the start of node_type[0], but destinations are the first sources; pass "
-        "bipartite=True if they are different nodes.",
-        node_type=(torch.tensor([0, 1, 0]), torch.tensor([0, 0, 0])),
-    )
-
-
-def test_names_that_do_not_match_the_types():
-    check(
-        GraphError,
-        "edge_type_names has 3 names, but num_edge_types is 2; give one for each type.",
-        num_edge_types=2,
-        edge_type_names=["a", "b", "c"],
-    )
-    check(
-        GraphError,
-        "edge_type holds 1 at position 1, but there are 1 edge types; correct it or pass num_edge_types "
-        "of at least 2.",
-        edge_type_names=["a"],
     )

@@ -38,6 +38,9 @@ class DGLHGTFrontend(Frontend):
         check_types("etype", etype)
         return (g, ntype, etype), sizes
 
+    def graph_owner(self) -> object:
+        return "dgl", self.num_etypes, self.num_ntypes
+
     def graph(self, g: Any, x: Any, ntype: Any, etype: Any, *, presorted: bool = False) -> HeteroGraph:
         return encode(g, etype, self.num_etypes, ntype, self.num_ntypes)
 
@@ -79,7 +82,12 @@ class DGLHGTFrontend(Frontend):
         arrays: dict[str, object] = {name: spec("T", k, f) for name in ("K", "Q", "V")}
         arrays |= {"W_att": spec("R", h, d, d), "W_msg": spec("R", h, d, d), "pri": spec("R", h)}
         arrays |= {"x": spec("NS", k), "A": spec("T", f, f), "skip": spec("T") if gated else None}
-        constants: dict[str, object] = {"heads": h, "dim": d, "scale": 1.0 / float(self.module.sqrt_d)}
+        constants: dict[str, object] = {
+            "heads": h,
+            "dim": d,
+            "width": f,
+            "scale": 1.0 / float(self.module.sqrt_d),
+        }
         if gated and not self.has_residual:
             return Program.of(hgt, **arrays, **constants)
         residual = spec("ONE", k, f) if gated else None

@@ -39,6 +39,9 @@ class RelGraphFrontend(Frontend):
             raise UnsupportedCallError(f"norm must be a tensor [{sizes[2]}, 1], one value for each edge.")
         return (g, etypes), sizes
 
+    def graph_owner(self) -> object:
+        return "dgl", self.num_rels
+
     def graph(
         self, g: Any, feat: Any, etypes: Any, norm: Any = None, *, presorted: bool = False
     ) -> HeteroGraph:
@@ -86,5 +89,5 @@ class RelGraphFrontend(Frontend):
         return Program.of(
             rgcn_modes, x=spec("NS", blocks, k // blocks), W=spec("R", blocks, k // blocks, m // blocks),
             bias=spec("ONE", blocks, m // blocks) if has_bias else None, norm=norm, root=root,
-            blocks=blocks, width=m // blocks, in_channels=k,
+            blocks=blocks, width=m // blocks, in_channels=k, reduce="sum",
         )  # fmt: skip

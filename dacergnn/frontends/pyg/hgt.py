@@ -68,6 +68,13 @@ class HGTFrontend(MessagePassingFrontend):
         sizes = tuple(x_dict[name].size(0) if name in x_dict else -1 for name in self.node_types)
         return tuple(edge_index_dict.values()), (*sizes, *edge_index_dict)
 
+    def graph_owner(self) -> object:
+        return tuple(self.node_types), tuple(self.edge_types)
+
+    def result(self, x_dict: Any, edge_index_dict: Any) -> dict[str, tuple[int, int]]:
+        names = [name for name in self.output_types if name in x_dict]
+        return {name: (x_dict[name].size(0), self.out_channels) for name in names}
+
     def graph(self, x_dict: Any, edge_index_dict: Any) -> HeteroGraph:
         ranges = self._ranges(x_dict)
         device = next(iter(x_dict.values())).device
@@ -189,6 +196,7 @@ class HGTFrontend(MessagePassingFrontend):
             hgt_biased,
             heads=self.heads,
             dim=f // self.heads,
+            width=f,
             **arrays,
             **self._common(),
         )

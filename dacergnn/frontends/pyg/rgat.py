@@ -79,7 +79,13 @@ class RGATFrontend(MessagePassingFrontend):
             check_features(
                 "edge_attr", edge_attr.view(-1, 1) if edge_attr.dim() == 1 else edge_attr, self.edge_dim
             )
-        return (edge_index, edge_type), (count,)
+        return (edge_index, edge_type), ("nodes", count, count, False)
+
+    def graph_owner(self) -> object:
+        return "edges", self.module.num_relations
+
+    def result(self, x: Any, *_: Any, **__: Any) -> tuple[int, int]:
+        return x.size(0), (self.rows if self.concat else self.dim) * self.channels
 
     def graph(self, x: Any, edge_index: Any, edge_type: Any = None, *_: Any, **__: Any) -> HeteroGraph:
         return HeteroGraph.from_arrays(
@@ -171,6 +177,6 @@ class RGATFrontend(MessagePassingFrontend):
             bindings["degree"] = spec("ND")
         return Program.of(
             rgat_modes, **bindings, additive=self.additive, within_relation=self.within, mod=self.mod,
-            heads=self.heads, dim=self.dim, channels=c, slope=float(self.module.negative_slope),
-            message="part" if self.dim > 1 else "hs",
+            heads=self.heads, dim=self.dim, channels=c, width=width, rows=rows,
+            slope=float(self.module.negative_slope), message="part" if self.dim > 1 else "hs",
         )  # fmt: skip

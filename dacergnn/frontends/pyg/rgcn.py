@@ -17,12 +17,7 @@ from dacergnn.frontends.pyg.message_passing import (
     check_features,
     plain,
 )
-from dacergnn.frontends.rgcn_programs import (
-    rgcn_extreme,
-    rgcn_featureless,
-    rgcn_featureless_extreme,
-    rgcn_modes,
-)
+from dacergnn.frontends.rgcn_programs import rgcn_featureless, rgcn_modes
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.checks import as_index_vector, check_range
 
@@ -32,6 +27,8 @@ class RGCNFrontend(MessagePassingFrontend):
 
     handles: ClassVar[tuple[str, ...]] = ("torch_geometric.nn.conv.rgcn_conv.RGCNConv",)
     aggregations: ClassVar[tuple[str, ...]] = ("add", "mean", "max", "min")
+    id_rows: ClassVar[str] = "ids"
+    """What the sources of the graph are where x holds node ids."""
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__(module)
@@ -44,37 +41,42 @@ class RGCNFrontend(MessagePassingFrontend):
         self.num_relations: int = self.module.num_relations
         self.num_bases: int | None = self.module.num_bases
         self.num_blocks: int | None = self.module.num_blocks
-        self.extreme = self.aggr in ("max", "min")
+        self.reduce = self.aggr if self.aggr in ("max", "min") else "sum"
 
     def edges(self, x: Any, edge_index: Any, edge_type: Any = None) -> GraphKey:
         check_edge_index(edge_index)
         check_edge_type(edge_type)
         x_l, x_r = x if isinstance(x, tuple) else (x, x)
         if x_l is None or not x_l.is_floating_point():
+            if isinstance(x, tuple) and x_r is None:
+                raise UnsupportedCallError("x[1] is None; pass the ids of the destinations.")
             self._check_ids(x_l, x_r)
-            num_dst = self.in_channels[0] if x_r is None else x_r.size(0)
-            return (edge_index, edge_type, x_l), (self.in_channels[0], num_dst)
+            return (edge_index, edge_type, x_l), (self.id_rows, self.in_channels[0], self._num_dst(x))
         check_features("x", x_l, self.in_channels[0])
-        if x_r is not x_l or self.module.root is not None:
-            check_features("x[1]" if x_r is not x_l else "x", x_r, self.in_channels[1])
-        return (edge_index, edge_type), (x_l.size(0), x_r.size(0), isinstance(x, tuple))
+        if isinstance(x, tuple) or self.module.root is not None:
+            check_features("x[1]" if isinstance(x, tuple) else "x", x_r, self.in_channels[1])
+        return (edge_index, edge_type), ("nodes", x_l.size(0), x_r.size(0), isinstance(x, tuple))
+
+    def graph_owner(self) -> object:
+        return "edges", self.num_relations
+
+    def result(self, x: Any, edge_index: Any, edge_type: Any = None) -> tuple[int, int]:
+        return self._num_dst(x), self.out_channels
 
     def graph(self, x: Any, edge_index: Any, edge_type: Any = None) -> HeteroGraph:
-        x_l, x_r = x if isinstance(x, tuple) else (x, x)
+        x_l = x[0] if isinstance(x, tuple) else x
         bipartite = isinstance(x, tuple)
         edges: Tensor | tuple[Tensor, Tensor] = plain(edge_index)
-        if x_l is None or not x_l.is_floating_point():
-            num_src = self.in_channels[0]
-            num_dst = num_src if x_r is None else x_r.size(0)
-            if x_l is not None:
-                bipartite = True
-                edges = (self._source_ids(x_l, edges[0]), edges[1])
-        else:
-            num_src, num_dst = x_l.size(0), x_r.size(0)
+        num_src = self.in_channels[0]
+        if x_l is not None and x_l.is_floating_point():
+            num_src = x_l.size(0)
+        elif x_l is not None:
+            bipartite = True
+            edges = (self._source_ids(x_l, edges[0]), edges[1])
         return HeteroGraph.from_arrays(
             edges,
             edge_type,
-            num_nodes=(num_src, num_dst),
+            num_nodes=(num_src, self._num_dst(x)),
             num_edge_types=self.num_relations,
             bipartite=bipartite,
         )
@@ -93,13 +95,17 @@ class RGCNFrontend(MessagePassingFrontend):
                 arrays["root"] = _root_rows(root, x_r, self.in_channels[0])
             return Binding(self.program("ids", self._featureless), arrays, only)
         arrays["x"] = x_l.contiguous()
-        pair = x_r is not x_l
+        pair = isinstance(x, tuple)
         if root is not None:
             arrays["root"] = root
             if pair:
                 arrays["x_own"] = x_r.contiguous()
         make: Callable[[], Program] = self._pair if pair else self._single
         return Binding(self.program(pair, make), arrays, self._join if self.num_blocks else only)
+
+    def _num_dst(self, x: Any) -> int:
+        x_r = x[1] if isinstance(x, tuple) else x
+        return self.in_channels[0] if x_r is None else x_r.size(0)
 
     def _check_ids(self, x_l: Any, x_r: Any) -> None:
         if self.num_blocks is not None:
@@ -144,13 +150,11 @@ class RGCNFrontend(MessagePassingFrontend):
                 "bias": spec("ONE", blocks, m // blocks) if has_bias else None,
             }
         norm = spec("E") if self.aggr == "mean" else None
-        if blocks is None and not pair and not self.extreme:
+        if blocks is None and not pair and self.reduce == "sum":
             return Program.of(rgcn, norm=norm, root=root, **arrays)
         arrays["x_own"] = spec("ND", k_own) if pair and root else None
         sizes = {"in_channels": k, "blocks": blocks or 0, "width": m // (blocks or 1)}
-        if self.extreme:
-            return Program.of(rgcn_extreme, largest=self.aggr == "max", root=root, **arrays, **sizes)
-        return Program.of(rgcn_modes, norm=norm, root=root, **arrays, **sizes)
+        return Program.of(rgcn_modes, norm=norm, root=root, reduce=self.reduce, **arrays, **sizes)
 
     def _featureless(self) -> Program:
         m = self.out_channels
@@ -159,9 +163,8 @@ class RGCNFrontend(MessagePassingFrontend):
             "root": spec("ND", m) if self.module.root is not None else None,
             "bias": spec("ONE", m) if self.module.bias is not None else None,
         }
-        if self.extreme:
-            return Program.of(rgcn_featureless_extreme, largest=self.aggr == "max", **arrays)
-        return Program.of(rgcn_featureless, norm=spec("E") if self.aggr == "mean" else None, **arrays)
+        norm = spec("E") if self.aggr == "mean" else None
+        return Program.of(rgcn_featureless, norm=norm, reduce=self.reduce, **arrays)
 
 
 class FastRGCNFrontend(RGCNFrontend):
@@ -169,6 +172,7 @@ class FastRGCNFrontend(RGCNFrontend):
 
     handles: ClassVar[tuple[str, ...]] = ("torch_geometric.nn.conv.rgcn_conv.FastRGCNConv",)
     aggregations: ClassVar[tuple[str, ...]] = ("add", "mean")
+    id_rows: ClassVar[str] = "positions"
 
     def _check_ids(self, x_l: Any, x_r: Any) -> None:
         super()._check_ids(x_l, x_r)

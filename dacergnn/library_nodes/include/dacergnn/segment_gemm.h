@@ -112,13 +112,18 @@ class Weight {
     }
 };
 
-// into[j] (+)= scale * x[j] for a row of H heads of D elements; one scale for the row or one per head.
+// into (+)= scale * x for a row of H heads of D elements; one scale for the row or one per head.
 template <class T, int64_t H, int64_t D, int HS, bool Accumulate>
 inline void scaled_row(const T* __restrict x, const T* scale, T* __restrict into) {
-    for (int64_t h = 0; h < H; ++h) {
-        const T s = HS == 0 ? T(1) : scale[HS == 1 ? 0 : h];
+    constexpr int64_t parts = HS > 1 ? H : 1, size = H * D / parts;
+    for (int64_t part = 0; part < parts; ++part, x += size, into += size) {
+        const T s = HS == 0 ? T(1) : scale[part];
+        if constexpr (Accumulate) {
 #pragma omp simd
-        for (int64_t d = h * D; d < (h + 1) * D; ++d) into[d] = Accumulate ? into[d] + s * x[d] : s * x[d];
+            for (int64_t d = 0; d < size; ++d) into[d] += s * x[d];
+        } else {
+            copy_row<size, HS != 0>(x, s, into);
+        }
     }
 }
 
@@ -238,7 +243,7 @@ void segment_gemm_scatter(const T* X, const I* gather, const T* W, const I* ptr,
                     x[n] = sum;
                 }
                 for (++p; p < stop && static_cast<int64_t>(scatter[i = row_of(p)]) == target; ++p) {
-                    if (x[n] != sum) std::copy(x[n], x[n] + H * D, sum);
+                    if (x[n] != sum) copy_row<H * D, false>(x[n], T(1), sum);
                     x[n] = sum;
                     gemm::scaled_row<T, H, D, HS, true>(source(i), scale + i * HS, sum);
                 }

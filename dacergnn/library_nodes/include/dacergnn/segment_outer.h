@@ -11,6 +11,11 @@
 namespace dacergnn {
 namespace outer {
 
+#ifndef PB
+#define PB 24576
+#endif
+constexpr int64_t kPanelBytes = PB;
+
 // sum[k] (+)= x[i][k] * y[i] over n rows for KB values of k and one panel of columns. The KB x NV sums stay in registers
 // over the block of rows, which stays in L1 while the tiles of dW pass over it.
 template <class T, int64_t C, int64_t KB, int64_t NV, int64_t LastOffset>
@@ -43,19 +48,28 @@ inline __attribute__((always_inline)) void tile(const T* x, int64_t x_stride, co
     }
 }
 
-// into (D x C) (+)= x^T y over n rows.
-template <class T, int64_t D, int64_t C>
-inline void block_product(const T* x, int64_t x_stride, const T* y, int64_t y_stride, int64_t n, T* into, bool add) {
+// into (D x C) (+)= x^T y over n rows; ahead() is called once per tile.
+template <class T, int64_t D, int64_t C, class Ahead>
+inline void block_product(const T* x, int64_t x_stride, const T* y, int64_t y_stride, int64_t n, T* into, bool add,
+                          const Ahead& ahead) {
     constexpr int64_t limit = Columns<T, C>::last >= kPanelVectors ? 6 : 8;
     constexpr int64_t KB = std::min(D, limit), rest = D % KB;
     for_each_panel<T, C>([&](auto nv, auto last_offset, int64_t column) {
         constexpr int64_t NV = decltype(nv)::value, Off = decltype(last_offset)::value;
         int64_t k = 0;
-        for (; k + KB <= D; k += KB)
+        for (; k + KB <= D; k += KB, ahead())
             tile<T, C, KB, NV, Off>(x + k, x_stride, y + column, y_stride, n, into + k * C + column, add);
         if constexpr (rest > 0)
             tile<T, C, rest, NV, Off>(x + k, x_stride, y + column, y_stride, n, into + k * C + column, add);
     });
+}
+
+// Distance between the rows of a packed block: an odd number of cache lines, so that a column of the block, which a tile
+// reads, is spread over all sets of the cache.
+template <class T>
+inline constexpr int64_t packed_stride(int64_t elements) {
+    constexpr int64_t line = 64 / int64_t(sizeof(T));
+    return ((elements + line - 1) / line | 1) * line;
 }
 
 struct PackedX;
@@ -69,38 +83,53 @@ struct PackedY;
 template <class T, class I, int64_t H, int64_t K, int64_t M, int HS>
 void segment_outer(const T* X, const I* xgather, const T* Y, const I* ygather, const I* ptr, int64_t types,
                    const I* rows, const T* scale, T* dW) {
-    constexpr int64_t kBlock = std::clamp<int64_t>(24576 / (H * (K + M) * int64_t(sizeof(T))), 16, 128);
+    // (K, 1) and (1, K) are the same memory: a single column is computed as a single row.
+    constexpr bool swap = M == 1 && K > 1;
+    constexpr int64_t D = swap ? M : K, C = swap ? K : M;
+    // A block of one panel of Y takes half of L1; the tiles that pass over a block ask for the rows of the next one.
+    constexpr int64_t panel = std::min(C, Columns<T, C>::last * Columns<T, C>::lanes) * int64_t(sizeof(T));
+    constexpr int64_t kBlock = std::clamp<int64_t>(outer::kPanelBytes / panel, 32, 128);
+    constexpr int64_t kAhead = kBlock / (H * Columns<T, C>::panels * std::max<int64_t>(D / 8, 1)) + 1;
+    constexpr int64_t x_packed = outer::packed_stride<T>(H * K), y_packed = outer::packed_stride<T>(H * M);
+    const auto x_row = [=](int64_t p) {
+        const int64_t i = rows ? static_cast<int64_t>(rows[p]) : p;
+        return X + (xgather ? static_cast<int64_t>(xgather[i]) : i) * (H * K);
+    };
+    const auto y_row = [=](int64_t p) {
+        const int64_t i = rows ? static_cast<int64_t>(rows[p]) : p;
+        return Y + (ygather ? static_cast<int64_t>(ygather[i]) : i) * (H * M);
+    };
+    // Gathered or scaled rows are copied next to each other: the tiles read them many times.
+    const bool pack_x = HS != 0 || rows || xgather, pack_y = rows || ygather;
     const auto sum = [=](int64_t begin, int64_t end, int64_t, T* into) {
         if (begin == end) std::fill(into, into + H * K * M, T(0));
-        T* packed_x = scratch<outer::PackedX, T>(kBlock * H * K);
-        T* packed_y = scratch<outer::PackedY, T>(kBlock * H * M);
+        T* x_copy = scratch<outer::PackedX, T>(kBlock * x_packed);
+        T* y_copy = scratch<outer::PackedY, T>(kBlock * y_packed);
+        int64_t next = begin;
+        const auto ahead = [&] {
+            const int64_t stop = std::min(end, next + kAhead);
+            for (; next < stop; ++next) {
+                if (pack_x) prefetch_row<H * K, 2>(x_row(next));
+                if (pack_y) prefetch_row<H * M, 2>(y_row(next));
+            }
+        };
         for (int64_t p = begin; p < end; p += kBlock) {
             const int64_t n = std::min(kBlock, end - p);
-            // Gathered or scaled rows are copied next to each other: the tiles read them many times.
-            const T* x = X + p * (H * K);
-            const T* y = Y + p * (H * M);
-            if (HS != 0 || rows || xgather) {
-                x = packed_x;
-                for (int64_t r = 0; r < n; ++r) {
-                    const int64_t i = rows ? static_cast<int64_t>(rows[p + r]) : p + r;
-                    const T* from = X + (xgather ? static_cast<int64_t>(xgather[i]) : i) * (H * K);
-                    gemm::scaled_row<T, H, K, HS, false>(from, scale + i * HS, packed_x + r * (H * K));
-                }
+            for (int64_t r = 0; pack_x && r < n; ++r) {
+                const int64_t i = rows ? static_cast<int64_t>(rows[p + r]) : p + r;
+                gemm::scaled_row<T, H, K, HS, false>(x_row(p + r), scale + i * HS, x_copy + r * x_packed);
             }
-            if (rows || ygather) {
-                y = packed_y;
-                for (int64_t r = 0; r < n; ++r) {
-                    const int64_t i = rows ? static_cast<int64_t>(rows[p + r]) : p + r;
-                    const T* from = Y + (ygather ? static_cast<int64_t>(ygather[i]) : i) * (H * M);
-                    std::copy(from, from + H * M, packed_y + r * (H * M));
-                }
-            }
+            for (int64_t r = 0; pack_y && r < n; ++r) copy_row<H * M, false>(y_row(p + r), T(1), y_copy + r * y_packed);
+            const T* x = pack_x ? x_copy : X + p * (H * K);
+            const T* y = pack_y ? y_copy : Y + p * (H * M);
+            const int64_t x_stride = pack_x ? x_packed : H * K, y_stride = pack_y ? y_packed : H * M;
+            next = pack_x || pack_y ? p + n : end;
             for (int64_t h = 0; h < H; ++h) {
                 T* block = into + h * (K * M);
-                if constexpr (M == 1 && K > 1)  // (K, 1) and (1, K) are the same memory: let K be the columns
-                    outer::block_product<T, M, K>(y + h * M, H * M, x + h * K, H * K, n, block, p > begin);
+                if constexpr (swap)
+                    outer::block_product<T, D, C>(y + h * M, y_stride, x + h * K, x_stride, n, block, p > begin, ahead);
                 else
-                    outer::block_product<T, K, M>(x + h * K, H * K, y + h * M, H * M, n, block, p > begin);
+                    outer::block_product<T, D, C>(x + h * K, x_stride, y + h * M, y_stride, n, block, p > begin, ahead);
             }
         }
     };

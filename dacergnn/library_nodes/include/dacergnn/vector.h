@@ -91,11 +91,26 @@ inline constexpr int64_t vector_offset(int64_t j) {
     return j + 1 == NV ? LastOffset : j * Lanes;
 }
 
-// Asks for the cache lines of n elements, at most 16: the hardware prefetcher follows longer rows by itself.
-template <int64_t n, class T>
-inline void prefetch_row(const T* p) {
+// Asks for the cache lines of n elements, at most 16: the hardware prefetcher follows longer rows by itself. Level 1 is
+// the nearest cache, 2 the one behind it.
+template <int64_t n, int Level = 1, class T>
+inline __attribute__((always_inline)) void prefetch_row(const T* p) {
     constexpr int64_t bytes = n * static_cast<int64_t>(sizeof(T)), limit = bytes < 1024 ? bytes : 1024;
-    for (int64_t b = 0; b < limit; b += 64) __builtin_prefetch(reinterpret_cast<const char*>(p) + b);
+    for (int64_t b = 0; b < limit; b += 64) __builtin_prefetch(reinterpret_cast<const char*>(p) + b, 0, 4 - Level);
+}
+
+// to[0..n] = scale * from[0..n]. Written out because the compiler would call memmove for a plain copy of a short row.
+template <int64_t n, bool Scaled, class T>
+inline __attribute__((always_inline)) void copy_row(const T* from, T scale, T* to) {
+    using V = typename Columns<T, n>::V;
+    constexpr int64_t L = Columns<T, n>::lanes;
+#pragma GCC unroll 4
+    for (int64_t j = 0; j < n; j += L) {
+        const int64_t at = j + L <= n ? j : n - L;
+        V v = load<V>(from + at);
+        if constexpr (Scaled) v *= scale;
+        store(to + at, v);
+    }
 }
 
 }  // namespace dacergnn

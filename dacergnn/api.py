@@ -1,0 +1,117 @@
+"""The entry points: `optimize`, `revert` and `explain`."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from torch import nn
+
+from dacergnn.config import Config
+from dacergnn.datasets import Dataset
+from dacergnn.errors import DacergnnError, UnsupportedLayerError
+from dacergnn.frontends import find_frontend
+from dacergnn.graph import HeteroGraph
+from dacergnn.modules.graphs import GraphCache
+from dacergnn.modules.layer import CompiledLayer
+from dacergnn.report import LayerReport, Report, layer_report
+
+Filter = Callable[[nn.Module, str], bool]
+OnUnsupported = Literal["warn", "error", "ignore"]
+
+
+@dataclass
+class _Replacement:
+    """One pass over a module tree: what was replaced, what was not and why."""
+
+    config: Config
+    filter_fn: Filter | None
+    on_unsupported: OnUnsupported
+    graphs: GraphCache = field(default_factory=GraphCache)
+    refused: dict[str, str] = field(default_factory=dict[str, str])
+
+    def __call__(self, module: nn.Module, name: str) -> nn.Module | None:
+        frontend = None if isinstance(module, CompiledLayer) else find_frontend(module)
+        if frontend is None or (self.filter_fn is not None and not self.filter_fn(module, name)):
+            return None
+        try:
+            return CompiledLayer(module, frontend(module), self.config, self.graphs)
+        except UnsupportedLayerError as reason:
+            self._refuse(name, reason)
+            return None
+
+    def _refuse(self, name: str, reason: UnsupportedLayerError) -> None:
+        if self.on_unsupported == "error":
+            raise reason
+        self.refused[name] = str(reason)
+        if self.on_unsupported == "warn":
+            warnings.warn(f"{name or 'the model'} is left as it is: {reason}", stacklevel=5)
+
+
+def optimize(
+    model: nn.Module,
+    graph: HeteroGraph | Dataset | None = None,
+    *,
+    config: Config | None = None,
+    filter_fn: Filter | None = None,
+    on_unsupported: OnUnsupported = "warn",
+) -> nn.Module:
+    """The model with its supported layers replaced by compiled ones; ``model`` itself stays as it is.
+
+    The result shares all parameters and buffers with ``model``, under the same names. Layers are compiled at
+    their first call, for the element type and the gradients that it asks for, and run on any graph.
+
+    Args:
+        model: A layer, or a module that holds layers anywhere.
+        graph: The graph that the model will mostly be called with; its encodings are found again by its tensors.
+        config: What to compile and how.
+        filter_fn: Takes a module and its qualified name; False leaves the layer as it is.
+        on_unsupported: What to do with a layer that has a front end but an option that cannot be expressed.
+
+    Raises:
+        UnsupportedLayerError: With ``on_unsupported="error"``.
+    """
+    if not isinstance(model, nn.Module):
+        raise DacergnnError(f"model is a {type(model).__name__}; pass a torch.nn.Module.")
+    if graph is not None and not isinstance(graph, HeteroGraph | Dataset):
+        raise DacergnnError(f"graph is a {type(graph).__name__}; make a HeteroGraph of it with HeteroGraph.from_pyg, from_dgl or from_arrays.")
+    if on_unsupported not in ("warn", "error", "ignore"):
+        raise DacergnnError(f'on_unsupported={on_unsupported!r} is not one of "warn", "error", "ignore".')
+    replacement = _Replacement(config or Config(), filter_fn, on_unsupported)
+    if graph is not None:
+        replacement.graphs.offer(graph.graph if isinstance(graph, Dataset) else graph)
+    result = _replace(model, replacement, "", {})
+    result.__dict__["_dacergnn_refused"] = replacement.refused
+    return result
+
+
+def revert(model: nn.Module) -> nn.Module:
+    """The model with the original layers in place of compiled ones; parameters stay shared."""
+    return _replace(model, lambda m, _: m.original if isinstance(m, CompiledLayer) else None, "", {})
+
+
+def explain(model: nn.Module) -> Report:
+    """What was replaced or why not, which passes fired, what is saved for the backward, bytes and FLOPs; prints as text."""
+    layers: list[LayerReport] = [layer_report(n, m) for n, m in model.named_modules() if isinstance(m, CompiledLayer)]
+    return Report(layers, dict(model.__dict__.get("_dacergnn_refused", {})))
+
+
+def _replace(
+    module: nn.Module, change: Callable[[nn.Module, str], nn.Module | None], name: str, done: dict[nn.Module, nn.Module]
+) -> nn.Module:
+    """A copy of the module tree with changed modules exchanged; what holds none of them is shared."""
+    if module in done:
+        return done[module]
+    result = change(module, name)
+    if result is None:
+        children = {n: None if m is None else _replace(m, change, f"{name}.{n}".lstrip("."), done) for n, m in module._modules.items()}
+        if all(children[n] is m for n, m in module._modules.items()) and name:
+            result = module
+        else:
+            result = copy.copy(module)
+            result.__dict__["_modules"] = children
+    done[module] = result
+    return result

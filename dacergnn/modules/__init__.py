@@ -1,0 +1,5 @@
+"""Compiled layers as torch modules."""
+
+from dacergnn.modules.layer import CompiledLayer
+
+__all__ = ["CompiledLayer"]

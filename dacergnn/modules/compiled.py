@@ -1,0 +1,166 @@
+"""A program compiled for one element and index type: builds forward and backward for what needs gradients."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import dace
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from dacergnn.config import Config
+from dacergnn.errors import ArrayError
+from dacergnn.frontends import Program
+from dacergnn.graph import HeteroGraph
+from dacergnn.program import Program as View
+from dacergnn.program import parse
+from dacergnn.runtime.executable import Executable, Prepared
+from dacergnn.sdfg_passes import Plan, compile_program
+
+_ELEMENTS = {torch.float32: dace.float32, torch.float64: dace.float64}
+_INDICES = {torch.int32: dace.int32, torch.int64: dace.int64}
+Mask = tuple[bool, ...]
+
+
+@dataclass(frozen=True)
+class Variant:
+    """Executables for one set of inputs that need gradients, and how their arrays correspond.
+
+    The forward returns ``results`` outputs of the program, then the saved arrays. The backward's inputs are
+    picked from (gradients, inputs, saved arrays, outputs) by ``sources``; ``slots`` are the inputs
+    that its outputs belong to.
+    """
+
+    plan: Plan
+    forward: Executable
+    backward: Executable | None
+    results: int
+    sources: tuple[tuple[str, int], ...]
+    slots: tuple[int, ...]
+
+
+class CompiledProgram:
+    """A program, compiled on demand; shared by all layers that run it. Get one from `compiled_program`."""
+
+    def __init__(self, program: Program, dtype: torch.dtype, index: torch.dtype, config: Config) -> None:
+        if dtype not in _ELEMENTS:
+            raise ArrayError("x", f"has dtype {dtype}; compiled layers take torch.float32 or torch.float64, convert it with .float()")
+        self.config = config
+        self.index = _INDICES[index]
+        self.sdfg: dace.SDFG = parse(program.source, dtype=_ELEMENTS[dtype], **dict(program.bindings))
+        self.inputs: list[str] = View(self.sdfg).inputs
+        self._variants: dict[Mask, Variant] = {}
+        self._prepared: weakref.WeakKeyDictionary[HeteroGraph, dict[Executable, Prepared]] = weakref.WeakKeyDictionary()
+
+    def variant(self, mask: Mask) -> Variant:
+        """The build for inputs of which those in ``mask`` need gradients."""
+        found = self._variants.get(mask)
+        if found is None:
+            found = self._variants[mask] = self._build(mask)
+        return found
+
+    def _build(self, mask: Mask) -> Variant:
+        wrt = [n for n, needed in zip(self.inputs, mask, strict=True) if needed]
+        plan = compile_program(self.sdfg, wrt, self.config, self.index)
+        forward = Executable(plan.forward)
+        outputs = [b.name for b in forward.lowered.outputs]
+        results = len(View(self.sdfg).outputs)
+        if plan.backward is None or not plan.wrt:
+            return Variant(plan, forward, None, results, (), ())
+        backward = Executable(plan.backward)
+        sources: list[tuple[str, int]] = []
+        for name in backward.lowered.inputs:
+            if name in self.inputs:
+                sources.append(("input", self.inputs.index(name)))
+            elif name in outputs:
+                sources.append(("output", outputs.index(name)))
+            else:
+                sources.append(("gradient", outputs.index(name.removeprefix("grad_"))))
+        slots = tuple(self.inputs.index(n) for n in plan.wrt)
+        return Variant(plan, forward, backward, results, tuple(sources), slots)
+
+    def prepared(self, executable: Executable, graph: HeteroGraph) -> Prepared:
+        """Sizes, encodings and memory plan of a graph for an executable; kept as long as the graph lives."""
+        kept = self._prepared.get(graph)
+        if kept is None:
+            kept = self._prepared[graph] = {}
+        found = kept.get(executable)
+        if found is None:
+            found = kept[executable] = executable.prepare(graph)
+        return found
+
+    def save(self, folder: Path) -> list[Path]:
+        """Write the SDFGs of every step of the last build, forward and backward, as ``NN_pass[_backward].sdfg``."""
+        folder.mkdir(parents=True, exist_ok=True)
+        variant = next(reversed(self._variants.values()))
+        written: list[Path] = []
+        for number, step in enumerate(variant.plan.steps):
+            for role, sdfg in step.sdfgs.items():
+                path = folder / f"{number:02d}_{step.name}{'' if role == 'forward' else '_' + role}.sdfg"
+                sdfg.save(str(path))
+                written.append(path)
+        return written
+
+    @property
+    def variants(self) -> list[Variant]:
+        """The builds so far, oldest first."""
+        return list(self._variants.values())
+
+    def __call__(self, graph: HeteroGraph, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """Run on ``graph``; differentiable with respect to the inputs that require it."""
+        if torch.is_grad_enabled():
+            mask = tuple([t.requires_grad for t in inputs])
+            if True in mask:
+                return _Run.apply(self, graph, mask, *inputs)  # pyright: ignore[reportUnknownMemberType, reportReturnType]
+        variant = self.variant((False,) * len(inputs))
+        return tuple(self.run(variant.forward, graph, inputs))
+
+    def run(self, executable: Executable, graph: HeteroGraph, inputs: Sequence[Tensor]) -> list[Tensor]:
+        """Check and run one executable."""
+        prepared = self.prepared(executable, graph)
+        inputs = [t if t.is_contiguous() else t.contiguous() for t in inputs]
+        executable.check(prepared, inputs)
+        return executable(prepared, inputs)
+
+
+class _Run(torch.autograd.Function):
+    """Autograd for eager calls; the torch.library operator of `operator.py` serves traced ones."""
+
+    @staticmethod
+    def forward(ctx: Any, program: CompiledProgram, graph: HeteroGraph, mask: Mask, *inputs: Tensor) -> tuple[Tensor, ...]:
+        variant = program.variant(mask)
+        outputs = program.run(variant.forward, graph, inputs)
+        ctx.program, ctx.graph, ctx.variant, ctx.count = program, graph, variant, len(inputs)
+        kept = {index for kind, index in variant.sources if kind == "input"}
+        results = outputs[: variant.results]
+        ctx.save_for_backward(*[t if i in kept else None for i, t in enumerate(inputs)], *outputs)
+        ctx.set_materialize_grads(True)
+        return tuple(results)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:
+        variant: Variant = ctx.variant
+        saved = ctx.saved_tensors
+        pools = {"input": saved[: ctx.count], "output": saved[ctx.count :], "gradient": gradients}
+        results: list[Tensor | None] = [None] * ctx.count
+        if variant.backward is not None:
+            values = ctx.program.run(variant.backward, ctx.graph, [pools[kind][i] for kind, i in variant.sources])
+            for slot, value in zip(variant.slots, values, strict=True):
+                shape = ctx.program.prepared(variant.forward, ctx.graph).input_shapes[slot]
+                results[slot] = value.view(shape)
+        shapes = [t.shape if t is not None else None for t in pools["input"]]
+        views = [r if r is None or s is None else r.view(s) for r, s in zip(results, shapes, strict=True)]
+        return (None, None, None, *views)
+
+
+@lru_cache(maxsize=1024)
+def compiled_program(program: Program, dtype: torch.dtype, index: torch.dtype, config: Config) -> CompiledProgram:
+    """The compiled form of a program; equal programs share it."""
+    return CompiledProgram(program, dtype, index, config)

@@ -1,0 +1,122 @@
+"""The module that stands in for a layer of another library."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from dacergnn.config import Config
+from dacergnn.errors import UnsupportedCallError
+from dacergnn.frontends import Binding, Frontend
+from dacergnn.graph import HeteroGraph
+from dacergnn.modules.compiled import CompiledProgram, compiled_program
+from dacergnn.modules.graphs import GraphCache
+from dacergnn.modules.traced import register_layer, traced_call
+
+log = logging.getLogger("dacergnn.modules")
+
+
+class CompiledLayer(nn.Module):
+    """Takes the arguments of ``original`` and returns its results, computed by compiled programs.
+
+    Parameters, buffers, submodules and state-dict hooks are those of the original, under the same names. A call that
+    the program does not cover (dropout while training, say) runs the original, with a warning once.
+    """
+
+    original: nn.Module
+
+    def __init__(self, original: nn.Module, frontend: Frontend, config: Config, graphs: GraphCache) -> None:
+        super().__init__()
+        shared = ("_parameters", "_buffers", "_modules", "_state_dict_hooks", "_state_dict_pre_hooks")
+        for name in (*shared, "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks", "_non_persistent_buffers_set"):
+            self.__dict__[name] = original.__dict__[name]
+        self.__dict__.update(
+            original=original, frontend=frontend, config=config, graphs=graphs, training=original.training, _warned=set[str](), _last=None
+        )
+        self.__dict__["number"] = register_layer(self)
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            original = self.__dict__.get("original")
+            if original is None or name.startswith("__"):
+                raise
+            return getattr(original, name)
+
+    def train(self, mode: bool = True) -> CompiledLayer:
+        self.original.train(mode)
+        return super().train(mode)
+
+    def extra_repr(self) -> str:
+        return f"compiled {type(self.original).__name__}"
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_compiling():
+            return traced_call(self, args, kwargs)
+        return self.run(self.frontend, args, kwargs)
+
+    def run(self, frontend: Frontend, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """An eager call through ``frontend``."""
+        try:
+            graph = self.find_graph(frontend, args, kwargs)
+            if torch.is_autocast_enabled("cpu"):
+                with torch.autocast("cpu", enabled=False):
+                    return self._execute(frontend.bind(graph, *_cast(args, frontend), **kwargs), graph)
+            return self._execute(frontend.bind(graph, *args, **kwargs), graph)
+        except UnsupportedCallError as reason:
+            return self._fall_back(str(reason), args, kwargs)
+
+    def find_graph(self, frontend: Frontend, args: tuple[Any, ...], kwargs: dict[str, Any]) -> HeteroGraph:
+        """The graph that a call is about, encoded unless it was seen before."""
+        return self.graphs.find(frontend.graph_owner(), frontend.edges(*args, **kwargs), lambda: frontend.graph(*args, **kwargs))
+
+    def _execute(self, binding: Binding, graph: HeteroGraph) -> Any:
+        compiled, arrays = self.compiled(binding, graph), binding.arrays
+        self.__dict__["_last"] = (compiled, graph)
+        return binding.finish(compiled(graph, [arrays[name] for name in compiled.inputs]))
+
+    def compiled(self, binding: Binding, graph: HeteroGraph) -> CompiledProgram:
+        """The compiled form of the program of a call."""
+        dtype = next(iter(binding.arrays.values())).dtype
+        return compiled_program(binding.program, dtype, graph.index_dtype, self.config)
+
+    def _fall_back(self, reason: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if reason not in self._warned:
+            self._warned.add(reason)
+            warnings.warn(f"{type(self.original).__name__} runs uncompiled: {reason}", stacklevel=4)
+        return self.original(*args, **kwargs)
+
+    def save_sdfg(self, folder: str | Path) -> list[Path]:
+        """Write the SDFGs of every step of the last call's program: ``00_frontend.sdfg``, ...; returns their paths."""
+        if self._last is None:
+            raise UnsupportedCallError("save_sdfg: the layer has not been called yet; call it once, or pass a graph to optimize().")
+        return self._last[0].save(Path(folder))
+
+    @property
+    def last_call(self) -> tuple[CompiledProgram, HeteroGraph] | None:
+        """The compiled program and the graph of the last call."""
+        return self._last
+
+
+def _cast(args: tuple[Any, ...], frontend: Frontend) -> tuple[Any, ...]:
+    """Arguments with floating-point tensors in the type of the parameters, as autocast's float32 operators take them."""
+    parameter = next(iter(frontend.module.parameters()), None)
+    if parameter is None:
+        return args
+
+    def cast(value: Any) -> Any:
+        if isinstance(value, Tensor) and value.is_floating_point():
+            return value.to(parameter.dtype)
+        if isinstance(value, dict):
+            return {k: cast(v) for k, v in value.items()}  # pyright: ignore[reportUnknownVariableType]
+        if type(value) is tuple:
+            return tuple(cast(v) for v in value)  # pyright: ignore[reportUnknownVariableType]
+        return value
+
+    return tuple(cast(a) for a in args)

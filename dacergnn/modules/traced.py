@@ -1,0 +1,156 @@
+"""Layers under torch.compile and torch.export: one torch.library operator that holds a whole call.
+
+Inside a traced graph a layer is opaque: which graph its edge tensors are, and what is encoded already, is known when
+the operator runs. Its backward runs the eager call again with gradients, so nothing but its inputs is saved.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import weakref
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from dacergnn.modules.layer import CompiledLayer
+
+_LAYERS: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+
+
+def register_layer(layer: CompiledLayer) -> int:
+    """A number by which traced calls find ``layer``."""
+    number = len(_LAYERS)
+    while number in _LAYERS:
+        number += 1
+    _LAYERS[number] = layer
+    return number
+
+
+def traced_call(layer: CompiledLayer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A call in terms that a tracer understands: tensors, and a text that says how they make up the arguments."""
+    tensors: list[Tensor] = []
+    text = _describe((args, kwargs), tensors)
+    names = [n for n, _ in layer.named_parameters()]
+    parameters = [p for _, p in layer.named_parameters()]
+    outputs = call_layer(tensors, parameters, layer.number, text, ",".join(names))
+    return _rebuild(layer.frontend.result(*args, **kwargs), iter(outputs))
+
+
+def _describe(value: Any, tensors: list[Tensor]) -> str:
+    """A Python literal in which ``{n}`` stands for the n-th tensor."""
+    if isinstance(value, Tensor):
+        tensors.append(value)
+        return "{" + str(len(tensors) - 1) + "}"
+    if isinstance(value, dict):
+        return "{" + ", ".join([f"{k!r}: {_describe(v, tensors)}" for k, v in value.items()]) + "}"
+    if isinstance(value, tuple):
+        return "(" + "".join([_describe(v, tensors) + ", " for v in value]) + ")"
+    return repr(value)
+
+
+def _restore(node: ast.AST, tensors: list[Tensor]) -> Any:
+    if isinstance(node, ast.Set):
+        (item,) = node.elts
+        assert isinstance(item, ast.Constant) and isinstance(item.value, int)
+        return tensors[item.value]
+    if isinstance(node, ast.Dict):
+        return {ast.literal_eval(k): _restore(v, tensors) for k, v in zip(node.keys, node.values, strict=True) if k}
+    if isinstance(node, ast.Tuple):
+        return tuple(_restore(v, tensors) for v in node.elts)
+    return ast.literal_eval(node)
+
+
+def _rebuild(shape: Any, outputs: Iterator[Tensor]) -> Any:
+    if isinstance(shape, dict):
+        return {k: _rebuild(v, outputs) for k, v in shape.items()}
+    return None if shape is None else next(outputs)
+
+
+def _leaves(value: Any) -> list[Any]:
+    """The tensors of a result, or the shapes of a description of one, in order."""
+    if isinstance(value, dict):
+        return [leaf for v in value.values() for leaf in _leaves(v)]
+    return [] if value is None else [value]
+
+
+def _arguments(text: str, tensors: list[Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    return _restore(ast.parse(text, mode="eval").body, tensors)
+
+
+def _eager(number: int, text: str, tensors: list[Tensor], names: str, parameters: list[Tensor]) -> list[Tensor]:
+    """The call with the given tensors in place of the layer's own parameters."""
+    layer = _LAYERS[number]
+    frontend = copy.copy(layer.frontend)
+    frontend.module = _with_parameters(layer.original, dict(zip(names.split(","), parameters, strict=True)) if names else {})
+    args, kwargs = _arguments(text, tensors)
+    return _leaves(layer.run(frontend, args, kwargs))
+
+
+def _with_parameters(module: Any, parameters: dict[str, Tensor], prefix: str = "") -> Any:
+    """A shallow copy of ``module`` whose parameters are the given tensors."""
+    stand_in = copy.copy(module)
+    own = {n: parameters.get(prefix + n, p) for n, p in module._parameters.items()}
+    children = {n: m and _with_parameters(m, parameters, f"{prefix}{n}.") for n, m in module._modules.items()}
+    stand_in.__dict__.update(_parameters=own, _modules=children)
+    return stand_in
+
+
+@torch.library.custom_op("dacergnn::layer", mutates_args=())
+def call_layer(tensors: list[Tensor], parameters: list[Tensor], layer: int, call: str, names: str) -> list[Tensor]:
+    """One call of a compiled layer; ``call`` describes the arguments in terms of ``tensors``."""
+    with torch.no_grad():
+        return [t.clone() for t in _eager(layer, call, tensors, names, parameters)]
+
+
+@call_layer.register_fake
+def _(tensors: list[Tensor], parameters: list[Tensor], layer: int, call: str, names: str) -> list[Tensor]:
+    args, kwargs = _arguments(call, tensors)
+    like = parameters[0] if parameters else tensors[0]
+    return [like.new_empty(shape) for shape in _leaves(_LAYERS[layer].frontend.result(*args, **kwargs))]
+
+
+@torch.library.custom_op("dacergnn::layer_backward", mutates_args=())
+def layer_backward(
+    gradients: list[Tensor], tensors: list[Tensor], parameters: list[Tensor], layer: int, call: str, names: str, wanted: list[int]
+) -> list[Tensor]:
+    """Gradients of the tensors, then the parameters, at the positions ``wanted``."""
+    originals = [*tensors, *parameters]
+    with torch.enable_grad():
+        inputs = [t.detach().requires_grad_() if i in wanted else t for i, t in enumerate(originals)]
+        outputs = _eager(layer, call, inputs[: len(tensors)], names, inputs[len(tensors) :])
+        results = torch.autograd.grad(outputs, [inputs[i] for i in wanted], gradients, allow_unused=True)
+    return [torch.zeros_like(originals[i]) if r is None else r.clone() for i, r in zip(wanted, results, strict=True)]
+
+
+@layer_backward.register_fake
+def _(
+    gradients: list[Tensor], tensors: list[Tensor], parameters: list[Tensor], layer: int, call: str, names: str, wanted: list[int]
+) -> list[Tensor]:
+    originals = [*tensors, *parameters]
+    return [torch.empty_like(originals[i]) for i in wanted]
+
+
+def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    tensors, parameters, ctx.layer, ctx.call, ctx.names = inputs
+    ctx.count = len(tensors)
+    ctx.total = len(tensors) + len(parameters)
+    ctx.wanted = [i for i, t in enumerate([*tensors, *parameters]) if t.requires_grad]
+    ctx.save_for_backward(*tensors, *parameters)
+
+
+def _backward(ctx: Any, gradients: list[Tensor]) -> tuple[Any, ...]:
+    saved = list(ctx.saved_tensors)
+    tensors, parameters = saved[: ctx.count], saved[ctx.count :]
+    found = layer_backward(list(gradients), tensors, parameters, ctx.layer, ctx.call, ctx.names, ctx.wanted)
+    results: list[Tensor | None] = [None] * ctx.total
+    for position, gradient in zip(ctx.wanted, found, strict=True):
+        results[position] = gradient
+    return results[: ctx.count], results[ctx.count :], None, None, None
+
+
+call_layer.register_autograd(_backward, setup_context=_setup_context)
+call_layer.register_autocast("cpu", torch.float32)

@@ -1,0 +1,203 @@
+"""A whole run on a small graph: rows, JSON, tables, command line, worker processes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from dacergnn.bench import BenchmarkError, Settings, case, ours, overhead, plain_torch, run, runner, trial
+from dacergnn.bench.candidate import Candidate
+from dacergnn.bench.command import bench
+from dacergnn.bench.rates import Rates
+from dacergnn.bench.report import geometric_means
+from dacergnn.bench.trial import Request, cached_trial, run_trial
+
+KEYS = {
+    *("model", "data", "mode", "level", "ours_ms", "library", "library_ms", "ratio_library"),
+    *("torch", "torch_ms", "ratio_torch", "bound_ms", "ours_peak_mb", "library_peak_mb", "max_error"),
+}
+
+
+def stand_in(model: str, level: str = "default") -> Candidate:
+    """A plain layer in place of the compiled one."""
+    return replace(plain_torch.candidates(model)[-1], name=level, library="ours")
+
+
+@pytest.fixture
+def without_compiler(monkeypatch: pytest.MonkeyPatch) -> list[Request]:
+    """Stands in for our layer and for worker processes; lists what was asked of them."""
+    asked: list[Request] = []
+
+    def answer(request: Request, limit_s: float) -> dict[str, Any]:
+        asked.append(request)
+        if request.what == "memory":
+            return {"peak_mb": 7.0 if request.library == "ours" else 8.0 + len(request.candidate)}
+        return {"error": f"not done after {limit_s:.0f} s"} if "Hetero" in request.candidate else {"ms": 1e6}
+
+    monkeypatch.setattr(ours, "candidate", stand_in)
+    monkeypatch.setattr(runner, "measure_rates", lambda rows, width: Rates(25.0, 40.0, 150.0))
+    monkeypatch.setattr(case, "run_trial", answer)
+    monkeypatch.setattr(case, "cached_trial", answer)
+    return asked
+
+
+def test_rows_and_json(data_folder: Path, without_compiler: list[Request]) -> None:
+    pytest.importorskip("torch_geometric")
+    lines: list[str] = []
+    report = run(
+        models=("rgcn",), data=("aifb",), against=("pyg", "torch"), hidden=16, repeat=3, budget_s=1.0,
+        progress=lines.append,
+    )  # fmt: skip
+    assert [row["mode"] for row in report.rows] == ["infer", "train"]
+    for row in report.rows:
+        assert set(row) >= KEYS
+        assert row["ratio_library"] == pytest.approx(row["library_ms"] / row["ours_ms"])
+        assert row["ratio_torch"] == pytest.approx(row["torch_ms"] / row["ours_ms"])
+        assert row["max_error"] < 1e-5
+        assert (row["ours_peak_mb"], row["library_peak_mb"]) == (7.0, 8.0 + len("RGCNConv"))
+        notes = {c["name"]: c["note"] for c in row["candidates"]}
+        assert {"edges", "pairs", "sources", "destinations", "default", "FastRGCNConv"} <= set(notes)
+        compiled = {notes[name] for name in notes if name.endswith("compiled")}
+        assert compiled
+        assert compiled <= {"measured apart", "not done after 120 s"}
+    path = data_folder / "out.json"
+    report.write(path)
+    stored = json.loads(path.read_text())
+    assert {"rows", "geomean", "device", "versions", "rates", "settings", "command", "date"} <= set(stored)
+    assert stored["geomean"]["rgcn"]["train"]["ratio_torch"] == pytest.approx(report.rows[1]["ratio_torch"])
+    assert any("validating pyg RGCNConv" in line for line in lines)
+    assert {request.what for request in without_compiler} == {"memory", "time"}
+
+
+def test_what_does_not_fit_or_fails_or_is_wrong_is_reported(
+    data_folder: Path, without_compiler: list[Request], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def explode(*_: Any) -> Any:
+        raise RuntimeError("no kernel")
+
+    edges, *others = plain_torch.candidates("rgcn")
+    broken = replace(edges, name="broken", build=explode)
+    large = replace(edges, name="large", memory=lambda problem, train: 9 << 30)
+    wrong = replace(plain_torch.candidates("rgat")[0], name="wrong", build=others[0].build, model="rgcn")
+    odd = replace(wrong, function="rgcn", build=lambda p, shared, wrap: edges.build(
+        p, {name: value * 2 for name, value in shared.items()}, wrap))  # fmt: skip
+    monkeypatch.setattr(plain_torch, "candidates", lambda model: [edges, broken, large, odd])
+    monkeypatch.setattr(ours, "candidate", lambda model, level: replace(broken, library="ours", name=level))
+    report = run(models=("rgcn",), data=("aifb",), modes=("infer",), against=("torch",), hidden=16, repeat=3)
+    row = report.rows[0]
+    found = {c["name"]: c["status"] for c in row["candidates"]}
+    assert found == {"default": "failed", "edges": "ok", "broken": "failed", "large": "out of memory",
+                     "wrong": "wrong"}  # fmt: skip
+    assert row["ours_status"] == "failed RuntimeError: no kernel"
+    assert (row["ours_ms"], row["library"], row["ratio_torch"]) == (None, None, None)
+    assert row["torch"] == "edges"
+
+
+def test_geometric_means_by_model_mode_and_level() -> None:
+    def row(level: str, library: float | None) -> dict[str, Any]:
+        return {"model": "hgt", "mode": "train", "level": level, "ratio_library": library, "ratio_torch": 3.0}
+
+    means = geometric_means(
+        [row("default", 2.0), row("default", 8.0), row("default", None), row("other", 5.0)]
+    )
+    assert means["hgt"]["train"]["ratio_library"] == pytest.approx(4.0)
+    assert means["hgt"]["train"]["smallest_ratio_library"] == 2.0
+    assert means["hgt"]["train"]["cases"] == 3
+    assert means["hgt"]["train@other"]["ratio_library"] == pytest.approx(5.0)
+
+
+def test_worker_weighs_and_times_a_candidate(data_folder: Path) -> None:
+    request = Request("rgcn", "torch", "sources", "aifb", "train", "memory", hidden=16)
+    answer = run_trial(request, limit_s=60.0)
+    assert answer["method"] in ("VmHWM", "sampled")
+    assert 0.0 <= answer["peak_mb"] < 50.0
+    timed = cached_trial(replace(request, what="time"), limit_s=60.0)
+    assert timed["ms"] > 0
+    assert cached_trial(replace(request, what="time"), limit_s=60.0) == timed
+
+
+def test_a_damaged_verdict_is_measured_again(data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = iter([{"ms": 1.0}, {"ms": 2.0}])
+    monkeypatch.setattr(trial, "run_trial", lambda request, limit_s: next(answers))
+    request = Request("rgcn", "torch", "sources", "aifb", "train", "time")
+    assert cached_trial(request, 1.0) == cached_trial(request, 1.0) == {"ms": 1.0}
+    stored = next((data_folder / "cache" / "bench").iterdir())
+    stored.write_text("{")
+    assert cached_trial(request, 1.0) == {"ms": 2.0}
+
+
+def test_worker_is_ended_at_its_limit(data_folder: Path) -> None:
+    answer = run_trial(Request("rgcn", "torch", "sources", "aifb", "train", "time"), limit_s=0.05)
+    assert answer == {"error": "not done after 0 s"}
+
+
+def test_worker_reports_its_error(data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = run_trial(Request("rgcn", "torch", "sources", "no_such_graph", "train", "time"), limit_s=60.0)
+    assert "no_such_graph" in answer["error"]
+    monkeypatch.setattr(trial.sys, "executable", "/bin/true")
+    assert (
+        "ended with code 0"
+        in run_trial(Request("rgcn", "torch", "x", "aifb", "train", "time"), 60.0)["error"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"models": ("gcn",)}, r"models: 'gcn' \(entry 1\) is unknown; choose from rgcn, rgat, hgt"),
+        ({"modes": ("infer", "test")}, r"mode: 'test' \(entry 2\)"),
+        ({"against": ()}, "against: name at least one of pyg, dgl, torch"),
+        ({"data": ()}, "data: name at least one data set"),
+        ({"repeat": 0}, "repeat is 0; it must be at least 1"),
+    ],
+)
+def test_settings_are_checked(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(BenchmarkError, match=message):
+        Settings(**options)
+
+
+def test_command_prints_tables_and_writes_json(data_folder: Path, without_compiler: list[Request]) -> None:
+    path = data_folder / "out.json"
+    options = "--models rgat --data aifb --mode train --against torch --hidden 16 --repeat 3 --budget 1 --all"
+    result = CliRunner().invoke(bench, [*options.split(), "--json", str(path)])
+    assert result.exit_code == 0, result.output
+    assert "rgat on aifb, train" in result.output
+    assert "Geometric means" in result.output
+    assert json.loads(path.read_text())["rows"][0]["model"] == "rgat"
+
+
+def test_command_fails_when_ours_fails(
+    data_folder: Path, without_compiler: list[Request], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        ours, "candidate", lambda model, level: replace(stand_in("rgat"), model="rgcn", name=level)
+    )
+    options = "--models rgcn --data aifb --mode infer --against torch --hidden 16 --repeat 3 --no-memory"
+    result = CliRunner().invoke(bench, options.split())
+    assert result.exit_code == 1
+    assert "rgcn on aifb, infer: failed KeyError" in result.output
+
+
+class FakeLayer:
+    def bound_kernels(self) -> Any:
+        return lambda: None
+
+
+def test_overhead_is_the_call_less_its_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    def candidate(model: str, level: str = "default") -> Candidate:
+        inner = stand_in(model, level)
+        return replace(inner, build=lambda *a: replace(inner.build(*a), layer=FakeLayer()))
+
+    monkeypatch.setattr(ours, "candidate", candidate)
+    cost = overhead.measure_overhead("rgcn", hidden=16, repeat=50)
+    assert cost.call_us > cost.kernels_us > 0
+    assert cost.overhead_us == pytest.approx(cost.call_us - cost.kernels_us)
+    result = CliRunner().invoke(bench, ["--models", "rgcn", "--overhead", "--hidden", "16"])
+    assert "overhead" in result.output
+    with pytest.raises(BenchmarkError, match="object does not expose its compiled function"):
+        overhead.kernel_call(object())

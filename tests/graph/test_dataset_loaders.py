@@ -1,0 +1,98 @@
+"""Loading through PyG and DGL, with stand-ins for their modules: nothing reaches the network."""
+
+import types
+from pathlib import Path
+
+import pytest
+import torch
+
+from dacergnn import datasets
+from dacergnn.datasets import loaders
+from dacergnn.errors import DatasetError
+
+
+def libraries(monkeypatch: pytest.MonkeyPatch, **modules: object) -> None:
+    """Only these modules can be imported by the loaders; nothing reaches the network."""
+
+    def import_module(name: str) -> object:
+        key = name.replace(".", "_")
+        if key not in modules:
+            raise ImportError(f"No module named {name!r}")
+        return modules[key]
+
+    monkeypatch.setattr(loaders.importlib, "import_module", import_module)
+
+
+def test_unreachable_datasets_say_what_was_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def offline(*args: object, **kwargs: object) -> None:
+        raise ConnectionError("no route to host")
+
+    libraries(monkeypatch, torch_geometric_datasets=types.SimpleNamespace(Entities=offline))
+    monkeypatch.setenv("DACERGNN_DATA", str(tmp_path))
+    with pytest.raises(DatasetError) as caught:
+        datasets.load("aifb")
+    assert str(caught.value) == (
+        f"Dataset 'aifb' could not be loaded: {tmp_path}/aifb.npz does not exist; dgl cannot be imported "
+        "(ImportError: No module named 'dgl.data'); torch_geometric's loader failed (ConnectionError: no "
+        "route to host). Set DACERGNN_DATA to a folder that holds aifb.npz, or install torch_geometric or "
+        "dgl and allow network access for its download."
+    )
+    monkeypatch.delenv("DACERGNN_DATA")
+    with pytest.raises(DatasetError, match="DACERGNN_DATA is not set; PyG and DGL have no loader for it"):
+        datasets.load("mag_cut10")
+
+
+def test_pyg_loaders(monkeypatch: pytest.MonkeyPatch):
+    data_module = pytest.importorskip("torch_geometric.data")
+    edges = torch.tensor([[0, 1], [1, 2]])
+    entities = data_module.Data(
+        edge_index=edges, edge_type=torch.tensor([1, 0]), num_nodes=3, train_idx=torch.tensor([0]),
+        train_y=torch.tensor([1]), test_idx=torch.tensor([2]), test_y=torch.tensor([0]),
+    )  # fmt: skip
+    planetoid = data_module.Data(
+        x=torch.ones(3, 2),
+        edge_index=edges,
+        y=torch.tensor([2, 0, 1]),
+        val_mask=torch.tensor([False, True, False]),
+    )
+    imdb = data_module.HeteroData()
+    imdb["movie"].x = torch.ones(2, 3)
+    imdb["actor"].x, imdb["actor"].y = torch.ones(1, 3), torch.tensor([4])
+    imdb["actor"].train_mask = torch.tensor([True])
+    imdb["actor", "in", "movie"].edge_index = torch.tensor([[0], [1]])
+    module = types.SimpleNamespace(
+        Entities=lambda root, name: [entities],
+        Planetoid=lambda root, name: [planetoid],
+        IMDB=lambda root: [imdb],
+    )
+    libraries(monkeypatch, torch_geometric_datasets=module)
+    monkeypatch.delenv("DACERGNN_DATA", raising=False)
+
+    loaded = datasets.load("mutag")
+    assert loaded.label is not None
+    assert loaded.label.tolist() == [1, -1, 0]
+    assert loaded.graph.size("R") == 2
+    loaded = datasets.load("cora")
+    assert loaded.features["0"].shape == (3, 2)
+    assert loaded.val_idx is not None
+    assert loaded.val_idx.tolist() == [1]
+    loaded = datasets.load("imdb")
+    assert loaded.target_node_type == "actor"
+    assert loaded.label is not None
+    assert loaded.label.tolist() == [-1, -1, 4]
+    assert loaded.train_idx is not None
+    assert loaded.train_idx.tolist() == [2]
+
+
+def test_dgl_loaders(monkeypatch: pytest.MonkeyPatch):
+    dgl = pytest.importorskip("dgl")
+    g = dgl.heterograph({("a", "r", "b"): ([0], [1]), ("b", "s", "a"): ([1], [0])})
+    g.nodes["b"].data["label"] = torch.tensor([1, 0])
+    g.nodes["b"].data["test_mask"] = torch.tensor([0, 1], dtype=torch.uint8)
+    libraries(monkeypatch, dgl_data=types.SimpleNamespace(AIFBDataset=lambda raw_dir, verbose: [g]))
+    monkeypatch.delenv("DACERGNN_DATA", raising=False)
+    loaded = datasets.load("aifb")
+    assert loaded.target_node_type == "b"
+    assert loaded.test_idx is not None
+    assert loaded.test_idx.tolist() == [2]
+    assert loaded.graph.size("R") == 2
