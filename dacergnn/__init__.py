@@ -11,4 +11,14 @@ from dacergnn.graph import HeteroGraph
 from dacergnn.program import interpret, parse, print_program
 
 __version__ = "0.1.0"
-__all__ = ["Config", "HeteroGraph", "datasets", "explain", "interpret", "optimize", "parse", "print_program", "revert"]
+__all__ = [
+    "Config",
+    "HeteroGraph",
+    "datasets",
+    "explain",
+    "interpret",
+    "optimize",
+    "parse",
+    "print_program",
+    "revert",
+]

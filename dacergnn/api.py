@@ -74,10 +74,12 @@ def optimize(
     Raises:
         UnsupportedLayerError: With ``on_unsupported="error"``.
     """
-    if not isinstance(model, nn.Module):
+    if not isinstance(model, nn.Module):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise DacergnnError(f"model is a {type(model).__name__}; pass a torch.nn.Module.")
-    if graph is not None and not isinstance(graph, HeteroGraph | Dataset):
-        raise DacergnnError(f"graph is a {type(graph).__name__}; make a HeteroGraph of it with HeteroGraph.from_pyg, from_dgl or from_arrays.")
+    if graph is not None and not isinstance(graph, HeteroGraph | Dataset):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise DacergnnError(
+            f"graph is a {type(graph).__name__}; make a HeteroGraph of it with HeteroGraph.from_pyg, from_dgl or from_arrays."
+        )
     if on_unsupported not in ("warn", "error", "ignore"):
         raise DacergnnError(f'on_unsupported={on_unsupported!r} is not one of "warn", "error", "ignore".')
     replacement = _Replacement(config or Config(), filter_fn, on_unsupported)
@@ -100,15 +102,19 @@ def explain(model: nn.Module) -> Report:
 
 
 def _replace(
-    module: nn.Module, change: Callable[[nn.Module, str], nn.Module | None], name: str, done: dict[nn.Module, nn.Module]
+    module: nn.Module,
+    change: Callable[[nn.Module, str], nn.Module | None],
+    name: str,
+    done: dict[nn.Module, nn.Module],
 ) -> nn.Module:
     """A copy of the module tree with changed modules exchanged; what holds none of them is shared."""
     if module in done:
         return done[module]
     result = change(module, name)
     if result is None:
-        children = {n: None if m is None else _replace(m, change, f"{name}.{n}".lstrip("."), done) for n, m in module._modules.items()}
-        if all(children[n] is m for n, m in module._modules.items()) and name:
+        own: dict[str, nn.Module | None] = vars(module)["_modules"]
+        children = {n: m and _replace(m, change, f"{name}.{n}".lstrip("."), done) for n, m in own.items()}
+        if all(children[n] is m for n, m in own.items()) and name:
             result = module
         else:
             result = copy.copy(module)

@@ -26,6 +26,8 @@ class Config:
     def __post_init__(self) -> None:
         unknown = [p for p in self.passes if p not in PASSES]
         if unknown:
-            raise DacergnnError(f"passes={self.passes!r}: there is no pass {unknown[0]!r}; passes: {', '.join(PASSES)}.")
+            raise DacergnnError(
+                f"passes={self.passes!r}: there is no pass {unknown[0]!r}; passes: {', '.join(PASSES)}."
+            )
         if self.implementation not in IMPLEMENTATIONS:
             raise DacergnnError(f"implementation={self.implementation!r} is not one of {', '.join(IMPLEMENTATIONS)}.")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import dace
 
 from dacergnn.library_nodes import GraphOperator, row_shape, row_space
-from dacergnn.library_nodes.form import Const, Expr, Op, Ref, Statement, match_gemm, size
+from dacergnn.library_nodes.form import Const, Expr, Op, Ref, ShapeOf, Statement, match_gemm, size
 from dacergnn.library_nodes.operators import OPERATORS, shape_of
 from dacergnn.library_nodes.parse import view_shape
 
@@ -62,19 +62,17 @@ def statement_cost(statement: Statement, sdfg: dace.SDFG, sizes: Mapping[str, in
     return Cost(flops, streamed, gathered)
 
 
-def _flops(statement: Statement, shapes: object) -> int:
+def _flops(statement: Statement, shapes: ShapeOf) -> int:
     gemm = match_gemm(statement)
-    assert callable(shapes)
     if gemm is not None:
         weights = statement.target if gemm.kind == "outer_prod" else gemm.w
         return 2 * size(shapes(weights)) + (0 if gemm.scale is None else size(shapes(statement.target)))
     return _expression_flops(statement.expr, shapes) + (size(shapes(statement.target)) if statement.op != "=" else 0)
 
 
-def _expression_flops(expr: Expr, shapes: object) -> int:
+def _expression_flops(expr: Expr, shapes: ShapeOf) -> int:
     if isinstance(expr, Ref | Const):
         return 0
-    assert callable(shapes)
     inner = sum(_expression_flops(a, shapes) for a in expr.args)
     if expr.name in ("dot_prd", "sum"):
         body = Op("mul", expr.args) if expr.name == "dot_prd" else expr.args[0]

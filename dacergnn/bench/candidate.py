@@ -35,6 +35,7 @@ class Built:
     slots: tuple[Slot, ...] = ()
     """Where the shared parameters went; none where the layer computes another function."""
     layer: Any = None
+    """The module that runs, where it is known."""
 
 
 Builder = Callable[[Problem, Parameters, Wrap], Built]

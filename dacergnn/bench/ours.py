@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
 
+from dacergnn.api import optimize
 from dacergnn.bench.candidate import Built, Candidate, Wrap, edge_memory
 from dacergnn.bench.errors import BenchmarkError
 from dacergnn.bench.parameters import Parameters
@@ -38,13 +40,14 @@ def candidate(model: str, level: str = "default") -> Candidate:
         raise BenchmarkError(f"level: '{level}' is unknown; choose from {', '.join(LEVELS)}")
 
     def build(problem: Problem, shared: Parameters, wrap: Wrap) -> Built:
-        import dacergnn
-
-        api: Any = dacergnn
         original = next(c for c in library_module("pyg").ALL if c.model == model)
         graph = typed_graph(problem)
-        return original.build(
-            problem, shared, lambda layer: wrap(api.optimize(layer, graph, on_unsupported="error"))
-        )
+        compiled: list[Any] = []
+
+        def replace_layer(layer: Any) -> Any:
+            compiled.append(optimize(layer, graph, on_unsupported="error"))
+            return wrap(compiled[0])
+
+        return replace(original.build(problem, shared, replace_layer), layer=compiled[0])
 
     return Candidate(level, "ours", model, build, model, edge_memory)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import median
@@ -25,7 +26,7 @@ class Overhead:
     call_us: float
     """The layer called as a module, without gradients."""
     kernels_us: float
-    """The compiled function alone, on the same arrays."""
+    """The compiled C function alone, without what it costs to pass its arguments."""
 
     @property
     def overhead_us(self) -> float:
@@ -44,20 +45,41 @@ def measure_overhead(model: str, hidden: int = 64, repeat: int = 2000) -> Overhe
     try:
         with torch.no_grad():
             built.forward()
-            kernels = kernel_call(built.layer)
-            calls: list[float] = []
-            bare: list[float] = []
+            kernels, nothing = kernel_calls(built.layer)
+            samples: list[list[float]] = [[], [], []]
             for _ in range(repeat):
-                calls.append(time_call(built.forward))
-                bare.append(time_call(kernels))
+                for call, seconds in zip((built.forward, kernels, nothing), samples, strict=True):
+                    seconds.append(time_call(call))
     finally:
         torch.set_num_threads(threads)
-    return Overhead(model, 1e6 * median(calls), 1e6 * median(bare))
+    whole, bare, empty = (1e6 * median(seconds) for seconds in samples)
+    return Overhead(model, whole, bare - empty)
 
 
-def kernel_call(layer: Any) -> Callable[[], Any]:
-    """The layer's compiled function bound to the arrays of its last call."""
-    bind = getattr(layer, "bound_kernels", None)
-    if bind is None:
-        raise BenchmarkError(f"overhead: {type(layer).__name__} does not expose its compiled function")
-    return bind()
+def kernel_calls(layer: Any) -> tuple[Callable[[], Any], Callable[[], Any]]:
+    """The C function on arrays of the last call's shapes, and a C function that ignores as many arguments.
+
+    The second is what passing the arguments costs: part of the overhead, and not of the kernels.
+    """
+    if getattr(layer, "last_call", None) is None:
+        raise BenchmarkError(f"overhead: {type(layer).__name__} is no compiled layer that has been called")
+    compiled, graph = layer.last_call
+    executable: Any = compiled.variant((False,) * len(compiled.inputs)).forward
+    prepared = executable.prepare(graph)
+    arguments: list[int] = prepared.arguments.copy()
+    arrays = [torch.zeros(shape) for shape in (*prepared.input_shapes, *prepared.output_shapes)]
+    for position, array in zip((*executable._inputs, *executable._outputs), arrays, strict=True):
+        if position:
+            arguments[position] = array.data_ptr()
+    workspace = torch.zeros(max(prepared.workspace, 1), dtype=torch.uint8)
+    for position, offset in prepared.offsets:
+        arguments[position] = workspace.data_ptr() + offset
+    kept = (arrays, workspace, prepared)
+    function: Any = executable._function
+    nothing: Any = ctypes.CDLL(None)["getppid"]  # a fresh object, so its types can be set
+    nothing.argtypes, nothing.restype = function.argtypes, None
+
+    def run(call: Any = function, _: Any = kept) -> None:
+        call(*arguments)
+
+    return run, lambda: run(nothing)

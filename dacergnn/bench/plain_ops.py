@@ -1,4 +1,4 @@
-"""Differentiable pieces of the plain-PyTorch layers: a matmul per type, sparse products, segment softmax.
+"""Differentiable pieces of the plain-PyTorch layers: sparse products and segment softmax.
 
 They keep no tensor of one feature row an edge, in forward or backward.
 """
@@ -64,33 +64,6 @@ def _compress(row: Tensor, column: Tensor, rows: int) -> tuple[Tensor, Tensor, T
     return ptr, column[order].int(), order
 
 
-class _TypedMatmul(Function):
-    @staticmethod
-    def forward(ctx: Any, rows: Tensor, weight: Tensor, sizes: list[int]) -> Tensor:
-        ctx.save_for_backward(rows, weight)
-        ctx.sizes = sizes
-        out = rows.new_empty(rows.shape[0], weight.shape[2])
-        for x, w, y in zip(rows.split(sizes), weight.unbind(), out.split(sizes), strict=True):
-            torch.mm(x, w, out=y)
-        return out
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        rows, weight = ctx.saved_tensors
-        sizes = ctx.sizes
-        d_rows = d_weight = None
-        grads = grad.contiguous().split(sizes)
-        if ctx.needs_input_grad[0]:
-            d_rows = torch.empty_like(rows, memory_format=torch.contiguous_format)
-            for g, w, y in zip(grads, weight.unbind(), d_rows.split(sizes), strict=True):
-                torch.mm(g, w.t(), out=y)
-        if ctx.needs_input_grad[1]:
-            d_weight = torch.empty_like(weight, memory_format=torch.contiguous_format)
-            for g, x, y in zip(grads, rows.split(sizes), d_weight.unbind(), strict=True):
-                torch.mm(x.t(), g, out=y)
-        return d_rows, d_weight, None
-
-
 class _Aggregate(Function):
     @staticmethod
     def forward(ctx: Any, values: Tensor, rows: Tensor, adjacency: Adjacency) -> Tensor:
@@ -154,25 +127,21 @@ class _Softmax(Function):
         return product.addcmul_(weights, total.index_select(0, index), value=-1.0), None, None
 
 
-def typed_matmul(rows: Tensor, weight: Tensor, sizes: list[int]) -> Tensor:
-    """rows [n, k] lie by type, sizes[t] of type t: each times weight [types, k, m] of its type -> [n, m]."""
-    return _call(_TypedMatmul, rows, weight, sizes)
-
-
 def aggregate(values: Tensor, rows: Tensor, adjacency: Adjacency) -> Tensor:
     """Sum of rows [columns, d] weighted by the values [n] -> [rows, d]."""
-    return _call(_Aggregate, values, rows, adjacency)
+    return call(_Aggregate, values, rows, adjacency)
 
 
 def edge_dot(left: Tensor, right: Tensor, adjacency: Adjacency) -> Tensor:
     """Product of left [rows, d] and right [columns, d] at every entry -> [n]."""
-    return _call(_EdgeDot, left, right, adjacency)
+    return call(_EdgeDot, left, right, adjacency)
 
 
 def softmax(logits: Tensor, index: Tensor, count: int) -> Tensor:
     """Softmax of logits [n] among those of the same index."""
-    return _call(_Softmax, logits, index, count)
+    return call(_Softmax, logits, index, count)
 
 
-def _call(function: Any, *arguments: Any) -> Tensor:
+def call(function: Any, *arguments: Any) -> Tensor:
+    """Apply an autograd function, whose apply has no types."""
     return function.apply(*arguments)

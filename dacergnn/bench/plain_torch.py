@@ -2,14 +2,14 @@
 
 Variants of each: `edges` transforms one row an edge; `sources` one row a (source, edge type) pair;
 `destinations` sums first and transforms one row a (destination, edge type) pair. `edges` and `pairs` (like
-`destinations`) use index_add_, the others sparse products, which are faster on a CPU.
+`destinations`) use index_add_, the others sparse products, which are faster on a CPU. A matmul for each type
+runs over contiguous rows; with many small types it is faster to pad types of about one size and batch them.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from functools import cached_property
 
 import torch
 from torch import Tensor, nn
@@ -17,53 +17,10 @@ from torch.nn import functional
 
 from dacergnn.bench.candidate import Built, Candidate, Wrap, finish, leaf
 from dacergnn.bench.parameters import Parameters, Slot
-from dacergnn.bench.plain_ops import Adjacency, aggregate, edge_dot, softmax, typed_matmul
+from dacergnn.bench.plain_layout import Layout
+from dacergnn.bench.plain_matmul import typed_matmul
+from dacergnn.bench.plain_ops import Adjacency, aggregate, edge_dot, softmax
 from dacergnn.bench.problem import Problem
-
-
-class Layout:
-    """Index structures of one problem, built once."""
-
-    def __init__(self, problem: Problem) -> None:
-        self.problem = problem
-        self.src, self.dst, self.etype = problem.src, problem.dst, problem.etype
-        self.u, self.v = problem.src_pairs, problem.dst_pairs
-        self.n, self.r = problem.num_nodes, problem.num_etypes
-        self.nodes, self.edges = list(problem.ntype_sizes), problem.etype_sizes
-        self.mean = problem.mean_weight
-
-    @cached_property
-    def node_from_u(self) -> Adjacency:
-        return Adjacency.make(self.dst, self.u.of_edge, (self.n, len(self.u.node)))
-
-    @cached_property
-    def v_from_node(self) -> Adjacency:
-        return Adjacency.make(self.v.of_edge, self.src, (len(self.v.node), self.n))
-
-    @cached_property
-    def node_from_v(self) -> Adjacency:
-        return Adjacency.make(self.v.node, torch.arange(len(self.v.node)), (self.n, len(self.v.node)))
-
-    @cached_property
-    def type_by_u(self) -> Adjacency:
-        return Adjacency.make(self.u.etype, self.u.node, (self.r, self.n))
-
-    @cached_property
-    def type_by_v(self) -> Adjacency:
-        return Adjacency.make(self.v.etype, self.v.node, (self.r, self.n))
-
-    @cached_property
-    def v_ones(self) -> Tensor:
-        return torch.ones(len(self.v.node))
-
-    def sum_pairs(self, rows: Tensor) -> Tensor:
-        """Sum V rows to their destinations."""
-        return aggregate(self.v_ones, rows, self.node_from_v)
-
-    def sum_edges(self, rows: Tensor) -> Tensor:
-        """Sum E rows to their destinations."""
-        return rows.new_zeros(self.n, rows.shape[1]).index_add_(0, self.dst, rows)
-
 
 Weights = Mapping[str, Tensor]
 Forward = Callable[[Weights, Tensor, Layout], Tensor]
@@ -79,23 +36,27 @@ def rgcn_pairs(p: Weights, x: Tensor, g: Layout) -> Tensor:
         0, g.v.of_edge, x.index_select(0, g.src) * g.mean[:, None]
     )
     out = torch.addmm(p["bias"], x, p["root"])
-    return out.index_add(0, g.v.node, typed_matmul(sums, p["weight"], g.v.type_sizes))
+    return out.index_add(0, g.v.node, g.v.matmul(sums, p["weight"]))
 
 
 def rgcn_sources(p: Weights, x: Tensor, g: Layout) -> Tensor:
-    rows = typed_matmul(x.index_select(0, g.u.node), p["weight"], g.u.type_sizes)
+    rows = g.u.matmul(x.index_select(0, g.u.node), p["weight"])
     return torch.addmm(p["bias"], x, p["root"]) + aggregate(g.mean, rows, g.node_from_u)
 
 
 def rgcn_destinations(p: Weights, x: Tensor, g: Layout) -> Tensor:
-    rows = typed_matmul(aggregate(g.mean, x, g.v_from_node), p["weight"], g.v.type_sizes)
+    rows = g.v.matmul(aggregate(g.mean, x, g.v_from_node), p["weight"])
     return torch.addmm(p["bias"], x, p["root"]) + g.sum_pairs(rows)
 
 
 def _rgat_weights(source: Tensor, destination: Tensor, g: Layout) -> Tensor:
-    """Attention of every edge from scores of U and V rows."""
-    logits = source.index_select(0, g.u.of_edge) + destination.index_select(0, g.v.of_edge)
-    return softmax(functional.leaky_relu(logits, 0.2), g.dst, g.n)
+    """Attention from the scores of every edge's two pairs."""
+    return softmax(functional.leaky_relu(source + destination, 0.2), g.dst, g.n)
+
+
+def _scores(vector: Tensor, x: Tensor, weight: Tensor, by_type: Adjacency, of_edge: Tensor) -> Tensor:
+    """Product of x with the weights' part along a vector, once for every pair, then for every edge."""
+    return edge_dot((weight @ vector).squeeze(-1), x, by_type).index_select(0, of_edge)
 
 
 def rgat_edges(p: Weights, x: Tensor, g: Layout) -> Tensor:
@@ -106,19 +67,17 @@ def rgat_edges(p: Weights, x: Tensor, g: Layout) -> Tensor:
 
 
 def rgat_sources(p: Weights, x: Tensor, g: Layout) -> Tensor:
-    rows = typed_matmul(x.index_select(0, g.u.node), p["weight"], g.u.type_sizes)
-    destination = edge_dot((p["weight"] @ p["q"]).squeeze(-1), x, g.type_by_v)
-    alpha = _rgat_weights((rows @ p["k"]).squeeze(-1), destination, g)
+    rows = g.u.matmul(x.index_select(0, g.u.node), p["weight"])
+    destination = _scores(p["q"], x, p["weight"], g.type_by_v, g.v_of_edge)
+    alpha = _rgat_weights((rows @ p["k"]).squeeze(-1).index_select(0, g.u.of_edge), destination, g)
     return aggregate(alpha, rows, g.node_from_u) + p["bias"]
 
 
 def rgat_destinations(p: Weights, x: Tensor, g: Layout) -> Tensor:
-    source = edge_dot((p["weight"] @ p["k"]).squeeze(-1), x, g.type_by_u)
-    destination = edge_dot((p["weight"] @ p["q"]).squeeze(-1), x, g.type_by_v)
+    source = _scores(p["k"], x, p["weight"], g.type_by_u, g.u_of_edge)
+    destination = _scores(p["q"], x, p["weight"], g.type_by_v, g.v_of_edge)
     alpha = _rgat_weights(source, destination, g)
-    return (
-        g.sum_pairs(typed_matmul(aggregate(alpha, x, g.v_from_node), p["weight"], g.v.type_sizes)) + p["bias"]
-    )
+    return g.sum_pairs(g.v.matmul(aggregate(alpha, x, g.v_from_node), p["weight"])) + p["bias"]
 
 
 def _hgt(p: Weights, x: Tensor, g: Layout, messages: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Tensor:
@@ -146,8 +105,8 @@ def hgt_edges(p: Weights, x: Tensor, g: Layout) -> Tensor:
 
 def hgt_sources(p: Weights, x: Tensor, g: Layout) -> Tensor:
     def messages(k: Tensor, q: Tensor, v: Tensor) -> Tensor:
-        keys = typed_matmul(k.index_select(0, g.u.node), p["att"], g.u.type_sizes)
-        values = typed_matmul(v.index_select(0, g.u.node), p["msg"], g.u.type_sizes)
+        keys = g.u.matmul(k.index_select(0, g.u.node), p["att"])
+        values = g.u.matmul(v.index_select(0, g.u.node), p["msg"])
         alpha = _hgt_weights(p, edge_dot(q, keys, g.node_from_u), g, x.shape[1])
         return aggregate(alpha, values, g.node_from_u)
 
@@ -156,9 +115,9 @@ def hgt_sources(p: Weights, x: Tensor, g: Layout) -> Tensor:
 
 def hgt_destinations(p: Weights, x: Tensor, g: Layout) -> Tensor:
     def messages(k: Tensor, q: Tensor, v: Tensor) -> Tensor:
-        queries = typed_matmul(q.index_select(0, g.v.node), p["att"].transpose(1, 2), g.v.type_sizes)
+        queries = g.v.matmul(q.index_select(0, g.v.node), p["att"].transpose(1, 2))
         alpha = _hgt_weights(p, edge_dot(queries, k, g.v_from_node), g, x.shape[1])
-        return g.sum_pairs(typed_matmul(aggregate(alpha, v, g.v_from_node), p["msg"], g.v.type_sizes))
+        return g.sum_pairs(g.v.matmul(aggregate(alpha, v, g.v_from_node), p["msg"]))
 
     return _hgt(p, x, g, messages)
 
@@ -180,20 +139,20 @@ FORWARDS: tuple[tuple[str, Forward], ...] = (
 class PlainLayer(nn.Module):
     """Holds the parameters of one layer as the functions above expect them."""
 
-    def __init__(self, forward: Forward, problem: Problem, shared: Parameters) -> None:
+    def __init__(self, forward: Forward, problem: Problem, shared: Parameters, padded: bool) -> None:
         super().__init__()
         self.tensors = {name: nn.Parameter(value.clone()) for name, value in shared.items()}
         for name, value in self.tensors.items():
             self.register_parameter(name, value)
-        self.layout, self.function = Layout(problem), forward
+        self.layout, self.function = Layout(problem, padded), forward
 
     def forward(self, x: Tensor) -> Tensor:
         return self.function(self.tensors, x, self.layout)
 
 
-def _builder(forward: Forward) -> Callable[[Problem, Parameters, Wrap], Built]:
+def _builder(forward: Forward, padded: bool) -> Callable[[Problem, Parameters, Wrap], Built]:
     def build(problem: Problem, shared: Parameters, wrap: Wrap) -> Built:
-        layer = PlainLayer(forward, problem, shared)
+        layer = PlainLayer(forward, problem, shared, padded)
         x, run = leaf(problem.x), wrap(layer)
         slots = [Slot(name, value) for name, value in layer.tensors.items()]
         return finish(lambda: run(x), (x,), slots, shared, layer)
@@ -202,9 +161,13 @@ def _builder(forward: Forward) -> Callable[[Problem, Parameters, Wrap], Built]:
 
 
 def candidates(model: str) -> list[Candidate]:
-    """All variants of a model."""
-    return [
-        Candidate(forward.__name__.removeprefix(f"{name}_"), "torch", name, _builder(forward), name)
-        for name, forward in FORWARDS
-        if name == model
-    ]
+    """All variants of a model; `padded` ones run one batched matmul over types of about the same size."""
+    found: list[Candidate] = []
+    for name, forward in FORWARDS:
+        if name != model:
+            continue
+        label = forward.__name__.removeprefix(f"{name}_")
+        found.append(Candidate(label, "torch", name, _builder(forward, padded=False), name))
+        if label in ("sources", "destinations"):
+            found.append(Candidate(f"{label} padded", "torch", name, _builder(forward, padded=True), name))
+    return found

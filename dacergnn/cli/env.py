@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import shutil
-import subprocess
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -15,6 +13,8 @@ from rich.console import Console
 from rich.table import Table
 
 from dacergnn.cli import package_version
+from dacergnn.errors import BuildError
+from dacergnn.runtime.build import compiler as found_compiler
 
 PACKAGES = ("torch", "dace", "numpy", "torch_geometric", "dgl")
 # The instruction sets that the kernels or the libraries beneath them choose between.
@@ -22,9 +22,7 @@ CPU_FEATURES = ("avx2", "fma", "avx512f", "avx512_bf16", "avx512_vnni", "amx_til
 
 
 @click.command()
-@click.option(
-    "--rates/--no-rates", default=True, help="Measure copy bandwidth and GEMM rate (a few seconds)."
-)
+@click.option("--rates/--no-rates", default=True, help="Measure copy bandwidth and GEMM rate (a few seconds).")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def env(rates: bool, as_json: bool) -> None:
     """Show versions, compiler, processor, threads, and the measured copy bandwidth and GEMM rate."""
@@ -65,12 +63,11 @@ def installed_version(package: str) -> str:
 
 
 def compiler() -> str:
-    """First line of what the C++ compiler says of itself: $CXX, else g++."""
-    command = shutil.which(os.environ.get("CXX", "g++"))
-    if command is None:
-        return "none on PATH; install g++ or set CXX"
-    done = subprocess.run([command, "--version"], capture_output=True, text=True, check=False)
-    return done.stdout.partition("\n")[0] or command
+    """What the C++ compiler of builds says of itself, or why there is none."""
+    try:
+        return found_compiler()[1]
+    except BuildError as error:
+        return str(error)
 
 
 def cpu_facts(cpuinfo: Path) -> tuple[str, str]:

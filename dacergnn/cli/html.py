@@ -60,17 +60,13 @@ def self_contained_page(sdfgs: Mapping[str, str], title: str = "dacergnn", viewe
     page = re.sub(r"<title>.*?</title>", lambda _: f"<title>{_escape(title)}</title>", page, count=1)
     page = _insert(page, "</head>", _STYLE, before=True)
     page = _insert(page, '<div class="container-fluid" id="header-container">', chooser, before=False)
-    return _insert(
-        page, "</body>", "\n".join([_ADDRESS, *data, *scripts, f"<script>{_SHOW}</script>"]), before=True
-    )
+    return _insert(page, "</body>", "\n".join([_ADDRESS, *data, *scripts, f"<script>{_SHOW}</script>"]), before=True)
 
 
 def write_page(target: Path, steps: Mapping[str, Path], title: str = "dacergnn") -> None:
     """Write `self_contained_page` of saved SDFG files, name of the step -> file (.sdfg or .sdfgz)."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(
-        self_contained_page({k: sdfg_text(v) for k, v in steps.items()}, title), encoding="utf-8"
-    )
+    target.write_text(self_contained_page({k: sdfg_text(v) for k, v in steps.items()}, title), encoding="utf-8")
 
 
 def sdfg_text(file: Path) -> str:

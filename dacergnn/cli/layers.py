@@ -21,12 +21,8 @@ def layer_options(command: Decorated) -> Decorated:
     """The options that say which layer on which graph."""
     options = (
         click.option("--model", type=click.Choice(MODELS), default="rgat", show_default=True),
-        click.option(
-            "--data", default="aifb", show_default=True, help="Name of a graph, e.g. aifb or am~0.1."
-        ),
-        click.option(
-            "--features", type=click.IntRange(min=1), default=64, show_default=True, help="In and out."
-        ),
+        click.option("--data", default="aifb", show_default=True, help="Name of a graph, e.g. aifb or am~0.1."),
+        click.option("--features", type=click.IntRange(min=1), default=64, show_default=True, help="In and out."),
         click.option("--heads", type=click.IntRange(min=1), default=1, show_default=True),
     )
     for option in reversed(options):
@@ -55,4 +51,4 @@ def native_layer(model: str, graph: HeteroGraph, features: int, heads: int) -> n
         return modules.RGCN(features, features, relations)
     if model == "rgat":
         return modules.RGAT(features, features, relations, heads=heads)
-    return modules.HGT(features, features, graph.size("T"), relations, heads=heads)
+    return modules.HGT(features, graph.size("T"), relations, heads=heads)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -25,9 +24,7 @@ PEER, OURS = "PyG", "dacergnn"
 
 @click.command()
 @click.option("--epochs", type=click.IntRange(min=1), default=50, show_default=True)
-@click.option(
-    "--out", type=click.Path(file_okay=False, path_type=Path), default=Path("demo_output"), show_default=True
-)
+@click.option("--out", type=click.Path(file_okay=False, path_type=Path), default=Path("demo_output"), show_default=True)
 @click.option("--memory/--no-memory", default=True, help="Measure peak memory, in two more processes.")
 @click.option("--measure", type=click.Choice([PEER, OURS]), hidden=True)
 def demo(epochs: int, out: Path, memory: bool, measure: str | None) -> None:
@@ -61,7 +58,7 @@ def make_run(name: str, task: Task) -> Run:
     """A run with PyG's layers, or with those compiled; both start from the same parameters."""
     model: Any = make_classifier(task)
     if name == OURS:
-        model = dacergnn.optimize(copy.deepcopy(model), task.graph)
+        model = dacergnn.optimize(model, task.graph)
     return Run(name, model, task)
 
 
@@ -80,9 +77,7 @@ def train(runs: tuple[Run, Run], epochs: int, console: Console) -> None:
 def draw(runs: tuple[Run, Run], out: Path, console: Console) -> None:
     """Both loss curves, on the same scale."""
     high = max(max(run.losses) for run in runs)
-    console.print(
-        Columns(Panel(terminal_curve(r.losses, 0.0, high), title=f"{r.name}: training loss") for r in runs)
-    )
+    console.print(Columns(Panel(terminal_curve(r.losses, 0.0, high), title=f"{r.name}: training loss") for r in runs))
     picture = out / "loss.png"
     if save_picture({run.name: run.losses for run in runs}, picture):
         console.print(f"Loss curves: {picture}")

@@ -89,9 +89,14 @@ class Frontend(ABC):
     def result(self, *args: Any, **kwargs: Any) -> Any:
         """Shape of what the layer returns, a tuple of sizes for a tensor, in the structure that it returns.
 
-        Only tracers ask for it; layers that no tracer can follow anyway (they take graph objects) leave it out.
+        Only tracers ask for it; layers that no tracer can follow (they take graph objects) leave it out.
         """
         raise UnsupportedCallError(f"{type(self.module).__name__} cannot be traced.")
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The layer's own parameters by name, without the cost of attribute access on a module."""
+        return self.module._parameters
 
     @abstractmethod
     def bind(self, graph: HeteroGraph, *args: Any, **kwargs: Any) -> Binding:

@@ -5,4 +5,14 @@ from dacergnn.library_nodes.node import GraphOperator, row_shape, row_space
 from dacergnn.library_nodes.segment_gemm import SegmentGemm
 from dacergnn.library_nodes.traversal import Traversal
 
-__all__ = ["Const", "GraphOperator", "Op", "Ref", "SegmentGemm", "Statement", "Traversal", "row_shape", "row_space"]
+__all__ = [
+    "Const",
+    "GraphOperator",
+    "Op",
+    "Ref",
+    "SegmentGemm",
+    "Statement",
+    "Traversal",
+    "row_shape",
+    "row_space",
+]

@@ -47,8 +47,8 @@ def is_encoding(name: str) -> bool:
 
 def index_alias(arrays: dict[str, Any]) -> str:
     """``using Value = ...; using Index = ...;`` for the arrays of a node."""
-    values = {d.dtype for n, d in arrays.items() if not is_encoding(n)}
-    indices = {d.dtype for n, d in arrays.items() if is_encoding(n)}
+    values: set[Any] = {d.dtype for n, d in arrays.items() if not is_encoding(n)}
+    indices: set[Any] = {d.dtype for n, d in arrays.items() if is_encoding(n)}
     value, index = values.pop().ctype, (indices.pop() if indices else dace.int64).ctype
     return f"using Value = {value};\nusing Index = {index};\n"
 
@@ -60,5 +60,9 @@ def cpp_tasklet(node: Any, arrays: dict[str, Any], code: str) -> nodes.Tasklet:
         return {c: dace.pointer(arrays[c[1:]].dtype) for c in connectors}
 
     return nodes.Tasklet(
-        node.label, pointers(node.in_connectors), pointers(node.out_connectors), code, language=dtypes.Language.CPP
+        node.label,
+        pointers(node.in_connectors),
+        pointers(node.out_connectors),
+        code,
+        language=dtypes.Language.CPP,
     )

@@ -50,7 +50,12 @@ class Emitter:
         scopes[-1].lines.append(store(offset(target, index), value))
         text = "\n".join(scopes[-1].lines)
         for depth in range(len(target) - 1, -1, -1):
-            text = "\n".join([*scopes[depth].lines, self._loop(index[depth], target[depth], text, depth == len(target) - 1)])
+            text = "\n".join(
+                [
+                    *scopes[depth].lines,
+                    self._loop(index[depth], target[depth], text, depth == len(target) - 1),
+                ]
+            )
         return text
 
     def _loop(self, index: str, extent: int, body: str, innermost: bool, reduction: str = "") -> str:

@@ -81,9 +81,10 @@ class Gemm:
 
 def match_gemm(statement: Statement) -> Gemm | None:
     """The operands of a statement that one SegmentGemm can run, or None."""
-    expr, scale = statement.expr, None
+    expr = statement.expr
+    scale: Ref | None = None
     if isinstance(expr, Op) and expr.name == "mul" and isinstance(expr.args[0], Ref):
-        scale, expr = expr.args
+        scale, expr = expr.args[0], expr.args[1]
     if not isinstance(expr, Op) or expr.name not in GEMM_OPERATORS or (scale is not None and scale.path != ""):
         return None
     x, w = expr.args

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import dace
 from dace import properties
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from dace.data import Data
 
 PREFIX = "_"
+Typeclass = Any
+"""A scalar type of DaCe: a class to type checkers, an instance of `dace.typeclass` when it runs."""
 
 
 def row_shape(desc: Data) -> Shape:

@@ -16,7 +16,7 @@ import numpy as np
 from scipy import special
 
 from dacergnn.errors import ProgramError
-from dacergnn.library_nodes.form import Const, Expr, Op, Ref, Shape, ShapeOf, Statement, size
+from dacergnn.library_nodes.form import Const, Expr, Gemm, Op, Ref, Shape, ShapeOf, Statement, match_gemm, size
 
 Derivative = Callable[[tuple[Expr, ...], Expr, Expr], tuple[Expr | None, ...]]
 
@@ -46,7 +46,9 @@ def op(name: str, *args: Expr | float, dims: Shape = ()) -> Expr:
     return Op(name, operands, dims)
 
 
-def _unary(numpy: Callable[..., Any], code: str, slope: Callable[[Expr, Expr], Expr], python: str | None = None) -> Operator:
+def _unary(
+    numpy: Callable[..., Any], code: str, slope: Callable[[Expr, Expr], Expr], python: str | None = None
+) -> Operator:
     """Element-wise function y of one operand x with derivative ``slope(x, y)``."""
     return Operator(1, numpy, code, lambda a, s, y: (op("mul", s, slope(a[0], y)),), python)
 
@@ -119,12 +121,15 @@ OPERATORS: dict[str, Operator] = {
         lambda x, y: op("mul", 2 / math.sqrt(math.pi), op("exp", op("neg", op("mul", x, x)))),
         "erf({0})",
     ),
-    "tanh": _unary(
-        np.tanh, "std::tanh({0})", lambda x, y: op("sub", 1.0, op("mul", y, y)), "tanh({0})"
+    "tanh": _unary(np.tanh, "std::tanh({0})", lambda x, y: op("sub", 1.0, op("mul", y, y)), "tanh({0})"),
+    "sigmoid": _unary(
+        special.expit, "(Value(1) / (Value(1) + std::exp(-{0})))", _sigmoid_slope, "(1 / (1 + exp(-{0})))"
     ),
-    "sigmoid": _unary(special.expit, "(Value(1) / (Value(1) + std::exp(-{0})))", _sigmoid_slope, "(1 / (1 + exp(-{0})))"),
     "relu": _unary(
-        lambda x: np.maximum(x, 0.0), "dacergnn::maximum({0}, Value(0))", lambda x, y: op("gt", x, 0.0), "max({0}, 0)"
+        lambda x: np.maximum(x, 0.0),
+        "dacergnn::maximum({0}, Value(0))",
+        lambda x, y: op("gt", x, 0.0),
+        "max({0}, 0)",
     ),
     "gelu": _unary(
         lambda x: 0.5 * x * (1 + special.erf(x * math.sqrt(0.5))),
@@ -179,7 +184,9 @@ def shape_of(expr: Expr, shapes: ShapeOf) -> Shape:
     if expr.name == "outer_prod":
         x, y = args
         if len(x) != len(y) or len(x) not in (1, 2) or x[:-1] != y[:-1]:
-            raise ProgramError(f"outer_prod: operands of row shapes {x} and {y}; expected (K,) and (M,) or (H, K) and (H, M).")
+            raise ProgramError(
+                f"outer_prod: operands of row shapes {x} and {y}; expected (K,) and (M,) or (H, K) and (H, M)."
+            )
         return (*x, y[-1])
     if expr.name in ("sum", "dot_prd"):
         shape = broadcast(args, expr.name)
@@ -210,10 +217,25 @@ def _linear_shape(expr: Op, args: list[Shape]) -> Shape:
     return (*w[:-2], w[-1])
 
 
+def scale_fits(gemm: Gemm, shapes: ShapeOf) -> bool:
+    """Whether a product is scaled by one value for each row, or for each head of one."""
+    if gemm.scale is None:
+        return True
+    heads, scale = shapes(gemm.x)[:-1], shapes(gemm.scale)
+    return scale in ((), heads)
+
+
 def check_shapes(statement: Statement, shapes: ShapeOf) -> None:
     """Raise ProgramError unless the expression fits into the target (equal, of lower rank, or of equal size for a GEMM)."""
     target = shapes(statement.target)
     value = shape_of(statement.expr, shapes)
-    fits = target[: len(value)] == value or (statement.is_gemm and size(target) == size(value))
+    gemm = match_gemm(statement)
+    if gemm is not None and not scale_fits(gemm, shapes):
+        raise ProgramError(
+            f'"{statement.target.name}": a product is scaled by one value for each row or head, not by one of row shape {shapes(gemm.scale or gemm.x)}.'
+        )
+    fits = target[: len(value)] == value or (gemm is not None and size(target) == size(value))
     if not fits:
-        raise ProgramError(f'"{statement.target.name}" has row shape {target}, but is assigned a value of row shape {value}.')
+        raise ProgramError(
+            f'"{statement.target.name}" has row shape {target}, but is assigned a value of row shape {value}.'
+        )

@@ -99,7 +99,10 @@ class ExpressionParser:
                 and self.entity(source) == "src"
             ):
                 return "typedsrc"
-        return fail(key, "weights are sliced by a type: W[e.etype], W[n.ntype], W[e.src.ntype], W[e.dst.ntype], or W[e.etype, e.src]")
+        return fail(
+            key,
+            "weights are sliced by a type: W[e.etype], W[n.ntype], W[e.src.ntype], W[e.dst.ntype], or W[e.etype, e.src]",
+        )
 
     def parse(self, node: ast.AST) -> Expr:
         """The expression that ``node`` spells."""

@@ -9,7 +9,7 @@ import dace
 from dace import Memlet, dtypes
 
 from dacergnn.library_nodes.access import index_name
-from dacergnn.library_nodes.form import Const, Expr, Op, Ref, Shape, Statement
+from dacergnn.library_nodes.form import Const, Expr, Ref, Shape, Statement
 from dacergnn.library_nodes.node import PREFIX, row_shape
 from dacergnn.library_nodes.operators import OPERATORS, op, shape_of
 from dacergnn.library_nodes.parse import view_shape
@@ -116,7 +116,7 @@ def expand_pure(node: Any, state: dace.SDFGState, sdfg: dace.SDFG) -> dace.SDFG:
     return nested
 
 
-def _ranges(desc: Any, first: str) -> dict[str, str]:
+def _ranges(desc: Any, first: str) -> Any:
     return {"i": f"0:{first}", **{f"j{n}": f"0:{extent}" for n, extent in enumerate(desc.shape[1:])}}
 
 
@@ -128,7 +128,14 @@ def _add_statement(nested: dace.SDFG, last: Any, statement: Statement, arrays: d
     rows = "1" if statement.space == "ONE" else statement.space
     init = nested.add_state_after(last, "init")
     start = _START[statement.op]
-    init.add_mapped_tasklet("init", _ranges(desc, str(desc.shape[0])), {}, f"o = {start}", {"o": Memlet(f"{out}[{own}]")}, external_edges=True)
+    init.add_mapped_tasklet(
+        "init",
+        _ranges(desc, str(desc.shape[0])),
+        {},
+        f"o = {start}",
+        {"o": Memlet(f"{out}[{own}]")},
+        external_edges=True,
+    )
     main = nested.add_state_after(init, "main")
     scalar = _Scalar(statement, arrays)
     value = scalar.value(statement.expr, index)
@@ -146,7 +153,14 @@ def _add_statement(nested: dace.SDFG, last: Any, statement: Statement, arrays: d
     lines = "\n".join([*scalar.lines, code])
     for name in sorted(inputs, key=len, reverse=True):
         lines = lines.replace(f"{name}[", f"in{name}[")
-    main.add_mapped_tasklet("body", _ranges(desc, rows), {f"in{n}": m for n, m in inputs.items()}, lines, {"o": output}, external_edges=True)
+    main.add_mapped_tasklet(
+        "body",
+        _ranges(desc, rows),
+        {f"in{n}": m for n, m in inputs.items()},
+        lines,
+        {"o": output},
+        external_edges=True,
+    )
     if statement.op not in ("max=", "min="):
         return main
     final = nested.add_state_after(main, "empty_groups")

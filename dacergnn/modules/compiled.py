@@ -18,13 +18,14 @@ from dacergnn.config import Config
 from dacergnn.errors import ArrayError
 from dacergnn.frontends import Program
 from dacergnn.graph import HeteroGraph
+from dacergnn.library_nodes.node import Typeclass
 from dacergnn.program import Program as View
 from dacergnn.program import parse
 from dacergnn.runtime.executable import Executable, Prepared
 from dacergnn.sdfg_passes import Plan, compile_program
 
-_ELEMENTS = {torch.float32: dace.float32, torch.float64: dace.float64}
-_INDICES = {torch.int32: dace.int32, torch.int64: dace.int64}
+_ELEMENTS: dict[torch.dtype, Typeclass] = {torch.float32: dace.float32, torch.float64: dace.float64}
+_INDICES: dict[torch.dtype, Typeclass] = {torch.int32: dace.int32, torch.int64: dace.int64}
 Mask = tuple[bool, ...]
 
 
@@ -50,7 +51,10 @@ class CompiledProgram:
 
     def __init__(self, program: Program, dtype: torch.dtype, index: torch.dtype, config: Config) -> None:
         if dtype not in _ELEMENTS:
-            raise ArrayError("x", f"has dtype {dtype}; compiled layers take torch.float32 or torch.float64, convert it with .float()")
+            raise ArrayError(
+                "x",
+                f"has dtype {dtype}; compiled layers take torch.float32 or torch.float64, convert it with .float()",
+            )
         self.config = config
         self.index = _INDICES[index]
         self.sdfg: dace.SDFG = parse(program.source, dtype=_ELEMENTS[dtype], **dict(program.bindings))
@@ -133,7 +137,9 @@ class _Run(torch.autograd.Function):
     """Autograd for eager calls; the torch.library operator of `operator.py` serves traced ones."""
 
     @staticmethod
-    def forward(ctx: Any, program: CompiledProgram, graph: HeteroGraph, mask: Mask, *inputs: Tensor) -> tuple[Tensor, ...]:
+    def forward(
+        ctx: Any, program: CompiledProgram, graph: HeteroGraph, mask: Mask, *inputs: Tensor
+    ) -> tuple[Tensor, ...]:
         variant = program.variant(mask)
         outputs = program.run(variant.forward, graph, inputs)
         ctx.program, ctx.graph, ctx.variant, ctx.count = program, graph, variant, len(inputs)
@@ -145,7 +151,7 @@ class _Run(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         variant: Variant = ctx.variant
         saved = ctx.saved_tensors
         pools = {"input": saved[: ctx.count], "output": saved[ctx.count :], "gradient": gradients}

@@ -45,7 +45,6 @@ class GraphCache:
             self._graphs.popitem(last=False)
         return graph
 
-
     def _known(self, graph: HeteroGraph) -> HeteroGraph:
         """A graph that is kept already and equal to ``graph``, with what was encoded of it; else ``graph``."""
         kept = [*self._offered, *(entry[2] for entry in self._graphs.values())]
@@ -56,7 +55,11 @@ def _equal(a: HeteroGraph, b: HeteroGraph) -> bool:
     """Whether two graphs have the same edges in the same order, and the same types."""
     if a is b:
         return True
-    if a.bipartite != b.bipartite or a.device != b.device or any(a.size(s) != b.size(s) for s in ("NS", "ND", "E", "R", "T")):
+    if (
+        a.bipartite != b.bipartite
+        or a.device != b.device
+        or any(a.size(s) != b.size(s) for s in ("NS", "ND", "E", "R", "T"))
+    ):
         return False
     if (a.edge_perm is None) != (b.edge_perm is None) or not _same(a.edge_perm, b.edge_perm):
         return False

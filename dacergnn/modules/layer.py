@@ -33,10 +33,21 @@ class CompiledLayer(nn.Module):
     def __init__(self, original: nn.Module, frontend: Frontend, config: Config, graphs: GraphCache) -> None:
         super().__init__()
         shared = ("_parameters", "_buffers", "_modules", "_state_dict_hooks", "_state_dict_pre_hooks")
-        for name in (*shared, "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks", "_non_persistent_buffers_set"):
+        for name in (
+            *shared,
+            "_load_state_dict_pre_hooks",
+            "_load_state_dict_post_hooks",
+            "_non_persistent_buffers_set",
+        ):
             self.__dict__[name] = original.__dict__[name]
         self.__dict__.update(
-            original=original, frontend=frontend, config=config, graphs=graphs, training=original.training, _warned=set[str](), _last=None
+            original=original,
+            frontend=frontend,
+            config=config,
+            graphs=graphs,
+            training=original.training,
+            _warned=set[str](),
+            _last=None,
         )
         self.__dict__["number"] = register_layer(self)
 
@@ -74,7 +85,9 @@ class CompiledLayer(nn.Module):
 
     def find_graph(self, frontend: Frontend, args: tuple[Any, ...], kwargs: dict[str, Any]) -> HeteroGraph:
         """The graph that a call is about, encoded unless it was seen before."""
-        return self.graphs.find(frontend.graph_owner(), frontend.edges(*args, **kwargs), lambda: frontend.graph(*args, **kwargs))
+        return self.graphs.find(
+            frontend.graph_owner(), frontend.edges(*args, **kwargs), lambda: frontend.graph(*args, **kwargs)
+        )
 
     def _execute(self, binding: Binding, graph: HeteroGraph) -> Any:
         compiled, arrays = self.compiled(binding, graph), binding.arrays
@@ -95,7 +108,9 @@ class CompiledLayer(nn.Module):
     def save_sdfg(self, folder: str | Path) -> list[Path]:
         """Write the SDFGs of every step of the last call's program: ``00_frontend.sdfg``, ...; returns their paths."""
         if self._last is None:
-            raise UnsupportedCallError("save_sdfg: the layer has not been called yet; call it once, or pass a graph to optimize().")
+            raise UnsupportedCallError(
+                "save_sdfg: the layer has not been called yet; call it once, or pass a graph to optimize()."
+            )
         return self._last[0].save(Path(folder))
 
     @property

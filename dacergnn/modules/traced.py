@@ -85,7 +85,9 @@ def _eager(number: int, text: str, tensors: list[Tensor], names: str, parameters
     """The call with the given tensors in place of the layer's own parameters."""
     layer = _LAYERS[number]
     frontend = copy.copy(layer.frontend)
-    frontend.module = _with_parameters(layer.original, dict(zip(names.split(","), parameters, strict=True)) if names else {})
+    frontend.module = _with_parameters(
+        layer.original, dict(zip(names.split(","), parameters, strict=True)) if names else {}
+    )
     args, kwargs = _arguments(text, tensors)
     return _leaves(layer.run(frontend, args, kwargs))
 
@@ -115,20 +117,34 @@ def _(tensors: list[Tensor], parameters: list[Tensor], layer: int, call: str, na
 
 @torch.library.custom_op("dacergnn::layer_backward", mutates_args=())
 def layer_backward(
-    gradients: list[Tensor], tensors: list[Tensor], parameters: list[Tensor], layer: int, call: str, names: str, wanted: list[int]
+    gradients: list[Tensor],
+    tensors: list[Tensor],
+    parameters: list[Tensor],
+    layer: int,
+    call: str,
+    names: str,
+    wanted: list[int],
 ) -> list[Tensor]:
     """Gradients of the tensors, then the parameters, at the positions ``wanted``."""
     originals = [*tensors, *parameters]
     with torch.enable_grad():
         inputs = [t.detach().requires_grad_() if i in wanted else t for i, t in enumerate(originals)]
         outputs = _eager(layer, call, inputs[: len(tensors)], names, inputs[len(tensors) :])
-        results = torch.autograd.grad(outputs, [inputs[i] for i in wanted], gradients, allow_unused=True)
+        results: tuple[Tensor | None, ...] = torch.autograd.grad(
+            outputs, [inputs[i] for i in wanted], gradients, allow_unused=True
+        )
     return [torch.zeros_like(originals[i]) if r is None else r.clone() for i, r in zip(wanted, results, strict=True)]
 
 
 @layer_backward.register_fake
 def _(
-    gradients: list[Tensor], tensors: list[Tensor], parameters: list[Tensor], layer: int, call: str, names: str, wanted: list[int]
+    gradients: list[Tensor],
+    tensors: list[Tensor],
+    parameters: list[Tensor],
+    layer: int,
+    call: str,
+    names: str,
+    wanted: list[int],
 ) -> list[Tensor]:
     originals = [*tensors, *parameters]
     return [torch.empty_like(originals[i]) for i in wanted]

@@ -11,7 +11,8 @@ import dace
 from dacergnn.errors import ProgramError
 from dacergnn.graph.spaces import MAPS, ROW_SPACES
 from dacergnn.library_nodes.form import GEMM_OPERATORS, Const, Expr, Op, Ref, Shape, Statement, match_gemm
-from dacergnn.library_nodes.operators import op, shape_of
+from dacergnn.library_nodes.node import Typeclass
+from dacergnn.library_nodes.operators import op, scale_fits, shape_of
 from dacergnn.library_nodes.parse import ExpressionParser, fail, fold
 from dacergnn.program.source import FlatProgram, Source, flatten
 from dacergnn.program.verify import verify
@@ -37,11 +38,15 @@ _NEIGHBOURS = {
     ("U", "outgoing_edges"): "srcpair",
 }
 _RETURN_ORDER = ("ND", "NS", "E", "V", "U", "R", "T", "ONE", "RNS")
+_PRODUCTS = {
+    "linear": "the weights are chosen by a type, as in W[e.etype] or W[n.ntype], or an array of one row",
+    "outer_prod": "is summed over the rows of a type, W[e.etype] += outer_prod(x, y), alone or times a value of the row",
+}
 _OWN_STATEMENT = (*GEMM_OPERATORS, "dot_prd", "sum")
 _AUGMENTED: dict[type[ast.AST], str] = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div"}
 
 
-def parse(source: Source, *, dtype: dace.typeclass = dace.float32, **bindings: Any) -> dace.SDFG:
+def parse(source: Source, *, dtype: Typeclass = dace.float32, **bindings: Any) -> dace.SDFG:
     """Parse a program into an inter-operator SDFG.
 
     Args:
@@ -66,7 +71,7 @@ class _Loop:
 
 
 class _Parser:
-    def __init__(self, flat: FlatProgram, dtype: dace.typeclass) -> None:
+    def __init__(self, flat: FlatProgram, dtype: Typeclass) -> None:
         self.flat = flat
         self.dtype = dtype
         self.program = Program.empty(flat.name)
@@ -86,7 +91,9 @@ class _Parser:
             else:
                 fail(node, "a program consists of loops over edges, nodes or pairs, and a return")
         if not returned:
-            raise ProgramError(f'program "{self.flat.name}" returns nothing; end it with return and the names of its results.')
+            raise ProgramError(
+                f'program "{self.flat.name}" returns nothing; end it with return and the names of its results.'
+            )
         self.program.drop_unused()
         verify(self.program.sdfg)
         return self.program.sdfg
@@ -94,7 +101,10 @@ class _Parser:
     def _declaration(self, name: str, node: ast.expr) -> tuple[str, Shape]:
         space, dims = (node.value, node.slice) if isinstance(node, ast.Subscript) else (node, ast.Tuple([], ast.Load()))
         if not isinstance(space, ast.Name) or space.id not in ROW_SPACES:
-            fail(node, f'"{name}" is declared as a row space with a row shape, as in NS[64]; row spaces: {", ".join(ROW_SPACES)}')
+            fail(
+                node,
+                f'"{name}" is declared as a row space with a row shape, as in NS[64]; row spaces: {", ".join(ROW_SPACES)}',
+            )
         items = dims.elts if isinstance(dims, ast.Tuple) else [dims]
         shape: list[int] = []
         for item in items:
@@ -105,8 +115,15 @@ class _Parser:
 
     def _loop(self, node: ast.For, outer: _Loop | None) -> None:
         call = node.iter
-        if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Name)):
-            fail(node.iter, f"loops run over g.{'(), g.'.join(ITERATORS)}() or n.incoming_edges(), n.outgoing_edges()")
+        if not (
+            isinstance(call, ast.Call)
+            and isinstance(call.func, ast.Attribute)
+            and isinstance(call.func.value, ast.Name)
+        ):
+            fail(
+                node.iter,
+                f"loops run over g.{'(), g.'.join(ITERATORS)}() or n.incoming_edges(), n.outgoing_edges()",
+            )
         if not isinstance(node.target, ast.Name):
             fail(node.target, "a loop has one variable")
         owner, method, variable = call.func.value.id, call.func.attr, node.target.id
@@ -118,8 +135,16 @@ class _Parser:
         else:
             path = _NEIGHBOURS.get((outer.spaces.get(owner, ""), method))
             if path is None or outer.entities.get(owner) != "":
-                fail(call, "inner loops run over n.incoming_edges() of a destination node or pair, or n.outgoing_edges() of a source")
-            loop = _Loop("E", {variable: "", owner: path}, {variable: "E", owner: outer.spaces[owner]}, dict(outer.locals))
+                fail(
+                    call,
+                    "inner loops run over n.incoming_edges() of a destination node or pair, or n.outgoing_edges() of a source",
+                )
+            loop = _Loop(
+                "E",
+                {variable: "", owner: path},
+                {variable: "E", owner: outer.spaces[owner]},
+                dict(outer.locals),
+            )
         for item in node.body:
             if isinstance(item, ast.For):
                 self._loop(item, loop)
@@ -164,9 +189,18 @@ class _Parser:
         elif isinstance(value, Op) and value.name in ("max", "min") and target.path and value.args[0] == target:
             operation, value = f"{value.name}=", value.args[1]
         elif target.path:
-            fail(node, "a row that several edges share is assigned by a reduction: +=, or n[x] = max(n[x], ...)")
+            fail(
+                node,
+                "a row that several edges share is assigned by a reduction: +=, or n[x] = max(n[x], ...)",
+            )
         try:
-            self._assign(loop.space, target, operation, self._resolve(value, loop.space, node), self._target_space(target, loop))
+            self._assign(
+                loop.space,
+                target,
+                operation,
+                self._resolve(value, loop.space, node),
+                self._target_space(target, loop),
+            )
         except ProgramError as error:
             if str(error).startswith("line "):
                 raise
@@ -186,7 +220,10 @@ class _Parser:
         if isinstance(expr, Ref):
             array = self._find(expr.name, space, expr.path)
             if array is None:
-                return fail(node, f'"{expr.name}" has no value over {self._reached(space, expr.path)} here; assign it first, or declare it as an input')
+                return fail(
+                    node,
+                    f'"{expr.name}" has no value over {self._reached(space, expr.path)} here; assign it first, or declare it as an input',
+                )
             return replace(expr, name=array)
         if isinstance(expr, Op):
             return replace(expr, args=tuple(self._resolve(a, space, node) for a in expr.args))
@@ -210,7 +247,9 @@ class _Parser:
             self.arrays[key] = self._emit(space, "", "=", combined, target.name, owner)
             return
         if operation != "+=" and not isinstance(value, Ref):
-            value = self._temporary(value, space)  # its gradient compares values with the result, so they must be the same bits
+            value = self._temporary(
+                value, space
+            )  # its gradient compares values with the result, so they must be the same bits
         result = self._emit(space, target.path, operation, value, target.name, owner)
         if previous is not None:
             kind = "add" if operation == "+=" else operation[:-1]
@@ -237,10 +276,12 @@ class _Parser:
         view: Shape | None = None
         if isinstance(value, Op) and value.name == "reshape":
             product = self._operands(value.args[0], space)
-            if match_gemm(Statement(space, Ref(name, path), operation, product)) is not None:
+            if self._is_product(Statement(space, Ref(name, path), operation, product)):
                 view, value = value.dims, product
         value = self._operands(value, space)
-        if match_gemm(Statement(space, Ref(name, path), operation, value)) is None:
+        if not self._is_product(Statement(space, Ref(name, path), operation, value)):
+            if path == "" and isinstance(value, Op) and value.name in GEMM_OPERATORS:
+                raise ProgramError(f"{value.name}: {_PRODUCTS[value.name]}.")
             value = self._hoist(value, space, top=not _is_gemm_operator(value))
         shape = shape_of(value, self.program.shape)
         if view is not None and _size(view) != _size(shape):
@@ -249,6 +290,11 @@ class _Parser:
         self.program.insert(Statement(space, Ref(array, path), operation, value))
         return array
 
+    def _is_product(self, statement: Statement) -> bool:
+        """Whether one SegmentGemm runs the statement."""
+        gemm = match_gemm(statement)
+        return gemm is not None and scale_fits(gemm, self.program.shape)
+
     def _operands(self, expr: Expr, space: str) -> Expr:
         """The expression with the operands of products brought into arrays."""
         if not isinstance(expr, Op):
@@ -256,6 +302,9 @@ class _Parser:
         args = [self._operands(a, space) for a in expr.args]
         if expr.name in GEMM_OPERATORS:
             args = [a if isinstance(a, Ref) else self._temporary(self._hoist(a, space), space) for a in args]
+            # Products gather rows, so a row that all of them share is written out.
+            rows = args if expr.name == "outer_prod" else args[:1]
+            args[: len(rows)] = [self._temporary(r, space) if isinstance(r, Ref) and r.path == "one" else r for r in rows]
         if expr.name == "reshape":
             (inner,) = args
             reference = inner if isinstance(inner, Ref) else self._temporary(self._hoist(inner, space, top=True), space)

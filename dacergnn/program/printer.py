@@ -61,4 +61,7 @@ def _nest(program: Program, statement: Statement) -> list[str]:
             f"        for {entity} in {outer}.{neighbours}():",
             f"            {statement_text(statement, entity, {path: outer})}",
         ]
-    return [f"    for {entity} in g.{_ITERATOR[statement.space]}():", f"        {statement_text(statement, entity)}"]
+    return [
+        f"    for {entity} in g.{_ITERATOR[statement.space]}():",
+        f"        {statement_text(statement, entity)}",
+    ]

@@ -42,10 +42,13 @@ def flatten(source: Source, bindings: Mapping[str, Any]) -> FlatProgram:
         if isinstance(declared, ast.expr):
             arrays[argument.arg] = declared
         elif argument.arg not in bindings:
-            fail(argument, f'array "{argument.arg}" is not declared; write it as {argument.arg}: NS[64] or pass {argument.arg}="NS[64]"')
+            fail(
+                argument,
+                f'array "{argument.arg}" is not declared; write it as {argument.arg}: NS[64] or pass {argument.arg}="NS[64]"',
+            )
     absent: dict[str, Any] = {p: None for p in parameters if p not in arrays}
     constants = {k: v for k, v in bindings.items() if k not in parameters and isinstance(v, _CONSTANT)}
-    present = {p: True for p in arrays}
+    present = dict.fromkeys(arrays, True)
     inliner = _Inliner(functions, namespace)
     body = inliner.block(main.body, {**constants, **absent}, present)
     return FlatProgram(main.name, arrays, body)
@@ -60,7 +63,9 @@ def _functions(source: Source) -> tuple[dict[str, ast.FunctionDef], Mapping[str,
     try:
         tree = ast.parse(text)
     except SyntaxError as error:
-        raise ProgramError(f"line {error.lineno}, column {error.offset}: not Python syntax ({error.msg})\n    {error.text}") from error
+        raise ProgramError(
+            f"line {error.lineno}, column {error.offset}: not Python syntax ({error.msg})\n    {error.text}"
+        ) from error
     functions = {n.name: n for n in tree.body if isinstance(n, ast.FunctionDef)}
     if not functions:
         raise ProgramError("the source holds no function; a program starts with def name(g, ...).")
@@ -93,10 +98,16 @@ class _Inliner:
             if isinstance(node, ast.If):
                 chosen = node.body if self._decide(node.test, constants, present) else node.orelse
                 result += self.block(chosen, constants, present)
-            elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Name):
+            elif (
+                isinstance(node, ast.Expr)
+                and isinstance(node.value, ast.Call)
+                and isinstance(node.value.func, ast.Name)
+            ):
                 result += self._inline(node.value, node.value.func.id, constants, present)
             elif isinstance(node, ast.For):
-                loop = ast.For(node.target, node.iter, self.block(node.body, constants, present), [], lineno=node.lineno)
+                loop = ast.For(
+                    node.target, node.iter, self.block(node.body, constants, present), [], lineno=node.lineno
+                )
                 result.append(ast.copy_location(loop, node))
             elif not isinstance(node, ast.Pass):
                 copy = ast.parse(ast.unparse(node)).body[0] if constants else node
@@ -107,11 +118,16 @@ class _Inliner:
         names = {n.id for n in ast.walk(test) if isinstance(n, ast.Name)}
         unknown = names - constants.keys() - present.keys()
         if unknown:
-            fail(test, f"conditions are decided at compile time, but {', '.join(sorted(unknown))} is not a constant")
+            fail(
+                test,
+                f"conditions are decided at compile time, but {', '.join(sorted(unknown))} is not a constant",
+            )
         code = compile(ast.fix_missing_locations(ast.Expression(test)), "<program>", "eval")
         return bool(eval(code, {"__builtins__": {"len": len}}, {**present, **constants}))
 
-    def _inline(self, call: ast.Call, name: str, constants: Mapping[str, Any], present: Mapping[str, bool]) -> list[ast.stmt]:
+    def _inline(
+        self, call: ast.Call, name: str, constants: Mapping[str, Any], present: Mapping[str, bool]
+    ) -> list[ast.stmt]:
         function = self.functions.get(name)
         if function is None and callable(self.namespace.get(name)):
             function = _functions(self.namespace[name])[0][name]

@@ -20,7 +20,9 @@ def verify(sdfg: dace.SDFG) -> None:
     I7 row shapes agree; I8 the target of a map that several rows share is written by a reduction.
     """
     if len(list(sdfg.states())) != 1:
-        raise VerificationError(f"I1: an inter-operator SDFG has one state, {sdfg.name} has {len(list(sdfg.states()))}.")
+        raise VerificationError(
+            f"I1: an inter-operator SDFG has one state, {sdfg.name} has {len(list(sdfg.states()))}."
+        )
     program = Program(sdfg)
     for node in program.state.nodes():
         if not isinstance(node, GraphOperator | dace.nodes.AccessNode):
@@ -67,4 +69,6 @@ def _verify_map(program: Program, statement: Statement, ref: Ref) -> None:
     reached = MAPS[statement.space, ref.path] if ref.path else statement.space
     space = program.space(ref.name)
     if space != reached and (reached, space) != ("ND", "NS"):
-        raise VerificationError(f'I6: "{ref.name}" has rows {space}, but {statement.space}.{ref.path or "own"} leads to {reached}.')
+        raise VerificationError(
+            f'I6: "{ref.name}" has rows {space}, but {statement.space}.{ref.path or "own"} leads to {reached}.'
+        )

@@ -16,7 +16,7 @@ from dace.sdfg import nodes
 from dacergnn.graph.spaces import ROW_SPACES
 from dacergnn.library_nodes import GraphOperator, SegmentGemm, Statement, Traversal, row_shape, row_space
 from dacergnn.library_nodes.form import Ref, Shape
-from dacergnn.library_nodes.node import PREFIX
+from dacergnn.library_nodes.node import PREFIX, Typeclass
 from dacergnn.library_nodes.parse import view_shape
 
 SYMBOLS = {space: dace.symbol(space, dtype=dace.int64) for space in ROW_SPACES if space != "ONE"}
@@ -96,13 +96,13 @@ class Program:
 
     # What can be done
 
-    def add_input(self, name: str, space: str, shape: Shape, dtype: dace.typeclass = dace.float32) -> str:
+    def add_input(self, name: str, space: str, shape: Shape, dtype: Typeclass = dace.float32) -> str:
         """Declare an array that the caller provides."""
         self.sdfg.add_array(name, [_leading(space), *shape], dtype)
         self.sdfg.arg_names = [*self.sdfg.arg_names, name]
         return name
 
-    def add_array(self, name: str, space: str, shape: Shape, dtype: dace.typeclass = dace.float32) -> str:
+    def add_array(self, name: str, space: str, shape: Shape, dtype: Typeclass = dace.float32) -> str:
         """Declare an intermediate array; returns its name, made unique."""
         name = self.fresh(name)
         self.sdfg.add_transient(name, [_leading(space), *shape], dtype)
@@ -115,8 +115,8 @@ class Program:
 
     def insert(self, *statements: Statement) -> GraphOperator:
         """Add an operator with these statements: a SegmentGemm for one product, else a Traversal."""
-        kind = SegmentGemm if len(statements) == 1 and statements[0].is_gemm else Traversal
-        operator = kind(statements[-1].target.name, statements)
+        kind: type[GraphOperator] = SegmentGemm if len(statements) == 1 and statements[0].is_gemm else Traversal
+        operator: GraphOperator = kind(statements[-1].target.name, statements)
         self.state.add_node(operator)
         self._connect(operator)
         return operator

@@ -19,7 +19,17 @@ from dacergnn.library_nodes.cpu import INCLUDE_FOLDER
 from dacergnn.runtime import cache as build_cache
 
 # Buffers whose lifetimes do not overlap share memory, which `restrict` on the generated arguments would deny.
-FLAGS = ("-std=c++20", "-O3", "-march=native", "-fopenmp", "-fno-math-errno", "-fPIC", "-shared", "-D__restrict__=", "-w")
+FLAGS = (
+    "-std=c++20",
+    "-O3",
+    "-march=native",
+    "-fopenmp",
+    "-fno-math-errno",
+    "-fPIC",
+    "-shared",
+    "-D__restrict__=",
+    "-w",
+)
 log = logging.getLogger("dacergnn.build")
 
 
@@ -33,7 +43,9 @@ def compiler() -> tuple[str, str]:
     name = os.environ.get("CXX", "g++")
     path = shutil.which(name)
     if path is None:
-        raise BuildError(f'The C++ compiler "{name}" is not on PATH; install g++ (11 or newer), or set CXX to a C++ compiler.')
+        raise BuildError(
+            f'The C++ compiler "{name}" is not on PATH; install g++ (11 or newer), or set CXX to a C++ compiler.'
+        )
     version = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
     return path, version.splitlines()[0] if version else path
 
@@ -71,7 +83,12 @@ def _compile(code: str, folder: Path) -> None:
     includes = [f"-I{p}" for p in (runtime, INCLUDE_FOLDER.parent, INCLUDE_FOLDER)]
     path, _ = compiler()
     started = time.perf_counter()
-    run = subprocess.run([path, *FLAGS, *includes, str(source), "-o", str(library)], capture_output=True, text=True, check=False)
+    run = subprocess.run(
+        [path, *FLAGS, *includes, str(source), "-o", str(library)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if run.returncode != 0:
         kept = build_cache.cache_folder() / "failed.cpp"
         kept.write_text(code)

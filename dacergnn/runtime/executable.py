@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,7 +44,7 @@ class Executable:
         self._outputs = [self._position[b.name] for b in self.lowered.outputs]
         self._function, self._handle = self._load(self.library)
 
-    def _load(self, path: Path) -> tuple[ctypes._NamedFuncPointer, int]:
+    def _load(self, path: Path) -> tuple[Callable[..., None], int]:
         # RTLD_LOCAL: every library exports the same helper symbols.
         library = ctypes.CDLL(str(path))
         name, signature = self.lowered.name, self.lowered.signature
@@ -64,7 +64,10 @@ class Executable:
         lowered = self.lowered
         buffers = (*lowered.outputs, *lowered.intermediates)
         spaces = {space for space, _ in lowered.spaces.values()} | {b.rows for b in buffers}
-        sizes = {space: graph.size(space) for space in spaces | set(lowered.signature) & {"NS", "ND", "E", "U", "V", "R", "T", "RNS"}}
+        sizes = {
+            space: graph.size(space)
+            for space in spaces | set(lowered.signature) & {"NS", "ND", "E", "U", "V", "R", "T", "RNS"}
+        }
         encodings = {n: graph.encoding(n) for n in lowered.encodings}
         plan = plan_memory(lowered.intermediates, sizes, self.dtype.itemsize)
         arguments = [self._handle]
@@ -83,12 +86,21 @@ class Executable:
         """Raise ArrayError, naming the array, unless the inputs fit the graph and the program."""
         for name, tensor, shape in zip(self.lowered.inputs, inputs, prepared.input_shapes, strict=True):
             if tensor.dtype != self.dtype:
-                raise ArrayError(name, f"has dtype {tensor.dtype}, but the layer was compiled for {self.dtype}; convert it with .to({self.dtype})")
+                raise ArrayError(
+                    name,
+                    f"has dtype {tensor.dtype}, but the layer was compiled for {self.dtype}; convert it with .to({self.dtype})",
+                )
             if tensor.device.type != "cpu":
                 raise ArrayError(name, f"is on {tensor.device}, but this layer runs on the CPU; move it with .cpu()")
-            rows_first = self.lowered.spaces[name][0] not in ("ONE", "RNS")  # these may come without their rows as an axis
+            rows_first = self.lowered.spaces[name][0] not in (
+                "ONE",
+                "RNS",
+            )  # these may come without their rows as an axis
             if tensor.numel() != shape.numel() or (rows_first and tensor.dim() > 0 and tensor.shape[0] != shape[0]):
-                raise ArrayError(name, f"has shape {tuple(tensor.shape)}, but the graph and the layer ask for {tuple(shape)}")
+                raise ArrayError(
+                    name,
+                    f"has shape {tuple(tensor.shape)}, but the graph and the layer ask for {tuple(shape)}",
+                )
 
     def __call__(self, prepared: Prepared, inputs: Sequence[Tensor]) -> list[Tensor]:
         """Run on contiguous inputs, in the order of ``lowered.inputs``; returns the outputs."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+from itertools import pairwise
+from dataclasses import dataclass, replace
 
 import dace
 from dace import Memlet
@@ -69,14 +70,14 @@ def lower(sdfg: dace.SDFG) -> Lowered:
         dtype=str(next(iter(sdfg.arrays.values())).dtype.to_string()),
     )
     code, signature = _generate(sdfg)
-    return Lowered(**{**lowered.__dict__, "code": code, "signature": signature})
+    return replace(lowered, code=code, signature=signature)
 
 
 def _generate(sdfg: dace.SDFG) -> tuple[str, tuple[str, ...]]:
     sdfg = copy.deepcopy(sdfg)
     program = Program(sdfg)
     operators = program.operators
-    for before, after in zip(operators, operators[1:], strict=False):
+    for before, after in pairwise(operators):
         program.state.add_nedge(before, after, Memlet())  # one order, the one that memory is planned for
     for desc in sdfg.arrays.values():
         desc.transient = False

@@ -5,4 +5,12 @@ from dacergnn.sdfg_passes.gemm_scale_fusion import gemm_scale_fusion
 from dacergnn.sdfg_passes.pipeline import Plan, Step, compile_program
 from dacergnn.sdfg_passes.select_adjacency import select_adjacency
 
-__all__ = ["Gradient", "Plan", "Step", "compile_program", "differentiate", "gemm_scale_fusion", "select_adjacency"]
+__all__ = [
+    "Gradient",
+    "Plan",
+    "Step",
+    "compile_program",
+    "differentiate",
+    "gemm_scale_fusion",
+    "select_adjacency",
+]

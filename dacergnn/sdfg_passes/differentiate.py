@@ -16,6 +16,7 @@ import dace
 
 from dacergnn.errors import ProgramError
 from dacergnn.library_nodes.form import Const, Expr, Gemm, Op, Ref, Shape, Statement, match_gemm, refs
+from dacergnn.library_nodes.node import Typeclass
 from dacergnn.library_nodes.operators import OPERATORS, op, shape_of
 from dacergnn.library_nodes.parse import fold
 from dacergnn.program import Program, verify
@@ -60,7 +61,9 @@ class _Differentiation:
     def __init__(self, forward: Program, wrt: list[str]) -> None:
         unknown = [n for n in wrt if n not in forward.inputs]
         if unknown:
-            raise ProgramError(f'wrt: "{unknown[0]}" is not an input of {forward.sdfg.name}; inputs: {", ".join(forward.inputs)}.')
+            raise ProgramError(
+                f'wrt: "{unknown[0]}" is not an input of {forward.sdfg.name}; inputs: {", ".join(forward.inputs)}.'
+            )
         self.forward = forward
         self.wrt = wrt
         self.backward = Program.empty(f"{forward.sdfg.name}_backward")
@@ -73,7 +76,9 @@ class _Differentiation:
         outputs = self.forward.outputs
         for name in outputs:
             if name in self.active:
-                seed = self.backward.add_input(GRADIENT + name, self.forward.space(name), self.forward.shape(name), self._dtype(name))
+                seed = self.backward.add_input(
+                    GRADIENT + name, self.forward.space(name), self.forward.shape(name), self._dtype(name)
+                )
                 self._accumulate(Ref(name), self.forward.space(name), Ref(seed))
         for operator in reversed(self.forward.operators):
             for statement in reversed(operator.statements):
@@ -105,7 +110,7 @@ class _Differentiation:
                     active.add(statement.target.name)
         return active
 
-    def _dtype(self, name: str) -> dace.typeclass:
+    def _dtype(self, name: str) -> Typeclass:
         return self.forward.sdfg.arrays[name].dtype
 
     # Gradients of arrays
@@ -136,9 +141,14 @@ class _Differentiation:
                 array = self._emit(GRADIENT + name, term_space, path, [term], term_shape, space)
                 partial.append(Ref(array, view=shape if term_shape != shape else None))
         terms = [*own, *partial]
-        if len(terms) == 1 and isinstance(terms[0], Ref) and terms[0].path == "" and terms[0].view is None:
-            if terms[0].name in self.backward.sdfg.arrays:
-                return terms[0].name
+        only = terms[0]
+        if (
+            len(terms) == 1
+            and isinstance(only, Ref)
+            and only == Ref(only.name)
+            and only.name in self.backward.sdfg.arrays
+        ):
+            return only.name
         return self._emit(GRADIENT + name, space, "", terms, shape)
 
     def _is_product(self, space: str, path: str, term: Expr) -> bool:
@@ -152,7 +162,12 @@ class _Differentiation:
             return self.emitted[key]
         for ref in refs(expr):
             if ref.name not in self.backward.sdfg.arrays:
-                self.backward.add_input(ref.name, self.forward.space(ref.name), self.forward.shape(ref.name), self._dtype(ref.name))
+                self.backward.add_input(
+                    ref.name,
+                    self.forward.space(ref.name),
+                    self.forward.shape(ref.name),
+                    self._dtype(ref.name),
+                )
         dtype = self.backward.sdfg.arrays[next(iter(self.backward.sdfg.arrays))].dtype
         array = self.backward.add_array(name, owner or space, shape, dtype)
         self.backward.insert(Statement(space, Ref(array, path), "+=" if path else "=", expr))
@@ -186,7 +201,7 @@ class _Differentiation:
         if gemm.kind == "linear":
             shape = shape_of(Op("linear", (x, w)), self.forward.shape)
             seed = replace(seed, view=shape) if shape != self.forward.shape(statement.target) else seed
-            gradients = {
+            gradients: dict[Ref, Expr] = {
                 x: Op("linear", (seed, replace(w, transposed=not w.transposed))),
                 w: Op("outer_prod", (seed, x) if w.transposed else (x, seed)),
             }
@@ -237,7 +252,11 @@ class _Differentiation:
                 seed = Op("expand", (seed,), shape_of(expr, shapes)[len(shape_of(seed, self._shape)) :])
             before, after = expr.dims[0], wide[-1] - expr.dims[1]
             padded = Op("concat", (Op("expand", (Const(0.0),), (*wide[:-1], before)), seed)) if before else seed
-            yield expr.args[0], Op("concat", (padded, Op("expand", (Const(0.0),), (*wide[:-1], after)))) if after else padded, wide
+            yield (
+                expr.args[0],
+                Op("concat", (padded, Op("expand", (Const(0.0),), (*wide[:-1], after)))) if after else padded,
+                wide,
+            )
         else:
             gradients = OPERATORS[expr.name].derivative(expr.args, seed, expr if result is None else result)
             for arg, gradient in zip(expr.args, gradients, strict=True):

@@ -84,7 +84,11 @@ def _into_operands(
     if parts is None or not consumers or not isinstance(program.producer(statement.target.name), Traversal):
         return None
     scale, x = parts
-    if x.path == "one" or size(program.shape(x)) != size(shape) or (scale is not None and program.shape(scale) == shape):
+    if (
+        x.path == "one"
+        or size(program.shape(x)) != size(shape)
+        or (scale is not None and program.shape(scale) == shape)
+    ):
         return None
     result: list[tuple[GraphOperator, Statement]] = []
     for consumer in consumers:
@@ -93,7 +97,12 @@ def _into_operands(
         if body is None or gemm is None or [r.name for r in body.reads].count(statement.target.name) != 1:
             return None
         operand = next((r for r in (gemm.x, gemm.w) if r.name == statement.target.name), None)
-        if operand is None or operand.path != "" or body.space != statement.space or (scale is not None and gemm.scale is not None):
+        if (
+            operand is None
+            or operand.path != ""
+            or body.space != statement.space
+            or (scale is not None and gemm.scale is not None)
+        ):
             return None
         rows = program.shape(operand)
         new = replace(x, view=rows if program.shape(x) != rows else x.view)
@@ -120,7 +129,12 @@ def _into_reduction(
     if parts is None or parts[1].name != statement.target.name or parts[1] != Ref(statement.target.name):
         return None
     scale = parts[0]
-    if body.op != "+=" or body.target.path in TYPE_PATHS or body.space != statement.space or (scale is not None and gemm.scale is not None):
+    if (
+        body.op != "+="
+        or body.target.path in TYPE_PATHS
+        or body.space != statement.space
+        or (scale is not None and gemm.scale is not None)
+    ):
         return None
     rows = shape_of(Op("linear", (gemm.x, gemm.w)), program.shape)
     fitted = gemm.scale if scale is None else _fit(scale, program.shape(scale), rows)

@@ -1,4 +1,4 @@
-"""The pipeline: from the program of a front end to programs whose access schemes are fixed, one readable list."""
+"""The pipeline: one readable list of passes, from a front end's program to fixed access schemes."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import dace
 
 from dacergnn.config import Config
+from dacergnn.library_nodes.node import Typeclass
 from dacergnn.program import verify
 from dacergnn.sdfg_passes.differentiate import differentiate
 from dacergnn.sdfg_passes.gemm_scale_fusion import gemm_scale_fusion
@@ -45,7 +46,7 @@ class Plan:
     steps: list[Step] = field(default_factory=list[Step])
 
 
-def compile_program(sdfg: dace.SDFG, wrt: Sequence[str], config: Config, index: dace.typeclass) -> Plan:
+def compile_program(sdfg: dace.SDFG, wrt: Sequence[str], config: Config, index: Typeclass) -> Plan:
     """Run the passes on a copy of ``sdfg``; with names in ``wrt``, also generate the backward."""
     plan = Plan(copy.deepcopy(sdfg), None, [], list(wrt))
     _record(plan, "frontend", lambda: 0)
@@ -70,7 +71,7 @@ def _differentiate(plan: Plan) -> int:
     return len(plan.wrt)
 
 
-def _select(plan: Plan, config: Config, index: dace.typeclass) -> int:
+def _select(plan: Plan, config: Config, index: Typeclass) -> int:
     sdfgs = [s for s in (plan.forward, plan.backward) if s is not None]
     for sdfg in sdfgs:
         select_adjacency(sdfg, index=index, implementation=config.implementation)

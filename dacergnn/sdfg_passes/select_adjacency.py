@@ -11,11 +11,12 @@ import dace
 
 from dacergnn.graph.spaces import MAPS, parse_encoding
 from dacergnn.library_nodes.access import pure_encodings, statement_encodings
+from dacergnn.library_nodes.node import Typeclass
 from dacergnn.program import Program
 from dacergnn.program.view import SYMBOLS
 
 
-def select_adjacency(sdfg: dace.SDFG, *, index: dace.typeclass = dace.int32, implementation: str = "cpu") -> None:
+def select_adjacency(sdfg: dace.SDFG, *, index: Typeclass = dace.int32, implementation: str = "cpu") -> None:
     """Fix implementation and encodings of every operator of ``sdfg``, in place."""
     program = Program(sdfg)
     choose = pure_encodings if implementation == "pure" else statement_encodings

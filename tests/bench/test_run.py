@@ -8,14 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from click.testing import CliRunner
 
 from dacergnn.bench import BenchmarkError, Settings, case, ours, overhead, plain_torch, run, runner, trial
-from dacergnn.bench.candidate import Candidate
+from dacergnn.bench.candidate import Candidate, make_step, unwrapped
 from dacergnn.bench.command import bench
+from dacergnn.bench.parameters import make_parameters
+from dacergnn.bench.problem import Problem
 from dacergnn.bench.rates import Rates
+from dacergnn.bench.reference import compute_reference, max_error
 from dacergnn.bench.report import geometric_means
 from dacergnn.bench.trial import Request, cached_trial, run_trial
+from dacergnn.bench.worker import tiny_problem
 
 KEYS = {
     *("model", "data", "mode", "level", "ours_ms", "library", "library_ms", "ratio_library"),
@@ -183,21 +188,36 @@ def test_command_fails_when_ours_fails(
     assert "rgcn on aifb, infer: failed KeyError" in result.output
 
 
-class FakeLayer:
-    def bound_kernels(self) -> Any:
-        return lambda: None
-
-
 def test_overhead_is_the_call_less_its_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    def candidate(model: str, level: str = "default") -> Candidate:
-        inner = stand_in(model, level)
-        return replace(inner, build=lambda *a: replace(inner.build(*a), layer=FakeLayer()))
-
-    monkeypatch.setattr(ours, "candidate", candidate)
+    calls = (lambda: sum(range(300)), lambda: None)
+    monkeypatch.setattr(overhead, "kernel_calls", lambda layer: calls)
+    monkeypatch.setattr(ours, "candidate", stand_in)
     cost = overhead.measure_overhead("rgcn", hidden=16, repeat=50)
     assert cost.call_us > cost.kernels_us > 0
     assert cost.overhead_us == pytest.approx(cost.call_us - cost.kernels_us)
     result = CliRunner().invoke(bench, ["--models", "rgcn", "--overhead", "--hidden", "16"])
     assert "overhead" in result.output
-    with pytest.raises(BenchmarkError, match="object does not expose its compiled function"):
-        overhead.kernel_call(object())
+
+
+def test_overhead_needs_a_compiled_layer() -> None:
+    with pytest.raises(BenchmarkError, match="Linear is no compiled layer"):
+        overhead.kernel_calls(torch.nn.Linear(2, 2))
+
+
+def test_kernels_of_a_compiled_layer_run_alone() -> None:
+    pytest.importorskip("torch_geometric")
+    problem = tiny_problem(16)
+    built = ours.candidate("rgcn").build(problem, make_parameters("rgcn", problem), unwrapped)
+    with torch.no_grad():
+        built.forward()
+    for call in overhead.kernel_calls(built.layer):
+        call()
+
+
+def test_our_layers_agree_with_the_reference(problem: Problem) -> None:
+    pytest.importorskip("torch_geometric")
+    for model in ("rgcn", "rgat", "hgt"):
+        shared = make_parameters(model, problem)
+        built = ours.candidate(model).build(problem, shared, unwrapped)
+        out = make_step(built, problem, train=True)()
+        assert max_error(compute_reference(model, problem, shared), built, problem, out, train=True) < 1e-5

@@ -11,9 +11,7 @@ import pytest
 
 from dacergnn.cli.html import sdfg_text, self_contained_page, write_page
 
-SDFG_ELEMENT = re.compile(
-    r'<script type="application/json" id="dacergnn-sdfg-(\d+)">(.*?)</script>', re.DOTALL
-)
+SDFG_ELEMENT = re.compile(r'<script type="application/json" id="dacergnn-sdfg-(\d+)">(.*?)</script>', re.DOTALL)
 
 
 def small_sdfg(name: str) -> dace.SDFG:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tests.frontends.graphs import Edges, block_edges, dgl_graph, edge_dict, typed_edges
+from tests.frontends.graphs import Edges, block_edges, dgl_graph, edge_dict, type_name, typed_edges
 from tests.reference.hgt import dgl_hgt, pyg_hgt
 from tests.reference.rgat import rgat
 from tests.reference.rgcn import rel_graph_conv, rgcn
@@ -190,7 +190,7 @@ def _rgat_cases() -> list[Case]:
 
 def _widths(widths: int | tuple[int, ...], edges: Edges) -> dict[str, int]:
     each = (widths,) * len(edges.type_sizes) if isinstance(widths, int) else widths
-    return {f"t{i}": width for i, width in enumerate(each)}
+    return {type_name(i): width for i, width in enumerate(each)}
 
 
 def _pyg_hgt(widths: int | tuple[int, ...], heads: int, edges: Edges) -> nn.Module:
@@ -219,8 +219,8 @@ def _hgt_cases() -> list[Case]:
         "no_skip-heads": (K, 4, ()),
         "widths": ((5, M, 3, M), 2, ()),
         "without_relation": (M, 2, ("r3",)),
-        "without_type": (M, 2, ("t2",)),
-        "widths-without_type": ((5, M, 3, M), 1, ("t0",)),
+        "without_type": (M, 2, (type_name(2),)),
+        "widths-without_type": ((5, M, 3, M), 1, (type_name(0),)),
     }
     return [
         Case(

@@ -104,6 +104,11 @@ def dgl_graph(edges: Edges) -> Any:
     return dgl.create_block((src, dst), num_src_nodes=edges.num_src, num_dst_nodes=edges.num_dst)
 
 
+def type_name(node_type: int) -> str:
+    """Names whose order by the alphabet is not the order of the types."""
+    return f"t{9 - node_type}"
+
+
 def edge_dict(edges: Edges) -> dict[tuple[str, str, str], Tensor]:
     """PyG's dictionary of edge indices counted within node types, every relation included."""
     starts = np.cumsum((0, *edges.type_sizes))
@@ -111,5 +116,5 @@ def edge_dict(edges: Edges) -> dict[tuple[str, str, str], Tensor]:
     for relation, (source, target) in enumerate(edges.ends):
         part = edges.edge_index[:, edges.edge_type == relation]
         offsets = torch.tensor([[int(starts[source])], [int(starts[target])]])
-        result[f"t{source}", f"r{relation}", f"t{target}"] = part - offsets
+        result[type_name(source), f"r{relation}", type_name(target)] = part - offsets
     return result

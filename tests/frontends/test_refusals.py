@@ -13,7 +13,7 @@ from torch import nn
 
 from dacergnn.errors import GraphError, UnsupportedCallError, UnsupportedLayerError
 from dacergnn.frontends import Frontend, Program, find_frontend, handled_classes, programs
-from tests.frontends.graphs import Edges, dgl_graph, edge_dict, typed_edges
+from tests.frontends.graphs import Edges, dgl_graph, edge_dict, type_name, typed_edges
 
 pyg = pytest.importorskip("torch_geometric.nn")
 EDGES = typed_edges()
@@ -35,12 +35,12 @@ def rgat(**options: Any) -> nn.Module:
 
 
 def hgt(channels: Any = 6) -> nn.Module:
-    names = [f"t{i}" for i in range(len(EDGES.type_sizes))]
+    names = [type_name(i) for i in range(len(EDGES.type_sizes))]
     return pyg.HGTConv(channels, 8, (names, list(edge_dict(EDGES))))
 
 
 def x_dict() -> dict[str, torch.Tensor]:
-    return {f"t{i}": torch.randn(size, 6) for i, size in enumerate(EDGES.type_sizes)}
+    return {type_name(i): torch.randn(size, 6) for i, size in enumerate(EDGES.type_sizes)}
 
 
 def test_programs_have_at_most_51_lines() -> None:
@@ -137,9 +137,9 @@ E, T = EDGES.edge_index, EDGES.edge_type
         (rgat, (X, E, T), {"size": (15, 9)}, "size=\\(15, 9\\) differs"),
         (rgat, (X.long(), E, T), {}, "x has dtype torch.int64"),
         (hgt, ({}, {}), {}, "x_dict or edge_index_dict is empty"),
-        (hgt, ({**x_dict(), "t9": X}, edge_dict(EDGES)), {}, "node type 't9'"),
-        (hgt, (x_dict(), {("t0", "other", "t1"): E}), {}, "edge type \\('t0', 'other', 't1'\\)"),
-        (hgt, ({"t0": X}, edge_dict(EDGES)), {}, "x_dict lacks a node type"),
+        (hgt, ({**x_dict(), "t": X}, edge_dict(EDGES)), {}, "node type 't'"),
+        (hgt, (x_dict(), {("t9", "other", "t8"): E}), {}, "edge type \\('t9', 'other', 't8'\\)"),
+        (hgt, ({"t9": X}, edge_dict(EDGES)), {}, "x_dict lacks a node type"),
     ],
 )  # fmt: skip
 def test_calls_handed_back(make: Any, args: Any, kwargs: dict[str, Any], reason: str) -> None:
@@ -158,7 +158,7 @@ def test_dropout_is_only_active_in_training() -> None:
         (rgcn, (X, E, T + 5), "edge_type holds"),
         (lambda: rgcn(channels=20), (torch.arange(10), E, T), "edge_index\\[0\\] holds"),
         (lambda: rgcn(channels=9), (torch.arange(15), E, T), "source nodes"),
-        (hgt, (x_dict(), {**edge_dict(EDGES), ("t0", "r2", "t0"): torch.tensor([[0], [9]])}), "\\]\\[1\\] holds 9"),
+        (hgt, (x_dict(), {("t9", "r2", "t9"): torch.tensor([[0], [9]])}), "\\]\\[1\\] holds 9"),
     ],
 )  # fmt: skip
 def test_wrong_indices_are_named(make: Any, args: Any, position: str) -> None:

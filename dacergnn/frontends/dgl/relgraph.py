@@ -51,18 +51,22 @@ class RelGraphFrontend(Frontend):
         self, graph: HeteroGraph, g: Any, feat: Any, etypes: Any, norm: Any = None, *, presorted: bool = False
     ) -> Binding:
         layer = self.module
-        arrays: dict[str, Tensor] = {"x": feat.contiguous(), "W": layer.linear_r.get_weight()}
+        arrays: dict[str, Tensor] = {"x": feat.contiguous(), "W": self._weight()}
         if norm is not None:
             arrays["norm"] = graph.to_canonical(norm.contiguous())
         if not layer.layer_norm:
             if layer.self_loop:
-                arrays["root"] = layer.loop_weight
+                arrays["root"] = self.parameters["loop_weight"]
             if layer.bias:
-                arrays["bias"] = layer.h_bias
+                arrays["bias"] = self.parameters["h_bias"]
         has_norm = norm is not None
         program = self.program(has_norm, partial(self._program, has_norm))
         own = feat[: graph.size("ND")] if layer.layer_norm and layer.self_loop else None
         return Binding(program, arrays, partial(self._finish, own))
+
+    def _weight(self) -> Tensor:
+        typed = self.module._modules["linear_r"]
+        return typed.get_weight() if typed.regularizer == "basis" else typed._parameters["W"]
 
     def _finish(self, own: Tensor | None, outputs: Outputs) -> Tensor:
         layer = self.module
@@ -75,7 +79,7 @@ class RelGraphFrontend(Frontend):
                 h = h + own @ layer.loop_weight
         if layer.activation:
             h = layer.activation(h)
-        return layer.dropout(h)
+        return layer.dropout(h) if layer.training else h
 
     def _program(self, has_norm: bool) -> Program:
         layer, k, m, blocks = self.module, self.in_feat, self.out_feat, self.blocks

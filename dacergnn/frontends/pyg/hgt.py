@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar
 
@@ -47,6 +48,9 @@ class HGTFrontend(MessagePassingFrontend):
         self.node_types: list[str] = list(layer.node_types)
         self.edge_types: dict[tuple[str, str, str], int] = dict(layer.edge_types_map)
         self.channels: dict[str, int] = {name: lins[name].weight.size(1) for name in self.node_types}
+        internal: Callable[[str], str] = layer.skip.to_internal_key
+        self.skip_keys = [internal(name) for name in self.node_types]
+        self.prior_keys = [internal("__".join(key)) for key in self.edge_types]
         self.output_types: list[str] = [name for name in lins if name in layer.dst_node_types]
         self.uniform = len(set(self.channels.values())) == 1
         self.has_skip = self.uniform and self.channels[self.node_types[0]] == self.out_channels
@@ -106,30 +110,30 @@ class HGTFrontend(MessagePassingFrontend):
         arrays = {
             "W_att": self._relation_weights(layer.k_rel.weight),
             "W_msg": self._relation_weights(layer.v_rel.weight),
-            # The parameters were entered in the order of the edge types.
-            "pri": torch.cat(list(layer.p_rel._parameters.values())),
+            "pri": torch.cat([layer.p_rel._parameters[key] for key in self.prior_keys]),
         }
         if not self.uniform:
             arrays |= self._projections(x_dict)
-            return Binding(
-                self.program("attention", self._attention), arrays, partial(self._finish_torch, x_dict)
-            )
+            program = self.program("attention", self._attention)
+            return Binding(program, arrays, partial(self._finish_torch, x_dict))
         arrays["x"] = torch.cat([x_dict[name] for name in self.node_types if name in x_dict])
-        lins, out_lins = layer.kqv_lin.lins._modules, layer.out_lin.lins._modules
-        kqv = [lins[name] for name in self.node_types]
-        f = self.out_channels
-        weights = torch.cat([lin.weight.view(3, 1, f, -1) for lin in kqv], dim=1)
-        biases = torch.cat([lin.bias.view(3, 1, f) for lin in kqv], dim=1)
-        arrays["K"], arrays["Q"], arrays["V"] = weights.unbind()
-        arrays["k_bias"], arrays["q_bias"], arrays["v_bias"] = biases.unbind()
-        out = [out_lins[name] for name in self.node_types]
-        arrays["A"] = torch.stack([lin.weight for lin in out])
-        arrays["a_bias"] = torch.stack([lin.bias for lin in out])
+        f, count = self.out_channels, len(self.node_types)
+        weights, biases = self._stacked(layer.kqv_lin)
+        out_weights, out_biases = self._stacked(layer.out_lin)
+        arrays["K"], arrays["Q"], arrays["V"] = weights.view(count, 3, f, -1).transpose(0, 1).contiguous()
+        biases = biases.view(count, 3, f).transpose(0, 1).contiguous()
+        arrays["k_bias"], arrays["q_bias"], arrays["v_bias"] = biases
+        arrays["A"], arrays["a_bias"] = out_weights.view(count, f, f), out_biases.view(count, f)
         if self.has_skip:
-            arrays["skip"] = torch.cat([layer.skip[name] for name in self.node_types])
-        return Binding(
-            self.program("biased", self._biased), arrays, partial(self._finish, self._ranges(x_dict))
-        )
+            arrays["skip"] = torch.cat([layer.skip._parameters[key] for key in self.skip_keys])
+        program = self.program("biased", self._biased)
+        return Binding(program, arrays, partial(self._finish, self._ranges(x_dict)))
+
+    def _stacked(self, hetero: Any) -> tuple[Tensor, Tensor]:
+        """Weights [T * out, in] and biases [T * out] of a linear layer for each node type, in their order."""
+        lins = hetero.lins._modules
+        parameters = [lins[name]._parameters for name in self.node_types]
+        return torch.cat([p["weight"] for p in parameters]), torch.cat([p["bias"] for p in parameters])
 
     def _ranges(self, x_dict: dict[str, Tensor]) -> dict[str, Range]:
         """First and last + 1 node of each type that x_dict has."""

@@ -44,6 +44,7 @@ class RGATFrontend(MessagePassingFrontend):
         self.mod: str = layer.mod if layer.mod in _MODS else "none"
         self.additive: bool = layer.attention_mode == "additive-self-attention"
         self.within: bool = layer.attention_mechanism == "within-relation"
+        self.has_bias: bool = layer.bias is not None
         self.rows = self.heads * self.dim
         self.concat: bool = layer.concat or self.heads == 1
         self.plain = (
@@ -96,23 +97,28 @@ class RGATFrontend(MessagePassingFrontend):
         self, graph: HeteroGraph, x: Any, edge_index: Any, edge_type: Any = None, edge_attr: Any = None,
         size: Any = None, return_attention_weights: Any = None,
     ) -> Binding:  # fmt: skip
-        layer = self.module
-        arrays: dict[str, Tensor] = {"x": x.contiguous(), "W": self._weight(), "q": layer.q, "k": layer.k}
-        if layer.bias is not None and self.concat:
-            arrays["bias"] = layer.bias
+        own = self.parameters
+        arrays: dict[str, Tensor] = {
+            "x": x.contiguous(),
+            "W": self._weight(own),
+            "q": own["q"],
+            "k": own["k"],
+        }
+        if self.has_bias and self.concat:
+            arrays["bias"] = own["bias"]
         if self.plain and edge_attr is None:
             return Binding(self.program("plain", self._plain_program), arrays, self._finish)
         if edge_attr is not None:
             arrays["edge_attr"] = graph.to_canonical(edge_attr.contiguous())
-            arrays["lin_edge"] = layer.lin_edge.weight
-            arrays["edge_key"] = layer.e
+            arrays["lin_edge"] = self.module.lin_edge.weight
+            arrays["edge_key"] = own["e"]
         if self.dim > 1:
             arrays["copies"] = self._copy_matrix(x)
         if self.mod == "additive":
-            arrays["w"] = layer.w.repeat(self.rows)
+            arrays["w"] = own["w"].repeat(self.rows)
         elif self.mod == "scaled":
-            arrays |= {"l1": layer.l1, "b1": layer.b1}
-            arrays |= {"l2": layer.l2.repeat(1, self.rows), "b2": layer.b2.repeat(1, self.rows)}
+            arrays |= {"l1": own["l1"], "b1": own["b1"]}
+            arrays |= {"l2": own["l2"].repeat(1, self.rows), "b2": own["b2"].repeat(1, self.rows)}
         if self.mod in ("scaled", "f-scaled"):
             starts = graph.encoding("ptr_E_dst")
             arrays["degree"] = (starts[1:] - starts[:-1]).to(x.dtype)
@@ -124,13 +130,11 @@ class RGATFrontend(MessagePassingFrontend):
         if self.concat:
             return outputs[0].view(-1, self.rows * self.channels)
         out = outputs[0].view(-1, self.heads, self.dim * self.channels).mean(dim=1)
-        return out if self.module.bias is None else out + self.module.bias
+        return out + self.parameters["bias"] if self.has_bias else out
 
-    def _weight(self) -> Tensor:
+    def _weight(self, own: dict[str, Tensor]) -> Tensor:
         """[R, in, heads * channels], or [R, B, in / B, heads * channels / B] with blocks."""
-        if self.num_bases is None:
-            return self.module.weight
-        return self.module.att @ self.module.basis.view(self.num_bases, -1)
+        return own["weight"] if self.num_bases is None else own["att"] @ own["basis"].view(self.num_bases, -1)
 
     def _copy_matrix(self, x: Tensor) -> Tensor:
         """[heads, channels, dim * channels]: `dim` unit matrices side by side for each head."""
@@ -140,27 +144,23 @@ class RGATFrontend(MessagePassingFrontend):
             self._copies[key] = unit.expand(self.heads, -1, -1).contiguous()
         return self._copies[key]
 
-    def _has_bias(self) -> bool:
-        return self.module.bias is not None and self.concat
-
     def _plain_program(self) -> Program:
-        k, m, has_bias = self.in_channels, self.channels, self._has_bias()
+        k, m = self.in_channels, self.channels
         return Program.of(
             rgat, x=spec("NS", k), W=spec("R", k, m), q=spec("ONE", 1, m), k=spec("ONE", 1, m),
-            bias=spec("ONE", 1, m) if has_bias else None, heads=1, channels=m,
+            bias=spec("ONE", 1, m) if self.has_bias and self.concat else None, heads=1, channels=m,
             slope=float(self.module.negative_slope),
         )  # fmt: skip
 
     def _modes_program(self, has_edge_attr: bool) -> Program:
         k, c, rows, blocks = self.in_channels, self.channels, self.rows, self.num_blocks
-        has_bias = self._has_bias()
         width = self.heads * c
         bindings: dict[str, object] = {
             "x": spec("NS", k) if blocks is None else spec("NS", blocks, k // blocks),
             "W": spec("R", k, width) if blocks is None else spec("R", blocks, k // blocks, width // blocks),
             "q": spec("ONE", width, rows),
             "k": spec("ONE", width, rows),
-            "bias": spec("ONE", rows, c) if has_bias else None,
+            "bias": spec("ONE", rows, c) if self.has_bias and self.concat else None,
         }
         if has_edge_attr:
             bindings["edge_attr"] = spec("E", self.edge_dim or 1)

@@ -41,6 +41,8 @@ class RGCNFrontend(MessagePassingFrontend):
         self.num_relations: int = self.module.num_relations
         self.num_bases: int | None = self.module.num_bases
         self.num_blocks: int | None = self.module.num_blocks
+        self.has_root: bool = self.module.root is not None
+        self.has_bias: bool = self.module.bias is not None
         self.reduce = self.aggr if self.aggr in ("max", "min") else "sum"
 
     def edges(self, x: Any, edge_index: Any, edge_type: Any = None) -> GraphKey:
@@ -53,7 +55,7 @@ class RGCNFrontend(MessagePassingFrontend):
             self._check_ids(x_l, x_r)
             return (edge_index, edge_type, x_l), (self.id_rows, self.in_channels[0], self._num_dst(x))
         check_features("x", x_l, self.in_channels[0])
-        if isinstance(x, tuple) or self.module.root is not None:
+        if isinstance(x, tuple) or self.has_root:
             check_features("x[1]" if isinstance(x, tuple) else "x", x_r, self.in_channels[1])
         return (edge_index, edge_type), ("nodes", x_l.size(0), x_r.size(0), isinstance(x, tuple))
 
@@ -83,13 +85,14 @@ class RGCNFrontend(MessagePassingFrontend):
 
     def bind(self, graph: HeteroGraph, x: Any, edge_index: Any, edge_type: Any = None) -> Binding:
         x_l, x_r = x if isinstance(x, tuple) else (x, x)
-        weight = self._weight()
+        parameters = self.parameters
+        weight = self._weight(parameters)
         arrays = {"W": weight}
         if self.aggr == "mean":
             arrays["norm"] = graph.pair_mean_weights(weight.dtype)
-        if self.module.bias is not None:
-            arrays["bias"] = self.module.bias
-        root = self.module.root
+        if self.has_bias:
+            arrays["bias"] = parameters["bias"]
+        root = parameters["root"]
         if x_l is None or not x_l.is_floating_point():
             if root is not None:
                 arrays["root"] = _root_rows(root, x_r, self.in_channels[0])
@@ -121,12 +124,10 @@ class RGCNFrontend(MessagePassingFrontend):
         check_range("edge_index[0]", src, x_l.size(0), "source nodes", "x")
         return as_index_vector("x", x_l).index_select(0, src)
 
-    def _weight(self) -> Tensor:
+    def _weight(self, parameters: dict[str, Tensor]) -> Tensor:
         """[R, in, out], or [R, B, in / B, out / B] with blocks."""
-        weight: Tensor = self.module.weight
-        if self.num_bases is None:
-            return weight
-        return self.module.comp @ weight.view(self.num_bases, -1)
+        weight = parameters["weight"]
+        return weight if self.num_bases is None else parameters["comp"] @ weight.view(self.num_bases, -1)
 
     def _join(self, outputs: tuple[Tensor, ...]) -> Tensor:
         return outputs[0].view(-1, self.out_channels)
@@ -139,15 +140,18 @@ class RGCNFrontend(MessagePassingFrontend):
 
     def _with_features(self, pair: bool) -> Program:
         (k, k_own), m, blocks = self.in_channels, self.out_channels, self.num_blocks
-        root = spec("ONE", k_own, m) if self.module.root is not None else None
-        has_bias = self.module.bias is not None
+        root = spec("ONE", k_own, m) if self.has_root else None
         if blocks is None:
-            arrays = {"x": spec("NS", k), "W": spec("R", k, m), "bias": spec("ONE", m) if has_bias else None}
+            arrays = {
+                "x": spec("NS", k),
+                "W": spec("R", k, m),
+                "bias": spec("ONE", m) if self.has_bias else None,
+            }
         else:
             arrays = {
                 "x": spec("NS", blocks, k // blocks),
                 "W": spec("R", blocks, k // blocks, m // blocks),
-                "bias": spec("ONE", blocks, m // blocks) if has_bias else None,
+                "bias": spec("ONE", blocks, m // blocks) if self.has_bias else None,
             }
         norm = spec("E") if self.aggr == "mean" else None
         if blocks is None and not pair and self.reduce == "sum":
@@ -160,8 +164,8 @@ class RGCNFrontend(MessagePassingFrontend):
         m = self.out_channels
         arrays = {
             "W": spec("RNS", m),
-            "root": spec("ND", m) if self.module.root is not None else None,
-            "bias": spec("ONE", m) if self.module.bias is not None else None,
+            "root": spec("ND", m) if self.has_root else None,
+            "bias": spec("ONE", m) if self.has_bias else None,
         }
         norm = spec("E") if self.aggr == "mean" else None
         return Program.of(rgcn_featureless, norm=norm, reduce=self.reduce, **arrays)

@@ -146,7 +146,8 @@ inline void chunked_sum(const I* ptr, int64_t n, int64_t size, int64_t work_per_
         const int64_t g = std::upper_bound(start, start + n + 1, c) - start - 1;
         const int64_t end = ptr[g + 1], from = ptr[g] + (c - start[g]) * chunk;
         const bool divided = slot[g + 1] > slot[g];
-        sum(from, std::min(end, from + chunk), g, divided ? partials + (slot[g] + c - start[g]) * size : out + g * size);
+        T* into = divided ? partials + (slot[g] + c - start[g]) * size : out + g * size;
+        sum(from, std::min(end, from + chunk), g, into);
     });
     if (slot[n] == 0) return;
     constexpr int64_t kStrip = 512;  // the additions are shared among threads by strips of a group's elements

@@ -66,5 +66,7 @@ class ExpandSegmentGemmCPU(ExpandTransformation):
                 call = f"segment_gemm{template}({operands}, {_pointer(order_name(space, group))}, {scale}, {out})"
                 if target_is_prefix(statement, owner):
                     width = size(row_shape(arrays[target.name]))
-                    tail = f"\nstd::fill({out} + {extent(space)} * {width}, {out} + {extent(owner)} * {width}, Value(0));"
+                    tail = (
+                        f"\nstd::fill({out} + {extent(space)} * {width}, {out} + {extent(owner)} * {width}, Value(0));"
+                    )
         return cpp_tasklet(node, arrays, f"{index_alias(arrays)}{start}dacergnn::{call};{tail}")

@@ -10,7 +10,15 @@ from dace.sdfg import nodes
 from dace.transformation.transformation import ExpandTransformation
 
 from dacergnn.graph.spaces import MAPS
-from dacergnn.library_nodes.access import group_path, index_name, is_few, order_name, pointer_name, shares_groups, target_is_prefix
+from dacergnn.library_nodes.access import (
+    group_path,
+    index_name,
+    is_few,
+    order_name,
+    pointer_name,
+    shares_groups,
+    target_is_prefix,
+)
 from dacergnn.library_nodes.cpu import CPUHeaders, cpp_tasklet, extent, index_alias
 from dacergnn.library_nodes.emit import Emitter, row_elements
 from dacergnn.library_nodes.form import Ref, Shape, Statement, size
@@ -18,7 +26,11 @@ from dacergnn.library_nodes.node import PREFIX, row_shape, row_space
 from dacergnn.library_nodes.parse import view_shape
 
 _PREFETCH_DISTANCE = 6
-_IDENTITY = {"+=": "Value(0)", "max=": "-std::numeric_limits<Value>::infinity()", "min=": "std::numeric_limits<Value>::infinity()"}
+_IDENTITY = {
+    "+=": "Value(0)",
+    "max=": "-std::numeric_limits<Value>::infinity()",
+    "min=": "std::numeric_limits<Value>::infinity()",
+}
 _COMBINE = {
     "=": "{0} = {1};",
     "+=": "{0} += {1};",

@@ -1,0 +1,145 @@
+// The products under segment_gemm: tiles of rows, given by pointers, times one matrix.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "parallel.h"
+#include "transpose.h"
+#include "vector.h"
+
+namespace dacergnn {
+namespace gemm {
+
+// y[r] (+)= x[r] @ w for R rows and one panel of NV vectors of columns: an outer-product kernel whose R x NV
+// sums stay in registers over the whole depth D. w is row-major with C columns.
+template <class T, int64_t D, int64_t C, int64_t R, int64_t NV, int64_t LastOffset, bool Accumulate>
+inline __attribute__((always_inline)) void tile(const T* const* x, const T* w, T* const* y) {
+    using V = typename Columns<T, C>::V;
+    constexpr int64_t L = Columns<T, C>::lanes;
+    const T* row[R];
+    V sum[R][NV];
+#pragma GCC unroll 8
+    for (int64_t r = 0; r < R; ++r) {
+        row[r] = x[r];
+#pragma GCC unroll 4
+        for (int64_t j = 0; j < NV; ++j) sum[r][j] = V{};
+    }
+#pragma GCC unroll 2
+    for (int64_t k = 0; k < D; ++k, w += C) {
+        V b[NV];
+#pragma GCC unroll 4
+        for (int64_t j = 0; j < NV; ++j) b[j] = load<V>(w + vector_offset<NV, LastOffset, L>(j));
+#pragma GCC unroll 8
+        for (int64_t r = 0; r < R; ++r) {
+            const T a = row[r][k];
+#pragma GCC unroll 4
+            for (int64_t j = 0; j < NV; ++j) sum[r][j] = multiply_add(a, b[j], sum[r][j]);
+        }
+    }
+#pragma GCC unroll 8
+    for (int64_t r = 0; r < R; ++r) {
+        if constexpr (Accumulate) {
+#pragma GCC unroll 4
+            for (int64_t j = 0; j < NV; ++j) sum[r][j] += load<V>(y[r] + vector_offset<NV, LastOffset, L>(j));
+        }
+#pragma GCC unroll 4
+        for (int64_t j = 0; j < NV; ++j) store(y[r] + vector_offset<NV, LastOffset, L>(j), sum[r][j]);
+    }
+}
+
+// Rows of a register tile: as many as the registers allow beside the panel of the weight.
+template <class T, int64_t C>
+inline constexpr int64_t kTileRows = Columns<T, C>::last >= kPanelVectors ? 6 : 8;
+
+// y[r] (+)= x[r] @ w for n rows; D elements of x[r] and C of y[r], each from its offset.
+template <class T, int64_t D, int64_t C, bool Accumulate>
+inline void rows_times_matrix(const T* const* x, const T* w, T* const* y, int64_t n, int64_t x_offset,
+                              int64_t y_offset) {
+    if constexpr (C == 1) {
+        for (int64_t r = 0; r < n; ++r) {
+            const T* row = x[r] + x_offset;
+            T sum = 0;
+#pragma omp simd reduction(+ : sum)
+            for (int64_t k = 0; k < D; ++k) sum += row[k] * w[k];
+            y[r][y_offset] = Accumulate ? y[r][y_offset] + sum : sum;
+        }
+    } else {
+        for_each_panel<T, C>([&](auto nv, auto last_offset, int64_t column) {
+            constexpr int64_t NV = decltype(nv)::value, Off = decltype(last_offset)::value;
+            const T* rows[kTileRows<T, C>];
+            T* out[kTileRows<T, C>];
+            const auto step = [&](auto count, int64_t r) {
+                constexpr int64_t R = decltype(count)::value;
+                for (int64_t i = 0; i < R; ++i) {
+                    rows[i] = x[r + i] + x_offset;
+                    out[i] = y[r + i] + y_offset + column;
+                }
+                tile<T, D, C, R, NV, Off, Accumulate>(rows, w + column, out);
+            };
+            int64_t r = 0;
+            for (; r + kTileRows<T, C> <= n; r += kTileRows<T, C>) step(constant<kTileRows<T, C>>{}, r);
+            if (n - r >= 4) step(constant<4>{}, r), r += 4;
+            if (n - r >= 2) step(constant<2>{}, r), r += 2;
+            if (n - r >= 1) step(constant<1>{}, r);
+        });
+    }
+}
+
+struct Transposed;
+struct ScaledRows;
+
+// The weights of the types as H matrices of D x C: W itself, or a transposed copy of the current type.
+template <class T, int64_t H, int64_t K, int64_t M, bool TransposeW>
+class Weight {
+    const T* all_;
+    const T* current_ = nullptr;
+    int64_t type_ = -1;
+
+  public:
+    explicit Weight(const T* all) : all_(all) {}
+
+    const T* of(int64_t type) {
+        const T* w = all_ + type * (H * K * M);
+        if constexpr (!TransposeW || K == 1 || M == 1) return w;
+        if (type != type_) {
+            T* copy = scratch<Transposed, T>(H * K * M);
+            for (int64_t h = 0; h < H; ++h) transpose<T, K, M>(w + h * K * M, copy + h * K * M);
+            type_ = type;
+            current_ = copy;
+        }
+        return current_;
+    }
+};
+
+// into (+)= scale * x for a row of H heads of D elements; one scale for the row or one per head.
+template <class T, int64_t H, int64_t D, int HS, bool Accumulate>
+inline void scaled_row(const T* __restrict x, const T* scale, T* __restrict into) {
+    constexpr int64_t parts = HS > 1 ? H : 1, size = H * D / parts;
+    for (int64_t part = 0; part < parts; ++part, x += size, into += size) {
+        const T s = HS == 0 ? T(1) : scale[part];
+        if constexpr (Accumulate) {
+#pragma omp simd
+            for (int64_t d = 0; d < size; ++d) into[d] += s * x[d];
+        } else {
+            copy_row<size, HS != 0>(x, s, into);
+        }
+    }
+}
+
+// Rows that are multiplied together: two tiles, more when several matrices or panels pass over the same rows.
+template <class T, int64_t H, int64_t D, int64_t C>
+inline constexpr int64_t kGroupRows =
+    kTileRows<T, C> * (H * Columns<T, C>::panels == 1
+                           ? 2
+                           : std::clamp<int64_t>(16384 / (H * D * int64_t(sizeof(T)) * kTileRows<T, C>), 2, 8));
+
+template <class T, int64_t H, int64_t D, int64_t C, bool Accumulate>
+inline void group_product(const T* const* x, const T* w, T* const* y, int64_t n) {
+    for (int64_t h = 0; h < H; ++h)
+        rows_times_matrix<T, D, C, Accumulate>(x, w + h * (D * C), y, n, h * D, h * C);
+}
+
+}  // namespace gemm
+
+}  // namespace dacergnn

@@ -1,0 +1,146 @@
+"""RGCN, RGAT and HGT as modules of our own: the papers' formulas over a `HeteroGraph`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from math import sqrt
+
+import torch
+from torch import Tensor, nn
+
+from dacergnn.config import Config
+from dacergnn.errors import UnsupportedLayerError
+from dacergnn.frontends import Program, programs
+from dacergnn.frontends.frontend import spec
+from dacergnn.graph import HeteroGraph
+from dacergnn.modules.compiled import compiled_program
+
+
+class GraphLayer(nn.Module, ABC):
+    """A layer that runs one program; subclasses declare the program and its arrays besides x."""
+
+    def __init__(self, config: Config | None) -> None:
+        super().__init__()
+        self.config = config or Config()
+        self._program: Program | None = None
+
+    @abstractmethod
+    def program(self) -> Program:
+        """The program and the specifications of its arrays."""
+
+    def arrays(self, graph: HeteroGraph) -> dict[str, Tensor]:
+        """The arrays of the program besides x."""
+        return dict(self.named_parameters())
+
+    def reset_parameters(self) -> None:
+        """Glorot-uniform matrices, zero biases, as PyG initializes its layers."""
+        for name, parameter in self.named_parameters():
+            if name == "bias":
+                nn.init.zeros_(parameter)
+            elif name in ("pri", "skip"):
+                nn.init.ones_(parameter)
+            else:
+                bound = sqrt(6.0 / (parameter.size(-2) + parameter.size(-1)))
+                nn.init.uniform_(parameter, -bound, bound)
+
+    def forward(self, x: Tensor, graph: HeteroGraph) -> Tensor:
+        """[ND, out_channels] from node features x [NS, in_channels]."""
+        if self._program is None:
+            self._program = self.program()
+        compiled = compiled_program(self._program, x.dtype, graph.index_dtype, self.config)
+        arrays = {"x": x, **self.arrays(graph)}
+        (out,) = compiled(graph, [arrays[name] for name in compiled.inputs])
+        return out.view(out.size(0), -1)
+
+
+class RGCN(GraphLayer):
+    """Relational graph convolution: mean (or sum) over each relation's neighbours, a matrix per relation.
+
+    Args:
+        aggr: "mean" over the edges of each (destination, relation), or "add".
+    """
+
+    def __init__(
+        self, in_channels: int, out_channels: int, num_relations: int, *, aggr: str = "mean",
+        root_weight: bool = True, bias: bool = True, config: Config | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(config)
+        if aggr not in ("mean", "add"):
+            raise UnsupportedLayerError("aggr", aggr, 'use "mean" or "add"', "RGCN")
+        self.aggr = aggr
+        self.W = nn.Parameter(torch.empty(num_relations, in_channels, out_channels))
+        self.root = nn.Parameter(torch.empty(in_channels, out_channels)) if root_weight else None
+        self.bias = nn.Parameter(torch.empty(out_channels)) if bias else None
+        self.reset_parameters()
+
+    def program(self) -> Program:
+        _, k, m = self.W.shape
+        root, bias = self.root is not None, self.bias is not None
+        return Program.of(
+            programs.rgcn, x=spec("NS", k), W=spec("R", k, m), norm=spec("E") if self.aggr == "mean" else None,
+            root=spec("ONE", k, m) if root else None, bias=spec("ONE", m) if bias else None,
+        )  # fmt: skip
+
+    def arrays(self, graph: HeteroGraph) -> dict[str, Tensor]:
+        parameters = super().arrays(graph)
+        return {**parameters, "norm": graph.pair_mean_weights(self.W.dtype)} if self.aggr == "mean" else parameters
+
+
+class RGAT(GraphLayer):
+    """Relational graph attention: additive attention over all incoming edges, a matrix per relation.
+
+    ``q`` and ``k`` [heads, out_channels] weigh the transformed destination and source.
+    """
+
+    def __init__(
+        self, in_channels: int, out_channels: int, num_relations: int, *, heads: int = 1,
+        negative_slope: float = 0.2, bias: bool = True, config: Config | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(config)
+        self.heads, self.channels, self.negative_slope = heads, out_channels, negative_slope
+        self.W = nn.Parameter(torch.empty(num_relations, in_channels, heads * out_channels))
+        self.q = nn.Parameter(torch.empty(heads, out_channels))
+        self.k = nn.Parameter(torch.empty(heads, out_channels))
+        self.bias = nn.Parameter(torch.empty(heads, out_channels)) if bias else None
+        self.reset_parameters()
+
+    def program(self) -> Program:
+        vector = spec("ONE", self.heads, self.channels)
+        return Program.of(
+            programs.rgat, x=spec("NS", self.W.size(1)), W=spec("R", *self.W.shape[1:]), q=vector, k=vector,
+            bias=vector if self.bias is not None else None, heads=self.heads, channels=self.channels,
+            slope=self.negative_slope,
+        )  # fmt: skip
+
+
+class HGT(GraphLayer):
+    """Heterogeneous graph transformer layer; ``channels`` come in and go out, divided over ``heads``."""
+
+    def __init__(
+        self,
+        channels: int,
+        num_node_types: int,
+        num_relations: int,
+        *,
+        heads: int = 1,
+        config: Config | None = None,
+    ) -> None:
+        super().__init__(config)
+        if channels % heads != 0:
+            raise UnsupportedLayerError("heads", heads, f"use a divisor of channels={channels}", "HGT")
+        self.heads, self.dim = heads, channels // heads
+        for name in ("K", "Q", "V", "A"):
+            setattr(self, name, nn.Parameter(torch.empty(num_node_types, channels, channels)))
+        for name in ("W_att", "W_msg"):
+            setattr(self, name, nn.Parameter(torch.empty(num_relations, heads, self.dim, self.dim)))
+        self.pri = nn.Parameter(torch.empty(num_relations, heads))
+        self.skip = nn.Parameter(torch.empty(num_node_types))
+        self.reset_parameters()
+
+    def program(self) -> Program:
+        width = self.heads * self.dim
+        typed, relation = spec("T", width, width), spec("R", self.heads, self.dim, self.dim)
+        return Program.of(
+            programs.hgt, x=spec("NS", width), K=typed, Q=typed, V=typed, A=typed, W_att=relation, W_msg=relation,
+            pri=spec("R", self.heads), skip="T", heads=self.heads, dim=self.dim, width=width, scale=self.dim**-0.5,
+        )  # fmt: skip
