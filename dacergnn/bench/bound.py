@@ -79,9 +79,7 @@ def plans(model: str, sizes: Mapping[str, int], d: int) -> list[Plan]:
 
 def bound(model: str, mode: str, sizes: Mapping[str, int], d: int, rates: Rates) -> Bound:
     """The best plan's bound for mode "infer" or "train" (backward included, the loss not)."""
-    return min(
-        (_plan_bound(plan, mode == "train", rates) for plan in plans(model, sizes, d)), key=lambda b: b.ms
-    )
+    return min((_plan_bound(plan, mode == "train", rates) for plan in plans(model, sizes, d)), key=lambda b: b.ms)
 
 
 def _plan_bound(plan: Plan, train: bool, rates: Rates) -> Bound:

@@ -109,9 +109,7 @@ def make_loss(problem: Problem) -> Callable[[Any], Tensor]:
 
 
 def _nll(out: Tensor, labels: Tensor) -> Tensor:
-    return functional.nll_loss(
-        functional.log_softmax(out, dim=-1), labels, reduction="sum", ignore_index=IGNORED
-    )
+    return functional.nll_loss(functional.log_softmax(out, dim=-1), labels, reduction="sum", ignore_index=IGNORED)
 
 
 def make_step(built: Built, problem: Problem, train: bool) -> Callable[[], Any]:

@@ -27,9 +27,7 @@ def _names(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...]
 
 
 @click.command()
-@click.option(
-    "--models", default=",".join(MODELS), callback=_names, show_default=True, help="Comma-separated."
-)
+@click.option("--models", default=",".join(MODELS), callback=_names, show_default=True, help="Comma-separated.")
 @click.option(
     "--data",
     default=",".join(Settings.data),
@@ -45,18 +43,12 @@ def _names(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...]
     show_default=True,
     help="Peers: the libraries' layers and careful plain PyTorch.",
 )
-@click.option(
-    "--level", default="default", callback=_names, show_default=True, help="Optimization levels of ours."
-)
+@click.option("--level", default="default", callback=_names, show_default=True, help="Optimization levels of ours.")
 @click.option("--hidden", default=64, show_default=True, type=click.IntRange(1), help="Features in and out.")
-@click.option(
-    "--repeat", default=30, show_default=True, type=click.IntRange(1), help="Most rounds of a case."
-)
+@click.option("--repeat", default=30, show_default=True, type=click.IntRange(1), help="Most rounds of a case.")
 @click.option("--budget", default=20.0, show_default=True, help="Seconds for the timing of one case.")
 @click.option("--threads", default=2, show_default=True, type=click.IntRange(1))
-@click.option(
-    "--seed", default=0, show_default=True, help="Of features, labels, parameters, synthetic graphs."
-)
+@click.option("--seed", default=0, show_default=True, help="Of features, labels, parameters, synthetic graphs.")
 @click.option("--memory/--no-memory", default=True, help="Measure peak memory, each in a process of its own.")
 @click.option("--compiled/--no-compiled", default=True, help="Try the libraries' layers with torch.compile.")
 @click.option("--ours/--no-ours", default=True, help="Leave our own layers out to see the peers alone.")

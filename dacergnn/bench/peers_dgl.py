@@ -23,9 +23,7 @@ def _graph(problem: Problem) -> Any:
 
 
 def _heterograph(problem: Problem) -> Any:
-    edges = {
-        (f"t{s}", f"r{r}", f"t{d}"): tuple(problem.edges_of(r)) for r, (s, d) in enumerate(problem.relations)
-    }
+    edges = {(f"t{s}", f"r{r}", f"t{d}"): tuple(problem.edges_of(r)) for r, (s, d) in enumerate(problem.relations)}
     return _dgl.heterograph(edges, num_nodes_dict={f"t{i}": n for i, n in enumerate(problem.ntype_sizes)})
 
 
@@ -38,9 +36,7 @@ def _rel_graph_conv(presorted: bool) -> Any:
             Slot("bias", layer.h_bias),
         ]
         x, graph, share, run = leaf(problem.x), _graph(problem), problem.mean_weight[:, None], wrap(layer)
-        return finish(
-            lambda: run(graph, x, problem.etype, share, presorted=presorted), (x,), slots, shared, layer
-        )
+        return finish(lambda: run(graph, x, problem.etype, share, presorted=presorted), (x,), slots, shared, layer)
 
     return build
 
@@ -75,9 +71,7 @@ def _hetero_gat(problem: Problem, shared: Parameters, wrap: Wrap) -> Built:
     return _finish_hetero(problem, layer, [], shared, wrap)
 
 
-def _finish_hetero(
-    problem: Problem, layer: HeteroLayer, slots: list[Slot], shared: Parameters, wrap: Wrap
-) -> Built:
+def _finish_hetero(problem: Problem, layer: HeteroLayer, slots: list[Slot], shared: Parameters, wrap: Wrap) -> Built:
     xs, graph, run = typed_leaves(problem), _heterograph(problem), wrap(layer)
     return finish(lambda: run(graph, xs), tuple(xs.values()), slots, shared, layer)
 

@@ -59,9 +59,7 @@ class HeteroLayer(nn.Module):
 
     def __init__(self, problem: Problem, conv: Callable[[], nn.Module], root: bool) -> None:
         super().__init__()
-        self.convs: Any = library.HeteroConv(
-            {edge_key(problem, r): conv() for r in range(problem.num_etypes)}
-        )
+        self.convs: Any = library.HeteroConv({edge_key(problem, r): conv() for r in range(problem.num_etypes)})
         self.root = nn.Linear(problem.hidden, problem.hidden) if root else None
 
     def forward(self, xs: dict[str, Tensor], edges: Any) -> dict[str, Tensor]:
@@ -79,9 +77,7 @@ def _typed_edges(problem: Problem, sparse: bool) -> dict[tuple[str, str, str], T
             shape = (problem.ntype_sizes[d], problem.ntype_sizes[s])
             ptr = torch.zeros(shape[0] + 1, dtype=torch.int64)
             ptr[1:] = torch.bincount(pair[1], minlength=shape[0]).cumsum(0)
-            pair = torch.sparse_csr_tensor(
-                ptr, pair[0], torch.ones(pair.shape[1]), shape, check_invariants=False
-            )
+            pair = torch.sparse_csr_tensor(ptr, pair[0], torch.ones(pair.shape[1]), shape, check_invariants=False)
         edges[edge_key(problem, r)] = pair
     return edges
 
@@ -138,9 +134,7 @@ _RGAT_NAMES = ("weight", "q", "k", "bias")
 
 ALL = (
     Candidate("RGCNConv", "pyg", "rgcn", _homogeneous(_rgcn, _RGCN_NAMES), "rgcn"),
-    Candidate(
-        "FastRGCNConv", "pyg", "rgcn", _homogeneous(_fast_rgcn, _RGCN_NAMES), "rgcn", _gathered_weights(1)
-    ),
+    Candidate("FastRGCNConv", "pyg", "rgcn", _homogeneous(_fast_rgcn, _RGCN_NAMES), "rgcn", _gathered_weights(1)),
     Candidate("HeteroConv(SAGEConv)", "pyg", "rgcn", _hetero_sage(sparse=False), "rgcn", hetero_memory),
     Candidate("HeteroConv(SAGEConv) CSR", "pyg", "rgcn", _hetero_sage(sparse=True), "rgcn", hetero_memory),
     Candidate("RGATConv", "pyg", "rgat", _homogeneous(_rgat, _RGAT_NAMES), "rgat", _gathered_weights(2)),

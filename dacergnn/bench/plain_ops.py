@@ -46,9 +46,7 @@ class Adjacency:
     def by_column(self, values: Tensor) -> Tensor:
         """Its transpose."""
         values = values if self.back_order is None else values.index_select(0, self.back_order)
-        return torch.sparse_csr_tensor(
-            self.back_ptr, self.back_index, values, self.shape[::-1], check_invariants=False
-        )
+        return torch.sparse_csr_tensor(self.back_ptr, self.back_index, values, self.shape[::-1], check_invariants=False)
 
     def restore(self, values: Tensor) -> Tensor:
         """Values by row, put into the caller's order."""

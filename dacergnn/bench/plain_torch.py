@@ -32,9 +32,7 @@ def rgcn_edges(p: Weights, x: Tensor, g: Layout) -> Tensor:
 
 
 def rgcn_pairs(p: Weights, x: Tensor, g: Layout) -> Tensor:
-    sums = x.new_zeros(len(g.v.node), x.shape[1]).index_add(
-        0, g.v.of_edge, x.index_select(0, g.src) * g.mean[:, None]
-    )
+    sums = x.new_zeros(len(g.v.node), x.shape[1]).index_add(0, g.v.of_edge, x.index_select(0, g.src) * g.mean[:, None])
     out = torch.addmm(p["bias"], x, p["root"])
     return out.index_add(0, g.v.node, g.v.matmul(sums, p["weight"]))
 

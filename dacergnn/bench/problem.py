@@ -114,9 +114,7 @@ class Pairs:
 def _unique_pairs(node: Tensor, etype: Tensor, num_nodes: int, num_etypes: int) -> Pairs:
     keys, of_edge = torch.unique(etype * num_nodes + node, return_inverse=True)
     types = keys // max(num_nodes, 1)
-    return Pairs(
-        keys - types * num_nodes, types, torch.bincount(types, minlength=num_etypes).tolist(), of_edge
-    )
+    return Pairs(keys - types * num_nodes, types, torch.bincount(types, minlength=num_etypes).tolist(), of_edge)
 
 
 def make_problem(

@@ -86,9 +86,7 @@ def _sum_to(rows: Tensor, index: Tensor, count: int) -> Tensor:
 
 
 def _softmax(logits: Tensor, index: Tensor, count: int) -> Tensor:
-    top = torch.full((count,), -math.inf, dtype=logits.dtype).scatter_reduce(
-        0, index, logits.detach(), "amax"
-    )
+    top = torch.full((count,), -math.inf, dtype=logits.dtype).scatter_reduce(0, index, logits.detach(), "amax")
     weights = torch.exp(logits - top[index])
     return weights / _sum_to(weights, index, count)[index]
 

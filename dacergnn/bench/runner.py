@@ -67,9 +67,7 @@ def _run(settings: Settings, tell: Callable[[str], None], on_case: Callable[[lis
                 report.rates[data] = asdict(rates)
                 case = Case(model, problem, settings, lambda line, head=head: tell(f"{head}: {line}"))
                 entries = case.measure(mode)
-                rows = make_rows(
-                    model, data, mode, entries, bound(model, mode, sizes, settings.hidden, rates)
-                )
+                rows = make_rows(model, data, mode, entries, bound(model, mode, sizes, settings.hidden, rates))
                 report.rows += rows
                 on_case(rows)
     return report

@@ -52,6 +52,9 @@ def statement_encodings(statement: Statement) -> list[str]:
     names: list[str | None] = []
 
     def gather(ref: Ref) -> None:
+        if gemm is not None and ref.path == "one":
+            names.append(encoding_name("idx", space, "one"))  # the kernels know gathered rows, not a repeated one
+            return
         if ref.path != group or gemm is not None or shares_groups(statement):
             names.append(index_name(space, ref.path))
 

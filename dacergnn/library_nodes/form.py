@@ -88,10 +88,10 @@ def match_gemm(statement: Statement) -> Gemm | None:
     if not isinstance(expr, Op) or expr.name not in GEMM_OPERATORS or (scale is not None and scale.path != ""):
         return None
     x, w = expr.args
-    if not isinstance(x, Ref) or not isinstance(w, Ref) or statement.op not in ("=", "+=") or x.path == "one":
+    if not isinstance(x, Ref) or not isinstance(w, Ref) or statement.op not in ("=", "+="):
         return None
     to_type = statement.op == "+=" and statement.target.path in TYPE_PATHS
-    if (to_type or w.path not in TYPE_PATHS) if expr.name == "linear" else (not to_type or w.path == "one"):
+    if (to_type or w.path not in TYPE_PATHS) if expr.name == "linear" else not to_type:
         return None
     return Gemm(expr.name, x, w, scale)
 

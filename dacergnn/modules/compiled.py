@@ -22,6 +22,7 @@ from dacergnn.library_nodes.node import Typeclass
 from dacergnn.program import Program as View
 from dacergnn.program import parse
 from dacergnn.runtime.executable import Executable, Prepared
+from dacergnn.runtime.pool import Lease
 from dacergnn.sdfg_passes import Plan, compile_program
 
 _ELEMENTS: dict[torch.dtype, Typeclass] = {torch.float32: dace.float32, torch.float64: dace.float64}
@@ -72,9 +73,9 @@ class CompiledProgram:
     def _build(self, mask: Mask) -> Variant:
         wrt = [n for n, needed in zip(self.inputs, mask, strict=True) if needed]
         plan = compile_program(self.sdfg, wrt, self.config, self.index)
-        forward = Executable(plan.forward)
-        outputs = [b.name for b in forward.lowered.outputs]
         results = len(View(self.sdfg).outputs)
+        forward = Executable(plan.forward, results)
+        outputs = [b.name for b in forward.lowered.outputs]
         if plan.backward is None or not plan.wrt:
             return Variant(plan, forward, None, results, (), ())
         backward = Executable(plan.backward)
@@ -123,14 +124,16 @@ class CompiledProgram:
             if True in mask:
                 return _Run.apply(self, graph, mask, *inputs)  # pyright: ignore[reportUnknownMemberType, reportReturnType]
         variant = self.variant((False,) * len(inputs))
-        return tuple(self.run(variant.forward, graph, inputs))
+        return tuple(self.run(variant.forward, graph, inputs)[0])
 
-    def run(self, executable: Executable, graph: HeteroGraph, inputs: Sequence[Tensor]) -> list[Tensor]:
+    def run(
+        self, executable: Executable, graph: HeteroGraph, inputs: Sequence[Tensor]
+    ) -> tuple[list[Tensor], Lease | None]:
         """Check and run one executable."""
         prepared = self.prepared(executable, graph)
         inputs = [t if t.is_contiguous() else t.contiguous() for t in inputs]
         executable.check(prepared, inputs)
-        return executable(prepared, inputs)
+        return executable.run(prepared, inputs)
 
 
 class _Run(torch.autograd.Function):
@@ -141,29 +144,32 @@ class _Run(torch.autograd.Function):
         ctx: Any, program: CompiledProgram, graph: HeteroGraph, mask: Mask, *inputs: Tensor
     ) -> tuple[Tensor, ...]:
         variant = program.variant(mask)
-        outputs = program.run(variant.forward, graph, inputs)
-        ctx.program, ctx.graph, ctx.variant, ctx.count = program, graph, variant, len(inputs)
-        kept = {index for kind, index in variant.sources if kind == "input"}
-        results = outputs[: variant.results]
-        ctx.save_for_backward(*[t if i in kept else None for i, t in enumerate(inputs)], *outputs)
-        ctx.set_materialize_grads(True)
+        results, lease = program.run(variant.forward, graph, inputs)
+        ctx.program, ctx.graph, ctx.variant, ctx.count, ctx.lease = program, graph, variant, len(inputs), lease
+        kept = {(kind, index) for kind, index in variant.sources}
+        ctx.shapes = [t.shape for t in inputs]
+        ctx.save_for_backward(
+            *[t if ("input", i) in kept else None for i, t in enumerate(inputs)],
+            *[t if ("output", i) in kept else None for i, t in enumerate(results)],
+        )
         return tuple(results)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         variant: Variant = ctx.variant
-        saved = ctx.saved_tensors
-        pools = {"input": saved[: ctx.count], "output": saved[ctx.count :], "gradient": gradients}
         results: list[Tensor | None] = [None] * ctx.count
         if variant.backward is not None:
-            values = ctx.program.run(variant.backward, ctx.graph, [pools[kind][i] for kind, i in variant.sources])
+            program: CompiledProgram = ctx.program
+            kept, outputs = ctx.saved_tensors, list(ctx.saved_tensors[ctx.count :])
+            if ctx.lease is not None:
+                outputs += variant.forward.saved(program.prepared(variant.forward, ctx.graph), ctx.lease)
+            pools = {"input": kept[: ctx.count], "output": outputs, "gradient": gradients}
+            arrays = [pools[kind][i] for kind, i in variant.sources]
+            values, _ = program.run(variant.backward, ctx.graph, arrays)
             for slot, value in zip(variant.slots, values, strict=True):
-                shape = ctx.program.prepared(variant.forward, ctx.graph).input_shapes[slot]
-                results[slot] = value.view(shape)
-        shapes = [t.shape if t is not None else None for t in pools["input"]]
-        views = [r if r is None or s is None else r.view(s) for r, s in zip(results, shapes, strict=True)]
-        return (None, None, None, *views)
+                results[slot] = value.view(ctx.shapes[slot])
+        return (None, None, None, *results)
 
 
 @lru_cache(maxsize=1024)

@@ -42,7 +42,7 @@ _PRODUCTS = {
     "linear": "the weights are chosen by a type, as in W[e.etype] or W[n.ntype], or an array of one row",
     "outer_prod": "is summed over the rows of a type, W[e.etype] += outer_prod(x, y), alone or times a value of the row",
 }
-_OWN_STATEMENT = (*GEMM_OPERATORS, "dot_prd", "sum")
+OWN_STATEMENT = (*GEMM_OPERATORS, "dot_prd", "sum")
 _AUGMENTED: dict[type[ast.AST], str] = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div"}
 
 
@@ -319,7 +319,7 @@ class _Parser:
         if not isinstance(expr, Op):
             return expr
         expr = replace(expr, args=tuple(self._hoist(a, space) for a in expr.args))
-        return expr if top or expr.name not in _OWN_STATEMENT else self._temporary(expr, space)
+        return expr if top or expr.name not in OWN_STATEMENT else self._temporary(expr, space)
 
     def _temporary(self, expr: Expr, space: str) -> Ref:
         return Ref(self._emit(space, "", "=", expr, "tmp", space))

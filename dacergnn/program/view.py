@@ -166,7 +166,11 @@ class Program:
             self.state.add_edge(operator, PREFIX + name, self._access(name), None, self._memlet(name))
 
     def _access(self, name: str) -> nodes.AccessNode:
-        return next((n for n in self.state.data_nodes() if n.data == name), None) or self.state.add_access(name)
+        node = next((n for n in self.state.data_nodes() if n.data == name), None)
+        if node is None:
+            node = nodes.AccessNode(name)  # not `add_access`, which walks Python's stack for a source location
+            self.state.add_node(node)
+        return node
 
     def _memlet(self, name: str) -> Memlet:
         return Memlet.from_array(name, self.sdfg.arrays[name])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 
 import dace
@@ -15,7 +16,8 @@ from dacergnn.errors import ArrayError
 from dacergnn.graph import HeteroGraph
 from dacergnn.runtime.build import build
 from dacergnn.runtime.lower import Lowered, lower
-from dacergnn.runtime.memory import plan_memory
+from dacergnn.runtime.memory import aligned, plan_memory
+from dacergnn.runtime.pool import POOL, Lease
 
 _DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
@@ -24,24 +26,33 @@ _DTYPES = {"float32": torch.float32, "float64": torch.float64}
 class Prepared:
     """What a call on one graph needs besides its inputs; made once per graph."""
 
-    arguments: list[int]  # of the C function, in order, complete but for inputs, outputs and workspace
+    arguments: list[int]  # of the C function, in order, complete but for inputs, outputs and buffers
     input_shapes: list[torch.Size]
     output_shapes: list[tuple[int, ...]]
-    workspace: int
+    saved_shapes: list[tuple[int, ...]]
+    saved: int  # bytes
+    saved_offsets: list[int]
+    workspace: int  # bytes
     offsets: list[tuple[int, int]]  # position of an argument, offset in the workspace
     encodings: list[Tensor]  # keeps the memory behind the pointers alive
 
 
 class Executable:
-    """The compiled form of one SDFG."""
+    """The compiled form of one SDFG.
 
-    def __init__(self, sdfg: dace.SDFG) -> None:
+    Of its outputs the first ``results`` (None: all) are returned as tensors of their own, the others, saved for a
+    backward, share one buffer.
+    """
+
+    def __init__(self, sdfg: dace.SDFG, results: int | None = None) -> None:
         self.lowered: Lowered = lower(sdfg)
+        self.results = len(self.lowered.outputs) if results is None else results
         self.dtype = _DTYPES[self.lowered.dtype]
         self.library = build(self.lowered.name, self.lowered.code)
         self._position = {n: i + 1 for i, n in enumerate(self.lowered.signature)}
         self._inputs = [self._position.get(n, 0) for n in self.lowered.inputs]
-        self._outputs = [self._position[b.name] for b in self.lowered.outputs]
+        self._outputs = [self._position[b.name] for b in self.lowered.outputs[: self.results]]
+        self._saved = [self._position[b.name] for b in self.lowered.outputs[self.results :]]
         self._function, self._handle = self._load(self.library)
 
     def _load(self, path: Path) -> tuple[Callable[..., None], int]:
@@ -70,13 +81,18 @@ class Executable:
         }
         encodings = {n: graph.encoding(n) for n in lowered.encodings}
         plan = plan_memory(lowered.intermediates, sizes, self.dtype.itemsize)
-        arguments = [self._handle]
-        for name in lowered.signature:
-            arguments.append(encodings[name].data_ptr() if name in encodings else sizes.get(name, 0))
+        known = {**sizes, **{n: e.data_ptr() for n, e in encodings.items()}}
+        shapes = [(sizes[b.rows], *b.shape) for b in lowered.outputs]
+        saved_offsets = [0]
+        for shape in shapes[self.results :]:
+            saved_offsets.append(saved_offsets[-1] + aligned(prod(shape) * self.dtype.itemsize))
         return Prepared(
-            arguments,
+            [self._handle, *[known.get(name, 0) for name in lowered.signature]],
             [torch.Size((sizes[space], *shape)) for space, shape in lowered.spaces.values()],
-            [(sizes[b.rows], *b.shape) for b in lowered.outputs],
+            shapes[: self.results],
+            shapes[self.results :],
+            saved_offsets.pop(),
+            saved_offsets,
             plan.size,
             [(self._position[n], offset) for n, offset in plan.offsets.items()],
             list(encodings.values()),
@@ -88,14 +104,12 @@ class Executable:
             if tensor.dtype != self.dtype:
                 raise ArrayError(
                     name,
-                    f"has dtype {tensor.dtype}, but the layer was compiled for {self.dtype}; convert it with .to({self.dtype})",
+                    f"has dtype {tensor.dtype}, but the layer was compiled for {self.dtype}; use .to({self.dtype})",
                 )
             if tensor.device.type != "cpu":
                 raise ArrayError(name, f"is on {tensor.device}, but this layer runs on the CPU; move it with .cpu()")
-            rows_first = self.lowered.spaces[name][0] not in (
-                "ONE",
-                "RNS",
-            )  # these may come without their rows as an axis
+            # Single rows and typed nodes may come without their rows as an axis.
+            rows_first = self.lowered.spaces[name][0] not in ("ONE", "RNS")
             if tensor.numel() != shape.numel() or (rows_first and tensor.dim() > 0 and tensor.shape[0] != shape[0]):
                 raise ArrayError(
                     name,
@@ -103,18 +117,36 @@ class Executable:
                 )
 
     def __call__(self, prepared: Prepared, inputs: Sequence[Tensor]) -> list[Tensor]:
-        """Run on contiguous inputs, in the order of ``lowered.inputs``; returns the outputs."""
+        """Run on contiguous inputs, in the order of ``lowered.inputs``; returns the results."""
+        return self.run(prepared, inputs)[0]
+
+    def run(self, prepared: Prepared, inputs: Sequence[Tensor]) -> tuple[list[Tensor], Lease | None]:
+        """Results, and the buffer with the saved arrays, which `saved` reads."""
         arguments = prepared.arguments.copy()
         for position, tensor in zip(self._inputs, inputs, strict=True):
             if position:
                 arguments[position] = tensor.data_ptr()
-        outputs = [torch.empty(shape, dtype=self.dtype) for shape in prepared.output_shapes]
-        for position, tensor in zip(self._outputs, outputs, strict=True):
+        results = [torch.empty(shape, dtype=self.dtype) for shape in prepared.output_shapes]
+        for position, tensor in zip(self._outputs, results, strict=True):
             arguments[position] = tensor.data_ptr()
-        if prepared.workspace:
-            workspace = torch.empty(prepared.workspace, dtype=torch.uint8)
-            base = workspace.data_ptr()
-            for position, offset in prepared.offsets:
-                arguments[position] = base + offset
+        lease = None
+        if self._saved:
+            lease = Lease(POOL, prepared.saved)
+            start = lease.buffer.data_ptr()
+            for position, offset in zip(self._saved, prepared.saved_offsets, strict=True):
+                arguments[position] = start + offset
+        workspace = POOL.take(prepared.workspace)
+        start = workspace.data_ptr()
+        for position, offset in prepared.offsets:
+            arguments[position] = start + offset
         self._function(*arguments)
-        return outputs
+        POOL.give(workspace)
+        return results, lease
+
+    def saved(self, prepared: Prepared, lease: Lease) -> list[Tensor]:
+        """The saved arrays as tensors; valid as long as the lease is held."""
+        tensors: list[Tensor] = []
+        for shape, offset in zip(prepared.saved_shapes, prepared.saved_offsets, strict=True):
+            part = lease.buffer[offset : offset + prod(shape) * self.dtype.itemsize]
+            tensors.append(part.view(self.dtype).view(shape))
+        return tensors

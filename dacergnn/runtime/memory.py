@@ -18,6 +18,11 @@ class MemoryPlan:
     size: int
 
 
+def aligned(size: int) -> int:
+    """``size`` in bytes, rounded up to whole cache lines."""
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
 def plan_memory(buffers: Sequence[Buffer], sizes: dict[str, int], item: int) -> MemoryPlan:
     """Place buffers first-fit, the largest first, so that no two that live at the same time overlap.
 
@@ -29,7 +34,7 @@ def plan_memory(buffers: Sequence[Buffer], sizes: dict[str, int], item: int) -> 
     offsets: dict[str, int] = {}
     total = 0
     for buffer in sorted(buffers, key=lambda b: -sizes[b.rows] * b.elements):
-        length = -(-sizes[buffer.rows] * buffer.elements * item // ALIGNMENT) * ALIGNMENT
+        length = aligned(sizes[buffer.rows] * buffer.elements * item)
         offset = 0
         for start, end, other in sorted(placed, key=lambda p: p[0]):
             alive = other.first <= buffer.last and buffer.first <= other.last

@@ -15,11 +15,12 @@ from dataclasses import dataclass, field, replace
 import dace
 
 from dacergnn.errors import ProgramError
-from dacergnn.library_nodes.form import Const, Expr, Gemm, Op, Ref, Shape, Statement, match_gemm, refs
+from dacergnn.library_nodes.form import GEMM_OPERATORS, Const, Expr, Gemm, Op, Ref, Shape, Statement, match_gemm, refs
 from dacergnn.library_nodes.node import Typeclass
 from dacergnn.library_nodes.operators import OPERATORS, op, shape_of
 from dacergnn.library_nodes.parse import fold
 from dacergnn.program import Program, verify
+from dacergnn.program.parser import OWN_STATEMENT
 
 GRADIENT = "grad_"
 
@@ -147,6 +148,7 @@ class _Differentiation:
             and isinstance(only, Ref)
             and only == Ref(only.name)
             and only.name in self.backward.sdfg.arrays
+            and self.backward.shape(only) == shape
         ):
             return only.name
         return self._emit(GRADIENT + name, space, "", terms, shape)
@@ -157,6 +159,10 @@ class _Differentiation:
     def _emit(self, name: str, space: str, path: str, terms: list[Expr], shape: Shape, owner: str | None = None) -> str:
         """Add an operator to the backward program that writes the sum of ``terms``."""
         expr = fold(_sum(terms))
+        if not self._is_product(space, path, expr):
+            expr = self._hoist(expr, space, top=not (isinstance(expr, Op) and expr.name in GEMM_OPERATORS))
+            rank = len(shape_of(expr, self._shape))
+            expr = Op("expand", (expr,), shape[rank:]) if rank < len(shape) else expr
         key = (space, path, expr, shape, owner or space)
         if key in self.emitted:
             return self.emitted[key]
@@ -173,6 +179,15 @@ class _Differentiation:
         self.backward.insert(Statement(space, Ref(array, path), "+=" if path else "=", expr))
         self.emitted[key] = array
         return array
+
+    def _hoist(self, expr: Expr, space: str, top: bool = False) -> Expr:
+        """The expression with products and reductions inside it moved into operators of their own, as the parser has them."""
+        if not isinstance(expr, Op):
+            return expr
+        expr = replace(expr, args=tuple(self._hoist(a, space) for a in expr.args))
+        if top or expr.name not in OWN_STATEMENT:
+            return expr
+        return Ref(self._emit("tmp", space, "", [expr], shape_of(expr, self._shape)))
 
     # Rules
 
@@ -201,21 +216,19 @@ class _Differentiation:
         if gemm.kind == "linear":
             shape = shape_of(Op("linear", (x, w)), self.forward.shape)
             seed = replace(seed, view=shape) if shape != self.forward.shape(statement.target) else seed
-            gradients: dict[Ref, Expr] = {
-                x: Op("linear", (seed, replace(w, transposed=not w.transposed))),
-                w: Op("outer_prod", (seed, x) if w.transposed else (x, seed)),
-            }
+            to_x: Expr = Op("linear", (seed, replace(w, transposed=not w.transposed)))
+            to_w = Op("outer_prod", (seed, x) if w.transposed else (x, seed))
         else:
-            gradients = {x: Op("linear", (w, replace(seed, transposed=True))), w: Op("linear", (x, seed))}
+            to_x, to_w = Op("linear", (w, replace(seed, transposed=True))), Op("linear", (x, seed))
         if gemm.scale is not None and gemm.scale.name in self.active:
             # One product serves the scale and X: s receives (dY W^T) . X.
-            rows = self._emit("rows", space, "", [gradients[x]], self.forward.shape(x))
-            gradients[x] = Ref(rows)
+            rows = self._emit("rows", space, "", [to_x], self.forward.shape(x))
+            to_x = Ref(rows)
             reduced: Expr = op("dot_prd", Ref(rows), x)
             for _ in range(len(self.forward.shape(x)) - 1 - len(self.forward.shape(gemm.scale))):
                 reduced = op("sum", reduced)
             self._accumulate(gemm.scale, space, reduced)
-        for ref, gradient in gradients.items():
+        for ref, gradient in ((x, to_x), (w, to_w)):
             if ref.name in self.active:
                 scaled = gradient if gemm.scale is None else Op("mul", (gemm.scale, gradient))
                 self._accumulate(replace(ref, transposed=False), space, scaled)

@@ -107,9 +107,7 @@ def test_geometric_means_by_model_mode_and_level() -> None:
     def row(level: str, library: float | None) -> dict[str, Any]:
         return {"model": "hgt", "mode": "train", "level": level, "ratio_library": library, "ratio_torch": 3.0}
 
-    means = geometric_means(
-        [row("default", 2.0), row("default", 8.0), row("default", None), row("other", 5.0)]
-    )
+    means = geometric_means([row("default", 2.0), row("default", 8.0), row("default", None), row("other", 5.0)])
     assert means["hgt"]["train"]["ratio_library"] == pytest.approx(4.0)
     assert means["hgt"]["train"]["smallest_ratio_library"] == 2.0
     assert means["hgt"]["train"]["cases"] == 3
@@ -145,10 +143,7 @@ def test_worker_reports_its_error(data_folder: Path, monkeypatch: pytest.MonkeyP
     answer = run_trial(Request("rgcn", "torch", "sources", "no_such_graph", "train", "time"), limit_s=60.0)
     assert "no_such_graph" in answer["error"]
     monkeypatch.setattr(trial.sys, "executable", "/bin/true")
-    assert (
-        "ended with code 0"
-        in run_trial(Request("rgcn", "torch", "x", "aifb", "train", "time"), 60.0)["error"]
-    )
+    assert "ended with code 0" in run_trial(Request("rgcn", "torch", "x", "aifb", "train", "time"), 60.0)["error"]
 
 
 @pytest.mark.parametrize(
@@ -179,9 +174,7 @@ def test_command_prints_tables_and_writes_json(data_folder: Path, without_compil
 def test_command_fails_when_ours_fails(
     data_folder: Path, without_compiler: list[Request], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        ours, "candidate", lambda model, level: replace(stand_in("rgat"), model="rgcn", name=level)
-    )
+    monkeypatch.setattr(ours, "candidate", lambda model, level: replace(stand_in("rgat"), model="rgcn", name=level))
     options = "--models rgcn --data aifb --mode infer --against torch --hidden 16 --repeat 3 --no-memory"
     result = CliRunner().invoke(bench, options.split())
     assert result.exit_code == 1

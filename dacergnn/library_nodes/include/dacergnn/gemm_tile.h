@@ -127,6 +127,10 @@ inline void scaled_row(const T* __restrict x, const T* scale, T* __restrict into
     }
 }
 
+// Work of one row as parallel.h counts it, in the time of simple element operations.
+template <int64_t H, int64_t K, int64_t M>
+inline constexpr int64_t kRowWork = (H * K * M + 31) / 32;
+
 // Rows that are multiplied together: two tiles, more when several matrices or panels pass over the same rows.
 template <class T, int64_t H, int64_t D, int64_t C>
 inline constexpr int64_t kGroupRows =
@@ -134,6 +138,7 @@ inline constexpr int64_t kGroupRows =
                            ? 2
                            : std::clamp<int64_t>(16384 / (H * D * int64_t(sizeof(T)) * kTileRows<T, C>), 2, 8));
 
+// y[r] (+)= x[r] @ w for n rows of H heads, each with its own matrix.
 template <class T, int64_t H, int64_t D, int64_t C, bool Accumulate>
 inline void group_product(const T* const* x, const T* w, T* const* y, int64_t n) {
     for (int64_t h = 0; h < H; ++h)
@@ -141,5 +146,4 @@ inline void group_product(const T* const* x, const T* w, T* const* y, int64_t n)
 }
 
 }  // namespace gemm
-
 }  // namespace dacergnn

@@ -21,7 +21,7 @@ void segment_gemm(const T* X, const I* gather, const T* W, const I* ptr, int64_t
     constexpr int64_t D = TransposeW ? M : K, C = TransposeW ? K : M, G = gemm::kGroupRows<T, H, D, C>;
     if (types <= 0) return;
     const int64_t first = ptr[0], total = static_cast<int64_t>(ptr[types]) - first;
-    constexpr int64_t row_work = (H * K * M + 15) / 16;
+    constexpr int64_t row_work = gemm::kRowWork<H, K, M>;
     const int64_t blocks = total * row_work < kSerialWork ? 1 : block_count(total, total * row_work);
     const int64_t size = ((total + blocks - 1) / blocks + G - 1) / G * G;
     gemm::Weight<T, H, K, M, TransposeW> weight(W);
@@ -68,7 +68,7 @@ void segment_gemm_scatter(const T* X, const I* gather, const T* W, const I* ptr,
                           int64_t y_rows, T* Y) {
     constexpr int64_t D = TransposeW ? M : K, C = TransposeW ? K : M, G = gemm::kGroupRows<T, H, D, C>;
     const int64_t total = types > 0 ? static_cast<int64_t>(ptr[types]) - static_cast<int64_t>(ptr[0]) : 0;
-    constexpr int64_t row_work = (H * K * M + 15) / 16;
+    constexpr int64_t row_work = gemm::kRowWork<H, K, M>;
     int64_t blocks = 1;
     if (targets > 0 && total * row_work + y_rows * (H * C) / 16 >= kSerialWork) {
         // A block meets every type: few blocks, so that enough rows share a weight.

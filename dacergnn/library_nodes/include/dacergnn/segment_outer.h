@@ -121,7 +121,7 @@ void segment_outer(const T* X, const I* xgather, const T* Y, const I* ygather, c
             }
         }
     };
-    chunked_sum<T>(ptr, types, H * K * M, (H * K * M + 15) / 16, dW, sum);
+    chunked_sum<T>(ptr, types, H * K * M, gemm::kRowWork<H, K, M>, dW, sum);
 }
 
 }  // namespace dacergnn

@@ -9,8 +9,8 @@ import dace.library
 from dace.sdfg import nodes
 from dace.transformation.transformation import ExpandTransformation
 
-from dacergnn.graph.spaces import MAPS
-from dacergnn.library_nodes.access import group_path, index_name, order_name, pointer_name, target_is_prefix
+from dacergnn.graph.spaces import MAPS, encoding_name
+from dacergnn.library_nodes.access import group_path, order_name, pointer_name, target_is_prefix
 from dacergnn.library_nodes.cpu import CPUHeaders, cpp_tasklet, extent, index_alias
 from dacergnn.library_nodes.form import Ref, size
 from dacergnn.library_nodes.node import PREFIX, row_shape, row_space
@@ -44,7 +44,7 @@ class ExpandSegmentGemmCPU(ExpandTransformation):
         out, x = PREFIX + target.name, PREFIX + gemm.x.name
 
         def index(ref: Ref) -> str:
-            return _pointer(index_name(space, ref.path))
+            return _pointer(encoding_name("idx", space, ref.path) if ref.path else None)
 
         tail = ""
         if gemm.kind == "outer_prod":

@@ -78,14 +78,14 @@ class StatementKernel:
         ]
         return "\n".join([*pointers, loops])
 
-    def _prefetches(self, ids: str) -> str:
+    def _prefetches(self, ids: str, ordered: bool) -> str:
         """Prefetches of the wide rows that a later edge of the group gathers."""
         lines: list[str] = []
         for ref in dict.fromkeys(self.statement.reads):
             width = size(row_shape(self.arrays[ref.name]))
-            if ref.path in ("", "one", self.group) or is_few(ref.path) or width < 16:
+            if ref.path == self.group or is_few(ref.path) or width < 16 or (ref.path == "" and not ordered):
                 continue
-            index = f"{PREFIX}{index_name(self.statement.space, ref.path)}[{ids}]"
+            index = f"{PREFIX}{index_name(self.statement.space, ref.path)}[{ids}]" if ref.path else ids
             lines.append(f"dacergnn::prefetch_row<{width}>({PREFIX}{ref.name} + int64_t({index}) * {width});")
         if not lines:
             return ""
@@ -115,7 +115,7 @@ class StatementKernel:
                 f"[=](const int64_t p, Value* acc) {{\nconst int64_t i = {at('p')};\n(void)i;\n{body}\n}});"
             )
             return text + self._tail(space)
-        prefetch = self._prefetches(at(f"p + {_PREFETCH_DISTANCE}"))
+        prefetch = self._prefetches(at(f"p + {_PREFETCH_DISTANCE}"), order is not None)
         empty = "" if statement.op == "+=" else f"if (begin == end) std::fill_n(acc, {width}, Value(0));\n"
         text = (
             f"{start}dacergnn::parallel_groups({bounds}, {extent(space)}, {work}, "
