@@ -1,9 +1,11 @@
-"""Roofline bound of a layer: no plan known to us runs faster than its work over the machine's rates.
+"""Roofline bound of a layer: the work of the best known plan over the rates measured on this machine.
 
 With d the feature size, r = 4 d bytes a row, W = 4 R d^2 bytes of weights, and the sizes N, E, U, V, R:
 time >= max(FLOP / GEMM rate, streamed bytes / copy bandwidth, gathered bytes / gather bandwidth),
 for the best of the plans vanilla (a row an edge), compact (a row a (source, type) pair) and aggregate-first
 (a row a (destination, type) pair).
+
+The GEMM rate is that of torch's largest products, so a kernel that beats torch's library can pass below the bound.
 """
 
 from __future__ import annotations

@@ -17,6 +17,8 @@ from dacergnn.bench.problem import Problem
 
 LIBRARIES = {"pyg": "torch_geometric", "dgl": "dgl"}
 """Packages behind the names of the libraries."""
+COMPILED = " compiled"
+"""Ends the name of a layer that goes through torch.compile."""
 
 
 def candidates(model: str, against: tuple[str, ...], compiled: bool = True) -> list[Candidate]:
@@ -57,4 +59,4 @@ def through_compiler(candidate: Candidate) -> Candidate:
     def build(problem: Problem, shared: Parameters, wrap: Wrap) -> Built:
         return candidate.build(problem, shared, lambda layer: wrap(torch.compile(layer)))
 
-    return replace(candidate, name=f"{candidate.name} compiled", build=build, compiled=True)
+    return replace(candidate, name=candidate.name + COMPILED, build=build, compiled=True)

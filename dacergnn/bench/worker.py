@@ -9,6 +9,7 @@ import json
 import os
 import resource
 import sys
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -43,7 +44,7 @@ def step_of(request: Request, problem: Problem) -> Any:
 
 
 def measure_request(request: Request) -> dict[str, Any]:
-    """Peak memory of two steps, or the time of the first step and the median of the next ones."""
+    """Peak memory of two steps, or the times of a layer and of the same layer not compiled."""
     torch.set_num_threads(request.threads)
     problem = load_problem(request.data, request.hidden, request.seed)
     if request.what == "memory":
@@ -58,8 +59,10 @@ def measure_request(request: Request) -> dict[str, Any]:
         return {"peak_mb": grown / 1e6, "method": method}
     step = step_of(request, problem)
     first = measure.time_call(step)
-    timing = measure.interleave({"only": step}, repeat=10, budget_s=3.0)["only"]
-    return {"first_s": first, "ms": timing.ms}
+    eager = step_of(replace(request, candidate=request.candidate.removesuffix(peers.COMPILED)), problem)
+    eager()
+    timings = measure.interleave({"layer": step, "eager": eager}, repeat=10, budget_s=5.0)
+    return {"first_s": first, "ms": timings["layer"].ms, "eager_ms": timings["eager"].ms}
 
 
 def main() -> None:

@@ -60,7 +60,7 @@ class ExpressionParser:
             if base is None:
                 return None
             path = _ROW_ATTRIBUTES[node.attr]
-            if base not in ("", "srcpair", "dstpair") or (self.space, path) not in MAPS:
+            if base not in ("", f"{path}pair") or (self.space, path) not in MAPS:
                 fail(node, f"rows of this loop ({self.space}) have no .{node.attr}")
             return path
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import warnings
 from pathlib import Path
@@ -50,6 +51,13 @@ class CompiledLayer(nn.Module):
             _last=None,
         )
         self.__dict__["number"] = register_layer(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> CompiledLayer:
+        original = copy.deepcopy(self.original, memo)
+        return CompiledLayer(original, type(self.frontend)(original), self.config, self.graphs)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore, (self.original, type(self.frontend), self.config)
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -117,6 +125,11 @@ class CompiledLayer(nn.Module):
     def last_call(self) -> tuple[CompiledProgram, HeteroGraph] | None:
         """The compiled program and the graph of the last call."""
         return self._last
+
+
+def _restore(original: nn.Module, frontend: type[Frontend], config: Config) -> CompiledLayer:
+    """A layer from its pickle; builds come from the cache, graphs are encoded again."""
+    return CompiledLayer(original, frontend(original), config, GraphCache())
 
 
 def _cast(args: tuple[Any, ...], frontend: Frontend) -> tuple[Any, ...]:

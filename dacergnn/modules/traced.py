@@ -10,6 +10,7 @@ import ast
 import copy
 import weakref
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,6 +19,7 @@ from torch import Tensor
 if TYPE_CHECKING:
     from dacergnn.modules.layer import CompiledLayer
 
+_WORKER = ThreadPoolExecutor(max_workers=1, thread_name_prefix="dacergnn")
 _LAYERS: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 
 
@@ -127,13 +129,17 @@ def layer_backward(
 ) -> list[Tensor]:
     """Gradients of the tensors, then the parameters, at the positions ``wanted``."""
     originals = [*tensors, *parameters]
-    with torch.enable_grad():
+
+    def differentiate() -> list[Tensor]:
         inputs = [t.detach().requires_grad_() if i in wanted else t for i, t in enumerate(originals)]
         outputs = _eager(layer, call, inputs[: len(tensors)], names, inputs[len(tensors) :])
-        results: tuple[Tensor | None, ...] = torch.autograd.grad(
-            outputs, [inputs[i] for i in wanted], gradients, allow_unused=True
-        )
-    return [torch.zeros_like(originals[i]) if r is None else r.clone() for i, r in zip(wanted, results, strict=True)]
+        results: Any = torch.autograd.grad(outputs, [inputs[i] for i in wanted], gradients, allow_unused=True)
+        return [
+            torch.zeros_like(originals[i]) if r is None else r.clone() for i, r in zip(wanted, results, strict=True)
+        ]
+
+    # Inside an operator this thread dispatches below autograd; another one records as usual.
+    return _WORKER.submit(differentiate).result()
 
 
 @layer_backward.register_fake

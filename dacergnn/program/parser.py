@@ -166,6 +166,12 @@ class _Parser:
     def _statement(self, node: ast.Assign | ast.AugAssign, loop: _Loop) -> None:
         expressions = self._expressions(loop)
         target_node = node.target if isinstance(node, ast.AugAssign) else node.targets[0]
+        value_node, among_sources = node.value, False
+        own = _destination_among_sources(target_node, expressions)
+        if own is not None:
+            if isinstance(value_node, ast.Call) and ast.unparse(value_node.args[0]) == ast.unparse(target_node):
+                value_node = ast.copy_location(ast.Call(value_node.func, [own, *value_node.args[1:]], []), value_node)
+            target_node, among_sources = own, True
         if isinstance(target_node, ast.Name) and target_node.id not in loop.locals and isinstance(node, ast.AugAssign):
             target = Ref(target_node.id, "one")
         elif isinstance(target_node, ast.Name):
@@ -178,7 +184,7 @@ class _Parser:
             if not isinstance(reference, Ref) or reference.view is not None or reference.transposed:
                 fail(target_node, 'not a row value that can be assigned, as e["att"] or n["sum"] are')
             target = reference
-        value = fold(expressions.parse(node.value))
+        value = fold(expressions.parse(value_node))
         operation = "="
         if isinstance(node, ast.AugAssign):
             kind = _AUGMENTED.get(type(node.op))
@@ -199,7 +205,7 @@ class _Parser:
                 target,
                 operation,
                 self._resolve(value, loop.space, node),
-                self._target_space(target, loop),
+                "NS" if among_sources else self._target_space(target, loop),
             )
         except ProgramError as error:
             if str(error).startswith("line "):
@@ -242,16 +248,15 @@ class _Parser:
         if previous is not None and operation in ("+=", "max=", "min=") and self._is_start(previous, operation):
             self._discard(previous)
             previous = None
-        if target.path == "":
+        if target.path == "" and space == owner:
             combined = value if operation == "=" or previous is None else op("add", Ref(previous), value)
             self.arrays[key] = self._emit(space, "", "=", combined, target.name, owner)
             return
-        if operation != "+=" and not isinstance(value, Ref):
-            value = self._temporary(
-                value, space
-            )  # its gradient compares values with the result, so they must be the same bits
-        result = self._emit(space, target.path, operation, value, target.name, owner)
-        if previous is not None:
+        if operation in ("max=", "min=") and not isinstance(value, Ref):
+            # Its gradient compares values with the result, so they must be the same bits.
+            value = self._temporary(value, space)
+        result = self._emit(space, target.path, operation if target.path else "=", value, target.name, owner)
+        if previous is not None and operation != "=":
             kind = "add" if operation == "+=" else operation[:-1]
             result = self._emit(owner, "", "=", op(kind, Ref(previous), Ref(result)), target.name, owner)
         self.arrays[key] = result
@@ -301,14 +306,13 @@ class _Parser:
             return expr
         args = [self._operands(a, space) for a in expr.args]
         if expr.name in GEMM_OPERATORS:
-            args = [a if isinstance(a, Ref) else self._temporary(self._hoist(a, space), space) for a in args]
+            args = [self._row(a, space) for a in args]
             # Products gather rows, so a row that all of them share is written out.
             rows = args if expr.name == "outer_prod" else args[:1]
             args[: len(rows)] = [self._temporary(r, space) if isinstance(r, Ref) and r.path == "one" else r for r in rows]
         if expr.name == "reshape":
             (inner,) = args
-            reference = inner if isinstance(inner, Ref) else self._temporary(self._hoist(inner, space, top=True), space)
-            return replace(reference, view=expr.dims)
+            return replace(self._row(inner, space), view=expr.dims)
         return replace(expr, args=tuple(args))
 
     def _hoist(self, expr: Expr, space: str, top: bool = False) -> Expr:
@@ -320,6 +324,10 @@ class _Parser:
             return expr
         expr = replace(expr, args=tuple(self._hoist(a, space) for a in expr.args))
         return expr if top or expr.name not in OWN_STATEMENT else self._temporary(expr, space)
+
+    def _row(self, expr: Expr, space: str) -> Ref:
+        """The value of an expression as rows of an array."""
+        return expr if isinstance(expr, Ref) else self._temporary(expr, space)
 
     def _temporary(self, expr: Expr, space: str) -> Ref:
         return Ref(self._emit(space, "", "=", expr, "tmp", space))
@@ -336,6 +344,17 @@ class _Parser:
             if not self.program.sdfg.arrays[array].transient:
                 array = self._emit(space, "", "=", Ref(array), item.id, space)
             self.program.mark_output(array)
+
+
+def _destination_among_sources(target: ast.AST, expressions: ExpressionParser) -> ast.Subscript | None:
+    """``n["x"]`` of a target ``n.src["x"]`` that belongs to a destination n: an array over the sources, of which
+    only the rows of destinations are assigned, the others being 0."""
+    if isinstance(target, ast.Subscript) and isinstance(target.value, ast.Attribute) and target.value.attr == "src":
+        node = target.value.value
+        path = expressions.entity(node)
+        if path is not None and (MAPS.get((expressions.space, path)) if path else expressions.space) == "ND":
+            return ast.copy_location(ast.Subscript(node, target.slice, ast.Store()), target)
+    return None
 
 
 def _is_gemm_operator(expr: Expr) -> bool:

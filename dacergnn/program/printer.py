@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import dace
 
+from dacergnn.graph.spaces import MAPS
 from dacergnn.library_nodes import GraphOperator, Op, Statement
-from dacergnn.library_nodes.form import ENTITY, statement_text
+from dacergnn.library_nodes.form import ENTITY, ref_text, statement_text
 from dacergnn.library_nodes.operators import shape_of
 from dacergnn.program.parser import ITERATORS
 from dacergnn.program.view import Program
@@ -61,7 +62,9 @@ def _nest(program: Program, statement: Statement) -> list[str]:
             f"        for {entity} in {outer}.{neighbours}():",
             f"            {statement_text(statement, entity, {path: outer})}",
         ]
-    return [
-        f"    for {entity} in g.{_ITERATOR[statement.space]}():",
-        f"        {statement_text(statement, entity)}",
-    ]
+    text = statement_text(statement, entity)
+    reached = MAPS[statement.space, path] if path else statement.space
+    if reached != owner:  # the target has more rows than that: destinations among the sources
+        target = ref_text(statement.target, entity)
+        text = text.replace(target, target.replace("[", ".src[", 1), 1 if statement.op in ("=", "+=") else 2)
+    return [f"    for {entity} in g.{_ITERATOR[statement.space]}():", f"        {text}"]

@@ -65,6 +65,9 @@ class _Differentiation:
             raise ProgramError(
                 f'wrt: "{unknown[0]}" is not an input of {forward.sdfg.name}; inputs: {", ".join(forward.inputs)}.'
             )
+        taken = [n for n in forward.sdfg.arrays if n.startswith(GRADIENT)]
+        if taken:
+            raise ProgramError(f'"{taken[0]}": names that start with {GRADIENT} are kept for gradients; rename the array.')
         self.forward = forward
         self.wrt = wrt
         self.backward = Program.empty(f"{forward.sdfg.name}_backward")
@@ -175,10 +178,18 @@ class _Differentiation:
                     self._dtype(ref.name),
                 )
         dtype = self.backward.sdfg.arrays[next(iter(self.backward.sdfg.arrays))].dtype
-        array = self.backward.add_array(name, owner or space, shape, dtype)
+        array = self.backward.add_array(self._fresh(name), owner or space, shape, dtype)
         self.backward.insert(Statement(space, Ref(array, path), "+=" if path else "=", expr))
         self.emitted[key] = array
         return array
+
+    def _fresh(self, name: str) -> str:
+        """A name that no array of either program has."""
+        candidate, count = name, 0
+        while candidate in self.forward.sdfg.arrays or candidate in self.backward.sdfg.arrays:
+            count += 1
+            candidate = f"{name}_{count}"
+        return candidate
 
     def _hoist(self, expr: Expr, space: str, top: bool = False) -> Expr:
         """The expression with products and reductions inside it moved into operators of their own, as the parser has them."""

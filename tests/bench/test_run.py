@@ -42,7 +42,11 @@ def without_compiler(monkeypatch: pytest.MonkeyPatch) -> list[Request]:
         asked.append(request)
         if request.what == "memory":
             return {"peak_mb": 7.0 if request.library == "ours" else 8.0 + len(request.candidate)}
-        return {"error": f"not done after {limit_s:.0f} s"} if "Hetero" in request.candidate else {"ms": 1e6}
+        return (
+            {"error": f"not done after {limit_s:.0f} s"}
+            if "Hetero" in request.candidate
+            else {"ms": 1e6, "eager_ms": 1.0}
+        )
 
     monkeypatch.setattr(ours, "candidate", stand_in)
     monkeypatch.setattr(runner, "measure_rates", lambda rows, width: Rates(25.0, 40.0, 150.0))
@@ -121,6 +125,7 @@ def test_worker_weighs_and_times_a_candidate(data_folder: Path) -> None:
     assert 0.0 <= answer["peak_mb"] < 50.0
     timed = cached_trial(replace(request, what="time"), limit_s=60.0)
     assert timed["ms"] > 0
+    assert timed["eager_ms"] > 0
     assert cached_trial(replace(request, what="time"), limit_s=60.0) == timed
 
 
@@ -207,10 +212,9 @@ def test_kernels_of_a_compiled_layer_run_alone() -> None:
         call()
 
 
-def test_our_layers_agree_with_the_reference(problem: Problem) -> None:
+def test_our_layer_agrees_with_the_reference(problem: Problem) -> None:
     pytest.importorskip("torch_geometric")
-    for model in ("rgcn", "rgat", "hgt"):
-        shared = make_parameters(model, problem)
-        built = ours.candidate(model).build(problem, shared, unwrapped)
-        out = make_step(built, problem, train=True)()
-        assert max_error(compute_reference(model, problem, shared), built, problem, out, train=True) < 1e-5
+    shared = make_parameters("rgcn", problem)
+    built = ours.candidate("rgcn").build(problem, shared, unwrapped)
+    out = make_step(built, problem, train=True)()
+    assert max_error(compute_reference("rgcn", problem, shared), built, problem, out, train=True) < 1e-5

@@ -45,9 +45,7 @@ class Case:
         layer = self.make(edges)
         generator = torch.Generator().manual_seed(7)
         for parameter in layer.parameters():
-            parameter.data = (
-                torch.randn(parameter.shape, generator=generator, dtype=torch.float64) * 0.5
-            ).to(dtype)
+            parameter.data = (torch.randn(parameter.shape, generator=generator, dtype=torch.float64) * 0.5).to(dtype)
         return layer
 
 
@@ -103,15 +101,11 @@ def _rgcn_cases() -> list[Case]:
         "max-bare": {"aggr": "max", "num_bases": 3, "root_weight": False, "bias": False},
     }
     ids: dict[str, dict[str, Any]] = {name: plain[name] for name in ("mean", "add", "max", "bases", "bare")}
-    pairs: dict[str, dict[str, Any]] = {
-        name: plain[name] for name in ("mean", "max", "blocks", "no_root", "bare")
-    }
+    pairs: dict[str, dict[str, Any]] = {name: plain[name] for name in ("mean", "max", "blocks", "no_root", "bare")}
     modes = [("x", name, options) for name, options in plain.items()]
     modes += [(x, name, options) for x, (name, options) in product(("none", "ids"), ids.items())]
     modes += [("pair", name, options) for name, options in pairs.items()]
-    modes += [
-        (x, name, plain[name]) for x in ("ids_pair", "none_pair") for name in ("mean", "min", "no_root")
-    ]
+    modes += [(x, name, plain[name]) for x in ("ids_pair", "none_pair") for name in ("mean", "min", "no_root")]
     cases: list[Case] = []
     for kind, (x, name, options) in product(("rgcn", "fast_rgcn"), modes):
         if kind == "fast_rgcn" and options.get("aggr") in ("max", "min"):
@@ -119,9 +113,7 @@ def _rgcn_cases() -> list[Case]:
         make, inputs = partial(_pyg_rgcn, kind, options, x), partial(_pyg_rgcn_inputs, x)
         edges = block_edges if "pair" in x else typed_edges
         real = (x == "x" and name in ("mean", "max", "bases", "blocks")) or (x == "none" and name == "mean")
-        cases.append(
-            Case(f"pyg-{kind}-{x}-{name}", "pyg", make, inputs, rgcn, edges, real and kind == "rgcn")
-        )
+        cases.append(Case(f"pyg-{kind}-{x}-{name}", "pyg", make, inputs, rgcn, edges, real and kind == "rgcn"))
     return cases
 
 
@@ -200,14 +192,10 @@ def _pyg_hgt(widths: int | tuple[int, ...], heads: int, edges: Edges) -> nn.Modu
     return HGTConv(channels, M, (list(channels), list(edge_dict(edges))), heads=heads)
 
 
-def _pyg_hgt_inputs(
-    widths: int | tuple[int, ...], without: tuple[str, ...], edges: Edges, dtype: torch.dtype
-) -> Call:
+def _pyg_hgt_inputs(widths: int | tuple[int, ...], without: tuple[str, ...], edges: Edges, dtype: torch.dtype) -> Call:
     sizes = zip(_widths(widths, edges).items(), edges.type_sizes, strict=True)
     x = {name: values(size, width, dtype=dtype, seed=int(name[1:])) for (name, width), size in sizes}
-    kept = {
-        key: part for key, part in edge_dict(edges).items() if not {key[0], key[2], key[1]} & set(without)
-    }
+    kept = {key: part for key, part in edge_dict(edges).items() if not {key[0], key[2], key[1]} & set(without)}
     return ({name: x[name] for name in x if name not in without}, kept), {}
 
 

@@ -62,9 +62,7 @@ def assert_same(found: Any, expected: Any, dtype: torch.dtype) -> None:
             continue
         error = (a.double() - b.double()).abs().max().item()
         scale = max(1.0, b.abs().max().item())
-        assert error <= TOLERANCE[dtype] * scale, (
-            f"tensor {position} of shape {list(a.shape)} is off by {error}"
-        )
+        assert error <= TOLERANCE[dtype] * scale, f"tensor {position} of shape {list(a.shape)} is off by {error}"
 
 
 def _flat(value: Any) -> list[Tensor | None]:

@@ -28,12 +28,8 @@ def call(case: Case, layer: torch.nn.Module, arguments: object) -> object:
     for name, array in binding.arrays.items():
         assert array.is_contiguous(), name
         rows, shape = graph.size(program.space(name)), program.shape(name)
-        assert array.numel() == rows * torch.Size(shape).numel(), (
-            f"{name}: {list(array.shape)} for {rows} x {shape}"
-        )
-    values = interpret(
-        sdfg, graph, **{name: array.detach().numpy() for name, array in binding.arrays.items()}
-    )
+        assert array.numel() == rows * torch.Size(shape).numel(), f"{name}: {list(array.shape)} for {rows} x {shape}"
+    values = interpret(sdfg, graph, **{name: array.detach().numpy() for name, array in binding.arrays.items()})
     outputs: tuple[Tensor, ...] = tuple(torch.from_numpy(values[name]) for name in program.outputs)
     return binding.finish(outputs)
 

@@ -36,14 +36,10 @@ class Config:
         """C functions gemm0_, gemm1_ (transposed), scatter0_, scatter1_ and outer_ of the configuration."""
         shape = f"{self.dtype}, {self.index}, {self.heads}, {self.k}, {self.m}"
         products = "".join(
-            PRODUCTS.format(
-                n=n, name=self.name, t=self.dtype, i=self.index, args=f"{shape}, {flag}, {self.scale_size}"
-            )
+            PRODUCTS.format(n=n, name=self.name, t=self.dtype, i=self.index, args=f"{shape}, {flag}, {self.scale_size}")
             for n, flag in enumerate(("false", "true"))
         )
-        return products + OUTER.format(
-            name=self.name, t=self.dtype, i=self.index, args=f"{shape}, {self.scale_size}"
-        )
+        return products + OUTER.format(name=self.name, t=self.dtype, i=self.index, args=f"{shape}, {self.scale_size}")
 
 
 PRODUCTS = """
@@ -66,7 +62,6 @@ extern "C" void outer_{name}(const {t}* X, const {i}* gx, const {t}* Y, const {i
 # Whole vectors, parts of vectors, single columns, several panels, heads; some with double and int64.
 CONFIGS = [
     Config("float", "int32_t", 1, 64, 64, 0),
-    Config("float", "int64_t", 1, 64, 64, 1),
     Config("double", "int32_t", 1, 16, 24, 1),
     Config("double", "int64_t", 3, 5, 3, 3),
     Config("float", "int32_t", 4, 16, 8, 4),
@@ -110,9 +105,7 @@ def build(folder: Path) -> ctypes.CDLL:
     sources = [
         common + "\n".join(c.functions() for c in CONFIGS[:half]),
         common + "\n".join(c.functions() for c in CONFIGS[half:]),
-        '#include "dacergnn/parallel.h"\n'
-        + TRAVERSALS
-        + "".join(REDUCE.format(size=s) for s in REDUCE_SIZES),
+        '#include "dacergnn/parallel.h"\n' + TRAVERSALS + "".join(REDUCE.format(size=s) for s in REDUCE_SIZES),
     ]
 
     def compile_part(number: int) -> str:

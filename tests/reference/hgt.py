@@ -23,9 +23,7 @@ def _attend(
 ) -> Tensor:
     """Aggregate [ND, H, D] of projections [*, H, D]; parameters: W_att, W_msg [R, H, D, D], mu [R, H]."""
     w_att, w_msg, prior = parameters
-    score = (
-        (typed_linear(k[src], w_att, edge_type) * q[dst]).sum(-1) * prior[edge_type] / math.sqrt(q.size(-1))
-    )
+    score = (typed_linear(k[src], w_att, edge_type) * q[dst]).sum(-1) * prior[edge_type] / math.sqrt(q.size(-1))
     alpha = scatter_softmax(score, dst, q.size(0))
     return scatter_sum(alpha.unsqueeze(-1) * typed_linear(v[src], w_msg, edge_type), dst, q.size(0))
 
@@ -69,9 +67,7 @@ def pyg_hgt(layer: Any, x_dict: dict[str, Tensor], edge_index_dict: dict[Any, Te
     return outputs
 
 
-def dgl_hgt(
-    layer: Any, g: Any, x: Tensor, ntype: Tensor, etype: Tensor, *, presorted: bool = False
-) -> Tensor:
+def dgl_hgt(layer: Any, g: Any, x: Tensor, ntype: Tensor, etype: Tensor, *, presorted: bool = False) -> Tensor:
     """One head after the other in DGL's parameters; dropout falls between the output layer and the gate."""
     src, dst = (ids.long() for ids in g.edges())
     count, shape = g.num_dst_nodes(), (-1, layer.num_heads, layer.head_size)

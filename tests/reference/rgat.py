@@ -11,9 +11,7 @@ from torch.nn import functional
 from tests.reference.scatter import scatter_count, scatter_softmax, scatter_sum, typed_linear
 
 
-def rgat(
-    layer: Any, x: Tensor, edge_index: Tensor, edge_type: Tensor, edge_attr: Tensor | None = None
-) -> Tensor:
+def rgat(layer: Any, x: Tensor, edge_index: Tensor, edge_type: Tensor, edge_attr: Tensor | None = None) -> Tensor:
     """Attention over incoming edges; heads x dim rows of features for each node, joined or averaged."""
     (src, dst), count, relations = edge_index, x.size(0), layer.num_relations
     heads, dim, channels = layer.heads, layer.dim, layer.out_channels
@@ -22,9 +20,7 @@ def rgat(
         hs = typed_linear(blocks[src], layer.weight, edge_type).flatten(1)
         ht = typed_linear(blocks[dst], layer.weight, edge_type).flatten(1)
     else:
-        weight = (
-            layer.weight if layer.num_bases is None else torch.einsum("rb,bkm->rkm", layer.att, layer.basis)
-        )
+        weight = layer.weight if layer.num_bases is None else torch.einsum("rb,bkm->rkm", layer.att, layer.basis)
         hs = typed_linear(x[src], weight, edge_type)
         ht = typed_linear(x[dst], weight, edge_type)
 

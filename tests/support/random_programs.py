@@ -119,6 +119,8 @@ class _Writer:
             if rng.random() < 0.12:
                 body += self.softmax()
                 softmax = True
+            elif rng.random() < 0.2:
+                body += self.messages()
             else:
                 body += self.loop()
         results = self.results()
@@ -172,6 +174,27 @@ class _Writer:
             self.values["ND", extra] = shape
         return lines
 
+    def messages(self) -> list[str]:
+        """Products of gathered rows that are scaled and summed: what the fusing passes look for."""
+        rng = self.rng
+        self.space, self.variable = rng.choice([("E", "e"), ("U", "p"), ("V", "v")])
+        self.owner = None
+        e, k, shape = self.variable, rng.choice([1, 3, 4]), rng.choice(self.shapes[1:])
+        rows, message, result = self.name("g"), self.name("v"), self.name("S")
+        scale = self.leaf(rng.choice([(), shape[:-1]]), bounded=True, kinds=("",)) + " * " if rng.random() < 0.6 else ""
+        x = self.leaf((*shape[:-1], k))
+        lines = [f"    for {e} in g.{LOOPS[self.space][1]}():"]
+        if rng.random() < 0.5:
+            lines.append(f'        {e}["{rows}"] = {x}')
+            x = f'{e}["{rows}"]'
+        w = self.leaf((*shape[:-1], k, shape[-1]), bounded=True, kinds=TYPES)
+        lines.append(f'        {e}["{message}"] = linear({x}, {w})')
+        end, owner = rng.choice([(text, space) for path, space, text in ROWS[self.space] if path not in ("", *TYPES)])
+        target = end.replace("{e}", e).replace("{x}", result)
+        lines.append(f'        {target} += {scale}{e}["{message}"]')
+        self.values[owner, result] = shape
+        return lines
+
     def own_statement(self, indent: str) -> list[str]:
         rng, space = self.rng, self.space
         if rng.random() < 0.1 and space != "E":
@@ -193,6 +216,11 @@ class _Writer:
         if bound:
             self.bounded.add((space, name))
         target = name if local else f'{self.variable}["{name}"]'
+        if space == "ND" and not self.bipartite and rng.random() < 0.1:  # an array over the sources
+            self.values.pop((space, name))
+            self.values["NS", name] = shape
+            self.bounded.discard((space, name))
+            target = f'{self.variable}.src["{name}"]'
         return [f"{indent}{target} = {value}"]
 
     def product_of_weights(self, indent: str) -> list[str]:

@@ -116,17 +116,17 @@ class _Statement:
         previous = self.all.arrays.get((space, name))
         if previous is not None and previous.numel() and previous.max() <= -1e29:
             previous = None  # where a maximum starts from
-        if path == "":
+        if path == "" and space == self.loop.space:
             result = self.value(value)
             if isinstance(node, ast.AugAssign) and (previous is not None or not isinstance(node.op, ast.Add)):
                 result = self.binary(BINARY[type(node.op)], self.read(path, name), result)
         else:
             kind = "sum"
-            if isinstance(node, ast.Assign):  # target = max(target, value)
+            if isinstance(node, ast.Assign) and path:  # target = max(target, value)
                 assert ast.unparse(value.args[0]) == ast.unparse(target)
                 kind, value = "a" + ast.unparse(value.func), value.args[1]
             result = self.reduce(self.value(value), path, space, kind)
-            if previous is not None:
+            if previous is not None and (path or isinstance(node, ast.AugAssign)):
                 combine = {"sum": torch.add, "amax": torch.maximum, "amin": torch.minimum}[kind]
                 result = self.binary(combine, previous, result)
         self.all.arrays[space, name] = result
@@ -139,10 +139,14 @@ class _Statement:
                 return "one", "ONE", node.id
             self.loop.locals[node.id] = owner
             return "", self.loop.space, node.id
+        base = node.value  # type: ignore[attr-defined]
+        if isinstance(base, ast.Attribute) and base.attr == "src":
+            path = self.entity(base.value)
+            if path is not None and REACHED.get(path, self.loop.space) == "ND":  # a destination among the sources
+                return path, "NS", ast.literal_eval(node.slice)  # type: ignore[attr-defined]
         reference = self.reference(node)
         assert reference is not None
         path, name = reference
-        base = node.value  # type: ignore[attr-defined]
         if isinstance(base, ast.Name) and base.id in self.loop.variables:
             return path, self.loop.variables[base.id][1], name
         return path, REACHED[path], name

@@ -18,9 +18,7 @@ def graph_sizes(g: Any) -> tuple[int, int, int]:
         )
     sizes = (int(g.num_src_nodes()), int(g.num_dst_nodes()), int(g.num_edges()))
     if sizes[1] > sizes[0]:
-        raise UnsupportedCallError(
-            f"g has {sizes[1]} destinations but {sizes[0]} sources, so they are no prefix."
-        )
+        raise UnsupportedCallError(f"g has {sizes[1]} destinations but {sizes[0]} sources, so they are no prefix.")
     return sizes
 
 
@@ -38,9 +36,7 @@ def check_rows(name: str, value: object, rows: int, channels: int) -> None:
     """UnsupportedCallError unless `value` is a floating-point tensor [rows, channels]."""
     if not isinstance(value, Tensor) or not value.is_floating_point() or value.shape != (rows, channels):
         found = f"{value.dtype} {list(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
-        raise UnsupportedCallError(
-            f"{name} is {found}; it must be a floating-point tensor [{rows}, {channels}]."
-        )
+        raise UnsupportedCallError(f"{name} is {found}; it must be a floating-point tensor [{rows}, {channels}].")
 
 
 def check_types(name: str, value: object) -> None:

@@ -44,9 +44,7 @@ class DGLHGTFrontend(Frontend):
     def graph(self, g: Any, x: Any, ntype: Any, etype: Any, *, presorted: bool = False) -> HeteroGraph:
         return encode(g, etype, self.num_etypes, ntype, self.num_ntypes)
 
-    def bind(
-        self, graph: HeteroGraph, g: Any, x: Any, ntype: Any, etype: Any, *, presorted: bool = False
-    ) -> Binding:
+    def bind(self, graph: HeteroGraph, g: Any, x: Any, ntype: Any, etype: Any, *, presorted: bool = False) -> Binding:
         layer = self.module
         arrays: dict[str, Tensor] = {
             "x": x.contiguous(),

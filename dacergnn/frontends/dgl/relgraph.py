@@ -42,9 +42,7 @@ class RelGraphFrontend(Frontend):
     def graph_owner(self) -> object:
         return "dgl", self.num_rels
 
-    def graph(
-        self, g: Any, feat: Any, etypes: Any, norm: Any = None, *, presorted: bool = False
-    ) -> HeteroGraph:
+    def graph(self, g: Any, feat: Any, etypes: Any, norm: Any = None, *, presorted: bool = False) -> HeteroGraph:
         return encode(g, etypes, self.num_rels)
 
     def bind(

@@ -88,9 +88,7 @@ class HGTFrontend(MessagePassingFrontend):
             edges = plain(edge_index)
             # Here, because ids count within their type: with the offsets, a wrong one hits another type.
             check_range(f"edge_index_dict[{key!r}][0]", edges[0], stop - start, f"{key[0]} nodes", "x_dict")
-            check_range(
-                f"edge_index_dict[{key!r}][1]", edges[1], stop_dst - start_dst, f"{key[-1]} nodes", "x_dict"
-            )
+            check_range(f"edge_index_dict[{key!r}][1]", edges[1], stop_dst - start_dst, f"{key[-1]} nodes", "x_dict")
             offsets = torch.tensor([[start], [start_dst]], dtype=edges.dtype, device=device)
             parts.append(edges + offsets)
         counts = torch.tensor([p.size(1) for p in parts], device=device)
@@ -154,10 +152,7 @@ class HGTFrontend(MessagePassingFrontend):
         """k, q and v, [N, F] each, by one torch linear for each node type."""
         lins = self.module.kqv_lin.lins
         names = [name for name in self.node_types if name in x_dict]
-        parts = [
-            linear(x_dict[name], lins[name].weight, lins[name].bias).split(self.out_channels, 1)
-            for name in names
-        ]
+        parts = [linear(x_dict[name], lins[name].weight, lins[name].bias).split(self.out_channels, 1) for name in names]
         return {key: torch.cat([part[i] for part in parts]) for i, key in enumerate("kqv")}
 
     def _finish(self, ranges: dict[str, Range], outputs: Outputs) -> dict[str, Tensor]:
@@ -187,9 +182,7 @@ class HGTFrontend(MessagePassingFrontend):
 
     def _attention(self) -> Program:
         h, d = self.heads, self.out_channels // self.heads
-        return Program.of(
-            hgt_attention, k=spec("NS", h, d), q=spec("ND", h, d), v=spec("NS", h, d), **self._common()
-        )
+        return Program.of(hgt_attention, k=spec("NS", h, d), q=spec("ND", h, d), v=spec("NS", h, d), **self._common())
 
     def _biased(self) -> Program:
         k, f = self.channels[self.node_types[0]], self.out_channels

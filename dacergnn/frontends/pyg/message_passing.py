@@ -31,9 +31,7 @@ class MessagePassingFrontend(Frontend):
         if module.flow != "source_to_target":
             raise self.refuse("flow", module.flow, 'swap the rows of edge_index and use "source_to_target"')
         if module.decomposed_layers != 1:
-            raise self.refuse(
-                "decomposed_layers", module.decomposed_layers, "leave it at 1; nothing is gained from it"
-            )
+            raise self.refuse("decomposed_layers", module.decomposed_layers, "leave it at 1; nothing is gained from it")
         for hooks in _HOOKS:
             if getattr(module, hooks, None):
                 raise self.refuse("hooks", hooks.strip("_"), "remove the message passing hooks of the layer")
@@ -66,9 +64,7 @@ def check_features(name: str, value: object, channels: int) -> Tensor:
         shape = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
         raise UnsupportedCallError(f"{name} is {shape}; it must be a tensor of shape [N, {channels}].")
     if not value.is_floating_point():
-        raise UnsupportedCallError(
-            f"{name} has dtype {value.dtype}; features must be floating-point numbers."
-        )
+        raise UnsupportedCallError(f"{name} has dtype {value.dtype}; features must be floating-point numbers.")
     return value
 
 

@@ -48,11 +48,7 @@ class RGATFrontend(MessagePassingFrontend):
         self.rows = self.heads * self.dim
         self.concat: bool = layer.concat or self.heads == 1
         self.plain = (
-            self.rows == 1
-            and self.additive
-            and not self.within
-            and self.mod == "none"
-            and self.num_blocks is None
+            self.rows == 1 and self.additive and not self.within and self.mod == "none" and self.num_blocks is None
         )
         self._copies: dict[tuple[torch.dtype, torch.device], Tensor] = {}
 
@@ -61,9 +57,7 @@ class RGATFrontend(MessagePassingFrontend):
         return_attention_weights: Any = None,
     ) -> GraphKey:  # fmt: skip
         if isinstance(return_attention_weights, bool):
-            raise UnsupportedCallError(
-                "return_attention_weights is set; compiled layers keep no attention weights."
-            )
+            raise UnsupportedCallError("return_attention_weights is set; compiled layers keep no attention weights.")
         if self.module.training and self.module.dropout > 0 and self.mod == "none":
             raise UnsupportedCallError(
                 f"dropout={self.module.dropout} acts on attention weights in training; set it to 0."
@@ -77,9 +71,7 @@ class RGATFrontend(MessagePassingFrontend):
         if edge_attr is not None:
             if self.edge_dim is None:
                 raise UnsupportedCallError("edge_attr is given to a layer without edge_dim.")
-            check_features(
-                "edge_attr", edge_attr.view(-1, 1) if edge_attr.dim() == 1 else edge_attr, self.edge_dim
-            )
+            check_features("edge_attr", edge_attr.view(-1, 1) if edge_attr.dim() == 1 else edge_attr, self.edge_dim)
         return (edge_index, edge_type), ("nodes", count, count, False)
 
     def graph_owner(self) -> object:

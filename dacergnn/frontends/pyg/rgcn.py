@@ -34,9 +34,7 @@ class RGCNFrontend(MessagePassingFrontend):
         super().__init__(module)
         self.aggr = self.check_options(*self.aggregations)
         channels = self.module.in_channels
-        self.in_channels: tuple[int, int] = (
-            (channels, channels) if isinstance(channels, int) else tuple(channels)
-        )
+        self.in_channels: tuple[int, int] = (channels, channels) if isinstance(channels, int) else tuple(channels)
         self.out_channels: int = self.module.out_channels
         self.num_relations: int = self.module.num_relations
         self.num_bases: int | None = self.module.num_bases
@@ -115,9 +113,7 @@ class RGCNFrontend(MessagePassingFrontend):
             raise UnsupportedCallError("num_blocks needs features; node ids or None have no blocks.")
         for value in (x_l, x_r):
             if value is not None and (value.is_floating_point() or value.dim() != 1):
-                raise UnsupportedCallError(
-                    "x mixes features and node ids; pass ids [N] (or None) for both sides."
-                )
+                raise UnsupportedCallError("x mixes features and node ids; pass ids [N] (or None) for both sides.")
 
     def _source_ids(self, x_l: Tensor, src: Tensor) -> Tensor:
         """Embedding row of each edge's source: the graph's sources are embeddings, not positions in x."""
@@ -181,9 +177,7 @@ class FastRGCNFrontend(RGCNFrontend):
     def _check_ids(self, x_l: Any, x_r: Any) -> None:
         super()._check_ids(x_l, x_r)
         if x_l is not None and x_l.size(0) > self.in_channels[0]:
-            raise UnsupportedCallError(
-                f"x has {x_l.size(0)} ids, but there are {self.in_channels[0]} embeddings."
-            )
+            raise UnsupportedCallError(f"x has {x_l.size(0)} ids, but there are {self.in_channels[0]} embeddings.")
 
     def _source_ids(self, x_l: Tensor, src: Tensor) -> Tensor:
         check_range("edge_index[0]", src, x_l.size(0), "source nodes", "x")

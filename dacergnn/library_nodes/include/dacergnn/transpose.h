@@ -12,9 +12,11 @@ namespace detail {
 // One exchange of the butterfly: in every 2S x 2S block, the upper right S x S part changes places with the lower left.
 template <int64_t S, class V, std::size_t... l>
 inline __attribute__((always_inline)) void exchange(V& a, V& b, std::index_sequence<l...>) {
-    constexpr int L = sizeof...(l), s = S;
-    const V upper = __builtin_shufflevector(a, b, (int(l) & s ? L + int(l) - s : int(l))...);
-    const V lower = __builtin_shufflevector(a, b, (int(l) & s ? L + int(l) : int(l) + s)...);
+    constexpr int64_t L = sizeof...(l);
+    using Mask = vector_t<std::conditional_t<sizeof(V) / L == 4, int32_t, int64_t>, L>;
+    constexpr auto at = [](int64_t lane, int64_t from_a, int64_t from_b) { return lane & S ? from_b : from_a; };
+    const V upper = __builtin_shuffle(a, b, Mask{at(l, l, L + l - S)...});
+    const V lower = __builtin_shuffle(a, b, Mask{at(l, l + S, L + l)...});
     a = upper;
     b = lower;
 }
