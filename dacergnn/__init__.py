@@ -8,8 +8,10 @@ from dacergnn import datasets
 from dacergnn.api import explain, optimize, revert
 from dacergnn.config import Config
 from dacergnn.graph import HeteroGraph
+from dacergnn.logs import configure_logs
 from dacergnn.program import interpret, parse, print_program
 
+configure_logs()
 __version__ = "0.1.0"
 __all__ = [
     "Config",

@@ -15,6 +15,7 @@ from dacergnn.datasets import Dataset
 from dacergnn.errors import DacergnnError, UnsupportedLayerError
 from dacergnn.frontends import find_frontend
 from dacergnn.graph import HeteroGraph
+from dacergnn.modules.base import ProgramModule
 from dacergnn.modules.graphs import GraphCache
 from dacergnn.modules.layer import CompiledLayer
 from dacergnn.report import LayerReport, Report, layer_report
@@ -78,7 +79,7 @@ def optimize(
         raise DacergnnError(f"model is a {type(model).__name__}; pass a torch.nn.Module.")
     if graph is not None and not isinstance(graph, HeteroGraph | Dataset):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise DacergnnError(
-            f"graph is a {type(graph).__name__}; make a HeteroGraph of it with HeteroGraph.from_pyg, from_dgl or from_arrays."
+            f"graph is a {type(graph).__name__}; make a HeteroGraph of it with from_pyg, from_dgl or from_arrays."
         )
     if on_unsupported not in ("warn", "error", "ignore"):
         raise DacergnnError(f'on_unsupported={on_unsupported!r} is not one of "warn", "error", "ignore".')
@@ -96,8 +97,8 @@ def revert(model: nn.Module) -> nn.Module:
 
 
 def explain(model: nn.Module) -> Report:
-    """What was replaced or why not, which passes fired, what is saved for the backward, bytes and FLOPs; prints as text."""
-    layers: list[LayerReport] = [layer_report(n, m) for n, m in model.named_modules() if isinstance(m, CompiledLayer)]
+    """What was replaced or why not, passes that fired, saved arrays, bytes and FLOPs; prints as text."""
+    layers: list[LayerReport] = [layer_report(n, m) for n, m in model.named_modules() if isinstance(m, ProgramModule)]
     return Report(layers, dict(model.__dict__.get("_dacergnn_refused", {})))
 
 

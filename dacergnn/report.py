@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 
 from dacergnn.cost import Cost, program_cost
 from dacergnn.graph import HeteroGraph
+from dacergnn.graph.spaces import ROW_SPACES
+from dacergnn.modules.base import ProgramModule
 from dacergnn.modules.compiled import Variant
-from dacergnn.modules.layer import CompiledLayer
 from dacergnn.program import Program, print_program
 
 
@@ -48,7 +49,7 @@ class Report:
     def __str__(self) -> str:
         lines: list[str] = []
         for layer in self.layers:
-            lines.append(f"{layer.name or '(model)'}: {layer.layer} replaced")
+            lines.append(f"{layer.name or '(model)'}: {layer.layer} compiled")
             if not layer.builds:
                 lines.append("  not called yet; builds are made at the first call")
             for build in layer.builds:
@@ -60,9 +61,9 @@ class Report:
         return "\n".join(lines) if lines else "nothing to replace: the model holds no layer that has a front end"
 
 
-def layer_report(name: str, layer: CompiledLayer) -> LayerReport:
-    """The report of one replaced layer."""
-    kind, last = type(layer.original).__name__, layer.last_call
+def layer_report(name: str, layer: ProgramModule) -> LayerReport:
+    """The report of one compiled layer."""
+    kind, last = layer.kind, layer.last_call
     if last is None:
         return LayerReport(name, kind, [])
     compiled, graph = last
@@ -71,7 +72,12 @@ def layer_report(name: str, layer: CompiledLayer) -> LayerReport:
 
 
 def _build_report(variant: Variant, graph: HeteroGraph) -> BuildReport:
-    plan, sizes = variant.plan, graph.sizes
+    plan = variant.plan
+    sdfgs = [s for s in (plan.forward, plan.backward) if s is not None]
+    spaces = {Program(s).space(n) for s in sdfgs for n in s.arrays} | {
+        o.space for s in sdfgs for o in Program(s).operators
+    }
+    sizes = {space: graph.size(space) for space in spaces & set(ROW_SPACES)}
     passes: dict[str, int] = {}
     for step in plan.steps:
         passes[step.name] = passes.get(step.name, 0) + step.fired

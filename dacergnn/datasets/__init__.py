@@ -62,6 +62,4 @@ def resolve(spec: str) -> Dataset:
     try:
         return synthetic(name, float(scale) if scale else 1.0)
     except ValueError as error:
-        raise DatasetError(
-            f"{spec!r} has the scale {scale!r}; write a positive number, e.g. {name}~0.1."
-        ) from error
+        raise DatasetError(f"{spec!r} has the scale {scale!r}; write a positive number, e.g. {name}~0.1.") from error

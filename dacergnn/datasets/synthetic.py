@@ -110,9 +110,7 @@ def synthetic(name: str, scale: float = 1.0, seed: int = 0) -> Dataset:
     return Dataset(name=f"{name}~{scale:g}" if scale != 1 else f"{name}~", graph=graph)
 
 
-def _relations(
-    spec: Specification, type_counts: Ints, edge_counts: Ints, rng: np.random.Generator
-) -> Relations:
+def _relations(spec: Specification, type_counts: Ints, edge_counts: Ints, rng: np.random.Generator) -> Relations:
     """End types of every relation and how many different end points occur, so that the ratios can be met."""
     num_edges = int(edge_counts.sum())
     wanted_src = round(spec.compaction * num_edges)

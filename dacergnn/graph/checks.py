@@ -19,9 +19,7 @@ def as_index_vector(name: str, values: object) -> Tensor:
     if not isinstance(values, Tensor):
         raise ArrayError(name, f"must be a torch tensor or a NumPy array, got {type(values).__name__}")
     if values.dtype not in (torch.int32, torch.int64):
-        raise ArrayError(
-            name, f"has dtype {values.dtype}; indices must be int32 or int64, convert with .long()"
-        )
+        raise ArrayError(name, f"has dtype {values.dtype}; indices must be int32 or int64, convert with .long()")
     if values.ndim != 1:
         raise ArrayError(name, f"has shape {list(values.shape)}; it must have one dimension")
     return values.detach()
@@ -46,9 +44,7 @@ def check_length(name: str, vector: Tensor, length: int, meaning: str) -> None:
 def check_device(name: str, vector: Tensor, device: torch.device) -> None:
     """ArrayError unless `vector` is on `device`, that of the edge list."""
     if vector.device != device:
-        raise ArrayError(
-            name, f"is on {vector.device}, the edge list on {device}; move it with .to({str(device)!r})"
-        )
+        raise ArrayError(name, f"is on {vector.device}, the edge list on {device}; move it with .to({str(device)!r})")
 
 
 def check_range(name: str, vector: Tensor, count: int, things: str, argument: str) -> None:
@@ -62,9 +58,5 @@ def check_range(name: str, vector: Tensor, count: int, things: str, argument: st
     value = int(vector[position])
     found = f"{name} holds {value} at position {position}"
     if value < 0:
-        raise GraphError(
-            f"{found}; indices count from 0, so remove padding and shift indices that start elsewhere."
-        )
-    raise GraphError(
-        f"{found}, but there are {count} {things}; correct it or pass {argument} of at least {high + 1}."
-    )
+        raise GraphError(f"{found}; indices count from 0, so remove padding and shift indices that start elsewhere.")
+    raise GraphError(f"{found}, but there are {count} {things}; correct it or pass {argument} of at least {high + 1}.")

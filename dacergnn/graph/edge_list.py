@@ -133,9 +133,7 @@ def _node_types(
 def _count(name: str, vectors: list[Tensor], count: int | None, names: Sequence[str] | None) -> int:
     """Number of types: as given, else the number of names, else the largest type plus one (at least one)."""
     if count is not None and names is not None and len(names) != count:
-        raise GraphError(
-            f"{name}_names has {len(names)} names, but num_{name}s is {count}; give one for each type."
-        )
+        raise GraphError(f"{name}_names has {len(names)} names, but num_{name}s is {count}; give one for each type.")
     if count is None and names is not None:
         count = len(names)
     if count is None:

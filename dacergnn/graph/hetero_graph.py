@@ -29,6 +29,8 @@ class HeteroGraph:
         """From a checked edge list, in any order."""
         self._edges, self._edge_perm = canonical_order(edges)
         self._encodings = Encodings(self._edges)
+        self.derived: dict[object, Any] = {}
+        """What others prepared for this graph, by an object of theirs; kept as long as the graph."""
 
     @classmethod
     def from_arrays(

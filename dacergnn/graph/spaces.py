@@ -82,9 +82,7 @@ def parse_encoding(name: str) -> Encoding:
     """Parts of an encoding name; the inverse of `encoding_name`. EncodingError if the name is not one."""
     parts = name.split("_")
     if len(parts) < 3:
-        raise EncodingError(
-            f"{name!r} is no encoding; names read like idx_E_src, ptr_E_dst, ids_E_etype_src."
-        )
+        raise EncodingError(f"{name!r} is no encoding; names read like idx_E_src, ptr_E_dst, ids_E_etype_src.")
     kind, space, *paths = parts
     encoding_name(kind, space, *paths)
     return Encoding(kind, space, tuple(paths))

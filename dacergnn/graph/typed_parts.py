@@ -86,9 +86,7 @@ def _check(part: TypedEdges, src_counts: Mapping[str, int], dst_counts: Mapping[
     for row, vector, node_type, counts in rows:
         name = f"edge_index[{row}] of {part.key}"
         if node_type not in counts:
-            raise GraphError(
-                f"Edge type {part.key} names node type {node_type!r}; known are {sorted(counts)}."
-            )
+            raise GraphError(f"Edge type {part.key} names node type {node_type!r}; known are {sorted(counts)}.")
         as_index_vector(name, vector)
         check_length(name, vector, len(part.src), "as many destinations as sources")
         check_range(name, vector, counts[node_type], f"nodes of type {node_type!r}", "num_nodes")

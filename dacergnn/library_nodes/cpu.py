@@ -49,8 +49,8 @@ def index_alias(arrays: dict[str, Any]) -> str:
     """``using Value = ...; using Index = ...;`` for the arrays of a node."""
     values: set[Any] = {d.dtype for n, d in arrays.items() if not is_encoding(n)}
     indices: set[Any] = {d.dtype for n, d in arrays.items() if is_encoding(n)}
-    value, index = values.pop().ctype, (indices.pop() if indices else dace.int64).ctype
-    return f"using Value = {value};\nusing Index = {index};\n"
+    index: Any = indices.pop() if indices else dace.int64
+    return f"using Value = {values.pop().ctype};\nusing Index = {index.ctype};\n"
 
 
 def cpp_tasklet(node: Any, arrays: dict[str, Any], code: str) -> nodes.Tasklet:

@@ -92,3 +92,18 @@ class GraphOperator(nodes.LibraryNode):
                         f'{self.label}: the body names "{ref.name}", but no connector {PREFIX}{ref.name} is connected.'
                     )
             check_shapes(statement, shapes)
+
+
+def ordered_operators(state: dace.SDFGState) -> list[GraphOperator]:
+    """The operators of an inter-operator state in an order in which they can run, of insertion where data allow."""
+    waiting = [n for n in state.nodes() if isinstance(n, GraphOperator)]
+    unwritten = {name for n in waiting for name in n.written_arrays}
+    ordered: list[GraphOperator] = []
+    while waiting:
+        ready = next((n for n in waiting if not unwritten.intersection(n.read_arrays)), None)
+        if ready is None:
+            return ordered + waiting  # a cycle: the verifier reports it
+        waiting.remove(ready)
+        unwritten.difference_update(ready.written_arrays)
+        ordered.append(ready)
+    return ordered

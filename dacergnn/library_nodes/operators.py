@@ -226,13 +226,14 @@ def scale_fits(gemm: Gemm, shapes: ShapeOf) -> bool:
 
 
 def check_shapes(statement: Statement, shapes: ShapeOf) -> None:
-    """Raise ProgramError unless the expression fits into the target (equal, of lower rank, or of equal size for a GEMM)."""
+    """Raise ProgramError unless the expression fits the target: equal, of lower rank, or a GEMM of equal size."""
     target = shapes(statement.target)
     value = shape_of(statement.expr, shapes)
     gemm = match_gemm(statement)
     if gemm is not None and not scale_fits(gemm, shapes):
         raise ProgramError(
-            f'"{statement.target.name}": a product is scaled by one value for each row or head, not by one of row shape {shapes(gemm.scale or gemm.x)}.'
+            f'"{statement.target.name}": a product is scaled by one value for each row or head, '
+            f"not by one of row shape {shapes(gemm.scale or gemm.x)}."
         )
     fits = target[: len(value)] == value or (gemm is not None and size(target) == size(value))
     if not fits:

@@ -101,7 +101,7 @@ class ExpressionParser:
                 return "typedsrc"
         return fail(
             key,
-            "weights are sliced by a type: W[e.etype], W[n.ntype], W[e.src.ntype], W[e.dst.ntype], or W[e.etype, e.src]",
+            "weights are sliced by a type: W[e.etype], W[n.ntype], W[e.src.ntype], W[e.dst.ntype], W[e.etype, e.src]",
         )
 
     def parse(self, node: ast.AST) -> Expr:

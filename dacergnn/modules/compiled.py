@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,7 +20,9 @@ from dacergnn.graph import HeteroGraph
 from dacergnn.library_nodes.node import Typeclass
 from dacergnn.program import Program as View
 from dacergnn.program import parse
-from dacergnn.runtime.executable import Executable, Prepared
+from dacergnn.runtime.build import build_all
+from dacergnn.runtime.executable import Executable
+from dacergnn.runtime.lower import lower
 from dacergnn.runtime.pool import Lease
 from dacergnn.sdfg_passes import Plan, compile_program
 
@@ -61,7 +62,6 @@ class CompiledProgram:
         self.sdfg: dace.SDFG = parse(program.source, dtype=_ELEMENTS[dtype], **dict(program.bindings))
         self.inputs: list[str] = View(self.sdfg).inputs
         self._variants: dict[Mask, Variant] = {}
-        self._prepared: weakref.WeakKeyDictionary[HeteroGraph, dict[Executable, Prepared]] = weakref.WeakKeyDictionary()
 
     def variant(self, mask: Mask) -> Variant:
         """The build for inputs of which those in ``mask`` need gradients."""
@@ -74,11 +74,13 @@ class CompiledProgram:
         wrt = [n for n, needed in zip(self.inputs, mask, strict=True) if needed]
         plan = compile_program(self.sdfg, wrt, self.config, self.index)
         results = len(View(self.sdfg).outputs)
-        forward = Executable(plan.forward, results)
+        lowered = [lower(s) for s in (plan.forward, plan.backward) if s is not None]
+        build_all([(part.name, part.code) for part in lowered])
+        forward = Executable(lowered[0], results)
         outputs = [b.name for b in forward.lowered.outputs]
         if plan.backward is None or not plan.wrt:
             return Variant(plan, forward, None, results, (), ())
-        backward = Executable(plan.backward)
+        backward = Executable(lowered[1])
         sources: list[tuple[str, int]] = []
         for name in backward.lowered.inputs:
             if name in self.inputs:
@@ -89,16 +91,6 @@ class CompiledProgram:
                 sources.append(("gradient", outputs.index(name.removeprefix("grad_"))))
         slots = tuple(self.inputs.index(n) for n in plan.wrt)
         return Variant(plan, forward, backward, results, tuple(sources), slots)
-
-    def prepared(self, executable: Executable, graph: HeteroGraph) -> Prepared:
-        """Sizes, encodings and memory plan of a graph for an executable; kept as long as the graph lives."""
-        kept = self._prepared.get(graph)
-        if kept is None:
-            kept = self._prepared[graph] = {}
-        found = kept.get(executable)
-        if found is None:
-            found = kept[executable] = executable.prepare(graph)
-        return found
 
     def save(self, folder: Path) -> list[Path]:
         """Write the SDFGs of every step of the last build, forward and backward, as ``NN_pass[_backward].sdfg``."""
@@ -130,7 +122,7 @@ class CompiledProgram:
         self, executable: Executable, graph: HeteroGraph, inputs: Sequence[Tensor]
     ) -> tuple[list[Tensor], Lease | None]:
         """Check and run one executable."""
-        prepared = self.prepared(executable, graph)
+        prepared = executable.prepare(graph)
         inputs = [t if t.is_contiguous() else t.contiguous() for t in inputs]
         executable.check(prepared, inputs)
         return executable.run(prepared, inputs)
@@ -163,7 +155,7 @@ class _Run(torch.autograd.Function):
             program: CompiledProgram = ctx.program
             kept, outputs = ctx.saved_tensors, list(ctx.saved_tensors[ctx.count :])
             if ctx.lease is not None:
-                outputs += variant.forward.saved(program.prepared(variant.forward, ctx.graph), ctx.lease)
+                outputs += variant.forward.saved(variant.forward.prepare(ctx.graph), ctx.lease)
             pools = {"input": kept[: ctx.count], "output": outputs, "gradient": gradients}
             arrays = [pools[kind][i] for kind, i in variant.sources]
             values, _ = program.run(variant.backward, ctx.graph, arrays)

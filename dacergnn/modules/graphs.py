@@ -35,7 +35,7 @@ class GraphCache:
         found = self._graphs.get(identity)
         if found is not None:
             references, versions, graph = found
-            if all([r() is o for r, o in zip(references, objects, strict=True)]) and versions == _versions(objects):
+            if all(r() is o for r, o in zip(references, objects, strict=True)) and versions == _versions(objects):
                 return graph
         graph = self._known(encode())
         self.encoded += 1

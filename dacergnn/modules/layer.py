@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import logging
 import warnings
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,6 +14,7 @@ from dacergnn.config import Config
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends import Binding, Frontend
 from dacergnn.graph import HeteroGraph
+from dacergnn.modules.base import ProgramModule
 from dacergnn.modules.compiled import CompiledProgram, compiled_program
 from dacergnn.modules.graphs import GraphCache
 from dacergnn.modules.traced import register_layer, traced_call
@@ -22,7 +22,7 @@ from dacergnn.modules.traced import register_layer, traced_call
 log = logging.getLogger("dacergnn.modules")
 
 
-class CompiledLayer(nn.Module):
+class CompiledLayer(ProgramModule):
     """Takes the arguments of ``original`` and returns its results, computed by compiled programs.
 
     Parameters, buffers, submodules and state-dict hooks are those of the original, under the same names. A call that
@@ -48,9 +48,12 @@ class CompiledLayer(nn.Module):
             graphs=graphs,
             training=original.training,
             _warned=set[str](),
-            _last=None,
         )
         self.__dict__["number"] = register_layer(self)
+
+    @property
+    def kind(self) -> str:
+        return type(self.original).__name__
 
     def __deepcopy__(self, memo: dict[int, Any]) -> CompiledLayer:
         original = copy.deepcopy(self.original, memo)
@@ -99,7 +102,7 @@ class CompiledLayer(nn.Module):
 
     def _execute(self, binding: Binding, graph: HeteroGraph) -> Any:
         compiled, arrays = self.compiled(binding, graph), binding.arrays
-        self.__dict__["_last"] = (compiled, graph)
+        self.remember(compiled, graph)
         return binding.finish(compiled(graph, [arrays[name] for name in compiled.inputs]))
 
     def compiled(self, binding: Binding, graph: HeteroGraph) -> CompiledProgram:
@@ -113,19 +116,6 @@ class CompiledLayer(nn.Module):
             warnings.warn(f"{type(self.original).__name__} runs uncompiled: {reason}", stacklevel=4)
         return self.original(*args, **kwargs)
 
-    def save_sdfg(self, folder: str | Path) -> list[Path]:
-        """Write the SDFGs of every step of the last call's program: ``00_frontend.sdfg``, ...; returns their paths."""
-        if self._last is None:
-            raise UnsupportedCallError(
-                "save_sdfg: the layer has not been called yet; call it once, or pass a graph to optimize()."
-            )
-        return self._last[0].save(Path(folder))
-
-    @property
-    def last_call(self) -> tuple[CompiledProgram, HeteroGraph] | None:
-        """The compiled program and the graph of the last call."""
-        return self._last
-
 
 def _restore(original: nn.Module, frontend: type[Frontend], config: Config) -> CompiledLayer:
     """A layer from its pickle; builds come from the cache, graphs are encoded again."""
@@ -133,7 +123,7 @@ def _restore(original: nn.Module, frontend: type[Frontend], config: Config) -> C
 
 
 def _cast(args: tuple[Any, ...], frontend: Frontend) -> tuple[Any, ...]:
-    """Arguments with floating-point tensors in the type of the parameters, as autocast's float32 operators take them."""
+    """Arguments with floating-point tensors in the type of the parameters, as autocast has it for float32."""
     parameter = next(iter(frontend.module.parameters()), None)
     if parameter is None:
         return args

@@ -13,10 +13,11 @@ from dacergnn.errors import UnsupportedLayerError
 from dacergnn.frontends import Program, programs
 from dacergnn.frontends.frontend import spec
 from dacergnn.graph import HeteroGraph
+from dacergnn.modules.base import ProgramModule
 from dacergnn.modules.compiled import compiled_program
 
 
-class GraphLayer(nn.Module, ABC):
+class GraphLayer(ProgramModule, ABC):
     """A layer that runs one program; subclasses declare the program and its arrays besides x."""
 
     def __init__(self, config: Config | None) -> None:
@@ -48,6 +49,7 @@ class GraphLayer(nn.Module, ABC):
         if self._program is None:
             self._program = self.program()
         compiled = compiled_program(self._program, x.dtype, graph.index_dtype, self.config)
+        self.remember(compiled, graph)
         arrays = {"x": x, **self.arrays(graph)}
         (out,) = compiled(graph, [arrays[name] for name in compiled.inputs])
         return out.view(out.size(0), -1)

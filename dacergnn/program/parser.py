@@ -40,7 +40,7 @@ _NEIGHBOURS = {
 _RETURN_ORDER = ("ND", "NS", "E", "V", "U", "R", "T", "ONE", "RNS")
 _PRODUCTS = {
     "linear": "the weights are chosen by a type, as in W[e.etype] or W[n.ntype], or an array of one row",
-    "outer_prod": "is summed over the rows of a type, W[e.etype] += outer_prod(x, y), alone or times a value of the row",
+    "outer_prod": "is summed over the rows of a type, W[e.etype] += outer_prod(x, y), alone or times a row value",
 }
 OWN_STATEMENT = (*GEMM_OPERATORS, "dot_prd", "sum")
 _AUGMENTED: dict[type[ast.AST], str] = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div"}
@@ -103,7 +103,8 @@ class _Parser:
         if not isinstance(space, ast.Name) or space.id not in ROW_SPACES:
             fail(
                 node,
-                f'"{name}" is declared as a row space with a row shape, as in NS[64]; row spaces: {", ".join(ROW_SPACES)}',
+                f'"{name}" is declared as a row space with a row shape, as in NS[64]; '
+                f"row spaces: {', '.join(ROW_SPACES)}",
             )
         items = dims.elts if isinstance(dims, ast.Tuple) else [dims]
         shape: list[int] = []
@@ -137,7 +138,7 @@ class _Parser:
             if path is None or outer.entities.get(owner) != "":
                 fail(
                     call,
-                    "inner loops run over n.incoming_edges() of a destination node or pair, or n.outgoing_edges() of a source",
+                    "inner loops run over n.incoming_edges() of a destination or pair, or n.outgoing_edges() of a source",
                 )
             loop = _Loop(
                 "E",
@@ -228,7 +229,8 @@ class _Parser:
             if array is None:
                 return fail(
                     node,
-                    f'"{expr.name}" has no value over {self._reached(space, expr.path)} here; assign it first, or declare it as an input',
+                    f'"{expr.name}" has no value over {self._reached(space, expr.path)} here; '
+                    "assign it first, or declare it as an input",
                 )
             return replace(expr, name=array)
         if isinstance(expr, Op):
@@ -307,9 +309,6 @@ class _Parser:
         args = [self._operands(a, space) for a in expr.args]
         if expr.name in GEMM_OPERATORS:
             args = [self._row(a, space) for a in args]
-            # Products gather rows, so a row that all of them share is written out.
-            rows = args if expr.name == "outer_prod" else args[:1]
-            args[: len(rows)] = [self._temporary(r, space) if isinstance(r, Ref) and r.path == "one" else r for r in rows]
         if expr.name == "reshape":
             (inner,) = args
             return replace(self._row(inner, space), view=expr.dims)

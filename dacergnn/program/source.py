@@ -44,7 +44,8 @@ def flatten(source: Source, bindings: Mapping[str, Any]) -> FlatProgram:
         elif argument.arg not in bindings:
             fail(
                 argument,
-                f'array "{argument.arg}" is not declared; write it as {argument.arg}: NS[64] or pass {argument.arg}="NS[64]"',
+                f'array "{argument.arg}" is not declared; '
+                f'write it as {argument.arg}: NS[64] or pass {argument.arg}="NS[64]"',
             )
     absent: dict[str, Any] = {p: None for p in parameters if p not in arrays}
     constants = {k: v for k, v in bindings.items() if k not in parameters and isinstance(v, _CONSTANT)}

@@ -7,6 +7,7 @@ import dace
 from dacergnn.errors import ProgramError, VerificationError
 from dacergnn.graph.spaces import MAPS, ROW_SPACES
 from dacergnn.library_nodes import GraphOperator, Statement, row_space
+from dacergnn.library_nodes.cpu import is_encoding
 from dacergnn.library_nodes.form import REDUCTIONS, Ref
 from dacergnn.library_nodes.operators import check_shapes
 from dacergnn.program.view import Program
@@ -28,9 +29,8 @@ def verify(sdfg: dace.SDFG) -> None:
         if not isinstance(node, GraphOperator | dace.nodes.AccessNode):
             raise VerificationError(f"I2: {node} is neither a library node of dacergnn nor an access node.")
     for name, desc in sdfg.arrays.items():
-        if "_" not in name or name.split("_")[0] not in ("idx", "ptr", "ids"):
-            if row_space(desc) not in ROW_SPACES:
-                raise VerificationError(f'I3: "{name}" has {desc.shape[0]} rows, which is not a row space.')
+        if not is_encoding(name) and row_space(desc) not in ROW_SPACES:
+            raise VerificationError(f'I3: "{name}" has {desc.shape[0]} rows, which is not a row space.')
     written: set[str] = set()
     for operator in program.operators:
         for name in operator.written_arrays:

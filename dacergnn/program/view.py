@@ -8,6 +8,7 @@ only say what changes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import dace
 from dace import Memlet
@@ -16,7 +17,7 @@ from dace.sdfg import nodes
 from dacergnn.graph.spaces import ROW_SPACES
 from dacergnn.library_nodes import GraphOperator, SegmentGemm, Statement, Traversal, row_shape, row_space
 from dacergnn.library_nodes.form import Ref, Shape
-from dacergnn.library_nodes.node import PREFIX, Typeclass
+from dacergnn.library_nodes.node import PREFIX, Typeclass, ordered_operators
 from dacergnn.library_nodes.parse import view_shape
 
 SYMBOLS = {space: dace.symbol(space, dtype=dace.int64) for space in ROW_SPACES if space != "ONE"}
@@ -42,17 +43,7 @@ class Program:
     @property
     def operators(self) -> list[GraphOperator]:
         """The operators in an order in which they can run: that of insertion, as far as the data allow."""
-        waiting = [n for n in self.state.nodes() if isinstance(n, GraphOperator)]
-        unwritten = {name for n in waiting for name in n.written_arrays}
-        ordered: list[GraphOperator] = []
-        while waiting:
-            ready = next((n for n in waiting if not unwritten.intersection(n.read_arrays)), None)
-            if ready is None:
-                return ordered + waiting  # a cycle: the verifier reports it
-            waiting.remove(ready)
-            unwritten.difference_update(ready.written_arrays)
-            ordered.append(ready)
-        return ordered
+        return ordered_operators(self.state)
 
     @property
     def inputs(self) -> list[str]:
@@ -115,7 +106,7 @@ class Program:
 
     def insert(self, *statements: Statement) -> GraphOperator:
         """Add an operator with these statements: a SegmentGemm for one product, else a Traversal."""
-        kind: type[GraphOperator] = SegmentGemm if len(statements) == 1 and statements[0].is_gemm else Traversal
+        kind: Any = SegmentGemm if len(statements) == 1 and statements[0].is_gemm else Traversal
         operator: GraphOperator = kind(statements[-1].target.name, statements)
         self.state.add_node(operator)
         self._connect(operator)

@@ -9,6 +9,8 @@ import platform
 import shutil
 import subprocess
 import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 
@@ -50,6 +52,11 @@ def compiler() -> tuple[str, str]:
     return path, version.splitlines()[0] if version else path
 
 
+def _flags() -> tuple[str, ...]:
+    """Our flags, then what ``CXXFLAGS`` adds."""
+    return (*FLAGS, *os.environ.get("CXXFLAGS", "").split())
+
+
 @cache
 def _environment() -> str:
     """What a build depends on besides its code: compiler, flags, processor, versions, our headers."""
@@ -61,7 +68,13 @@ def _environment() -> str:
     digest = hashlib.sha256()
     for header in sorted(INCLUDE_FOLDER.rglob("*.h")):
         digest.update(header.read_bytes())
-    return "\n".join([*compiler(), *FLAGS, processor, dace.__version__, digest.hexdigest()])
+    return "\n".join([*compiler(), processor, dace.__version__, digest.hexdigest()])
+
+
+def build_all(programs: Sequence[tuple[str, str]]) -> list[Path]:
+    """`build` for several (name, code), at the same time."""
+    with ThreadPoolExecutor(max_workers=max(1, min(len(programs), os.cpu_count() or 1))) as workers:
+        return list(workers.map(lambda program: build(*program), programs))
 
 
 def build(name: str, code: str) -> Path:
@@ -71,7 +84,7 @@ def build(name: str, code: str) -> Path:
         BuildError: No compiler, or it rejects the code.
         CacheError: The cache folder cannot be written.
     """
-    key = hashlib.sha256(f"{_environment()}\n{code}".encode()).hexdigest()[:20]
+    key = hashlib.sha256(f"{_environment()}\n{_flags()}\n{code}".encode()).hexdigest()[:20]
     found = build_cache.lookup(key, name)
     return found if found is not None else build_cache.store(key, name, lambda folder: _compile(code, folder))
 
@@ -84,7 +97,7 @@ def _compile(code: str, folder: Path) -> None:
     path, _ = compiler()
     started = time.perf_counter()
     run = subprocess.run(
-        [path, *FLAGS, *includes, str(source), "-o", str(library)],
+        [path, *_flags(), *includes, str(source), "-o", str(library)],
         capture_output=True,
         text=True,
         check=False,

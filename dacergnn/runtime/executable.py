@@ -28,6 +28,7 @@ class Prepared:
 
     arguments: list[int]  # of the C function, in order, complete but for inputs, outputs and buffers
     input_shapes: list[torch.Size]
+    known_shapes: list[set[torch.Size]]
     output_shapes: list[tuple[int, ...]]
     saved_shapes: list[tuple[int, ...]]
     saved: int  # bytes
@@ -44,13 +45,13 @@ class Executable:
     backward, share one buffer.
     """
 
-    def __init__(self, sdfg: dace.SDFG, results: int | None = None) -> None:
-        self.lowered: Lowered = lower(sdfg)
+    def __init__(self, sdfg: dace.SDFG | Lowered, results: int | None = None) -> None:
+        self.lowered = sdfg if isinstance(sdfg, Lowered) else lower(sdfg)
         self.results = len(self.lowered.outputs) if results is None else results
         self.dtype = _DTYPES[self.lowered.dtype]
         self.library = build(self.lowered.name, self.lowered.code)
         self._position = {n: i + 1 for i, n in enumerate(self.lowered.signature)}
-        self._inputs = [self._position.get(n, 0) for n in self.lowered.inputs]
+        self._inputs = [self._position[n] for n in self.lowered.inputs]
         self._outputs = [self._position[b.name] for b in self.lowered.outputs[: self.results]]
         self._saved = [self._position[b.name] for b in self.lowered.outputs[self.results :]]
         self._function, self._handle = self._load(self.library)
@@ -71,7 +72,13 @@ class Executable:
         return function, initialize(*[1] * len(initialize.argtypes))
 
     def prepare(self, graph: HeteroGraph) -> Prepared:
-        """Encodings, sizes and memory plan of ``graph`` for this program."""
+        """Encodings, sizes and memory plan of ``graph`` for this program; made once, and kept with the graph."""
+        found: Prepared | None = graph.derived.get(self)
+        if found is None:
+            found = graph.derived[self] = self._prepare(graph)
+        return found
+
+    def _prepare(self, graph: HeteroGraph) -> Prepared:
         lowered = self.lowered
         buffers = (*lowered.outputs, *lowered.intermediates)
         spaces = {space for space, _ in lowered.spaces.values()} | {b.rows for b in buffers}
@@ -89,6 +96,7 @@ class Executable:
         return Prepared(
             [self._handle, *[known.get(name, 0) for name in lowered.signature]],
             [torch.Size((sizes[space], *shape)) for space, shape in lowered.spaces.values()],
+            [set() for _ in lowered.inputs],
             shapes[: self.results],
             shapes[self.results :],
             saved_offsets.pop(),
@@ -99,22 +107,29 @@ class Executable:
         )
 
     def check(self, prepared: Prepared, inputs: Sequence[Tensor]) -> None:
-        """Raise ArrayError, naming the array, unless the inputs fit the graph and the program."""
-        for name, tensor, shape in zip(self.lowered.inputs, inputs, prepared.input_shapes, strict=True):
-            if tensor.dtype != self.dtype:
-                raise ArrayError(
-                    name,
-                    f"has dtype {tensor.dtype}, but the layer was compiled for {self.dtype}; use .to({self.dtype})",
-                )
-            if tensor.device.type != "cpu":
-                raise ArrayError(name, f"is on {tensor.device}, but this layer runs on the CPU; move it with .cpu()")
-            # Single rows and typed nodes may come without their rows as an axis.
-            rows_first = self.lowered.spaces[name][0] not in ("ONE", "RNS")
-            if tensor.numel() != shape.numel() or (rows_first and tensor.dim() > 0 and tensor.shape[0] != shape[0]):
-                raise ArrayError(
-                    name,
-                    f"has shape {tuple(tensor.shape)}, but the graph and the layer ask for {tuple(shape)}",
-                )
+        """Raise ArrayError, naming the array, unless the inputs fit the graph and the program.
+
+        Shapes that passed once are known and pass quickly.
+        """
+        dtype = self.dtype
+        for number, (tensor, known) in enumerate(zip(inputs, prepared.known_shapes, strict=True)):
+            if tensor.shape not in known or tensor.dtype is not dtype or not tensor.is_cpu:
+                self._check_one(prepared, number, tensor)
+                known.add(tensor.shape)
+
+    def _check_one(self, prepared: Prepared, number: int, tensor: Tensor) -> None:
+        name, shape = self.lowered.inputs[number], prepared.input_shapes[number]
+        if tensor.dtype != self.dtype:
+            raise ArrayError(
+                name, f"has dtype {tensor.dtype}, but the layer was compiled for {self.dtype}; use .to({self.dtype})"
+            )
+        if not tensor.is_cpu:
+            raise ArrayError(name, f"is on {tensor.device}, but this layer runs on the CPU; move it with .cpu()")
+        # Single rows and typed nodes may come without their rows as an axis.
+        rows_first = self.lowered.spaces[name][0] not in ("ONE", "RNS")
+        if tensor.numel() != shape.numel() or (rows_first and tensor.dim() > 0 and tensor.shape[0] != shape[0]):
+            given = tuple(tensor.shape)
+            raise ArrayError(name, f"has shape {given}, but the graph and the layer ask for {tuple(shape)}")
 
     def __call__(self, prepared: Prepared, inputs: Sequence[Tensor]) -> list[Tensor]:
         """Run on contiguous inputs, in the order of ``lowered.inputs``; returns the results."""
@@ -124,8 +139,7 @@ class Executable:
         """Results, and the buffer with the saved arrays, which `saved` reads."""
         arguments = prepared.arguments.copy()
         for position, tensor in zip(self._inputs, inputs, strict=True):
-            if position:
-                arguments[position] = tensor.data_ptr()
+            arguments[position] = tensor.data_ptr()
         results = [torch.empty(shape, dtype=self.dtype) for shape in prepared.output_shapes]
         for position, tensor in zip(self._outputs, results, strict=True):
             arguments[position] = tensor.data_ptr()

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import dataclass
 from itertools import pairwise
-from dataclasses import dataclass, replace
+from math import prod
 
 import dace
 from dace import Memlet
 from dace.codegen import codegen
 
 from dacergnn.library_nodes.cpu import is_encoding
-from dacergnn.library_nodes.node import row_shape, row_space
-from dacergnn.program import Program
+from dacergnn.library_nodes.node import ordered_operators, row_shape, row_space
+
+# All that the frame around our kernels takes from dace.h, which takes longer to compile than most programs.
+_PRELUDE = '#include <cstdint>\n#define DACE_EXPORTED extern "C"'
 
 
 @dataclass(frozen=True)
@@ -44,41 +47,37 @@ class Lowered:
 
 def lower(sdfg: dace.SDFG) -> Lowered:
     """Generate the code of ``sdfg`` (left as it is); intermediates become arguments that the caller allocates."""
-    program = Program(sdfg)
-    operators = program.operators
-    order = {name: k for k, o in enumerate(operators) for name in o.written_arrays}
-    last = {name: k for k, o in enumerate(operators) for name in o.read_arrays}
-    intermediates = [n for n, d in sdfg.arrays.items() if d.transient and n in order]
+    operators = ordered_operators(next(iter(sdfg.states())))
+    written = {name: k for k, o in enumerate(operators) for name in o.written_arrays}
+    read = {name: k for k, o in enumerate(operators) for name in o.read_arrays}
+    inputs = [n for n in sdfg.arg_names if n not in written]
 
     def buffer(name: str) -> Buffer:
         desc = sdfg.arrays[name]
         shape = row_shape(desc)
-        elements = 1
-        for extent in shape:
-            elements *= extent
-        return Buffer(name, row_space(desc), shape, elements, order[name], last.get(name, order[name]))
+        return Buffer(name, row_space(desc), shape, prod(shape), written[name], read.get(name, written[name]))
 
-    lowered = Lowered(
+    code, signature = _generate(sdfg)
+    return Lowered(
         name=sdfg.name,
-        code="",
-        signature=(),
-        inputs=tuple(program.inputs),
-        outputs=tuple(buffer(n) for n in program.outputs),
-        intermediates=tuple(buffer(n) for n in intermediates),
+        code=code,
+        signature=signature,
+        inputs=tuple(inputs),
+        outputs=tuple(buffer(n) for n in sdfg.arg_names if n in written),
+        intermediates=tuple(buffer(n) for n, d in sdfg.arrays.items() if d.transient and n in written),
         encodings=tuple(n for n in sdfg.arrays if is_encoding(n)),
-        spaces={n: (row_space(sdfg.arrays[n]), row_shape(sdfg.arrays[n])) for n in program.inputs},
+        spaces={n: (row_space(sdfg.arrays[n]), row_shape(sdfg.arrays[n])) for n in inputs},
         dtype=str(next(iter(sdfg.arrays.values())).dtype.to_string()),
     )
-    code, signature = _generate(sdfg)
-    return replace(lowered, code=code, signature=signature)
 
 
 def _generate(sdfg: dace.SDFG) -> tuple[str, tuple[str, ...]]:
     sdfg = copy.deepcopy(sdfg)
-    program = Program(sdfg)
-    operators = program.operators
+    state: dace.SDFGState = next(iter(sdfg.states()))
+    operators = ordered_operators(state)
+    light = all(o.implementation == "cpu" for o in operators)
     for before, after in pairwise(operators):
-        program.state.add_nedge(before, after, Memlet())  # one order, the one that memory is planned for
+        state.add_nedge(before, after, Memlet())  # one order, the one that memory is planned for
     for desc in sdfg.arrays.values():
         desc.transient = False
     with dace.config.set_temporary("compiler", "cpu", "openmp_sections", value=False):
@@ -87,4 +86,4 @@ def _generate(sdfg: dace.SDFG) -> tuple[str, tuple[str, ...]]:
         frame = next(c for c in codegen.generate_code(sdfg) if c.language == "cpp" and c.title == "Frame")
     # DaCe's build folder holds a header with the hash of the program; the cache keys by content instead.
     code = "\n".join(line for line in frame.clean_code.splitlines() if "hash.h" not in line)
-    return code, signature
+    return code.replace("#include <dace/dace.h>", _PRELUDE) if light else code, signature

@@ -67,7 +67,9 @@ class _Differentiation:
             )
         taken = [n for n in forward.sdfg.arrays if n.startswith(GRADIENT)]
         if taken:
-            raise ProgramError(f'"{taken[0]}": names that start with {GRADIENT} are kept for gradients; rename the array.')
+            raise ProgramError(
+                f'"{taken[0]}": names that start with {GRADIENT} are kept for gradients; rename the array.'
+            )
         self.forward = forward
         self.wrt = wrt
         self.backward = Program.empty(f"{forward.sdfg.name}_backward")
@@ -192,7 +194,7 @@ class _Differentiation:
         return candidate
 
     def _hoist(self, expr: Expr, space: str, top: bool = False) -> Expr:
-        """The expression with products and reductions inside it moved into operators of their own, as the parser has them."""
+        """The expression with products and reductions inside it moved into operators of their own."""
         if not isinstance(expr, Op):
             return expr
         expr = replace(expr, args=tuple(self._hoist(a, space) for a in expr.args))

@@ -115,7 +115,7 @@ class _Writer:
         self.shapes: list[Shape] = [(), (h,), (k,), (m,), (h, k), (h, m)]
         body: list[str] = []
         softmax = False
-        for _ in range(rng.randint(2, 5)):
+        for _ in range(rng.choice([1, 2, 2, 3, 3, 4])):
             if rng.random() < 0.12:
                 body += self.softmax()
                 softmax = True
@@ -130,7 +130,7 @@ class _Writer:
 
     def results(self) -> list[str]:
         names = list(dict.fromkeys(n for _, n in self.values if n not in self.inputs))
-        chosen = [n for n in names[-4:] if self.rng.random() < 0.4]
+        chosen = [n for n in names[-4:] if self.rng.random() < 0.6]
         return list(dict.fromkeys([*chosen, names[-1]]))
 
     # Loops and statements
@@ -170,8 +170,8 @@ class _Writer:
         lines = ["    for e in g.edges():", f'        e["{name}"] = {self.bound(shape, 2)}', f'    edge_softmax(g, "{name}")']
         self.values["E", name] = shape
         self.bounded.add(("E", name))
-        for extra in ("largest", "total"):
-            self.values["ND", extra] = shape
+        if not self.smooth:  # alone they show the detached maximum
+            self.values["ND", "largest"] = self.values["ND", "total"] = shape
         return lines
 
     def messages(self) -> list[str]:

@@ -50,7 +50,8 @@ class ExpandSegmentGemmCPU(ExpandTransformation):
         if gemm.kind == "outer_prod":
             call = (
                 f"segment_outer<Value, Index, {heads}, {k}, {m}, {scale_width}>({x}, {index(gemm.x)}, "
-                f"{PREFIX + gemm.w.name}, {index(gemm.w)}, {segments}, {_pointer(order_name(space, group))}, {scale}, {out})"
+                f"{PREFIX + gemm.w.name}, {index(gemm.w)}, {segments}, {_pointer(order_name(space, group))}, "
+                f"{scale}, {out})"
             )
         else:
             template = f"<Value, Index, {heads}, {k}, {m}, {str(gemm.w.transposed).lower()}, {scale_width}>"
@@ -58,7 +59,8 @@ class ExpandSegmentGemmCPU(ExpandTransformation):
             owner = row_space(arrays[target.name])
             if target.path:
                 call = (
-                    f"segment_gemm_scatter{template}({operands}, {_pointer(order_name(space, group, target.path))}, {scale}, "
+                    f"segment_gemm_scatter{template}({operands}, "
+                    f"{_pointer(order_name(space, group, target.path))}, {scale}, "
                     f"{index(target)}, {PREFIX}{pointer_name(space, target.path)}, {extent(MAPS[space, target.path])}, "
                     f"{extent(owner)}, {out})"
                 )

@@ -73,7 +73,8 @@ class StatementKernel:
             self.statement.expr, self.target, lambda at, value: combine.format(f"{destination}[{at}]", value)
         )
         pointers = [
-            f"const Value* {variable} = {PREFIX}{name} + {self._row(Ref(name, path))} * {size(row_shape(self.arrays[name]))};"
+            f"const Value* {variable} = {PREFIX}{name} + "
+            f"{self._row(Ref(name, path))} * {size(row_shape(self.arrays[name]))};"
             for (name, path), variable in self.rows.items()
         ]
         return "\n".join([*pointers, loops])
