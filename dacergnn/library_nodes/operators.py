@@ -175,12 +175,14 @@ def broadcast(shapes: list[Shape], where: str) -> Shape:
 def shape_of(expr: Expr, shapes: ShapeOf) -> Shape:
     """Row shape of an expression; raises ProgramError where operands do not fit."""
     if isinstance(expr, Ref):
+        if expr.transposed:
+            raise ProgramError(f'"{expr.name}": only the weights of linear are transposed.')
         return shapes(expr)
     if isinstance(expr, Const):
         return ()
-    args = [shape_of(a, shapes) for a in expr.args]
     if expr.name == "linear":
-        return _linear_shape(expr, args)
+        return _linear_shape(expr, shapes)
+    args = [shape_of(a, shapes) for a in expr.args]
     if expr.name == "outer_prod":
         x, y = args
         if len(x) != len(y) or len(x) not in (1, 2) or x[:-1] != y[:-1]:
@@ -205,9 +207,11 @@ def shape_of(expr: Expr, shapes: ShapeOf) -> Shape:
     return broadcast(args, expr.name)
 
 
-def _linear_shape(expr: Op, args: list[Shape]) -> Shape:
-    x, w = args
-    weight = expr.args[1]
+def _linear_shape(expr: Op, shapes: ShapeOf) -> Shape:
+    x, weight = shape_of(expr.args[0], shapes), expr.args[1]
+    w = shapes(weight) if isinstance(weight, Ref) else shape_of(weight, shapes)
+    if isinstance(weight, Ref) and weight.view is not None:
+        raise ProgramError(f'linear: the weights "{weight.name}" are used in the shape that they are declared with.')
     if isinstance(weight, Ref) and weight.transposed:
         w = (*w[:-2], w[-1], w[-2])
     if len(w) != len(x) + 1 or w[:-1] != x:

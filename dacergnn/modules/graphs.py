@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -16,11 +15,33 @@ from dacergnn.graph import HeteroGraph
 _KEPT = 16
 
 
+@dataclass(frozen=True)
+class _Entry:
+    """A graph, and the edge tensors that it was made of: weakly, with the versions they had."""
+
+    owner: object
+    sizes: tuple[object, ...]
+    objects: tuple[tuple[Callable[[], object], int], ...]
+    graph: HeteroGraph
+
+    def matches(self, owner: object, key: GraphKey) -> bool:
+        objects, sizes = key
+        if sizes != self.sizes or owner != self.owner or len(objects) != len(self.objects):
+            return False
+        for item, (reference, version) in zip(objects, self.objects, strict=True):
+            if reference() is not item or _version(item) != version:
+                return False
+        return True
+
+
 class GraphCache:
-    """The last graphs by their edge tensors; a tensor that was written to since, or is gone, is not the same."""
+    """The last graphs by their edge tensors; a tensor that was written to since, or is gone, is not the same.
+
+    Tensors made in inference mode count no versions: writes to them go unnoticed.
+    """
 
     def __init__(self) -> None:
-        self._graphs: OrderedDict[tuple[Any, ...], tuple[tuple[Any, ...], tuple[int, ...], HeteroGraph]] = OrderedDict()
+        self._entries: list[_Entry] = []
         self._offered: list[HeteroGraph] = []
         self.encoded = 0
 
@@ -30,24 +51,18 @@ class GraphCache:
 
     def find(self, owner: object, key: GraphKey, encode: Callable[[], HeteroGraph]) -> HeteroGraph:
         """The graph for ``key``; ``owner`` stands for everything else that `encode` depends on."""
-        objects, sizes = key
-        identity = (owner, sizes, *[id(o) for o in objects])
-        found = self._graphs.get(identity)
-        if found is not None:
-            references, versions, graph = found
-            if all(r() is o for r, o in zip(references, objects, strict=True)) and versions == _versions(objects):
-                return graph
+        for entry in self._entries:
+            if entry.matches(owner, key):
+                return entry.graph
         graph = self._known(encode())
         self.encoded += 1
-        self._graphs[identity] = (tuple([_reference(o) for o in objects]), _versions(objects), graph)
-        self._graphs.move_to_end(identity)
-        while len(self._graphs) > _KEPT:
-            self._graphs.popitem(last=False)
+        objects = tuple((_reference(o), _version(o)) for o in key[0])
+        self._entries = [_Entry(owner, key[1], objects, graph), *self._entries[: _KEPT - 1]]
         return graph
 
     def _known(self, graph: HeteroGraph) -> HeteroGraph:
         """A graph that is kept already and equal to ``graph``, with what was encoded of it; else ``graph``."""
-        kept = [*self._offered, *(entry[2] for entry in self._graphs.values())]
+        kept = [*self._offered, *(entry.graph for entry in self._entries)]
         return next((k for k in kept if _equal(k, graph)), graph)
 
 
@@ -71,8 +86,11 @@ def _same(a: Tensor | None, b: Tensor | None) -> bool:
     return a is b or (a is not None and b is not None and torch.equal(a, b))
 
 
-def _versions(objects: tuple[object, ...]) -> tuple[int, ...]:
-    return tuple([o._version if isinstance(o, Tensor) and not o.is_inference() else 0 for o in objects])
+def _version(item: object) -> int:
+    try:
+        return item._version  # type: ignore[attr-defined]
+    except (AttributeError, RuntimeError):  # no tensor, or one made in inference mode
+        return 0
 
 
 def _reference(item: object) -> Callable[[], object]:

@@ -48,6 +48,7 @@ class CompiledLayer(ProgramModule):
             graphs=graphs,
             training=original.training,
             _warned=set[str](),
+            _compiled=dict[tuple[int, torch.dtype, torch.dtype], CompiledProgram](),
         )
         self.__dict__["number"] = register_layer(self)
 
@@ -107,8 +108,12 @@ class CompiledLayer(ProgramModule):
 
     def compiled(self, binding: Binding, graph: HeteroGraph) -> CompiledProgram:
         """The compiled form of the program of a call."""
-        dtype = next(iter(binding.arrays.values())).dtype
-        return compiled_program(binding.program, dtype, graph.index_dtype, self.config)
+        program, dtype, index = binding.program, next(iter(binding.arrays.values())).dtype, graph.index_dtype
+        key = (id(program), dtype, index)  # front ends keep their programs, and hashing one takes longer than a lookup
+        found = self._compiled.get(key)
+        if found is None:
+            found = self._compiled[key] = compiled_program(program, dtype, index, self.config)
+        return found
 
     def _fall_back(self, reason: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if reason not in self._warned:

@@ -138,7 +138,7 @@ class _Parser:
             if path is None or outer.entities.get(owner) != "":
                 fail(
                     call,
-                    "inner loops run over n.incoming_edges() of a destination or pair, or n.outgoing_edges() of a source",
+                    "inner loops run over n.incoming_edges() of a destination or n.outgoing_edges() of a source",
                 )
             loop = _Loop(
                 "E",

@@ -13,6 +13,7 @@ from typing import Any
 import dace
 from dace import Memlet
 from dace.sdfg import nodes
+from dace.subsets import Range
 
 from dacergnn.graph.spaces import ROW_SPACES
 from dacergnn.library_nodes import GraphOperator, SegmentGemm, Statement, Traversal, row_shape, row_space
@@ -164,7 +165,7 @@ class Program:
         return node
 
     def _memlet(self, name: str) -> Memlet:
-        return Memlet.from_array(name, self.sdfg.arrays[name])
+        return Memlet(data=name, subset=Range.from_array(self.sdfg.arrays[name]))
 
     def _remove_isolated(self) -> None:
         for node in list(self.state.data_nodes()):

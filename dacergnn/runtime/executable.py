@@ -17,7 +17,7 @@ from dacergnn.graph import HeteroGraph
 from dacergnn.runtime.build import build
 from dacergnn.runtime.lower import Lowered, lower
 from dacergnn.runtime.memory import aligned, plan_memory
-from dacergnn.runtime.pool import POOL, Lease
+from dacergnn.runtime.pool import POOL, SMALL, Lease
 
 _DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
@@ -36,6 +36,7 @@ class Prepared:
     workspace: int  # bytes
     offsets: list[tuple[int, int]]  # position of an argument, offset in the workspace
     encodings: list[Tensor]  # keeps the memory behind the pointers alive
+    spare: list[Tensor]  # small workspaces that no call is using
 
 
 class Executable:
@@ -104,6 +105,7 @@ class Executable:
             plan.size,
             [(self._position[n], offset) for n, offset in plan.offsets.items()],
             list(encodings.values()),
+            [],
         )
 
     def check(self, prepared: Prepared, inputs: Sequence[Tensor]) -> None:
@@ -149,12 +151,18 @@ class Executable:
             start = lease.buffer.data_ptr()
             for position, offset in zip(self._saved, prepared.saved_offsets, strict=True):
                 arguments[position] = start + offset
-        workspace = POOL.take(prepared.workspace)
+        try:
+            workspace = prepared.spare.pop()
+        except IndexError:
+            workspace = POOL.take(prepared.workspace)
         start = workspace.data_ptr()
         for position, offset in prepared.offsets:
             arguments[position] = start + offset
         self._function(*arguments)
-        POOL.give(workspace)
+        if prepared.workspace < SMALL:
+            prepared.spare.append(workspace)
+        else:
+            POOL.give(workspace)
         return results, lease
 
     def saved(self, prepared: Prepared, lease: Lease) -> list[Tensor]:

@@ -1,0 +1,69 @@
+"""Compiled layers against the originals, mode by mode, on small graphs with everything that breaks layers.
+
+Every mode runs in float64, where the tolerance leaves no room for a wrong formula; these builds are compiled with little
+optimization, which takes half the time. The modes of `FULLY_OPTIMIZED` run in float32 as a user would run them.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import dacergnn
+from tests.frontends.cases import CASES, Case
+from tests.frontends.check import assert_same, run, skip_without_library
+from tests.frontends.graphs import Edges, typed_edges
+
+# One mode or more of each kernel: typed products, blocks, heads, maxima, softmax by destination and by pair.
+FULLY_OPTIMIZED = (
+    *("pyg-rgcn-x-mean", "pyg-rgcn-x-max", "pyg-rgcn-x-bases", "pyg-rgcn-x-blocks", "pyg-rgcn-x-bare"),
+    *("pyg-rgcn-none-mean", "pyg-rgcn-ids-max", "pyg-rgcn-pair-mean", "pyg-rgcn-pair-blocks", "pyg-rgcn-ids_pair-min"),
+    *("pyg-fast_rgcn-x-mean", "pyg-fast_rgcn-x-add", "pyg-fast_rgcn-none-mean", "pyg-fast_rgcn-ids-add"),
+    *("pyg-rgat-plain", "pyg-rgat-plain-mean", "pyg-rgat-heads", "pyg-rgat-heads-mean", "pyg-rgat-blocks-heads"),
+    *("pyg-rgat-dim", "pyg-rgat-dim-scaled", "pyg-rgat-edges-heads", "pyg-rgat-within-additive-None"),
+    *("pyg-rgat-across-multiplicative-scaled", "pyg-rgat-across-additive-additive"),
+    *("pyg-rgat-within-multiplicative-f-additive", "pyg-rgat-across-additive-f-scaled"),
+    *("pyg-hgt-skip", "pyg-hgt-skip-heads", "pyg-hgt-no_skip-heads", "pyg-hgt-widths", "pyg-hgt-without_type"),
+    *("dgl-relgraph-plain", "dgl-relgraph-plain-block", "dgl-relgraph-norm", "dgl-relgraph-basis"),
+    *("dgl-relgraph-bdd-block", "dgl-relgraph-layer_norm", "dgl-relgraph-bare"),
+    *("dgl-hgt-plain", "dgl-hgt-heads-block", "dgl-hgt-residual", "dgl-hgt-dropout-residual-norm"),
+)
+# Modes that run again on graphs of other seeds, and on one without edges.
+ANY_GRAPH = (
+    *("pyg-rgcn-x-mean", "pyg-rgcn-x-max", "pyg-rgcn-none-mean", "pyg-rgat-heads", "pyg-rgat-within-additive-None"),
+    *("pyg-hgt-skip-heads", "dgl-relgraph-bdd", "dgl-hgt-residual"),
+)
+
+
+def named(*names: str) -> list[Case]:
+    found = [case for case in CASES if case.name in names]
+    assert len(found) == len(names)
+    return found
+
+
+def compare(case: Case, edges: Edges, dtype: torch.dtype) -> None:
+    """Output and gradients of the compiled layer and of the original, for the same inputs and parameters."""
+    skip_without_library(case)
+    layer, arguments = case.layer(edges, dtype), case.inputs(edges, dtype)
+    compiled = dacergnn.optimize(layer, on_unsupported="error")
+    expected, found = run(layer, layer, arguments), run(compiled, compiled, arguments)
+    assert_same(found[0], expected[0], dtype)
+    assert_same(found[1], expected[1], dtype)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_layer_in_double_precision(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXXFLAGS", "-O1")
+    compare(case, case.edges(), torch.float64)
+
+
+@pytest.mark.parametrize("case", named(*FULLY_OPTIMIZED), ids=lambda case: case.name)
+def test_layer_in_single_precision(case: Case) -> None:
+    compare(case, case.edges(), torch.float32)
+
+
+@pytest.mark.parametrize("case", named(*ANY_GRAPH), ids=lambda case: case.name)
+def test_other_graphs(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXXFLAGS", "-O1")
+    for count, seed in ((0, 1), (1, 2), (7, 3), (25, 4), (90, 5), (300, 6)):
+        compare(case, typed_edges(count, seed), torch.float64)
