@@ -159,6 +159,8 @@ OPERATORS: dict[str, Operator] = {
 # Operators that change the shape; their rules stand in `shape_of`, `interpret`, `differentiate` and the emitter.
 STRUCTURAL = {"sum": 1, "dot_prd": 2, "concat": 2, "slice": 1, "expand": 1, "linear": 2, "outer_prod": 2}
 
+CONSTANT_SECOND = ("leakyrelu", "elu")
+
 
 def broadcast(shapes: list[Shape], where: str) -> Shape:
     """The common shape of operands that align along leading axes."""
@@ -201,9 +203,17 @@ def shape_of(expr: Expr, shapes: ShapeOf) -> Shape:
             raise ProgramError(f"concat: operands of row shapes {a} and {b} may differ in the last axis only.")
         return (*a[:-1], a[-1] + b[-1])
     if expr.name == "slice":
+        if not args[0] or len(expr.dims) != 2 or not 0 <= expr.dims[0] < expr.dims[1] <= args[0][-1]:
+            raise ProgramError(
+                f"slice: takes (x, start, stop) within the last axis of x, not {expr.dims} of {args[0]}."
+            )
         return (*args[0][:-1], expr.dims[1] - expr.dims[0])
     if expr.name == "expand":
+        if any(d < 1 for d in expr.dims):
+            raise ProgramError(f"expand: appends axes of the given positive sizes, not {expr.dims}.")
         return (*args[0], *expr.dims)
+    if expr.name in CONSTANT_SECOND and not isinstance(expr.args[1], Const):
+        raise ProgramError(f"{expr.name}: the second operand is a constant.")
     return broadcast(args, expr.name)
 
 

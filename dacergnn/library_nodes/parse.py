@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, NoReturn
+from typing import NoReturn
+
+import numpy as np
 
 from dacergnn.errors import ProgramError
 from dacergnn.graph.spaces import MAPS
-from dacergnn.library_nodes.form import ENTITY, GEMM_OPERATORS, Const, Expr, Op, Ref, Shape, Statement
+from dacergnn.library_nodes.form import ENTITY, GEMM_OPERATORS, Const, Expr, Op, Ref, Shape, Statement, size
 from dacergnn.library_nodes.operators import OPERATORS, STRUCTURAL, op
 
 _BINARY: dict[type[ast.AST], str] = {
@@ -109,7 +112,7 @@ class ExpressionParser:
         reference = self.ref(node)
         if reference is not None:
             return reference
-        if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+        if isinstance(node, ast.Constant) and isinstance(node.value, int | float) and math.isfinite(node.value):
             return Const(float(node.value))
         if isinstance(node, ast.Name):
             return self.name(node.id, node)
@@ -167,8 +170,12 @@ def fold(expr: Expr) -> Expr:
     if isinstance(expr, Op):
         args = tuple(fold(a) for a in expr.args)
         if args and all(isinstance(a, Const) for a in args) and expr.name in OPERATORS:
-            values: list[Any] = [a.value for a in args if isinstance(a, Const)]
-            return Const(float(OPERATORS[expr.name].numpy(*values)))
+            values = [np.float64(a.value) for a in args if isinstance(a, Const)]
+            with np.errstate(all="ignore"):
+                value = float(OPERATORS[expr.name].numpy(*values))
+            if not math.isfinite(value):
+                raise ProgramError(f"{expr.name} of constants gives {value}.")
+            return Const(value)
         return replace(expr, args=args)
     return expr
 
@@ -202,4 +209,8 @@ def _target(parser: ExpressionParser, node: ast.AST) -> Ref:
 
 def view_shape(ref: Ref, shape: Shape) -> Shape:
     """Row shape of a reference to an array of row shape ``shape``."""
-    return shape if ref.view is None else ref.view
+    if ref.view is None:
+        return shape
+    if size(ref.view) != size(shape):
+        raise ProgramError(f'reshape: "{ref.name}" has row shape {shape}, which does not fill {ref.view}.')
+    return ref.view

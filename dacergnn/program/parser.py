@@ -14,6 +14,7 @@ from dacergnn.library_nodes.form import GEMM_OPERATORS, Const, Expr, Op, Ref, Sh
 from dacergnn.library_nodes.node import Typeclass
 from dacergnn.library_nodes.operators import op, scale_fits, shape_of
 from dacergnn.library_nodes.parse import ExpressionParser, fail, fold
+from dacergnn.program.names import name_problem
 from dacergnn.program.source import FlatProgram, Source, flatten
 from dacergnn.program.verify import verify
 from dacergnn.program.view import Program
@@ -99,6 +100,7 @@ class _Parser:
         return self.program.sdfg
 
     def _declaration(self, name: str, node: ast.expr) -> tuple[str, Shape]:
+        self._check_name(node, name)
         space, dims = (node.value, node.slice) if isinstance(node, ast.Subscript) else (node, ast.Tuple([], ast.Load()))
         if not isinstance(space, ast.Name) or space.id not in ROW_SPACES:
             fail(
@@ -113,6 +115,11 @@ class _Parser:
                 fail(node, f'the row shape of "{name}" consists of positive integers')
             shape.append(item.value)
         return space.id, tuple(shape)
+
+    def _check_name(self, node: ast.AST, name: str) -> None:
+        problem = name_problem(name)
+        if problem is not None:
+            fail(node, problem)
 
     def _loop(self, node: ast.For, outer: _Loop | None) -> None:
         call = node.iter
@@ -165,6 +172,8 @@ class _Parser:
         return ExpressionParser(loop.space, loop.entities, name)
 
     def _statement(self, node: ast.Assign | ast.AugAssign, loop: _Loop) -> None:
+        if isinstance(node, ast.Assign) and len(node.targets) != 1:
+            fail(node, "one value is assigned at a time")
         expressions = self._expressions(loop)
         target_node = node.target if isinstance(node, ast.AugAssign) else node.targets[0]
         value_node, among_sources = node.value, False
@@ -185,11 +194,14 @@ class _Parser:
             if not isinstance(reference, Ref) or reference.view is not None or reference.transposed:
                 fail(target_node, 'not a row value that can be assigned, as e["att"] or n["sum"] are')
             target = reference
-        value = fold(expressions.parse(value_node))
+        self._check_name(target_node, target.name)
+        value = self._folded(expressions.parse(value_node), node)
         operation = "="
         if isinstance(node, ast.AugAssign):
             kind = _AUGMENTED.get(type(node.op))
-            if kind is None or (kind != "add" and target.path):
+            if kind is None:
+                fail(node, "assignments are =, +=, -=, *= and /=")
+            if kind != "add" and target.path:
                 fail(node, "reductions over neighbours are written +=, or as a maximum: n[x] = max(n[x], ...)")
             operation = "+=" if kind == "add" else "="
             value = value if kind == "add" else Op(kind, (target, value))
@@ -212,6 +224,12 @@ class _Parser:
             if str(error).startswith("line "):
                 raise
             fail(node, str(error))
+
+    def _folded(self, expr: Expr, node: ast.AST) -> Expr:
+        try:
+            return fold(expr)
+        except ProgramError as error:
+            return fail(node, str(error))
 
     # Names to arrays
 

@@ -15,6 +15,7 @@ from dace import Memlet
 from dace.sdfg import nodes
 from dace.subsets import Range
 
+from dacergnn.errors import ProgramError
 from dacergnn.graph.spaces import ROW_SPACES
 from dacergnn.library_nodes import GraphOperator, SegmentGemm, Statement, Traversal, row_shape, row_space
 from dacergnn.library_nodes.form import Ref, Shape
@@ -90,6 +91,7 @@ class Program:
 
     def add_input(self, name: str, space: str, shape: Shape, dtype: Typeclass = dace.float32) -> str:
         """Declare an array that the caller provides."""
+        self._check_symbols(name, space)
         self.sdfg.add_array(name, [_leading(space), *shape], dtype)
         self.sdfg.arg_names = [*self.sdfg.arg_names, name]
         return name
@@ -97,8 +99,15 @@ class Program:
     def add_array(self, name: str, space: str, shape: Shape, dtype: Typeclass = dace.float32) -> str:
         """Declare an intermediate array; returns its name, made unique."""
         name = self.fresh(name)
+        self._check_symbols(name, space)
         self.sdfg.add_transient(name, [_leading(space), *shape], dtype)
         return name
+
+    def _check_symbols(self, name: str, space: str) -> None:
+        """An array shares its name with no row space of the program: both become arguments of one C function."""
+        clash = name if name in self.sdfg.symbols else space
+        if clash in (name, *self.sdfg.arrays):
+            raise ProgramError(f'"{clash}" names an array and a row space of {self.sdfg.name}; rename the array.')
 
     def mark_output(self, name: str) -> None:
         """Make an intermediate array one that the caller receives."""

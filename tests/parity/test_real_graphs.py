@@ -1,14 +1,18 @@
 """Compiled layers on AIFB and MUTAG against the restatements, which other tests tie to the layers of PyG and DGL.
 
-The layers themselves take seconds there: PyG's RGCNConv loops over all relations.
+The layers themselves take seconds there: PyG's RGCNConv loops over all relations. The restatements run in float64,
+because in float32 their sums over the edges of a hub are further from the truth than the tolerance.
 """
 
 from __future__ import annotations
 
+import copy
 from functools import cache, partial
+from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 import dacergnn
 from tests.frontends.cases import REAL_CASES, Case
@@ -19,6 +23,15 @@ from tests.frontends.graphs import Edges, real_edges
 @cache
 def graph(name: str) -> Edges | None:
     return real_edges(name)
+
+
+def double(value: Any) -> Any:
+    """`value` with floating-point tensors of the same values in float64."""
+    if isinstance(value, Tensor) and value.is_floating_point():
+        return value.detach().double().requires_grad_(value.requires_grad)
+    if isinstance(value, dict):
+        return {key: double(item) for key, item in value.items()}
+    return tuple(double(item) for item in value) if isinstance(value, tuple) else value
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
@@ -33,7 +46,8 @@ def test_real_graph(case: Case, name: str, dtype: torch.dtype, monkeypatch: pyte
         monkeypatch.setenv("CXXFLAGS", "-O1")
     layer, arguments = case.layer(edges, dtype), case.inputs(edges, dtype)
     compiled = dacergnn.optimize(layer, on_unsupported="error")
-    expected = run(partial(case.reference, layer), layer, arguments)
+    exact = copy.deepcopy(layer).double()
+    expected = run(partial(case.reference, exact), exact, double(arguments))
     found = run(compiled, compiled, arguments)
     assert_same(found[0], expected[0], dtype)
     assert_same(found[1], expected[1], dtype)

@@ -91,6 +91,4 @@ def random_graph(rng: random.Random, *, bipartite: bool | None = None) -> RawGra
     dst_type = src_type[:num_dst]
     if bipartite:
         dst_type = np.array([rng.randrange(num_node_types) for _ in range(num_dst)], dtype=np.int64)
-    return RawGraph(
-        columns[0], columns[1], columns[2], src_type, dst_type, num_edge_types, num_node_types, bipartite
-    )
+    return RawGraph(columns[0], columns[1], columns[2], src_type, dst_type, num_edge_types, num_node_types, bipartite)

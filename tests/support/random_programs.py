@@ -38,8 +38,9 @@ ROWS = {
 for _ways in ROWS.values():
     _ways.append(("one", "ONE", "{x}"))
 LOOPS = {
-    "E": ("e", "edges"), "NS": ("n", "src_nodes"), "ND": ("n", "dst_nodes"), "U": ("p", "src_pairs"), "V": ("v", "dst_pairs"),
-    "R": ("r", "edge_types"), "T": ("t", "node_types"), "ONE": ("o", "once"), "RNS": ("w", "typed_nodes"),
+    "E": ("e", "edges"), "NS": ("n", "src_nodes"), "ND": ("n", "dst_nodes"), "U": ("p", "src_pairs"),
+    "V": ("v", "dst_pairs"), "R": ("r", "edge_types"), "T": ("t", "node_types"), "ONE": ("o", "once"),
+    "RNS": ("w", "typed_nodes"),
 }  # fmt: skip
 NESTS = {
     ("ND", "dst"): "incoming_edges", ("NS", "dst"): "incoming_edges", ("NS", "src"): "outgoing_edges",
@@ -167,7 +168,8 @@ class _Writer:
         self.space, self.variable, self.owner = "E", "e", None
         shape = self.rng.choice(self.shapes)
         name = self.name("att")
-        lines = ["    for e in g.edges():", f'        e["{name}"] = {self.bound(shape, 2)}', f'    edge_softmax(g, "{name}")']
+        value = self.bound(shape, 2)
+        lines = ["    for e in g.edges():", f'        e["{name}"] = {value}', f'    edge_softmax(g, "{name}")']
         self.values["E", name] = shape
         self.bounded.add(("E", name))
         if not self.smooth:  # alone they show the detached maximum
@@ -297,7 +299,8 @@ class _Writer:
             text.replace("{x}", name)
             for path, space, text in ways
             for (at, name), s in self.values.items()
-            if at == space and s == shape and self.visible(space, path, name) and (not bounded or (at, name) in self.bounded)
+            if at == space and s == shape and self.visible(space, path, name)
+            if not bounded or (at, name) in self.bounded
         ]
         if found and (rng.random() < 0.75 or len(self.inputs) > 9):
             text = rng.choice(found)
@@ -319,7 +322,7 @@ class _Writer:
         rng = self.rng
         if depth <= 0:
             return self.leaf(shape)
-        options: list[Callable[..., str]] = [self.leaf, self.unary, self.unary, self.binary, self.binary, self.binary, self.product]
+        options: list[Callable[..., str]] = [self.leaf, *[self.unary] * 2, *[self.binary] * 3, self.product]
         if len(shape) < 2:
             options += [self.total]
         if len(shape) == 1:

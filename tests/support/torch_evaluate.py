@@ -65,7 +65,9 @@ class _Run:
         self.body(main.body, {})
         returned = main.body[-1]
         assert isinstance(returned, ast.Return)
-        names = [ast.unparse(n) for n in (returned.value.elts if isinstance(returned.value, ast.Tuple) else [returned.value])]
+        names = [
+            ast.unparse(n) for n in (returned.value.elts if isinstance(returned.value, ast.Tuple) else [returned.value])
+        ]
         results = [next(self.arrays[s, n] for s in RESULT_ORDER if (s, n) in self.arrays) for n in names]
         return results, self.arrays
 
