@@ -75,12 +75,15 @@ def optimize(
     Raises:
         UnsupportedLayerError: With ``on_unsupported="error"``.
     """
-    if not isinstance(model, nn.Module):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise DacergnnError(f"model is a {type(model).__name__}; pass a torch.nn.Module.")
+    _check_model(model)
     if graph is not None and not isinstance(graph, HeteroGraph | Dataset):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise DacergnnError(
             f"graph is a {type(graph).__name__}; make a HeteroGraph of it with from_pyg, from_dgl or from_arrays."
         )
+    if config is not None and not isinstance(config, Config):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise DacergnnError(f"config is a {type(config).__name__}; pass a dacergnn.Config.")
+    if filter_fn is not None and not callable(filter_fn):
+        raise DacergnnError(f"filter_fn is a {type(filter_fn).__name__}; pass a function of a module and its name.")
     if on_unsupported not in ("warn", "error", "ignore"):
         raise DacergnnError(f'on_unsupported={on_unsupported!r} is not one of "warn", "error", "ignore".')
     replacement = _Replacement(config or Config(), filter_fn, on_unsupported)
@@ -93,13 +96,20 @@ def optimize(
 
 def revert(model: nn.Module) -> nn.Module:
     """The model with the original layers in place of compiled ones; parameters stay shared."""
+    _check_model(model)
     return _replace(model, lambda m, _: m.original if isinstance(m, CompiledLayer) else None, "", {})
 
 
 def explain(model: nn.Module) -> Report:
     """What was replaced or why not, passes that fired, saved arrays, bytes and FLOPs; prints as text."""
+    _check_model(model)
     layers: list[LayerReport] = [layer_report(n, m) for n, m in model.named_modules() if isinstance(m, ProgramModule)]
     return Report(layers, dict(model.__dict__.get("_dacergnn_refused", {})))
+
+
+def _check_model(model: object) -> None:
+    if not isinstance(model, nn.Module):
+        raise DacergnnError(f"model is a {type(model).__name__}; pass a torch.nn.Module.")
 
 
 def _replace(

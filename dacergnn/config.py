@@ -24,6 +24,9 @@ class Config:
     implementation: str = "cpu"
 
     def __post_init__(self) -> None:
+        if isinstance(self.passes, str):
+            raise DacergnnError(f"passes={self.passes!r} is a string; pass a tuple of names, as in ({self.passes!r},).")
+        object.__setattr__(self, "passes", tuple(self.passes))
         unknown = [p for p in self.passes if p not in PASSES]
         if unknown:
             raise DacergnnError(

@@ -42,7 +42,9 @@ class Encodings:
         """The tensor kept under `name`, built by the first caller."""
         with self._lock:
             if name not in self._built:
-                self._built[name] = build()
+                # Made in inference mode, a tensor could take no part in training later.
+                with torch.inference_mode(False), torch.no_grad():
+                    self._built[name] = build()
             return self._built[name]
 
     def byte_counts(self) -> dict[str, int]:

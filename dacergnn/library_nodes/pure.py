@@ -15,7 +15,28 @@ from dacergnn.library_nodes.operators import OPERATORS, op, shape_of
 from dacergnn.library_nodes.parse import view_shape
 
 _WCR = {"+=": "lambda a, b: a + b", "max=": "lambda a, b: max(a, b)", "min=": "lambda a, b: min(a, b)"}
+INPUT = "in" + PREFIX  # connectors of tasklets must not carry the names of arrays
 _START = {"=": "0", "+=": "0", "max=": "-1e300", "min=": "1e300"}
+
+
+def subscript(desc: Any, index: tuple[str, ...]) -> str:
+    """The index as tasklets write it: DaCe drops the axes of one element."""
+    parts = [i for i, extent in zip(index, desc.shape, strict=True) if extent != 1]
+    return f"[{', '.join(parts)}]" if parts else ""
+
+
+def reindex(index: tuple[str, ...], shape: Shape, other: Shape) -> tuple[str, ...]:
+    """The index into ``shape`` as an index into ``other``, a shape of as many elements."""
+    if shape == other:
+        return index
+    flat = "0"
+    for extent, i in zip(shape, index, strict=True):
+        flat = f"({flat} * {extent} + {i})"
+    parts: list[str] = []
+    for extent in reversed(other):
+        parts.insert(0, f"({flat} % {extent})")
+        flat = f"({flat} // {extent})"
+    return tuple(parts)
 
 
 class _Scalar:
@@ -33,7 +54,7 @@ class _Scalar:
 
     def row(self, path: str) -> str:
         name = index_name(self.statement.space, path)
-        return f"{PREFIX}{name}[i]" if name else ("i" if path == "" else "0")
+        return f"{INPUT}{name}[i]" if name else ("i" if path == "" else "0")
 
     def line(self, text: str) -> None:
         self.lines.append("    " * self.indent + text)
@@ -43,16 +64,8 @@ class _Scalar:
         shape = row_shape(self.arrays[ref.name])
         if ref.transposed:
             index = (*index[:-2], index[-1], index[-2])
-        if ref.view is not None and ref.view != shape:
-            flat = "0"
-            for extent, i in zip(ref.view, index, strict=True):
-                flat = f"(({flat}) * {extent} + {i})"
-            parts: list[str] = []
-            for extent in reversed(shape):
-                parts.insert(0, f"(({flat}) % {extent})")
-                flat = f"(({flat}) // {extent})"
-            index = tuple(parts)
-        return f"{PREFIX}{ref.name}[{', '.join([self.row(ref.path), *index])}]"
+        index = reindex(index, self.shapes(ref), shape)
+        return INPUT + ref.name + subscript(self.arrays[ref.name], (self.row(ref.path), *index))
 
     def value(self, expr: Expr, index: tuple[str, ...]) -> str:
         if isinstance(expr, Const):
@@ -116,21 +129,21 @@ def expand_pure(node: Any, state: dace.SDFGState, sdfg: dace.SDFG) -> dace.SDFG:
     return nested
 
 
-def _ranges(desc: Any, first: str) -> Any:
-    return {"i": f"0:{first}", **{f"j{n}": f"0:{extent}" for n, extent in enumerate(desc.shape[1:])}}
+def _ranges(first: str, shape: Shape) -> Any:
+    return {"i": f"0:{first}", **{f"j{n}": f"0:{extent}" for n, extent in enumerate(shape)}}
 
 
 def _add_statement(nested: dace.SDFG, last: Any, statement: Statement, arrays: dict[str, Any]) -> Any:
     out = PREFIX + statement.target.name
     desc = nested.arrays[out]
-    index = tuple(f"j{n}" for n in range(len(desc.shape) - 1))
-    own = ", ".join(["i", *index])
+    shape = row_shape(desc)
+    own = ", ".join(["i", *(f"j{n}" for n in range(len(shape)))])
     rows = "1" if statement.space == "ONE" else statement.space
     init = nested.add_state_after(last, "init")
     start = _START[statement.op]
     init.add_mapped_tasklet(
         "init",
-        _ranges(desc, str(desc.shape[0])),
+        _ranges(str(desc.shape[0]), shape),
         {},
         f"o = {start}",
         {"o": Memlet(f"{out}[{own}]")},
@@ -138,26 +151,25 @@ def _add_statement(nested: dace.SDFG, last: Any, statement: Statement, arrays: d
     )
     main = nested.add_state_after(init, "main")
     scalar = _Scalar(statement, arrays)
+    # A product may be stored in another shape of as many elements; all else fills the target's shape.
+    over = shape_of(statement.expr, scalar.shapes) if statement.is_gemm else shape
+    index = tuple(f"j{n}" for n in range(len(over)))
     value = scalar.value(statement.expr, index)
-    target = ", ".join([scalar.row(statement.target.path), *index])
+    target = subscript(desc, (scalar.row(statement.target.path), *reindex(index, over, shape)))
     names = {r.name for r in statement.reads}
     names |= {n for n in (index_name(statement.space, r.path) for r in (*statement.reads, statement.target)) if n}
-    inputs = {PREFIX + n: Memlet.from_array(PREFIX + n, nested.arrays[PREFIX + n]) for n in sorted(names)}
-    if statement.target.path == "":
+    inputs = {INPUT + n: Memlet.from_array(PREFIX + n, nested.arrays[PREFIX + n]) for n in sorted(names)}
+    if statement.target.path == "" and over == shape:
         code, output = f"o = {value}", Memlet(f"{out}[{own}]")
     else:
-        code = f"o[{target}] = {value}"
-        output = Memlet.from_array(out, desc, wcr=_WCR[statement.op])
+        code = f"o{target} = {value}"
+        output = Memlet.from_array(out, desc, wcr=_WCR.get(statement.op))
         output.volume = 1
-    # Tasklet connectors must not carry array names, so the inputs get a prefix of their own.
-    lines = "\n".join([*scalar.lines, code])
-    for name in sorted(inputs, key=len, reverse=True):
-        lines = lines.replace(f"{name}[", f"in{name}[")
     main.add_mapped_tasklet(
         "body",
-        _ranges(desc, rows),
-        {f"in{n}": m for n, m in inputs.items()},
-        lines,
+        _ranges(rows, over),
+        inputs,
+        "\n".join([*scalar.lines, code]),
         {"o": output},
         external_edges=True,
     )
@@ -165,7 +177,7 @@ def _add_statement(nested: dace.SDFG, last: Any, statement: Statement, arrays: d
         return main
     final = nested.add_state_after(main, "empty_groups")
     final.add_mapped_tasklet(
-        "empty", _ranges(desc, str(desc.shape[0])), {"v": Memlet(f"{out}[{own}]")}, f"o = 0 if v == {start} else v",
+        "empty", _ranges(str(desc.shape[0]), shape), {"v": Memlet(f"{out}[{own}]")}, f"o = 0 if v == {start} else v",
         {"o": Memlet(f"{out}[{own}]")}, external_edges=True,
     )  # fmt: skip
     return final

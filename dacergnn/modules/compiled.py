@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -29,6 +30,7 @@ from dacergnn.sdfg_passes import Plan, compile_program
 _ELEMENTS: dict[torch.dtype, Typeclass] = {torch.float32: dace.float32, torch.float64: dace.float64}
 _INDICES: dict[torch.dtype, Typeclass] = {torch.int32: dace.int32, torch.int64: dace.int64}
 Mask = tuple[bool, ...]
+_BUILDING = threading.RLock()  # DaCe keeps global state
 
 
 @dataclass(frozen=True)
@@ -53,10 +55,8 @@ class CompiledProgram:
 
     def __init__(self, program: Program, dtype: torch.dtype, index: torch.dtype, config: Config) -> None:
         if dtype not in _ELEMENTS:
-            raise ArrayError(
-                "x",
-                f"has dtype {dtype}; compiled layers take torch.float32 or torch.float64, convert it with .float()",
-            )
+            problem = f"has dtype {dtype}; compiled layers take torch.float32 or torch.float64, convert it with .float()"
+            raise ArrayError("the layer", problem)
         self.config = config
         self.index = _INDICES[index]
         self.sdfg: dace.SDFG = parse(program.source, dtype=_ELEMENTS[dtype], **dict(program.bindings))
@@ -67,7 +67,10 @@ class CompiledProgram:
         """The build for inputs of which those in ``mask`` need gradients."""
         found = self._variants.get(mask)
         if found is None:
-            found = self._variants[mask] = self._build(mask)
+            with _BUILDING:
+                found = self._variants.get(mask)
+                if found is None:
+                    found = self._variants[mask] = self._build(mask)
         return found
 
     def _build(self, mask: Mask) -> Variant:
@@ -167,4 +170,5 @@ class _Run(torch.autograd.Function):
 @lru_cache(maxsize=1024)
 def compiled_program(program: Program, dtype: torch.dtype, index: torch.dtype, config: Config) -> CompiledProgram:
     """The compiled form of a program; equal programs share it."""
-    return CompiledProgram(program, dtype, index, config)
+    with _BUILDING:
+        return CompiledProgram(program, dtype, index, config)

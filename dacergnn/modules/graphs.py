@@ -54,7 +54,8 @@ class GraphCache:
         for entry in self._entries:
             if entry.matches(owner, key):
                 return entry.graph
-        graph = self._known(encode())
+        with torch.inference_mode(False):  # what is made in inference mode could take no part in training later
+            graph = self._known(encode())
         self.encoded += 1
         objects = tuple((_reference(o), _version(o)) for o in key[0])
         self._entries = [_Entry(owner, key[1], objects, graph), *self._entries[: _KEPT - 1]]

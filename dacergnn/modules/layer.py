@@ -20,12 +20,14 @@ from dacergnn.modules.graphs import GraphCache
 from dacergnn.modules.traced import register_layer, traced_call
 
 log = logging.getLogger("dacergnn.modules")
+Call = tuple[tuple[Any, ...], dict[str, Any]]
+_SHARED = ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set", "_is_full_backward_hook")
 
 
 class CompiledLayer(ProgramModule):
     """Takes the arguments of ``original`` and returns its results, computed by compiled programs.
 
-    Parameters, buffers, submodules and state-dict hooks are those of the original, under the same names. A call that
+    Parameters, buffers, submodules and hooks are those of the original, under the same names. A call that
     the program does not cover (dropout while training, say) runs the original, with a warning once.
     """
 
@@ -33,14 +35,9 @@ class CompiledLayer(ProgramModule):
 
     def __init__(self, original: nn.Module, frontend: Frontend, config: Config, graphs: GraphCache) -> None:
         super().__init__()
-        shared = ("_parameters", "_buffers", "_modules", "_state_dict_hooks", "_state_dict_pre_hooks")
-        for name in (
-            *shared,
-            "_load_state_dict_pre_hooks",
-            "_load_state_dict_post_hooks",
-            "_non_persistent_buffers_set",
-        ):
-            self.__dict__[name] = original.__dict__[name]
+        for name, value in original.__dict__.items():
+            if name in _SHARED or name.endswith("_hooks") or "_hooks_" in name:
+                self.__dict__[name] = value
         self.__dict__.update(
             original=original,
             frontend=frontend,
@@ -80,9 +77,13 @@ class CompiledLayer(ProgramModule):
         return f"compiled {type(self.original).__name__}"
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        if torch.compiler.is_compiling():
-            return traced_call(self, args, kwargs)
-        return self.run(self.frontend, args, kwargs)
+        if not torch.compiler.is_compiling():
+            return self.run(self.frontend, args, kwargs)
+        try:
+            self.frontend.edges(*args, **kwargs)
+        except UnsupportedCallError:
+            return self.original.forward(*args, **kwargs)
+        return traced_call(self, args, kwargs)
 
     def run(self, frontend: Frontend, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """An eager call through ``frontend``."""
@@ -90,16 +91,20 @@ class CompiledLayer(ProgramModule):
             graph = self.find_graph(frontend, args, kwargs)
             if torch.is_autocast_enabled("cpu"):
                 with torch.autocast("cpu", enabled=False):
-                    return self._execute(frontend.bind(graph, *_cast(args, frontend), **kwargs), graph)
+                    args, kwargs = _cast((args, kwargs), frontend)
+                    return self._execute(frontend.bind(graph, *args, **kwargs), graph)
             return self._execute(frontend.bind(graph, *args, **kwargs), graph)
         except UnsupportedCallError as reason:
             return self._fall_back(str(reason), args, kwargs)
 
     def find_graph(self, frontend: Frontend, args: tuple[Any, ...], kwargs: dict[str, Any]) -> HeteroGraph:
         """The graph that a call is about, encoded unless it was seen before."""
-        return self.graphs.find(
-            frontend.graph_owner(), frontend.edges(*args, **kwargs), lambda: frontend.graph(*args, **kwargs)
-        )
+        try:
+            key = frontend.edges(*args, **kwargs)
+        except TypeError:
+            self.original.forward(*args, **kwargs)  # names, as Python does, the argument that is too much or missing
+            raise
+        return self.graphs.find(frontend.graph_owner(), key, lambda: frontend.graph(*args, **kwargs))
 
     def _execute(self, binding: Binding, graph: HeteroGraph) -> Any:
         compiled, arrays = self.compiled(binding, graph), binding.arrays
@@ -116,10 +121,14 @@ class CompiledLayer(ProgramModule):
         return found
 
     def _fall_back(self, reason: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        try:
+            result = self.original.forward(*args, **kwargs)  # the hooks are the same, and run around this call already
+        except Exception as error:
+            raise UnsupportedCallError(f"{self.kind} cannot run this call, compiled or not: {reason}") from error
         if reason not in self._warned:
             self._warned.add(reason)
-            warnings.warn(f"{type(self.original).__name__} runs uncompiled: {reason}", stacklevel=4)
-        return self.original(*args, **kwargs)
+            warnings.warn(f"{self.kind} runs uncompiled: {reason}", stacklevel=6)
+        return result
 
 
 def _restore(original: nn.Module, frontend: type[Frontend], config: Config) -> CompiledLayer:
@@ -127,11 +136,11 @@ def _restore(original: nn.Module, frontend: type[Frontend], config: Config) -> C
     return CompiledLayer(original, frontend(original), config, GraphCache())
 
 
-def _cast(args: tuple[Any, ...], frontend: Frontend) -> tuple[Any, ...]:
+def _cast(call: Call, frontend: Frontend) -> Call:
     """Arguments with floating-point tensors in the type of the parameters, as autocast has it for float32."""
     parameter = next(iter(frontend.module.parameters()), None)
     if parameter is None:
-        return args
+        return call
 
     def cast(value: Any) -> Any:
         if isinstance(value, Tensor) and value.is_floating_point():
@@ -142,4 +151,5 @@ def _cast(args: tuple[Any, ...], frontend: Frontend) -> tuple[Any, ...]:
             return tuple(cast(v) for v in value)  # pyright: ignore[reportUnknownVariableType]
         return value
 
-    return tuple(cast(a) for a in args)
+    args, kwargs = call
+    return tuple(cast(a) for a in args), cast(kwargs)

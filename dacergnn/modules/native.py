@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from dacergnn.config import Config
-from dacergnn.errors import UnsupportedLayerError
+from dacergnn.errors import ArrayError, UnsupportedLayerError
 from dacergnn.frontends import Program, programs
 from dacergnn.frontends.frontend import spec
 from dacergnn.graph import HeteroGraph
@@ -45,14 +45,32 @@ class GraphLayer(ProgramModule, ABC):
                 nn.init.uniform_(parameter, -bound, bound)
 
     def forward(self, x: Tensor, graph: HeteroGraph) -> Tensor:
-        """[ND, out_channels] from node features x [NS, in_channels]."""
+        """[ND, out_channels] from node features x [NS, in_channels].
+
+        Raises:
+            ArrayError: x or the graph does not fit the layer.
+        """
+        _check_call(x, graph)
+        dtype = next(iter(self._parameters.values())).dtype  # pyright: ignore[reportOptionalMemberAccess]
+        if torch.is_autocast_enabled("cpu"):
+            x = x.to(dtype)
         if self._program is None:
             self._program = self.program()
-        compiled = compiled_program(self._program, x.dtype, graph.index_dtype, self.config)
+        compiled = compiled_program(self._program, dtype, graph.index_dtype, self.config)
         self.remember(compiled, graph)
         arrays = {"x": x, **self.arrays(graph)}
         (out,) = compiled(graph, [arrays[name] for name in compiled.inputs])
-        return out.view(out.size(0), -1)
+        return out.flatten(1)
+
+
+def _check_call(x: object, graph: object) -> None:
+    if not isinstance(graph, HeteroGraph):
+        kind = type(graph).__name__
+        raise ArrayError("graph", f"is a {kind}; make a HeteroGraph of it with from_pyg, from_dgl or from_arrays")
+    if graph.device.type != "cpu":
+        raise ArrayError("graph", f"is on {graph.device}, but this layer runs on the CPU; move it with .to('cpu')")
+    if not isinstance(x, Tensor):
+        raise ArrayError("x", f"is a {type(x).__name__}; it must be a tensor with a row for each source node")
 
 
 class RGCN(GraphLayer):
@@ -128,7 +146,7 @@ class HGT(GraphLayer):
         config: Config | None = None,
     ) -> None:
         super().__init__(config)
-        if channels % heads != 0:
+        if heads < 1 or channels % heads != 0:
             raise UnsupportedLayerError("heads", heads, f"use a divisor of channels={channels}", "HGT")
         self.heads, self.dim = heads, channels // heads
         for name in ("K", "Q", "V", "A"):

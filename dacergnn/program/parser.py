@@ -176,18 +176,15 @@ class _Parser:
             fail(node, "one value is assigned at a time")
         expressions = self._expressions(loop)
         target_node = node.target if isinstance(node, ast.AugAssign) else node.targets[0]
-        value_node, among_sources = node.value, False
+        extremum = _extremum(target_node, node)
         own = _destination_among_sources(target_node, expressions)
-        if own is not None:
-            if isinstance(value_node, ast.Call) and ast.unparse(value_node.args[0]) == ast.unparse(target_node):
-                value_node = ast.copy_location(ast.Call(value_node.func, [own, *value_node.args[1:]], []), value_node)
-            target_node, among_sources = own, True
-        if isinstance(target_node, ast.Name) and target_node.id not in loop.locals and isinstance(node, ast.AugAssign):
-            target = Ref(target_node.id, "one")
+        target_node = own or target_node
+        if isinstance(target_node, ast.Name) and (extremum is not None or isinstance(node, ast.AugAssign)):
+            owner = loop.locals.get(target_node.id)
+            target = Ref(target_node.id, "one" if owner is None else loop.entities[owner])
         elif isinstance(target_node, ast.Name):
             variable = next(v for v, path in loop.entities.items() if path == "")
-            if isinstance(node, ast.Assign):
-                loop.locals[target_node.id] = variable
+            loop.locals[target_node.id] = variable
             target = Ref(target_node.id, "")
         else:
             reference = expressions.parse(target_node)
@@ -195,7 +192,8 @@ class _Parser:
                 fail(target_node, 'not a row value that can be assigned, as e["att"] or n["sum"] are')
             target = reference
         self._check_name(target_node, target.name)
-        value = self._folded(expressions.parse(value_node), node)
+        reduced = extremum if target.path else None
+        value = self._folded(expressions.parse(node.value if reduced is None else reduced[1]), node)
         operation = "="
         if isinstance(node, ast.AugAssign):
             kind = _AUGMENTED.get(type(node.op))
@@ -205,6 +203,8 @@ class _Parser:
                 fail(node, "reductions over neighbours are written +=, or as a maximum: n[x] = max(n[x], ...)")
             operation = "+=" if kind == "add" else "="
             value = value if kind == "add" else Op(kind, (target, value))
+        elif reduced is not None:
+            operation = f"{reduced[0]}="
         elif isinstance(value, Op) and value.name in ("max", "min") and target.path and value.args[0] == target:
             operation, value = f"{value.name}=", value.args[1]
         elif target.path:
@@ -218,7 +218,7 @@ class _Parser:
                 target,
                 operation,
                 self._resolve(value, loop.space, node),
-                "NS" if among_sources else self._target_space(target, loop),
+                "NS" if own is not None else self._target_space(target, loop),
             )
         except ProgramError as error:
             if str(error).startswith("line "):
@@ -372,6 +372,16 @@ def _destination_among_sources(target: ast.AST, expressions: ExpressionParser) -
         if path is not None and (MAPS.get((expressions.space, path)) if path else expressions.space) == "ND":
             return ast.copy_location(ast.Subscript(node, target.slice, ast.Store()), target)
     return None
+
+
+def _extremum(target: ast.AST, node: ast.Assign | ast.AugAssign) -> tuple[str, ast.expr] | None:
+    """("max" or "min", x) of ``target = max(target, x)``."""
+    call = node.value
+    if isinstance(node, ast.AugAssign) or not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+        return None
+    if call.func.id not in ("max", "min") or len(call.args) != 2 or ast.unparse(call.args[0]) != ast.unparse(target):
+        return None
+    return call.func.id, call.args[1]
 
 
 def _is_gemm_operator(expr: Expr) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 
 import torch
 from torch import Tensor
@@ -29,23 +30,27 @@ class Pool:
 
     def __init__(self) -> None:
         self._free: list[Tensor] = []
+        # Reentrant: the garbage collector may return a lease while this thread takes a buffer.
+        self._lock = threading.RLock()
 
     def take(self, size: int) -> Tensor:
         """A buffer of at least ``size`` bytes with any content."""
         if size < SMALL:
             return torch.empty(size, dtype=torch.uint8)
-        fitting = [b for b in self._free if b.numel() >= size]
-        if not fitting:
+        with self._lock:
+            fitting = [b for b in self._free if b.numel() >= size]
+            if fitting:
+                best = min(fitting, key=Tensor.numel)
+                self._free = [b for b in self._free if b is not best]
+                return best
             self._free.clear()  # too small for this program; the next ones may be as large
-            return _allocate(size)
-        best = min(fitting, key=Tensor.numel)
-        self._free = [b for b in self._free if b is not best]
-        return best
+        return _allocate(size)
 
     def give(self, buffer: Tensor) -> None:
         """Hand a buffer back; nobody may use it any more."""
         if buffer.numel() >= SMALL:
-            self._free = [*self._free[-_KEPT + 1 :], buffer]
+            with self._lock:
+                self._free = [*self._free[-_KEPT + 1 :], buffer]
 
     def clear(self) -> None:
         """Return the free buffers to the system."""

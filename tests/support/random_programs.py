@@ -261,7 +261,7 @@ class _Writer:
             value = self.expression(shape, rng.choice([0, 1, 2, 3]))
         target = template.replace("{x}", name)
         lines: list[str] = []
-        if not outer and path not in TYPES and rng.random() < 0.3:
+        if not outer and rng.random() < 0.3:
             kind = rng.choice(["max", "min"])
             lines.append(f"{indent}{target} = {kind}({target}, {value})")
         else:

@@ -113,8 +113,9 @@ class _Statement:
 
     def run(self, node: ast.stmt) -> None:
         target = node.targets[0] if isinstance(node, ast.Assign) else node.target  # type: ignore[attr-defined]
-        path, space, name = self.target(target, isinstance(node, ast.AugAssign))
         value = node.value  # type: ignore[attr-defined]
+        extremum = isinstance(value, ast.Call) and ast.unparse(value.args[0]) == ast.unparse(target)
+        path, space, name = self.target(target, isinstance(node, ast.AugAssign) or extremum)
         previous = self.all.arrays.get((space, name))
         if previous is not None and previous.numel() and previous.max() <= -1e29:
             previous = None  # where a maximum starts from
@@ -133,12 +134,14 @@ class _Statement:
                 result = self.binary(combine, previous, result)
         self.all.arrays[space, name] = result
 
-    def target(self, node: ast.expr, augmented: bool) -> tuple[str, str, str]:
+    def target(self, node: ast.expr, reads_itself: bool) -> tuple[str, str, str]:
         """(path, row space, name) of what is assigned."""
         if isinstance(node, ast.Name):
             owner = next(v for v, (path, _) in self.loop.variables.items() if path == "")
-            if augmented and node.id not in self.loop.locals:
+            if reads_itself and node.id not in self.loop.locals:
                 return "one", "ONE", node.id
+            if reads_itself:
+                return (*self.loop.variables[self.loop.locals[node.id]], node.id)
             self.loop.locals[node.id] = owner
             return "", self.loop.space, node.id
         base = node.value  # type: ignore[attr-defined]

@@ -47,11 +47,11 @@ class DGLHGTFrontend(Frontend):
     def bind(self, graph: HeteroGraph, g: Any, x: Any, ntype: Any, etype: Any, *, presorted: bool = False) -> Binding:
         layer = self.module
         arrays: dict[str, Tensor] = {
-            "x": x.contiguous(),
             "K": layer.linear_k.W,
             "Q": layer.linear_q.W,
             "V": layer.linear_v.W,
             "A": layer.linear_a.W,
+            "x": x.contiguous(),
             "W_att": torch.stack([typed.W for typed in layer.relation_att], dim=1),
             "W_msg": torch.stack([typed.W for typed in layer.relation_msg], dim=1),
             "pri": torch.stack(list(layer.relation_pri), dim=1),

@@ -49,7 +49,7 @@ class RelGraphFrontend(Frontend):
         self, graph: HeteroGraph, g: Any, feat: Any, etypes: Any, norm: Any = None, *, presorted: bool = False
     ) -> Binding:
         layer = self.module
-        arrays: dict[str, Tensor] = {"x": feat.contiguous(), "W": self._weight()}
+        arrays: dict[str, Tensor] = {"W": self._weight(), "x": feat.contiguous()}
         if norm is not None:
             arrays["norm"] = graph.to_canonical(norm.contiguous())
         if not layer.layer_norm:

@@ -81,7 +81,7 @@ class HGTFrontend(MessagePassingFrontend):
 
     def graph(self, x_dict: Any, edge_index_dict: Any) -> HeteroGraph:
         ranges = self._ranges(x_dict)
-        device = next(iter(x_dict.values())).device
+        device = next(iter(edge_index_dict.values())).device
         parts: list[Tensor] = []
         for key, edge_index in edge_index_dict.items():
             (start, stop), (start_dst, stop_dst) = ranges[key[0]], ranges[key[-1]]

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dacergnn.errors import UnsupportedCallError
+from dacergnn.errors import ArrayError, UnsupportedCallError
 from dacergnn.frontends.frontend import Frontend
 
 _HOOKS = (
@@ -43,13 +43,16 @@ class MessagePassingFrontend(Frontend):
 
 
 def check_edge_index(edge_index: object) -> None:
-    """UnsupportedCallError unless `edge_index` is a dense [2, E] tensor of integers."""
+    """UnsupportedCallError unless `edge_index` is a dense [2, E] tensor; ArrayError if it is on another device."""
     if not isinstance(edge_index, Tensor) or edge_index.layout is not torch.strided:
         raise UnsupportedCallError(
             f"edge_index is a {type(edge_index).__name__}; compiled layers take dense tensors [2, E]."
         )
     if edge_index.dim() != 2 or edge_index.size(0) != 2:
         raise UnsupportedCallError(f"edge_index has shape {list(edge_index.shape)}; it must be [2, E].")
+    if not edge_index.is_cpu:
+        problem = f"is on {edge_index.device}, but this layer runs on the CPU; move it with .cpu()"
+        raise ArrayError("edge_index", problem)
 
 
 def check_edge_type(edge_type: object) -> None:
@@ -63,6 +66,8 @@ def check_features(name: str, value: object, channels: int) -> Tensor:
     if not isinstance(value, Tensor) or value.dim() != 2 or value.size(1) != channels:
         shape = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
         raise UnsupportedCallError(f"{name} is {shape}; it must be a tensor of shape [N, {channels}].")
+    if value.layout is not torch.strided:
+        raise UnsupportedCallError(f"{name} is a sparse tensor; compiled layers take dense features.")
     if not value.is_floating_point():
         raise UnsupportedCallError(f"{name} has dtype {value.dtype}; features must be floating-point numbers.")
     return value

@@ -91,8 +91,8 @@ class RGATFrontend(MessagePassingFrontend):
     ) -> Binding:  # fmt: skip
         own = self.parameters
         arrays: dict[str, Tensor] = {
-            "x": x.contiguous(),
             "W": self._weight(own),
+            "x": x.contiguous(),
             "q": own["q"],
             "k": own["k"],
         }

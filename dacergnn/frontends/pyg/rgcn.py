@@ -47,6 +47,9 @@ class RGCNFrontend(MessagePassingFrontend):
         check_edge_index(edge_index)
         check_edge_type(edge_type)
         x_l, x_r = x if isinstance(x, tuple) else (x, x)
+        for value in (x_l, x_r):
+            if value is not None and not isinstance(value, Tensor):
+                raise UnsupportedCallError(f"x is a {type(value).__name__}; it must be a tensor, None or a pair.")
         if x_l is None or not x_l.is_floating_point():
             if isinstance(x, tuple) and x_r is None:
                 raise UnsupportedCallError("x[1] is None; pass the ids of the destinations.")
