@@ -48,8 +48,6 @@ class _Replacement:
         if self.on_unsupported == "error":
             raise reason
         self.refused[name] = str(reason)
-        if self.on_unsupported == "warn":
-            warnings.warn(f"{name or 'the model'} is left as it is: {reason}", stacklevel=5)
 
 
 def optimize(
@@ -91,6 +89,9 @@ def optimize(
         replacement.graphs.offer(graph.graph if isinstance(graph, Dataset) else graph)
     result = _replace(model, replacement, "", {})
     result.__dict__["_dacergnn_refused"] = replacement.refused
+    if on_unsupported == "warn":
+        for name, reason in replacement.refused.items():
+            warnings.warn(f"{name or 'the model'} is left as it is: {reason}", stacklevel=2)
     return result
 
 

@@ -15,6 +15,7 @@ if "DACERGNN_DATA" not in os.environ and (ROOT.parent / "shared" / "data").is_di
 
 import dace  # noqa: E402
 import hypothesis  # noqa: E402
+import pytest  # noqa: E402
 import torch  # noqa: E402
 
 torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
@@ -27,3 +28,7 @@ dace.Config.set("default_build_folder", value=str(ROOT / ".cache" / "dace"))
 hypothesis.settings.register_profile("default", deadline=None, derandomize=True, print_blob=True)
 hypothesis.settings.register_profile("explore", deadline=None, derandomize=False, max_examples=1000)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="write the listings in tests/program/golden anew")

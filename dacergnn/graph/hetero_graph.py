@@ -27,8 +27,11 @@ class HeteroGraph:
 
     def __init__(self, edges: EdgeList) -> None:
         """From a checked edge list, in any order."""
-        self._edges, self._edge_perm = canonical_order(edges)
-        self._encodings = Encodings(self._edges)
+        self._hold(*canonical_order(edges))
+
+    def _hold(self, edges: EdgeList, edge_perm: Tensor | None) -> None:
+        self._edges, self._edge_perm = edges, edge_perm
+        self._encodings = Encodings(edges)
         self.derived: dict[object, Any] = {}
         """What others prepared for this graph, by an object of theirs; kept as long as the graph."""
 
@@ -150,8 +153,8 @@ class HeteroGraph:
         moved = to_device(self._edges, device)
         if moved.src.device == self.device:
             return self
-        graph = HeteroGraph(moved)
-        graph._edge_perm = None if self._edge_perm is None else self._edge_perm.to(device)
+        graph = HeteroGraph.__new__(HeteroGraph)  # sorted already
+        graph._hold(moved, None if self._edge_perm is None else self._edge_perm.to(device))
         return graph
 
     @property
@@ -178,6 +181,11 @@ class HeteroGraph:
     def node_type_names(self) -> tuple[str, ...]:
         """One name for each node type; "0", "1", ... if none were given."""
         return self._edges.node_type_names
+
+    @property
+    def has_node_types(self) -> bool:
+        """Whether node types were given, be they all the same."""
+        return self._edges.src_type is not None
 
     @property
     def node_ranges(self) -> tuple[tuple[int, int], ...] | None:

@@ -39,7 +39,7 @@ def fail(node: ast.AST, message: str) -> NoReturn:
     """Raise ProgramError with the place of ``node`` in the source."""
     line, column = getattr(node, "lineno", 0), getattr(node, "col_offset", 0) + 1
     text = ast.unparse(node) if isinstance(node, ast.expr | ast.stmt) else ""
-    raise ProgramError(f"line {line}, column {column}: {message}\n    {text.splitlines()[0] if text else ''}")
+    raise ProgramError(f"line {line}, column {column}: {message}" + (f"\n    {text.splitlines()[0]}" if text else ""))
 
 
 class ExpressionParser:
@@ -146,10 +146,10 @@ class ExpressionParser:
             defaults = _DEFAULTS.get(name, ())
             args += [Const(v) for v in defaults[len(defaults) - (arity - len(args)) :]]
         if len(args) != arity:
-            fail(node, f"{name}() takes {arity} operands")
+            fail(node, f"{name}() takes {arity} operand{'s' * (arity > 1)}")
         dims = tuple(self._integer(a) for a in node.args[arity:])
         if dims and name not in ("slice", "expand"):
-            fail(node, f"{name}() takes {arity} operands")
+            fail(node, f"{name}() takes {arity} operand{'s' * (arity > 1)}")
         return op(name, *args, dims=dims) if name not in GEMM_OPERATORS else Op(name, tuple(args))
 
     def _integer(self, node: ast.AST) -> int:
@@ -159,6 +159,8 @@ class ExpressionParser:
         return int(value.value)
 
     def _reshape(self, node: ast.Call) -> Expr:
+        if not node.args:  # without sizes: to a scalar for each row
+            fail(node, "reshape() takes a value and the sizes of its new row shape")
         inner, view = self.parse(node.args[0]), tuple(self._integer(a) for a in node.args[1:])
         if isinstance(inner, Ref):
             return replace(inner, view=view)

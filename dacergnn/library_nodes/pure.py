@@ -16,7 +16,8 @@ from dacergnn.library_nodes.parse import view_shape
 
 _WCR = {"+=": "lambda a, b: a + b", "max=": "lambda a, b: max(a, b)", "min=": "lambda a, b: min(a, b)"}
 INPUT = "in" + PREFIX  # connectors of tasklets must not carry the names of arrays
-_START = {"=": "0", "+=": "0", "max=": "-1e300", "min=": "1e300"}
+_FAR = repr(2.0**127)  # where a maximum starts from, negated: exact in float32 too, so that it is recognized
+_START = {"=": "0", "+=": "0", "max=": f"-{_FAR}", "min=": _FAR}
 
 
 def subscript(desc: Any, index: tuple[str, ...]) -> str:

@@ -55,13 +55,14 @@ class CompiledProgram:
 
     def __init__(self, program: Program, dtype: torch.dtype, index: torch.dtype, config: Config) -> None:
         if dtype not in _ELEMENTS:
-            problem = f"has dtype {dtype}; compiled layers take torch.float32 or torch.float64, convert it with .float()"
-            raise ArrayError("the layer", problem)
+            problem = f"has dtype {dtype}; compiled layers take torch.float32 or torch.float64; convert it"
+            raise ArrayError("the layer", f"{problem} with .float()")
         self.config = config
         self.index = _INDICES[index]
         self.sdfg: dace.SDFG = parse(program.source, dtype=_ELEMENTS[dtype], **dict(program.bindings))
         self.inputs: list[str] = View(self.sdfg).inputs
         self._variants: dict[Mask, Variant] = {}
+        self._last: Variant | None = None
 
     def variant(self, mask: Mask) -> Variant:
         """The build for inputs of which those in ``mask`` need gradients."""
@@ -71,6 +72,7 @@ class CompiledProgram:
                 found = self._variants.get(mask)
                 if found is None:
                     found = self._variants[mask] = self._build(mask)
+        self._last = found
         return found
 
     def _build(self, mask: Mask) -> Variant:
@@ -96,9 +98,11 @@ class CompiledProgram:
         return Variant(plan, forward, backward, results, tuple(sources), slots)
 
     def save(self, folder: Path) -> list[Path]:
-        """Write the SDFGs of every step of the last build, forward and backward, as ``NN_pass[_backward].sdfg``."""
+        """Write the SDFGs of every step of the last call's build as ``NN_pass[_backward].sdfg``."""
         folder.mkdir(parents=True, exist_ok=True)
-        variant = next(reversed(self._variants.values()))
+        variant = self._last
+        if variant is None:
+            return []
         written: list[Path] = []
         for number, step in enumerate(variant.plan.steps):
             for role, sdfg in step.sdfgs.items():
@@ -156,7 +160,8 @@ class _Run(torch.autograd.Function):
         results: list[Tensor | None] = [None] * ctx.count
         if variant.backward is not None:
             program: CompiledProgram = ctx.program
-            kept, outputs = ctx.saved_tensors, list(ctx.saved_tensors[ctx.count :])
+            kept = ctx.saved_tensors  # once: checkpoints allow no more
+            outputs = list(kept[ctx.count :])
             if ctx.lease is not None:
                 outputs += variant.forward.saved(variant.forward.prepare(ctx.graph), ctx.lease)
             pools = {"input": kept[: ctx.count], "output": outputs, "gradient": gradients}

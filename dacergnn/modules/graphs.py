@@ -64,22 +64,18 @@ class GraphCache:
     def _known(self, graph: HeteroGraph) -> HeteroGraph:
         """A graph that is kept already and equal to ``graph``, with what was encoded of it; else ``graph``."""
         kept = [*self._offered, *(entry.graph for entry in self._entries)]
-        return next((k for k in kept if _equal(k, graph)), graph)
+        return next((k for k in kept if _serves(k, graph)), graph)
 
 
-def _equal(a: HeteroGraph, b: HeteroGraph) -> bool:
-    """Whether two graphs have the same edges in the same order, and the same types."""
-    if a is b:
-        return True
-    if (
-        a.bipartite != b.bipartite
-        or a.device != b.device
-        or any(a.size(s) != b.size(s) for s in ("NS", "ND", "E", "R", "T"))
-    ):
+def _serves(a: HeteroGraph, b: HeteroGraph) -> bool:
+    """Whether two graphs have the same edges in the same order, and the same types where ``b`` has node types."""
+    spaces = ("NS", "ND", "E", "R", "T") if b.has_node_types else ("NS", "ND", "E", "R")
+    if a.bipartite != b.bipartite or a.device != b.device or any(a.size(s) != b.size(s) for s in spaces):
         return False
     if (a.edge_perm is None) != (b.edge_perm is None) or not _same(a.edge_perm, b.edge_perm):
         return False
-    names = ["idx_E_src", "idx_E_dst", "idx_E_etype"] + (["idx_NS_ntype", "idx_ND_ntype"] if a.size("T") > 1 else [])
+    names = ["idx_E_src", "idx_E_dst", "idx_E_etype"]
+    names += ["idx_NS_ntype", "idx_ND_ntype"] if b.size("T") > 1 else []
     return all(_same(a.encoding(n), b.encoding(n)) for n in names)
 
 

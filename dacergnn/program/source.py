@@ -106,6 +106,8 @@ class _Inliner:
             ):
                 result += self._inline(node.value, node.value.func.id, constants, present)
             elif isinstance(node, ast.For):
+                if node.orelse:
+                    fail(node, "loops have no else")
                 loop = ast.For(
                     node.target, node.iter, self.block(node.body, constants, present), [], lineno=node.lineno
                 )

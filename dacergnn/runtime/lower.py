@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
@@ -80,7 +81,8 @@ def _generate(sdfg: dace.SDFG) -> tuple[str, tuple[str, ...]]:
         state.add_nedge(before, after, Memlet())  # one order, the one that memory is planned for
     for desc in sdfg.arrays.values():
         desc.transient = False
-    with dace.config.set_temporary("compiler", "cpu", "openmp_sections", value=False):
+    with dace.config.set_temporary("compiler", "cpu", "openmp_sections", value=False), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Using sets for connectors")  # DaCe does so when it expands to an SDFG
         sdfg.expand_library_nodes()
         signature = tuple(sdfg.arglist())
         frame = next(c for c in codegen.generate_code(sdfg) if c.language == "cpp" and c.title == "Frame")

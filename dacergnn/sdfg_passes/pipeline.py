@@ -53,8 +53,8 @@ def compile_program(sdfg: dace.SDFG, wrt: Sequence[str], config: Config, index: 
     _optimize(plan, config, [plan.forward])
     if wrt:
         _record(plan, "differentiate", lambda: _differentiate(plan))
-        assert plan.backward is not None
-        _optimize(plan, config, [plan.backward])
+        if plan.backward is not None:
+            _optimize(plan, config, [plan.backward])
     _record(plan, "select_adjacency", lambda: _select(plan, config, index))
     return plan
 
@@ -66,7 +66,8 @@ def _optimize(plan: Plan, config: Config, sdfgs: list[dace.SDFG]) -> None:
 
 def _differentiate(plan: Plan) -> int:
     gradient = differentiate(plan.forward, plan.wrt)
-    plan.forward, plan.backward = gradient.forward, gradient.backward
+    plan.forward = gradient.forward
+    plan.backward = gradient.backward if gradient.wrt else None  # no result depends on any of the inputs
     plan.saved, plan.wrt = gradient.saved, gradient.wrt
     return len(plan.wrt)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from tests.support.random_programs import LOOPS, NESTS, ROWS, TYPES
 
@@ -96,11 +96,12 @@ def traversals() -> str:
 GEMM_SHAPES = {"odd": ("5", "5, 3"), "full": ("16", "16, 32"), "heads": ("2, 3", "2, 3, 4"), "thin": ("1", "1, 1")}
 
 
-def products() -> str:
+def products(kinds: Sequence[str] = tuple(GEMM_SHAPES)) -> str:
     """Products along every map: typed by each type, transposed, scaled, scattered; outer products."""
     b = Builder()
     inputs: list[str] = []
-    for kind, (x, w) in GEMM_SHAPES.items():
+    for kind in kinds:
+        x, w = GEMM_SHAPES[kind]
         heads, m = w.split(", ")[:-2], w.split(", ")[-1]
         y = ", ".join([*heads, m])
         for space in SPACES:
@@ -114,30 +115,32 @@ def products() -> str:
             ways = ROWS[space] if full else [w for w in ROWS[space] if w[0] in ("", "src", "etype", "one")]
             types = [w for w in ways if w[0] in TYPES]
             scales = ["", _way(ROWS[space][0][2], variable, f"s{space}_{kind}") + " * "]
+            own = ROWS[space][0][2]
             for number, (_, reached, text) in enumerate(ways):
                 _, owner, weight = types[number % len(types)]
-                row = _way(text, variable, f"x{reached}_{kind}")
-                back = _way(text, variable, f"y{reached}_{kind}")
-                weights = _way(weight, variable, f"W{owner}_{kind}")
-                for scaled in scales:
-                    b.loop(space, f'{variable}["{b.new()}"] = {scaled}linear({row}, {weights})')
-                    b.loop(space, f'{variable}["{b.new()}"] = {scaled}linear({back}, {weights}.T)')
-                    _, outer_owner, target = types[(number + 1) % len(types)]
-                    other = _way(ROWS[space][number % 2][2], variable, f"y{ROWS[space][number % 2][1]}_{kind}")
-                    b.loop(space, f"{_way(target, variable, b.new())} += {scaled}outer_prod({row}, {other})")
-            for number, (path, _, text) in enumerate(ways):
-                if path in ("", *TYPES):
-                    continue
-                for _, owner, weight in types:
-                    scaled = scales[number % 2]
-                    weights = _way(weight, variable, f"W{owner}_{kind}")
-                    row = _way(ROWS[space][-1 - number % 2][2], variable, f"x{ROWS[space][-1 - number % 2][1]}_{kind}")
-                    b.loop(space, f"{_way(text, variable, b.new())} += {scaled}linear({row}, {weights})")
-                    row = _way(ROWS[space][0][2], variable, f"y{space}_{kind}")
-                    b.loop(space, f"{_way(text, variable, b.new())} += {scaled}linear({row}, {weights}.T)")
+                weights, scaled = _way(weight, variable, f"W{owner}_{kind}"), scales[number // 2 % 2]
+                row, transposed = (f"x{reached}_{kind}", "") if number % 2 else (f"y{reached}_{kind}", ".T")
+                row = _way(text, variable, row)
+                b.loop(space, f'{variable}["{b.new()}"] = {scaled}linear({row}, {weights}{transposed})')
+                _, owner, target = types[(number + 1) % len(types)]
+                operands = [_way(text, variable, f"x{reached}_{kind}"), _way(own, variable, f"y{space}_{kind}")]
+                if number % 3 == 0:  # the gathered operand on the other side
+                    operands = [_way(own, variable, f"x{space}_{kind}"), _way(text, variable, f"y{reached}_{kind}")]
+                scaled = scales[(number + 1) // 2 % 2]
+                b.loop(space, f"{_way(target, variable, b.new())} += {scaled}outer_prod({', '.join(operands)})")
+            scattered = [text for path, _, text in ways if path not in ("", *TYPES)]
+            for number, text in enumerate(scattered):
+                for way, (_, owner, weight) in enumerate(types[number % 2 :: 2]):
+                    weights, scaled = _way(weight, variable, f"W{owner}_{kind}"), scales[(number + way) % 2]
+                    _, reached, gathered = ways[(number + way) % len(ways)]
+                    row, transposed = (f"x{reached}_{kind}", "") if way % 2 else (f"y{reached}_{kind}", ".T")
+                    row = _way(gathered, variable, row)
+                    b.loop(space, f"{_way(text, variable, b.new())} += {scaled}linear({row}, {weights}{transposed})")
         b.loop("R", f'r["{b.new()}"] = linear(r.xR_{kind}, WONE_{kind})')
         b.loop("ND", f'n["{b.new()}"] = linear(n.xNS_{kind}, WT_{kind}[n.ntype])')
         b.loop("ND", f'n.src["{b.new()}"] = linear(n.xND_{kind}, WT_{kind}[n.ntype])')
         b.loop("V", f'v.dst.src["{b.new()}"] += linear(v.xV_{kind}, WR_{kind}[v.etype])')
-    b.loop("E", f'e["{b.new()}"] = reshape(linear(reshape(e.xE_heads, 6), B), 3, 2)')
-    return b.text([*inputs, "B: ONE[6, 6]"])
+        if kind == "heads":
+            inputs.append("B: ONE[6, 6]")
+            b.loop("E", f'e["{b.new()}"] = reshape(linear(reshape(e.xE_heads, 6), B), 3, 2)')
+    return b.text(inputs)

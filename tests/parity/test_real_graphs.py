@@ -16,8 +16,10 @@ from torch import Tensor
 
 import dacergnn
 from tests.frontends.cases import REAL_CASES, Case
-from tests.frontends.check import assert_same, run, skip_without_library
+from tests.frontends.check import TOLERANCE, assert_same, run, skip_without_library
 from tests.frontends.graphs import Edges, real_edges
+
+Gradients = list[Tensor | None]
 
 
 @cache
@@ -32,6 +34,19 @@ def double(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: double(item) for key, item in value.items()}
     return tuple(double(item) for item in value) if isinstance(value, tuple) else value
+
+
+def assert_as_exact(found: Gradients, rounded: Gradients, exact: Gradients) -> None:
+    """Within the tolerance, but where terms cancel, no further off than three times plain PyTorch in float32."""
+    for position, (a, b, c) in enumerate(zip(found, rounded, exact, strict=True)):
+        if c is None:
+            assert a is None or not a.any(), f"gradient {position} should be zero"
+            continue
+        assert a is not None
+        assert b is not None
+        error, usual = ((part - c).abs().max().item() for part in (a, b))
+        limit = max(TOLERANCE[torch.float32] * max(1.0, c.abs().max().item()), 3 * usual)
+        assert error <= limit, f"gradient {position} of shape {list(c.shape)} is off by {error}"
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
@@ -50,4 +65,8 @@ def test_real_graph(case: Case, name: str, dtype: torch.dtype, monkeypatch: pyte
     expected = run(partial(case.reference, exact), exact, double(arguments))
     found = run(compiled, compiled, arguments)
     assert_same(found[0], expected[0], dtype)
-    assert_same(found[1], expected[1], dtype)
+    if dtype is torch.float64:
+        assert_same(found[1], expected[1], dtype)
+    else:
+        rounded = run(partial(case.reference, layer), layer, arguments)
+        assert_as_exact(found[1], rounded[1], expected[1])

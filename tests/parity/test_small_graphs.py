@@ -58,6 +58,7 @@ def test_layer_in_single_precision(case: Case) -> None:
     compare(case, case.edges(), torch.float32)
 
 
+@pytest.mark.filterwarnings("ignore:The input graph for the user-defined edge function")  # DGL's, without edges
 @pytest.mark.parametrize("case", named(*ANY_GRAPH), ids=lambda case: case.name)
 def test_other_graphs(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXXFLAGS", "-O1")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from hypothesis import strategies as st
@@ -80,7 +80,22 @@ def random_case(seed: int) -> Case:
     rng = random.Random(seed)
     graph = random_graph(rng)
     writer = _Writer(rng, graph.bipartite, smooth=rng.random() < 0.33)
-    text = writer.program()
+    return _case(seed, graph, writer, writer.program(rng.choice([1, 2, 2, 3, 3, 4])))
+
+
+def large_case(seed: int) -> Case:
+    """A program of many loops on a graph that has something of everything."""
+    rng = random.Random(seed)
+    graph = random_graph(rng, bipartite=False)
+    while len(graph.src) < 12 or len(graph.dst_type) < 3:
+        graph = random_graph(rng, bipartite=False)
+    writer = _Writer(rng, False, smooth=False, last=60)
+    case = _case(seed, graph, writer, writer.program(14))
+    return replace(case, wrt=list(case.inputs))
+
+
+def _case(seed: int, graph: RawGraph, writer: _Writer, text: str) -> Case:
+    rng = writer.rng
     generator = torch.Generator().manual_seed(seed)
     sizes = graph.maps()[1]
     inputs = {
@@ -102,6 +117,7 @@ class _Writer:
     rng: random.Random
     bipartite: bool
     smooth: bool
+    last: int = 4  # as many of the last values may be results
     inputs: dict[str, tuple[str, Shape]] = field(default_factory=dict[str, tuple[str, Shape]])
     values: dict[tuple[str, str], Shape] = field(default_factory=dict[tuple[str, str], Shape])
     bounded: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])  # within [-1, 1]
@@ -110,13 +126,13 @@ class _Writer:
     variable: str = "e"
     owner: tuple[str, str, str] | None = None  # of an inner loop: path, row space and variable of the outer one
 
-    def program(self) -> str:
+    def program(self, loops: int) -> str:
         rng = self.rng
         h, k, m = rng.choice([1, 2, 3]), rng.choice([1, 3, 4]), rng.choice([2, 4, 5])
         self.shapes: list[Shape] = [(), (h,), (k,), (m,), (h, k), (h, m)]
         body: list[str] = []
         softmax = False
-        for _ in range(rng.choice([1, 2, 2, 3, 3, 4])):
+        for _ in range(loops):
             if rng.random() < 0.12:
                 body += self.softmax()
                 softmax = True
@@ -131,7 +147,7 @@ class _Writer:
 
     def results(self) -> list[str]:
         names = list(dict.fromkeys(n for _, n in self.values if n not in self.inputs))
-        chosen = [n for n in names[-4:] if self.rng.random() < 0.6]
+        chosen = [n for n in names[-self.last :] if self.rng.random() < 0.6]
         return list(dict.fromkeys([*chosen, names[-1]]))
 
     # Loops and statements

@@ -1,0 +1,164 @@
+"""Gradients: only what is asked for is computed, and what is computed is right."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from dacergnn.modules import CompiledLayer
+from dacergnn.program import Program
+from tests.frontends.graphs import Edges, typed_edges
+from tests.modules.layers import (
+    EDGES,
+    K,
+    M,
+    R,
+    arguments,
+    assert_close,
+    compiled,
+    features,
+    gradients,
+    hetero_graph,
+    hgt,
+    hgt_arguments,
+    native,
+    rgat,
+    rgcn,
+)
+
+
+def gradient_arrays(layer: CompiledLayer) -> set[str]:
+    """What the backward of the layer's last call has gradients of: inputs and intermediates."""
+    assert layer.last_call is not None
+    program = layer.last_call[0]
+    variant = program._last  # pyright: ignore[reportPrivateUsage]
+    assert variant is not None
+    if variant.plan.backward is None:
+        return set()
+    view = Program(variant.plan.backward)
+    written = {name for operator in view.operators for name in operator.written_arrays}
+    return {name.removeprefix("grad_") for name in written if name.startswith("grad_")}
+
+
+def freeze(layer: nn.Module, *names: str) -> nn.Module:
+    for name, parameter in layer.named_parameters():
+        parameter.requires_grad_(name not in names)
+    return layer
+
+
+def test_frozen_parameters_cost_nothing() -> None:
+    everything = {"W", "root", "bias", "x"}
+    for names in itertools.chain.from_iterable(itertools.combinations(("weight", "root", "bias"), n) for n in range(3)):
+        layer = compiled(freeze(rgcn(), *names))
+        x, *edges = arguments()
+        layer(x.requires_grad_(), *edges).sum().backward()
+        frozen = {"weight": "W", "root": "root", "bias": "bias"}
+        assert gradient_arrays(layer) & everything == everything - {frozen[n] for n in names}
+        assert all((p.grad is None) == (n in names) for n, p in layer.named_parameters())
+        assert x.grad is not None
+
+
+def test_inputs_without_gradients_cost_nothing() -> None:
+    layer = compiled(rgcn())
+    layer(*arguments()).sum().backward()
+    assert "x" not in gradient_arrays(layer)
+    assert {"W", "root", "bias"} <= gradient_arrays(layer)
+
+
+def test_a_frozen_layer_only_passes_gradients_on() -> None:
+    layer = compiled(freeze(rgat(), "weight", "q", "k", "bias", "w", "l1", "b1", "l2", "b2"))
+    x, *edges = arguments()
+    layer(x.requires_grad_(), *edges).sum().backward()
+    assert not gradient_arrays(layer) & {"W", "q", "k", "bias"}
+    assert x.grad is not None
+
+
+def test_bias_alone_needs_no_edges() -> None:
+    layer = compiled(freeze(rgcn(), "weight", "root"))
+    layer(*arguments()).sum().backward()
+    assert gradient_arrays(layer) == {"bias"}
+    assert_close(layer.bias.grad, torch.full((M,), float(EDGES.num_src)))
+
+
+def test_nothing_to_differentiate_builds_no_backward() -> None:
+    layer = compiled(freeze(rgcn(), "weight", "root", "bias"))
+    assert not layer(*arguments()).requires_grad
+    assert gradient_arrays(layer) == set()
+
+
+def test_gradients_accumulate() -> None:
+    layer, args = compiled(rgat()), arguments()
+    layer(*args).sum().backward()
+    once = [None if p.grad is None else p.grad.clone() for p in layer.parameters()]
+    layer(*args).sum().backward()
+    for parameter, before in zip(layer.parameters(), once, strict=True):
+        assert (parameter.grad is None) == (before is None)
+        if before is not None:
+            assert_close(parameter.grad, 2 * before)
+
+
+# Finite differences in float64 ------------------------------------------------------------------------------
+
+
+def check(layer: nn.Module, x: Any, *rest: Any) -> None:
+    """torch's gradcheck by x and every parameter."""
+    names = list(x) if isinstance(x, dict) else []
+    features_in = [t.detach().clone().requires_grad_() for t in (x.values() if names else [x])]
+    parameters = [p for _, p in layer.named_parameters()]
+
+    def call(*leaves: torch.Tensor) -> Any:
+        first = dict(zip(names, leaves, strict=False)) if names else leaves[0]
+        out = layer(first, *rest)
+        return tuple(out.values()) if isinstance(out, dict) else out
+
+    assert torch.autograd.gradcheck(call, (*features_in, *parameters), eps=1e-6, atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("edges", [typed_edges(12, 3), typed_edges(0, 1)], ids=["12 edges", "no edges"])
+@pytest.mark.parametrize("name", ["RGCN", "RGAT", "HGT"])
+def test_native_layer(name: str, edges: Edges) -> None:
+    x = features(torch.float64, channels=M if name == "HGT" else K)
+    check(native(name).double(), x, hetero_graph(edges))
+
+
+@pytest.mark.parametrize("options", [{}, {"aggr": "max"}, {"num_blocks": 2}])
+def test_rgcn_of_pyg(options: dict[str, Any]) -> None:
+    check(compiled(rgcn(**options).double()), *arguments(typed_edges(12, 3), torch.float64))
+
+
+def test_rgat_of_pyg() -> None:
+    layer = rgat(heads=2)
+    for parameter in layer.parameters():  # some are left uninitialized
+        parameter.data.normal_(generator=torch.Generator().manual_seed(1))
+    check(compiled(layer.double()), *arguments(typed_edges(12, 3), torch.float64))
+
+
+def test_hgt_of_pyg() -> None:
+    check(compiled(hgt().double()), *hgt_arguments(torch.float64))
+
+
+@pytest.mark.parametrize("name", ["RGCN", "RGAT"])
+def test_native_layers_agree_with_pyg(name: str) -> None:
+    ours = native(name)
+    if name == "RGCN":
+        theirs = rgcn()
+        names = {"W": "weight", "root": "root", "bias": "bias"}
+    else:
+        ours = type(ours)(K, 4, R)  # type: ignore[arg-type]
+        theirs = rgat()
+        names = {"W": "weight", "q": "q", "k": "k", "bias": "bias"}
+    for own, other in names.items():
+        parameter = getattr(ours, own)
+        parameter.data = getattr(theirs, other).data.reshape(parameter.shape)
+    args = arguments()
+    graph = hetero_graph()
+    assert_close(ours(args[0], graph), theirs(*args))
+    found, expected = gradients(ours, (args[0], graph)), gradients(theirs, args)
+    by_name = dict(zip(["x", *dict(theirs.named_parameters())], expected, strict=True))
+    for (own, _), gradient in zip(ours.named_parameters(), found[1:], strict=True):
+        assert_close(gradient, by_name[names[own]].view_as(gradient))
+    assert_close(found[0], expected[0])

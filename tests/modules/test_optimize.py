@@ -1,0 +1,189 @@
+"""`optimize`, `revert` and `explain` on whole models."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import dacergnn
+from dacergnn.errors import UnsupportedLayerError
+from dacergnn.modules import CompiledLayer
+from tests.frontends.graphs import typed_edges
+from tests.modules.layers import EDGES, K, M, R, arguments, assert_close, gradients, hetero_graph, pyg, rgat, rgcn
+
+VARIANCE = 'aggr=\'var\' of RGCNConv is not supported; use one of "add", "mean", "max", "min" as a string.'
+
+
+class Encoder(nn.Module):
+    def __init__(self, second: nn.Module | None = None) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList([nn.ModuleDict({"conv": rgcn(), "norm": nn.LayerNorm(M)})])
+        self.back = nn.Linear(M, K)
+        self.second = rgat() if second is None else second
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_type: Tensor) -> Tensor:
+        for block in self.blocks:
+            assert isinstance(block, nn.ModuleDict)
+            x = self.back(block["norm"](block["conv"](x, edge_index, edge_type)).relu())
+        return self.second(x, edge_index, edge_type)
+
+
+class Model(nn.Module):
+    def __init__(self, second: nn.Module | None = None) -> None:
+        super().__init__()
+        self.encoder = Encoder(second)
+        self.head = nn.Linear(4 if second is None else M, 3)
+
+    def forward(self, *args: Any) -> Tensor:
+        return self.head(self.encoder(*args))
+
+
+def replaced(model: nn.Module) -> list[str]:
+    return [name for name, module in model.named_modules() if isinstance(module, CompiledLayer)]
+
+
+def test_nested_model_gives_the_same_values_and_gradients() -> None:
+    model, args = Model(), arguments()
+    fast = dacergnn.optimize(model, hetero_graph())
+    assert replaced(fast) == ["encoder.blocks.0.conv", "encoder.second"]
+    assert replaced(model) == []
+    assert type(fast) is Model
+    assert_close(fast(*args), model(*args))
+    assert_close(gradients(fast, args), gradients(model, args))
+
+
+def test_modules_without_layers_are_shared() -> None:
+    model = Model()
+    fast = dacergnn.optimize(model)
+    assert fast.head is model.head
+    assert fast.encoder is not model.encoder
+    assert [id(p) for p in fast.parameters()] == [id(p) for p in model.parameters()]
+
+
+def test_pyg_sequential() -> None:
+    layers = [(rgcn(), "x, edge_index, edge_type -> x"), nn.ReLU(), nn.Linear(M, 2)]
+    model, args = pyg().Sequential("x, edge_index, edge_type", layers), arguments()
+    fast = dacergnn.optimize(model)
+    assert len(replaced(fast)) == 1
+    assert_close(fast(*args), model(*args))
+
+
+def test_a_layer_that_is_used_twice_stays_one_layer() -> None:
+    layer = rgcn()
+    fast = dacergnn.optimize(nn.ModuleList([layer, layer]))
+    assert isinstance(fast, nn.ModuleList)
+    assert fast[0] is fast[1]
+
+
+def test_optimizing_again_changes_nothing() -> None:
+    once = dacergnn.optimize(Model())
+    twice = dacergnn.optimize(once)
+    assert dict(once.named_modules())["encoder.second"] is dict(twice.named_modules())["encoder.second"]
+
+
+def test_revert() -> None:
+    model = Model()
+    reverted = dacergnn.revert(dacergnn.optimize(model))
+    assert replaced(reverted) == []
+    assert reverted.encoder.second is model.encoder.second
+    assert isinstance(dacergnn.revert(dacergnn.optimize(rgcn())), type(rgcn()))
+
+
+def test_filter() -> None:
+    seen: list[str] = []
+
+    def keep(module: nn.Module, name: str) -> bool:
+        seen.append(name)
+        return "second" in name
+
+    assert replaced(dacergnn.optimize(Model(), filter_fn=keep)) == ["encoder.second"]
+    assert seen == ["encoder.blocks.0.conv", "encoder.second"]
+
+
+def test_unsupported_layer_warns_and_stays() -> None:
+    model = Model(rgcn(aggr="var"))
+    with pytest.warns(UserWarning, match="is left as it is") as caught:
+        fast = dacergnn.optimize(model)
+    assert [str(w.message) for w in caught] == [f"encoder.second is left as it is: {VARIANCE}"]
+    assert caught[0].filename == __file__
+    assert replaced(fast) == ["encoder.blocks.0.conv"]
+    assert_close(fast(*arguments()), model(*arguments()))
+    assert f"encoder.second: left as it is; {VARIANCE}" in str(dacergnn.explain(fast)).splitlines()
+    with pytest.warns(UserWarning, match=r"^the model is left as it is: "):
+        dacergnn.optimize(rgcn(aggr="var"))
+
+
+def test_unsupported_layer_can_be_an_error_or_passed_over() -> None:
+    model = Model(rgcn(aggr="var"))
+    with pytest.raises(UnsupportedLayerError) as caught:
+        dacergnn.optimize(model, on_unsupported="error")
+    assert str(caught.value) == VARIANCE
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert replaced(dacergnn.optimize(model, on_unsupported="ignore")) == ["encoder.blocks.0.conv"]
+
+
+def test_explain_before_and_after_the_first_call() -> None:
+    fast = dacergnn.optimize(Model(), hetero_graph())
+    assert str(dacergnn.explain(fast)).splitlines() == [
+        "encoder.blocks.0.conv: RGCNConv compiled",
+        "  not called yet; builds are made at the first call",
+        "encoder.second: RGATConv compiled",
+        "  not called yet; builds are made at the first call",
+    ]
+    fast(*arguments())
+    report = dacergnn.explain(fast)
+    rgcn_layer, rgat_layer = report.layers
+    assert (rgcn_layer.name, rgcn_layer.layer) == ("encoder.blocks.0.conv", "RGCNConv")
+    (build,) = (b for b in rgcn_layer.builds if b.gradients == ["W", "root", "bias"])
+    assert build.passes["select_adjacency"] == 2
+    assert build.backward is not None
+    # Two per product and sum: a matrix for each edge and one for each node, at least.
+    assert build.forward.flops >= 2 * K * M * EDGES.edge_type.numel()
+    assert build.workspace_bytes > 0
+    assert any(b.saved_bytes > 0 and b.saved for b in rgat_layer.builds)
+    assert rgcn_layer.encoding_bytes["ptr_E_etype"] == 4 * (R + 1)
+    text = str(report)
+    for part in (
+        "build for gradients of W, root, bias",
+        "passes: ",
+        "MFLOP",
+        "saved for the backward",
+        "graph encodings",
+    ):
+        assert part in text
+
+
+def test_explain_of_a_model_without_layers() -> None:
+    text = str(dacergnn.explain(dacergnn.optimize(nn.Linear(2, 2))))
+    assert text == "nothing to replace: the model holds no layer that has a front end"
+
+
+def test_pure_implementation_and_no_passes() -> None:
+    original, args = rgcn(), arguments()
+    for config in (dacergnn.Config(implementation="pure"), dacergnn.Config(passes=())):
+        fast = dacergnn.optimize(original, config=config)
+        assert_close(fast(*args), original(*args))
+        assert_close(gradients(fast, args), gradients(original, args))
+
+
+def test_graph_of_optimize_is_the_graph_of_calls() -> None:
+    graph, other = hetero_graph(), hetero_graph(typed_edges(30, 9))
+    layer = dacergnn.optimize(rgcn(), graph)
+    assert isinstance(layer, CompiledLayer)
+    with torch.no_grad():
+        layer(*arguments())
+        assert layer.last_call is not None
+        # The call says nothing of node types, of which the graph has four.
+        assert layer.last_call[1] is graph
+        layer(*arguments(typed_edges(30, 8)))
+        assert layer.last_call[1] is not graph
+    layer = dacergnn.optimize(rgcn(), other)
+    assert isinstance(layer, CompiledLayer)
+    layer(*arguments())
+    assert layer.last_call is not None
+    assert layer.last_call[1] is not other

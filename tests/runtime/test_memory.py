@@ -1,0 +1,78 @@
+"""The memory plan of intermediate arrays, and the pool of large buffers."""
+
+from __future__ import annotations
+
+import threading
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dacergnn.runtime.lower import Buffer
+from dacergnn.runtime.memory import ALIGNMENT, plan_memory
+from dacergnn.runtime.pool import SMALL, Lease, Pool
+
+
+@st.composite
+def buffers(draw: st.DrawFn) -> list[Buffer]:
+    made: list[Buffer] = []
+    for number in range(draw(st.integers(0, 12))):
+        first = draw(st.integers(0, 9))
+        last = first + draw(st.integers(0, 5))
+        rows, elements = draw(st.sampled_from(["E", "NS", "ONE", "none"])), draw(st.integers(1, 70))
+        made.append(Buffer(f"b{number}", rows, (elements,), elements, first, last))
+    return made
+
+
+@given(buffers(), st.integers(0, 50), st.sampled_from([4, 8]))
+def test_live_buffers_do_not_overlap(made: list[Buffer], edges: int, item: int) -> None:
+    sizes = {"E": edges, "NS": 7, "ONE": 1, "none": 0}
+    plan = plan_memory(made, sizes, item)
+    ends = {b.name: plan.offsets[b.name] + sizes[b.rows] * b.elements * item for b in made}
+    assert plan.offsets.keys() == {b.name for b in made}
+    assert all(offset % ALIGNMENT == 0 for offset in plan.offsets.values())
+    assert all(end <= plan.size for end in ends.values())
+    for a in made:
+        for b in made:
+            if a is not b and a.first <= b.last and b.first <= a.last:  # an operator reads one and writes the other
+                assert ends[a.name] <= plan.offsets[b.name] or ends[b.name] <= plan.offsets[a.name] or (
+                    sizes[a.rows] * sizes[b.rows] == 0
+                )  # fmt: skip
+
+
+def test_memory_is_shared() -> None:
+    chain = [Buffer(f"b{k}", "E", (16,), 16, k, k + 1) for k in range(10)]
+    assert plan_memory(chain, {"E": 10}, 4).size == 2 * 10 * 16 * 4
+    assert plan_memory([], {}, 4).size == 0
+
+
+def test_pool_hands_buffers_on() -> None:
+    pool = Pool()
+    lease = Lease(pool, 2 * SMALL)
+    pointer = lease.buffer.data_ptr()
+    other = pool.take(2 * SMALL)
+    assert other.data_ptr() != pointer
+    del lease
+    assert pool.take(SMALL).data_ptr() == pointer
+    assert pool.take(SMALL - 1).numel() == SMALL - 1
+    pool.give(other)
+    pool.clear()
+
+
+def test_pool_serves_threads() -> None:
+    pool = Pool()
+    failed: list[int] = []
+
+    def work(number: int) -> None:
+        for _ in range(200):
+            buffer = pool.take(SMALL)
+            buffer[:8] = number
+            if not bool((buffer[:8] == number).all()):
+                failed.append(number)
+            pool.give(buffer)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
