@@ -10,7 +10,7 @@ demo: $(STAMP)
 	$(BIN)/python -m dacergnn.demo
 
 test: lint
-	$(BIN)/python -m pytest --cov --cov-report=term
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal --cov --cov-report=term
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +17,9 @@ from dacergnn.graph.encodings import Encodings
 from dacergnn.graph.from_dgl import edge_list_of_dgl
 from dacergnn.graph.from_pyg import edge_list_of_pyg
 from dacergnn.graph.spaces import ROW_SPACES
+
+_NUMBERS = itertools.count()
+_LIVE: weakref.WeakValueDictionary[str, HeteroGraph] = weakref.WeakValueDictionary()
 
 
 class HeteroGraph:
@@ -30,6 +35,9 @@ class HeteroGraph:
         self._hold(*canonical_order(edges))
 
     def _hold(self, edges: EdgeList, edge_perm: Tensor | None) -> None:
+        self.key = str(next(_NUMBERS))
+        """Finds the graph again by `of_key`, where only text can be passed: in traced programs."""
+        _LIVE[self.key] = self
         self._edges, self._edge_perm = edges, edge_perm
         self._encodings = Encodings(edges)
         self.derived: dict[object, Any] = {}
@@ -98,6 +106,11 @@ class HeteroGraph:
         id. A block of several node types is bipartite: its destinations are no prefix of all its sources.
         """
         return cls(edge_list_of_dgl(g, etype))
+
+    @staticmethod
+    def of_key(key: str) -> HeteroGraph:
+        """The graph with this `key`; KeyError if it is gone."""
+        return _LIVE[key]
 
     def size(self, space: str) -> int:
         """Number of rows of a row space, by name; U and V are counted when first asked for."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from math import sqrt
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,15 +17,34 @@ from dacergnn.frontends.frontend import spec
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.base import ProgramModule
 from dacergnn.modules.compiled import compiled_program
+from dacergnn.modules.traced import register_layer, traced_call
 
 
 class GraphLayer(ProgramModule, ABC):
     """A layer that runs one program; subclasses declare the program and its arrays besides x."""
 
+    original: GraphLayer
+    frontend: _OwnProgram
+    number: int
+
     def __init__(self, config: Config | None) -> None:
         super().__init__()
         self.config = config or Config()
         self._program: Program | None = None
+        self._register()
+
+    def _register(self) -> None:
+        # What traced calls look for; past nn.Module, which would take the layer for a part of itself.
+        self.__dict__["original"] = self
+        self.__dict__["frontend"] = _OwnProgram(self)
+        self.__dict__["number"] = register_layer(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in super().__getstate__().items() if k not in ("original", "frontend", "number")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._register()
 
     @abstractmethod
     def program(self) -> Program:
@@ -51,6 +72,8 @@ class GraphLayer(ProgramModule, ABC):
             ArrayError: x or the graph does not fit the layer.
         """
         _check_call(x, graph)
+        if torch.compiler.is_compiling():
+            return traced_call(self, (x, graph), {})
         dtype = next(iter(self._parameters.values())).dtype  # pyright: ignore[reportOptionalMemberAccess]
         if torch.is_autocast_enabled("cpu"):
             x = x.to(dtype)
@@ -61,6 +84,25 @@ class GraphLayer(ProgramModule, ABC):
         arrays = {"x": x, **self.arrays(graph)}
         (out,) = compiled(graph, [arrays[name] for name in compiled.inputs])
         return out.flatten(1)
+
+    def run(self, frontend: _OwnProgram, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+        """A traced call, with the parameters of ``frontend.module``."""
+        return frontend.module.forward(*args, **kwargs)
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """Size of a row of the result."""
+
+
+@dataclass
+class _OwnProgram:
+    """Takes the part of a front end in traced calls."""
+
+    module: GraphLayer
+
+    def result(self, x: Tensor, graph: HeteroGraph) -> tuple[int, int]:
+        return graph.size("ND"), self.module.width
 
 
 def _check_call(x: object, graph: object) -> None:
@@ -93,6 +135,10 @@ class RGCN(GraphLayer):
         self.bias = nn.Parameter(torch.empty(out_channels)) if bias else None
         self.reset_parameters()
 
+    @property
+    def width(self) -> int:
+        return self.W.size(2)
+
     def program(self) -> Program:
         _, k, m = self.W.shape
         root, bias = self.root is not None, self.bias is not None
@@ -123,6 +169,10 @@ class RGAT(GraphLayer):
         self.k = nn.Parameter(torch.empty(heads, out_channels))
         self.bias = nn.Parameter(torch.empty(heads, out_channels)) if bias else None
         self.reset_parameters()
+
+    @property
+    def width(self) -> int:
+        return self.heads * self.channels
 
     def program(self) -> Program:
         vector = spec("ONE", self.heads, self.channels)
@@ -157,8 +207,12 @@ class HGT(GraphLayer):
         self.skip = nn.Parameter(torch.empty(num_node_types))
         self.reset_parameters()
 
+    @property
+    def width(self) -> int:
+        return self.heads * self.dim
+
     def program(self) -> Program:
-        width = self.heads * self.dim
+        width = self.width
         typed, relation = spec("T", width, width), spec("R", self.heads, self.dim, self.dim)
         return Program.of(
             programs.hgt, x=spec("NS", width), K=typed, Q=typed, V=typed, A=typed, W_att=relation, W_msg=relation,

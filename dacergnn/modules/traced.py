@@ -16,14 +16,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from dacergnn.graph import HeteroGraph
+
 if TYPE_CHECKING:
     from dacergnn.modules.layer import CompiledLayer
+    from dacergnn.modules.native import GraphLayer
 
 _WORKER = ThreadPoolExecutor(max_workers=1, thread_name_prefix="dacergnn")
 _LAYERS: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 
 
-def register_layer(layer: CompiledLayer) -> int:
+def register_layer(layer: CompiledLayer | GraphLayer) -> int:
     """A number by which traced calls find ``layer``."""
     number = len(_LAYERS)
     while number in _LAYERS:
@@ -32,7 +35,7 @@ def register_layer(layer: CompiledLayer) -> int:
     return number
 
 
-def traced_call(layer: CompiledLayer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def traced_call(layer: CompiledLayer | GraphLayer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A call in terms that a tracer understands: tensors, and a text that says how they make up the arguments."""
     tensors: list[Tensor] = []
     text = _describe((args, kwargs), tensors)
@@ -43,10 +46,12 @@ def traced_call(layer: CompiledLayer, args: tuple[Any, ...], kwargs: dict[str, A
 
 
 def _describe(value: Any, tensors: list[Tensor]) -> str:
-    """A Python literal in which ``{n}`` stands for the n-th tensor."""
+    """A Python literal in which ``{n}`` stands for the n-th tensor, ``[n]`` for the graph with that key."""
     if isinstance(value, Tensor):
         tensors.append(value)
         return "{" + str(len(tensors) - 1) + "}"
+    if isinstance(value, HeteroGraph):
+        return "[" + value.key + "]"
     if isinstance(value, dict):
         return "{" + ", ".join([f"{k!r}: {_describe(v, tensors)}" for k, v in value.items()]) + "}"
     if isinstance(value, tuple):
@@ -55,10 +60,10 @@ def _describe(value: Any, tensors: list[Tensor]) -> str:
 
 
 def _restore(node: ast.AST, tensors: list[Tensor]) -> Any:
-    if isinstance(node, ast.Set):
+    if isinstance(node, ast.Set | ast.List):
         (item,) = node.elts
         assert isinstance(item, ast.Constant) and isinstance(item.value, int)
-        return tensors[item.value]
+        return tensors[item.value] if isinstance(node, ast.Set) else HeteroGraph.of_key(str(item.value))
     if isinstance(node, ast.Dict):
         return {ast.literal_eval(k): _restore(v, tensors) for k, v in zip(node.keys, node.values, strict=True) if k}
     if isinstance(node, ast.Tuple):

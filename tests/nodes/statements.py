@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 from tests.support.random_programs import LOOPS, NESTS, ROWS, TYPES
@@ -29,20 +30,22 @@ class Builder:
     """Collects loops; every value assigned is a result."""
 
     def __init__(self) -> None:
-        self.lines: list[str] = []
-        self.results: list[str] = []
+        self.loops: list[str] = []
+        self.count = 0
 
     def new(self) -> str:
-        self.results.append(f"r{len(self.results)}")
-        return self.results[-1]
+        self.count += 1
+        return f"r{self.count}"
 
     def loop(self, space: str, *lines: str) -> None:
         variable, iterator = LOOPS[space]
-        self.lines += [f"    for {variable} in g.{iterator}():", *(f"        {line}" for line in lines)]
+        self.loops.append("\n".join([f"    for {variable} in g.{iterator}():", *(f"        {line}" for line in lines)]))
 
-    def text(self, inputs: Iterable[str]) -> str:
-        body = "\n".join(self.lines)
-        return f"def program(g, {', '.join(inputs)}):\n{body}\n    return {', '.join(self.results)}\n"
+    def text(self, inputs: Iterable[str], every: int) -> str:
+        """The program of every so-manieth loop."""
+        body = "\n".join(self.loops[::every])
+        results = dict.fromkeys(re.findall(r"\br\d+\b", body))
+        return f"def program(g, {', '.join(inputs)}):\n{body}\n    return {', '.join(results)}\n"
 
 
 def _inputs() -> list[str]:
@@ -53,7 +56,7 @@ def _way(text: str, variable: str, name: str) -> str:
     return text.replace("{e}", variable).replace("{x}", name)
 
 
-def traversals() -> str:
+def traversals(every: int = 1) -> str:
     """Every operator, every map read and every reduction."""
     b = Builder()
     for form in (*UNARY, *BINARY):
@@ -81,22 +84,19 @@ def traversals() -> str:
             b.loop(space, f"{target} = min({target}, {scalar})")
     b.loop("V", f'v.dst.src["{b.new()}"] += v.xV_k')
     for (space, _), method in NESTS.items():
-        variable, iterator = LOOPS[space]
+        variable = LOOPS[space][0]
         for operation in ("{0} += {1}", "{0} = max({0}, {1})"):
-            b.lines += [
-                f"    for {variable} in g.{iterator}():",
-                f"        for e in {variable}.{method}():",
-                "            "
-                + operation.format(f'{variable}["{b.new()}"]', f"e.xE_h * e.src.xNS_hk + {variable}.x{space}_"),
-            ]
-    return b.text(_inputs())
+            target = f'{variable}["{b.new()}"]'
+            value = f"e.xE_h * e.src.xNS_hk + {variable}.x{space}_"
+            b.loop(space, f"for e in {variable}.{method}():", "    " + operation.format(target, value))
+    return b.text(_inputs(), every)
 
 
 # (row shape of x, of the weights): odd sizes, sizes of full registers, heads.
 GEMM_SHAPES = {"odd": ("5", "5, 3"), "full": ("16", "16, 32"), "heads": ("2, 3", "2, 3, 4"), "thin": ("1", "1, 1")}
 
 
-def products(kinds: Sequence[str] = tuple(GEMM_SHAPES)) -> str:
+def products(kinds: Sequence[str] = tuple(GEMM_SHAPES), every: int = 1) -> str:
     """Products along every map: typed by each type, transposed, scaled, scattered; outer products."""
     b = Builder()
     inputs: list[str] = []
@@ -143,4 +143,4 @@ def products(kinds: Sequence[str] = tuple(GEMM_SHAPES)) -> str:
         if kind == "heads":
             inputs.append("B: ONE[6, 6]")
             b.loop("E", f'e["{b.new()}"] = reshape(linear(reshape(e.xE_heads, 6), B), 3, 2)')
-    return b.text(inputs)
+    return b.text(inputs, every)

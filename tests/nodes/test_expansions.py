@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from dacergnn import HeteroGraph
+from dacergnn.library_nodes.node import Typeclass
 from dacergnn.program import Program, interpret, parse
 from dacergnn.runtime.executable import Executable
 from dacergnn.sdfg_passes import differentiate, gemm_scale_fusion, select_adjacency
@@ -68,8 +69,8 @@ class Compiled:
 
     plain: dace.SDFG
     executable: Executable
-    dtype: dace.typeclass
-    index: dace.typeclass
+    dtype: Typeclass
+    index: Typeclass
 
     def check(self, raw: RawGraph, seed: int = 0) -> None:
         """Compare all results on a graph with random inputs."""
@@ -99,7 +100,7 @@ class Compiled:
         return "" if operator is None else f"{operator.space}: {operator.body}"
 
 
-def compiled(sdfg: dace.SDFG, implementation: str, dtype: dace.typeclass, index: dace.typeclass) -> Compiled:
+def compiled(sdfg: dace.SDFG, implementation: str, dtype: Typeclass, index: Typeclass) -> Compiled:
     plain = copy.deepcopy(sdfg)
     select_adjacency(sdfg, index=index, implementation=implementation)
     sdfg.validate()
@@ -107,13 +108,13 @@ def compiled(sdfg: dace.SDFG, implementation: str, dtype: dace.typeclass, index:
 
 
 Statements = Callable[[], str]
-CASES: dict[str, tuple[Statements, str, dace.typeclass, dace.typeclass]] = {
+CASES: dict[str, tuple[Statements, str, Typeclass, Typeclass]] = {
     "traversals-cpu-float32-int32": (traversals, "cpu", dace.float32, dace.int32),
     "traversals-cpu-float64-int64": (traversals, "cpu", dace.float64, dace.int64),
-    "products-cpu-float32-int32": (products, "cpu", dace.float32, dace.int32),
-    "products-cpu-float64-int64": (lambda: products(["odd", "heads"]), "cpu", dace.float64, dace.int64),
-    "traversals-pure-float32-int64": (traversals, "pure", dace.float32, dace.int64),
-    "products-pure-float64-int32": (lambda: products(["odd", "heads", "thin"]), "pure", dace.float64, dace.int32),
+    "products-cpu-float32-int32": (lambda: products(["odd", "full", "heads"]), "cpu", dace.float32, dace.int32),
+    "products-cpu-float64-int64": (lambda: products(["heads", "thin"]), "cpu", dace.float64, dace.int64),
+    "traversals-pure-float32-int64": (lambda: traversals(every=2), "pure", dace.float32, dace.int64),
+    "products-pure-float64-int32": (lambda: products(every=3), "pure", dace.float64, dace.int32),
 }
 
 

@@ -14,6 +14,7 @@ from dacergnn.program import Program
 from dacergnn.sdfg_passes import differentiate
 
 # ruff: noqa: F821
+# pyright: reportUndefinedVariable=false
 
 
 def loops(source: Any, **bindings: Any) -> str:

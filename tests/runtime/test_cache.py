@@ -88,9 +88,12 @@ def test_damaged_entry_is_built_again(damage: Callable[[Path], None], caplog: py
 def test_entry_of_another_process_wins(folder: Path) -> None:
     """Both processes miss; the slower one finds the entry when it publishes its own."""
 
+    def build_fast(target: Path) -> None:
+        (target / cache.LIBRARY).write_bytes(b"fast")
+
     def build_slowly(target: Path) -> None:
         (target / cache.LIBRARY).write_bytes(b"slow")
-        cache.store("k", "tiny", lambda other: (other / cache.LIBRARY).write_bytes(b"fast") and None)
+        cache.store("k", "tiny", build_fast)
 
     library = cache.store("k", "tiny", build_slowly)
     assert library.read_bytes() == b"fast"

@@ -7,8 +7,9 @@ Since it runs any text, it checks an SDFG through its printed form too. Autograd
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -65,9 +66,7 @@ class _Run:
         self.body(main.body, {})
         returned = main.body[-1]
         assert isinstance(returned, ast.Return)
-        names = [
-            ast.unparse(n) for n in (returned.value.elts if isinstance(returned.value, ast.Tuple) else [returned.value])
-        ]
+        names = ast.unparse(returned)[len("return ") :].strip("()").split(", ")
         results = [next(self.arrays[s, n] for s in RESULT_ORDER if (s, n) in self.arrays) for n in names]
         return results, self.arrays
 
@@ -80,8 +79,8 @@ class _Run:
                 values = [ast.literal_eval(a) for a in node.value.args[1:]]
                 self.body(function.body, dict(zip([a.arg for a in function.args.args[1:]], values, strict=True)))
 
-    def loop(self, node: ast.For, outer: _Loop | None, constants: dict[str, str]) -> None:
-        owner, method = ast.unparse(node.iter.func).split(".")  # type: ignore[attr-defined]
+    def loop(self, node: Any, outer: _Loop | None, constants: dict[str, str]) -> None:
+        owner, method = ast.unparse(node.iter.func).split(".")
         variable = ast.unparse(node.target)
         if outer is None:
             space = ITERATORS[method]
@@ -111,9 +110,9 @@ class _Statement:
         self.all, self.loop, self.constants = run, loop, constants
         self.rows = run.sizes[loop.space]
 
-    def run(self, node: ast.stmt) -> None:
-        target = node.targets[0] if isinstance(node, ast.Assign) else node.target  # type: ignore[attr-defined]
-        value = node.value  # type: ignore[attr-defined]
+    def run(self, node: Any) -> None:
+        target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+        value: Any = node.value
         extremum = isinstance(value, ast.Call) and ast.unparse(value.args[0]) == ast.unparse(target)
         path, space, name = self.target(target, isinstance(node, ast.AugAssign) or extremum)
         previous = self.all.arrays.get((space, name))
@@ -134,7 +133,7 @@ class _Statement:
                 result = self.binary(combine, previous, result)
         self.all.arrays[space, name] = result
 
-    def target(self, node: ast.expr, reads_itself: bool) -> tuple[str, str, str]:
+    def target(self, node: Any, reads_itself: bool) -> tuple[str, str, str]:
         """(path, row space, name) of what is assigned."""
         if isinstance(node, ast.Name):
             owner = next(v for v, (path, _) in self.loop.variables.items() if path == "")
@@ -144,11 +143,11 @@ class _Statement:
                 return (*self.loop.variables[self.loop.locals[node.id]], node.id)
             self.loop.locals[node.id] = owner
             return "", self.loop.space, node.id
-        base = node.value  # type: ignore[attr-defined]
+        base = node.value
         if isinstance(base, ast.Attribute) and base.attr == "src":
             path = self.entity(base.value)
             if path is not None and REACHED.get(path, self.loop.space) == "ND":  # a destination among the sources
-                return path, "NS", ast.literal_eval(node.slice)  # type: ignore[attr-defined]
+                return path, "NS", ast.literal_eval(node.slice)
         reference = self.reference(node)
         assert reference is not None
         path, name = reference
@@ -200,7 +199,7 @@ class _Statement:
         if reference is not None:
             return self.read(*reference)
         if isinstance(node, ast.Constant):
-            return torch.full((self.rows,), float(node.value), dtype=torch.float64)
+            return torch.full((self.rows,), float(str(node.value)), dtype=torch.float64)
         if isinstance(node, ast.Name):
             owner = self.loop.locals.get(node.id)
             return self.read(self.loop.variables[owner][0] if owner else "one", node.id)
@@ -247,8 +246,8 @@ class _Statement:
             return self.binary(ELEMENTWISE[name], x, self.value(args[1]))
         return ELEMENTWISE[name](x)
 
-    def binary(self, function: object, a: Tensor, b: Tensor) -> Tensor:
+    def binary(self, function: Callable[[Tensor, Tensor], Tensor], a: Tensor, b: Tensor) -> Tensor:
         """Operands aligned along leading axes."""
         rank = max(a.dim(), b.dim())
         a, b = (t.reshape(*t.shape, *[1] * (rank - t.dim())) for t in (a, b))
-        return function(*torch.broadcast_tensors(a, b))  # type: ignore[operator]
+        return function(*torch.broadcast_tensors(a, b))

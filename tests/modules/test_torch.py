@@ -1,0 +1,196 @@
+"""Compiled layers among the machinery of torch: operator checks, torch.compile, autocast."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import dacergnn
+from dacergnn.modules import CompiledLayer
+from dacergnn.modules.traced import _describe, call_layer  # pyright: ignore[reportPrivateUsage]
+from tests.frontends.graphs import typed_edges
+from tests.modules.layers import (
+    K,
+    M,
+    R,
+    arguments,
+    assert_close,
+    compiled,
+    features,
+    gradients,
+    hetero_graph,
+    hgt,
+    hgt_arguments,
+    native,
+    pyg,
+    rgat,
+    rgcn,
+)
+
+Make = Callable[[], nn.Module]
+LAYERS = [
+    pytest.param(rgcn, arguments, id="RGCNConv"),
+    pytest.param(lambda: pyg().FastRGCNConv(K, M, R), arguments, id="FastRGCNConv"),
+    pytest.param(rgat, arguments, id="RGATConv"),
+    pytest.param(hgt, hgt_arguments, id="HGTConv"),
+]
+# torch's own tracing warns about parts of torch.
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+
+
+@pytest.fixture(autouse=True)
+def fresh_dynamo() -> Iterator[None]:
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+def tight(model: nn.Module, backend: str = "aot_eager") -> Any:
+    return torch.compile(model, fullgraph=True, backend=backend)
+
+
+@pytest.mark.parametrize(("make", "args"), LAYERS)
+def test_opcheck(make: Make, args: Callable[[], Any]) -> None:
+    layer, inputs = compiled(make()), list[torch.Tensor]()
+    x, *rest = args()
+    x = {k: v.requires_grad_() for k, v in x.items()} if isinstance(x, dict) else x.requires_grad_()
+    call = _describe(((x, *rest), {}), inputs)
+    names = ",".join(n for n, _ in layer.named_parameters())
+    torch.library.opcheck(call_layer, (inputs, list(layer.parameters()), layer.number, call, names))
+
+
+@pytest.mark.parametrize(("make", "args"), LAYERS)
+def test_compile_without_graph_breaks(make: Make, args: Callable[[], Any]) -> None:
+    layer, call = compiled(make()), args()
+    fast = tight(layer)
+    assert_close(fast(*call), layer(*call))
+    assert_close(gradients(fast, call), gradients(layer, call))
+
+
+@pytest.mark.parametrize("name", ["RGCN", "RGAT", "HGT"])
+def test_compile_native_layers_without_graph_breaks(name: str) -> None:
+    layer = native(name)
+    x, fast = features(channels=M if name == "HGT" else K), tight(layer)
+    for graph in (hetero_graph(), hetero_graph(typed_edges(30, 9))):
+        assert_close(fast(x, graph), layer(x, graph))
+        assert_close(gradients(fast, (x, graph)), gradients(layer, (x, graph)))
+    other = copy.deepcopy(layer)
+    for parameter in other.parameters():
+        parameter.data.mul_(2)
+    assert_close(tight(other)(x, graph), other(x, graph))
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1, self.conv2, self.norm = rgcn(), pyg().RGATConv(M, 4, R), nn.LayerNorm(M)
+
+    def forward(self, x: torch.Tensor, edge_index: torch.Tensor, edge_type: torch.Tensor) -> torch.Tensor:
+        hidden = self.norm(self.conv1(x, edge_index, edge_type)).relu()
+        return self.conv2(hidden, edge_index, edge_type).log_softmax(-1)
+
+
+def test_compile_a_model_with_inductor() -> None:
+    model, args = Net(), arguments()
+    fast = tight(dacergnn.optimize(model), "inductor")
+    with torch.no_grad():
+        assert_close(fast(*args), model(*args), 1e-4)
+
+
+def test_compiled_model_takes_other_graphs() -> None:
+    model = Net()
+    fast = tight(dacergnn.optimize(model))
+    for count in (10, 40, 70):
+        args = arguments(typed_edges(count, count))
+        assert_close(fast(*args), model(*args), 1e-4)
+
+
+def test_compiled_model_can_be_trained() -> None:
+    model, args = Net(), arguments()
+    reference = Net()
+    reference.load_state_dict(model.state_dict())
+    fast = tight(dacergnn.optimize(model))
+    optimizers = [torch.optim.SGD(m.parameters(), lr=0.01) for m in (model, reference)]
+    for _ in range(4):
+        for net, optimizer in zip((fast, reference), optimizers, strict=True):
+            optimizer.zero_grad()
+            net(*args)[:, 0].mean().neg().backward()
+            optimizer.step()
+    for found, expected in zip(model.parameters(), reference.parameters(), strict=True):
+        if expected.grad is not None:
+            assert_close(found, expected, 1e-4)
+
+
+def test_a_call_that_falls_back_is_traced_as_the_original() -> None:
+    layer, args = compiled(rgat()), arguments()
+    fast = tight(layer)
+    out, (_, weights) = fast(*args, return_attention_weights=True)
+    expected, (_, expected_weights) = layer.original(*args, return_attention_weights=True)
+    assert_close([out, weights], [expected, expected_weights])
+    assert_close(
+        torch.autograd.grad(weights.square().sum(), layer.q),
+        torch.autograd.grad(expected_weights.square().sum(), layer.q),
+    )
+
+
+# Autocast ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("make", "args"), LAYERS)
+def test_autocast_computes_in_single_precision(make: Make, args: Callable[[], Any]) -> None:
+    layer, (x, *edges) = compiled(make()), args()
+    parts = list(x.values()) if isinstance(x, dict) else [x]
+    leaves = [p.clone().requires_grad_() for p in parts]
+
+    def rounded() -> Any:
+        low = [leaf.bfloat16() for leaf in leaves]
+        return dict(zip(x, low, strict=True)) if isinstance(x, dict) else low[0]
+
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = layer(rounded(), *edges)
+    as_float = {k: v.float() for k, v in rounded().items()} if isinstance(x, dict) else rounded().float()
+    expected = layer(as_float, *edges)
+    outputs = list(found.values()) if isinstance(found, dict) else [found]
+    assert all(out.dtype is torch.float32 for out in outputs)
+    assert_close(found, expected)
+    targets = [*leaves, *(p for p in layer.parameters() if p.requires_grad)]
+    gradient = torch.autograd.grad([out.sum() for out in outputs], targets, allow_unused=True)
+    assert all(g is not None and g.dtype is torch.float32 and g.any() for g in gradient[: len(leaves) - 1])
+
+
+def test_autocast_reaches_keyword_arguments() -> None:
+    layer, (x, *edges) = compiled(rgat(edge_dim=3)), arguments()
+    attributes = torch.randn(edges[1].numel(), 3).bfloat16()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = layer(x.bfloat16(), *edges, edge_attr=attributes)
+    assert_close(found, layer(x.bfloat16().float(), *edges, edge_attr=attributes.float()))
+
+
+def test_autocast_around_other_layers() -> None:
+    model = nn.ModuleList([nn.Linear(K, K), rgcn(), nn.Linear(M, 3)])
+    fast, (x, *edges) = dacergnn.optimize(model), arguments()
+    assert isinstance(fast, nn.ModuleList)
+    assert isinstance(fast[1], CompiledLayer)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        hidden = fast[0](x)
+        assert hidden.dtype is torch.bfloat16
+        middle = fast[1](hidden, *edges)
+        out = fast[2](middle)
+    assert (middle.dtype, out.dtype) == (torch.float32, torch.bfloat16)
+    out.float().sum().backward()
+    assert all(p.grad is not None for p in model.parameters())
+
+
+@pytest.mark.parametrize("name", ["RGCN", "RGAT", "HGT"])
+def test_autocast_of_native_layers(name: str) -> None:
+    layer, graph = native(name), hetero_graph()
+    x = features(channels=M if name == "HGT" else K).bfloat16()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = layer(x, graph)
+    assert found.dtype is torch.float32
+    assert_close(found, layer(x.float(), graph))
