@@ -35,9 +35,9 @@ class GraphLayer(ProgramModule, ABC):
 
     def _register(self) -> None:
         # What traced calls look for; past nn.Module, which would take the layer for a part of itself.
-        self.__dict__["original"] = self
-        self.__dict__["frontend"] = _OwnProgram(self)
-        self.__dict__["number"] = register_layer(self)
+        object.__setattr__(self, "original", self)
+        object.__setattr__(self, "frontend", _OwnProgram(self))
+        object.__setattr__(self, "number", register_layer(self))
 
     def __getstate__(self) -> dict[str, Any]:
         return {k: v for k, v in super().__getstate__().items() if k not in ("original", "frontend", "number")}

@@ -35,4 +35,4 @@ def _length(name: str) -> object:
     kind, space, paths = parse_encoding(name)
     if kind == "ptr":
         return SYMBOLS[MAPS[space, paths[0]]] + 1
-    return SYMBOLS[space]
+    return SYMBOLS.get(space, 1)  # ONE is no symbol

@@ -110,9 +110,7 @@ def test_damaged_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 def test_unknown_names():
-    with pytest.raises(
-        DatasetError, match=r"There is no dataset 'reddit'; known are aifb, .*name~scale for aifb, am"
-    ):
+    with pytest.raises(DatasetError, match=r"There is no dataset 'reddit'; known are aifb, .*name~scale for aifb, am"):
         datasets.load("reddit")
     with pytest.raises(DatasetError, match="There is no synthetic dataset 'cora'; known are aifb, am"):
         datasets.resolve("cora~")

@@ -152,14 +152,11 @@ def test_typed_source_rows_decide_on_the_index_dtype():
 
 def test_encodings_are_built_once_by_many_threads():
     rng = np.random.default_rng(0)
-    graph = HeteroGraph.from_arrays(
-        rng.integers(0, 500, (2, 20_000)), rng.integers(0, 9, 20_000), num_nodes=500
-    )
+    graph = HeteroGraph.from_arrays(rng.integers(0, 500, (2, 20_000)), rng.integers(0, 9, 20_000), num_nodes=500)
     names = ["idx_E_srcpair", "ptr_E_dst", "ids_E_src", "idx_U_etype", "ids_E_etype_src", "ptr_V_dst"]
     found: list[list[int]] = []
     threads = [
-        threading.Thread(target=lambda: found.append([id(graph.encoding(name)) for name in names]))
-        for _ in range(8)
+        threading.Thread(target=lambda: found.append([id(graph.encoding(name)) for name in names])) for _ in range(8)
     ]
     for thread in threads:
         thread.start()

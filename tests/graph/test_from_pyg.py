@@ -76,9 +76,7 @@ def test_sparse_adjacency_holds_edge_types():
     csr = torch.sparse_csr_tensor(rows, torch.tensor([1, 3, 0]), torch.tensor([1, 0, 1]), (4, 4), **CHECKED)
     assert edges_of(HeteroGraph.from_pyg(csr)) == without_duplicate
     columns = torch.tensor([0, 1, 2, 2, 3])
-    csc = torch.sparse_csc_tensor(
-        columns, torch.tensor([2, 0, 1]), torch.tensor([1, 1, 0]), (4, 4), **CHECKED
-    )
+    csc = torch.sparse_csc_tensor(columns, torch.tensor([2, 0, 1]), torch.tensor([1, 1, 0]), (4, 4), **CHECKED)
     assert edges_of(HeteroGraph.from_pyg(csc)) == without_duplicate
     assert edges_of(HeteroGraph.from_pyg(Data(adj_t=csr, num_nodes=4))) == without_duplicate
 
@@ -104,9 +102,7 @@ def test_torch_sparse_adjacency():
     weights = SparseTensor(EDGES[1], EDGES[0], torch.ones(4), [4, 4])
     assert HeteroGraph.from_pyg(weights).size("R") == 1
     assert edges_of(HeteroGraph.from_pyg(weights, TYPES)) == CANONICAL
-    with pytest.raises(
-        GraphError, match=r"values of dtype torch.float32, which cannot be edge types; store integers"
-    ):
+    with pytest.raises(GraphError, match=r"values of dtype torch.float32, which cannot be edge types; store integers"):
         HeteroGraph.from_pyg(weights, num_edge_types=2)
 
 
@@ -131,9 +127,7 @@ def test_hetero_data():
 def test_hetero_data_with_adjacencies_and_without_edges():
     data = hetero_data()
     data["author", "writes", "paper"].edge_index = torch.zeros(2, 0, dtype=torch.int64)
-    data["paper", "written_by", "author"].adj_t = SparseTensor(
-        torch.tensor([1]), torch.tensor([2]), None, [2, 3]
-    )
+    data["paper", "written_by", "author"].adj_t = SparseTensor(torch.tensor([1]), torch.tensor([2]), None, [2, 3])
     graph = HeteroGraph.from_pyg(data)
     assert graph.size("R") == 3
     assert edges_of(graph)[2:] == [(2, 1, 4)]

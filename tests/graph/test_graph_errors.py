@@ -13,9 +13,7 @@ EDGES = torch.tensor([[0, 1, 2], [2, 1, 0]])
 TYPES = torch.tensor([0, 1, 0])
 
 
-def check(
-    error: type[DacergnnError], message: str, edge_index=EDGES, edge_type=TYPES, num_nodes=3, **options
-):
+def check(error: type[DacergnnError], message: str, edge_index=EDGES, edge_type=TYPES, num_nodes=3, **options):
     with pytest.raises(error, match=f"^{re.escape(message)}$") as caught:
         HeteroGraph.from_arrays(edge_index, edge_type, num_nodes=num_nodes, **options)
     assert isinstance(caught.value, ValueError)
@@ -33,8 +31,7 @@ def test_source_out_of_range():
 def test_destination_out_of_range_of_a_pair():
     check(
         GraphError,
-        "dst holds 2 at position 0, but there are 2 destination nodes; correct it or pass num_nodes of "
-        "at least 3.",
+        "dst holds 2 at position 0, but there are 2 destination nodes; correct it or pass num_nodes of at least 3.",
         edge_index=(EDGES[0], EDGES[1]),
         num_nodes=(3, 2),
     )
@@ -69,8 +66,7 @@ def test_negative_node_count():
 def test_edge_type_out_of_range():
     check(
         GraphError,
-        "edge_type holds 1 at position 1, but there are 1 edge types; correct it or pass num_edge_types "
-        "of at least 2.",
+        "edge_type holds 1 at position 1, but there are 1 edge types; correct it or pass num_edge_types of at least 2.",
         num_edge_types=1,
     )
 
@@ -93,9 +89,7 @@ def test_edge_type_of_wrong_length():
 
 
 def test_sources_and_destinations_of_different_length():
-    check(
-        ArrayError, "dst has 2 entries; it must have 3 (as many as src).", edge_index=(EDGES[0], EDGES[1, :2])
-    )
+    check(ArrayError, "dst has 2 entries; it must have 3 (as many as src).", edge_index=(EDGES[0], EDGES[1, :2]))
 
 
 def test_floating_point_indices():

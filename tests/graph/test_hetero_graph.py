@@ -9,9 +9,7 @@ from dacergnn.graph import MAPS, HeteroGraph
 def test_empty_graphs_have_every_encoding():
     none = np.zeros((2, 0), dtype=np.int64)
     for num_nodes in (0, 3):
-        graph = HeteroGraph.from_arrays(
-            none, np.zeros(0, dtype=np.int64), num_nodes=num_nodes, num_edge_types=2
-        )
+        graph = HeteroGraph.from_arrays(none, np.zeros(0, dtype=np.int64), num_nodes=num_nodes, num_edge_types=2)
         nodes = {"NS": num_nodes, "ND": num_nodes, "RNS": 2 * num_nodes}
         assert graph.sizes == nodes | {"E": 0, "U": 0, "V": 0, "R": 2, "T": 1, "ONE": 1}
         for (space, path), target in MAPS.items():
@@ -81,8 +79,7 @@ def test_bipartite_graphs_may_have_more_destinations():
     assert graph.bipartite
     assert graph.index("E", "dsttype").tolist() == [1, 1]
     assert repr(graph) == (
-        "HeteroGraph(bipartite, 2 sources, 5 destinations, 2 edges, 2 node types, 2 edge types, "
-        "torch.int32, cpu)"
+        "HeteroGraph(bipartite, 2 sources, 5 destinations, 2 edges, 2 node types, 2 edge types, torch.int32, cpu)"
     )
 
 

@@ -12,9 +12,7 @@ EDGES = torch.tensor([[0, 1, 2], [2, 1, 0]])
 TYPES = torch.tensor([0, 1, 0])
 
 
-def check(
-    error: type[DacergnnError], message: str, edge_index=EDGES, edge_type=TYPES, num_nodes=3, **options
-):
+def check(error: type[DacergnnError], message: str, edge_index=EDGES, edge_type=TYPES, num_nodes=3, **options):
     with pytest.raises(error, match=f"^{re.escape(message)}$") as caught:
         HeteroGraph.from_arrays(edge_index, edge_type, num_nodes=num_nodes, **options)
     assert isinstance(caught.value, ValueError)
@@ -39,8 +37,7 @@ def test_node_type_of_wrong_length():
 def test_node_type_out_of_range():
     check(
         GraphError,
-        "node_type holds 5 at position 2, but there are 2 node types; correct it or pass num_node_types "
-        "of at least 6.",
+        "node_type holds 5 at position 2, but there are 2 node types; correct it or pass num_node_types of at least 6.",
         node_type=torch.tensor([0, 1, 5]),
         num_node_types=2,
     )
@@ -70,7 +67,6 @@ def test_names_that_do_not_match_the_types():
     )
     check(
         GraphError,
-        "edge_type holds 1 at position 1, but there are 1 edge types; correct it or pass num_edge_types "
-        "of at least 2.",
+        "edge_type holds 1 at position 1, but there are 1 edge types; correct it or pass num_edge_types of at least 2.",
         edge_type_names=["a"],
     )
