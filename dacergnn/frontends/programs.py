@@ -10,6 +10,9 @@ from __future__ import annotations
 
 
 def edge_softmax(g, name):
+    for n in g.dst_nodes():
+        n["largest"] = -1e30
+        n["total"] = 0.0
     for e in g.edges():
         e.dst["largest"] = max(e.dst["largest"], e[name])
     for e in g.edges():
@@ -57,11 +60,9 @@ def hgt(g, x, K, Q, V, W_att, W_msg, pri, A, skip):
         n["q"] = reshape(linear(n.x, Q[n.ntype]), heads, dim)
     for e in g.edges():
         e["att"] = dot_prd(linear(e.src.k, W_att[e.etype]), e.dst.q) * pri[e.etype] * scale
-        e["msg"] = linear(e.src.v, W_msg[e.etype])
     edge_softmax(g, "att")
     for n in g.dst_nodes():
         for e in n.incoming_edges():
-            n["agg"] += e["att"] * e["msg"]
-        gate = sigmoid(skip[n.ntype])
-        n["out"] = gate * linear(reshape(n.agg, width), A[n.ntype]) + (1.0 - gate) * n.x
+            n["agg"] += e["att"] * linear(e.src.v, W_msg[e.etype])
+        n["out"] = n.x + sigmoid(skip[n.ntype]) * (linear(reshape(n.agg, width), A[n.ntype]) - n.x)
     return out

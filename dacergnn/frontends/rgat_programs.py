@@ -12,6 +12,9 @@ from dacergnn.frontends.programs import edge_softmax
 
 
 def pair_softmax(g, name):
+    for p in g.dst_pairs():
+        p["largest"] = -1e30
+        p["total"] = 0.0
     for e in g.edges():
         e.dst_pair["largest"] = max(e.dst_pair["largest"], e[name])
     for e in g.edges():
