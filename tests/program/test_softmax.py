@@ -13,8 +13,8 @@ def two_softmaxes(g, a, b):
     for e in g.edges():
         e["p"] = e.a + 0.0
         e["q"] = e.b + 0.0
-    edge_softmax(g, "p")  # noqa: F821
-    edge_softmax(g, "q")  # noqa: F821
+    edge_softmax(g, "p")
+    edge_softmax(g, "q")
     return p, q  # noqa: F821
 
 
