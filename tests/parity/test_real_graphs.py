@@ -18,6 +18,7 @@ import dacergnn
 from tests.frontends.cases import REAL_CASES, Case
 from tests.frontends.check import TOLERANCE, assert_same, run, skip_without_library
 from tests.frontends.graphs import Edges, real_edges
+from tests.parity.flags import flags
 
 Gradients = list[Tensor | None]
 
@@ -57,8 +58,7 @@ def test_real_graph(case: Case, name: str, dtype: torch.dtype, monkeypatch: pyte
     edges = graph(name)
     if edges is None:
         pytest.skip(f"DACERGNN_DATA holds no {name}.npz")
-    if dtype is torch.float64:
-        monkeypatch.setenv("CXXFLAGS", "-O1")
+    monkeypatch.setenv("CXXFLAGS", flags(case, dtype))
     layer, arguments = case.layer(edges, dtype), case.inputs(edges, dtype)
     compiled = dacergnn.optimize(layer, on_unsupported="error")
     exact = copy.deepcopy(layer).double()
