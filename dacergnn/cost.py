@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import dace
 
+from dacergnn.graph.spaces import TYPE_PATHS
 from dacergnn.library_nodes import GraphOperator, row_shape, row_space
 from dacergnn.library_nodes.form import Const, Expr, Op, Ref, ShapeOf, Statement, match_gemm, size
 from dacergnn.library_nodes.operators import OPERATORS, shape_of
@@ -53,7 +54,7 @@ def statement_cost(statement: Statement, sdfg: dace.SDFG, sizes: Mapping[str, in
         space = row_space(sdfg.arrays[ref.name])
         if ref == statement.target or ref.path == "":
             streamed += sizes[space] * width
-        elif ref.path in ("etype", "ntype", "srctype", "dsttype", "one"):
+        elif ref.path in TYPE_PATHS:
             streamed += sizes[space] * width  # types are few, or come in order: once from memory
         else:
             gathered += rows * width

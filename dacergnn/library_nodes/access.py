@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dacergnn.graph.spaces import MAPS, encoding_name
-from dacergnn.library_nodes.form import TYPE_PATHS, Ref, Statement, match_gemm
+from dacergnn.graph.spaces import MAPS, TYPE_PATHS, encoding_name
+from dacergnn.library_nodes.form import Ref, Statement, match_gemm
 
 # Groupings in which the rows already stand in order, so that no list of row ids is needed.
 _IN_ORDER = {

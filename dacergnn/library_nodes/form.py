@@ -14,8 +14,10 @@ that a value per head scales a vector per head.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
+
+from dacergnn.graph.spaces import TYPE_PATHS
 
 Shape = tuple[int, ...]
 
@@ -96,9 +98,6 @@ def match_gemm(statement: Statement) -> Gemm | None:
     return Gemm(expr.name, x, w, scale)
 
 
-TYPE_PATHS = ("etype", "ntype", "srctype", "dsttype", "one")
-
-
 def refs(expr: Expr) -> Iterator[Ref]:
     """The references of an expression, left to right, repeated where they occur again."""
     if isinstance(expr, Ref):
@@ -106,24 +105,6 @@ def refs(expr: Expr) -> Iterator[Ref]:
     elif isinstance(expr, Op):
         for arg in expr.args:
             yield from refs(arg)
-
-
-def substitute(expr: Expr, change: Callable[[Ref], Expr]) -> Expr:
-    """The expression with every reference r replaced by change(r)."""
-    if isinstance(expr, Ref):
-        return change(expr)
-    if isinstance(expr, Op):
-        return replace(expr, args=tuple(substitute(a, change) for a in expr.args))
-    return expr
-
-
-def rename(statement: Statement, names: dict[str, str]) -> Statement:
-    """The statement with arrays renamed."""
-
-    def change(ref: Ref) -> Ref:
-        return replace(ref, name=names.get(ref.name, ref.name))
-
-    return replace(statement, target=change(statement.target), expr=substitute(statement.expr, change))
 
 
 def size(shape: Shape) -> int:

@@ -22,8 +22,9 @@ from dataclasses import replace
 
 import dace
 
+from dacergnn.graph.spaces import TYPE_PATHS
 from dacergnn.library_nodes import GraphOperator, Traversal
-from dacergnn.library_nodes.form import TYPE_PATHS, Expr, Gemm, Op, Ref, Shape, Statement, match_gemm, size
+from dacergnn.library_nodes.form import Expr, Gemm, Op, Ref, Shape, Statement, match_gemm, size
 from dacergnn.library_nodes.operators import shape_of
 from dacergnn.program import Program
 
