@@ -8,6 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from dacergnn.errors import GraphError
 from dacergnn.graph.canonical import row_counts
 from dacergnn.graph.edge_list import EdgeList
 from dacergnn.graph.sorting import pointers, segment_starts, stable_order
@@ -64,12 +65,33 @@ class Encodings:
         weights = counts.to(dtype).reciprocal()
         return weights.repeat_interleave(counts, output_size=self.size("E"))
 
+    def single_typed(self) -> bool:
+        """Whether the edges of every type join one source node type with one destination node type."""
+        return self.size("T") == 1 or all(self._mixed_relation(path) is None for path in ("srctype", "dsttype"))
+
+    def _mixed_relation(self, path: str) -> int | None:
+        """The first edge type with end points of several types."""
+        types = self._index("E", path)  # not kept: programs hardly read it
+        wrong = (self._joined_types(types).index_select(0, self._edges.edge_type) != types).nonzero()
+        return int(self._edges.edge_type[wrong[0]]) if len(wrong) else None
+
+    def _joined_types(self, types: Tensor) -> Tensor:
+        """[R] type of an end point of the first edge of each type; 0 for a type without edges."""
+        bounds = self.get("ptr_E_etype")
+        if not len(types):
+            return torch.zeros(self.size("R"), dtype=self._dtype, device=self._device)
+        first = types.index_select(0, bounds[:-1].clamp(max=len(types) - 1))
+        return first * (bounds.diff() > 0)
+
     def _build(self, name: str) -> Tensor:
         kind, space, paths = parse_encoding(name)
         if kind == "idx":
             return self._index(space, paths[0])
         if kind == "ptr":
             return self._pointers(space, paths[0])
+        if kind == "via":  # what idx holds, in the order of ids
+            order, path = (self.get(encoding_name(k, space, p)) for k, p in zip(("ids", "idx"), paths, strict=True))
+            return path.index_select(0, order)
         return self._order(space, paths)
 
     def _index(self, space: str, path: str) -> Tensor:
@@ -81,6 +103,15 @@ class Encodings:
         if path == "ntype":
             types = edges.src_type if space == "NS" else edges.dst_type
             return types if types is not None else self._index(space, "one")
+        if space == "R":
+            wrong = self._mixed_relation(path)
+            if wrong is not None:
+                end = "source" if path == "srctype" else "destination"
+                raise GraphError(
+                    f"Edge type {edges.edge_type_names[wrong]} has {end} nodes of several types, so that it does not "
+                    f"tell the {path} that the program asks for; give every pair of node types an edge type of its own."
+                )
+            return self._joined_types(self._index("E", path))
         if path in ("srctype", "dsttype"):
             if (edges.src_type if path == "srctype" else edges.dst_type) is None:
                 return self._index(space, "one")

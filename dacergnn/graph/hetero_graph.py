@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -199,6 +200,11 @@ class HeteroGraph:
     def has_node_types(self) -> bool:
         """Whether node types were given, be they all the same."""
         return self._edges.src_type is not None
+
+    @cached_property
+    def single_typed(self) -> bool:
+        """Whether the edges of every type join one source node type with one destination node type."""
+        return self._encodings.single_typed()
 
     @property
     def node_ranges(self) -> tuple[tuple[int, int], ...] | None:

@@ -30,6 +30,8 @@ MAPS: dict[tuple[str, str], str] = {
     ("V", "dsttype"): "T",
     ("NS", "ntype"): "T",
     ("ND", "ntype"): "T",
+    ("R", "srctype"): "T",
+    ("R", "dsttype"): "T",
     **{(space, "one"): "ONE" for space in ROW_SPACES},
 }
 """(row space, path) -> row space that the path leads to."""
@@ -37,7 +39,10 @@ MAPS: dict[tuple[str, str], str] = {
 TYPE_PATHS: tuple[str, ...] = ("etype", "ntype", "srctype", "dsttype", "one")
 """Paths to the type of a row: what typed weights are chosen by. `one` is the case of a single type."""
 
-ENCODING_KINDS: tuple[str, ...] = ("idx", "ptr", "ids")
+JOINED_TYPES: tuple[tuple[str, str], ...] = (("R", "srctype"), ("R", "dsttype"))
+"""Maps of graphs only in which each edge type joins one source type with one destination type."""
+
+ENCODING_KINDS: tuple[str, ...] = ("idx", "ptr", "ids", "via")
 
 
 class Encoding(NamedTuple):
@@ -59,10 +64,29 @@ def target_space(space: str, path: str) -> str:
         raise EncodingError(f"Rows of {space} have no map {path!r}; use one of {known}.") from None
 
 
+def through(space: str, via: str, path: str) -> str | None:
+    """The path q with ``path`` = ``via`` followed by q, for rows of ``space``; None where there is none."""
+    if path == via:
+        return ""
+    reached = MAPS[space, via]
+    if (reached, path) in MAPS:
+        return path
+    return "ntype" if (via, path) in (("src", "srctype"), ("dst", "dsttype")) else None
+
+
+def along(space: str, via: str, path: str) -> str | None:
+    """The path that leads rows of ``space`` where ``via`` followed by ``path`` does; None if it has no name."""
+    if path == "" or via == "":
+        return path or via
+    name = {("src", "ntype"): "srctype", ("dst", "ntype"): "dsttype"}.get((via, path), path)
+    return name if (space, name) in MAPS else None
+
+
 def encoding_name(kind: str, space: str, *paths: str) -> str:
     """Name of an encoding, e.g. ``encoding_name("ids", "E", "etype", "src") == "ids_E_etype_src"``.
 
-    `idx` and `ptr` take one path; `ids` takes one, or a type path and a path. EncodingError otherwise.
+    `idx` and `ptr` take one path; `ids` takes one, or a type path and a path; `via` takes the path by which rows are
+    ordered and the one that leads on. EncodingError otherwise.
     """
     name = "_".join((kind, space, *paths))
     if kind not in ENCODING_KINDS:
@@ -72,8 +96,9 @@ def encoding_name(kind: str, space: str, *paths: str) -> str:
     if len(paths) == 2 and kind == "ids":
         if paths[0] not in TYPE_PATHS:
             raise EncodingError(f"{name!r}: the first of two paths must be one of {', '.join(TYPE_PATHS)}.")
-    elif len(paths) != 1:
-        limit = "one path, or a type path and a path" if kind == "ids" else "exactly one path"
+    elif len(paths) != (2 if kind == "via" else 1):
+        limits = {"ids": "one path, or a type path and a path", "via": "exactly two paths"}
+        limit = limits.get(kind, "exactly one path")
         raise EncodingError(f"{name!r} has {len(paths)} paths; {kind} takes {limit}.")
     return name
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dacergnn.graph.spaces import MAPS, TYPE_PATHS, encoding_name
-from dacergnn.library_nodes.form import Ref, Statement, match_gemm
+from dacergnn.library_nodes.form import WEIGHT_PRODUCTS, Ref, Statement, match_gemm
 
 # Groupings in which the rows already stand in order, so that no list of row ids is needed.
 _IN_ORDER = {
@@ -32,6 +32,17 @@ def order_name(space: str, *paths: str) -> str | None:
     return encoding_name("ids", space, *paths)
 
 
+def ordered_index_name(space: str, order: str, path: str) -> str | None:
+    """Encoding with the row that ``path`` leads to for every row of ``space``, rows in the order of ``order``.
+
+    For ``path`` "" that is the row itself; None where no list is needed.
+    """
+    ids = order_name(space, order)
+    if ids is None or path == "":
+        return index_name(space, path) if path else ids
+    return encoding_name("via", space, order, path) if path != "one" else None
+
+
 def pointer_name(space: str, path: str) -> str | None:
     """Encoding that delimits the groups of ``path``; None for ONE, a single group."""
     return None if path == "one" else encoding_name("ptr", space, path)
@@ -58,7 +69,10 @@ def statement_encodings(statement: Statement) -> list[str]:
         if ref.path != group or gemm is not None or shares_groups(statement):
             names.append(index_name(space, ref.path))
 
-    if gemm is not None:
+    if gemm is not None and gemm.kind in WEIGHT_PRODUCTS:
+        gather(gemm.x)
+        gather(gemm.w)
+    elif gemm is not None:
         names.append(pointer_name(space, group))
         scatter = gemm.kind == "linear" and target != ""
         names.append(order_name(space, group, target) if scatter else order_name(space, group))

@@ -13,7 +13,13 @@ from dace.sdfg import nodes
 from dacergnn.graph.spaces import ENCODING_KINDS
 
 INCLUDE_FOLDER = Path(__file__).parent / "include"
-HEADERS = ("dacergnn/scalar.h", "dacergnn/parallel.h", "dacergnn/segment_gemm.h", "dacergnn/segment_outer.h")
+HEADERS = (
+    "dacergnn/scalar.h",
+    "dacergnn/parallel.h",
+    "dacergnn/segment_gemm.h",
+    "dacergnn/segment_outer.h",
+    "dacergnn/weight_product.h",
+)
 
 
 @dace.library.environment

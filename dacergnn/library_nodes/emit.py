@@ -13,6 +13,8 @@ from dacergnn.library_nodes.form import Const, Expr, Op, Ref, Shape, ShapeOf, si
 from dacergnn.library_nodes.operators import OPERATORS, op, shape_of
 
 INDEX = ("h", "f", "g")
+LANES = 16
+"""Partial sums of a reduction over a row whose length is a multiple."""
 
 
 def offset(shape: Shape, index: tuple[str, ...]) -> str:
@@ -34,12 +36,14 @@ class _Scope:
 class Emitter:
     """Emits the loops of ``store(offset, value)`` over the elements of a statement's expression.
 
-    ``pointer(ref)`` names the C++ pointer to the row that a reference leads to.
+    ``pointer(ref)`` names the C++ pointer to the row that a reference leads to. Without ``simd`` the loops are left
+    to the compiler, which unrolls short ones: for rows of a few elements inside a loop that vectorizes itself.
     """
 
-    def __init__(self, shapes: ShapeOf, pointer: Callable[[Ref], str]) -> None:
+    def __init__(self, shapes: ShapeOf, pointer: Callable[[Ref], str], simd: bool = True) -> None:
         self.shapes = shapes
         self.pointer = pointer
+        self.simd = simd
         self._count = 0
 
     def loops(self, expr: Expr, target: Shape, store: Callable[[str, str], str]) -> str:
@@ -61,7 +65,7 @@ class Emitter:
     def _loop(self, index: str, extent: int, body: str, innermost: bool, reduction: str = "") -> str:
         if extent == 1:
             return f"{{ constexpr int64_t {index} = 0;\n{body}\n}}"
-        pragma = f'_Pragma("omp simd{reduction}")\n' if innermost else ""
+        pragma = f'_Pragma("omp simd{reduction}")\n' if innermost and self.simd else ""
         return f"{pragma}for (int64_t {index} = 0; {index} < {extent}; ++{index}) {{\n{body}\n}}"
 
     def _name(self, scope: _Scope, key: tuple[Expr, tuple[str, ...]], code: str) -> str:
@@ -82,15 +86,24 @@ class Emitter:
             if key in scope.values:
                 return scope.values[key]
         if isinstance(expr, Ref):
-            return self._name(scopes[-1], key, f"{self.pointer(expr)}[{offset(shape, index)}]")
+            seen = (*index[:-2], index[-1], index[-2]) if expr.transposed else index
+            return self._name(scopes[-1], key, f"{self.pointer(expr)}[{offset(self.shapes(expr), seen)}]")
         if expr.name in ("sum", "dot_prd"):
             return self._reduction(expr, scopes, index)
         if expr.name == "expand":
             return self._value(expr.args[0], scopes, index)
+        if expr.name == "outer_prod":
+            x = self._value(expr.args[0], scopes, index[:-1])
+            y = self._value(expr.args[1], [*scopes[:-2], scopes[-1]], (*index[:-2], index[-1]))
+            return self._name(scopes[-1], key, f"({x} * {y})")
         if expr.name == "slice":
             return self._value(expr.args[0], scopes, (*index[:-1], f"({index[-1]} + {expr.dims[0]})"))
-        if expr.name == "concat":
-            return self._name(scopes[-1], key, self._concat(expr, scopes, index))
+        if expr.name == "take_rows":
+            row = f"({index[-2]} + {expr.dims[0]})"
+            return self._value(expr.args[0], scopes, (*index[:-2], row, index[-1]))
+        if expr.name in ("concat", "pad_rows"):
+            code = self._concat(expr, scopes, index) if expr.name == "concat" else self._pad(expr, scopes, index)
+            return self._name(scopes[-1], key, code)
         code = OPERATORS[expr.name].code.format(*(self._value(a, scopes, index) for a in expr.args))
         return self._name(scopes[-1], key, code)
 
@@ -101,8 +114,19 @@ class Emitter:
         name, k = f"s{self._count}", f"k{self._count}"
         inner = _Scope()
         value = self._value(body, [*scopes, inner], (*index, k))
-        lines = "\n".join([*inner.lines, f"{name} += {value};"])
-        scopes[-1].lines.append(f"Value {name} = 0;\n" + self._loop(k, extent, lines, True, f" reduction(+ : {name})"))
+        if self.simd and extent % LANES == 0:
+            # Lane by lane: a reduction clause adds up the lanes of its vector one after the other.
+            lines = "\n".join([f"const int64_t {k} = start + lane;", *inner.lines, f"lanes[lane] += {value};"])
+            text = (
+                f"Value {name};\n{{\nValue lanes[{LANES}] = {{}};\n"
+                f"for (int64_t start = 0; start < {extent}; start += {LANES})\n"
+                f'_Pragma("omp simd")\nfor (int64_t lane = 0; lane < {LANES}; ++lane) {{\n{lines}\n}}\n'
+                f"{name} = dacergnn::sum_lanes<{LANES}>(lanes);\n}}"
+            )
+        else:
+            lines = "\n".join([*inner.lines, f"{name} += {value};"])
+            text = f"Value {name} = 0;\n" + self._loop(k, extent, lines, True, f" reduction(+ : {name})")
+        scopes[-1].lines.append(text)
         scopes[-1].values[expr, index] = name
         return name
 
@@ -113,6 +137,12 @@ class Emitter:
         a = self._value(expr.args[0], scopes, (*index[:-1], f"dacergnn::minimum<int64_t>({i}, {first - 1})"))
         b = self._value(expr.args[1], scopes, (*index[:-1], f"dacergnn::maximum<int64_t>({i} - {first}, 0)"))
         return f"({i} < {first} ? {a} : {b})"
+
+    def _pad(self, expr: Op, scopes: list[_Scope], index: tuple[str, ...]) -> str:
+        before, rows = expr.dims[0], shape_of(expr.args[0], self.shapes)[-2]
+        row = f"dacergnn::minimum<int64_t>(dacergnn::maximum<int64_t>({index[-2]} - {before}, 0), {rows - 1})"
+        value = self._value(expr.args[0], scopes, (*index[:-2], row, index[-1]))
+        return f"({index[-2]} >= {before} && {index[-2]} < {before + rows} ? {value} : Value(0))"
 
 
 def row_elements(shapes: ShapeOf, exprs: list[Expr]) -> int:

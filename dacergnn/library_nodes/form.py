@@ -24,7 +24,10 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Ref:
-    """Row of array ``name`` that map ``path`` leads to ("" is the own row), viewed with row shape ``view``."""
+    """Row of array ``name`` that map ``path`` leads to ("" is the own row), viewed with row shape ``view``, if any.
+
+    ``transposed`` exchanges the last two axes of what is seen then.
+    """
 
     name: str
     path: str = ""
@@ -39,7 +42,7 @@ class Const:
 
 @dataclass(frozen=True)
 class Op:
-    """Operator of the table in ``operators.py``; ``dims`` holds the integers of `reshape`, `slice`, `expand`."""
+    """Operator of the table in ``operators.py``; ``dims`` holds the integers of `reshape`, `slice`, `inner`, ..."""
 
     name: str
     args: tuple[Expr, ...]
@@ -49,7 +52,10 @@ class Op:
 Expr = Ref | Const | Op
 ShapeOf = Callable[[Ref], Shape]
 
-GEMM_OPERATORS = ("linear", "outer_prod")
+WEIGHT_PRODUCTS = ("compose", "inner")
+"""Products of matrices that belong to one row, a type: they stand in loops over types."""
+TYPE_SPACES = ("R", "T", "ONE")
+GEMM_OPERATORS = ("linear", "outer_prod", *WEIGHT_PRODUCTS)
 REDUCTIONS = ("=", "+=", "max=", "min=")
 
 
@@ -73,12 +79,13 @@ class Statement:
 
 @dataclass(frozen=True)
 class Gemm:
-    """A statement as SegmentGemm understands it: ``target op scale * kind(x, w)``."""
+    """A statement as SegmentGemm understands it: ``target op scale * kind(x, w)``; ``dims`` are those of `inner`."""
 
     kind: str
     x: Ref
     w: Ref
     scale: Ref | None
+    dims: Shape = ()
 
 
 def match_gemm(statement: Statement) -> Gemm | None:
@@ -92,6 +99,9 @@ def match_gemm(statement: Statement) -> Gemm | None:
     x, w = expr.args
     if not isinstance(x, Ref) or not isinstance(w, Ref) or statement.op not in ("=", "+="):
         return None
+    if expr.name in WEIGHT_PRODUCTS:
+        alone = scale is None and statement.op == "=" and statement.target.path == ""
+        return Gemm(expr.name, x, w, None, expr.dims) if alone and statement.space in TYPE_SPACES else None
     to_type = statement.op == "+=" and statement.target.path in TYPE_PATHS
     if (to_type or w.path not in TYPE_PATHS) if expr.name == "linear" else not to_type:
         return None
@@ -136,11 +146,9 @@ def ref_text(ref: Ref, entity: str, aliases: dict[str, str] | None = None) -> st
         text = f'{aliases[ref.path]}["{ref.name}"]'
     else:
         text = f'{entity}{_ROW_PATHS[ref.path]}["{ref.name}"]'
-    if ref.transposed:
-        text += ".T"
     if ref.view is not None:
-        text = f"reshape({text}, {', '.join(map(str, ref.view))})"
-    return text
+        text = f"reshape({', '.join([text, *map(str, ref.view)])})"
+    return f"{text}.T" if ref.transposed else text
 
 
 def expr_text(expr: Expr, entity: str, aliases: dict[str, str] | None = None, level: int = 0) -> str:

@@ -10,6 +10,7 @@ from dace import properties
 from dace.sdfg import nodes
 
 from dacergnn.errors import VerificationError
+from dacergnn.library_nodes.access import pure_encodings, statement_encodings
 from dacergnn.library_nodes.form import Ref, Shape, Statement, statement_text
 from dacergnn.library_nodes.operators import check_shapes
 from dacergnn.library_nodes.parse import parse_statement, view_shape
@@ -35,48 +36,73 @@ def row_space(desc: Data) -> str:
 
 @properties.make_properties
 class GraphOperator(nodes.LibraryNode):
-    """A library node whose body is a list of statements over one row space (`dacergnn.library_nodes.form`).
+    """A library node whose body is a list of statements (`dacergnn.library_nodes.form`), each over its row space.
 
-    Connectors carry the names of the arrays behind a "_"; inputs are what the body reads, then the graph
-    encodings that the chosen access scheme needs; outputs are what it writes.
+    It means its statements one after the other, each over all rows. Connectors carry the names of the arrays
+    behind a "_"; inputs are what the body reads, then the graph encodings that the chosen access scheme needs;
+    outputs are what it writes, but for ``locals``: arrays that only this operator touches, which have a
+    descriptor in the SDFG and no memory.
     """
 
-    space = properties.Property(dtype=str, default="E", desc="Row space that the body iterates over")
+    space = properties.Property(dtype=str, default="E", desc="Row space whose rows threads share out (the mapping)")
     body = properties.ListProperty(element_type=str, desc="Statements in program form")
+    spaces = properties.ListProperty(element_type=str, desc="Row space of every statement of the body")
+    locals = properties.ListProperty(element_type=str, desc="Arrays that only this operator writes and reads")
     encodings = properties.ListProperty(element_type=str, desc="Graph encodings that the access scheme reads")
 
-    def __init__(self, name: str = "operator", statements: Sequence[Statement] = (), **kwargs: object) -> None:
+    def __init__(
+        self,
+        name: str = "operator",
+        statements: Sequence[Statement] = (),
+        mapping: str | None = None,
+        local_arrays: Sequence[str] = (),
+        **kwargs: object,
+    ) -> None:
         super().__init__(name, **kwargs)
         if statements:
-            self.space = statements[0].space
+            self.space = mapping or statements[0].space
+            self.locals = list(local_arrays)
             self.statements = tuple(statements)
 
     @property
     def statements(self) -> tuple[Statement, ...]:
         """The body, parsed."""
-        return tuple(parse_statement(text, self.space) for text in self.body)
+        spaces = self.spaces or [self.space] * len(self.body)
+        return tuple(parse_statement(text, space) for text, space in zip(self.body, spaces, strict=True))
 
     @statements.setter
     def statements(self, statements: Sequence[Statement]) -> None:
         self.body = [statement_text(s) for s in statements]
+        self.spaces = [s.space for s in statements]
         self.encodings = []
         self.in_connectors = {PREFIX + name: None for name in self.read_arrays}
         self.out_connectors = {PREFIX + name: None for name in self.written_arrays}
 
     @property
     def written_arrays(self) -> list[str]:
-        return list(dict.fromkeys(s.target.name for s in self.statements))
+        """What the body writes for others, without its locals."""
+        names = dict.fromkeys(s.target.name for s in self.statements)
+        return [n for n in names if n not in self.locals]
 
     @property
     def read_arrays(self) -> list[str]:
-        names = dict.fromkeys(r.name for s in self.statements for r in s.reads)
-        return [n for n in names if n not in self.written_arrays]
+        """What the body reads and does not write."""
+        statements = self.statements
+        written = {s.target.name for s in statements}
+        names = dict.fromkeys(r.name for s in statements for r in s.reads)
+        return [n for n in names if n not in written]
 
     def arrays(self, sdfg: dace.SDFG, state: dace.SDFGState) -> dict[str, Data]:
-        """Descriptors of the arrays behind the connectors, by connector name without the prefix."""
+        """Descriptors of the arrays behind the connectors, by connector name without the prefix, and of the locals."""
         edges = [(e.dst_conn, e.data.data) for e in state.in_edges(self)]
         edges += [(e.src_conn, e.data.data) for e in state.out_edges(self)]
-        return {connector.removeprefix(PREFIX): sdfg.arrays[data] for connector, data in edges if connector}
+        arrays = {connector.removeprefix(PREFIX): sdfg.arrays[data] for connector, data in edges if connector}
+        return arrays | {name: sdfg.arrays[name] for name in self.locals}
+
+    def scheme(self, implementation: str, arrays: dict[str, Data]) -> list[str]:
+        """Encodings that an implementation reads, without repetition."""
+        choose = pure_encodings if implementation == "pure" else statement_encodings
+        return list(dict.fromkeys(n for s in self.statements for n in choose(s)))
 
     def validate(self, sdfg: dace.SDFG, state: dace.SDFGState) -> None:
         """Check connectors, row shapes and spaces of the body against the arrays."""

@@ -17,6 +17,7 @@ from scipy import special
 
 from dacergnn.errors import ProgramError
 from dacergnn.library_nodes.form import Const, Expr, Gemm, Op, Ref, Shape, ShapeOf, Statement, match_gemm, size
+from dacergnn.library_nodes.weight_shapes import WEIGHT_SHAPES
 
 Derivative = Callable[[tuple[Expr, ...], Expr, Expr], tuple[Expr | None, ...]]
 
@@ -111,19 +112,19 @@ OPERATORS: dict[str, Operator] = {
     "gt": _compare(np.greater, ">"),
     "ge": _compare(np.greater_equal, ">="),
     "eq": _compare(np.equal, "=="),
-    "exp": _unary(np.exp, "std::exp({0})", lambda x, y: y, "exp({0})"),
+    "exp": _unary(np.exp, "dacergnn::exp({0})", lambda x, y: y, "exp({0})"),
     "log": _unary(np.log, "std::log({0})", lambda x, y: op("div", 1.0, x), "log({0})"),
     "sqrt": _unary(np.sqrt, "std::sqrt({0})", lambda x, y: op("div", 0.5, y), "sqrt({0})"),
     "abs": _unary(np.abs, "std::abs({0})", lambda x, y: op("sub", op("gt", x, 0.0), op("gt", 0.0, x)), "abs({0})"),
     "erf": _unary(
         special.erf,
-        "std::erf({0})",
+        "dacergnn::erf({0})",
         lambda x, y: op("mul", 2 / math.sqrt(math.pi), op("exp", op("neg", op("mul", x, x)))),
         "erf({0})",
     ),
     "tanh": _unary(np.tanh, "std::tanh({0})", lambda x, y: op("sub", 1.0, op("mul", y, y)), "tanh({0})"),
     "sigmoid": _unary(
-        special.expit, "(Value(1) / (Value(1) + std::exp(-{0})))", _sigmoid_slope, "(1 / (1 + exp(-{0})))"
+        special.expit, "(Value(1) / (Value(1) + dacergnn::exp(-{0})))", _sigmoid_slope, "(1 / (1 + exp(-{0})))"
     ),
     "relu": _unary(
         lambda x: np.maximum(x, 0.0),
@@ -133,14 +134,14 @@ OPERATORS: dict[str, Operator] = {
     ),
     "gelu": _unary(
         lambda x: 0.5 * x * (1 + special.erf(x * math.sqrt(0.5))),
-        "(Value(0.5) * {0} * (Value(1) + std::erf({0} * Value(0.70710678118654752440))))",
+        "(Value(0.5) * {0} * (Value(1) + dacergnn::erf({0} * Value(0.70710678118654752440))))",
         _gelu_slope,
         "(0.5 * {0} * (1 + erf({0} * 0.70710678118654752440)))",
     ),
     "leakyrelu": Operator(
         2,
         lambda x, slope: np.where(x > 0, x, slope * x),
-        "({0} > 0 ? {0} : {1} * {0})",
+        "(({0} > 0 ? {0} : Value(0)) + {1} * (Value(0) < {0} ? Value(0) : {0}))",  # no branch; hands NaN on
         lambda a, s, y: (op("mul", s, _leaky_slope(*a)), None),
         "({0} if {0} > 0 else {1} * {0})",
     ),
@@ -157,9 +158,18 @@ OPERATORS: dict[str, Operator] = {
 }
 
 # Operators that change the shape; their rules stand in `shape_of`, `interpret`, `differentiate` and the emitter.
-STRUCTURAL = {"sum": 1, "dot_prd": 2, "concat": 2, "slice": 1, "expand": 1, "linear": 2, "outer_prod": 2}
+STRUCTURAL = {
+    "sum": 1, "dot_prd": 2, "concat": 2, "slice": 1, "expand": 1, "take_rows": 1, "pad_rows": 1,
+    "linear": 2, "outer_prod": 2, "compose": 2, "inner": 2,
+}  # fmt: skip
+WITH_DIMS = ("slice", "expand", "take_rows", "pad_rows", "inner")
 
 CONSTANT_SECOND = ("leakyrelu", "elu")
+
+
+def is_elementwise(expr: Expr) -> bool:
+    """Whether an element of the value depends on the same element of every operand of full shape."""
+    return not isinstance(expr, Op) or (expr.name in OPERATORS and all(is_elementwise(a) for a in expr.args))
 
 
 def broadcast(shapes: list[Shape], where: str) -> Shape:
@@ -177,15 +187,16 @@ def broadcast(shapes: list[Shape], where: str) -> Shape:
 def shape_of(expr: Expr, shapes: ShapeOf) -> Shape:
     """Row shape of an expression; raises ProgramError where operands do not fit."""
     if isinstance(expr, Ref):
-        if expr.transposed:
-            raise ProgramError(f'"{expr.name}": only the weights of linear are transposed.')
-        return shapes(expr)
+        return _ref_shape(expr, shapes)
     if isinstance(expr, Const):
         return ()
     if expr.name == "linear":
         return _linear_shape(expr, shapes)
     args = [shape_of(a, shapes) for a in expr.args]
+    if expr.name in WEIGHT_SHAPES:
+        return WEIGHT_SHAPES[expr.name](args, expr.dims)
     if expr.name == "outer_prod":
+        _check_untransposed(expr)
         x, y = args
         if len(x) != len(y) or len(x) not in (1, 2) or x[:-1] != y[:-1]:
             raise ProgramError(
@@ -217,13 +228,28 @@ def shape_of(expr: Expr, shapes: ShapeOf) -> Shape:
     return broadcast(args, expr.name)
 
 
+def _ref_shape(ref: Ref, shapes: ShapeOf) -> Shape:
+    shape = shapes(ref)
+    if not ref.transposed:
+        return shape
+    if len(shape) < 2:
+        raise ProgramError(f'"{ref.name}" has row shape {shape}; only matrices and stacks of them are transposed.')
+    return (*shape[:-2], shape[-1], shape[-2])
+
+
+def _check_untransposed(expr: Op, operands: int = 2) -> None:
+    """Kernels read the rows of a product as they lie."""
+    for arg in expr.args[:operands]:
+        if isinstance(arg, Ref) and arg.transposed:
+            raise ProgramError(f'{expr.name}: "{arg.name}" is a row value, which is not transposed; only weights are.')
+
+
 def _linear_shape(expr: Op, shapes: ShapeOf) -> Shape:
-    x, weight = shape_of(expr.args[0], shapes), expr.args[1]
-    w = shapes(weight) if isinstance(weight, Ref) else shape_of(weight, shapes)
+    _check_untransposed(expr, 1)
+    x, w = (shape_of(a, shapes) for a in expr.args)
+    weight = expr.args[1]
     if isinstance(weight, Ref) and weight.view is not None:
         raise ProgramError(f'linear: the weights "{weight.name}" are used in the shape that they are declared with.')
-    if isinstance(weight, Ref) and weight.transposed:
-        w = (*w[:-2], w[-1], w[-2])
     if len(w) != len(x) + 1 or w[:-1] != x:
         raise ProgramError(
             f"linear: rows of shape {x} and weights of shape {w}; expected (K,) with (K, M), or (H, K) with (H, K, M)."

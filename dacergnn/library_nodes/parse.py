@@ -14,7 +14,7 @@ import numpy as np
 from dacergnn.errors import ProgramError
 from dacergnn.graph.spaces import MAPS
 from dacergnn.library_nodes.form import ENTITY, GEMM_OPERATORS, Const, Expr, Op, Ref, Shape, Statement, size
-from dacergnn.library_nodes.operators import OPERATORS, STRUCTURAL, op
+from dacergnn.library_nodes.operators import OPERATORS, STRUCTURAL, WITH_DIMS, op
 
 _BINARY: dict[type[ast.AST], str] = {
     ast.Add: "add",
@@ -71,7 +71,10 @@ class ExpressionParser:
     def ref(self, node: ast.AST) -> Ref | None:
         """The reference that ``node`` spells, or None when it is something else."""
         if isinstance(node, ast.Attribute) and node.attr == "T":
-            inner = self.name(node.value.id, node.value) if isinstance(node.value, ast.Name) else self.ref(node.value)
+            if isinstance(node.value, ast.Name | ast.Call):
+                inner = self.parse(node.value)
+            else:
+                inner = self.ref(node.value)
             return replace(inner, transposed=True) if isinstance(inner, Ref) else None
         if isinstance(node, ast.Attribute):
             path = self.entity(node.value)
@@ -88,6 +91,9 @@ class ExpressionParser:
 
     def _type_path(self, key: ast.AST) -> str:
         if isinstance(key, ast.Attribute) and key.attr in ("etype", "ntype"):
+            joined = self._joined_type(key) if self.space == "R" else None
+            if joined is not None:
+                return joined
             path = self.entity(key.value)
             if path is not None:
                 name = "etype" if key.attr == "etype" else _NODE_TYPE.get(path, "")
@@ -106,6 +112,13 @@ class ExpressionParser:
             key,
             "weights are sliced by a type: W[e.etype], W[n.ntype], W[e.src.ntype], W[e.dst.ntype], W[e.etype, e.src]",
         )
+
+    def _joined_type(self, key: ast.Attribute) -> str | None:
+        """The path of ``r.src.ntype``: an edge type has no end points, but types of them."""
+        end = key.value
+        if key.attr != "ntype" or not isinstance(end, ast.Attribute) or self.entity(end.value) != "":
+            return None
+        return _NODE_TYPE.get(end.attr)
 
     def parse(self, node: ast.AST) -> Expr:
         """The expression that ``node`` spells."""
@@ -148,9 +161,9 @@ class ExpressionParser:
         if len(args) != arity:
             fail(node, f"{name}() takes {arity} operand{'s' * (arity > 1)}")
         dims = tuple(self._integer(a) for a in node.args[arity:])
-        if dims and name not in ("slice", "expand"):
+        if dims and name not in WITH_DIMS:
             fail(node, f"{name}() takes {arity} operand{'s' * (arity > 1)}")
-        return op(name, *args, dims=dims) if name not in GEMM_OPERATORS else Op(name, tuple(args))
+        return op(name, *args, dims=dims) if name not in GEMM_OPERATORS else Op(name, tuple(args), dims)
 
     def _integer(self, node: ast.AST) -> int:
         value = self.parse(node)
@@ -162,6 +175,8 @@ class ExpressionParser:
         if not node.args:  # without sizes: to a scalar for each row
             fail(node, "reshape() takes a value and the sizes of its new row shape")
         inner, view = self.parse(node.args[0]), tuple(self._integer(a) for a in node.args[1:])
+        if isinstance(inner, Ref) and inner.transposed:
+            fail(node, "a matrix is reshaped before it is transposed: reshape(W, ...).T")
         if isinstance(inner, Ref):
             return replace(inner, view=view)
         return Op("reshape", (inner,), view)

@@ -9,7 +9,7 @@ import dace
 from dace import Memlet, dtypes
 
 from dacergnn.library_nodes.access import index_name
-from dacergnn.library_nodes.form import Const, Expr, Ref, Shape, Statement
+from dacergnn.library_nodes.form import WEIGHT_PRODUCTS, Const, Expr, Op, Ref, Shape, Statement
 from dacergnn.library_nodes.node import PREFIX, row_shape
 from dacergnn.library_nodes.operators import OPERATORS, op, shape_of
 from dacergnn.library_nodes.parse import view_shape
@@ -85,6 +85,15 @@ class _Scalar:
                 self.shapes(x)[-1],
                 lambda k: f"{self.element(x, (*index[:-1], k))} * {self.element(w, (*index[:-1], k, index[-1]))}",
             )
+        if expr.name in WEIGHT_PRODUCTS:
+            return self.product_of_weights(expr, index)
+        if expr.name == "take_rows":
+            return self.value(expr.args[0], (*index[:-2], f"({index[-2]} + {expr.dims[0]})", index[-1]))
+        if expr.name == "pad_rows":
+            before, rows = expr.dims[0], shape_of(expr.args[0], self.shapes)[-2]
+            row = f"min(max({index[-2]} - {before}, 0), {rows - 1})"
+            inside = f"{index[-2]} >= {before} and {index[-2]} < {before + rows}"
+            return f"({self.value(expr.args[0], (*index[:-2], row, index[-1]))} if {inside} else 0.0)"
         if expr.name == "outer_prod":
             x, y = expr.args
             return f"({self.value(x, index[:-1])} * {self.value(y, (*index[:-2], index[-1]))})"
@@ -99,6 +108,29 @@ class _Scalar:
             return f"({a} if {index[-1]} < {first} else {b})"
         entry = OPERATORS[expr.name]
         return (entry.python or entry.code).format(*(f"({self.value(a, index)})" for a in expr.args))
+
+    def product_of_weights(self, expr: Op, index: tuple[str, ...]) -> str:
+        """An element of `compose` or `inner`: heads are blocks of columns of the matrices without a head axis."""
+        x, w = expr.args
+        assert isinstance(x, Ref) and isinstance(w, Ref)
+        if expr.name == "inner":
+            head = index[0] if len(index) == 3 else "0"
+            d, m = shape_of(expr, self.shapes)[-2:]
+            columns = (f"({head} * {d} + {index[-2]})", f"({head} * {m} + {index[-1]})")
+            return self.loop(
+                shape_of(x, self.shapes)[0],
+                lambda k: f"{self.element(x, (k, columns[0]))} * {self.element(w, (k, columns[1]))}",
+            )
+        d, m = shape_of(w, self.shapes)[-2:]
+        heads = len(shape_of(w, self.shapes)) == 3
+        head, column = f"({index[1]} // {m})", f"({index[1]} % {m})"
+        return self.loop(
+            d,
+            lambda k: (
+                f"{self.element(x, (index[0], f'({head} * {d} + {k})'))} * "
+                f"{self.element(w, (head, k, column) if heads else (k, column))}"
+            ),
+        )
 
     def total(self, expr: Expr, index: tuple[str, ...]) -> str:
         return self.loop(shape_of(expr, self.shapes)[-1], lambda k: self.value(expr, (*index, k)))
@@ -116,12 +148,14 @@ class _Scalar:
 
 
 def expand_pure(node: Any, state: dace.SDFGState, sdfg: dace.SDFG) -> dace.SDFG:
-    """A nested SDFG that runs the body of a library node, one map per statement."""
+    """A nested SDFG that runs the body of a library node, one map per statement; its locals are arrays inside."""
     arrays = node.arrays(sdfg, state)
     nested = dace.SDFG(f"{node.label}_pure")
     for name, desc in arrays.items():
         inner = copy.deepcopy(desc)
-        inner.transient = False
+        inner.transient = name in node.locals
+        if inner.transient:
+            inner.storage = dtypes.StorageType.CPU_Heap
         inner.lifetime = dtypes.AllocationLifetime.Scope
         nested.add_datadesc(PREFIX + name, inner)
     last = nested.add_state("start", is_start_block=True)

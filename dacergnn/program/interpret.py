@@ -76,8 +76,8 @@ class _Evaluation:
             return np.full(self.rows, expr.value)
         if isinstance(expr, Ref):
             rows = self.values[expr.name][self.index(expr.path)]
-            rows = np.swapaxes(rows, -1, -2) if expr.transposed else rows
-            return rows.reshape(self.rows, *self.program.shape(expr)) if expr.view is not None else rows
+            rows = rows.reshape(self.rows, *self.program.shape(expr)) if expr.view is not None else rows
+            return np.swapaxes(rows, -1, -2) if expr.transposed else rows
         args = [self.value(a) for a in expr.args]
         return self.operator(expr, args)
 
@@ -88,6 +88,19 @@ class _Evaluation:
             return np.einsum("...k,...km->...m", x, w)
         if expr.name == "outer_prod":
             return args[0][..., :, None] * args[1][..., None, :]
+        if expr.name == "compose":
+            a, b = args
+            b = b if b.ndim == 4 else b[:, None]
+            a = a.reshape(*a.shape[:2], *b.shape[1:3])
+            return np.einsum("rkhd,rhdm->rkhm", a, b).reshape(*a.shape[:2], b.shape[1] * b.shape[3])
+        if expr.name == "inner":
+            heads = expr.dims[0] if expr.dims else 1
+            a, y = (x.reshape(*x.shape[:2], heads, x.shape[2] // heads) for x in args)
+            return np.einsum("rkhd,rkhm->rhdm", a, y).reshape(self.rows, *shape_of(expr, self.program.shape))
+        if expr.name == "take_rows":
+            return args[0][..., expr.dims[0] : expr.dims[1], :]
+        if expr.name == "pad_rows":
+            return np.pad(args[0], [*[(0, 0)] * (args[0].ndim - 2), expr.dims, (0, 0)])
         if expr.name == "concat":
             return np.concatenate(args, axis=-1)
         if expr.name == "slice":

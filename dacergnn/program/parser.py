@@ -10,7 +10,17 @@ import dace
 
 from dacergnn.errors import ProgramError
 from dacergnn.graph.spaces import MAPS, ROW_SPACES
-from dacergnn.library_nodes.form import GEMM_OPERATORS, Const, Expr, Op, Ref, Shape, Statement, match_gemm
+from dacergnn.library_nodes.form import (
+    GEMM_OPERATORS,
+    TYPE_SPACES,
+    Const,
+    Expr,
+    Op,
+    Ref,
+    Shape,
+    Statement,
+    match_gemm,
+)
 from dacergnn.library_nodes.node import Typeclass
 from dacergnn.library_nodes.operators import op, scale_fits, shape_of
 from dacergnn.library_nodes.parse import ExpressionParser, fail, fold
@@ -39,9 +49,12 @@ _NEIGHBOURS = {
     ("U", "outgoing_edges"): "srcpair",
 }
 _RETURN_ORDER = ("ND", "NS", "E", "V", "U", "R", "T", "ONE", "RNS")
+_OF_TYPES = "multiplies the weights of one type, in a loop over g.edge_types(), g.node_types() or g.once()"
 _PRODUCTS = {
     "linear": "the weights are chosen by a type, as in W[e.etype] or W[n.ntype], or an array of one row",
     "outer_prod": "is summed over the rows of a type, W[e.etype] += outer_prod(x, y), alone or times a row value",
+    "compose": _OF_TYPES,
+    "inner": _OF_TYPES,
 }
 OWN_STATEMENT = (*GEMM_OPERATORS, "dot_prd", "sum")
 _AUGMENTED: dict[type[ast.AST], str] = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div"}
@@ -305,7 +318,7 @@ class _Parser:
                 view, value = value.dims, product
         value = self._operands(value, space)
         if not self._is_product(Statement(space, Ref(name, path), operation, value)):
-            if path == "" and isinstance(value, Op) and value.name in GEMM_OPERATORS:
+            if path == "" and isinstance(value, Op) and value.name in GEMM_OPERATORS and not _is_plain(value, space):
                 raise ProgramError(f"{value.name}: {_PRODUCTS[value.name]}.")
             value = self._hoist(value, space, top=not _is_gemm_operator(value))
         shape = shape_of(value, self.program.shape)
@@ -340,7 +353,8 @@ class _Parser:
         if not isinstance(expr, Op):
             return expr
         expr = replace(expr, args=tuple(self._hoist(a, space) for a in expr.args))
-        return expr if top or expr.name not in OWN_STATEMENT else self._temporary(expr, space)
+        stays = top or expr.name not in OWN_STATEMENT or _is_plain(expr, space)
+        return expr if stays else self._temporary(expr, space)
 
     def _row(self, expr: Expr, space: str) -> Ref:
         """The value of an expression as rows of an array."""
@@ -382,6 +396,11 @@ def _extremum(target: ast.AST, node: ast.Assign | ast.AugAssign) -> tuple[str, a
     if call.func.id not in ("max", "min") or len(call.args) != 2 or ast.unparse(call.args[0]) != ast.unparse(target):
         return None
     return call.func.id, call.args[1]
+
+
+def _is_plain(expr: Op, space: str) -> bool:
+    """Whether a product stands among element-wise operators: an outer product of weights."""
+    return expr.name == "outer_prod" and space in TYPE_SPACES
 
 
 def _is_gemm_operator(expr: Expr) -> bool:

@@ -1,4 +1,4 @@
-"""The printer of the program form: the inverse of the parser, stable, one loop for every operator."""
+"""The printer of the program form: the inverse of the parser, stable, one nest of loops for every operator."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from dacergnn.graph.spaces import MAPS
 from dacergnn.library_nodes import GraphOperator, Op, Statement
 from dacergnn.library_nodes.form import ENTITY, ref_text, statement_text
 from dacergnn.library_nodes.operators import shape_of
+from dacergnn.library_nodes.traversal.nest import Levels, Loop, loops
 from dacergnn.program.parser import ITERATORS
 from dacergnn.program.view import Program
 
@@ -22,6 +23,7 @@ _NESTED = {
     ("V", "dstpair"): "incoming_edges",
     ("U", "srcpair"): "outgoing_edges",
 }
+_PATHS = {"ND": "dst", "NS": "src", "V": "dstpair", "U": "srcpair"}
 
 
 def print_program(sdfg: dace.SDFG) -> str:
@@ -42,10 +44,43 @@ def _declaration(program: Program, name: str) -> str:
 
 def _loop(program: Program, operator: GraphOperator) -> list[str]:
     encodings = f"; {', '.join(operator.encodings)}" if operator.encodings else ""
-    lines = [f"    # {type(operator).__name__}{encodings}"]
-    for statement in operator.statements:
-        lines += _nest(program, statement)
+    statements = operator.statements
+    if len(statements) == 1:
+        return [f"    # {type(operator).__name__}{encodings}", *_nest(program, statements[0])]
+    kept = f"; local: {', '.join(operator.locals)}" if operator.locals else ""
+    levels = Levels.of(operator.space, statements)
+    lines = [f"    # {type(operator).__name__} over {operator.space}{kept}{encodings}"]
+    if len(levels.spaces) > 2 or levels.spaces[1:] == ("V",) or levels.spaces[1:] == ("U",):
+        # Pairs of a node have no iterator of their own: loops one after the other, which mean the same.
+        for statement in statements:
+            lines += _nest(program, statement)
+        return lines
+    for loop in loops(levels, statements):
+        lines += _fused(program, loop)
     return lines
+
+
+def _fused(program: Program, loop: Loop) -> list[str]:
+    """The loops of a nest of two levels, or of one."""
+    outer = ENTITY[loop.space]
+    lines = [f"    for {outer} in g.{_ITERATOR[loop.space]}():"]
+    for item in loop.items:
+        if isinstance(item, Statement):
+            lines.append(f"        {_text(program, item, outer, {})}")
+            continue
+        entity, path = ENTITY[item.space], _PATHS[loop.space]
+        lines.append(f"        for {entity} in {outer}.{_NESTED[loop.space, path]}():")
+        lines += [f"            {_text(program, s, entity, {path: outer})}" for s in item.statements()]
+    return lines
+
+
+def _text(program: Program, statement: Statement, entity: str, aliases: dict[str, str]) -> str:
+    """One statement; a destination's row among those of the sources is written ``n.src["x"]``."""
+    text, path = statement_text(statement, entity, aliases), statement.target.path
+    if (MAPS[statement.space, path] if path else statement.space) == program.space(statement.target.name):
+        return text
+    target = ref_text(statement.target, entity, aliases)
+    return text.replace(target, target.replace("[", ".src[", 1), 1 if statement.op in ("=", "+=") else 2)
 
 
 def _nest(program: Program, statement: Statement) -> list[str]:
@@ -62,9 +97,5 @@ def _nest(program: Program, statement: Statement) -> list[str]:
             f"        for {entity} in {outer}.{neighbours}():",
             f"            {statement_text(statement, entity, {path: outer})}",
         ]
-    text = statement_text(statement, entity)
-    reached = MAPS[statement.space, path] if path else statement.space
-    if reached != owner:  # the target has more rows than that: destinations among the sources
-        target = ref_text(statement.target, entity)
-        text = text.replace(target, target.replace("[", ".src[", 1), 1 if statement.op in ("=", "+=") else 2)
+    text = _text(program, statement, entity, {})
     return [f"    for {entity} in g.{_ITERATOR[statement.space]}():", f"        {text}"]

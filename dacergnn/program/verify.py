@@ -10,6 +10,7 @@ from dacergnn.library_nodes import GraphOperator, Statement, row_space
 from dacergnn.library_nodes.cpu import is_encoding
 from dacergnn.library_nodes.form import REDUCTIONS, Ref
 from dacergnn.library_nodes.operators import check_shapes
+from dacergnn.library_nodes.traversal.nest import problem
 from dacergnn.program.view import Program
 
 
@@ -18,7 +19,9 @@ def verify(sdfg: dace.SDFG) -> None:
 
     I1 one state; I2 only library nodes of ours and access nodes; I3 leading dimensions are row spaces;
     I4 single assignment, inputs are not written; I5 no cycle; I6 maps lead where the arrays are;
-    I7 row shapes agree; I8 the target of a map that several rows share is written by a reduction.
+    I7 row shapes agree; I8 the target of a map that several rows share is written by a reduction; I9 the statements
+    of one operator nest under its mapping, and reach no other group's rows of what it writes; I10 local arrays are
+    intermediate, written by their operator, and nobody else touches them.
     """
     if len(list(sdfg.states())) != 1:
         raise VerificationError(
@@ -47,6 +50,8 @@ def verify(sdfg: dace.SDFG) -> None:
         ready.update(operator.written_arrays)
         for statement in operator.statements:
             _verify_statement(program, statement)
+        _verify_nest(operator)
+    _verify_locals(program)
 
 
 def _verify_body(operator: GraphOperator) -> None:
@@ -55,6 +60,26 @@ def _verify_body(operator: GraphOperator) -> None:
         _ = operator.statements
     except ProgramError as error:
         raise VerificationError(f"I6: the body of {operator.label}: {error}") from error
+
+
+def _verify_nest(operator: GraphOperator) -> None:
+    statements = operator.statements
+    found = problem(operator.space, statements) if len(statements) > 1 else None
+    if found is not None:
+        raise VerificationError(f"I9: {operator.label}: {found}.")
+
+
+def _verify_locals(program: Program) -> None:
+    owners: dict[str, GraphOperator] = {}
+    for operator in program.operators:
+        targets = {s.target.name for s in operator.statements}
+        for name in operator.locals:
+            if name in owners or name not in targets or not program.sdfg.arrays[name].transient:
+                raise VerificationError(f'I10: "{name}" is no intermediate array that {operator.label} alone writes.')
+            owners[name] = operator
+    for operator in program.operators:
+        for name in {*operator.read_arrays, *operator.written_arrays} & owners.keys():
+            raise VerificationError(f'I10: "{name}" is local to {owners[name].label}, but {operator.label} uses it.')
 
 
 def _verify_statement(program: Program, statement: Statement) -> None:

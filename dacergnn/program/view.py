@@ -8,6 +8,7 @@ only say what changes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import dace
@@ -23,6 +24,15 @@ from dacergnn.library_nodes.node import PREFIX, Typeclass, ordered_operators
 from dacergnn.library_nodes.parse import view_shape
 
 SYMBOLS = {space: dace.symbol(space, dtype=dace.int64) for space in ROW_SPACES if space != "ONE"}
+
+
+@dataclass(frozen=True)
+class Group:
+    """Statements for one Traversal: its mapping and its local arrays."""
+
+    statements: tuple[Statement, ...]
+    mapping: str
+    local_arrays: tuple[str, ...]
 
 
 class Program:
@@ -114,10 +124,16 @@ class Program:
         self.sdfg.arrays[name].transient = False
         self.sdfg.arg_names = [*self.sdfg.arg_names, name]
 
-    def insert(self, *statements: Statement) -> GraphOperator:
-        """Add an operator with these statements: a SegmentGemm for one product, else a Traversal."""
-        kind: Any = SegmentGemm if len(statements) == 1 and statements[0].is_gemm else Traversal
-        operator: GraphOperator = kind(statements[-1].target.name, statements)
+    def insert(
+        self, *statements: Statement, mapping: str | None = None, local_arrays: Sequence[str] = ()
+    ) -> GraphOperator:
+        """Add an operator with these statements: a SegmentGemm where a product comes first, else a Traversal.
+
+        A Traversal of several statements takes its ``mapping``, the row space that threads share out, and its
+        ``local_arrays``, intermediate arrays that nothing else may touch.
+        """
+        kind: Any = SegmentGemm if statements[0].is_gemm else Traversal
+        operator: GraphOperator = kind(statements[-1].target.name, statements, mapping, local_arrays)
         self.state.add_node(operator)
         self._connect(operator)
         return operator
@@ -129,12 +145,28 @@ class Program:
         self.remove(operator)
         new = self.insert(*statements)
         for follower in followers:  # keep the order of insertion
-            body = follower.statements
-            self.state.remove_node(follower)
-            follower.statements = body
-            self.state.add_node(follower)
-            self._connect(follower)
+            self._move_last(follower)
         return new
+
+    def _move_last(self, operator: GraphOperator) -> None:
+        body = operator.statements
+        self.state.remove_node(operator)
+        operator.statements = body
+        self.state.add_node(operator)
+        self._connect(operator)
+
+    def regroup(self, groups: Sequence[GraphOperator | Group]) -> None:
+        """Put groups of statements in the place of their operators; those that stay are named as they are."""
+        kept = [g for g in groups if isinstance(g, GraphOperator)]
+        for operator in self.operators:
+            if operator not in kept:
+                self.state.remove_node(operator)
+        for group in groups:
+            if isinstance(group, GraphOperator):
+                self._move_last(group)
+            else:
+                self.insert(*group.statements, mapping=group.mapping, local_arrays=group.local_arrays)
+        self._remove_isolated()
 
     def remove(self, operator: GraphOperator) -> None:
         """Take an operator out; arrays that nothing touches any more are dropped by `drop_unused`."""
@@ -150,6 +182,7 @@ class Program:
             else:
                 wanted.update(operator.read_arrays)
         touched = {n.data for n in self.state.data_nodes()}
+        touched.update(name for operator in self.operators for name in operator.locals)
         for name, desc in list(self.sdfg.arrays.items()):
             if desc.transient and name not in touched:
                 self.sdfg.remove_data(name)

@@ -42,21 +42,45 @@ class Config:
         return products + OUTER.format(name=self.name, t=self.dtype, i=self.index, args=f"{shape}, {self.scale_size}")
 
 
+LISTS = """#include <numeric>
+#include <vector>
+#include "dacergnn/segment_gemm.h"
+#include "dacergnn/segment_outer.h"
+
+// f of the lists where there are any, else of the lists that are known to be the identity.
+template <class F, class... I>
+void with_lists(int64_t rows, F f, const I*... lists) {
+    if ((... && (lists == nullptr))) return f(((void)lists, nullptr)...);
+    std::vector<std::common_type_t<I...>> identity(rows);
+    std::iota(identity.begin(), identity.end(), 0);
+    f((lists == nullptr ? identity.data() : lists)...);
+}
+"""
 PRODUCTS = """
 extern "C" void gemm{n}_{name}(const {t}* X, const {i}* gather, const {t}* W, const {i}* ptr, int64_t types,
                                const {i}* rows, const {t}* scale, {t}* Y)
-{{ dacergnn::segment_gemm<{args}>(X, gather, W, ptr, types, rows, scale, Y); }}
+{{
+    with_lists(int64_t(ptr[types]), [&](auto gather, auto rows) {{
+        dacergnn::segment_gemm<{args}>(X, gather, W, ptr, types, rows, scale, Y);
+    }}, gather, rows);
+}}
 extern "C" void scatter{n}_{name}(const {t}* X, const {i}* gather, const {t}* W, const {i}* ptr,
                                   int64_t types, const {i}* rows, const {t}* scale, const {i}* target,
                                   const {i}* target_ptr, int64_t targets, int64_t y_rows, {t}* Y) {{
-    dacergnn::segment_gemm_scatter<{args}>(X, gather, W, ptr, types, rows, scale, target, target_ptr, targets,
-                                           y_rows, Y);
+    with_lists(int64_t(ptr[types]), [&](auto gather, auto rows) {{
+        dacergnn::segment_gemm_scatter<{args}>(X, gather, W, ptr, types, rows, scale, target, target_ptr, targets,
+                                               y_rows, Y);
+    }}, gather, rows);
 }}
 """
 OUTER = """
 extern "C" void outer_{name}(const {t}* X, const {i}* gx, const {t}* Y, const {i}* gy, const {i}* ptr,
                              int64_t types, const {i}* rows, const {t}* scale, {t}* dW)
-{{ dacergnn::segment_outer<{args}>(X, gx, Y, gy, ptr, types, rows, scale, dW); }}
+{{
+    with_lists(int64_t(ptr[types]), [&](auto gx, auto gy, auto rows) {{
+        dacergnn::segment_outer<{args}>(X, gx, Y, gy, ptr, types, rows, scale, dW);
+    }}, gx, gy, rows);
+}}
 """
 
 # Whole vectors, parts of vectors, single columns, several panels, heads; some with double and int64.
@@ -71,6 +95,44 @@ CONFIGS = [
     Config("float", "int32_t", 1, 1, 1, 1),
     Config("double", "int32_t", 2, 12, 1, 0),
     Config("float", "int64_t", 2, 1, 20, 2),
+]
+
+WEIGHTS = """
+extern "C" void {kind}{flags}_{name}(const {t}* A, const {i}* a, const {t}* B, const {i}* b, int64_t rows, {t}* Y)
+{{ dacergnn::{kind}<{t}, {i}, {sizes}, {booleans}>(A, a, B, b, rows, Y); }}
+"""
+
+
+@dataclass(frozen=True)
+class WeightConfig:
+    """Template arguments of the products of weights."""
+
+    dtype: str
+    index: str
+    heads: int
+    k: int
+    d: int
+    m: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.dtype}_{self.index}_H{self.heads}_K{self.k}_D{self.d}_M{self.m}"
+
+    def functions(self) -> str:
+        """C functions compose00_, compose01_, ..., inner11_: the digits say which operands are transposed."""
+        sizes = f"{self.heads}, {self.k}, {self.d}, {self.m}"
+        return "".join(
+            WEIGHTS.format(kind=kind, flags=f"{left}{right}", name=self.name, t=self.dtype, i=self.index, sizes=sizes,
+                           booleans=", ".join("true" if flag else "false" for flag in (left, right)))
+            for kind in ("compose", "inner") for left in (0, 1) for right in (0, 1)
+        )  # fmt: skip
+
+
+WEIGHT_CONFIGS = [
+    WeightConfig("float", "int32_t", 1, 64, 64, 64),
+    WeightConfig("float", "int64_t", 2, 130, 17, 9),
+    WeightConfig("double", "int32_t", 3, 7, 5, 1),
+    WeightConfig("float", "int32_t", 4, 1, 1, 16),
 ]
 
 TRAVERSALS = """
@@ -101,10 +163,10 @@ REDUCE_SIZES = (1, 5, 64, 1500)
 def build(folder: Path) -> ctypes.CDLL:
     """Two translation units side by side, as the machines that run the tests have at least two cores."""
     half = len(CONFIGS) // 2
-    common = '#include "dacergnn/segment_gemm.h"\n#include "dacergnn/segment_outer.h"\n'
     sources = [
-        common + "\n".join(c.functions() for c in CONFIGS[:half]),
-        common + "\n".join(c.functions() for c in CONFIGS[half:]),
+        LISTS + "\n".join(c.functions() for c in CONFIGS[:half]),
+        LISTS + "\n".join(c.functions() for c in CONFIGS[half:]),
+        '#include "dacergnn/weight_product.h"\n' + "\n".join(c.functions() for c in WEIGHT_CONFIGS),
         '#include "dacergnn/parallel.h"\n' + TRAVERSALS + "".join(REDUCE.format(size=s) for s in REDUCE_SIZES),
     ]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.kernels.harness import CONFIGS, REDUCE_SIZES, Array, Config, build, call
+from tests.kernels.harness import CONFIGS, REDUCE_SIZES, WEIGHT_CONFIGS, Array, Config, WeightConfig, build, call
 
 NUMPY = {"float": np.float32, "double": np.float64, "int32_t": np.int32, "int64_t": np.int64}
 
@@ -153,6 +153,40 @@ def test_weight_gradient(kernels: ctypes.CDLL, config: Config, listed: bool, len
             results.append(dw)
         assert_close(results[0], expected)
         np.testing.assert_array_equal(results[0], results[1])
+
+
+@pytest.mark.parametrize("rows", [0, 1, 3, 40])
+@pytest.mark.parametrize("listed", [False, True], ids=["identity", "rows"])
+@pytest.mark.parametrize("config", WEIGHT_CONFIGS, ids=lambda c: c.name)
+def test_products_of_weights(kernels: ctypes.CDLL, config: WeightConfig, listed: bool, rows: int) -> None:
+    rng = np.random.default_rng(3)
+    dtype, (h, k, d, m) = NUMPY[config.dtype], (config.heads, config.k, config.d, config.m)
+    nodes = 5 if listed else rows
+    a = rng.integers(0, nodes, rows).astype(NUMPY[config.index]) if listed else None
+    b = rng.integers(0, nodes, rows).astype(NUMPY[config.index]) if listed else None
+    left, right = ((k, h * d), (h, d, m)), ((k, h * d), (k, h * m))
+    for kind, shapes, result in (("compose", left, (k, h * m)), ("inner", right, (h, d, m))):
+        x, y = (unaligned((nodes, *shape), dtype, rng) for shape in shapes)
+        xs = (x if a is None else x[a]).astype(np.float64).reshape(rows, k, h, d)
+        ys = (y if b is None else y[b]).astype(np.float64)
+        if kind == "compose":
+            expected = np.einsum("rkhd,rhdm->rkhm", xs, ys).reshape(rows, *result)
+        else:
+            expected = np.einsum("rkhd,rkhm->rhdm", xs, ys.reshape(rows, k, h, m))
+        for flags in ((0, 0), (0, 1), (1, 0), (1, 1)):
+            operands = [
+                np.ascontiguousarray(np.swapaxes(v, -1, -2)) if flag else v
+                for v, flag in zip((x, y), flags, strict=True)
+            ]
+            results: list[Array] = []
+            for threads in (1, 2):
+                kernels["set_threads"](threads)
+                z = unaligned((rows, *result), dtype)
+                name = f"{kind}{flags[0]}{flags[1]}_{config.name}"
+                call(kernels[name], operands[0], a, operands[1], b, rows, z)
+                results.append(z)
+            assert_close(results[0], expected)
+            np.testing.assert_array_equal(results[0], results[1])
 
 
 def test_scatter_writes_only_zeros_without_rows(kernels: ctypes.CDLL) -> None:

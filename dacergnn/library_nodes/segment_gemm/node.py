@@ -16,9 +16,14 @@ from dacergnn.library_nodes.segment_gemm.expansions.pure import ExpandSegmentGem
 class SegmentGemm(GraphOperator):
     """``Y[S] (+)= s * (X[G] @ W[type])``, or the outer-product form ``dW[type] += s * X[G]^T Y[H]``.
 
-    The body is the one statement that says so: the gather list is the path of X, the scatter list the path
+    The body starts with the statement that says so: the gather list is the path of X, the scatter list the path
     of the target, the type the path of W; ``W[...].T`` uses the transposed weights. Rows have shape (K,) with
     weights (K, M), or (H, K) with weights (H, K, M) for one product per head.
+
+    Statements after it are an epilogue: maps over the rows of the target, run on each row once it is finished.
+
+    Over rows of types it also multiplies weights with each other: ``compose(A, B)`` is the matrix of a linear by A
+    and then, head by head, by B; ``inner(A, Y, H)`` is what its gradients consist of besides.
     """
 
     implementations = {"pure": ExpandSegmentGemmPure, "cpu": ExpandSegmentGemmCPU}
@@ -26,8 +31,8 @@ class SegmentGemm(GraphOperator):
 
     @property
     def gemm(self) -> tuple[Statement, Gemm]:
-        """The statement and its operands."""
-        (statement,) = self.statements
+        """The statement of the product and its operands."""
+        statement = self.statements[0]
         gemm = match_gemm(statement)
         if gemm is None:
             raise VerificationError(f'{self.label}: "{self.body[0]}" is not a product that SegmentGemm can run.')

@@ -2,21 +2,44 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+import dace
 import dace.library
 
+from dacergnn.errors import VerificationError
 from dacergnn.library_nodes.node import GraphOperator
-from dacergnn.library_nodes.traversal.expansions.cpu import ExpandTraversalCPU
+from dacergnn.library_nodes.traversal.expansions.cpu import ExpandTraversalCPU, traversal_kernel
 from dacergnn.library_nodes.traversal.expansions.pure import ExpandTraversalPure
+from dacergnn.library_nodes.traversal.nest import problem
+
+if TYPE_CHECKING:
+    from dace.data import Data
 
 
 @dace.library.node
 class Traversal(GraphOperator):
-    """A loop nest over the rows of ``space`` whose body is a list of statements.
+    """A loop nest whose body is a list of statements, each over its row space.
 
     A statement with its target in its own row is a map (ApplyEdge, ApplyVertex, Scatter); one with a target
-    that a map leads to is a reduction (Gather). Reductions run over the rows grouped by their target, so no
-    two threads write one row and results do not depend on the number of threads.
+    that a map leads to is a reduction (Gather). With several statements, ``space`` is the mapping: the row space
+    that threads share out, under which the others nest (`traversal.nest`). Reductions run over the rows grouped by
+    their target, so no two threads write one row and results do not depend on the number of threads.
     """
 
     implementations = {"pure": ExpandTraversalPure, "cpu": ExpandTraversalCPU}
     default_implementation = "cpu"
+
+    def scheme(self, implementation: str, arrays: dict[str, Data]) -> list[str]:
+        if implementation == "pure":
+            return super().scheme(implementation, arrays)
+        kernel = traversal_kernel(self, arrays)
+        kernel.code()
+        return kernel.encodings
+
+    def validate(self, sdfg: dace.SDFG, state: dace.SDFGState) -> None:
+        super().validate(sdfg, state)
+        statements = self.statements
+        found = problem(self.space, statements) if len(statements) > 1 else None
+        if found is not None:
+            raise VerificationError(f"{self.label}: {found}.")

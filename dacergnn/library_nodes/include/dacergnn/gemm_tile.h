@@ -89,8 +89,8 @@ inline void rows_times_matrix(const T* const* x, const T* w, T* const* y, int64_
 struct Transposed;
 struct ScaledRows;
 
-// The weights of the types as H matrices of D x C: W itself, or a transposed copy of the current type.
-template <class T, int64_t H, int64_t K, int64_t M, bool TransposeW>
+// The weights of the types as H matrices of D x C: W itself, or a transposed copy of the current type, one for every Tag.
+template <class T, int64_t H, int64_t K, int64_t M, bool TransposeW, class Tag = Transposed>
 class Weight {
     const T* all_;
     const T* current_ = nullptr;
@@ -103,7 +103,7 @@ class Weight {
         const T* w = all_ + type * (H * K * M);
         if constexpr (!TransposeW || K == 1 || M == 1) return w;
         if (type != type_) {
-            T* copy = scratch<Transposed, T>(H * K * M);
+            T* copy = scratch<Tag, T>(H * K * M);
             for (int64_t h = 0; h < H; ++h) transpose<T, K, M>(w + h * K * M, copy + h * K * M);
             type_ = type;
             current_ = copy;

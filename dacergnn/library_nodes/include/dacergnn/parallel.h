@@ -5,12 +5,25 @@
 #include <cstdint>
 #include <cstdlib>
 #include <new>
+#include <type_traits>
 
 #ifdef _OPENMP
 #include <omp.h>
 #endif
 
 namespace dacergnn {
+
+// Lists of rows are pointers to indices; nullptr is the list 0, 1, 2, ... and known to be so when code is compiled.
+template <class List>
+inline constexpr bool is_identity = std::is_null_pointer_v<List>;
+
+template <class List>
+inline int64_t at(const List list, int64_t i) {
+    if constexpr (is_identity<List>)
+        return i;
+    else
+        return static_cast<int64_t>(list[i]);
+}
 
 // Loops with less work than this (in simple element operations) run on the calling thread: entering a parallel
 // region costs a microsecond or more.
@@ -115,6 +128,38 @@ inline void parallel_groups(const I* ptr, int64_t n, int64_t work_per_row, F f) 
         const int64_t end = balanced_cut(ptr, n, b + 1, blocks);
         for (int64_t g = balanced_cut(ptr, n, b, blocks); g < end; ++g)
             f(g, static_cast<int64_t>(ptr[g]), static_cast<int64_t>(ptr[g + 1]));
+    });
+}
+
+// f(first, last) for ranges of groups that together cover 0..n: tiles of at most `tile` rows (one longer group is a tile
+// of its own), which threads share out by their rows.
+template <class I, class F>
+inline void parallel_tiles(const I* ptr, int64_t n, int64_t work_per_row, int64_t tile, F f) {
+    if (n <= 0) return;
+    const int64_t total = static_cast<int64_t>(ptr[n]) - static_cast<int64_t>(ptr[0]) + n;
+    const int64_t work = total * std::max<int64_t>(work_per_row, 1);
+    const bool serial = work < kSerialWork || thread_count() == 1;
+    const int64_t blocks = serial ? 1 : block_count(n, work);
+    run_blocks(blocks, serial, [=](int64_t b) mutable {
+        const int64_t end = balanced_cut(ptr, n, b + 1, blocks);
+        for (int64_t first = balanced_cut(ptr, n, b, blocks); first < end;) {
+            int64_t last = first + 1;
+            while (last < end && last - first < tile && ptr[last + 1] - ptr[first] <= tile) ++last;
+            f(first, last);
+            first = last;
+        }
+    });
+}
+
+// f(begin, end) for ranges that together cover 0..n.
+template <class F>
+inline void parallel_ranges(int64_t n, int64_t work_per_item, F f) {
+    const int64_t work = n * std::max<int64_t>(work_per_item, 1);
+    if (n <= 0) return;
+    const bool serial = work < kSerialWork || thread_count() == 1;
+    const int64_t blocks = serial ? 1 : block_count(n, work), size = (n + blocks - 1) / blocks;
+    run_blocks(blocks, serial, [=](int64_t b) mutable {
+        if (b * size < n) f(b * size, std::min(n, (b + 1) * size));
     });
 }
 

@@ -11,13 +11,20 @@
 
 namespace dacergnn {
 
+// What is done with a finished row of Y, finish(row, pointer to it), while it is in the cache: nothing.
+struct Keep {
+    template <class T>
+    void operator()(int64_t, T*) const {}
+};
+
 // Y[i] = scale[i] * X[gather[i]] @ W[t] for the rows i of every type t: i in rows[ptr[t] .. ptr[t + 1]); nullptr
 // for rows or gather is the identity. X rows are (H, K), W is (types, H, K, M), Y rows are (H, M). TransposeW: X
 // rows are (H, M), Y rows are (H, K), multiplied with the transposed weight. HS scales per row, read at
-// scale[i * HS + h]: 0 none, 1 one for the row, H one per head.
-template <class T, class I, int64_t H, int64_t K, int64_t M, bool TransposeW, int HS>
-void segment_gemm(const T* X, const I* gather, const T* W, const I* ptr, int64_t types, const I* rows,
-                  const T* scale, T* Y) {
+// scale[i * HS + h]: 0 none, 1 one for the row, H one per head. Every row is handed to finish(i, row) once it is there.
+template <class T, class I, int64_t H, int64_t K, int64_t M, bool TransposeW, int HS, class Gather, class Rows,
+          class Finish = Keep>
+void segment_gemm(const T* X, const Gather gather, const T* W, const I* ptr, int64_t types, const Rows rows,
+                  const T* scale, T* Y, const Finish finish = {}) {
     constexpr int64_t D = TransposeW ? M : K, C = TransposeW ? K : M, G = gemm::kGroupRows<T, H, D, C>;
     if (types <= 0) return;
     const int64_t first = ptr[0], total = static_cast<int64_t>(ptr[types]) - first;
@@ -32,8 +39,7 @@ void segment_gemm(const T* X, const I* gather, const T* W, const I* ptr, int64_t
         T* y[G];
         T* scaled = HS == 0 ? nullptr : scratch<gemm::ScaledRows, T>(G * H * D);
         const auto source = [&](int64_t q) {
-            const int64_t i = rows ? static_cast<int64_t>(rows[q]) : q;
-            return X + (gather ? static_cast<int64_t>(gather[i]) : i) * (H * D);
+            return X + at(gather, at(rows, q)) * (H * D);
         };
         int64_t t = std::upper_bound(ptr, ptr + types, static_cast<I>(p)) - ptr - 1;
         for (; p < end; ++t) {
@@ -43,7 +49,7 @@ void segment_gemm(const T* X, const I* gather, const T* W, const I* ptr, int64_t
             for (; p < stop;) {
                 const int64_t n = std::min(G, stop - p);
                 for (int64_t r = 0; r < n; ++r, ++p) {
-                    const int64_t i = rows ? static_cast<int64_t>(rows[p]) : p;
+                    const int64_t i = at(rows, p);
                     x[r] = source(p);
                     y[r] = Y + i * (H * C);
                     if constexpr (HS != 0) {
@@ -53,6 +59,7 @@ void segment_gemm(const T* X, const I* gather, const T* W, const I* ptr, int64_t
                     if (p + G < end) prefetch_row<H * D>(source(p + G));
                 }
                 gemm::group_product<T, H, D, C, false>(x, w, y, n);
+                for (int64_t r = 0; r < n; ++r) finish((y[r] - Y) / (H * C), y[r]);
             }
         }
     });
@@ -62,10 +69,11 @@ void segment_gemm(const T* X, const I* gather, const T* W, const I* ptr, int64_t
 // Inside a type, rows are sorted by target; scatter_ptr[targets + 1] is the CSR pointer of all rows by target, and
 // targets <= y_rows. Every thread owns contiguous targets and passes over the types in order: no atomics, and the
 // same sums for any number of threads. Rows of one type with the same target are added before they are multiplied.
-template <class T, class I, int64_t H, int64_t K, int64_t M, bool TransposeW, int HS>
-void segment_gemm_scatter(const T* X, const I* gather, const T* W, const I* ptr, int64_t types, const I* rows,
+template <class T, class I, int64_t H, int64_t K, int64_t M, bool TransposeW, int HS, class Gather, class Rows,
+          class Finish = Keep>
+void segment_gemm_scatter(const T* X, const Gather gather, const T* W, const I* ptr, int64_t types, const Rows rows,
                           const T* scale, const I* scatter, const I* scatter_ptr, int64_t targets,
-                          int64_t y_rows, T* Y) {
+                          int64_t y_rows, T* Y, const Finish finish = {}) {
     constexpr int64_t D = TransposeW ? M : K, C = TransposeW ? K : M, G = gemm::kGroupRows<T, H, D, C>;
     const int64_t total = types > 0 ? static_cast<int64_t>(ptr[types]) - static_cast<int64_t>(ptr[0]) : 0;
     constexpr int64_t row_work = gemm::kRowWork<H, K, M>;
@@ -79,16 +87,16 @@ void segment_gemm_scatter(const T* X, const I* gather, const T* W, const I* ptr,
     run_blocks(blocks, blocks == 1, [=](int64_t b) mutable {
         const int64_t begin = targets > 0 ? balanced_cut(scatter_ptr, targets, b, blocks) : 0;
         const int64_t end = targets > 0 ? balanced_cut(scatter_ptr, targets, b + 1, blocks) : 0;
-        std::fill(Y + begin * (H * C), Y + (b + 1 == blocks ? y_rows : end) * (H * C), T(0));
-        if (begin == end) return;
+        const int64_t last = b + 1 == blocks ? y_rows : end;
+        std::fill(Y + begin * (H * C), Y + last * (H * C), T(0));
         const T* x[G];
         T* y[G];
         T* sums = scratch<gemm::ScaledRows, T>(G * H * D);
-        const auto row_of = [&](int64_t q) { return rows ? static_cast<int64_t>(rows[q]) : q; };
+        const auto row_of = [&](int64_t q) { return at(rows, q); };
         const auto source = [&](int64_t i) {
-            return X + (gather ? static_cast<int64_t>(gather[i]) : i) * (H * D);
+            return X + at(gather, i) * (H * D);
         };
-        for (int64_t t = 0; t < types; ++t) {
+        for (int64_t t = 0; begin < end && t < types; ++t) {
             const int64_t stop = ptr[t + 1];
             int64_t p = ptr[t], high = stop;
             while (p < high) {  // first row of the type whose target is in the block
@@ -128,6 +136,7 @@ void segment_gemm_scatter(const T* X, const I* gather, const T* W, const I* ptr,
             }
             flush();
         }
+        for (int64_t row = begin; row < last; ++row) finish(row, Y + row * (H * C));
     });
 }
 

@@ -68,9 +68,9 @@ struct ScaledX;
 // dW[t] (H, K, M) = sum of scale[i] * X[xgather[i]]^T Y[ygather[i]] over the rows i of type t; zeros for a type without
 // rows. Rows, gathers (nullptr: identity) and scale as in segment_gemm; X rows are (H, K), Y rows are (H, M). The sums
 // do not depend on the number of threads.
-template <class T, class I, int64_t H, int64_t K, int64_t M, int HS>
-void segment_outer(const T* X, const I* xgather, const T* Y, const I* ygather, const I* ptr, int64_t types,
-                   const I* rows, const T* scale, T* dW) {
+template <class T, class I, int64_t H, int64_t K, int64_t M, int HS, class XGather, class YGather, class Rows>
+void segment_outer(const T* X, const XGather xgather, const T* Y, const YGather ygather, const I* ptr, int64_t types,
+                   const Rows rows, const T* scale, T* dW) {
     // (K, 1) and (1, K) are the same memory: a single column is computed as a single row.
     constexpr bool swap = M == 1 && K > 1;
     constexpr int64_t D = swap ? M : K, C = swap ? K : M;
@@ -79,14 +79,12 @@ void segment_outer(const T* X, const I* xgather, const T* Y, const I* ygather, c
     constexpr int64_t kBlock = std::clamp<int64_t>(16384 / panel, 32, 128);
     constexpr int64_t kAhead = kBlock / (H * Columns<T, C>::panels * std::max<int64_t>(D / 8, 1)) + 1;
     const auto x_row = [=](int64_t p) {
-        const int64_t i = rows ? static_cast<int64_t>(rows[p]) : p;
-        return X + (xgather ? static_cast<int64_t>(xgather[i]) : i) * (H * K);
+        return X + at(xgather, at(rows, p)) * (H * K);
     };
     const auto y_row = [=](int64_t p) {
-        const int64_t i = rows ? static_cast<int64_t>(rows[p]) : p;
-        return Y + (ygather ? static_cast<int64_t>(ygather[i]) : i) * (H * M);
+        return Y + at(ygather, at(rows, p)) * (H * M);
     };
-    const bool irregular = rows || xgather || ygather;  // the hardware prefetcher cannot follow
+    constexpr bool irregular = !(is_identity<Rows> && is_identity<XGather> && is_identity<YGather>);  // the hardware prefetcher cannot follow
     const auto sum = [=](int64_t begin, int64_t end, int64_t, T* into) {
         if (begin == end) std::fill(into, into + H * K * M, T(0));
         T* scaled = HS == 0 ? nullptr : scratch<outer::ScaledX, T>(kBlock * H * K);
@@ -103,7 +101,7 @@ void segment_outer(const T* X, const I* xgather, const T* Y, const I* ygather, c
         for (int64_t p = begin; p < end; p += kBlock) {
             const int64_t n = std::min(kBlock, end - p);
             for (int64_t r = 0; r < n; ++r) {
-                const int64_t i = rows ? static_cast<int64_t>(rows[p + r]) : p + r;
+                const int64_t i = at(rows, p + r);
                 xs[r] = x_row(p + r);
                 ys[r] = y_row(p + r);
                 if constexpr (HS != 0) {

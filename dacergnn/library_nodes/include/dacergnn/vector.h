@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <type_traits>
+#include <utility>
 
 namespace dacergnn {
 
@@ -89,6 +90,31 @@ inline void for_each_panel(F f) {
 template <int64_t NV, int64_t LastOffset, int64_t Lanes>
 inline constexpr int64_t vector_offset(int64_t j) {
     return j + 1 == NV ? LastOffset : j * Lanes;
+}
+
+// Sum of the n elements of a vector, a power of two, by halves.
+template <int64_t n, class T, class V>
+inline __attribute__((always_inline)) T sum_vector(const V& v) {
+    if constexpr (n == 1) {
+        return v[0];
+    } else {
+        using Half = vector_t<T, n / 2>;
+#if defined(__has_builtin) && __has_builtin(__builtin_shufflevector)
+        const Half sum = [&]<std::size_t... I>(std::index_sequence<I...>) {
+            return __builtin_shufflevector(v, v, I...) + __builtin_shufflevector(v, v, (I + n / 2)...);
+        }(std::make_index_sequence<n / 2>{});
+#else
+        const T* const p = reinterpret_cast<const T*>(&v);
+        const Half sum = load<Half>(p) + load<Half>(p + n / 2);
+#endif
+        return sum_vector<n / 2, T>(sum);
+    }
+}
+
+// Sum of n elements, a power of two.
+template <int64_t n, class T>
+inline __attribute__((always_inline)) T sum_lanes(const T* p) {
+    return sum_vector<n, T>(load<vector_t<T, n>>(p));
 }
 
 // Asks for the cache lines of n elements, at most 16: the hardware prefetcher follows longer rows by itself. Level 1 is

@@ -12,12 +12,30 @@ from dace.transformation.transformation import ExpandTransformation
 from dacergnn.graph.spaces import MAPS, encoding_name
 from dacergnn.library_nodes.access import group_path, order_name, pointer_name, target_is_prefix
 from dacergnn.library_nodes.cpu import CPUHeaders, cpp_tasklet, extent, index_alias
-from dacergnn.library_nodes.form import Ref, size
+from dacergnn.library_nodes.form import WEIGHT_PRODUCTS, Gemm, Ref, Shape, ShapeOf, size
 from dacergnn.library_nodes.node import PREFIX, row_shape, row_space
+from dacergnn.library_nodes.operators import shape_of
+from dacergnn.library_nodes.parse import view_shape
+from dacergnn.library_nodes.segment_gemm.expansions.epilogue import finish_code, stored_in
 
 
 def _pointer(name: str | None) -> str:
-    return f"static_cast<const Index*>({PREFIX + name if name else 'nullptr'})"
+    return PREFIX + name if name else "nullptr"
+
+
+def _index(space: str, ref: Ref) -> str:
+    return _pointer(encoding_name("idx", space, ref.path) if ref.path else None)
+
+
+def _weight_product(space: str, gemm: Gemm, out: str, shapes: ShapeOf) -> str:
+    """The call of a function of ``weight_product.h``."""
+    x, w = shape_of(gemm.x, shapes), shape_of(gemm.w, shapes)
+    heads = (w[0] if len(w) == 3 else 1) if gemm.kind == "compose" else (gemm.dims or (1,))[0]
+    m = w[-1] if gemm.kind == "compose" else w[1] // heads
+    flags = ", ".join(str(ref.transposed).lower() for ref in (gemm.x, gemm.w))
+    operands = ", ".join(f"{PREFIX}{ref.name}, {_index(space, ref)}" for ref in (gemm.x, gemm.w))
+    template = f"<Value, Index, {heads}, {x[0]}, {x[1] // heads}, {m}, {flags}>"
+    return f"dacergnn::{gemm.kind}{template}({operands}, {extent(space)}, {PREFIX}{out});"
 
 
 @dace.library.expansion
@@ -30,6 +48,13 @@ class ExpandSegmentGemmCPU(ExpandTransformation):
     def expansion(node: Any, state: dace.SDFGState, sdfg: dace.SDFG) -> nodes.Tasklet:
         statement, gemm = node.gemm
         arrays = node.arrays(sdfg, state)
+        if gemm.kind in WEIGHT_PRODUCTS:
+
+            def shapes(ref: Ref) -> Shape:
+                return view_shape(ref, row_shape(arrays[ref.name]))
+
+            code = _weight_product(statement.space, gemm, statement.target.name, shapes)
+            return cpp_tasklet(node, arrays, index_alias(arrays) + code)
         weights = statement.target if gemm.kind == "outer_prod" else gemm.w
         shape = row_shape(arrays[weights.name])
         heads, k, m = shape if len(shape) == 3 else (1, *shape)
@@ -41,31 +66,30 @@ class ExpandSegmentGemmCPU(ExpandTransformation):
         start = "" if bounds else f"const Index bounds[2] = {{0, Index({extent(space)})}};\n"
         segments = f"{PREFIX + bounds if bounds else 'bounds'}, {types}"
         scale = "static_cast<const Value*>(nullptr)" if gemm.scale is None else PREFIX + gemm.scale.name
-        out, x = PREFIX + target.name, PREFIX + gemm.x.name
-
-        def index(ref: Ref) -> str:
-            return _pointer(encoding_name("idx", space, ref.path) if ref.path else None)
-
+        out, x = PREFIX + stored_in(node.statements, node.locals), PREFIX + gemm.x.name
         tail = ""
+        finish = f", {finish_code(node.statements, node.locals, arrays)}" if len(node.statements) > 1 else ""
         if gemm.kind == "outer_prod":
             call = (
-                f"segment_outer<Value, Index, {heads}, {k}, {m}, {scale_width}>({x}, {index(gemm.x)}, "
-                f"{PREFIX + gemm.w.name}, {index(gemm.w)}, {segments}, {_pointer(order_name(space, group))}, "
+                f"segment_outer<Value, Index, {heads}, {k}, {m}, {scale_width}>({x}, {_index(space, gemm.x)}, "
+                f"{PREFIX + gemm.w.name}, {_index(space, gemm.w)}, {segments}, {_pointer(order_name(space, group))}, "
                 f"{scale}, {out})"
             )
         else:
             template = f"<Value, Index, {heads}, {k}, {m}, {str(gemm.w.transposed).lower()}, {scale_width}>"
-            operands = f"{x}, {index(gemm.x)}, {PREFIX + gemm.w.name}, {segments}"
+            operands = f"{x}, {_index(space, gemm.x)}, {PREFIX + gemm.w.name}, {segments}"
             owner = row_space(arrays[target.name])
             if target.path:
                 call = (
                     f"segment_gemm_scatter{template}({operands}, "
                     f"{_pointer(order_name(space, group, target.path))}, {scale}, "
-                    f"{index(target)}, {PREFIX}{pointer_name(space, target.path)}, {extent(MAPS[space, target.path])}, "
-                    f"{extent(owner)}, {out})"
+                    f"{_index(space, target)}, {PREFIX}{pointer_name(space, target.path)}, "
+                    f"{extent(MAPS[space, target.path])}, {extent(owner)}, {out}{finish})"
                 )
             else:
-                call = f"segment_gemm{template}({operands}, {_pointer(order_name(space, group))}, {scale}, {out})"
+                call = (
+                    f"segment_gemm{template}({operands}, {_pointer(order_name(space, group))}, {scale}, {out}{finish})"
+                )
                 if target_is_prefix(statement, owner):
                     width = size(row_shape(arrays[target.name]))
                     tail = (

@@ -1,0 +1,395 @@
+"""C++ of a loop nest: loops over tiles, groups and rows with the statements of a traversal's body inside.
+
+Variables carry the row space: ``row_E`` is the current edge, ``at_E`` its place in the order in which edges are
+visited, ``base_E`` the first place of the tile. The outermost rows of a tile are ``first`` to ``last``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import Any
+
+from dacergnn.library_nodes.access import (
+    index_name,
+    is_few,
+    order_name,
+    ordered_index_name,
+    pointer_name,
+    target_is_prefix,
+)
+from dacergnn.library_nodes.cpu import extent
+from dacergnn.library_nodes.emit import Emitter, row_elements
+from dacergnn.library_nodes.form import Ref, Shape, Statement, size
+from dacergnn.library_nodes.node import PREFIX, row_shape, row_space
+from dacergnn.library_nodes.parse import view_shape
+from dacergnn.library_nodes.traversal.expansions.storage import NARROW, WIDE, Home, homes_of, narrow_maps
+from dacergnn.library_nodes.traversal.nest import Levels, Loop, loops, reached
+
+PREFETCH_DISTANCE = 6
+TILE_ROWS = 512
+IDENTITY = {
+    "+=": "Value(0)",
+    "max=": "-std::numeric_limits<Value>::infinity()",
+    "min=": "std::numeric_limits<Value>::infinity()",
+}
+COMBINE = {
+    "=": "{0} = {1};",
+    "+=": "{0} += {1};",
+    "max=": "{0} = dacergnn::maximum({0}, {1});",
+    "min=": "{0} = dacergnn::minimum({0}, {1});",
+}
+
+
+class NestKernel:
+    """The kernel of a body under a mapping; ``code`` gives it, ``encodings`` what it reads of the graph."""
+
+    def __init__(
+        self, mapping: str, statements: Sequence[Statement], arrays: dict[str, Any], local_arrays: Collection[str] = ()
+    ) -> None:
+        if len(statements) == 1 and (mapping, statements[0].target.path) == ("ONE", "one"):  # of a row with itself
+            statements = [replace(statements[0], target=replace(statements[0].target, path=""), op="=")]
+        self.arrays = dict(arrays)
+        self.levels = Levels.of(mapping, statements)
+        terms = self._terms(statements) if len(statements) > 1 else {}
+        self.statements = [part for s in statements for part in terms.get(s.target.name, [s])]
+        self.loops = loops(self.levels, self.statements, narrow_maps(self.levels, self.statements, self.shapes))
+        self.homes = homes_of(self.loops, self.statements, self.shapes, [*local_arrays, *(f"{n}_term" for n in terms)])
+        self.around: dict[str, Loop] = {}  # the loops around the statement that is being written, by row space
+        self.owners: dict[str, None] = {}  # row spaces whose row is looked up for every innermost row of a tile
+        self._used: dict[str, None] = {}
+
+    @property
+    def encodings(self) -> list[str]:
+        """Names of the encodings that the code reads: pointers, orders, indices."""
+        kinds = ("ptr", "ids", "idx", "via")
+        return sorted(self._used, key=lambda name: kinds.index(name[:3]))
+
+    def shapes(self, ref: Ref) -> Shape:
+        return view_shape(ref, row_shape(self.arrays[ref.name]))
+
+    def _encoding(self, name: str) -> str:
+        self._used[name] = None
+        return PREFIX + name
+
+    def _terms(self, statements: Sequence[Statement]) -> dict[str, list[Statement]]:
+        """Reductions of computed narrow values, divided into a map, which vectorizes, and a reduction of its result."""
+        maps = [replace(s, target=Ref(s.target.name), op="=") if s.target.path else s for s in statements]
+        narrow, arrays = narrow_maps(self.levels, maps, self.shapes), frozenset(self.arrays)
+        found: dict[str, list[Statement]] = {}
+        for statement in statements:
+            name, term = statement.target.name, f"{statement.target.name}_term"
+            if term not in arrays and statement.target.path and name in narrow and not isinstance(statement.expr, Ref):
+                self.arrays[term] = self.arrays[name]  # for its row shape
+                value = Statement(statement.space, Ref(term), "=", statement.expr)
+                found[name] = [value, replace(statement, expr=Ref(term))]
+        return found
+
+    # The kernel
+
+    def code(self) -> str:
+        """The kernel, a block of C++ in which Value and Index are defined."""
+        exprs = [e for s in self.statements for e in (s.expr, s.target)]
+        work, outer = row_elements(self.shapes, exprs), self.levels.spaces[0]
+        if len(self.levels.spaces) == 1:
+            text = (
+                f"dacergnn::parallel_ranges({extent(outer)}, {work}, [=](const int64_t first, const int64_t last) {{\n"
+                f"{self._loop(self.loops[0], f'row_{outer} = first', f'row_{outer} < last')}\n}});"
+            )
+            return text + self._tails()
+        body = "\n".join(self._outermost(loop) for loop in self.loops)
+        start, bounds = self._bounds(outer, self.levels.spaces[-1])
+        text = (
+            f"{start}struct Rows;\nstruct Owners;\n"
+            f"dacergnn::parallel_tiles({bounds}, {extent(outer)}, {work}, {TILE_ROWS}, "
+            f"[=](const int64_t first, const int64_t last) {{\n{self._scratch(bounds)}{body}\n}});"
+        )
+        return text + self._tails()
+
+    def _bounds(self, outer: str, inner: str) -> tuple[str, str]:
+        """Declaration and name of the pointers to the rows of each outer row."""
+        path = self.levels.up(inner, outer)
+        assert path is not None
+        name = pointer_name(inner, path)
+        if name is None:
+            return f"const Index bounds[2] = {{0, Index({extent(inner)})}};\n", "bounds"
+        return "", self._encoding(name)
+
+    def _scratch(self, bounds: str) -> str:
+        """Declarations of the tile's scratch: arrays that several loops touch, and the group of every row."""
+        lines: list[str] = []
+        kept = {n: h for n, h in self.homes.items() if h.offset is not None}
+        total: list[str] = []
+        outer = self.levels.spaces[0]
+        for space in self.levels.spaces:
+            width = sum(h.width for h in kept.values() if h.space == space)
+            if not width and not (self.owners and space != outer):
+                continue
+            if space == outer:
+                lines.append(f"const int64_t base_{space} = first, count_{space} = last - first;")
+            else:
+                _, pointer = self._bounds(outer, space)
+                lines.append(f"const int64_t base_{space} = {pointer}[first], ")
+                lines.append(f"count_{space} = {pointer}[last] - base_{space};")
+            if width:
+                total.append(f"count_{space} * {width}")
+        if kept:
+            lines.append(f"Value* const rows = dacergnn::scratch<Rows, Value>({' + '.join(total)});")
+            before: list[str] = []
+            for space in self.levels.spaces:
+                for name, home in kept.items():
+                    if home.space == space:
+                        place = " + ".join([*before, f"count_{space} * {home.offset}"])
+                        lines.append(f"Value* const kept_{name} = rows + {place};")
+                width = sum(h.width for h in kept.values() if h.space == space)
+                before += [f"count_{space} * {width}"] if width else []
+        inner = self.levels.spaces[-1]
+        if self.owners:
+            lines.append(
+                f"int32_t* const owners = dacergnn::scratch<Owners, int32_t>(count_{inner} * {len(self.owners)});"
+            )
+        for number, space in enumerate(self.owners):
+            lines.append(self._owners(space, f"count_{inner} * {number}", bounds))
+        return "\n".join(lines) + "\n" if lines else ""
+
+    def _owners(self, space: str, start: str, bounds: str) -> str:
+        """Fills in, for every innermost row of the tile, which row of a level above it belongs to, from the first."""
+        outer, inner = self.levels.spaces[0], self.levels.spaces[-1]
+        fill = f"int32_t* const owner_{space} = owners + {start};\n"
+        if space == outer:
+            return (
+                f"{fill}for (int64_t g = first; g < last; ++g)\n"
+                f"std::fill(owner_{space} + ({bounds}[g] - base_{inner}), "
+                f"owner_{space} + ({bounds}[g + 1] - base_{inner}), int32_t(g - first));"
+            )
+        path = self.levels.up(inner, space)
+        row = f"const int64_t row = {self._row_at(inner, f'base_{inner} + p', path or '')};\n"
+        return (  # the innermost rows of a row stand together
+            f"{fill}for (int64_t p = 0, place = -1, before = -1; p < count_{inner}; ++p) {{\n"
+            f"{row}place += row != before;\nowner_{space}[p] = int32_t(place);\nbefore = row;\n}}"
+        )
+
+    # Loops
+
+    def _outermost(self, loop: Loop) -> str:
+        """A loop over a tile: over its groups, or over all their rows."""
+        space, outer = loop.space, self.levels.spaces[0]
+        if not loop.flat:
+            return self._loop(loop, f"row_{space} = first", f"row_{space} < last")
+        _, bounds = self._bounds(outer, space)
+        return self._loop(loop, f"at_{space} = {bounds}[first]", f"at_{space} < int64_t({bounds}[last])")
+
+    def _loop(self, loop: Loop, start: str, condition: str) -> str:
+        space = loop.space
+        self.around[space] = loop
+        variable = start.split(" = ")[0]
+        lines: list[str] = []
+        if variable == f"at_{space}" and not loop.flat:
+            lines.append(self._prefetches(loop))
+        lines += self._declarations(loop)
+        middle = len(self.levels.spaces) == 3 and space == self.levels.spaces[1]
+        inner = self.levels.spaces[-1]
+        if middle and any(s.space == inner for s in loop.statements()):
+            _, bounds = self._bounds(space, inner)
+            lines.append(f"const int64_t begin_{inner} = run_{inner};")
+            lines.append(f"run_{inner} += {bounds}[row_{space} + 1] - {bounds}[row_{space}];")
+            lines.append(f"const int64_t end_{inner} = run_{inner};")
+        for item in loop.items:
+            lines.append(self._statement(item, loop) if isinstance(item, Statement) else self._inner(item, loop))
+        del self.around[space]
+        if variable == f"at_{space}" and any(f"row_{space}" in line for line in lines):
+            lines.insert(0, f"const int64_t row_{space} = {self._row_at(space, f'at_{space}')};")
+        pragma = '_Pragma("omp simd")\n' if self._vectorizes(loop) else ""
+        body = "\n".join(line for line in lines if line)
+        return f"{pragma}for (int64_t {start}; {condition}; ++{variable}) {{\n{body}\n}}"
+
+    def _inner(self, loop: Loop, outer: Loop) -> str:
+        """A loop inside of another, with the results of its reductions."""
+        space, inner = loop.space, self.levels.spaces[-1]
+        top = self.levels.spaces[0]
+        before = ""
+        if outer.space == top:
+            _, bounds = self._bounds(top, space)
+            begin, end = f"{bounds}[row_{top}]", f"int64_t({bounds}[row_{top} + 1])"
+            if space != inner and any(s.space == inner for s in loop.statements()):
+                _, edges = self._bounds(top, inner)
+                before += f"int64_t run_{inner} = {edges}[row_{top}];\n"
+        else:
+            begin, end = f"begin_{space}", f"end_{space}"
+        text = self._loop(loop, f"at_{space} = {begin}", f"at_{space} < {end}")
+        results = [
+            self._result(s, f"{begin} == {end}")
+            for s in loop.statements()
+            if s.target.path and reached(s.space, s.target.path) == outer.space
+        ]
+        return "{\n" + "\n".join([before + text, *results]) + "\n}"
+
+    def _row_at(self, space: str, at: str, path: str = "") -> str:
+        """The row that a path leads to from the row at a place in the order in which the nest visits a space."""
+        order = self.levels.up(space, self.levels.spaces[0])
+        name = ordered_index_name(space, order, path) if order else index_name(space, path)
+        if name:
+            return f"int64_t({self._encoding(name)}[{at}])"
+        return "0" if path else at
+
+    def _prefetches(self, loop: Loop) -> str:
+        """Prefetches of the wide rows that a later row of the loop gathers."""
+        space, lines = loop.space, dict[str, None]()
+        at = f"at_{space} + {PREFETCH_DISTANCE}"
+        own_order = order_name(space, self.levels.up(space, self.levels.spaces[0]) or "one") is not None
+        for statement in (s for s in loop.statements() if s.space == space):
+            for ref in dict.fromkeys(statement.reads):
+                width = size(row_shape(self.arrays[ref.name]))
+                inside = ref.name in self.homes or self._enclosing(statement, ref) is not None
+                if inside or is_few(ref.path) or width < WIDE or (ref.path == "" and not own_order):
+                    continue
+                row = self._row_at(space, at, ref.path)
+                lines[f"dacergnn::prefetch_row<{width}>({PREFIX}{ref.name} + {row} * {width});"] = None
+        for statement in (s for s in loop.statements() if s.space == space and not s.target.path):
+            name, home = statement.target.name, self.homes[statement.target.name]
+            if home.stored and own_order:
+                lines[f"__builtin_prefetch({PREFIX}{name} + {self._row_at(space, at)} * {home.width}, 1);"] = None
+        return f"if ({at} < {extent(space)}) {{\n" + "\n".join(lines) + "\n}" if lines else ""
+
+    # Statements
+
+    def _enclosing(self, statement: Statement, ref: Ref) -> str | None:
+        """The row space of the enclosing loop whose row a reference leads to."""
+        for space in self.levels.spaces:
+            if space != statement.space and self.levels.up(statement.space, space) == ref.path != "":
+                return space
+        return None
+
+    def _row(self, statement: Statement, ref: Ref) -> str:
+        """Index of the row that a reference leads to."""
+        if ref.path == "":
+            return f"row_{statement.space}"
+        outer = self._enclosing(statement, ref)
+        if outer in self.around:
+            return f"row_{outer}"
+        if outer is not None and outer == self.levels.spaces[0] and not self.levels.single:
+            self.owners[outer] = None
+            return f"(first + owner_{outer}[at_{statement.space} - base_{statement.space}])"
+        kind = "row" if statement.space == self.levels.spaces[0] else "at"
+        return self._row_at(statement.space, f"{kind}_{statement.space}", ref.path)
+
+    def _kept(self, name: str, space: str) -> str:
+        """Pointer to the row of an array in scratch, from a loop over its space or a flat one below."""
+        home, top = self.homes[name], self.levels.spaces[0]
+        if home.space != space and home.space not in self.around:
+            self.owners[home.space] = None
+            return f"kept_{name} + owner_{home.space}[at_{space} - base_{space}] * {home.width}"
+        if home.space == top:
+            return f"kept_{name} + (row_{top} - base_{top}) * {home.width}"
+        return f"kept_{name} + (at_{home.space} - base_{home.space}) * {home.width}"
+
+    def _source(self, statement: Statement, ref: Ref) -> str:
+        """Pointer to the row that a reference reads."""
+        home, width = self.homes.get(ref.name), size(row_shape(self.arrays[ref.name]))
+        if home is not None and self._on_stack(home):
+            return f"own_{ref.name}"
+        if home is not None and home.offset is not None:
+            return self._kept(ref.name, statement.space)
+        return f"{PREFIX}{ref.name} + {self._row(statement, ref)} * {width}"
+
+    def _on_stack(self, home: Home) -> bool:
+        """Whether the row is on the stack of a loop around the statement: all its uses are, or it is being reduced."""
+        return home.space in self.around and (home.loop is not None or self._reducing(home))
+
+    def _reducing(self, home: Home) -> bool:
+        loop = self.around[home.space]
+        return home.reduced and any(self.homes[s.target.name] is home for s in loop.statements())
+
+    def _declarations(self, loop: Loop) -> list[str]:
+        """Rows on the stack of a loop, with what reductions start from."""
+        lines: list[str] = []
+        for statement in self.statements:
+            name, home = statement.target.name, self.homes[statement.target.name]
+            if home.space != loop.space or statement not in loop.statements():
+                continue
+            if home.reduced:
+                lines.append(f"Value own_{name}[{home.width}];")
+                lines.append(_each(home.width, f"own_{name}[f] = {IDENTITY[statement.op]};"))
+            elif home.loop is loop and not self._direct(statement):
+                lines.append(f"Value own_{name}[{home.width}];")
+        return lines
+
+    def _direct(self, statement: Statement) -> bool:
+        """Whether an own row goes to memory only, because nothing here reads it."""
+        name = statement.target.name
+        return self.homes[name].stored and not any(r.name == name for s in self.statements for r in s.reads)
+
+    def _statement(self, statement: Statement, loop: Loop) -> str:
+        """Loops over the elements of one row."""
+        rows: dict[tuple[str, str], str] = {}
+        sources: list[str] = []
+
+        def pointer(ref: Ref) -> str:
+            key = (ref.name, ref.path)
+            if key not in rows:
+                rows[key] = f"row{len(rows)}"
+                sources.append(f"const Value* const {rows[key]} = {self._source(statement, ref)};")
+            return rows[key]
+
+        name, shape = statement.target.name, self.shapes(statement.target)
+        home = self.homes[name]
+        memory = f"{PREFIX}{name} + row_{statement.space} * {home.width}"
+        goals: list[str] = []
+        if statement.target.path:
+            goals.append(f"own_{name}")
+        else:
+            if home.loop is not None and not self._direct(statement):
+                goals.append(f"own_{name}")
+            elif home.offset is not None:
+                sources.append(f"Value* const kept = {self._kept(name, statement.space)};")
+                goals.append("kept")
+            if home.stored:
+                sources.append(f"Value* const out = {memory};")
+                goals.append("out")
+
+        def store(at: str, value: str) -> str:
+            combine = COMBINE[statement.op]
+            return "\n".join(combine.format(f"{goal}[{at}]", value) for goal in goals)
+
+        emitter = Emitter(self.shapes, pointer, simd=not self._vectorizes(loop))
+        body = emitter.loops(statement.expr, shape, store)
+        return "{\n" + "\n".join([*sources, body]) + "\n}"
+
+    def _vectorizes(self, loop: Loop) -> bool:
+        """Whether a loop computes a few elements for each of many rows at a time."""
+        refs = (r for s in loop.statements() for r in (*s.reads, s.target))
+        return loop.flat and all(size(self.shapes(r)) <= NARROW for r in refs)
+
+    def _result(self, statement: Statement, empty: str) -> str:
+        """What becomes of a reduced row when its loop has ended."""
+        name, home = statement.target.name, self.homes[statement.target.name]
+        lines: list[str] = []
+        if statement.op != "+=":
+            lines.append(f"if ({empty}) {{\n{_each(home.width, f'own_{name}[f] = Value(0);')}\n}}")
+        goals: list[str] = []
+        if home.offset is not None:
+            lines.append(f"Value* const kept = {self._kept(name, home.space)};")
+            goals.append("kept")
+        if home.stored:
+            lines.append(f"Value* const out = {PREFIX}{name} + row_{home.space} * {home.width};")
+            goals.append("out")
+        lines += [_each(home.width, f"{goal}[f] = own_{name}[f];") for goal in goals]
+        return "{\n" + "\n".join(lines) + "\n}" if lines else ""
+
+    def _tails(self) -> str:
+        """Zeros for the rows of targets that the map does not reach."""
+        text = ""
+        for statement in self.statements:
+            name, home = statement.target.name, self.homes[statement.target.name]
+            owner = row_space(self.arrays[name])
+            if home.stored and target_is_prefix(statement, owner):
+                start = f"{PREFIX}{name} + {extent(home.space)} * {home.width}"
+                text += f"\nstd::fill({start}, {PREFIX}{name} + {extent(owner)} * {home.width}, Value(0));"
+        return text
+
+
+def _each(width: int, line: str) -> str:
+    """A loop over the elements f of a row."""
+    if width == 1:
+        return line.replace("[f]", "[0]")
+    return f'_Pragma("omp simd")\nfor (int64_t f = 0; f < {width}; ++f) {line}'

@@ -1,0 +1,78 @@
+"""Where the arrays that a loop nest writes live while it runs: on the stack, in scratch of the tile, or in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from dacergnn.library_nodes.form import Ref, ShapeOf, Statement, size
+from dacergnn.library_nodes.traversal.nest import Levels, Loop, reached
+
+WIDE = 16
+"""Elements from which on a row is worth a prefetch, and not worth a second copy in scratch."""
+NARROW = 2
+"""Elements up to which a row is computed for many rows at a time."""
+
+
+@dataclass
+class Home:
+    """Storage of an array: ``loop`` is the one in whose body a row lives, None if several loops touch it.
+
+    ``offset`` is the place in the tile's scratch, counted in rows of the array's space, or None. What is ``stored``
+    goes to memory for other operators; ``reduced`` is summed on the stack of the loop over its rows.
+    """
+
+    space: str
+    width: int
+    loop: Loop | None
+    offset: int | None
+    stored: bool
+    reduced: bool
+
+
+def narrow_maps(levels: Levels, statements: Sequence[Statement], shapes: ShapeOf) -> list[str]:
+    """Targets of the maps at the innermost level that touch a few elements only (`nest.loops`, ``flat``)."""
+    if len(statements) == 1 or levels.single:
+        return []
+
+    def narrow(statement: Statement) -> bool:
+        refs = [*statement.reads, statement.target]
+        own = statement.space == levels.spaces[-1] and statement.target.path == ""
+        return own and all(size(shapes(r)) <= NARROW for r in refs)
+
+    return [s.target.name for s in statements if narrow(s)]
+
+
+def homes_of(
+    found: Sequence[Loop], statements: Sequence[Statement], shapes: ShapeOf, local_arrays: Collection[str]
+) -> dict[str, Home]:
+    """Storage of every array that the statements write, given their loops."""
+    spaces = {s.target.name: reached(s.space, s.target.path) for s in statements}
+    read = {r.name for s in statements for r in s.reads}
+    touching: dict[str, list[Loop | None]] = {name: [] for name in spaces}
+
+    def visit(loop: Loop, outer: Mapping[str, Loop]) -> None:
+        around = {**outer, loop.space: loop}
+        for item in loop.items:
+            if isinstance(item, Loop):
+                visit(item, around)
+                continue
+            for name in {r.name for r in (*item.reads, item.target)} & spaces.keys():
+                touching[name].append(around.get(spaces[name]))
+
+    for loop in found:
+        visit(loop, {})
+    offsets: dict[str, int] = {}
+    result: dict[str, Home] = {}
+    for statement in statements:
+        name, width = statement.target.name, size(shapes(Ref(statement.target.name)))
+        space, reduced = spaces[name], statement.target.path != ""
+        loops = touching[name]
+        loop = loops[0] if all(item is loops[0] for item in loops) else None
+        stored = name not in local_arrays
+        offset = None
+        if loop is None and name in read and not (stored and width >= WIDE):
+            offset = offsets.get(space, 0)
+            offsets[space] = offset + width
+        result[name] = Home(space, width, loop, offset, stored, reduced)
+    return result

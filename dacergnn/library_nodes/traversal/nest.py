@@ -1,0 +1,171 @@
+"""Loop nests of a traversal: which row spaces nest under a mapping, what a body may do there, and its loops.
+
+A mapping is the row space that threads share out. Below it stand the rows that lead to it: the edges of a
+destination, or its (destination, type) pairs and their edges. A statement runs at the level of its own row space
+and reaches its own row or a row of an enclosing level, nothing else of what the same body writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from dacergnn.graph.spaces import MAPS
+from dacergnn.library_nodes.form import Ref, Statement
+
+CHAINS: dict[str, tuple[str, ...]] = {
+    "ND": ("ND", "V", "E"),
+    "NS": ("NS", "U", "E"),
+    "V": ("V", "E"),
+    "U": ("U", "E"),
+}
+"""Row spaces that nest under a mapping, from the outside in."""
+
+_UP: dict[tuple[str, str], str] = {
+    ("V", "ND"): "dst",
+    ("E", "ND"): "dst",
+    ("E", "V"): "dstpair",
+    ("U", "NS"): "src",
+    ("E", "NS"): "src",
+    ("E", "U"): "srcpair",
+}
+
+
+@dataclass(frozen=True)
+class Levels:
+    """The row spaces of a nest from the outside in; ``single`` is the path up where it is not one of the chains."""
+
+    spaces: tuple[str, ...]
+    single: str = ""
+
+    @classmethod
+    def of(cls, mapping: str, statements: Sequence[Statement]) -> Levels:
+        """Levels of a body under a mapping; a lone reduction is mapped to the rows that it reaches."""
+        if len(statements) == 1 and statements[0].space == mapping:
+            path = statements[0].target.path
+            return cls((MAPS[mapping, path], mapping), path) if path else cls((mapping,))
+        used = {s.space for s in statements} | {reached(s.space, s.target.path) for s in statements}
+        return cls((mapping, *(space for space in CHAINS.get(mapping, (mapping,))[1:] if space in used)))
+
+    def up(self, space: str, outer: str) -> str | None:
+        """Path from the rows of a level to those of an enclosing one."""
+        if space == outer or space not in self.spaces or outer not in self.spaces:
+            return None
+        if self.single:
+            return self.single if space == self.spaces[-1] else None
+        return _UP.get((space, outer))
+
+    def level(self, space: str) -> int:
+        return self.spaces.index(space)
+
+
+def reached(space: str, path: str) -> str:
+    """Row space that a path leads to, the own one for no path."""
+    return MAPS[space, path] if path else space
+
+
+def problem(mapping: str, statements: Sequence[Statement]) -> str | None:
+    """Why these statements cannot run as one nest under this mapping; None if they can."""
+    levels = Levels.of(mapping, statements)
+    homes: dict[str, str] = {}
+
+    def inside(statement: Statement, ref: Ref, home: str) -> bool:
+        return (ref.path == "" and home == statement.space) or levels.up(statement.space, home) == ref.path != ""
+
+    for statement in statements:
+        space, target = statement.space, statement.target
+        if space not in levels.spaces:
+            return f"rows of {space} do not nest under {mapping}"
+        for ref in statement.reads:
+            if ref.name in homes and not inside(statement, ref, homes[ref.name]):
+                return f'"{ref.name}" is read at rows outside of its group'
+        home = reached(space, target.path)
+        if target.name in homes or any(r.name == target.name for r in statement.reads):
+            return f'"{target.name}" is written twice, or read where it is written'
+        if not inside(statement, target, home):
+            return f'"{target.name}" is reduced into rows outside of its group'
+        homes[target.name] = home
+    late = {s.target.name: k for k, s in enumerate(statements)}
+    for k, statement in enumerate(statements):
+        for ref in statement.reads:
+            if late.get(ref.name, -1) >= k:
+                return f'"{ref.name}" is read before it is written'
+    return None
+
+
+# Loops ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class Loop:
+    """A loop over the rows of ``space`` inside a row of an enclosing loop (or of a tile, for the outermost).
+
+    ``flat`` loops run over all rows of a tile, whatever their group, one statement after the other in every row.
+    """
+
+    space: str
+    items: list[Statement | Loop]
+    flat: bool = False
+
+    def statements(self) -> list[Statement]:
+        """All statements inside, in order."""
+        found: list[Statement] = []
+        for item in self.items:
+            found += [item] if isinstance(item, Statement) else item.statements()
+        return found
+
+
+def staged(statements: Sequence[Statement], inner: Sequence[bool], finished: Sequence[bool]) -> list[list[Statement]]:
+    """Statements of alternating kinds by the earliest stage at which what they read is there.
+
+    Even stages hold the statements that are not ``inner``, odd ones those that are, one loop each; what an inner
+    statement leaves ``finished`` only when its loop ends, another inner one reads two stages later.
+    """
+    producer = {s.target.name: k for k, s in enumerate(statements)}
+    stage: list[int] = []
+    for k, statement in enumerate(statements):
+        earliest = 1 if inner[k] else 0
+        for ref in statement.reads:
+            j = producer.get(ref.name)
+            if j is not None:
+                wait = 2 if inner[j] and inner[k] and finished[j] else int(inner[j] != inner[k])
+                earliest = max(earliest, stage[j] + wait)
+        stage.append(earliest)
+    stages: list[list[Statement]] = [[] for _ in range(max(stage, default=-1) + 1)]
+    for statement, position in zip(statements, stage, strict=True):
+        stages[position].append(statement)
+    return stages
+
+
+def loops(levels: Levels, statements: Sequence[Statement], flat: Collection[str] = ()) -> list[Loop]:
+    """The loops that run a body over a tile, a range of rows of the mapping, one after the other.
+
+    Statements whose targets are in ``flat``, maps at the innermost level, run over all rows of the tile at once, so
+    that they vectorize however short the groups are.
+    """
+    if len(levels.spaces) == 1:
+        return [Loop(levels.spaces[0], list(statements), flat=True)]
+    homes = {s.target.name: reached(s.space, s.target.path) for s in statements}
+    grouped = [s.target.name not in flat for s in statements]
+    found: list[Loop] = []
+    for number, stage in enumerate(staged(statements, grouped, [False] * len(statements))):
+        if stage:
+            inner = number % 2 == 1
+            found.append(_nested(levels, stage, 0, homes) if inner else Loop(levels.spaces[-1], [*stage], flat=True))
+    return found
+
+
+def _nested(levels: Levels, statements: Sequence[Statement], level: int, homes: dict[str, str]) -> Loop:
+    """The loop over the rows of a level that runs these statements of it and of the levels inside."""
+    inner = [levels.level(s.space) > level for s in statements]
+    finished = [levels.level(homes[s.target.name]) <= level for s in statements]
+    items: list[Statement | Loop] = []
+    for number, stage in enumerate(staged(statements, inner, finished)):
+        if number % 2 == 0:
+            items += stage
+        elif stage:
+            # The next level is the outermost one that is needed: where a statement runs, or an array of theirs lives.
+            spaces = {s.space for s in stage} | {homes[r.name] for s in stage for r in s.reads if r.name in homes}
+            spaces |= {homes[s.target.name] for s in stage}
+            items.append(_nested(levels, stage, min(n for n in map(levels.level, spaces) if n > level), homes))
+    return Loop(levels.spaces[level], items)

@@ -1,0 +1,209 @@
+"""The statements of a program as a plain list, for passes that rewrite many at once or price alternatives.
+
+A listing is a short-lived view: `Listing.of` reads one off an inter-operator SDFG whose operators hold one statement
+each, `write` puts it back. Between the two, trying a rewrite costs microseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import dace
+
+from dacergnn.errors import ProgramError
+from dacergnn.graph.spaces import along, through
+from dacergnn.library_nodes.form import Expr, Op, Ref, Shape, Statement, match_gemm
+from dacergnn.library_nodes.node import Typeclass
+from dacergnn.library_nodes.parse import view_shape
+from dacergnn.program.view import Program
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What an array holds: one value of row shape ``shape`` for every row of ``space``."""
+
+    space: str
+    shape: Shape
+
+
+@dataclass
+class Listing:
+    """Statements in an order in which they can run, and the arrays they name."""
+
+    arrays: dict[str, Rows] = field(default_factory=dict[str, Rows])
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    statements: list[Statement] = field(default_factory=list[Statement])
+    reserved: frozenset[str] = frozenset()
+    """Names that new arrays must not take, such as those of row spaces."""
+
+    @classmethod
+    def of(cls, sdfg: dace.SDFG) -> Listing:
+        """The listing of a program; ProgramError where operators have been fused already."""
+        program = Program(sdfg)
+        arrays = {name: Rows(program.space(name), program.shape(name)) for name in sdfg.arrays}
+        statements: list[Statement] = []
+        for operator in program.operators:
+            if len(operator.statements) != 1:
+                raise ProgramError(f"{operator.label} is fused; this pass runs before traversal_fusion.")
+            statements += operator.statements
+        return cls(arrays, tuple(program.inputs), tuple(program.outputs), statements, frozenset(sdfg.symbols))
+
+    def write(self, sdfg: dace.SDFG) -> None:
+        """Put the listing in place of the program that ``sdfg`` holds; its inputs and outputs stay as they are."""
+        program = Program(sdfg)
+        dtype: Typeclass = next(iter(sdfg.arrays.values())).dtype
+        for operator in program.operators:
+            program.remove(operator)
+        for name in [n for n, desc in sdfg.arrays.items() if desc.transient]:
+            sdfg.remove_data(name)
+        signature = list(sdfg.arg_names)
+        for statement in self.statements:
+            name = statement.target.name
+            if name not in sdfg.arrays:
+                rows = self.arrays[name]
+                program.add_array(name, rows.space, rows.shape, dtype)
+        sdfg.arg_names = signature
+        for statement in self.statements:
+            program.insert(statement)
+
+    def copy(self) -> Listing:
+        return replace(self, arrays=dict(self.arrays), statements=list(self.statements))
+
+    # What is there
+
+    def space(self, name: str) -> str:
+        return self.arrays[name].space
+
+    def shape(self, ref: Ref) -> Shape:
+        """Row shape of a reference, as it is viewed."""
+        return view_shape(ref, self.arrays[ref.name].shape)
+
+    def producer(self, name: str) -> Statement | None:
+        return next((s for s in self.statements if s.target.name == name), None)
+
+    def consumers(self, name: str) -> list[Statement]:
+        return [s for s in self.statements if any(r.name == name for r in s.reads)]
+
+    def is_internal(self, name: str) -> bool:
+        """Whether an array is computed here and not returned."""
+        return name not in self.inputs and name not in self.outputs
+
+    # What can be done
+
+    def add(self, name: str, space: str, shape: Shape) -> str:
+        """Declare an array; returns its name, made unique."""
+        candidate, count = name, 0
+        while candidate in self.arrays or candidate in self.reserved:
+            count += 1
+            candidate = f"{name}_{count}"
+        self.arrays[candidate] = Rows(space, shape)
+        return candidate
+
+    def exchange(self, old: Statement, *new: Statement) -> None:
+        """Put statements in the place of one."""
+        position = self.statements.index(old)
+        self.statements[position : position + 1] = new
+
+    def retarget(self, rewrite: Callable[[Statement, Ref], Ref]) -> None:
+        """Replace every reference that a statement reads by what ``rewrite`` makes of it."""
+        self.statements = [replace(s, expr=map_refs(s.expr, lambda ref, s=s: rewrite(s, ref))) for s in self.statements]
+
+    def settle(self) -> None:
+        """Forward copies, merge equal computations, drop what nobody reads, and order statements by their data."""
+        self._forward_copies()
+        while self._merge_equal():
+            pass
+        self._drop_unused()
+        self._sort()
+
+    def _forward_copies(self) -> None:
+        """Let readers of an array that only repeats rows of another read those."""
+        for position in range(len(self.statements)):
+            statement = self.statements[position]
+            copy, name = statement.expr, statement.target.name
+            if not isinstance(copy, Ref) or copy.transposed or statement.op != "=" or statement.target != Ref(name):
+                continue
+            if self.is_internal(name) and self.arrays[name] == Rows(statement.space, self.shape(copy)):
+                self.statements = [self._forwarded(s, name, copy) for s in self.statements]
+
+    def _forwarded(self, statement: Statement, name: str, copy: Ref) -> Statement:
+        """The statement with what ``name`` repeats in its place, if a product stays one."""
+
+        def forward(ref: Ref) -> Ref:
+            path = along(statement.space, ref.path, copy.path) if ref.name == name else None
+            if path is None:
+                return ref
+            view = self.shape(ref)
+            return replace(ref, name=copy.name, path=path, view=None if view == self.arrays[copy.name].shape else view)
+
+        new = replace(statement, expr=map_refs(statement.expr, forward))
+        return new if not statement.is_gemm or is_product(new) else statement
+
+    def _merge_equal(self) -> bool:
+        """Keep the first of statements that compute the same rows."""
+        seen: dict[object, str] = {}
+        same: dict[str, str] = {}
+        for s in self.statements:
+            name = s.target.name
+            key = (s.space, s.target.path, s.target.view, s.op, s.expr, self.arrays[name])
+            if self.is_internal(name) and key in seen:
+                same[name] = seen[key]
+            else:
+                seen.setdefault(key, name)
+        if same:
+            self.statements = [s for s in self.statements if s.target.name not in same]
+            self.retarget(lambda s, ref: replace(ref, name=same.get(ref.name, ref.name)))
+        return bool(same)
+
+    def _drop_unused(self) -> None:
+        by_target = {s.target.name: s for s in self.statements}
+        needed: set[str] = set()
+        waiting = list(self.outputs)
+        while waiting:
+            name = waiting.pop()
+            if name not in needed:
+                needed.add(name)
+                if name in by_target:
+                    waiting += [r.name for r in by_target[name].reads]
+        self.statements = [s for s in self.statements if s.target.name in needed]
+        kept = {*needed, *self.inputs}
+        self.arrays = {name: rows for name, rows in self.arrays.items() if name in kept}
+
+    def _sort(self) -> None:
+        unwritten = {s.target.name for s in self.statements}
+        waiting, ordered = self.statements, list[Statement]()
+        while waiting:
+            ready = next((s for s in waiting if unwritten.isdisjoint(r.name for r in s.reads)), None)
+            if ready is None:
+                raise ProgramError(f'"{waiting[0].target.name}" depends on itself.')
+            waiting = [s for s in waiting if s is not ready]
+            unwritten.discard(ready.target.name)
+            ordered.append(ready)
+        self.statements = ordered
+
+
+def is_product(statement: Statement) -> bool:
+    """Whether a statement is a product: scaled by own rows if at all, by weights in the shape that they have."""
+    gemm = match_gemm(statement)
+    return gemm is not None and (gemm.kind != "linear" or gemm.w.view is None)
+
+
+def map_refs(expr: Expr, rewrite: Callable[[Ref], Expr]) -> Expr:
+    """The expression with every reference replaced."""
+    if isinstance(expr, Ref):
+        return rewrite(expr)
+    return replace(expr, args=tuple(map_refs(a, rewrite) for a in expr.args)) if isinstance(expr, Op) else expr
+
+
+def rebase(expr: Expr, space: str, via: str) -> Expr | None:
+    """The expression as rows of the space that path ``via`` leads to see it; None where it depends on more."""
+    paths: dict[str, str | None] = {}
+
+    def moved(ref: Ref) -> Ref:
+        paths[ref.path] = through(space, via, ref.path)
+        return replace(ref, path=paths[ref.path] or "")
+
+    result = map_refs(expr, moved)
+    return None if None in paths.values() else result

@@ -1,0 +1,64 @@
+"""Whole plans, compiled: every optimization level of every model, forward and backward, against the interpreter."""
+
+from __future__ import annotations
+
+import copy
+import random
+
+import dace
+import numpy as np
+import pytest
+import torch
+
+from dacergnn import Config, parse
+from dacergnn.graph.profile import Profile
+from dacergnn.program import Program, interpret
+from dacergnn.runtime.executable import Executable
+from dacergnn.sdfg_passes import compile_program
+from tests.nodes.test_expansions import Compiled, graphs
+from tests.nodes.test_fused_traversals import MODELS
+from tests.support.random_graphs import RawGraph, random_graph
+
+# Sizes that make each side the cheaper one, so that all plans are built.
+PROFILES = {
+    "sources": {"NS": 50, "ND": 50, "E": 900, "U": 100, "V": 500, "R": 3, "T": 2, "ONE": 1, "RNS": 150},
+    "destinations": {"NS": 50, "ND": 50, "E": 900, "U": 500, "V": 100, "R": 3, "T": 2, "ONE": 1, "RNS": 150},
+    "nodes": {"NS": 5, "ND": 5, "E": 900, "U": 800, "V": 800, "R": 3, "T": 2, "ONE": 1, "RNS": 15},
+}
+BUILDS = [("O0", "sources"), ("hector", "sources"), ("O2", "sources"), ("O2", "destinations"), ("O2", "nodes")]
+
+
+def single_typed(raw: RawGraph) -> RawGraph:
+    """The graph with one source type and one destination type."""
+    src, dst = np.zeros_like(raw.src_type), np.zeros_like(raw.dst_type)
+    return RawGraph(raw.src, raw.dst, raw.edge_type, src, dst, raw.num_edge_types, 1, raw.bipartite)
+
+
+@pytest.mark.parametrize(("level", "sizes"), BUILDS)
+@pytest.mark.parametrize("model", MODELS)
+def test_models(model: str, level: str, sizes: str) -> None:
+    source, bindings = MODELS[model]
+    wrt = [n for n, spec in bindings.items() if isinstance(spec, str) and n != "norm"]
+    sdfg = parse(source, dtype=dace.float64, **bindings)
+    profile = Profile(tuple(PROFILES[sizes].items()), single_typed=True)
+    plan = compile_program(sdfg, wrt, Config(level=level), dace.int32, profile)
+    assert plan.backward is not None
+    plain = plan.steps[-2].sdfgs
+    programs = {
+        role: Compiled(copy.deepcopy(plain[role]), Executable(built), dace.float64, dace.int32)
+        for role, built in (("forward", plan.forward), ("backward", plan.backward))
+    }
+    rng = random.Random(3)
+    for raw in (*graphs(), random_graph(rng), random_graph(rng)):
+        graph, generator = single_typed(raw).hetero(), np.random.default_rng(0)
+        values: dict[str, torch.Tensor] = {}
+        for program in programs.values():
+            view = Program(program.plain)
+            for name in view.inputs:
+                if name not in values:
+                    shape = (graph.size(view.space(name)), *view.shape(name))
+                    values[name] = torch.from_numpy(generator.uniform(-1, 1, shape))
+            program.compare(graph, values)
+            inputs = {name: values[name] for name in view.inputs}
+            found = interpret(program.plain, graph, **inputs)
+            values |= {n: torch.from_numpy(found[n]) for n in view.outputs}
