@@ -6,7 +6,23 @@ from dataclasses import dataclass
 
 from dacergnn.errors import DacergnnError
 
-PASSES = ("gemm_scale_fusion",)
+PASSES = (
+    "linear_operator_reordering",
+    "propagation_postponing",
+    "compact_materialization",
+    "gemm_scale_fusion",
+    "aggregation_order",
+    "narrow_products",
+    "gemm_epilogue_fusion",
+    "traversal_fusion",
+)
+LEVELS: dict[str, tuple[str, ...]] = {
+    "O0": (),
+    "hector": ("linear_operator_reordering", "compact_materialization", "gemm_scale_fusion", "traversal_fusion"),
+    "O2": PASSES,
+}
+"""Passes of each optimization level. "hector" reorders wherever that makes a product of weights and compacts on the
+source side, as the paper has it (C+R); "O2" does everything, chosen by cost."""
 IMPLEMENTATIONS = ("cpu", "pure")
 
 
@@ -15,22 +31,33 @@ class Config:
     """How layers are compiled; hashable, so that equal layers share a build.
 
     Args:
-        passes: Names of the optimizing passes to run, of `PASSES`.
+        level: "O0", "hector" or "O2" (`LEVELS`).
+        passes: Names of the optimizing passes to run, of `PASSES`; None for those of the level.
         implementation: Expansion of the library nodes: "cpu" (OpenMP C++) or "pure" (plain SDFG maps, the
             slow reference).
     """
 
-    passes: tuple[str, ...] = PASSES
+    level: str = "O2"
+    passes: tuple[str, ...] | None = None
     implementation: str = "cpu"
 
     def __post_init__(self) -> None:
+        if self.level not in LEVELS:
+            raise DacergnnError(f"level={self.level!r} is not one of {', '.join(LEVELS)}.")
         if isinstance(self.passes, str):
             raise DacergnnError(f"passes={self.passes!r} is a string; pass a tuple of names, as in ({self.passes!r},).")
-        object.__setattr__(self, "passes", tuple(self.passes))
-        unknown = [p for p in self.passes if p not in PASSES]
-        if unknown:
-            raise DacergnnError(
-                f"passes={self.passes!r}: there is no pass {unknown[0]!r}; passes: {', '.join(PASSES)}."
-            )
+        if self.passes is not None:
+            object.__setattr__(self, "passes", tuple(self.passes))
+            unknown = [p for p in self.passes if p not in PASSES]
+            if unknown:
+                raise DacergnnError(
+                    f"passes={self.passes!r}: there is no pass {unknown[0]!r}; passes: {', '.join(PASSES)}."
+                )
         if self.implementation not in IMPLEMENTATIONS:
             raise DacergnnError(f"implementation={self.implementation!r} is not one of {', '.join(IMPLEMENTATIONS)}.")
+
+    @property
+    def selected(self) -> tuple[str, ...]:
+        """The passes to run, in pipeline order."""
+        chosen = LEVELS[self.level] if self.passes is None else self.passes
+        return tuple(p for p in PASSES if p in chosen)

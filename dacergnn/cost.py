@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 import dace
 
-from dacergnn.graph.spaces import TYPE_PATHS
+from dacergnn.graph.spaces import MAPS, TYPE_PATHS
 from dacergnn.library_nodes import GraphOperator, row_shape, row_space
-from dacergnn.library_nodes.form import Const, Expr, Op, Ref, ShapeOf, Statement, match_gemm, size
+from dacergnn.library_nodes.form import WEIGHT_PRODUCTS, Const, Expr, Op, Ref, ShapeOf, Statement, match_gemm, size
 from dacergnn.library_nodes.operators import OPERATORS, shape_of
 from dacergnn.library_nodes.parse import view_shape
 
 INDEX_BYTES = 4
+ITEM = 4
+"""Bytes of an element where none is given: float32."""
+# Rows that a kernel multiplies when it sums into end points: those of one (end point, type) pair are added up first.
+_PAIRS = {("E", "src"): "U", ("E", "dst"): "V"}
 
 
 @dataclass(frozen=True)
@@ -27,44 +31,103 @@ class Cost:
     def __add__(self, other: Cost) -> Cost:
         return Cost(self.flops + other.flops, self.streamed + other.streamed, self.gathered + other.gathered)
 
+    def __sub__(self, other: Cost) -> Cost:
+        return Cost(self.flops - other.flops, self.streamed - other.streamed, self.gathered - other.gathered)
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What a machine does in a second: FLOPs of skinny products, bytes in order, bytes through an index."""
+
+    flops: float = 1.2e11
+    streamed: float = 2.0e10
+    gathered: float = 3.0e10
+
+    def seconds(self, cost: Cost) -> float:
+        """Time of a program whose kernels overlap nothing."""
+        return cost.flops / self.flops + cost.streamed / self.streamed + cost.gathered / self.gathered
+
 
 def program_cost(sdfg: dace.SDFG, sizes: Mapping[str, int]) -> Cost:
-    """Cost of an inter-operator SDFG on a graph with ``sizes[space]`` rows in every row space."""
+    """Cost of an inter-operator SDFG on a graph with ``sizes[space]`` rows in every row space.
+
+    What an operator of several statements keeps to itself costs no bytes, what several of them read costs them once.
+    """
     total = Cost()
     for state in sdfg.states():
         for node in state.nodes():
-            if isinstance(node, GraphOperator):
-                for statement in node.statements:
-                    total += statement_cost(statement, sdfg, sizes)
+            if not isinstance(node, GraphOperator):
+                continue
+            at_hand = {(name, path) for name in node.locals for path in ("", *(p for _, p in MAPS))}
+            for statement in node.statements:
+                total += statement_cost(
+                    statement,
+                    sizes,
+                    space=lambda name: row_space(sdfg.arrays[name]),
+                    shapes=lambda ref: view_shape(ref, row_shape(sdfg.arrays[ref.name])),
+                    item=sdfg.arrays[statement.target.name].dtype.bytes,
+                    at_hand=at_hand,
+                )
+                at_hand.update((r.name, r.path) for r in statement.reads)
+                at_hand.update((statement.target.name, path) for path in ("", statement.target.path))
     return total
 
 
-def statement_cost(statement: Statement, sdfg: dace.SDFG, sizes: Mapping[str, int]) -> Cost:
-    """Cost of one statement: every array it names is read or written, through an index where a map leads to it."""
+def statement_cost(
+    statement: Statement,
+    sizes: Mapping[str, int],
+    *,
+    space: Callable[[str], str],
+    shapes: ShapeOf,
+    item: int = ITEM,
+    at_hand: Collection[tuple[str, str]] = (),
+) -> Cost:
+    """Cost of one statement: every array it names is read or written, through an index where a map leads to it.
 
-    def shapes(ref: Ref) -> tuple[int, ...]:
-        return view_shape(ref, row_shape(sdfg.arrays[ref.name]))
-
+    Args:
+        sizes: Rows of every row space.
+        space: Row space of an array by name.
+        shapes: Row shape of a reference.
+        item: Bytes of an element.
+        at_hand: Arrays and paths whose rows are in registers or in the cache when the statement runs.
+    """
     rows = sizes[statement.space]
-    item: int = sdfg.arrays[statement.target.name].dtype.bytes
-    flops = rows * _flops(statement, shapes)
+    pairs = _summed_first(statement)
+    flops = sizes[pairs or statement.space] * _flops(statement, shapes)
     streamed = gathered = 0
     for ref in dict.fromkeys([*statement.reads, statement.target]):
+        if (ref.name, ref.path) in at_hand:
+            continue
         width = size(shapes(ref)) * item
-        space = row_space(sdfg.arrays[ref.name])
-        if ref == statement.target or ref.path == "":
-            streamed += sizes[space] * width
-        elif ref.path in TYPE_PATHS:
-            streamed += sizes[space] * width  # types are few, or come in order: once from memory
-        else:
+        if is_gathered(statement, ref):
             gathered += rows * width
+        elif ref == statement.target and pairs is not None:
+            gathered += 2 * sizes[pairs] * width
+        else:
+            streamed += sizes[space(ref.name)] * width  # types are few, or come in order: once from memory
         if ref.path not in ("", "one"):
             streamed += rows * INDEX_BYTES
     return Cost(flops, streamed, gathered)
 
 
+def is_gathered(statement: Statement, ref: Ref) -> bool:
+    """Whether the statement reads a row of the array through an index for each of its rows."""
+    return ref != statement.target and ref.path != "" and ref.path not in TYPE_PATHS
+
+
+def _summed_first(statement: Statement) -> str | None:
+    """Rows that a product over edges is computed for, where its kernel sums those of a pair before it."""
+    gemm = match_gemm(statement)
+    if gemm is None or gemm.kind != "linear" or gemm.w.path != "etype":
+        return None
+    return _PAIRS.get((statement.space, statement.target.path))
+
+
 def _flops(statement: Statement, shapes: ShapeOf) -> int:
     gemm = match_gemm(statement)
+    if gemm is not None and gemm.kind in WEIGHT_PRODUCTS:
+        matrix = gemm.w if gemm.kind == "compose" else statement.target
+        return 2 * shape_of(gemm.x, shapes)[0] * size(shapes(matrix))
     if gemm is not None:
         weights = statement.target if gemm.kind == "outer_prod" else gemm.w
         return 2 * size(shapes(weights)) + (0 if gemm.scale is None else size(shapes(statement.target)))

@@ -15,7 +15,19 @@ from dataclasses import dataclass, field, replace
 import dace
 
 from dacergnn.errors import ProgramError
-from dacergnn.library_nodes.form import GEMM_OPERATORS, Const, Expr, Gemm, Op, Ref, Shape, Statement, match_gemm, refs
+from dacergnn.library_nodes.form import (
+    GEMM_OPERATORS,
+    WEIGHT_PRODUCTS,
+    Const,
+    Expr,
+    Gemm,
+    Op,
+    Ref,
+    Shape,
+    Statement,
+    match_gemm,
+    refs,
+)
 from dacergnn.library_nodes.node import Typeclass
 from dacergnn.library_nodes.operators import OPERATORS, op, shape_of
 from dacergnn.library_nodes.parse import fold
@@ -226,6 +238,9 @@ class _Differentiation:
     def _product(self, statement: Statement, gemm: Gemm, seed: Ref) -> None:
         """``Y += s * X W`` and ``dW += s * X^T Y``: each operand's gradient is a product of the other two."""
         space, x, w = statement.space, gemm.x, gemm.w
+        if gemm.kind in WEIGHT_PRODUCTS:
+            self._product_of_weights(statement, gemm, seed)
+            return
         if gemm.kind == "linear":
             shape = shape_of(Op("linear", (x, w)), self.forward.shape)
             seed = replace(seed, view=shape) if shape != self.forward.shape(statement.target) else seed
@@ -246,10 +261,33 @@ class _Differentiation:
                 scaled = gradient if gemm.scale is None else Op("mul", (gemm.scale, gradient))
                 self._accumulate(replace(ref, transposed=False), space, scaled)
 
+    def _product_of_weights(self, statement: Statement, gemm: Gemm, seed: Ref) -> None:
+        """``Y = A B`` and ``P = A^T Y``, head by head."""
+        space, x, w = statement.space, gemm.x, gemm.w
+        shape = shape_of(statement.expr, self.forward.shape)
+        seed = replace(seed, view=shape) if shape != self.forward.shape(statement.target) else seed
+        if gemm.kind == "compose":
+            b = shape_of(w, self.forward.shape)
+            to_x: Expr = Op("compose", (seed, replace(w, transposed=not w.transposed)))
+            to_w: Expr = Op("inner", (seed, x) if w.transposed else (x, seed), b[:-2])
+            w = replace(w, transposed=False)
+        else:
+            to_x, to_w = Op("compose", (w, replace(seed, transposed=True))), Op("compose", (x, seed))
+        for ref, gradient in ((x, to_x), (w, to_w)):
+            if ref.name in self.active:
+                self._accumulate_seen(ref, space, gradient)
+
+    def _accumulate_seen(self, ref: Ref, space: str, term: Expr) -> None:
+        """`_accumulate` of the gradient of what ``ref`` sees, which may be transposed."""
+        if ref.transposed:
+            shape = shape_of(ref, self.forward.shape)
+            term = Ref(self._emit("tmp", space, "", [term], shape), transposed=True)
+        self._accumulate(replace(ref, transposed=False), space, term)
+
     def _pull(self, expr: Expr, seed: Expr, space: str, result: Expr | None) -> None:
         """Hand the gradient ``seed`` of an expression on to the references in it."""
         if isinstance(expr, Ref) and expr.name in self.active:
-            self._accumulate(expr, space, seed)
+            self._accumulate_seen(expr, space, seed)
         if not isinstance(expr, Op) or self.active.isdisjoint(r.name for r in _differentiable(expr)):
             return
         for arg, gradient, shape in self._operands(expr, seed, result):
@@ -283,6 +321,14 @@ class _Differentiation:
                 Op("concat", (padded, Op("expand", (Const(0.0),), (*wide[:-1], after)))) if after else padded,
                 wide,
             )
+        elif expr.name in ("take_rows", "pad_rows"):
+            wide, shape = shape_of(expr.args[0], shapes), shape_of(expr, shapes)
+            rank = len(shape_of(seed, self._shape))
+            seed = Op("expand", (seed,), shape[rank:]) if rank < len(shape) else seed
+            if expr.name == "take_rows":
+                yield expr.args[0], Op("pad_rows", (seed,), (expr.dims[0], wide[-2] - expr.dims[1])), wide
+            else:
+                yield expr.args[0], Op("take_rows", (seed,), (expr.dims[0], expr.dims[0] + wide[-2])), wide
         else:
             gradients = OPERATORS[expr.name].derivative(expr.args, seed, expr if result is None else result)
             for arg, gradient in zip(expr.args, gradients, strict=True):

@@ -24,7 +24,7 @@ import dace
 
 from dacergnn.graph.spaces import TYPE_PATHS
 from dacergnn.library_nodes import GraphOperator, Traversal
-from dacergnn.library_nodes.form import Expr, Gemm, Op, Ref, Shape, Statement, match_gemm, size
+from dacergnn.library_nodes.form import WEIGHT_PRODUCTS, Expr, Gemm, Op, Ref, Shape, Statement, match_gemm, size
 from dacergnn.library_nodes.operators import shape_of
 from dacergnn.program import Program
 
@@ -96,6 +96,8 @@ def _into_operands(
         body = _single(consumer)
         gemm = match_gemm(body) if body is not None else None
         if body is None or gemm is None or [r.name for r in body.reads].count(statement.target.name) != 1:
+            return None
+        if gemm.kind in WEIGHT_PRODUCTS or x.transposed:
             return None
         operand = next((r for r in (gemm.x, gemm.w) if r.name == statement.target.name), None)
         if (

@@ -11,23 +11,62 @@ from dataclasses import dataclass, field
 import dace
 
 from dacergnn.config import Config
+from dacergnn.graph.profile import TYPICAL, Profile
 from dacergnn.library_nodes.node import Typeclass
 from dacergnn.program import verify
+from dacergnn.sdfg_passes.aggregation_order import aggregation_order
+from dacergnn.sdfg_passes.compact_materialization import SIDES, compact_materialization
 from dacergnn.sdfg_passes.differentiate import differentiate
+from dacergnn.sdfg_passes.gemm_epilogue_fusion import gemm_epilogue_fusion
 from dacergnn.sdfg_passes.gemm_scale_fusion import gemm_scale_fusion
+from dacergnn.sdfg_passes.linear_operator_reordering import linear_operator_reordering
+from dacergnn.sdfg_passes.narrow_products import narrow_products
+from dacergnn.sdfg_passes.propagation_postponing import propagation_postponing
 from dacergnn.sdfg_passes.select_adjacency import select_adjacency
+from dacergnn.sdfg_passes.traversal_fusion import traversal_fusion
 
 log = logging.getLogger("dacergnn.passes")
-OPTIMIZATIONS: dict[str, Callable[[dace.SDFG], int]] = {"gemm_scale_fusion": gemm_scale_fusion}
+
+
+@dataclass(frozen=True)
+class Circumstances:
+    """What passes go by: the level and the profile of the graph that the program is compiled for."""
+
+    level: str = "O2"
+    profile: Profile = TYPICAL
+
+
+def _reorder(sdfg: dace.SDFG, given: Circumstances) -> int:
+    sizes = None if given.level == "hector" else given.profile.sizes
+    return linear_operator_reordering(sdfg, sizes, single_typed=given.profile.single_typed)
+
+
+def _compact(sdfg: dace.SDFG, given: Circumstances) -> int:
+    sides = ("srcpair",) if given.level == "hector" else SIDES
+    return compact_materialization(sdfg, sides, single_typed=given.profile.single_typed)
+
+
+OPTIMIZATIONS: dict[str, Callable[[dace.SDFG, Circumstances], int]] = {
+    "linear_operator_reordering": _reorder,
+    "propagation_postponing": lambda sdfg, given: propagation_postponing(sdfg),
+    "compact_materialization": _compact,
+    "gemm_scale_fusion": lambda sdfg, given: gemm_scale_fusion(sdfg),
+    "aggregation_order": lambda sdfg, given: aggregation_order(sdfg, given.profile.sizes),
+    "narrow_products": lambda sdfg, given: narrow_products(sdfg),
+    "gemm_epilogue_fusion": lambda sdfg, given: gemm_epilogue_fusion(sdfg),
+    "traversal_fusion": lambda sdfg, given: traversal_fusion(sdfg, given.profile.sizes),
+}
+"""The passes in order; those of `FUSIONS` wait until gradients have been generated."""
+FUSIONS = ("narrow_products", "gemm_epilogue_fusion", "traversal_fusion")
 
 
 @dataclass
 class Step:
-    """What a pass left behind: its name, the SDFGs by role, how often it fired, and its time in seconds."""
+    """What a pass left behind: its name, the SDFGs by role, how often it fired on each, and its time in seconds."""
 
     name: str
     sdfgs: dict[str, dace.SDFG]
-    fired: int
+    fired: dict[str, int]
     seconds: float
 
 
@@ -46,45 +85,60 @@ class Plan:
     steps: list[Step] = field(default_factory=list[Step])
 
 
-def compile_program(sdfg: dace.SDFG, wrt: Sequence[str], config: Config, index: Typeclass) -> Plan:
-    """Run the passes on a copy of ``sdfg``; with names in ``wrt``, also generate the backward."""
+def compile_program(
+    sdfg: dace.SDFG, wrt: Sequence[str], config: Config, index: Typeclass, profile: Profile = TYPICAL
+) -> Plan:
+    """Run the passes on a copy of ``sdfg``; with names in ``wrt``, also generate the backward.
+
+    Args:
+        index: Element type of the graph's encodings.
+        profile: The graph that choices are made for; the result is right for every graph.
+    """
+    given = Circumstances(config.level, profile)
+    early = [name for name in config.selected if name not in FUSIONS]
+    late = [name for name in config.selected if name in FUSIONS]
     plan = Plan(copy.deepcopy(sdfg), None, [], list(wrt))
-    _record(plan, "frontend", lambda: 0)
-    _optimize(plan, config, [plan.forward])
+    _record(plan, "frontend", dict)
+    for name in early:
+        _record(plan, name, lambda name=name: {"forward": OPTIMIZATIONS[name](plan.forward, given)})
     if wrt:
         _record(plan, "differentiate", lambda: _differentiate(plan))
-        if plan.backward is not None:
-            _optimize(plan, config, [plan.backward])
+        for name in early if plan.backward is not None else ():
+            _record(plan, name, lambda name=name: {"backward": OPTIMIZATIONS[name](_backward(plan), given)})
+    for name in late:
+        _record(plan, name, lambda name=name: {r: OPTIMIZATIONS[name](s, given) for r, s in _sdfgs(plan).items()})
     _record(plan, "select_adjacency", lambda: _select(plan, config, index))
     return plan
 
 
-def _optimize(plan: Plan, config: Config, sdfgs: list[dace.SDFG]) -> None:
-    for name in config.passes:
-        _record(plan, name, lambda name=name: sum(OPTIMIZATIONS[name](s) for s in sdfgs))
+def _sdfgs(plan: Plan) -> dict[str, dace.SDFG]:
+    return {r: s for r, s in (("forward", plan.forward), ("backward", plan.backward)) if s is not None}
 
 
-def _differentiate(plan: Plan) -> int:
+def _backward(plan: Plan) -> dace.SDFG:
+    assert plan.backward is not None
+    return plan.backward
+
+
+def _differentiate(plan: Plan) -> dict[str, int]:
     gradient = differentiate(plan.forward, plan.wrt)
     plan.forward = gradient.forward
     plan.backward = gradient.backward if gradient.wrt else None  # no result depends on any of the inputs
     plan.saved, plan.wrt = gradient.saved, gradient.wrt
-    return len(plan.wrt)
+    return {"backward": len(plan.wrt)}
 
 
-def _select(plan: Plan, config: Config, index: Typeclass) -> int:
-    sdfgs = [s for s in (plan.forward, plan.backward) if s is not None]
-    for sdfg in sdfgs:
+def _select(plan: Plan, config: Config, index: Typeclass) -> dict[str, int]:
+    for sdfg in _sdfgs(plan).values():
         select_adjacency(sdfg, index=index, implementation=config.implementation)
-    return len(sdfgs)
+    return dict.fromkeys(_sdfgs(plan), 1)
 
 
-def _record(plan: Plan, name: str, run: Callable[[], int]) -> None:
+def _record(plan: Plan, name: str, run: Callable[[], dict[str, int]]) -> None:
     started = time.perf_counter()
     fired = run()
-    roles = {"forward": plan.forward, "backward": plan.backward}
-    sdfgs = {role: copy.deepcopy(s) for role, s in roles.items() if s is not None}
+    sdfgs = {role: copy.deepcopy(s) for role, s in _sdfgs(plan).items()}
     for sdfg in sdfgs.values():
         verify(sdfg)
     plan.steps.append(Step(name, sdfgs, fired, time.perf_counter() - started))
-    log.info("%s fired %d times in %.3f s", name, fired, plan.steps[-1].seconds)
+    log.info("%s fired %s in %.3f s", name, fired, plan.steps[-1].seconds)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import dace
 
 from dacergnn.graph.spaces import MAPS, parse_encoding
-from dacergnn.library_nodes.access import pure_encodings, statement_encodings
 from dacergnn.library_nodes.node import Typeclass
 from dacergnn.program import Program
 from dacergnn.program.view import SYMBOLS
@@ -19,10 +18,9 @@ from dacergnn.program.view import SYMBOLS
 def select_adjacency(sdfg: dace.SDFG, *, index: Typeclass = dace.int32, implementation: str = "cpu") -> None:
     """Fix implementation and encodings of every operator of ``sdfg``, in place."""
     program = Program(sdfg)
-    choose = pure_encodings if implementation == "pure" else statement_encodings
     for operator in program.operators:
         operator.implementation = implementation
-        names = list(dict.fromkeys(n for s in operator.statements for n in choose(s)))
+        names = operator.scheme(implementation, operator.arrays(sdfg, program.state))
         for name in names:
             if name not in sdfg.arrays:
                 sdfg.add_array(name, [_length(name)], index)

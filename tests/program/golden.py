@@ -1,17 +1,23 @@
-"""The programs whose listings are kept, step by step."""
+"""The programs whose listings are kept, and how a listing tells what every pass did."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from difflib import unified_diff
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import dace
 
 from dacergnn import Config, parse, print_program
 from dacergnn.frontends.programs import hgt, rgat, rgcn
-from dacergnn.sdfg_passes import compile_program
+from dacergnn.graph.profile import TYPICAL, Profile
+from dacergnn.sdfg_passes import Plan, compile_program
+from tests.program.programs import gated, gcn, sage
 
 FOLDER = Path(__file__).parent / "golden"
-MODELS = {
+MODELS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "rgcn": (rgcn, {"x": "NS[64]", "W": "R[64, 64]", "norm": "E", "root": "ONE[64, 64]", "bias": "ONE[64]"}),
     "rgat": (
         rgat,
@@ -23,23 +29,67 @@ MODELS = {
     "hgt": (
         hgt,
         {
-            "x": "NS[64]", "K": "T[64, 64]", "Q": "T[64, 64]", "V": "T[64, 64]", "W_att": "R[2, 32, 32]",
+            "x": "NS[64]", "W_k": "T[64, 64]", "W_q": "T[64, 64]", "W_v": "T[64, 64]", "W_att": "R[2, 32, 32]",
             "W_msg": "R[2, 32, 32]", "pri": "R[2]", "A": "T[64, 64]", "skip": "T",
             "heads": 2, "dim": 32, "width": 64, "scale": 0.25,
         },
     ),
 }  # fmt: skip
+PROGRAMS = MODELS | {
+    "gcn": (gcn, {"x": "NS[64]", "W": "ONE[64, 16]", "c": "NS", "bias": "ONE[16]"}),
+    "sage": (sage, {"x": "NS[64]", "W_l": "ONE[64, 64]", "W_r": "ONE[64, 64]", "bias": "ONE[64]"}),
+    "gated": (
+        gated,
+        {
+            "x": "NS[64]", "W": "R[64, 64]", "Q": "T[64, 64]", "a": "R[64]", "gate": "R[64]", "gate_bias": "R",
+            "A": "ONE[128, 64]",
+        },
+    ),
+}  # fmt: skip
+NOT_LEARNED = ("norm", "c")
 
 
-def listings(model: str) -> dict[str, str]:
-    """File name -> text of the program after every step, gradients of everything but the norm."""
-    source, bindings = MODELS[model]
-    wrt = [n for n, spec in bindings.items() if isinstance(spec, str) and n != "norm"]
-    plan = compile_program(parse(source, **bindings), wrt, Config(), dace.int32)
+def parsed(name: str) -> dace.SDFG:
+    source, bindings = PROGRAMS[name]
+    return parse(source, **bindings)
+
+
+def learned(name: str) -> list[str]:
+    """The inputs that gradients are asked for."""
+    return [n for n, spec in PROGRAMS[name][1].items() if isinstance(spec, str) and n not in NOT_LEARNED]
+
+
+@cache
+def plan(name: str) -> Plan:
+    """The program after every pass, for a typical graph whose relations join one type with one."""
+    return compile_program(parsed(name), learned(name), Config(), dace.int32, Profile(TYPICAL.rows, single_typed=True))
+
+
+def listings(name: str) -> dict[str, str]:
+    """File name -> the program of a role as it starts, what every pass that touched it changed, and how it ends."""
     found: dict[str, str] = {}
-    for number, step in enumerate(plan.steps):
-        for role, sdfg in step.sdfgs.items():
-            text = print_program(sdfg)
-            if text not in found.values():  # steps that change nothing are left out
-                found[f"{model}_{number:02}_{step.name}_{role}.txt"] = text
+    for role in ("forward", "backward"):
+        steps = [(step, step.sdfgs[role]) for step in plan(name).steps if role in step.sdfgs]
+        start = steps[0][0].name
+        before = bare(steps[0][1])
+        parts = [f"{role} of {name}, after {start}:", "\n".join(before)]
+        for step, sdfg in steps[1:]:
+            after = bare(sdfg)
+            if after != before:
+                parts += [f"{step.name}:", "\n".join(changes(before, after))]
+            before = after
+        parts += ["the result, with its operators:", print_program(steps[-1][1]).rstrip()]
+        found[f"{name}_{role}.txt"] = "\n\n".join(parts) + "\n"
     return found
+
+
+def bare(sdfg: dace.SDFG) -> list[str]:
+    """Lines of a program without comments."""
+    return [line for line in print_program(sdfg).splitlines() if "#" not in line]
+
+
+def changes(before: list[str], after: list[str]) -> list[str]:
+    """What is gone and what is new; the whole program where that is shorter."""
+    lines = [line for line in unified_diff(before, after, lineterm="", n=1) if not line.startswith(("---", "+++"))]
+    lines = ["   ..." if line.startswith("@@") else line for line in lines]
+    return lines if len(lines) < len(after) else after

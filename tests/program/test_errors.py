@@ -19,7 +19,7 @@ HEAD = "def p(g, x: NS[4], W: R[4, 2], w: R[4], s: E, b: ONE[4]):\n"
 EDGE_STATEMENTS = [
     (
         'e["y"] = softplus(e.src.x)',
-        "line 3, column 18: unknown operator softplus(); the program form has: abs, add, concat, detach, div, dot_prd, elu, eq, erf, exp, expand, ge, gelu, gt, leakyrelu, linear, log, max, min, mul, neg, outer_prod, relu, reshape, sigmoid, slice, sqrt, sub, sum, tanh",
+        "line 3, column 18: unknown operator softplus(); the program form has: abs, add, compose, concat, detach, div, dot_prd, elu, eq, erf, exp, expand, ge, gelu, gt, inner, leakyrelu, linear, log, max, min, mul, neg, outer_prod, pad_rows, relu, reshape, sigmoid, slice, sqrt, sub, sum, take_rows, tanh",
     ),
     ('e["y"] = max(e.src.x)', "line 3, column 18: max() takes 2 operands"),
     ('e["y"] = tanh(x=e.src.x)', "line 3, column 18: this is not an expression of the program form"),
@@ -49,7 +49,10 @@ EDGE_STATEMENTS = [
         'e["y"] = linear(e.src.x, reshape(W[e.etype], 4, 2))',
         'line 3, column 9: linear: the weights "W" are used in the shape that they are declared with.',
     ),
-    ('e["y"] = W[e.etype].T', 'line 3, column 9: "W": only the weights of linear are transposed.'),
+    (
+        'e["y"] = e.src.x.T',
+        'line 3, column 9: "x" has row shape (4,); only matrices and stacks of them are transposed.',
+    ),
     (
         'e["y"] = outer_prod(e.src.x, e.dst.x)',
         "line 3, column 9: outer_prod: is summed over the rows of a type, W[e.etype] += outer_prod(x, y), alone or times a row value.",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -68,10 +68,26 @@ class RawGraph:
             ("NS", "ntype"): src_type,
             ("ND", "ntype"): dst_type,
         }
+        joined = [
+            {(src_type[s], dst_type[d]) for t, d, s in edges if t == number} for number in range(self.num_edge_types)
+        ]
+        if all(len(pairs) <= 1 for pairs in joined):
+            for end, path in enumerate(("srctype", "dsttype")):
+                maps["R", path] = [next(iter(pairs))[end] if pairs else 0 for pairs in joined]
         for space, count in sizes.items():
             maps[space, "one"] = [0] * count
             maps[space, ""] = list(range(count))
         return {k: torch.tensor(v, dtype=torch.int64) for k, v in maps.items()}, sizes
+
+
+def single_typed(graph: RawGraph) -> RawGraph:
+    """The graph with those edges only that join nodes of the types that the first edge of their relation joins."""
+    ends = list(zip(graph.src_type[graph.src].tolist(), graph.dst_type[graph.dst].tolist(), strict=True))
+    joined: dict[int, tuple[int, int]] = {}
+    for edge_type, types in zip(graph.edge_type.tolist(), ends, strict=True):
+        joined.setdefault(edge_type, types)
+    kept = np.array([joined[t] == types for t, types in zip(graph.edge_type.tolist(), ends, strict=True)], dtype=bool)
+    return replace(graph, src=graph.src[kept], dst=graph.dst[kept], edge_type=graph.edge_type[kept])
 
 
 def random_graph(rng: random.Random, *, bipartite: bool | None = None) -> RawGraph:
@@ -92,3 +108,18 @@ def random_graph(rng: random.Random, *, bipartite: bool | None = None) -> RawGra
     if bipartite:
         dst_type = np.array([rng.randrange(num_node_types) for _ in range(num_dst)], dtype=np.int64)
     return RawGraph(columns[0], columns[1], columns[2], src_type, dst_type, num_edge_types, num_node_types, bipartite)
+
+
+def joined_graph(
+    rng: random.Random, num_nodes: int, num_edges: int, num_edge_types: int, num_node_types: int
+) -> RawGraph:
+    """A graph in which every edge type joins one source type with one destination type; one edge type has no edges."""
+    node_type = np.array([rng.randrange(num_node_types) for _ in range(num_nodes)], dtype=np.int64)
+    of_type = [np.flatnonzero(node_type == t).tolist() for t in range(num_node_types)]
+    present = [t for t, nodes in enumerate(of_type) if nodes]
+    ends = [(rng.choice(present), rng.choice(present)) for _ in range(num_edge_types)]
+    types = [rng.randrange(1, num_edge_types) for _ in range(num_edges)]
+    src = np.array([rng.choice(of_type[ends[t][0]]) for t in types], dtype=np.int64)
+    dst = np.array([rng.choice(of_type[ends[t][1]]) for t in types], dtype=np.int64)
+    edge_type = np.array(types, dtype=np.int64)
+    return RawGraph(src, dst, edge_type, node_type, node_type, num_edge_types, num_node_types)

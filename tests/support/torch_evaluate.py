@@ -223,6 +223,23 @@ class _Statement:
             return torch.matmul(x.unsqueeze(-2), self.value(args[1])).squeeze(-2)
         if name == "outer_prod":
             return x.unsqueeze(-1) * self.value(args[1]).unsqueeze(-2)
+        if name == "compose":
+            b = self.value(args[1])
+            if b.dim() == 3:
+                return x @ b
+            heads = x.reshape(*x.shape[:2], *b.shape[1:3])
+            return torch.cat([heads[:, :, h] @ b[:, h] for h in range(b.shape[1])], dim=-1)
+        if name == "inner":
+            y = self.value(args[1])
+            if len(args) == 2:
+                return x.transpose(1, 2) @ y
+            heads = int(ast.literal_eval(args[2]))
+            pairs = zip(x.chunk(heads, dim=-1), y.chunk(heads, dim=-1), strict=True)
+            return torch.stack([a.transpose(1, 2) @ b for a, b in pairs], dim=1)
+        if name == "take_rows":
+            return x[..., ast.literal_eval(args[1]) : ast.literal_eval(args[2]), :]
+        if name == "pad_rows":
+            return torch.nn.functional.pad(x, (0, 0, ast.literal_eval(args[1]), ast.literal_eval(args[2])))
         if name == "sum":
             return x.sum(-1)
         if name == "dot_prd":

@@ -1,0 +1,90 @@
+"""Choosing among rewrites by the price of the whole program, so that products that are shared are paid once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import product
+
+from dacergnn.cost import ITEM, Cost, Rates, is_gathered, statement_cost
+from dacergnn.library_nodes.form import Statement, match_gemm, size
+from dacergnn.program.listing import Listing
+
+Option = Callable[[Listing], None]
+Price = Callable[[Listing], float]
+
+MOST_COMBINATIONS = 1024
+"""Beyond this many, sites are decided one after the other, each with those before it fixed."""
+
+
+def listing_cost(listing: Listing, sizes: Mapping[str, int]) -> Cost:
+    """FLOPs and bytes of all statements on a graph with ``sizes``.
+
+    Loops over edges that traversal_fusion can merge gather a row once: those that reduce to the same end
+    point, and edge values, which may be computed with either.
+    """
+    total = Cost()
+    sides: dict[tuple[str, str], set[str]] = {}
+    loops = [s for s in listing.statements if s.space == "E" and match_gemm(s) is None]
+    for statement in [s for s in listing.statements if s not in loops] + sorted(loops, key=_side, reverse=True):
+        cost = statement_cost(statement, sizes, space=listing.space, shapes=listing.shape)
+        if statement in loops:
+            side = _side(statement)
+            for ref in dict.fromkeys(r for r in statement.reads if is_gathered(statement, r)):
+                known = sides.setdefault((ref.name, ref.path), set())
+                if side in known or (side == "" and known):
+                    cost += Cost(gathered=-sizes["E"] * size(listing.shape(ref)) * ITEM)
+                known.add(side)
+        total += cost
+    return total
+
+
+def _side(statement: Statement) -> str:
+    """The end point that a loop over edges is grouped by: "src", "dst", "etype", "" for none."""
+    return statement.target.path.removesuffix("pair")
+
+
+def choose(
+    listing: Listing,
+    sites: Sequence[Sequence[Option]],
+    sizes: Mapping[str, int],
+    rates: Rates,
+    price: Price | None = None,
+) -> tuple[Listing, int]:
+    """The listing with the cheapest combination of options, at most one a site, and how many were taken.
+
+    Args:
+        sites: For every site the rewrites that could be made; making none is always possible.
+        price: Seconds of a listing; by default those of its cost at ``rates``. What is given sees it settled.
+    """
+    price = price or (lambda found: rates.seconds(listing_cost(found, sizes)))
+    combinations = 1
+    for options in sites:
+        combinations *= len(options) + 1
+    best = (price(listing), listing, 0)
+    if combinations <= MOST_COMBINATIONS:
+        for picks in product(*(range(len(options) + 1) for options in sites)):
+            best = _try(listing, [options[k - 1] for options, k in zip(sites, picks, strict=True) if k], price, best)
+    else:
+        taken: list[Option] = []
+        for options in sites:
+            pick: Option | None = None
+            for option in options:
+                found = _try(listing, [*taken, option], price, best)
+                if found is not best:
+                    best, pick = found, option
+            if pick is not None:
+                taken.append(pick)
+    return best[1], best[2]
+
+
+def _try(
+    listing: Listing, taken: Sequence[Option], price: Price, best: tuple[float, Listing, int]
+) -> tuple[float, Listing, int]:
+    if not taken:
+        return best
+    candidate = listing.copy()
+    for option in taken:
+        option(candidate)
+    candidate.settle()
+    seconds = price(candidate)
+    return (seconds, candidate, len(taken)) if seconds < best[0] else best

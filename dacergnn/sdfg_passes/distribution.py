@@ -1,0 +1,258 @@
+"""Linear functions of sums and concatenations of edge values, as sums of linear functions of the parts.
+
+::
+
+    e["y"] = linear(concat(e.src["x"], e.dst["x"] - e.src["x"]), W)
+
+    r["W_0_64"] = take_rows(r["W"], 0, 64); r["W_64_128"] = take_rows(r["W"], 64, 128)
+    n["y_src"] = linear(n["x"], W_0_64); n["y_dst"] = linear(n["x"], W_64_128)        # and once more by W_64_128
+    e["y"] = e.src["y_src"] + (e.dst["y_dst"] - e.src["y_src_1"])
+
+`linear` is linear in its rows, `dot_prd` in both operands; sums, differences, negation, concatenations, and factors and
+divisors of lower rank are distributed over, also where an intermediate array stands between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence, Set
+from dataclasses import dataclass, field, replace
+
+from dacergnn.graph.spaces import MAPS, TYPE_PATHS, along, through
+from dacergnn.library_nodes.cpu import is_encoding
+from dacergnn.library_nodes.form import Expr, Gemm, Op, Ref, Shape, Statement, match_gemm, refs
+from dacergnn.library_nodes.operators import op, shape_of
+from dacergnn.program.listing import Listing, map_refs, rebase
+from dacergnn.sdfg_passes.regular import is_regular
+
+ENDS: dict[str, tuple[str, ...]] = {"E": ("src", "dst"), "U": ("src",), "V": ("dst",)}
+"""Paths to the end points that rows of edges and pairs have."""
+_PAIRS = ("srcpair", "dstpair")
+_PART = "part"  # stands for a part in the distributed expression
+
+
+def new_array(listing: Listing, name: str, space: str, shape: Shape) -> str:
+    """Declare an array under a name that is no encoding's."""
+    return listing.add("part" if is_encoding(name) else name, space, shape)
+
+
+def distribute(listing: Listing, statement: Statement, singular: Set[str] = frozenset()) -> bool:
+    """Split the linear functions of a statement where parts of their operands hang on different end points.
+
+    What reads an array of ``singular`` does not move to nodes.
+    """
+    rewriting = _Rewriting(listing, statement, singular)
+    gemm = match_gemm(statement)
+    expr = rewriting.dot_products(statement.expr) if gemm is None else rewriting.linear(gemm)
+    if expr is None or expr == statement.expr:
+        return False
+    listing.exchange(statement, *rewriting.statements, replace(statement, expr=expr))
+    return True
+
+
+@dataclass(frozen=True)
+class _Part:
+    """An operand that takes the columns ``start`` to ``stop`` of the whole; ``via`` leads to the row that it depends on
+    together with its weight: an end point, a pair, or "" for the edge itself."""
+
+    expr: Expr
+    start: int
+    stop: int
+    via: str
+
+
+@dataclass
+class _Distributed:
+    """The parts of a whole, and how they make it."""
+
+    parts: list[_Part] = field(default_factory=list[_Part])
+    joined: bool = False  # parts of a concatenation, which share the work of the whole
+    scaled: bool = False  # a factor that differs between heads
+
+
+@dataclass
+class _Rewriting:
+    listing: Listing
+    statement: Statement
+    singular: Set[str]
+    statements: list[Statement] = field(default_factory=list[Statement])
+
+    # The two functions
+
+    def linear(self, gemm: Gemm) -> Expr | None:
+        """The expression in place of a product of rows with weights; None where nothing is to be gained."""
+        if gemm.kind != "linear":
+            return None
+        found, whole = self._worthwhile(gemm.x, gemm.w)
+        shape, target = self._shape(Op("linear", (gemm.x, gemm.w))), self.listing.shape(self.statement.target)
+        scale = () if gemm.scale is None else self.listing.shape(gemm.scale)
+        if found is None or (shape != target and (found.scaled or scale)):
+            return None
+        width = self._shape(gemm.x)[-1]
+
+        def part(item: _Part) -> Expr:
+            weight = gemm.w if (item.start, item.stop) == (0, width) else self._rows_of(gemm.w, item)
+            space, (x, w) = self._at(item, item.expr, weight)
+            if not isinstance(x, Ref) or x.transposed:
+                x = self._array("tmp", space, self._shape(x), x)
+            name = f"{self.statement.target.name}_{item.via or 'edge'}"
+            array = self._array(name, space, target, Op("linear", (x, w)))
+            return replace(array, path=item.via if space != self.statement.space else "")
+
+        total = _insert(whole, found.parts, part)
+        return total if gemm.scale is None else op("mul", gemm.scale, total)
+
+    def dot_products(self, expr: Expr) -> Expr:
+        """The expression with its dot products split."""
+        if not isinstance(expr, Op):
+            return expr
+        if expr.name == "dot_prd":
+            for x, weight in (expr.args, expr.args[::-1]):
+                if self._shape(x) == self._shape(Op("mul", expr.args)):
+                    found, whole = self._worthwhile(x, weight)
+                    if found is not None:
+                        return self._dot_product(found, whole, x, weight)
+        return replace(expr, args=tuple(self.dot_products(a) for a in expr.args))
+
+    def _dot_product(self, found: _Distributed, whole: Expr, x: Expr, weight: Expr) -> Expr:
+        shape, rank = self._shape(x), len(self._shape(weight))
+
+        def part(item: _Part) -> Expr:
+            all_of_it = (item.start, item.stop) == (0, shape[-1]) or rank < len(shape)
+            own = weight if all_of_it else self._columns_of(weight, item)
+            space, (a, b) = self._at(item, item.expr, own)
+            name = f"{self.statement.target.name}_{item.via or 'edge'}"
+            array = self._array(name, space, shape[:-1], op("dot_prd", a, b))
+            return replace(array, path=item.via if space != self.statement.space else "")
+
+        return _insert(whole, found.parts, part)
+
+    # What they consist of
+
+    def _worthwhile(self, x: Expr, weight: Expr) -> tuple[_Distributed | None, Expr]:
+        """The distribution, if less is left to multiply at edges, and the whole in terms of `_PART` operators.
+
+        Parts that hang on a pair count as edges, a little cheaper if they come from a concatenation: these are as
+        much work as the whole on edges, and less where compaction gives pairs rows of their own.
+        """
+        found = _Distributed()
+        width = self._shape(x)[-1]
+        whole = self._parts(found, x, weight, 0)
+        work = 0.0
+        for part in found.parts:
+            at_node = part.via in ENDS[self.statement.space]
+            discount = 0.999 if found.joined and part.via in _PAIRS else 1.0
+            work += 0 if at_node else discount * (part.stop - part.start)
+        return (found if work < width else None), whole
+
+    def _parts(self, found: _Distributed, expr: Expr, weight: Expr, start: int) -> Expr:
+        shape = self._shape(expr)
+        for candidate in dict.fromkeys((expr, self._behind(expr))):
+            via = self._hangs_on(candidate, weight)
+            if via:
+                return _leaf(found, candidate, start, shape, via)
+        inner = self._behind(expr)
+        if isinstance(inner, Op):
+            args = inner.args
+            shapes = [self._shape(a) for a in args]
+            if inner.name in ("add", "sub", "neg") and all(s == shape for s in shapes):
+                return op(inner.name, *(self._parts(found, a, weight, start) for a in args))
+            if inner.name in ("mul", "div"):
+                for x, factor in ((0, 1), (1, 0))[: 1 if inner.name == "div" else 2]:
+                    if shapes[x] == shape and len(shapes[factor]) < len(shape):
+                        found.scaled |= shapes[factor] != ()
+                        part = self._parts(found, args[x], weight, start)
+                        return op(inner.name, *((part, args[1]) if x == 0 else (args[0], part)))
+            if inner.name == "concat":
+                found.joined = True
+                first = self._parts(found, args[0], weight, start)
+                return op("add", first, self._parts(found, args[1], weight, start + shapes[0][-1]))
+        return _leaf(found, expr, start, shape, "")
+
+    def _behind(self, expr: Expr) -> Expr:
+        """The expression that an intermediate array of edges or pairs holds, in terms of the statement's rows."""
+        if not isinstance(expr, Ref) or expr.transposed:
+            return expr
+        made, space = self.listing.producer(expr.name), self.statement.space
+        if made is None or made.op != "=" or made.is_gemm or made.space not in ENDS or made.target != Ref(expr.name):
+            return expr
+        shape = self._shape(expr)
+        paths = {r.path: along(space, expr.path, r.path) for r in made.reads}
+        if self._shape(made.expr) != shape or self.listing.arrays[expr.name].shape != shape or None in paths.values():
+            return expr
+        return map_refs(made.expr, lambda r: replace(r, path=paths[r.path] or ""))
+
+    def _hangs_on(self, expr: Expr, weight: Expr) -> str:
+        """The end point, or else the pair, on which an operand and its weight depend; "" where there is none."""
+        space = self.statement.space
+        for via in ENDS[space] if is_regular(expr, self.singular) and is_regular(weight, self.singular) else ():
+            if rebase(expr, space, via) is not None and rebase(weight, space, via) is not None:
+                return via
+        for via in _PAIRS if space == "E" else ():
+            if self._depends(expr, via) and self._depends(weight, via):
+                return via
+        return ""
+
+    def _depends(self, expr: Expr, via: str) -> bool:
+        """Whether edges of one pair have one value of the expression, followed through intermediate edge values."""
+
+        def same(ref: Ref) -> bool:
+            if through("E", via, ref.path) is not None:
+                return True
+            made = self.listing.producer(ref.name) if ref.path == "" else None
+            return made is not None and made.op == "=" and made.space == "E" and self._depends(made.expr, via)
+
+        return all(same(r) for r in refs(expr))
+
+    # New statements
+
+    def _at(self, part: _Part, *exprs: Expr) -> tuple[str, list[Expr]]:
+        """The row space that a part moves to, and expressions as its rows see them."""
+        space = self.statement.space
+        if part.via not in ENDS[space]:
+            return space, list(exprs)
+        moved = [rebase(e, space, part.via) for e in exprs]
+        return MAPS[space, part.via], [e for e in moved if e is not None]
+
+    def _rows_of(self, weight: Ref, part: _Part) -> Ref:
+        """The rows of the weights that a part of a concatenation is multiplied with."""
+        dims = (part.start, part.stop)
+        taken = Op("slice" if weight.transposed else "take_rows", (Ref(weight.name),), dims)
+        name = f"{weight.name}_{part.start}_{part.stop}"
+        array = self._array(name, self.listing.space(weight.name), self._shape(taken), taken)
+        return replace(weight, name=array.name)
+
+    def _columns_of(self, weight: Expr, part: _Part) -> Expr:
+        """Likewise of the other operand of a dot product: an array if that is a weight, with a narrow gradient."""
+        dims = (part.start, part.stop)
+        if not isinstance(weight, Ref) or weight.path not in TYPE_PATHS or weight.transposed:
+            return Op("slice", (weight,), dims)
+        taken = Op("slice", (Ref(weight.name, view=weight.view),), dims)
+        name = f"{weight.name}_{part.start}_{part.stop}"
+        array = self._array(name, self.listing.space(weight.name), self._shape(taken), taken)
+        return replace(array, path=weight.path)
+
+    def _array(self, name: str, space: str, shape: Shape, expr: Expr) -> Ref:
+        array = new_array(self.listing, name, space, shape)
+        self.statements.append(Statement(space, Ref(array), "=", expr))
+        return Ref(array)
+
+    def _shape(self, expr: Expr) -> Shape:
+        return shape_of(expr, self.listing.shape)
+
+
+def _leaf(found: _Distributed, expr: Expr, start: int, shape: Shape, via: str) -> Expr:
+    found.parts.append(_Part(expr, start, start + shape[-1], via))
+    return Op(_PART, (), (len(found.parts) - 1,))
+
+
+def _insert(whole: Expr, parts: Sequence[_Part], make: Callable[[_Part], Expr]) -> Expr:
+    """The distributed expression with what is made of its parts."""
+
+    def inserted(expr: Expr) -> Expr:
+        if not isinstance(expr, Op):
+            return expr
+        if expr.name == _PART:
+            return make(parts[expr.dims[0]])
+        return replace(expr, args=tuple(inserted(a) for a in expr.args))
+
+    return inserted(whole)

@@ -1,0 +1,235 @@
+"""Linear operator reordering: products with weights move to where they are cheapest (Hector 3.2.3, Pigeon 3.4.1).
+
+Precondition: an inter-operator SDFG whose operators hold one statement each.
+
+A linear after a linear is one linear by the product of their weights::
+
+    e["hs"] = linear(e.src.x, W[e.etype])                  r["F"] = compose(W[r], q[r])
+    e["s"] = linear(e["hs"], q[e.etype])                   e["s"] = linear(e.src.x, F[e.etype])
+
+where a `dot_prd` with a weight is a linear to one column. A product with one operand of a dot product may serve the
+other, which may have fewer rows::
+
+    e["k2"] = linear(e.src.k, A[e.etype])                  e["q2"] = linear(e.dst.q, A[e.etype].T)
+    e["s"] = dot_prd(e["k2"], e.dst.q)                     e["s"] = dot_prd(e.src.k, e["q2"])
+
+Saves in the first case 2 E K M FLOPs, if ``hs`` is not needed anyway, for 2 R K M more. Every combination of orders is
+priced for the whole program, so that a product that others need stays shared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import dace
+
+from dacergnn.cost import Rates
+from dacergnn.graph.spaces import MAPS, TYPE_PATHS, along, through
+from dacergnn.library_nodes.form import Expr, Op, Ref, Statement, match_gemm, size
+from dacergnn.program.listing import Listing, map_refs
+from dacergnn.sdfg_passes.aggregation_order import cheapest_order
+from dacergnn.sdfg_passes.choice import Option, choose, listing_cost
+from dacergnn.sdfg_passes.compact_materialization import compact
+
+
+def linear_operator_reordering(
+    sdfg: dace.SDFG, sizes: Mapping[str, int] | None, rates: Rates | None = None, *, single_typed: bool = False
+) -> int:
+    """Rewrite products in their cheapest order; returns how many were rewritten.
+
+    Args:
+        sizes: Rows of every row space of the graph; None applies every rewrite that makes a product of weights.
+        rates: What the machine does in a second.
+        single_typed: Whether each relation joins one source type with one destination type, so that weights by
+            node type can be multiplied with weights by relation.
+    """
+    total = 0
+    while True:  # a product of weights may be an operand of the next
+        listing = Listing.of(sdfg)
+        listing.settle()
+        best, taken = _reorder(listing, sizes, rates or Rates(), single_typed)
+        if not taken:
+            return total
+        total += taken
+        best.write(sdfg)
+
+
+def _reorder(
+    listing: Listing, sizes: Mapping[str, int] | None, rates: Rates, single_typed: bool
+) -> tuple[Listing, int]:
+    if sizes is None:
+        return _merge_all(listing, single_typed)
+    known = sizes
+
+    def price(candidate: Listing) -> float:
+        trial = candidate.copy()
+        compact(trial, single_typed=single_typed)
+        best, _ = cheapest_order(trial, known, rates)
+        return rates.seconds(listing_cost(best, known))
+
+    sites = [_options(listing, s, single_typed) for s in listing.statements]
+    return choose(listing, [options for options in sites if options], known, rates, price)
+
+
+def _merge_all(listing: Listing, single_typed: bool) -> tuple[Listing, int]:
+    result, taken = listing.copy(), 0
+    for statement in listing.statements:
+        chain = _chain(result, statement, single_typed)
+        if chain is not None:
+            _merge(result, statement, chain)
+            taken += 1
+    result.settle()
+    return result, taken
+
+
+def _options(listing: Listing, statement: Statement, single_typed: bool) -> list[Option]:
+    options: list[Option] = []
+    chain = _chain(listing, statement, single_typed)
+    if chain is not None:
+        options.append(lambda found, chain=chain: _merge(found, statement, chain))
+    if isinstance(statement.expr, Op) and statement.expr.name == "dot_prd":
+        for first, second in (statement.expr.args, statement.expr.args[::-1]):
+            moved = _other_side(listing, statement, first, second)
+            if moved is not None:
+                options.append(lambda found, moved=moved: _transpose(found, statement, *moved))
+    return options
+
+
+# A linear after a linear
+
+
+@dataclass(frozen=True)
+class _Chain:
+    """``linear(linear(x, a), b)`` seen from a statement: ``rows`` is the row space of the product of a and b."""
+
+    x: Ref
+    a: Ref
+    b: Ref
+    rows: str
+    path: str  # from the statement to those rows
+    constant: Expr | None  # what b makes of a bias between the two
+
+
+def _chain(listing: Listing, statement: Statement, single_typed: bool) -> _Chain | None:
+    second = _linear_operands(listing, statement)
+    if second is None:
+        return None
+    y, b = second
+    product, bias = _without_bias(listing, y)
+    first = listing.producer(product.name)
+    gemm = None if first is None or first.op != "=" or first.target != Ref(product.name) else match_gemm(first)
+    if gemm is None or gemm.kind != "linear" or gemm.scale is not None or len(listing.shape(gemm.x)) != 1:
+        return None
+    constant: Expr | None = None
+    if bias is not None:
+        there = _from(bias, statement.space, y.path)
+        if there is None:
+            return None
+        constant = map_refs(statement.expr, lambda ref: replace(there, view=listing.shape(y)) if ref == y else ref)
+    x, a = _from(gemm.x, statement.space, y.path), _from(gemm.w, statement.space, y.path)
+    if x is None or a is None:
+        return None
+    paths = {r.path for r in (a, b)} - {"one"}
+    if len(paths) <= 1:
+        path = paths.pop() if paths else "one"
+    elif single_typed and "etype" in paths and paths <= {"etype", "srctype", "dsttype"}:
+        path = "etype"
+    else:
+        return None
+    rows = MAPS[statement.space, path]
+    inner = [through(statement.space, path, r.path) for r in (a, b)]
+    if None in inner:
+        return None
+    return _Chain(x, replace(a, path=inner[0] or ""), replace(b, path=inner[1] or ""), rows, path, constant)
+
+
+def _without_bias(listing: Listing, y: Ref) -> tuple[Ref, Ref | None]:
+    """(t, c) of rows that are computed as ``t + c``, c a weight; else the rows themselves."""
+    producer = listing.producer(y.name)
+    expr = None if producer is None or producer.op != "=" else producer.expr
+    if isinstance(expr, Op) and expr.name == "add":
+        for t, c in (expr.args, expr.args[::-1]):
+            if not isinstance(t, Ref) or not isinstance(c, Ref) or t.path or t.transposed or c.path not in TYPE_PATHS:
+                continue
+            if not c.transposed and listing.shape(t) == listing.shape(c):
+                return t, c
+    return y, None
+
+
+def _linear_operands(listing: Listing, statement: Statement) -> tuple[Ref, Ref] | None:
+    """(y, b) of a statement ``linear(y, b)``; a dot product with a weight is a linear to one column for each head."""
+    gemm = match_gemm(statement)
+    if statement.op != "=" or statement.target.path:
+        return None  # a sum over edges is a matter of aggregation_order
+    if gemm is not None:
+        plain = gemm.kind == "linear" and gemm.scale is None and gemm.w.view is None
+        return (gemm.x, gemm.w) if plain else None
+    expr = statement.expr
+    if not isinstance(expr, Op) or expr.name != "dot_prd":
+        return None
+    for y, b in (expr.args, expr.args[::-1]):
+        if isinstance(y, Ref) and isinstance(b, Ref) and b.path in TYPE_PATHS and y.path not in TYPE_PATHS:
+            shape = listing.shape(b)
+            if y.transposed or b.transposed:
+                return None
+            return (y, replace(b, view=(*shape, 1))) if shape == listing.shape(y) and len(shape) <= 2 else None
+    return None
+
+
+def _from(ref: Ref, space: str, via: str) -> Ref | None:
+    """A reference of the rows that ``via`` leads to, made from rows of ``space``."""
+    path = along(space, via, ref.path)
+    return None if path is None else replace(ref, path=path)
+
+
+def _merge(listing: Listing, statement: Statement, chain: _Chain) -> None:
+    """Put one linear by the product of the weights in the place of two."""
+    expr = Op("compose", (chain.a, chain.b))
+    columns = size(listing.shape(statement.target))
+    name = listing.add(f"{chain.a.name}_{chain.b.name}", chain.rows, (size(listing.shape(chain.x)), columns))
+    product = Statement(chain.rows, Ref(name), "=", expr)
+    linear = Op("linear", (chain.x, Ref(name, chain.path)))
+    if chain.constant is None:
+        listing.exchange(statement, product, replace(statement, expr=linear))
+        return
+    rows = listing.arrays[statement.target.name]
+    parts = [listing.add(statement.target.name, statement.space, rows.shape) for _ in range(2)]
+    listing.exchange(
+        statement,
+        product,
+        Statement(statement.space, Ref(parts[0]), "=", linear),
+        Statement(statement.space, Ref(parts[1]), "=", chain.constant),
+        replace(statement, expr=Op("add", (Ref(parts[0]), Ref(parts[1])))),
+    )
+
+
+# A product in a dot product
+
+
+def _other_side(listing: Listing, statement: Statement, first: Expr, second: Expr) -> tuple[Ref, Ref, Ref] | None:
+    """(x, W, y) of a dot product of ``linear(x, W)`` with y."""
+    if not isinstance(first, Ref) or not isinstance(second, Ref) or second.path in TYPE_PATHS:
+        return None
+    if first.transposed or second.transposed:
+        return None
+    producer = listing.producer(first.name)
+    gemm = None if producer is None or producer.op != "=" else match_gemm(producer)
+    if gemm is None or gemm.kind != "linear" or gemm.scale is not None:
+        return None
+    x, w = _from(gemm.x, statement.space, first.path), _from(gemm.w, statement.space, first.path)
+    same_heads = listing.shape(first)[:-1] == listing.shape(gemm.x)[:-1]
+    if x is None or w is None or not same_heads or listing.shape(first) != listing.shape(second):
+        return None
+    return x, w, second
+
+
+def _transpose(listing: Listing, statement: Statement, x: Ref, w: Ref, y: Ref) -> None:
+    """dot_prd(linear(x, W), y) becomes dot_prd(x, linear(y, W^T))."""
+    name = listing.add(y.name, statement.space, listing.shape(x))
+    product = Op("linear", (y, replace(w, transposed=not w.transposed)))
+    listing.exchange(
+        statement,
+        Statement(statement.space, Ref(name), "=", product),
+        replace(statement, expr=Op("dot_prd", (x, Ref(name)))),
+    )

@@ -1,0 +1,94 @@
+"""Narrow products: a linear from or to a single value is no matrix product, and fuses with the loops around it.
+
+Precondition: an inter-operator SDFG whose operators hold one statement each.
+
+Before, with W of K x 1 and Y of 1 x M::
+
+    p["s"] = linear(p.src["x"], W[p.etype])
+    p.src["y"] += linear(p["s"], Y[p.etype])
+
+After::
+
+    p["s"] = dot_prd(p.src["x"], reshape(W[p.etype], K))
+    p.src["y"] += p["s"] * reshape(Y[p.etype], M)
+
+A product of weights through a single value becomes an outer product, and part of the sum that reads it.
+
+Saves nothing itself: a traversal over the nodes and their pairs can read each x once, and sum y in registers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import dace
+
+from dacergnn.library_nodes.form import Expr, Op, Ref, Shape, Statement, match_gemm, size
+from dacergnn.program.listing import Listing, map_refs
+
+
+def narrow_products(sdfg: dace.SDFG) -> int:
+    """Turn products with one row or one column into row-wise statements; returns how many."""
+    listing = Listing.of(sdfg)
+    turned = [s for s in list(listing.statements) if _turn(listing, s) or _turn_weights(listing, s)]
+    if turned:
+        listing.settle()
+        listing.write(sdfg)
+    return len(turned)
+
+
+def _turn(listing: Listing, statement: Statement) -> bool:
+    gemm = match_gemm(statement)
+    if gemm is None or gemm.kind != "linear":
+        return False
+    *heads, k, m = listing.shape(gemm.w)
+    if gemm.w.transposed:
+        k, m = m, k
+    if size(tuple(heads)) != 1 or (k != 1 and m != 1):
+        return False
+    target = listing.shape(statement.target)
+    x, w = gemm.x, replace(gemm.w, transposed=False)
+    if m == 1:
+        value: Expr = Op("dot_prd", (_seen(listing, x, (k,)), _seen(listing, w, (k,))))
+    else:
+        value = Op("mul", (_seen(listing, x, ()), _seen(listing, w, target)))
+    if gemm.scale is not None:
+        value = Op("mul", (_seen(listing, gemm.scale, ()), value))
+    listing.exchange(statement, replace(statement, expr=value))
+    return True
+
+
+def _turn_weights(listing: Listing, statement: Statement) -> bool:
+    gemm = match_gemm(statement)
+    name = statement.target.name
+    readers = listing.consumers(name)
+    if gemm is None or gemm.kind != "compose" or not listing.is_internal(name) or len(readers) != 1:
+        return False
+    *heads, d, m = listing.shape(gemm.w)
+    if gemm.w.transposed:
+        d, m = m, d
+    reader = readers[0]
+    if size(tuple(heads)) != 1 or d != 1 or reader.space != statement.space or not _is_plain(reader, name):
+        return False
+    x, w = replace(gemm.x, transposed=False), replace(gemm.w, transposed=False)
+    k = size(listing.shape(gemm.x))
+    outer = Op("outer_prod", (_seen(listing, x, (k,)), _seen(listing, w, (m,))))
+    if listing.arrays[name].shape != (k, m):
+        return False
+    expr = map_refs(reader.expr, lambda ref: outer if ref == Ref(name) else ref)
+    listing.exchange(reader, replace(reader, expr=expr))
+    return True
+
+
+def _is_plain(reader: Statement, name: str) -> bool:
+    """Whether a statement adds the array, as it is, to something."""
+    terms: list[Expr] = [reader.expr]
+    while any(isinstance(t, Op) and t.name == "add" for t in terms):
+        terms = [a for t in terms for a in (t.args if isinstance(t, Op) and t.name == "add" else (t,))]
+    once = [r.name for r in reader.reads].count(name) == 1
+    return reader.op == "=" and reader.target.path == "" and once and Ref(name) in terms
+
+
+def _seen(listing: Listing, ref: Ref, shape: Shape) -> Ref:
+    """The reference as a value of ``shape``, of as many elements."""
+    return replace(ref, view=None if listing.arrays[ref.name].shape == shape else shape)

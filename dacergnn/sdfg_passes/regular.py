@@ -1,0 +1,31 @@
+"""Which expressions have a value, and a derivative, wherever one may compute them.
+
+A node without edges may have degree 0. What edges divide by is not to be computed for all nodes, then: nobody would
+read the quotient, but its derivative times a gradient of 0 is no number, and weights sum it over all nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+
+from dacergnn.library_nodes.form import Const, Expr, Op, Ref
+from dacergnn.program.listing import Listing
+
+
+def is_regular(expr: Expr, singular: Set[str]) -> bool:
+    """Whether an expression of nodes and types can be computed for all; it cannot of arrays in ``singular``."""
+    if isinstance(expr, Ref):
+        return expr.name not in singular
+    if not isinstance(expr, Op):
+        return True
+    divides = expr.name == "div" and not (isinstance(expr.args[1], Const) and expr.args[1].value != 0)
+    return not divides and expr.name not in ("log", "sqrt") and all(is_regular(a, singular) for a in expr.args)
+
+
+def singular_arrays(listing: Listing) -> set[str]:
+    """Arrays of nodes and types that may hold no number in a row that no edge has."""
+    found: set[str] = set()
+    for statement in listing.statements:
+        if statement.space not in ("E", "U", "V") and not is_regular(statement.expr, found):
+            found.add(statement.target.name)
+    return found

@@ -1,0 +1,273 @@
+"""Traversal fusion: statements over different row spaces in one loop nest (Hector 3.2.4, 3.2.5; Zhang 5).
+
+Precondition: an inter-operator SDFG; gradients have been generated, for later passes expect one statement in each
+operator.
+
+Before, five loops::
+
+    for e in g.edges(): e["att"] = leakyrelu(e["q"] + e["k"], 0.2)
+    for n in g.dst_nodes():
+        for e in n.incoming_edges(): n["total"] += exp(e["att"])
+    for e in g.edges(): e["weight"] = exp(e["att"]) / e.dst["total"]
+    for n in g.dst_nodes():
+        for e in n.incoming_edges(): n["out"] += e["weight"] * e.src["h"]
+    for n in g.dst_nodes(): n["y"] = n["out"] + bias
+
+After, one loop over destinations, in which att, total, weight and out are locals::
+
+    for n in g.dst_nodes():
+        for e in n.incoming_edges():
+            e["att"] = leakyrelu(e["q"] + e["k"], 0.2)
+            n["total"] += exp(e["att"])
+        for e in n.incoming_edges():
+            e["weight"] = exp(e["att"]) / n["total"]
+            n["out"] += e["weight"] * e.src["h"]
+        n["y"] = n["out"] + bias
+
+Saves: for every array of row space S and width M that becomes local, writing it and reading it once for each reader,
+(1 + readers) S M values; for every array that several of the statements read, all readings but one.
+
+Pairs of operators are merged as long as that lowers the traffic that `_traffic` counts, the best pair first. E rows
+visited by destination or source lie apart in memory, so that streaming them in the order of edges is cheaper: a
+statement over edges joins nodes only where it saves more than that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import dace
+
+from dacergnn.graph.profile import TYPICAL
+from dacergnn.graph.spaces import TYPE_PATHS
+from dacergnn.library_nodes import GraphOperator, Statement, Traversal
+from dacergnn.library_nodes.access import is_few, order_name
+from dacergnn.library_nodes.form import size
+from dacergnn.library_nodes.traversal.expansions.storage import NARROW
+from dacergnn.library_nodes.traversal.nest import CHAINS, Levels, problem, reached
+from dacergnn.program import Program
+from dacergnn.program.view import Group
+
+# What moving a row of w values costs, in values streamed; measured on narrow rows in cache and wide rows in memory.
+_WIDTH_APART, _ROW_APART = 1.25, 4.0  # reading a row through an index, or in another order than rows lie in
+_ROW_TWICE = 10.0  # reading through an index in such an order: no neighbors share a line
+_WIDTH_SCATTERED, _ROW_SCATTERED = 2.0, 8.0  # writing in such an order
+_ONE_BY_ONE = 4.0  # computing a few values between wide rows, where they do not vectorize
+_SCRATCH = 0.5  # keeping a value for another loop of the nest
+_CALL = 1000.0  # values that could be moved in the time it takes to start a loop on all threads
+_WIDEST = 1024  # elements of a row that fits on the stack with others
+_LOCAL_WIDTH = 16  # of an array that several loops of a nest use
+
+
+def traversal_fusion(sdfg: dace.SDFG, sizes: Mapping[str, int] | None = None) -> int:
+    """Merge traversals wherever that saves traffic; returns how many operators fewer there are.
+
+    Args:
+        sizes: Rows of every row space of the graph that the choice is made for; None for a typical one.
+    """
+    fusion = _Fusion(Program(sdfg), TYPICAL.sizes if sizes is None else sizes)
+    merged = fusion.run()
+    if merged:
+        fusion.write()
+    return merged
+
+
+@dataclass(eq=False)
+class _Unit:
+    """What is or becomes one operator: statements by their place in the program, and mappings that suit."""
+
+    statements: dict[int, Statement]
+    mapping: str
+    operator: GraphOperator | None = None  # of a unit that stays as it is
+    fusible: bool = True
+
+    @property
+    def body(self) -> list[Statement]:
+        return [self.statements[k] for k in sorted(self.statements)]
+
+    @property
+    def targets(self) -> set[str]:
+        return {s.target.name for s in self.statements.values()}
+
+    @property
+    def reads(self) -> set[str]:
+        return {r.name for s in self.statements.values() for r in s.reads}
+
+
+class _Fusion:
+    def __init__(self, program: Program, sizes: Mapping[str, int]) -> None:
+        self.program = program
+        self.sizes = sizes
+        self.units: list[_Unit] = []
+        count = 0
+        for operator in program.operators:
+            body = operator.statements
+            statements = {count + k: s for k, s in enumerate(body)}
+            count += len(body)
+            fusible = isinstance(operator, Traversal) and self._fusible(body)
+            self.units.append(_Unit(statements, operator.space, operator, fusible))
+
+    def _fusible(self, body: Sequence[Statement]) -> bool:
+        return all(
+            s.target.path not in TYPE_PATHS
+            and (not s.target.path or any(reached(s.space, s.target.path) == m for m in CHAINS))
+            and size(self.program.shape(s.target.name)) <= _WIDEST
+            for s in body
+        )
+
+    def run(self) -> int:
+        """Merge the best pair until none gains."""
+        merged = 0
+        while True:
+            best = self._best()
+            if best is None:
+                return merged
+            one, other, union = best
+            self.units[self.units.index(one)] = union
+            self.units.remove(other)
+            merged += 1
+
+    def _best(self) -> tuple[_Unit, _Unit, _Unit] | None:
+        after = self._reachability()
+        best: tuple[float, tuple[_Unit, _Unit, _Unit]] | None = None
+        cost = {u: self._traffic(u) for u in self.units if u.fusible}
+        for i, j in combinations(range(len(self.units)), 2):
+            one, other = self.units[i], self.units[j]
+            if not (one.fusible and other.fusible and self._related(one, other)) or self._apart(after, i, j):
+                continue
+            for mapping in _mappings(one, other):
+                union = _Unit({**one.statements, **other.statements}, mapping)
+                if problem(mapping, union.body) is not None:
+                    continue
+                gain = cost[one] + cost[other] - self._traffic(union)
+                if gain > 1e-9 and (best is None or gain > best[0] + 1e-9):
+                    best = gain, (one, other, union)
+        return None if best is None else best[1]
+
+    def _related(self, one: _Unit, other: _Unit) -> bool:
+        """Whether they share an array, other than weights."""
+        return bool(
+            one.targets & other.reads
+            or other.targets & one.reads
+            or {r.name for s in one.body for r in s.reads if not is_few(r.path)}
+            & {r.name for s in other.body for r in s.reads if not is_few(r.path)}
+        )
+
+    def _reachability(self) -> list[set[int]]:
+        """For every unit the units that depend on it."""
+        producer = {name: k for k, unit in enumerate(self.units) for name in unit.targets}
+        next_to = [set[int]() for _ in self.units]
+        for k, unit in enumerate(self.units):
+            for name in unit.reads & producer.keys():
+                if producer[name] != k:
+                    next_to[producer[name]].add(k)
+        after = [set[int]() for _ in self.units]
+        for k in range(len(self.units)):
+            stack = list(next_to[k])
+            while stack:
+                j = stack.pop()
+                if j not in after[k]:
+                    after[k].add(j)
+                    stack += next_to[j]
+        return after
+
+    def _apart(self, after: list[set[int]], i: int, j: int) -> bool:
+        """Whether a third unit depends on one of them and is needed by the other."""
+        return any(j in after[k] for k in after[i] - {j}) or any(i in after[k] for k in after[j] - {i})
+
+    # What a unit costs
+
+    def local_arrays(self, unit: _Unit) -> list[str]:
+        """Arrays that nothing outside of the unit touches, unless they are wide and several loops use them."""
+        outside = {n for u in self.units if not u.targets <= unit.targets for n in u.reads}
+        body, arrays = unit.body, self.program.sdfg.arrays
+        names = [s.target.name for s in body if arrays[s.target.name].transient]
+        return [n for n in names if n not in outside and self._stays(n, body)]
+
+    def _stays(self, name: str, body: Sequence[Statement]) -> bool:
+        """Whether an array fits on the stack or in scratch: narrow, of the rows that threads share out, or used once
+        written, before anything is finished that spans rows."""
+        if size(self.program.shape(name)) < _LOCAL_WIDTH:
+            return True
+        writer = next(s for s in body if s.target.name == name)
+        home = reached(writer.space, writer.target.path)
+        deeper = [s for s in body if s.target.path and reached(s.space, s.target.path) != home]
+        later = {s.target.name for s in deeper}
+        readers = [s for s in body if any(r.name == name for r in s.reads)]
+        return home in ("ND", "NS") or all(later.isdisjoint(r.name for r in s.reads) for s in readers)
+
+    def _traffic(self, unit: _Unit) -> float:
+        """Values that a unit moves from and to memory, those out of order weighted."""
+        body = unit.body
+        levels = Levels.of(unit.mapping, body)
+        kept = set(self.local_arrays(unit)) if len(body) > 1 else set[str]()
+        total, seen = _CALL, set[tuple[str, str, str]]()
+        for statement in body:
+            space, target = statement.space, statement.target
+            apart = self._is_apart(levels, space)
+            home = reached(space, target.path)
+            if target.name not in kept:
+                width = size(self.program.shape(target.name))
+                scattered = apart and home == space
+                total += self.sizes[home] * (_WIDTH_SCATTERED * width + _ROW_SCATTERED if scattered else width)
+            for ref in statement.reads:
+                key = (ref.name, ref.path, space)
+                if key not in seen and ref.name not in unit.targets and ref.path not in TYPE_PATHS:
+                    seen.add(key)
+                    total += self._read(levels, space, ref.path, size(self.program.shape(ref.name)), apart)
+            if apart:
+                total += self.sizes[space] * _SCRATCH
+        if len(levels.spaces) == 1:
+            narrow = [s for s in body if self._is_narrow(s)]
+            total += len(narrow) * self.sizes[unit.mapping] * _ONE_BY_ONE * (len(narrow) < len(body))
+        return total
+
+    def _is_narrow(self, statement: Statement) -> bool:
+        return all(size(self.program.shape(r)) <= NARROW for r in (*statement.reads, statement.target))
+
+    def _is_apart(self, levels: Levels, space: str) -> bool:
+        """Whether a nest visits the rows of a space in another order than they lie in."""
+        path = levels.up(space, levels.spaces[0])
+        return path is not None and order_name(space, path) is not None
+
+    def _read(self, levels: Levels, space: str, path: str, width: int, apart: bool) -> float:
+        """Values that reading a row of this width costs for all rows of a space."""
+        rows = self.sizes[space]
+        if path == "":
+            return rows * (width * _WIDTH_APART + _ROW_APART if apart else width)
+        outer = [s for s in levels.spaces if levels.up(space, s) == path]
+        if outer and outer[0] == levels.spaces[0]:
+            return self.sizes[outer[0]] * width
+        # In the order of edges, and in that of destinations, the edges of a (destination, type) pair stand together.
+        sides = {"NS": ("srcpair",), "U": ("srcpair", "src"), "ND": ("dstpair",)}.get(levels.spaces[0])
+        if space == "E" and path in (sides or ("dstpair", "dst")):
+            pairs = self.sizes["U" if path.startswith("src") else "V"]
+            return pairs * (width + (_ROW_TWICE if apart else 1.0)) + rows
+        return rows * (width * _WIDTH_APART + (_ROW_TWICE if apart else _ROW_APART))
+
+    # The result
+
+    def write(self) -> None:
+        """Put the units in the place of the operators, in an order in which they can run."""
+        waiting = sorted(self.units, key=lambda u: max(u.statements))
+        ordered: list[_Unit] = []
+        while waiting:
+            missing = {n for u in waiting for n in u.targets}
+            ready = next(u for u in waiting if not (u.reads - u.targets) & missing)
+            waiting.remove(ready)
+            ordered.append(ready)
+        self.program.regroup(
+            [u.operator or Group(tuple(u.body), u.mapping, tuple(self.local_arrays(u))) for u in ordered]
+        )
+
+
+def _mappings(one: _Unit, other: _Unit) -> list[str]:
+    """Row spaces that both may be shared out by, the innermost first."""
+    return [m for m in ("E", "V", "U", "ND", "NS", "R", "T", "RNS", "ONE") if _suits(m, one) and _suits(m, other)]
+
+
+def _suits(mapping: str, unit: _Unit) -> bool:
+    chain = CHAINS.get(mapping, (mapping,))
+    return all(s.space in chain and reached(s.space, s.target.path) in chain for s in unit.statements.values())

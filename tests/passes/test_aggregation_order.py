@@ -1,0 +1,137 @@
+"""Aggregation order: both orders on both sides, chosen by the sizes of the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import dace
+import pytest
+
+from dacergnn.sdfg_passes.aggregation_order import aggregation_order
+from tests.support.rewrites import rewritten, sizes, unchanged
+
+HUGE, TINY = 900_000, 1_000
+
+
+def ordered(**rows: int) -> Callable[[dace.SDFG], int]:
+    return lambda sdfg: aggregation_order(sdfg, sizes(**rows))
+
+
+TRANSFORMED = """def p(g, x: NS[64], W: R[64, 64], a: E):
+    for p in g.src_pairs():
+        p["m"] = linear(p.src.x, W[p.etype])
+    for n in g.dst_nodes():
+        for e in n.incoming_edges():
+            n["out"] += e.a * e.src_pair["m"]
+    return out
+"""
+
+
+def test_sums_are_transformed_where_they_are_fewer() -> None:
+    assert rewritten(TRANSFORMED, ordered(U=HUGE, V=TINY)) == (
+        1,
+        """for n in g.dst_nodes():
+    for e in n.incoming_edges():
+        n["out"] += e["a"] * linear(e.src["x"], W[e.etype])
+return out""",
+    )
+    assert unchanged(TRANSFORMED, ordered(U=TINY, V=HUGE))
+
+
+def test_mirror_for_sums_at_sources() -> None:
+    text = """def p(g, x: NS[64], W: R[64, 64], a: E):
+    for p in g.dst_pairs():
+        p["m"] = linear(p.dst.x, W[p.etype])
+    for e in g.edges():
+        e.src["out"] += e.a * e.dst_pair["m"]
+    return out
+"""
+    assert rewritten(text, ordered(U=TINY, V=HUGE))[0] == 1
+    assert unchanged(text, ordered(U=HUGE, V=TINY))
+
+
+WEIGHTS = """def p(g, x: NS[64], y: ND[64], a: E):
+    for e in g.edges():
+        D[e.etype] += e.a * outer_prod(e.src.x, e.dst.y)
+    return D
+"""
+
+
+def test_outer_products_through_either_pair() -> None:
+    assert rewritten(WEIGHTS, ordered(U=TINY, V=HUGE)) == (
+        1,
+        """for p in g.src_pairs():
+    for e in p.outgoing_edges():
+        p["sum"] += e["a"] * e.dst["y"]
+for p in g.src_pairs():
+    D[p.etype] += outer_prod(p.src["x"], p["sum"])
+return D""",
+    )
+    assert rewritten(WEIGHTS, ordered(U=HUGE, V=TINY)) == (
+        1,
+        """for p in g.dst_pairs():
+    for e in p.incoming_edges():
+        p["sum"] += e["a"] * e.src["x"]
+for p in g.dst_pairs():
+    D[p.etype] += outer_prod(p["sum"], p.dst["y"])
+return D""",
+    )
+    assert unchanged(WEIGHTS.replace("e.a * ", ""), ordered(U=HUGE, V=HUGE, E=HUGE))
+
+
+def test_sums_per_head_go_to_the_rows_of_pairs() -> None:
+    text = """def p(g, x: NS[2, 32], W: R[2, 32, 32], a: E[2]):
+    for e in g.edges():
+        e.src_pair["out"] += e.a * linear(e.dst.x, W[e.etype])
+    return out
+"""
+    assert rewritten(text, ordered(U=TINY, V=HUGE)) == (
+        1,
+        """for p in g.src_pairs():
+    for e in p.outgoing_edges():
+        p["sum"] += e["a"] * e.dst["x"]
+for p in g.src_pairs():
+    p["out"] = linear(p["sum"], W[p.etype])
+return out""",
+    )
+
+
+def test_equal_sums_are_formed_once() -> None:
+    text = """def p(g, x: NS[64], z: NS[64], y: ND[64], a: E):
+    for e in g.edges():
+        D[e.etype] += e.a * outer_prod(e.src.x, e.dst.y)
+        F[e.etype] += e.a * outer_prod(e.src.z, e.dst.y)
+    return D, F
+"""
+    count, after = rewritten(text, ordered(U=TINY, V=HUGE))
+    assert count == 2
+    assert after.count("+= e[") == 1
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        # Not linear.
+        'e.dst["out"] = max(e.dst["out"], e.src_pair["m"]); return out',
+        # One factor for each feature.
+        'e.dst["out"] += e.f * e.src_pair["m"]; return out',
+        # The sum reaches the same pairs anyway.
+        'e.src["out"] += e.a * e.src_pair["m"]; return out',
+        # Weights by the type of the source differ within a pair of the destination.
+        'e.dst["out"] += e.a * e.src_pair["k"]; return out',
+        # A row of the edge is no row of a pair.
+        "D[e.etype] += outer_prod(e.f, e.f); return D",
+    ],
+)
+def test_what_stays(lines: str) -> None:
+    *body, result = lines.split("; ")
+    weights = "K[p.src.ntype]" if '"k"' in lines else "W[p.etype]"
+    product = f"""    for p in g.src_pairs():
+        p["{"k" if '"k"' in lines else "m"}"] = linear(p.src.x, {weights})
+"""
+    text = f"""def p(g, x: NS[64], W: R[64, 64], K: T[64, 64], a: E, f: E[64]):
+{product if "src_pair" in lines else ""}    for e in g.edges():
+"""
+    text += "".join(f"        {line}\n" for line in body) + f"    {result}\n"
+    for rows in ({"U": TINY, "V": HUGE}, {"U": HUGE, "V": TINY}):
+        assert unchanged(text, ordered(**rows))

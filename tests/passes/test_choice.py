@@ -1,0 +1,154 @@
+"""Choices by the price of the whole program: what is shared, what the sizes of a graph flip, and many sites at once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import dace
+import pytest
+
+from dacergnn import Config, parse
+from dacergnn.cost import Rates
+from dacergnn.graph.profile import Profile
+from dacergnn.library_nodes.form import Const, Op, Ref, Statement
+from dacergnn.program.listing import Listing
+from dacergnn.sdfg_passes import Plan, choice, compile_program
+from dacergnn.sdfg_passes.choice import Option, choose, listing_cost
+from tests.program.golden import bare, learned, parsed
+from tests.support.rewrites import sizes
+
+ORDERS = ("linear_operator_reordering", "propagation_postponing", "compact_materialization", "aggregation_order")
+MANY_SOURCES, MANY_DESTINATIONS = {"U": 900_000, "V": 2_000}, {"U": 2_000, "V": 900_000}
+
+
+def listing(body: str, result: str) -> Listing:
+    head = "def p(g, x: NS[64], y: NS[64], W: R[64, 64], a: E, b: E):\n    for e in g.edges():\n"
+    lines = "".join(f"        {line}\n" for line in body.split("; "))
+    return Listing.of(parse(f"{head}{lines}    return {result}\n"))
+
+
+def ordered(name: str, **rows: int) -> Plan:
+    profile = Profile(tuple(sizes(**rows).items()), single_typed=True)
+    return compile_program(parsed(name), learned(name), Config(passes=ORDERS), dace.int32, profile)
+
+
+# Prices
+
+
+def test_a_row_is_gathered_once_by_loops_that_can_fuse() -> None:
+    alone = listing('e.dst["s"] += e.a * e.src.x', "s")
+    both = listing('e.dst["s"] += e.a * e.src.x; e.dst["t"] += e.b * e.src.x', "s, t")
+    apart = listing('e.dst["s"] += e.a * e.src.x; e.src["t"] += e.b * e.src.x', "s, t")
+    rows = sizes()
+    once = rows["E"] * 64 * 4
+    assert listing_cost(alone, rows).gathered == once
+    assert listing_cost(both, rows).gathered == once
+    assert listing_cost(apart, rows).gathered == 2 * once
+
+
+def test_equal_computations_are_paid_once() -> None:
+    """A rewrite that forms what another forms too costs nothing more."""
+    found = listing("D[e.etype] += outer_prod(e.src.x, e.dst.y); F[e.etype] += outer_prod(e.src.y, e.dst.y)", "D, F")
+
+    def through_sums(statement: Statement, operand: str) -> Option:
+        def apply(candidate: Listing) -> None:
+            name = candidate.add("sum", "U", (64,))
+            candidate.exchange(
+                statement,
+                Statement("E", Ref(name, "srcpair"), "+=", Ref("y", "dst")),
+                Statement("U", statement.target, "+=", Op("outer_prod", (Ref(operand, "src"), Ref(name)))),
+            )
+
+        return apply
+
+    sites = [[through_sums(s, operand)] for s, operand in zip(found.statements, ("x", "y"), strict=True)]
+    best, taken = choose(found, sites, sizes(**MANY_DESTINATIONS), Rates())
+    assert taken == 2
+    assert [s.space for s in best.statements].count("E") == 1
+
+
+def test_two_that_pay_together_only() -> None:
+    """Neither rewrite is worth its sum alone; both share it."""
+    found = listing('e.dst["s"] += e.a * e.src.x; e.dst["t"] += e.b * e.src.x', "s, t")
+
+    def by(name: str) -> Option:
+        return lambda candidate: _put(candidate, name, "both")
+
+    def price(candidate: Listing) -> float:
+        targets = [s.target.name for s in candidate.statements]
+        return 3.0 * ("both" in targets) + 2.0 * sum(s.expr != Ref("both") for s in candidate.statements if _is(s))
+
+    def _is(statement: Statement) -> bool:
+        return statement.target.name in ("s", "t")
+
+    best, taken = choose(found, [[by("s")], [by("t")]], sizes(), Rates(), price)
+    assert taken == 2
+    assert price(best) == 3.0
+
+
+def _put(candidate: Listing, name: str, shared: str) -> None:
+    """Let a result read a shared array, which is formed with the first reader."""
+    old = candidate.producer(name)
+    assert old is not None
+    new = Statement("ND", Ref(name), "=", Ref(shared))
+    if shared in candidate.arrays:
+        candidate.exchange(old, new)
+    else:
+        candidate.add(shared, "ND", (64,))
+        candidate.exchange(old, Statement("E", Ref(shared, "dst"), "+=", Ref("x", "src")), new)
+
+
+@pytest.mark.parametrize("most", [1, 1024])
+def test_one_after_the_other_beyond_a_limit(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Independent sites come out the same; at most one option of a site is taken."""
+    monkeypatch.setattr(choice, "MOST_COMBINATIONS", most)
+    found = listing('e["s"] = exp(e.a); e["t"] = exp(e.b); e["u"] = exp(e.a + e.b)', "s, t, u")
+
+    def to(name: str, value: float) -> Option:
+        statement = next(s for s in found.statements if s.target.name == name)
+        return lambda candidate: candidate.exchange(statement, replace(statement, expr=Const(value)))
+
+    def price(candidate: Listing) -> float:
+        return sum(s.expr.value if isinstance(s.expr, Const) else 2.0 for s in candidate.statements)
+
+    sites = [[to("s", 1.0), to("s", 0.5), to("s", 0.7)], [to("t", 3.0)], [to("u", 1.5), to("u", 1.75)]]
+    best, taken = choose(found, sites, sizes(), Rates(), price)
+    assert taken == 2
+    assert [s.expr for s in best.statements if isinstance(s.expr, Const)] == [Const(0.5), Const(1.5)]
+
+
+def test_nothing_cheaper_leaves_the_listing() -> None:
+    found = listing('e["s"] = exp(e.a)', "s")
+    assert choose(found, [[lambda candidate: None]], sizes(), Rates()) == (found, 0)
+
+
+# Models
+
+
+def test_rgcn_multiplies_the_side_with_fewer_pairs() -> None:
+    plan = ordered("rgcn", **MANY_SOURCES)
+    assert '            n["out"] += e["norm"] * linear(e.src["x"], W[e.etype])' in bare(plan.forward)
+    assert '        grad_W[p.etype] += outer_prod(p["sum"], p.dst["grad_out_2"])' in bare(plan.backward)
+    plan = ordered("rgcn", **MANY_DESTINATIONS)
+    assert '        p["msg"] = linear(p.src["x"], W[p.etype])' in bare(plan.forward)
+    assert '        grad_W[p.etype] += outer_prod(p.src["x"], p["grad_msg"])' in bare(plan.backward)
+
+
+def test_rgat_folds_the_score_of_the_side_with_more_pairs() -> None:
+    """Messages need x W at the source pairs in any case; few of them are read again, many are not."""
+    shared = '        p["tmp_1"] = dot_prd(p["hs"], k)'
+    few, many = ordered("rgat", **MANY_DESTINATIONS), ordered("rgat", **MANY_SOURCES)
+    for plan in (few, many):
+        assert '        r["W_q"] = compose(r["W"], reshape(q, 2, 32, 1))' in bare(plan.forward)
+        assert '        p["hs"] = reshape(linear(p.src["x"], W[p.etype]), 2, 32)' in bare(plan.forward)
+    assert shared in bare(few.forward)
+    assert shared not in bare(many.forward)
+
+
+def test_hgt_moves_the_weights_of_the_logit_to_the_side_with_fewer_pairs() -> None:
+    plan = ordered("hgt", **MANY_SOURCES)
+    assert '        r["W_q_W_att"] = compose(W_q[r.dst.ntype], r["W_att"].T)' in bare(plan.forward)
+    assert '        p["q_1"] = reshape(linear(p.dst["x"], W_q_W_att[p.etype]), 2, 32)' in bare(plan.forward)
+    plan = ordered("hgt", **MANY_DESTINATIONS)
+    assert '        r["W_k_W_att"] = compose(W_k[r.src.ntype], r["W_att"])' in bare(plan.forward)
+    assert not [line for line in bare(plan.forward) if "W_q_W_att" in line]

@@ -1,0 +1,106 @@
+"""Epilogues of products: what is fused, what is not, and that the kernels compute the same."""
+
+from __future__ import annotations
+
+import dace
+import pytest
+
+from dacergnn import parse, print_program
+from dacergnn.program import Program, verify
+from dacergnn.sdfg_passes.gemm_epilogue_fusion import gemm_epilogue_fusion
+from tests.nodes.test_expansions import compiled, graphs
+
+SUM = """def p(g, x: NS[20], W: R[20, 24], root: ONE[20, 24], b: ONE[24], a: E):
+    for n in g.dst_nodes():
+        n["own"] = linear(n.x, root)
+    for n in g.dst_nodes():
+        for e in n.incoming_edges():
+            n["h"] += e.a * linear(e.src.x, W[e.etype])
+    for n in g.dst_nodes():
+        n["y"] = n["h"] + n["own"]
+        n["z"] = relu(n["y"] + b)
+    return z
+"""
+TYPED = """def p(g, x: NS[2, 16], W: R[2, 16, 8], b: R[16], q: R[2, 8]):
+    for p in g.src_pairs():
+        p["h"] = linear(p.src.x, W[p.etype])
+        p["s"] = dot_prd(p["h"], q[p.etype])
+        p["y"] = tanh(reshape(p["h"], 16) + b[p.etype])
+    return s, y
+"""
+TRANSPOSED = """def p(g, x: NS[8], W: T[16, 8]):
+    for n in g.dst_nodes():
+        n["h"] = linear(n.x, W[n.ntype].T)
+        n["y"] = sigmoid(n["h"]) * n["h"]
+    return y, h
+"""
+PROGRAMS = {"sum": (SUM, 2, {"h", "y"}), "typed": (TYPED, 2, set[str]()), "transposed": (TRANSPOSED, 1, set[str]())}
+
+
+def fused(text: str) -> tuple[int, dace.SDFG]:
+    sdfg = parse(text, dtype=dace.float64)
+    count = gemm_epilogue_fusion(sdfg)
+    verify(sdfg)
+    sdfg.validate()
+    return count, sdfg
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_what_is_fused(name: str) -> None:
+    text, expected, locals_ = PROGRAMS[name]
+    count, sdfg = fused(text)
+    assert count == expected
+    assert {n for o in Program(sdfg).operators for n in o.locals} == locals_
+    before = print_program(sdfg)
+    assert gemm_epilogue_fusion(sdfg) == 0
+    assert print_program(sdfg) == before
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("implementation", ["cpu", "pure"])
+def test_kernels_compute_what_the_interpreter_does(name: str, implementation: str) -> None:
+    _, sdfg = fused(PROGRAMS[name][0])
+    program = compiled(sdfg, implementation, dace.float64, dace.int32)
+    program.plain = parse(PROGRAMS[name][0], dtype=dace.float64)
+    for number, raw in enumerate(graphs()):
+        program.check(raw, number)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        'n["y"] = n["h"] + sum(n["h"])',  # reads other elements of the row that it would overwrite
+        'n["y"] = concat(n["h"], n["h"])',
+    ],
+)
+def test_a_row_that_is_overwritten_is_read_element_by_element(statement: str) -> None:
+    text = f"""def p(g, x: NS[8], W: ONE[8, 8]):
+    for n in g.src_nodes():
+        n["h"] = linear(n.x, W)
+        {statement}
+    return y
+"""
+    _, sdfg = fused(text)
+    assert all("h" not in o.locals or len(o.statements) == 1 for o in Program(sdfg).operators)
+
+
+def test_rows_beyond_those_of_the_product_stay_apart() -> None:
+    text = """def p(g, x: NS[8], W: ONE[8, 8]):
+    for n in g.dst_nodes():
+        n.src["h"] = linear(n.x, W)
+    for n in g.src_nodes():
+        n["y"] = exp(n["h"])
+    return y
+"""
+    assert fused(text)[0] == 0
+
+
+def test_readers_at_other_rows_stay_apart() -> None:
+    text = """def p(g, x: NS[8], W: ONE[8, 8]):
+    for n in g.src_nodes():
+        n["h"] = linear(n.x, W)
+    for e in g.edges():
+        e["y"] = exp(e.src["h"])
+    return y
+"""
+    assert fused(text)[0] == 0
