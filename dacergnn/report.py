@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from dacergnn.config import PASSES
 from dacergnn.cost import Cost, program_cost
 from dacergnn.graph import HeteroGraph
-from dacergnn.graph.spaces import ROW_SPACES
 from dacergnn.modules.base import ProgramModule
 from dacergnn.modules.compiled import Variant
 from dacergnn.program import Program, print_program
+from dacergnn.sdfg_passes import Plan
+
+
+@dataclass(frozen=True)
+class PassReport:
+    """A pass that changed a program ("forward" or "backward"), how often it fired, and what that saves on the graph."""
+
+    name: str
+    role: str
+    fired: int
+    saved: Cost
 
 
 @dataclass(frozen=True)
@@ -20,7 +32,7 @@ class BuildReport:
     """
 
     gradients: list[str]
-    passes: dict[str, int]
+    passes: list[PassReport]
     saved: list[str]
     saved_bytes: int
     workspace_bytes: int
@@ -73,14 +85,7 @@ def layer_report(name: str, layer: ProgramModule) -> LayerReport:
 
 def _build_report(variant: Variant, graph: HeteroGraph) -> BuildReport:
     plan = variant.plan
-    sdfgs = [s for s in (plan.forward, plan.backward) if s is not None]
-    spaces = {Program(s).space(n) for s in sdfgs for n in s.arrays} | {
-        o.space for s in sdfgs for o in Program(s).operators
-    }
-    sizes = {space: graph.size(space) for space in spaces & set(ROW_SPACES)}
-    passes: dict[str, int] = {}
-    for step in plan.steps:
-        passes[step.name] = passes.get(step.name, 0) + step.fired
+    sizes = graph.sizes
     view = Program(plan.forward)
     inputs = set(view.inputs)
     item = variant.forward.dtype.itemsize
@@ -88,7 +93,7 @@ def _build_report(variant: Variant, graph: HeteroGraph) -> BuildReport:
     executables = [e for e in (variant.forward, variant.backward) if e is not None]
     return BuildReport(
         gradients=plan.wrt,
-        passes=passes,
+        passes=_pass_reports(plan, sizes),
         saved=plan.saved,
         saved_bytes=sum(sizes[b.rows] * b.elements * item for b in saved),
         workspace_bytes=max(e.prepare(graph).workspace for e in executables),
@@ -98,10 +103,24 @@ def _build_report(variant: Variant, graph: HeteroGraph) -> BuildReport:
     )
 
 
+def _pass_reports(plan: Plan, sizes: Mapping[str, int]) -> list[PassReport]:
+    found: list[PassReport] = []
+    costs: dict[str, Cost] = {}
+    for step in plan.steps:
+        for role, sdfg in step.sdfgs.items():
+            cost = program_cost(sdfg, sizes)
+            fired = step.fired.get(role, 0)
+            if fired and role in costs and step.name in PASSES:
+                found.append(PassReport(step.name, role, fired, costs[role] - cost))
+            costs[role] = cost
+    return found
+
+
 def _build_lines(build: BuildReport) -> list[str]:
     purpose = f"gradients of {', '.join(build.gradients)}" if build.gradients else "inference"
-    fired = ", ".join(f"{name} x{count}" for name, count in build.passes.items() if count)
-    lines = [f"  build for {purpose}", f"    passes: {fired}", f"    forward: {_cost(build.forward)}"]
+    lines = [f"  build for {purpose}"]
+    lines += [f"    {p.role}: {p.name} fired {p.fired}x, saves {_cost(p.saved)}" for p in build.passes]
+    lines.append(f"    forward: {_cost(build.forward)}")
     if build.backward is not None:
         lines.append(f"    backward: {_cost(build.backward)}")
         saved = f"{_bytes(build.saved_bytes)} ({', '.join(build.saved)})" if build.saved else "nothing"
@@ -115,4 +134,4 @@ def _cost(cost: Cost) -> str:
 
 
 def _bytes(count: int) -> str:
-    return f"{count / 2**20:.2f} MiB" if count >= 2**20 else f"{count / 2**10:.1f} KiB"
+    return f"{count / 2**20:.2f} MiB" if abs(count) >= 2**20 else f"{count / 2**10:.1f} KiB"

@@ -43,7 +43,7 @@ def _names(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...]
     show_default=True,
     help="Peers: the libraries' layers and careful plain PyTorch.",
 )
-@click.option("--level", default="default", callback=_names, show_default=True, help="Optimization levels of ours.")
+@click.option("--level", default="O2", callback=_names, show_default=True, help="Levels of ours: O0, hector, O2.")
 @click.option("--hidden", default=64, show_default=True, type=click.IntRange(1), help="Features in and out.")
 @click.option("--repeat", default=30, show_default=True, type=click.IntRange(1), help="Most rounds of a case.")
 @click.option("--budget", default=20.0, show_default=True, help="Seconds for the timing of one case.")

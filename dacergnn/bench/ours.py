@@ -13,10 +13,8 @@ from dacergnn.bench.errors import BenchmarkError
 from dacergnn.bench.parameters import Parameters
 from dacergnn.bench.peers import library_module
 from dacergnn.bench.problem import Problem
+from dacergnn.config import LEVELS, Config
 from dacergnn.graph import HeteroGraph
-
-LEVELS = ("default",)
-"""Names of the optimization levels that can be compared."""
 
 
 def typed_graph(problem: Problem) -> HeteroGraph:
@@ -34,10 +32,15 @@ def typed_graph(problem: Problem) -> HeteroGraph:
     )
 
 
-def candidate(model: str, level: str = "default") -> Candidate:
+def candidate(model: str, level: str = "O2") -> Candidate:
     """The compiled layer of a model; raises BenchmarkError for an unknown level."""
     if level not in LEVELS:
         raise BenchmarkError(f"level: '{level}' is unknown; choose from {', '.join(LEVELS)}")
+    return configured(model, level, Config(level=level))
+
+
+def configured(model: str, name: str, config: Config) -> Candidate:
+    """The layer of a model compiled in a way that goes by ``name`` in tables."""
 
     def build(problem: Problem, shared: Parameters, wrap: Wrap) -> Built:
         original = next(c for c in library_module("pyg").ALL if c.model == model)
@@ -45,9 +48,9 @@ def candidate(model: str, level: str = "default") -> Candidate:
         compiled: list[Any] = []
 
         def replace_layer(layer: Any) -> Any:
-            compiled.append(optimize(layer, graph, on_unsupported="error"))
+            compiled.append(optimize(layer, graph, config=config, on_unsupported="error"))
             return wrap(compiled[0])
 
         return replace(original.build(problem, shared, replace_layer), layer=compiled[0])
 
-    return Candidate(level, "ours", model, build, model, edge_memory)
+    return Candidate(name, "ours", model, build, model, edge_memory)

@@ -121,14 +121,14 @@ def _number(value: float | None, digits: int = 3) -> str:
 def row_table(rows: list[Row]) -> Table:
     """The rows as a table; times in milliseconds, memory in MB."""
     table = Table(title="Time of one layer (ms); ratios are theirs over ours")
-    for name in ("model", "data", "mode", "ours", "fastest library", "ms", "ratio", "fastest torch", "ms",
+    for name in ("model", "data", "mode", "level", "ours", "fastest library", "ms", "ratio", "fastest torch", "ms",
                  "ratio", "bound", "ours/bound", "peak MB", "leanest library MB", "max error"):  # fmt: skip
-        table.add_column(name, justify="left" if name in ("model", "data", "mode") else "right")
+        table.add_column(name, justify="left" if name in ("model", "data", "mode", "level") else "right")
     for row in rows:
         own, bound = row["ours_ms"], row["bound_ms"]
         status = row["ours_status"]
         table.add_row(
-            row["model"], row["data"], row["mode"],
+            row["model"], row["data"], row["mode"], row["level"] or "-",
             _number(own) if own is not None else status.partition(" ")[0],
             row["library"] or "-", _number(row["library_ms"]), _number(row["ratio_library"]),
             row["torch"] or "-", _number(row["torch_ms"]), _number(row["ratio_torch"]),

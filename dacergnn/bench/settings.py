@@ -20,7 +20,7 @@ class Settings:
     data: tuple[str, ...] = ("aifb", "mutag", "fb15k237", "bgs~")
     modes: tuple[str, ...] = MODES
     against: tuple[str, ...] = AGAINST
-    levels: tuple[str, ...] = ("default",)
+    levels: tuple[str, ...] = ("O2",)
     hidden: int = 64
     repeat: int = 30
     """Rounds of the interleaved measurement."""
@@ -37,7 +37,7 @@ class Settings:
     """A candidate whose step takes longer is measured once."""
     trial_limit_s: float = 120.0
     """Time for one candidate's process: start, graph, steps and, where it is compiled, compilation."""
-    memory_limit: int = 8_000_000_000
+    memory_limit: int = 16_000_000_000
     """A candidate estimated to need more bytes is not run."""
 
     def __post_init__(self) -> None:

@@ -33,7 +33,7 @@ class Request:
     hidden: int = 64
     seed: int = 0
     threads: int = 2
-    level: str = "default"
+    level: str = "O2"
     limit_bytes: int = 12 << 30
 
 

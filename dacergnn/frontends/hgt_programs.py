@@ -27,13 +27,13 @@ def hgt_attention(g, k, q, v, W_att, W_msg, pri):
     return agg
 
 
-def hgt_biased(g, x, K, Q, V, k_bias, q_bias, v_bias, W_att, W_msg, pri, A, a_bias, skip):
+def hgt_biased(g, x, W_k, W_q, W_v, k_bias, q_bias, v_bias, W_att, W_msg, pri, A, a_bias, skip):
     """Weights stand as torch's linear layers have them, one [out, in] matrix for each node type."""
     for n in g.src_nodes():
-        n["k"] = reshape(linear(n.x, K[n.ntype].T) + k_bias[n.ntype], heads, dim)
-        n["v"] = reshape(linear(n.x, V[n.ntype].T) + v_bias[n.ntype], heads, dim)
+        n["k"] = reshape(linear(n.x, W_k[n.ntype].T) + k_bias[n.ntype], heads, dim)
+        n["v"] = reshape(linear(n.x, W_v[n.ntype].T) + v_bias[n.ntype], heads, dim)
     for n in g.dst_nodes():
-        n["q"] = reshape(linear(n.x, Q[n.ntype].T) + q_bias[n.ntype], heads, dim)
+        n["q"] = reshape(linear(n.x, W_q[n.ntype].T) + q_bias[n.ntype], heads, dim)
     attend(g, scale)
     for n in g.dst_nodes():
         n["out"] = linear(gelu(reshape(n.agg, width)), A[n.ntype].T) + a_bias[n.ntype]
@@ -43,13 +43,13 @@ def hgt_biased(g, x, K, Q, V, k_bias, q_bias, v_bias, W_att, W_msg, pri, A, a_bi
     return out
 
 
-def hgt_residual(g, x, K, Q, V, W_att, W_msg, pri, A, skip, residual):
+def hgt_residual(g, x, W_k, W_q, W_v, W_att, W_msg, pri, A, skip, residual):
     """Without `gated` the rows as they leave A; else mixed with the input through the residual matrix."""
     for n in g.src_nodes():
-        n["k"] = reshape(linear(n.x, K[n.ntype]), heads, dim)
-        n["v"] = reshape(linear(n.x, V[n.ntype]), heads, dim)
+        n["k"] = reshape(linear(n.x, W_k[n.ntype]), heads, dim)
+        n["v"] = reshape(linear(n.x, W_v[n.ntype]), heads, dim)
     for n in g.dst_nodes():
-        n["q"] = reshape(linear(n.x, Q[n.ntype]), heads, dim)
+        n["q"] = reshape(linear(n.x, W_q[n.ntype]), heads, dim)
     attend(g, scale)
     for n in g.dst_nodes():
         n["out"] = linear(reshape(n.agg, width), A[n.ntype])

@@ -52,12 +52,12 @@ def rgat(g, x, W, q, k, bias):
     return out
 
 
-def hgt(g, x, K, Q, V, W_att, W_msg, pri, A, skip):
+def hgt(g, x, W_k, W_q, W_v, W_att, W_msg, pri, A, skip):
     for n in g.src_nodes():
-        n["k"] = reshape(linear(n.x, K[n.ntype]), heads, dim)
-        n["v"] = reshape(linear(n.x, V[n.ntype]), heads, dim)
+        n["k"] = reshape(linear(n.x, W_k[n.ntype]), heads, dim)
+        n["v"] = reshape(linear(n.x, W_v[n.ntype]), heads, dim)
     for n in g.dst_nodes():
-        n["q"] = reshape(linear(n.x, Q[n.ntype]), heads, dim)
+        n["q"] = reshape(linear(n.x, W_q[n.ntype]), heads, dim)
     for e in g.edges():
         e["att"] = dot_prd(linear(e.src.k, W_att[e.etype]), e.dst.q) * pri[e.etype] * scale
     edge_softmax(g, "att")

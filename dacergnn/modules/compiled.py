@@ -18,6 +18,7 @@ from dacergnn.config import Config
 from dacergnn.errors import ArrayError
 from dacergnn.frontends import Program
 from dacergnn.graph import HeteroGraph
+from dacergnn.graph.profile import Profile
 from dacergnn.library_nodes.node import Typeclass
 from dacergnn.program import Program as View
 from dacergnn.program import parse
@@ -53,11 +54,14 @@ class Variant:
 class CompiledProgram:
     """A program, compiled on demand; shared by all layers that run it. Get one from `compiled_program`."""
 
-    def __init__(self, program: Program, dtype: torch.dtype, index: torch.dtype, config: Config) -> None:
+    def __init__(
+        self, program: Program, dtype: torch.dtype, index: torch.dtype, config: Config, profile: Profile
+    ) -> None:
         if dtype not in _ELEMENTS:
             problem = f"has dtype {dtype}; compiled layers take torch.float32 or torch.float64; convert it"
             raise ArrayError("the layer", f"{problem} with .float()")
         self.config = config
+        self.profile = profile
         self.index = _INDICES[index]
         self.sdfg: dace.SDFG = parse(program.source, dtype=_ELEMENTS[dtype], **dict(program.bindings))
         self.inputs: list[str] = View(self.sdfg).inputs
@@ -77,7 +81,7 @@ class CompiledProgram:
 
     def _build(self, mask: Mask) -> Variant:
         wrt = [n for n, needed in zip(self.inputs, mask, strict=True) if needed]
-        plan = compile_program(self.sdfg, wrt, self.config, self.index)
+        plan = compile_program(self.sdfg, wrt, self.config, self.index, self.profile)
         results = len(View(self.sdfg).outputs)
         lowered = [lower(s) for s in (plan.forward, plan.backward) if s is not None]
         build_all([(part.name, part.code) for part in lowered])
@@ -173,7 +177,9 @@ class _Run(torch.autograd.Function):
 
 
 @lru_cache(maxsize=1024)
-def compiled_program(program: Program, dtype: torch.dtype, index: torch.dtype, config: Config) -> CompiledProgram:
-    """The compiled form of a program; equal programs share it."""
+def compiled_program(
+    program: Program, dtype: torch.dtype, index: torch.dtype, config: Config, profile: Profile
+) -> CompiledProgram:
+    """The compiled form of a program, its choices made for graphs like ``profile``; equal programs share it."""
     with _BUILDING:
-        return CompiledProgram(program, dtype, index, config)
+        return CompiledProgram(program, dtype, index, config, profile)

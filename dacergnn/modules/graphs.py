@@ -49,6 +49,10 @@ class GraphCache:
         """Keep a graph, whose encodings calls with equal edges will share."""
         self._offered.append(graph)
 
+    def like(self, graph: HeteroGraph) -> HeteroGraph:
+        """The graph whose sizes choices for ``graph`` are made by: the one that was offered, where types agree."""
+        return next((g for g in self._offered if g.single_typed == graph.single_typed), graph)
+
     def find(self, owner: object, key: GraphKey, encode: Callable[[], HeteroGraph]) -> HeteroGraph:
         """The graph for ``key``; ``owner`` stands for everything else that `encode` depends on."""
         for entry in self._entries:

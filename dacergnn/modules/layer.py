@@ -14,6 +14,7 @@ from dacergnn.config import Config
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends import Binding, Frontend
 from dacergnn.graph import HeteroGraph
+from dacergnn.graph.profile import Profile
 from dacergnn.modules.base import ProgramModule
 from dacergnn.modules.compiled import CompiledProgram, compiled_program
 from dacergnn.modules.graphs import GraphCache
@@ -45,7 +46,7 @@ class CompiledLayer(ProgramModule):
             graphs=graphs,
             training=original.training,
             _warned=set[str](),
-            _compiled=dict[tuple[int, torch.dtype, torch.dtype], CompiledProgram](),
+            _compiled=dict[tuple[int, torch.dtype, torch.dtype, bool], CompiledProgram](),
         )
         self.__dict__["number"] = register_layer(self)
 
@@ -114,10 +115,12 @@ class CompiledLayer(ProgramModule):
     def compiled(self, binding: Binding, graph: HeteroGraph) -> CompiledProgram:
         """The compiled form of the program of a call."""
         program, dtype, index = binding.program, next(iter(binding.arrays.values())).dtype, graph.index_dtype
-        key = (id(program), dtype, index)  # front ends keep their programs, and hashing one takes longer than a lookup
+        # Front ends keep their programs, and hashing one takes longer than a lookup.
+        key = (id(program), dtype, index, graph.single_typed)
         found = self._compiled.get(key)
         if found is None:
-            found = self._compiled[key] = compiled_program(program, dtype, index, self.config)
+            profile = Profile.of(self.graphs.like(graph))
+            found = self._compiled[key] = compiled_program(program, dtype, index, self.config, profile)
         return found
 
     def _fall_back(self, reason: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

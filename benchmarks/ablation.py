@@ -1,0 +1,142 @@
+"""What compaction (C) and linear operator reordering (R) bring, as Hector's table 5 has it, and our own passes besides.
+
+The unoptimized layer is what Hector generates without C and R: products that gather, scale and scatter, and fused
+traversals. Figures are speed-ups over it, from interleaved runs in one process.
+
+Run: python benchmarks/ablation.py [--data aifb,mutag] [--json out.json] [--plot out.png]
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import click
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from dacergnn.bench.candidate import make_step, unwrapped
+from dacergnn.bench.measure import interleave
+from dacergnn.bench.ours import configured
+from dacergnn.bench.parameters import make_parameters
+from dacergnn.bench.problem import load_problem
+from dacergnn.config import LEVELS, PASSES, Config
+
+BASE = ("gemm_scale_fusion", "traversal_fusion")
+
+
+def _without(name: str) -> Config:
+    return Config(passes=tuple(p for p in PASSES if p != name))
+
+
+CONFIGS: dict[str, Config] = {
+    "unoptimized": Config("hector", BASE),
+    "C": Config("hector", (*BASE, "compact_materialization")),
+    "R": Config("hector", (*BASE, "linear_operator_reordering")),
+    "C+R": Config("hector"),
+    "no passes": Config("O0"),
+    "C both sides": Config("O2", (*BASE, "compact_materialization")),
+    "O2 - order": _without("aggregation_order"),
+    "O2 - epilogues": _without("gemm_epilogue_fusion"),
+    "O2 - narrow": _without("narrow_products"),
+    "O2 - fusion": _without("traversal_fusion"),
+    "O2": Config("O2", LEVELS["O2"]),
+}
+"""Hector's columns, then ours; "O2 - x" is everything but one pass."""
+
+Row = dict[str, Any]
+
+
+def measure(model: str, data: str, mode: str, budget: float) -> Row:
+    """Milliseconds of every configuration."""
+    problem = load_problem(data, 64, 0)
+    shared = make_parameters(model, problem)
+    steps = {
+        name: make_step(configured(model, name, config).build(problem, shared, unwrapped), problem, mode == "train")
+        for name, config in CONFIGS.items()
+    }
+    timings = interleave(steps, 15, budget)
+    return {"model": model, "data": data, "mode": mode, "ms": {name: t.ms for name, t in timings.items()}}
+
+
+def speedups(row: Row) -> dict[str, float]:
+    """Of every configuration over the unoptimized one."""
+    return {name: row["ms"]["unoptimized"] / ms for name, ms in row["ms"].items()}
+
+
+def means(rows: list[Row]) -> dict[str, float]:
+    """Geometric means of the speed-ups."""
+    return {name: math.exp(sum(math.log(speedups(r)[name]) for r in rows) / len(rows)) for name in CONFIGS}
+
+
+def table(rows: list[Row]) -> Table:
+    """One row a case; the unoptimized time, then speed-ups."""
+    result = Table(title="Speed-up over the unoptimized layer")
+    for name in ("model", "data", "mode", "unoptimized (ms)", *(n for n in CONFIGS if n != "unoptimized")):
+        result.add_column(name, justify="left" if name in ("model", "data", "mode") else "right")
+    for row in rows:
+        found = speedups(row)
+        cells = [f"{found[n]:.2f}" for n in CONFIGS if n != "unoptimized"]
+        result.add_row(row["model"], row["data"], row["mode"], f"{row['ms']['unoptimized']:.1f}", *cells)
+    for model in dict.fromkeys(r["model"] for r in rows):
+        for mode in dict.fromkeys(r["mode"] for r in rows):
+            part = [r for r in rows if (r["model"], r["mode"]) == (model, mode)]
+            if part:
+                mean = means(part)
+                cells = [f"{mean[n]:.2f}" for n in CONFIGS if n != "unoptimized"]
+                result.add_row(model, "geometric mean", mode, "", *cells, style="bold")
+    return result
+
+
+def plot(rows: list[Row], path: Path) -> None:
+    """Bars of the geometric means, one group for each model and mode."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    groups = list(dict.fromkeys((r["model"], r["mode"]) for r in rows))
+    names = [n for n in CONFIGS if n != "unoptimized"]
+    figure, axes = pyplot.subplots(figsize=(max(8, 2.2 * len(groups)), 4), layout="constrained")
+    for k, name in enumerate(names):
+        heights = [means([r for r in rows if (r["model"], r["mode"]) == g])[name] for g in groups]
+        axes.bar([g + k / (len(names) + 1) for g in range(len(groups))], heights, 1 / (len(names) + 1), label=name)
+    axes.axhline(1, color="grey", linewidth=0.8)
+    axes.set_xticks([g + 0.4 for g in range(len(groups))], [f"{m}, {mode}" for m, mode in groups])
+    axes.set_ylabel("speed-up over unoptimized")
+    axes.legend(ncols=5, fontsize="small")
+    figure.savefig(path, dpi=120)
+
+
+@click.command()
+@click.option("--models", default="rgcn,rgat,hgt", show_default=True)
+@click.option("--data", default="aifb,mutag,fb15k237,bgs~", show_default=True)
+@click.option("--mode", default="infer,train", show_default=True)
+@click.option("--budget", default=10.0, show_default=True, help="Seconds for a case.")
+@click.option("--threads", default=2, show_default=True)
+@click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write the times here.")
+@click.option("--plot", "plot_path", type=click.Path(path_type=Path), help="Draw the geometric means here.")
+def main(
+    models: str, data: str, mode: str, budget: float, threads: int, json_path: Path | None, plot_path: Path | None
+) -> None:
+    """Measure every configuration on every case."""
+    torch.set_num_threads(threads)
+    rows: list[Row] = []
+    console = Console(width=200)
+    for name in data.split(","):
+        for model in models.split(","):
+            for one in mode.split(","):
+                rows.append(measure(model, name, one, budget))
+                console.print(f"{model} on {name}, {one}: done")
+    console.print(table(rows))
+    if json_path is not None:
+        json_path.write_text(json.dumps(rows, indent=1) + "\n")
+    if plot_path is not None:
+        plot(rows, plot_path)
+
+
+if __name__ == "__main__":
+    main()
