@@ -22,7 +22,7 @@ LEVELS: dict[str, tuple[str, ...]] = {
     "O2": PASSES,
 }
 """Passes of each optimization level. "hector" reorders wherever that makes a product of weights and compacts on the
-source side, as the paper has it (C+R); "O2" does everything, chosen by cost."""
+source side, as the paper has it (C+R), before gradients are generated; "O2" does everything, chosen by cost."""
 IMPLEMENTATIONS = ("cpu", "pure")
 
 

@@ -103,12 +103,19 @@ def compile_program(
         _record(plan, name, lambda name=name: {"forward": OPTIMIZATIONS[name](plan.forward, given)})
     if wrt:
         _record(plan, "differentiate", lambda: _differentiate(plan))
-        for name in early if plan.backward is not None else ():
+        for name in _of_backward(plan, early, config.level):
             _record(plan, name, lambda name=name: {"backward": OPTIMIZATIONS[name](_backward(plan), given)})
     for name in late:
         _record(plan, name, lambda name=name: {r: OPTIMIZATIONS[name](s, given) for r, s in _sdfgs(plan).items()})
     _record(plan, "select_adjacency", lambda: _select(plan, config, index))
     return plan
+
+
+def _of_backward(plan: Plan, passes: list[str], level: str) -> list[str]:
+    """The passes for the backward before fusion: all of them; Hector generates it after C and R (3.5)."""
+    if plan.backward is None:
+        return []
+    return [name for name in passes if name == "gemm_scale_fusion"] if level == "hector" else passes
 
 
 def _sdfgs(plan: Plan) -> dict[str, dace.SDFG]:
