@@ -16,8 +16,12 @@ from dacergnn.library_nodes.parse import view_shape
 INDEX_BYTES = 4
 ITEM = 4
 """Bytes of an element where none is given: float32."""
-# Rows that a kernel multiplies when it sums into end points: those of one (end point, type) pair are added up first.
-_PAIRS = {("E", "src"): "U", ("E", "dst"): "V"}
+# Rows that kernels multiply when they sum into end points: those of one (end point, type) pair are added up first.
+_PAIRS = {"src": "U", "dst": "V"}
+
+
+_SCATTER = 3
+"""Passes over a row that a product is added to out of order: read and written, and time to wait for both."""
 
 
 @dataclass(frozen=True)
@@ -93,19 +97,25 @@ def statement_cost(
     """
     rows = sizes[statement.space]
     pairs = _summed_first(statement)
-    flops = sizes[pairs or statement.space] * _flops(statement, shapes)
+    multiplied = sizes[pairs or statement.space]
+    flops = multiplied * _flops(statement, shapes)
+    if pairs is not None:
+        flops += rows * _sum_flops(statement, shapes)
+    typed = match_gemm(statement) is not None  # its rows come type by type
     streamed = gathered = 0
     for ref in dict.fromkeys([*statement.reads, statement.target]):
         if (ref.name, ref.path) in at_hand:
             continue
         width = size(shapes(ref)) * item
         if is_gathered(statement, ref):
-            gathered += rows * width
-        elif ref == statement.target and pairs is not None:
-            gathered += 2 * sizes[pairs] * width
+            repeats = pairs is not None and _PAIRS.get(ref.path) == pairs
+            gathered += (multiplied if repeats else rows) * width
+        elif ref == statement.target and ref.path in _PAIRS and typed:
+            gathered += _SCATTER * multiplied * width
+            streamed += sizes[space(ref.name)] * width  # zeros first
         else:
             streamed += sizes[space(ref.name)] * width  # types are few, or come in order: once from memory
-        if ref.path not in ("", "one"):
+        if ref.path not in ("", "one") and not (typed and ref.path in TYPE_PATHS):
             streamed += rows * INDEX_BYTES
     return Cost(flops, streamed, gathered)
 
@@ -118,9 +128,17 @@ def is_gathered(statement: Statement, ref: Ref) -> bool:
 def _summed_first(statement: Statement) -> str | None:
     """Rows that a product over edges is computed for, where its kernel sums those of a pair before it."""
     gemm = match_gemm(statement)
-    if gemm is None or gemm.kind != "linear" or gemm.w.path != "etype":
+    if gemm is None or statement.space != "E":
         return None
-    return _PAIRS.get((statement.space, statement.target.path))
+    if gemm.kind == "outer_prod":
+        return "V" if statement.target.path == "etype" and "dst" in (gemm.x.path, gemm.w.path) else None
+    return _PAIRS.get(statement.target.path) if gemm.w.path == "etype" else None
+
+
+def _sum_flops(statement: Statement, shapes: ShapeOf) -> int:
+    """FLOPs of adding one row to the sum that is multiplied, scaled."""
+    gemm = match_gemm(statement)
+    return 0 if gemm is None else (1 if gemm.scale is None else 2) * size(shapes(gemm.x))
 
 
 def _flops(statement: Statement, shapes: ShapeOf) -> int:
@@ -130,7 +148,8 @@ def _flops(statement: Statement, shapes: ShapeOf) -> int:
         return 2 * shape_of(gemm.x, shapes)[0] * size(shapes(matrix))
     if gemm is not None:
         weights = statement.target if gemm.kind == "outer_prod" else gemm.w
-        return 2 * size(shapes(weights)) + (0 if gemm.scale is None else size(shapes(statement.target)))
+        summed = gemm.scale is None or _summed_first(statement) is not None
+        return 2 * size(shapes(weights)) + (0 if summed else size(shapes(gemm.x)))
     return _expression_flops(statement.expr, shapes) + (size(shapes(statement.target)) if statement.op != "=" else 0)
 
 

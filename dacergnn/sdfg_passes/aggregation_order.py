@@ -62,7 +62,12 @@ def aggregation_order(sdfg: dace.SDFG, sizes: Mapping[str, int], rates: Rates | 
 
 def cheapest_order(listing: Listing, sizes: Mapping[str, int], rates: Rates) -> tuple[Listing, int]:
     """The cheapest combination of orders, and the number of statements that it rewrites."""
-    return choose(listing, _sites(listing), sizes, rates)
+    total = 0
+    while True:  # a sum that is transformed afterwards may go through pairs
+        listing, taken = choose(listing, _sites(listing), sizes, rates)
+        if not taken:
+            return listing, total
+        total += taken
 
 
 def _sites(listing: Listing) -> list[list[Option]]:

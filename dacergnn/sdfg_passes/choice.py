@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 
 from dacergnn.cost import ITEM, Cost, Rates, is_gathered, statement_cost
-from dacergnn.library_nodes.form import Statement, match_gemm, size
+from dacergnn.library_nodes.form import Ref, Statement, match_gemm, size
 from dacergnn.program.listing import Listing
 
 Option = Callable[[Listing], None]
@@ -19,28 +19,36 @@ MOST_COMBINATIONS = 1024
 def listing_cost(listing: Listing, sizes: Mapping[str, int]) -> Cost:
     """FLOPs and bytes of all statements on a graph with ``sizes``.
 
-    Loops over edges that traversal_fusion can merge gather a row once: those that reduce to the same end
-    point, and edge values, which may be computed with either.
+    Loops over edges that traversal_fusion can merge gather a row once: those that reduce to the same end point,
+    whose own rows are at hand, and edge values, which may be computed with either.
     """
     total = Cost()
-    sides: dict[tuple[str, str], set[str]] = {}
+    sides: dict[str, set[tuple[str, str]]] = {side: set() for side in _OWN}
     loops = [s for s in listing.statements if s.space == "E" and match_gemm(s) is None]
-    for statement in [s for s in listing.statements if s not in loops] + sorted(loops, key=_side, reverse=True):
-        cost = statement_cost(statement, sizes, space=listing.space, shapes=listing.shape)
-        if statement in loops:
-            side = _side(statement)
-            for ref in dict.fromkeys(r for r in statement.reads if is_gathered(statement, r)):
-                known = sides.setdefault((ref.name, ref.path), set())
-                if side in known or (side == "" and known):
-                    cost += Cost(gathered=-sizes["E"] * size(listing.shape(ref)) * ITEM)
-                known.add(side)
-        total += cost
+    loops.sort(key=lambda s: _side(s) is None)  # edge values join the reductions
+    for statement in loops:
+        gathered = {(r.name, r.path): r for r in statement.reads if is_gathered(statement, r)}
+
+        def at_hand(side: str, gathered: dict[tuple[str, str], Ref] = gathered) -> int:
+            return sum(
+                size(listing.shape(r)) for key, r in gathered.items() if r.path in _OWN[side] or key in sides[side]
+            )
+
+        side = _side(statement) or max(sides, key=at_hand)
+        total += Cost(gathered=-sizes["E"] * ITEM * at_hand(side))
+        if _side(statement) or at_hand(side):
+            sides[side].update(gathered)
+    for statement in listing.statements:
+        total += statement_cost(statement, sizes, space=listing.space, shapes=listing.shape)
     return total
 
 
-def _side(statement: Statement) -> str:
-    """The end point that a loop over edges is grouped by: "src", "dst", "etype", "" for none."""
-    return statement.target.path.removesuffix("pair")
+_OWN = {"dst": ("dst", "dstpair"), "src": ("src", "srcpair")}
+
+
+def _side(statement: Statement) -> str | None:
+    """The end point that a loop over edges is grouped by."""
+    return next((side for side, paths in _OWN.items() if statement.target.path in paths), None)
 
 
 def choose(

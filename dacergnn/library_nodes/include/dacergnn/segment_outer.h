@@ -61,14 +61,17 @@ inline void block_product(const T* const* x, int64_t x_offset, const T* const* y
     });
 }
 
-struct ScaledX;
+struct Sums;
 
 }  // namespace outer
+
+// Which operand repeats over consecutive rows, so that the rows of the other are summed before they are multiplied.
+enum class Runs { kNone, kOfX, kOfY };
 
 // dW[t] (H, K, M) = sum of scale[i] * X[xgather[i]]^T Y[ygather[i]] over the rows i of type t; zeros for a type without
 // rows. Rows, gathers (nullptr: identity) and scale as in segment_gemm; X rows are (H, K), Y rows are (H, M). The sums
 // do not depend on the number of threads.
-template <class T, class I, int64_t H, int64_t K, int64_t M, int HS, class XGather, class YGather, class Rows>
+template <class T, class I, int64_t H, int64_t K, int64_t M, int HS, Runs R, class XGather, class YGather, class Rows>
 void segment_outer(const T* X, const XGather xgather, const T* Y, const YGather ygather, const I* ptr, int64_t types,
                    const Rows rows, const T* scale, T* dW) {
     // (K, 1) and (1, K) are the same memory: a single column is computed as a single row.
@@ -78,18 +81,18 @@ void segment_outer(const T* X, const XGather xgather, const T* Y, const YGather 
     constexpr int64_t panel = std::min(C, Columns<T, C>::last * Columns<T, C>::lanes) * int64_t(sizeof(T));
     constexpr int64_t kBlock = std::clamp<int64_t>(16384 / panel, 32, 128);
     constexpr int64_t kAhead = kBlock / (H * Columns<T, C>::panels * std::max<int64_t>(D / 8, 1)) + 1;
-    const auto x_row = [=](int64_t p) {
-        return X + at(xgather, at(rows, p)) * (H * K);
-    };
-    const auto y_row = [=](int64_t p) {
-        return Y + at(ygather, at(rows, p)) * (H * M);
-    };
-    constexpr bool irregular = !(is_identity<Rows> && is_identity<XGather> && is_identity<YGather>);  // the hardware prefetcher cannot follow
+    // What is scaled and summed, and the size of a head of it.
+    constexpr bool sums_y = R == Runs::kOfX;
+    constexpr int64_t S = sums_y ? M : K;
+    constexpr bool irregular = !(is_identity<Rows> && is_identity<XGather> && is_identity<YGather>);
+    const auto x_row = [=](int64_t p) { return X + at(xgather, at(rows, p)) * (H * K); };
+    const auto y_row = [=](int64_t p) { return Y + at(ygather, at(rows, p)) * (H * M); };
     const auto sum = [=](int64_t begin, int64_t end, int64_t, T* into) {
         if (begin == end) std::fill(into, into + H * K * M, T(0));
-        T* scaled = HS == 0 ? nullptr : scratch<outer::ScaledX, T>(kBlock * H * K);
+        T* sums = HS == 0 && R == Runs::kNone ? nullptr : scratch<outer::Sums, T>(kBlock * H * S);
         const T* xs[kBlock];
         const T* ys[kBlock];
+        const T** summed = sums_y ? ys : xs;
         int64_t next = begin;
         const auto ahead = [&] {
             const int64_t stop = std::min(end, next + kAhead);
@@ -98,24 +101,35 @@ void segment_outer(const T* X, const XGather xgather, const T* Y, const YGather 
                 prefetch_row<H * M, 2>(y_row(next));
             }
         };
-        for (int64_t p = begin; p < end; p += kBlock) {
-            const int64_t n = std::min(kBlock, end - p);
-            for (int64_t r = 0; r < n; ++r) {
-                const int64_t i = at(rows, p + r);
-                xs[r] = x_row(p + r);
-                ys[r] = y_row(p + r);
-                if constexpr (HS != 0) {
-                    gemm::scaled_row<T, H, K, HS, false>(xs[r], scale + i * HS, scaled + r * (H * K));
-                    xs[r] = scaled + r * (H * K);
+        for (int64_t p = begin, first = true; p < end; first = false) {
+            int64_t n = 0;
+            const T* repeated = nullptr;
+            for (; p < end; ++p) {
+                const T *x = x_row(p), *y = y_row(p), *factor = scale + at(rows, p) * HS;
+                T* place = sums + (n - 1) * (H * S);
+                if (R != Runs::kNone && n > 0 && (sums_y ? x : y) == repeated) {
+                    if (summed[n - 1] != place) copy_row<H * S, false>(summed[n - 1], T(1), place);
+                    summed[n - 1] = place;
+                    gemm::scaled_row<T, H, S, HS, true>(sums_y ? y : x, factor, place);
+                    continue;
                 }
+                if (n == kBlock) break;
+                xs[n] = x;
+                ys[n] = y;
+                repeated = sums_y ? x : y;
+                if constexpr (HS != 0) {
+                    gemm::scaled_row<T, H, S, HS, false>(sums_y ? y : x, factor, place + H * S);
+                    summed[n] = place + H * S;
+                }
+                ++n;
             }
-            next = irregular ? p + n : end;
+            next = irregular ? p : end;  // the hardware prefetcher follows regular rows
             for (int64_t h = 0; h < H; ++h) {
                 T* block = into + h * (K * M);
                 if constexpr (swap)
-                    outer::block_product<T, D, C>(ys, h * M, xs, h * K, n, block, p > begin, ahead);
+                    outer::block_product<T, D, C>(ys, h * M, xs, h * K, n, block, !first, ahead);
                 else
-                    outer::block_product<T, D, C>(xs, h * K, ys, h * M, n, block, p > begin, ahead);
+                    outer::block_product<T, D, C>(xs, h * K, ys, h * M, n, block, !first, ahead);
             }
         }
     };

@@ -27,6 +27,13 @@ def _index(space: str, ref: Ref) -> str:
     return _pointer(encoding_name("idx", space, ref.path) if ref.path else None)
 
 
+def _runs(space: str, gemm: Gemm) -> str:
+    """Which operand of an outer product repeats: edges of one type stand in the order of their destinations."""
+    repeats = [space == "E" and ref.path == "dst" for ref in (gemm.x, gemm.w)]
+    runs = {(True, False): "kOfX", (False, True): "kOfY"}.get((repeats[0], repeats[1]), "kNone")
+    return f"dacergnn::Runs::{runs}"
+
+
 def _weight_product(space: str, gemm: Gemm, out: str, shapes: ShapeOf) -> str:
     """The call of a function of ``weight_product.h``."""
     x, w = shape_of(gemm.x, shapes), shape_of(gemm.w, shapes)
@@ -71,9 +78,9 @@ class ExpandSegmentGemmCPU(ExpandTransformation):
         finish = f", {finish_code(node.statements, node.locals, arrays)}" if len(node.statements) > 1 else ""
         if gemm.kind == "outer_prod":
             call = (
-                f"segment_outer<Value, Index, {heads}, {k}, {m}, {scale_width}>({x}, {_index(space, gemm.x)}, "
-                f"{PREFIX + gemm.w.name}, {_index(space, gemm.w)}, {segments}, {_pointer(order_name(space, group))}, "
-                f"{scale}, {out})"
+                f"segment_outer<Value, Index, {heads}, {k}, {m}, {scale_width}, {_runs(space, gemm)}>"
+                f"({x}, {_index(space, gemm.x)}, {PREFIX + gemm.w.name}, {_index(space, gemm.w)}, {segments}, "
+                f"{_pointer(order_name(space, group))}, {scale}, {out})"
             )
         else:
             template = f"<Value, Index, {heads}, {k}, {m}, {str(gemm.w.transposed).lower()}, {scale_width}>"
