@@ -76,7 +76,11 @@ def _sites(listing: Listing) -> list[list[Option]]:
     for statement in listing.statements:
         if statement.space != "E" or statement.op != "+=" or not statement.target.path:
             continue
-        options = _aggregate_first(listing, statement) + _through_pairs(listing, statement)
+        options = [
+            *_aggregate_first(listing, statement),
+            *_transform_first(listing, statement),
+            *_through_pairs(listing, statement),
+        ]
         if options:
             sites.append(options)
     return sites
@@ -103,6 +107,24 @@ def _aggregate_first(listing: Listing, statement: Statement) -> list[Option]:
     if match_gemm(new) is None:
         return []
     return [lambda listing: listing.exchange(statement, new)]
+
+
+def _transform_first(listing: Listing, statement: Statement) -> list[Option]:
+    """Gather rows of pairs that are multiplied once each, in place of multiplying the sums."""
+    gemm, side = match_gemm(statement), _OPPOSITE.get(statement.target.path)
+    if gemm is None or side is None or gemm.kind != "linear" or gemm.w.path != "etype":
+        return []
+    product = rebase(Op("linear", (gemm.x, gemm.w)), "E", side)
+    if product is None:
+        return []
+    shape, pairs = listing.shape(statement.target), MAPS["E", side]
+
+    def apply(listing: Listing) -> None:
+        rows = Ref(listing.add("rows", pairs, shape), side)
+        expr = rows if gemm.scale is None else Op("mul", (gemm.scale, rows))
+        listing.exchange(statement, Statement(pairs, Ref(rows.name), "=", product), replace(statement, expr=expr))
+
+    return [apply]
 
 
 def _from_edge(ref: Ref, via: str) -> Ref:

@@ -45,6 +45,25 @@ def test_sums_are_transformed_where_they_are_fewer() -> None:
     assert unchanged(TRANSFORMED, ordered(U=TINY, V=HUGE))
 
 
+def test_rows_are_transformed_where_they_are_fewer() -> None:
+    text = """def p(g, x: NS[2, 32], W: R[2, 32, 32], a: E[2]):
+    for n in g.dst_nodes():
+        for e in n.incoming_edges():
+            n["out"] += e.a * linear(e.src.x, W[e.etype])
+    return out
+"""
+    assert rewritten(text, ordered(U=TINY, V=HUGE)) == (
+        1,
+        """for p in g.src_pairs():
+    p["rows"] = linear(p.src["x"], W[p.etype])
+for n in g.dst_nodes():
+    for e in n.incoming_edges():
+        n["out"] += e["a"] * e.src_pair["rows"]
+return out""",
+    )
+    assert unchanged(text, ordered(U=HUGE, V=TINY))
+
+
 def test_mirror_for_sums_at_sources() -> None:
     text = """def p(g, x: NS[64], W: R[64, 64], a: E):
     for p in g.dst_pairs():
