@@ -25,7 +25,7 @@ PROFILES = {
     "destinations": {"NS": 50, "ND": 50, "E": 900, "U": 500, "V": 100, "R": 3, "T": 2, "ONE": 1, "RNS": 150},
     "nodes": {"NS": 5, "ND": 5, "E": 900, "U": 800, "V": 800, "R": 3, "T": 2, "ONE": 1, "RNS": 15},
 }
-BUILDS = [("O0", "sources"), ("hector", "sources"), ("O2", "sources"), ("O2", "destinations"), ("O2", "nodes")]
+BUILDS = [("hector", "sources"), ("O2", "destinations"), ("O2", "nodes")]
 
 
 def single_typed(raw: RawGraph) -> RawGraph:
