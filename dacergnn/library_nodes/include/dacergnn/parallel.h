@@ -209,11 +209,15 @@ inline void chunked_sum(const I* ptr, int64_t n, int64_t size, int64_t work_per_
 template <class T, class I, int64_t F_, class Body>
 inline void reduce_segments(const I* ptr, int64_t n, int64_t work_per_row, T* out, Body body) {
     chunked_sum<T>(ptr, n, F_, work_per_row, out, [=](int64_t begin, int64_t end, int64_t, T* into) mutable {
-        // Short sums stay in registers or on the stack, where nothing else can alias them.
+        // Short sums stay in registers or on the stack, where nothing else can alias them; long ones are put together
+        // from sums of 256 rows, which keeps more digits than one after the other.
         if constexpr (F_ * sizeof(T) <= 4096) {
-            alignas(64) T acc[F_] = {};
-            for (int64_t p = begin; p < end; ++p) body(p, acc);
-            std::copy(acc, acc + F_, into);
+            std::fill(into, into + F_, T(0));
+            for (int64_t p = begin; p < end;) {
+                alignas(64) T acc[F_] = {};
+                for (const int64_t stop = std::min<int64_t>(end, p + 256); p < stop; ++p) body(p, acc);
+                for (int64_t f = 0; f < F_; ++f) into[f] += acc[f];
+            }
         } else {
             std::fill(into, into + F_, T(0));
             for (int64_t p = begin; p < end; ++p) body(p, into);
