@@ -66,20 +66,19 @@ def kernel_calls(layer: Any) -> tuple[Callable[[], Any], Callable[[], Any]]:
     compiled, graph = layer.last_call
     executable: Any = compiled.variant((False,) * len(compiled.inputs)).forward
     prepared = executable.prepare(graph)
-    arguments: list[int] = prepared.arguments.copy()
+    arguments, workspace = executable.frame(prepared)
     arrays = [torch.zeros(shape) for shape in (*prepared.input_shapes, *prepared.output_shapes)]
     for position, array in zip((*executable._inputs, *executable._outputs), arrays, strict=True):
         if position:
             arguments[position] = array.data_ptr()
-    workspace = torch.zeros(max(prepared.workspace, 1), dtype=torch.uint8)
-    for position, offset in prepared.offsets:
-        arguments[position] = workspace.data_ptr() + offset
-    kept = (arrays, workspace, prepared)
+    workspace.zero_()
+    packed = arguments.buffer_info()[0]
+    kept = (arguments, arrays, workspace, prepared)
     function: Any = executable._function
     nothing: Any = ctypes.CDLL(None)["getppid"]  # a fresh object, so its types can be set
     nothing.argtypes, nothing.restype = function.argtypes, None
 
     def run(call: Any = function, _: Any = kept) -> None:
-        call(*arguments)
+        call(packed)
 
     return run, lambda: run(nothing)

@@ -54,7 +54,8 @@ class GraphLayer(ProgramModule, ABC):
 
     def arrays(self, graph: HeteroGraph) -> dict[str, Tensor]:
         """The arrays of the program besides x."""
-        return dict(self.named_parameters())
+        own: dict[str, Tensor | None] = dict(self._parameters)  # `named_parameters` takes longer than small kernels
+        return {name: value for name, value in own.items() if value is not None}
 
     def reset_parameters(self) -> None:
         """Glorot-uniform matrices, zero biases, as PyG initializes its layers."""

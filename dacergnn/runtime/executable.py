@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -20,13 +21,15 @@ from dacergnn.runtime.memory import aligned, plan_memory
 from dacergnn.runtime.pool import POOL, SMALL, Lease
 
 _DTYPES = {"float32": torch.float32, "float64": torch.float64}
+Frame = tuple["array[int]", Tensor]
+"""Arguments of the C function, complete but for inputs and outputs, and the workspace that they point into."""
 
 
 @dataclass(frozen=True)
 class Prepared:
     """What a call on one graph needs besides its inputs; made once per graph."""
 
-    arguments: list[int]  # of the C function, in order, complete but for inputs, outputs and buffers
+    arguments: array[int]  # of the C function, in order, complete but for inputs, outputs and buffers
     input_shapes: list[torch.Size]
     known_shapes: list[set[torch.Size]]
     output_shapes: list[tuple[int, ...]]
@@ -36,7 +39,7 @@ class Prepared:
     workspace: int  # bytes
     offsets: list[tuple[int, int]]  # position of an argument, offset in the workspace
     encodings: list[Tensor]  # keeps the memory behind the pointers alive
-    spare: list[Tensor]  # small workspaces that no call is using
+    spare: list[Frame]  # with small workspaces, that no call is using
 
 
 class Executable:
@@ -63,13 +66,12 @@ class Executable:
         name, signature = self.lowered.name, self.lowered.signature
         arrays = {*self.lowered.inputs, *self.lowered.encodings}
         arrays.update(b.name for b in (*self.lowered.outputs, *self.lowered.intermediates))
-        kinds = [ctypes.c_void_p if n in arrays else ctypes.c_int64 for n in signature]
         initialize = getattr(library, f"__dace_init_{name}")
         initialize.restype = ctypes.c_void_p
         initialize.argtypes = [ctypes.c_int64] * sum(n not in arrays for n in signature)
-        function = getattr(library, f"__program_{name}")
+        function = getattr(library, f"call_{name}")
         function.restype = None
-        function.argtypes = [ctypes.c_void_p, *kinds]
+        function.argtypes = [ctypes.c_void_p]
         return function, initialize(*[1] * len(initialize.argtypes))
 
     def prepare(self, graph: HeteroGraph) -> Prepared:
@@ -95,7 +97,7 @@ class Executable:
         for shape in shapes[self.results :]:
             saved_offsets.append(saved_offsets[-1] + aligned(prod(shape) * self.dtype.itemsize))
         return Prepared(
-            [self._handle, *[known.get(name, 0) for name in lowered.signature]],
+            array("q", [self._handle, *[known.get(name, 0) for name in lowered.signature]]),
             [torch.Size((sizes[space], *shape)) for space, shape in lowered.spaces.values()],
             [set() for _ in lowered.inputs],
             shapes[: self.results],
@@ -139,7 +141,11 @@ class Executable:
 
     def run(self, prepared: Prepared, inputs: Sequence[Tensor]) -> tuple[list[Tensor], Lease | None]:
         """Results, and the buffer with the saved arrays, which `saved` reads."""
-        arguments = prepared.arguments.copy()
+        try:
+            frame = prepared.spare.pop()
+        except IndexError:
+            frame = self.frame(prepared)
+        arguments, workspace = frame
         for position, tensor in zip(self._inputs, inputs, strict=True):
             arguments[position] = tensor.data_ptr()
         results = [torch.empty(shape, dtype=self.dtype) for shape in prepared.output_shapes]
@@ -151,19 +157,20 @@ class Executable:
             start = lease.buffer.data_ptr()
             for position, offset in zip(self._saved, prepared.saved_offsets, strict=True):
                 arguments[position] = start + offset
-        try:
-            workspace = prepared.spare.pop()
-        except IndexError:
-            workspace = POOL.take(prepared.workspace)
-        start = workspace.data_ptr()
-        for position, offset in prepared.offsets:
-            arguments[position] = start + offset
-        self._function(*arguments)
+        self._function(arguments.buffer_info()[0])
         if prepared.workspace < SMALL:
-            prepared.spare.append(workspace)
+            prepared.spare.append(frame)
         else:
             POOL.give(workspace)
         return results, lease
+
+    def frame(self, prepared: Prepared) -> Frame:
+        """What a call needs for itself."""
+        arguments, workspace = prepared.arguments[:], POOL.take(prepared.workspace)
+        start = workspace.data_ptr()
+        for position, offset in prepared.offsets:
+            arguments[position] = start + offset
+        return arguments, workspace
 
     def saved(self, prepared: Prepared, lease: Lease) -> list[Tensor]:
         """The saved arrays as tensors; valid as long as the lease is held."""

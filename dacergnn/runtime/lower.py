@@ -17,6 +17,10 @@ from dacergnn.library_nodes.node import ordered_operators, row_shape, row_space
 
 # All that the frame around our kernels takes from dace.h, which takes longer to compile than most programs.
 _PRELUDE = '#include <cstdint>\n#define DACE_EXPORTED extern "C"'
+_PACKED_CALL = """
+#include "include/dacergnn/packed_call.h"
+extern "C" void call_{name}(const std::int64_t *packed) {{ dacergnn::packed_call(__program_{name}, packed); }}
+"""
 
 
 @dataclass(frozen=True)
@@ -91,4 +95,5 @@ def _generate(sdfg: dace.SDFG) -> tuple[str, tuple[str, ...]]:
         frame = next(c for c in codegen.generate_code(sdfg) if c.language == "cpp" and c.title == "Frame")
     # DaCe's build folder holds a header with the hash of the program; the cache keys by content instead.
     code = "\n".join(line for line in frame.clean_code.splitlines() if "hash.h" not in line)
-    return code.replace("#include <dace/dace.h>", _PRELUDE) if light else code, signature
+    code = code.replace("#include <dace/dace.h>", _PRELUDE) if light else code
+    return code + _PACKED_CALL.format(name=sdfg.name), signature

@@ -96,6 +96,7 @@ def light(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choice, "MOST_COMBINATIONS", 16)
 
 
+@pytest.mark.no_cover
 @pytest.mark.usefixtures("light")
 @pytest.mark.parametrize("first", range(0, PROGRAMS, BATCH))
 def test_any_subset(first: int) -> None:

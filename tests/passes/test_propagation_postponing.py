@@ -241,6 +241,7 @@ def check(case: Case, seed: int) -> int:
     return fired
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("first", range(0, 400, 100))
 def test_random_programs(first: int) -> None:
     fired = 0
@@ -272,6 +273,7 @@ def combination(rng: random.Random, width: int, depth: int) -> str:
     return f"slice({value}, 0, {width})" if width < 6 else value
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("first", range(0, 200, 100))
 def test_random_combinations(first: int) -> None:
     fired = 0

@@ -104,11 +104,12 @@ class HGTFrontend(MessagePassingFrontend):
         )  # fmt: skip
 
     def bind(self, graph: HeteroGraph, x_dict: Any, edge_index_dict: Any) -> Binding:
-        layer = self.module
+        parts = self.module._modules  # without the cost of attribute access on a module
+        priors = parts["p_rel"]._parameters
         arrays = {
-            "W_att": self._relation_weights(layer.k_rel.weight),
-            "W_msg": self._relation_weights(layer.v_rel.weight),
-            "pri": torch.cat([layer.p_rel._parameters[key] for key in self.prior_keys]),
+            "W_att": self._relation_weights(parts["k_rel"]._parameters["weight"]),
+            "W_msg": self._relation_weights(parts["v_rel"]._parameters["weight"]),
+            "pri": torch.cat([priors[key] for key in self.prior_keys]),
         }
         if not self.uniform:
             arrays |= self._projections(x_dict)
@@ -116,20 +117,21 @@ class HGTFrontend(MessagePassingFrontend):
             return Binding(program, arrays, partial(self._finish_torch, x_dict))
         arrays["x"] = torch.cat([x_dict[name] for name in self.node_types if name in x_dict])
         f, count = self.out_channels, len(self.node_types)
-        weights, biases = self._stacked(layer.kqv_lin)
-        out_weights, out_biases = self._stacked(layer.out_lin)
+        weights, biases = self._stacked(parts["kqv_lin"])
+        out_weights, out_biases = self._stacked(parts["out_lin"])
         arrays["W_k"], arrays["W_q"], arrays["W_v"] = weights.view(count, 3, f, -1).transpose(0, 1).contiguous()
         biases = biases.view(count, 3, f).transpose(0, 1).contiguous()
         arrays["k_bias"], arrays["q_bias"], arrays["v_bias"] = biases
         arrays["A"], arrays["a_bias"] = out_weights.view(count, f, f), out_biases.view(count, f)
         if self.has_skip:
-            arrays["skip"] = torch.cat([layer.skip._parameters[key] for key in self.skip_keys])
+            skips = parts["skip"]._parameters
+            arrays["skip"] = torch.cat([skips[key] for key in self.skip_keys])
         program = self.program("biased", self._biased)
         return Binding(program, arrays, partial(self._finish, self._ranges(x_dict)))
 
     def _stacked(self, hetero: Any) -> tuple[Tensor, Tensor]:
         """Weights [T * out, in] and biases [T * out] of a linear layer for each node type, in their order."""
-        lins = hetero.lins._modules
+        lins = hetero._modules["lins"]._modules
         parameters = [lins[name]._parameters for name in self.node_types]
         return torch.cat([p["weight"] for p in parameters]), torch.cat([p["bias"] for p in parameters])
 

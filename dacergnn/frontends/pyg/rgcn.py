@@ -56,8 +56,10 @@ class RGCNFrontend(MessagePassingFrontend):
             self._check_ids(x_l, x_r)
             return (edge_index, edge_type, x_l), (self.id_rows, self.in_channels[0], self._num_dst(x))
         check_features("x", x_l, self.in_channels[0])
-        if isinstance(x, tuple) or self.has_root:
-            check_features("x[1]" if isinstance(x, tuple) else "x", x_r, self.in_channels[1])
+        if isinstance(x, tuple):
+            check_features("x[1]", x_r, self.in_channels[1])
+        elif self.has_root and self.in_channels[1] != self.in_channels[0]:
+            check_features("x", x_r, self.in_channels[1])
         return (edge_index, edge_type), ("nodes", x_l.size(0), x_r.size(0), isinstance(x, tuple))
 
     def graph_owner(self) -> object:
