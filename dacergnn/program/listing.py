@@ -68,6 +68,17 @@ class Listing:
         for statement in self.statements:
             program.insert(statement)
 
+    def build(self, name: str, dtype: Typeclass) -> dace.SDFG:
+        """The SDFG of the listing."""
+        program = Program.empty(name)
+        for array in self.inputs:
+            program.add_input(array, self.arrays[array].space, self.arrays[array].shape, dtype)
+        if self.statements:
+            self.write(program.sdfg)
+        for array in self.outputs:
+            program.mark_output(array)
+        return program.sdfg
+
     def copy(self) -> Listing:
         return replace(self, arrays=dict(self.arrays), statements=list(self.statements))
 
@@ -115,7 +126,7 @@ class Listing:
         self._forward_copies()
         while self._merge_equal():
             pass
-        self._drop_unused()
+        self.drop_unused()
         self._sort()
 
     def _forward_copies(self) -> None:
@@ -157,7 +168,8 @@ class Listing:
             self.retarget(lambda s, ref: replace(ref, name=same.get(ref.name, ref.name)))
         return bool(same)
 
-    def _drop_unused(self) -> None:
+    def drop_unused(self) -> None:
+        """Drop statements whose results nobody reads, and intermediate arrays that nothing touches."""
         by_target = {s.target.name: s for s in self.statements}
         needed: set[str] = set()
         waiting = list(self.outputs)

@@ -28,10 +28,10 @@ from dacergnn.library_nodes.form import (
     match_gemm,
     refs,
 )
-from dacergnn.library_nodes.node import Typeclass
 from dacergnn.library_nodes.operators import OPERATORS, op, shape_of
 from dacergnn.library_nodes.parse import fold
 from dacergnn.program import Program, verify
+from dacergnn.program.listing import Listing, Rows
 from dacergnn.program.parser import OWN_STATEMENT
 
 GRADIENT = "grad_"
@@ -62,74 +62,87 @@ class _Contributions:
         self.terms.setdefault((space, path, shape), []).append(term)
 
 
+@dataclass(frozen=True)
+class Derivation:
+    """Result of `derive`: `Gradient` as listings."""
+
+    forward: Listing
+    backward: Listing
+    saved: list[str]
+    wrt: list[str]
+
+
 def differentiate(sdfg: dace.SDFG, wrt: Sequence[str]) -> Gradient:
     """Programs for forward and backward of ``sdfg`` with gradients for the inputs ``wrt``.
 
     Gradients that nobody asks for, and what only they need, are not generated.
     """
-    return _Differentiation(Program(copy.deepcopy(sdfg)), list(wrt)).run()
+    program = Program(sdfg)
+    unknown = [n for n in wrt if n not in program.inputs]
+    if unknown:
+        raise ProgramError(f'wrt: "{unknown[0]}" is not an input of {sdfg.name}; inputs: {", ".join(program.inputs)}.')
+    taken = [n for n in sdfg.arrays if n.startswith(GRADIENT)]
+    if taken:
+        raise ProgramError(f'"{taken[0]}": names that start with {GRADIENT} are kept for gradients; rename the array.')
+    derived = derive(Listing.of(sdfg), wrt)
+    backward = derived.backward.build(f"{sdfg.name}_backward", next(iter(sdfg.arrays.values())).dtype)
+    verify(backward)
+    forward = copy.deepcopy(sdfg)
+    for name in derived.forward.outputs[len(program.outputs) :]:
+        Program(forward).mark_output(name)
+    return Gradient(forward, backward, derived.saved, derived.wrt)
+
+
+def derive(forward: Listing, wrt: Sequence[str]) -> Derivation:
+    """`differentiate` on listings."""
+    return _Differentiation(forward, list(wrt)).run()
 
 
 class _Differentiation:
-    def __init__(self, forward: Program, wrt: list[str]) -> None:
-        unknown = [n for n in wrt if n not in forward.inputs]
-        if unknown:
-            raise ProgramError(
-                f'wrt: "{unknown[0]}" is not an input of {forward.sdfg.name}; inputs: {", ".join(forward.inputs)}.'
-            )
-        taken = [n for n in forward.sdfg.arrays if n.startswith(GRADIENT)]
-        if taken:
-            raise ProgramError(
-                f'"{taken[0]}": names that start with {GRADIENT} are kept for gradients; rename the array.'
-            )
+    def __init__(self, forward: Listing, wrt: list[str]) -> None:
         self.forward = forward
         self.wrt = wrt
-        self.backward = Program.empty(f"{forward.sdfg.name}_backward")
+        self.backward = Listing()
         self.contributions: dict[str, _Contributions] = {}
         self.gradients: dict[str, str] = {}
         self.emitted: dict[object, str] = {}
         self.active = self._active()
 
-    def run(self) -> Gradient:
-        outputs = self.forward.outputs
-        for name in outputs:
+    def run(self) -> Derivation:
+        forward, backward = self.forward, self.backward
+        for name in forward.outputs:
             if name in self.active:
-                seed = self.backward.add_input(
-                    GRADIENT + name, self.forward.space(name), self.forward.shape(name), self._dtype(name)
-                )
-                self._accumulate(Ref(name), self.forward.space(name), Ref(seed))
-        for operator in reversed(self.forward.operators):
-            for statement in reversed(operator.statements):
-                if statement.target.name in self.contributions:
-                    self._statement(statement)
+                self._add_input(GRADIENT + name, forward.arrays[name])
+                self._accumulate(Ref(name), forward.space(name), Ref(GRADIENT + name))
+        for statement in reversed(forward.statements):
+            if statement.target.name in self.contributions:
+                self._statement(statement)
         reached = [n for n in self.wrt if n in self.contributions]
         for name in reached:
             gradient = self._gradient(name)
-            if not self.backward.sdfg.arrays[gradient].transient:  # an output gradient handed on, or one result twice
+            if not backward.is_internal(gradient):  # an output gradient handed on, or one result twice
                 self.emitted.clear()
-                gradient = self._emit(gradient, self.forward.space(name), "", [Ref(gradient)], self.forward.shape(name))
-            self.backward.mark_output(gradient)
-        self.backward.drop_unused()
-        inputs = self.forward.inputs
-        saved = [n for n in self.backward.inputs if not n.startswith(GRADIENT) and n not in inputs]
-        for name in saved:
-            if name not in self.forward.sdfg.arg_names:
-                self.forward.mark_output(name)
-        self._drop_unread_inputs()
-        verify(self.backward.sdfg)
-        return Gradient(self.forward.sdfg, self.backward.sdfg, saved, reached)
+                rows = forward.arrays[name]
+                gradient = self._emit(gradient, rows.space, "", [Ref(gradient)], rows.shape)
+            backward.outputs += (gradient,)
+        backward.drop_unused()
+        read = {r.name for s in backward.statements for r in s.reads}
+        backward.inputs = tuple(n for n in backward.inputs if n in read or n.startswith(GRADIENT))
+        saved = [n for n in backward.inputs if not n.startswith(GRADIENT) and n not in forward.inputs]
+        outputs = (*forward.outputs, *(n for n in saved if n not in forward.outputs))
+        return Derivation(replace(forward, outputs=outputs), backward, saved, reached)
 
     def _active(self) -> set[str]:
         """Arrays that depend on the inputs in question through something that has a derivative."""
         active = set(self.wrt)
-        for operator in self.forward.operators:
-            for statement in operator.statements:
-                if active.intersection(r.name for r in _differentiable(statement.expr)):
-                    active.add(statement.target.name)
+        for statement in self.forward.statements:
+            if active.intersection(r.name for r in _differentiable(statement.expr)):
+                active.add(statement.target.name)
         return active
 
-    def _dtype(self, name: str) -> Typeclass:
-        return self.forward.sdfg.arrays[name].dtype
+    def _add_input(self, name: str, rows: Rows) -> None:
+        self.backward.arrays[name] = rows
+        self.backward.inputs += (name,)
 
     # Gradients of arrays
 
@@ -145,7 +158,7 @@ class _Differentiation:
         return self.gradients[name]
 
     def _sum_contributions(self, name: str) -> str:
-        space, shape = self.forward.space(name), self.forward.shape(name)
+        space, shape = self.forward.arrays[name].space, self.forward.arrays[name].shape
         own: list[Expr] = []
         partial: list[Expr] = []
         for (term_space, path, term_shape), terms in self.contributions[name].terms.items():
@@ -164,7 +177,7 @@ class _Differentiation:
             len(terms) == 1
             and isinstance(only, Ref)
             and only == Ref(only.name)
-            and only.name in self.backward.sdfg.arrays
+            and only.name in self.backward.arrays
             and self.backward.shape(only) == shape
         ):
             return only.name
@@ -184,23 +197,18 @@ class _Differentiation:
         if key in self.emitted:
             return self.emitted[key]
         for ref in refs(expr):
-            if ref.name not in self.backward.sdfg.arrays:
-                self.backward.add_input(
-                    ref.name,
-                    self.forward.space(ref.name),
-                    self.forward.shape(ref.name),
-                    self._dtype(ref.name),
-                )
-        dtype = self.backward.sdfg.arrays[next(iter(self.backward.sdfg.arrays))].dtype
-        array = self.backward.add_array(self._fresh(name), owner or space, shape, dtype)
-        self.backward.insert(Statement(space, Ref(array, path), "+=" if path else "=", expr))
+            if ref.name not in self.backward.arrays:
+                self._add_input(ref.name, self.forward.arrays[ref.name])
+        array = self._fresh(name)
+        self.backward.arrays[array] = Rows(owner or space, shape)
+        self.backward.statements.append(Statement(space, Ref(array, path), "+=" if path else "=", expr))
         self.emitted[key] = array
         return array
 
     def _fresh(self, name: str) -> str:
         """A name that no array of either program has."""
         candidate, count = name, 0
-        while candidate in self.forward.sdfg.arrays or candidate in self.backward.sdfg.arrays:
+        while candidate in self.forward.arrays or candidate in self.backward.arrays:
             count += 1
             candidate = f"{name}_{count}"
         return candidate
@@ -336,7 +344,7 @@ class _Differentiation:
 
     def _shape(self, ref: Ref) -> Shape:
         """Row shape of a reference to an array of either program."""
-        return self.backward.shape(ref) if ref.name in self.backward.sdfg.arrays else self.forward.shape(ref)
+        return self.backward.shape(ref) if ref.name in self.backward.arrays else self.forward.shape(ref)
 
     def _reduce(self, gradient: Expr, nominal: Shape, wanted: Shape) -> Expr:
         """Sum a gradient of row shape ``nominal`` over the trailing axes that its operand was broadcast along."""
@@ -349,13 +357,6 @@ class _Differentiation:
             else:
                 gradient = op("sum", gradient)
         return gradient
-
-    def _drop_unread_inputs(self) -> None:
-        read = {n for o in self.backward.operators for n in o.read_arrays}
-        sdfg = self.backward.sdfg
-        for name in [n for n in self.backward.inputs if n not in read and not n.startswith(GRADIENT)]:
-            sdfg.arg_names = [n for n in sdfg.arg_names if n != name]
-            sdfg.remove_data(name)
 
 
 def _sum(terms: Sequence[Expr]) -> Expr:
