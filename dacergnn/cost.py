@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import dace
 
-from dacergnn.graph.spaces import MAPS, TYPE_PATHS
+from dacergnn.graph.spaces import MAPS, TYPE_PATHS, kind, part
 from dacergnn.library_nodes import GraphOperator, row_shape, row_space
 from dacergnn.library_nodes.form import WEIGHT_PRODUCTS, Const, Expr, Op, Ref, ShapeOf, Statement, match_gemm, size
 from dacergnn.library_nodes.operators import OPERATORS, shape_of
@@ -108,7 +108,7 @@ def statement_cost(
             continue
         width = size(shapes(ref)) * item
         if is_gathered(statement, ref):
-            repeats = pairs is not None and _PAIRS.get(ref.path) == pairs
+            repeats = pairs is not None and _pairs(statement.space, ref.path) == pairs
             gathered += (multiplied if repeats else rows) * width
         elif ref == statement.target and ref.path in _PAIRS and typed:
             gathered += _SCATTER * multiplied * width
@@ -128,11 +128,18 @@ def is_gathered(statement: Statement, ref: Ref) -> bool:
 def _summed_first(statement: Statement) -> str | None:
     """Rows that a product over edges is computed for, where its kernel sums those of a pair before it."""
     gemm = match_gemm(statement)
-    if gemm is None or statement.space != "E":
+    space = statement.space
+    if gemm is None or kind(space) != "E":
         return None
     if gemm.kind == "outer_prod":
-        return "V" if statement.target.path == "etype" and "dst" in (gemm.x.path, gemm.w.path) else None
-    return _PAIRS.get(statement.target.path) if gemm.w.path == "etype" else None
+        by_pairs = statement.target.path == "etype" and "dst" in (gemm.x.path, gemm.w.path)
+        return _pairs(space, "dst") if by_pairs else None
+    return _pairs(space, statement.target.path) if gemm.w.path == "etype" else None
+
+
+def _pairs(space: str, path: str) -> str | None:
+    """The pairs of edges' end points with types."""
+    return _PAIRS[path] + part(space) if path in _PAIRS else None
 
 
 def _sum_flops(statement: Statement, shapes: ShapeOf) -> int:

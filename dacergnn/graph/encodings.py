@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -12,7 +13,7 @@ from dacergnn.errors import GraphError
 from dacergnn.graph.canonical import row_counts
 from dacergnn.graph.edge_list import EdgeList
 from dacergnn.graph.sorting import pointers, segment_starts, stable_order
-from dacergnn.graph.spaces import encoding_name, parse_encoding, target_space
+from dacergnn.graph.spaces import encoding_name, kind, parse_encoding, part, target_space
 
 
 class Encodings:
@@ -25,12 +26,30 @@ class Encodings:
         self._device = edges.src.device
         self._built: dict[str, Tensor] = {}
         self._lock = threading.RLock()
+        self._parts: dict[str, Encodings] = {}
 
     def size(self, space: str) -> int:
         """Number of rows of a space; counting U sorts the edges by (etype, src) once."""
-        if space in ("U", "V") and space not in self._sizes:
-            self._sizes[space] = len(self.get("ptr_E_srcpair" if space == "U" else "ptr_E_dstpair")) - 1
+        if space not in self._sizes:
+            if part(space):
+                rows = self.get(f"ptr_{kind(space)}_etype").diff()
+                self._sizes[space] = int((rows * self._in_part(part(space))).sum())
+            else:
+                self._sizes[space] = len(self.get("ptr_E_srcpair" if space == "U" else "ptr_E_dstpair")) - 1
         return self._sizes[space]
+
+    def _in_part(self, name: str) -> Tensor:
+        """[R] whether the edges of a type belong to a part."""
+        few_sources = self.get("ptr_U_etype").diff() <= self.get("ptr_V_etype").diff()
+        return few_sources if name == "s" else ~few_sources
+
+    def _part(self, name: str) -> Encodings:
+        """Encodings of the edges of a part."""
+        if name not in self._parts:
+            edges, rows = self._edges, self.get(f"idx_E{name}_edge")
+            chosen = {key: getattr(edges, key).index_select(0, rows) for key in ("src", "dst", "edge_type")}
+            self._parts[name] = Encodings(replace(edges, **chosen))
+        return self._parts[name]
 
     def get(self, name: str) -> Tensor:
         """Encoding `name`, 1-D and contiguous; EncodingError if the name is not in the contract."""
@@ -84,18 +103,23 @@ class Encodings:
         return first * (bounds.diff() > 0)
 
     def _build(self, name: str) -> Tensor:
-        kind, space, paths = parse_encoding(name)
-        if kind == "idx":
+        form, space, paths = parse_encoding(name)
+        own = part(space)
+        if own and "edge" not in paths:
+            return self._part(own).get(encoding_name(form, kind(space), *paths))
+        if form == "idx":
             return self._index(space, paths[0])
-        if kind == "ptr":
+        if form == "ptr":
             return self._pointers(space, paths[0])
-        if kind == "via":  # what idx holds, in the order of ids
+        if form == "via":  # what idx holds, in the order of ids
             order, path = (self.get(encoding_name(k, space, p)) for k, p in zip(("ids", "idx"), paths, strict=True))
             return path.index_select(0, order)
         return self._order(space, paths)
 
     def _index(self, space: str, path: str) -> Tensor:
         edges = self._edges
+        if path == "edge":
+            return self._in_part(part(space)).index_select(0, edges.edge_type).nonzero().flatten().to(self._dtype)
         if space == "E" and path in ("src", "dst", "etype"):
             return {"src": edges.src, "dst": edges.dst, "etype": edges.edge_type}[path]
         if path == "one":

@@ -17,7 +17,7 @@ from dacergnn.graph.edge_list import ArrayLike, EdgeIndexLike, EdgeList, make_ed
 from dacergnn.graph.encodings import Encodings
 from dacergnn.graph.from_dgl import edge_list_of_dgl
 from dacergnn.graph.from_pyg import edge_list_of_pyg
-from dacergnn.graph.spaces import ROW_SPACES
+from dacergnn.graph.spaces import ROW_SPACES, SPACES
 
 _NUMBERS = itertools.count()
 _LIVE: weakref.WeakValueDictionary[str, HeteroGraph] = weakref.WeakValueDictionary()
@@ -116,7 +116,7 @@ class HeteroGraph:
     def size(self, space: str) -> int:
         """Number of rows of a row space, by name; U and V are counted when first asked for."""
         if space not in ROW_SPACES:
-            raise EncodingError(f"{space!r} is not a row space; use one of {', '.join(ROW_SPACES)}.")
+            raise EncodingError(f"{space!r} is not a row space; use one of {', '.join(SPACES)}.")
         return self._encodings.size(space)
 
     @property

@@ -3,6 +3,10 @@
 Sizes: NS source nodes, ND destination nodes, E edges, U unique (source, edge type) pairs, V unique
 (destination, edge type) pairs, R edge types, T node types, ONE (always 1), RNS = R * NS.
 Edges stand in the canonical order (etype, dst, src), U rows in (etype, src), V rows in (etype, dst).
+
+The edges are divided in two parts by their relations: those with no more (source, type) pairs than (destination, type)
+pairs, and the others. Es, Us and Vs are the rows of the first part, Ed, Ud and Vd those of the second, in the
+same order.
 """
 
 from __future__ import annotations
@@ -11,9 +15,14 @@ from typing import NamedTuple
 
 from dacergnn.errors import EncodingError
 
-ROW_SPACES: tuple[str, ...] = ("NS", "ND", "E", "U", "V", "R", "T", "ONE", "RNS")
+PARTS: tuple[str, ...] = ("s", "d")
+"""Suffixes of the row spaces of a part: fewer pairs on the side of the sources, of the destinations."""
+PARTED: tuple[str, ...] = ("E", "U", "V")
+"""Row spaces that parts have rows of."""
+SPACES: tuple[str, ...] = ("NS", "ND", "E", "U", "V", "R", "T", "ONE", "RNS")
+ROW_SPACES: tuple[str, ...] = (*SPACES, *(space + part for part in PARTS for space in PARTED))
 
-MAPS: dict[tuple[str, str], str] = {
+_WHOLE: dict[tuple[str, str], str] = {
     ("E", "src"): "NS",
     ("E", "dst"): "ND",
     ("E", "etype"): "R",
@@ -32,6 +41,16 @@ MAPS: dict[tuple[str, str], str] = {
     ("ND", "ntype"): "T",
     ("R", "srctype"): "T",
     ("R", "dsttype"): "T",
+}
+MAPS: dict[tuple[str, str], str] = {
+    **_WHOLE,
+    **{
+        (space + part, path): reached + part if reached in PARTED else reached
+        for part in PARTS
+        for (space, path), reached in _WHOLE.items()
+        if space in PARTED and path != "typedsrc"
+    },
+    **{("E" + part, "edge"): "E" for part in PARTS},
     **{(space, "one"): "ONE" for space in ROW_SPACES},
 }
 """(row space, path) -> row space that the path leads to."""
@@ -53,10 +72,20 @@ class Encoding(NamedTuple):
     paths: tuple[str, ...]
 
 
+def kind(space: str) -> str:
+    """The row space without its part: E of Es."""
+    return space[:-1] if space[:-1] in PARTED and space[-1] in PARTS else space
+
+
+def part(space: str) -> str:
+    """The part that a row space belongs to, "" for the whole graph."""
+    return space[len(kind(space)) :]
+
+
 def target_space(space: str, path: str) -> str:
     """Row space that `path` leads to from `space`; EncodingError if there is no such map."""
     if space not in ROW_SPACES:
-        raise EncodingError(f"{space!r} is not a row space; use one of {', '.join(ROW_SPACES)}.")
+        raise EncodingError(f"{space!r} is not a row space; use one of {', '.join(SPACES)}.")
     try:
         return MAPS[space, path]
     except KeyError:
@@ -69,7 +98,7 @@ def through(space: str, via: str, path: str) -> str | None:
     if path == via:
         return ""
     reached = MAPS[space, via]
-    if (reached, path) in MAPS:
+    if (reached, path) in MAPS and MAPS[reached, path] == MAPS.get((space, path)):
         return path
     return "ntype" if (via, path) in (("src", "srctype"), ("dst", "dsttype")) else None
 
@@ -79,7 +108,7 @@ def along(space: str, via: str, path: str) -> str | None:
     if path == "" or via == "":
         return path or via
     name = {("src", "ntype"): "srctype", ("dst", "ntype"): "dsttype"}.get((via, path), path)
-    return name if (space, name) in MAPS else None
+    return name if MAPS.get((space, name)) == MAPS[MAPS[space, via], path] else None
 
 
 def encoding_name(kind: str, space: str, *paths: str) -> str:

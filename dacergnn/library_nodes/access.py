@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dacergnn.graph.spaces import MAPS, TYPE_PATHS, encoding_name
+from dacergnn.graph.spaces import MAPS, TYPE_PATHS, encoding_name, kind
 from dacergnn.library_nodes.form import WEIGHT_PRODUCTS, Ref, Statement, match_gemm
 
 # Groupings in which the rows already stand in order, so that no list of row ids is needed.
@@ -15,6 +15,7 @@ _IN_ORDER = {
     ("E", "etype", "dstpair"),
     ("U", "etype", "src"),
     ("V", "etype", "dst"),
+    ("E", "edge"),
 }
 
 
@@ -25,7 +26,7 @@ def index_name(space: str, path: str) -> str | None:
 
 def order_name(space: str, *paths: str) -> str | None:
     """Encoding that lists the rows of ``space`` grouped by ``paths``; None where they stand in that order already."""
-    if paths == ("one",) or (space, *paths) in _IN_ORDER:
+    if paths == ("one",) or (kind(space), *paths) in _IN_ORDER:
         return None
     if paths[0] == "one":
         paths = paths[1:]

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import prod
 
-from dacergnn.graph.spaces import TYPE_PATHS
+from dacergnn.graph.spaces import ROW_SPACES, TYPE_PATHS, kind
 
 Shape = tuple[int, ...]
 
@@ -123,8 +123,9 @@ def size(shape: Shape) -> int:
 
 # Printing -------------------------------------------------------------------------------------------------
 
-ENTITY = {"E": "e", "NS": "n", "ND": "n", "U": "p", "V": "p", "R": "r", "T": "t", "ONE": "o", "RNS": "w"}
-_ROW_PATHS = {"": "", "src": ".src", "dst": ".dst", "srcpair": ".src_pair", "dstpair": ".dst_pair"}
+_ENTITY = {"E": "e", "NS": "n", "ND": "n", "U": "p", "V": "p", "R": "r", "T": "t", "ONE": "o", "RNS": "w"}
+ENTITY = {space: _ENTITY[kind(space)] for space in ROW_SPACES}
+_ROW_PATHS = {"": "", "src": ".src", "dst": ".dst", "srcpair": ".src_pair", "dstpair": ".dst_pair", "edge": ".edge"}
 _TYPE_KEYS = {
     "etype": "{}.etype",
     "ntype": "{}.ntype",

@@ -9,7 +9,7 @@ from typing import Any
 import dace
 
 from dacergnn.errors import ProgramError
-from dacergnn.graph.spaces import MAPS, ROW_SPACES
+from dacergnn.graph.spaces import MAPS, PARTED, PARTS, ROW_SPACES, SPACES, kind
 from dacergnn.library_nodes.form import (
     GEMM_OPERATORS,
     TYPE_SPACES,
@@ -29,7 +29,7 @@ from dacergnn.program.source import FlatProgram, Source, flatten
 from dacergnn.program.verify import verify
 from dacergnn.program.view import Program
 
-ITERATORS = {
+_ITERATORS = {
     "edges": "E",
     "nodes": "NS",
     "src_nodes": "NS",
@@ -40,6 +40,9 @@ ITERATORS = {
     "node_types": "T",
     "once": "ONE",
     "typed_nodes": "RNS",
+}
+ITERATORS = _ITERATORS | {
+    f"{name}_{part}": space + part for part in PARTS for name, space in _ITERATORS.items() if space in PARTED
 }
 _NEIGHBOURS = {
     ("ND", "incoming_edges"): "dst",
@@ -119,7 +122,7 @@ class _Parser:
             fail(
                 node,
                 f'"{name}" is declared as a row space with a row shape, as in NS[64]; '
-                f"row spaces: {', '.join(ROW_SPACES)}",
+                f"row spaces: {', '.join(SPACES)}",
             )
         items = dims.elts if isinstance(dims, ast.Tuple) else [dims]
         shape: list[int] = []
@@ -143,27 +146,28 @@ class _Parser:
         ):
             fail(
                 node.iter,
-                f"loops run over g.{'(), g.'.join(ITERATORS)}() or n.incoming_edges(), n.outgoing_edges()",
+                f"loops run over g.{'(), g.'.join(_ITERATORS)}() or n.incoming_edges(), n.outgoing_edges()",
             )
         if not isinstance(node.target, ast.Name):
             fail(node.target, "a loop has one variable")
         owner, method, variable = call.func.value.id, call.func.attr, node.target.id
         if outer is None:
             if method not in ITERATORS:
-                fail(call, f"unknown iterator {method}(); the graph has: {', '.join(ITERATORS)}")
+                fail(call, f"unknown iterator {method}(); the graph has: {', '.join(_ITERATORS)}")
             space = ITERATORS[method]
             loop = _Loop(space, {variable: ""}, {variable: space}, {})
         else:
-            path = _NEIGHBOURS.get((outer.spaces.get(owner, ""), method))
-            if path is None or outer.entities.get(owner) != "":
+            method, _, edges = method.partition("_edges")
+            path = _NEIGHBOURS.get((kind(outer.spaces.get(owner, "")), f"{method}_edges"))
+            if path is None or (edges and edges[1:] not in PARTS) or outer.entities.get(owner) != "":
                 fail(
                     call,
                     "inner loops run over n.incoming_edges() of a destination or n.outgoing_edges() of a source",
                 )
             loop = _Loop(
-                "E",
+                "E" + edges[1:],
                 {variable: "", owner: path},
-                {variable: "E", owner: outer.spaces[owner]},
+                {variable: "E" + edges[1:], owner: outer.spaces[owner]},
                 dict(outer.locals),
             )
         for item in node.body:

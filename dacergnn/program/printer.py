@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import dace
 
-from dacergnn.graph.spaces import MAPS
+from dacergnn.graph.spaces import MAPS, kind, part
 from dacergnn.library_nodes import GraphOperator, Op, Statement
 from dacergnn.library_nodes.form import ENTITY, ref_text, statement_text
 from dacergnn.library_nodes.operators import shape_of
@@ -50,7 +50,7 @@ def _loop(program: Program, operator: GraphOperator) -> list[str]:
     kept = f"; local: {', '.join(operator.locals)}" if operator.locals else ""
     levels = Levels.of(operator.space, statements)
     lines = [f"    # {type(operator).__name__} over {operator.space}{kept}{encodings}"]
-    if len(levels.spaces) > 2 or levels.spaces[1:] == ("V",) or levels.spaces[1:] == ("U",):
+    if len(levels.spaces) > 2 or any(kind(space) in ("U", "V") for space in levels.spaces[1:]):
         # Pairs of a node have no iterator of their own: loops one after the other, which mean the same.
         for statement in statements:
             lines += _nest(program, statement)
@@ -68,10 +68,16 @@ def _fused(program: Program, loop: Loop) -> list[str]:
         if isinstance(item, Statement):
             lines.append(f"        {_text(program, item, outer, {})}")
             continue
-        entity, path = ENTITY[item.space], _PATHS[loop.space]
-        lines.append(f"        for {entity} in {outer}.{_NESTED[loop.space, path]}():")
+        entity, path = ENTITY[item.space], _PATHS[kind(loop.space)]
+        lines.append(f"        for {entity} in {outer}.{_neighbours(loop.space, path, item.space)}():")
         lines += [f"            {_text(program, s, entity, {path: outer})}" for s in item.statements()]
     return lines
+
+
+def _neighbours(owner: str, path: str, edges: str) -> str | None:
+    """The iterator over the edges that lead to a row of ``owner`` along a path."""
+    name = _NESTED.get((kind(owner), path))
+    return f"{name}_{part(edges)}" if name and part(edges) else name
 
 
 def _text(program: Program, statement: Statement, entity: str, aliases: dict[str, str]) -> str:
@@ -89,7 +95,7 @@ def _nest(program: Program, statement: Statement) -> list[str]:
         statement = replace(statement, expr=Op("reshape", (statement.expr,), shape))
     entity, path = ENTITY[statement.space], statement.target.path
     owner = program.space(statement.target.name)
-    neighbours = _NESTED.get((owner, path)) if statement.space == "E" else None
+    neighbours = _neighbours(owner, path, statement.space) if kind(statement.space) == "E" else None
     if neighbours is not None:
         outer = ENTITY[owner]
         return [

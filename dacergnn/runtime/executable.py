@@ -15,6 +15,7 @@ from torch import Tensor
 
 from dacergnn.errors import ArrayError
 from dacergnn.graph import HeteroGraph
+from dacergnn.graph.spaces import ROW_SPACES
 from dacergnn.runtime.build import build
 from dacergnn.runtime.lower import Lowered, lower
 from dacergnn.runtime.memory import aligned, plan_memory
@@ -85,10 +86,7 @@ class Executable:
         lowered = self.lowered
         buffers = (*lowered.outputs, *lowered.intermediates)
         spaces = {space for space, _ in lowered.spaces.values()} | {b.rows for b in buffers}
-        sizes = {
-            space: graph.size(space)
-            for space in spaces | set(lowered.signature) & {"NS", "ND", "E", "U", "V", "R", "T", "RNS"}
-        }
+        sizes = {space: graph.size(space) for space in spaces | set(lowered.signature) & set(ROW_SPACES)}
         encodings = {n: graph.encoding(n) for n in lowered.encodings}
         plan = plan_memory(lowered.intermediates, sizes, self.dtype.itemsize)
         known = {**sizes, **{n: e.data_ptr() for n, e in encodings.items()}}

@@ -26,24 +26,37 @@ that flows to the sources, factors through the pairs of either side::
         p["sum"] += e["a"] * e.dst.g
     dW[p.etype] += outer_prod(p.src.x, p["sum"])               # U rows
 
-Saves: 2 (U - V) K M FLOPs and U M values in the first case, 2 (E - U) K M FLOPs in the second. Equal sums are formed
-once. All combinations are priced with the sizes of the graph; the cheapest is kept.
+Relations differ: in one, few sources reach many destinations, in its inverse many reach few. The edges are then
+divided by relation into the part with fewer pairs of sources and the part with fewer pairs of destinations
+(`graph.spaces`), each in its own order, and the sums of both are added::
+
+    for p in g.src_pairs_s():
+        p["m"] = linear(p.src.x, W[p.etype])                   # Us rows
+    for n in g.dst_nodes(): for e in n.incoming_edges_s():
+        n["out_s"] += e.edge["a"] * e.src_pair["m"]
+    for n in g.dst_nodes(): for e in n.incoming_edges_d():
+        n["out_d"] += e.edge["a"] * linear(e.src.x, W[e.etype])    # Vd products
+
+Saves: 2 (U - V) K M FLOPs and U M values in the first case, 2 (E - U) K M FLOPs in the second; with parts, products
+have as many rows as the sum over relations of min(U, V). Equal sums are formed once. All combinations are priced with
+the sizes of the graph; the cheapest is kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import dace
 
 from dacergnn.cost import Rates
-from dacergnn.graph.spaces import MAPS, through
+from dacergnn.graph.spaces import MAPS, PARTS, along, kind, part, through
 from dacergnn.library_nodes.form import Op, Ref, Statement, match_gemm, size
 from dacergnn.program.listing import Listing, rebase
 from dacergnn.sdfg_passes.choice import Option, choose
 
 _OPPOSITE = {"src": "dstpair", "dst": "srcpair"}
+_FEWEST = {"s": "srcpair", "d": "dstpair"}
 
 
 def aggregation_order(sdfg: dace.SDFG, sizes: Mapping[str, int], rates: Rates | None = None) -> int:
@@ -63,23 +76,25 @@ def aggregation_order(sdfg: dace.SDFG, sizes: Mapping[str, int], rates: Rates | 
 def cheapest_order(listing: Listing, sizes: Mapping[str, int], rates: Rates) -> tuple[Listing, int]:
     """The cheapest combination of orders, and the number of statements that it rewrites."""
     total = 0
+    parted = all(sizes.get("E" + name) for name in PARTS)
     while True:  # a sum that is transformed afterwards may go through pairs
-        listing, taken = choose(listing, _sites(listing), sizes, rates)
+        listing, taken = choose(listing, _sites(listing, parted), sizes, rates)
         if not taken:
             return listing, total
         total += taken
 
 
-def _sites(listing: Listing) -> list[list[Option]]:
-    """For every sum over edges the ways to compute it besides the present one."""
+def _sites(listing: Listing, parted: bool) -> list[list[Option]]:
+    """For every sum over edges the ways to compute it besides the present one; by parts where both have edges."""
     sites: list[list[Option]] = []
     for statement in listing.statements:
-        if statement.space != "E" or statement.op != "+=" or not statement.target.path:
+        if kind(statement.space) != "E" or statement.op != "+=" or not statement.target.path:
             continue
         options = [
             *_aggregate_first(listing, statement),
             *_transform_first(listing, statement),
             *_through_pairs(listing, statement),
+            *(_by_relation(listing, statement) if parted else ()),
         ]
         if options:
             sites.append(options)
@@ -88,25 +103,29 @@ def _sites(listing: Listing) -> list[list[Option]]:
 
 def _aggregate_first(listing: Listing, statement: Statement) -> list[Option]:
     """Multiply the sums in place of the rows of pairs that the statement gathers."""
+    new = _product_of_sums(listing, statement)
+    return [] if new is None else [lambda listing: listing.exchange(statement, new)]
+
+
+def _product_of_sums(listing: Listing, statement: Statement) -> Statement | None:
+    """A sum of rows of pairs that are products, as a product over edges."""
     scale, rows = _scaled(statement)
     side = _OPPOSITE.get(statement.target.path)
     producer = None if rows is None or rows.path != side else listing.producer(rows.name)
     gemm = None if producer is None or producer.op != "=" else match_gemm(producer)
     if rows is None or gemm is None or producer is None or gemm.kind != "linear" or gemm.w.path != "etype":
-        return []
+        return None
     if gemm.scale is not None:
-        return []  # its rows are those of pairs, a product over edges takes the scale of the edge
+        return None  # its rows are those of pairs, a product over edges takes the scale of the edge
     if scale is not None and size(listing.shape(scale)) == 1:
         scale = replace(scale, view=() if listing.shape(scale) else None)
     product = Op("linear", (_from_edge(gemm.x, rows.path), gemm.w))
     if scale is not None and listing.shape(scale) not in ((), listing.shape(gemm.x)[:-1]):
-        return []  # heads that the product does not know
+        return None  # heads that the product does not know
     if size(listing.shape(statement.target)) != size(listing.shape(rows)):
-        return []
+        return None
     new = replace(statement, expr=product if scale is None else Op("mul", (scale, product)))
-    if match_gemm(new) is None:
-        return []
-    return [lambda listing: listing.exchange(statement, new)]
+    return None if match_gemm(new) is None else new
 
 
 def _transform_first(listing: Listing, statement: Statement) -> list[Option]:
@@ -114,10 +133,10 @@ def _transform_first(listing: Listing, statement: Statement) -> list[Option]:
     gemm, side = match_gemm(statement), _OPPOSITE.get(statement.target.path)
     if gemm is None or side is None or gemm.kind != "linear" or gemm.w.path != "etype":
         return []
-    product = rebase(Op("linear", (gemm.x, gemm.w)), "E", side)
+    product = rebase(Op("linear", (gemm.x, gemm.w)), statement.space, side)
     if product is None:
         return []
-    shape, pairs = listing.shape(statement.target), MAPS["E", side]
+    shape, pairs = listing.shape(statement.target), MAPS[statement.space, side]
 
     def apply(listing: Listing) -> None:
         rows = Ref(listing.add("rows", pairs, shape), side)
@@ -149,15 +168,17 @@ def _scaled(statement: Statement) -> tuple[Ref | None, Ref | None]:
     return None, None
 
 
-def _through_pairs(listing: Listing, statement: Statement) -> list[Option]:
+def _through_pairs(
+    listing: Listing, statement: Statement, sides: Sequence[str] = ("srcpair", "dstpair")
+) -> list[Option]:
     """Sum inside each (end point, type) pair first, where the rest of the statement depends on the pair alone."""
     gemm = match_gemm(statement)
     if gemm is None:
         return []
     options: list[Option] = []
-    for via in ("srcpair", "dstpair"):
-        path = through("E", via, statement.target.path)
-        inner = [r for r in (gemm.x, gemm.w) if through("E", via, r.path) is None]
+    for via in sides:
+        path = through(statement.space, via, statement.target.path)
+        inner = [r for r in (gemm.x, gemm.w) if through(statement.space, via, r.path) is None]
         if path is None or len(inner) != 1 or (gemm.kind == "linear" and inner[0] != gemm.x):
             continue
         options.append(_sum_first(statement, inner[0], gemm.scale, via, path))
@@ -166,18 +187,69 @@ def _through_pairs(listing: Listing, statement: Statement) -> list[Option]:
 
 def _sum_first(statement: Statement, inner: Ref, scale: Ref | None, via: str, path: str) -> Option:
     def apply(listing: Listing) -> None:
-        shape, pairs = listing.shape(inner), MAPS["E", via]
+        shape, pairs = listing.shape(inner), MAPS[statement.space, via]
         name = listing.add("sum", pairs, shape)
         row = Op("mul", (scale, inner)) if scale is not None else inner
         gemm = match_gemm(statement)
         assert gemm is not None
         operands = tuple(Ref(name, via) if r == inner else r for r in (gemm.x, gemm.w))
-        product = rebase(Op(gemm.kind, operands), "E", via)
+        product = rebase(Op(gemm.kind, operands), statement.space, via)
         assert product is not None
         listing.exchange(
             statement,
-            Statement("E", Ref(name, via), "+=", row),
+            Statement(statement.space, Ref(name, via), "+=", row),
             Statement(pairs, replace(statement.target, path=path), "+=" if path else "=", product),
         )
 
     return apply
+
+
+# By relation
+
+
+def _by_relation(listing: Listing, statement: Statement) -> list[Option]:
+    """Each part of the edges in the order in which its products have the fewest rows."""
+    whole = statement if match_gemm(statement) is not None else _product_of_sums(listing, statement)
+    gemm = None if whole is None else match_gemm(whole)
+    target = statement.target
+    if whole is None or gemm is None or statement.space != "E" or listing.space(target.name) != MAPS["E", target.path]:
+        return []
+    if any(not ref.path or along("Es", "edge", ref.path) is None for ref in (gemm.x, gemm.w, target)):
+        return []  # values of edges and of pairs, which are others in a part
+    if not all(_orders(listing, replace(whole, space="E" + name)) for name in PARTS):
+        return []
+
+    def apply(listing: Listing) -> None:
+        new: list[Statement] = []
+        sums: list[Statement] = []
+        for name in PARTS:
+            expr = Op(gemm.kind, (gemm.x, gemm.w))
+            if gemm.scale is not None:
+                space, shape = "E" + name, listing.arrays[gemm.scale.name].shape
+                scale = listing.add(gemm.scale.name, space, shape)
+                new.append(Statement(space, Ref(scale), "=", Ref(gemm.scale.name, "edge")))
+                expr = Op("mul", (Ref(scale, view=gemm.scale.view), expr))
+            rows = listing.arrays[target.name]
+            sums.append(
+                Statement(
+                    "E" + name, replace(target, name=listing.add(target.name, rows.space, rows.shape)), "+=", expr
+                )
+            )
+        terms = tuple(Ref(s.target.name) for s in sums)
+        owner = MAPS["E", target.path]
+        listing.exchange(statement, *new, *sums, Statement(owner, Ref(target.name), "=", Op("add", terms)))
+        for statement_of_part in sums:
+            _orders(listing, statement_of_part)[0](listing)
+
+    return [apply]
+
+
+def _orders(listing: Listing, statement: Statement) -> list[Option]:
+    """The order for a product over the edges of a part; the product itself where that sums the fewest pairs first."""
+    gemm, fewest = match_gemm(statement), _FEWEST[part(statement.space)]
+    if gemm is None or (gemm.kind == "linear" and _OPPOSITE.get(statement.target.path) not in _FEWEST.values()):
+        return []
+    if gemm.kind == "linear":
+        first = _transform_first(listing, statement)
+        return first if _OPPOSITE[statement.target.path] == fewest or not first else [lambda listing: None]
+    return _through_pairs(listing, statement, (fewest,))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 
 from dacergnn.cost import ITEM, Cost, Rates, is_gathered, statement_cost
+from dacergnn.graph.spaces import kind
 from dacergnn.library_nodes.form import Ref, Statement, match_gemm, size
 from dacergnn.program.listing import Listing
 
@@ -23,21 +24,20 @@ def listing_cost(listing: Listing, sizes: Mapping[str, int]) -> Cost:
     whose own rows are at hand, and edge values, which may be computed with either.
     """
     total = Cost()
-    sides: dict[str, set[tuple[str, str]]] = {side: set() for side in _OWN}
-    loops = [s for s in listing.statements if s.space == "E" and match_gemm(s) is None]
+    sides: dict[tuple[str, str], set[tuple[str, str]]] = {}
+    loops = [s for s in listing.statements if kind(s.space) == "E" and match_gemm(s) is None]
     loops.sort(key=lambda s: _side(s) is None)  # edge values join the reductions
     for statement in loops:
         gathered = {(r.name, r.path): r for r in statement.reads if is_gathered(statement, r)}
 
-        def at_hand(side: str, gathered: dict[tuple[str, str], Ref] = gathered) -> int:
-            return sum(
-                size(listing.shape(r)) for key, r in gathered.items() if r.path in _OWN[side] or key in sides[side]
-            )
+        def at_hand(side: str, space: str = statement.space, gathered: dict[tuple[str, str], Ref] = gathered) -> int:
+            known = sides.setdefault((space, side), set())
+            return sum(size(listing.shape(r)) for key, r in gathered.items() if r.path in _OWN[side] or key in known)
 
-        side = _side(statement) or max(sides, key=at_hand)
-        total += Cost(gathered=-sizes["E"] * ITEM * at_hand(side))
+        side = _side(statement) or max(_OWN, key=at_hand)
+        total += Cost(gathered=-sizes[statement.space] * ITEM * at_hand(side))
         if _side(statement) or at_hand(side):
-            sides[side].update(gathered)
+            sides[statement.space, side].update(gathered)
     for statement in listing.statements:
         total += statement_cost(statement, sizes, space=listing.space, shapes=listing.shape)
     return total

@@ -30,7 +30,7 @@ from dataclasses import replace
 
 import dace
 
-from dacergnn.graph.spaces import JOINED_TYPES, MAPS, along
+from dacergnn.graph.spaces import JOINED_TYPES, MAPS, along, kind
 from dacergnn.library_nodes.form import Expr, Op, Ref, Statement, match_gemm, refs, size
 from dacergnn.program.listing import Listing, Rows, rebase
 
@@ -64,7 +64,7 @@ def compact(listing: Listing, sides: Sequence[str] = SIDES, *, single_typed: boo
     moved = 0
     for position in range(len(listing.statements)):
         statement = listing.statements[position]
-        ways = (*_TYPES.get(statement.space, ()), *(sides if statement.space == "E" else ()))
+        ways = (*_TYPES.get(kind(statement.space), ()), *(sides if kind(statement.space) == "E" else ()))
         moved += any(_move(listing, statement, via, single_typed) for via in ways)
     listing.settle()
     return moved
@@ -80,11 +80,13 @@ def _move(listing: Listing, statement: Statement, via: str, single_typed: bool) 
     expr = None if expr is None else _own_weights(listing, expr)
     if expr is None or (not single_typed and any((MAPS[space, via], r.path) in JOINED_TYPES for r in refs(expr))):
         return False
+    readers = [(s.space, r.path) for s in listing.statements for r in s.reads if r.name == name]
+    if any(along(reader, path, via) is None for reader, path in readers):
+        return False
 
     def moved(reader: Statement, ref: Ref) -> Ref:
         path = along(reader.space, ref.path, via) if ref.name == name else ref.path
-        assert path is not None, f"{reader.space} rows cannot reach {via} behind {ref.path}"
-        return replace(ref, path=path)
+        return replace(ref, path=path or "")
 
     reached = MAPS[space, via]
     listing.arrays[name] = Rows(reached, listing.arrays[name].shape)

@@ -17,14 +17,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field, replace
 
-from dacergnn.graph.spaces import MAPS, TYPE_PATHS, along, through
+from dacergnn.graph.spaces import MAPS, PARTS, TYPE_PATHS, along, kind, through
 from dacergnn.library_nodes.cpu import is_encoding
 from dacergnn.library_nodes.form import Expr, Gemm, Op, Ref, Shape, Statement, match_gemm, refs
 from dacergnn.library_nodes.operators import op, shape_of
 from dacergnn.program.listing import Listing, map_refs, rebase
 from dacergnn.sdfg_passes.regular import is_regular
 
-ENDS: dict[str, tuple[str, ...]] = {"E": ("src", "dst"), "U": ("src",), "V": ("dst",)}
+ENDS: dict[str, tuple[str, ...]] = {
+    space + part: ends
+    for part in ("", *PARTS)
+    for space, ends in {"E": ("src", "dst"), "U": ("src",), "V": ("dst",)}.items()
+}
 """Paths to the end points that rows of edges and pairs have."""
 _PAIRS = ("srcpair", "dstpair")
 _PART = "part"  # stands for a part in the distributed expression
@@ -187,7 +191,7 @@ class _Rewriting:
         for via in ENDS[space] if is_regular(expr, self.singular) and is_regular(weight, self.singular) else ():
             if rebase(expr, space, via) is not None and rebase(weight, space, via) is not None:
                 return via
-        for via in _PAIRS if space == "E" else ():
+        for via in _PAIRS if kind(space) == "E" else ():
             if self._depends(expr, via) and self._depends(weight, via):
                 return via
         return ""
@@ -196,10 +200,11 @@ class _Rewriting:
         """Whether edges of one pair have one value of the expression, followed through intermediate edge values."""
 
         def same(ref: Ref) -> bool:
-            if through("E", via, ref.path) is not None:
+            if through(self.statement.space, via, ref.path) is not None:
                 return True
             made = self.listing.producer(ref.name) if ref.path == "" else None
-            return made is not None and made.op == "=" and made.space == "E" and self._depends(made.expr, via)
+            own = made is not None and made.op == "=" and made.space == self.statement.space
+            return own and made is not None and self._depends(made.expr, via)
 
         return all(same(r) for r in refs(expr))
 

@@ -13,6 +13,8 @@ other, which may have fewer rows::
     e["k2"] = linear(e.src.k, A[e.etype])                  e["q2"] = linear(e.dst.q, A[e.etype].T)
     e["s"] = dot_prd(e["k2"], e.dst.q)                     e["s"] = dot_prd(e.src.k, e["q2"])
 
+or the one in some relations and the other in the rest, by the side on which they have fewer pairs (`graph.spaces`).
+
 Saves in the first case 2 E K M FLOPs, if ``hs`` is not needed anyway, for 2 R K M more. Every combination of orders is
 priced for the whole program, so that a product that others need stays shared.
 """
@@ -25,12 +27,15 @@ from dataclasses import dataclass, replace
 import dace
 
 from dacergnn.cost import Rates
-from dacergnn.graph.spaces import MAPS, TYPE_PATHS, along, through
+from dacergnn.graph.spaces import MAPS, PARTS, TYPE_PATHS, along, through
 from dacergnn.library_nodes.form import Expr, Op, Ref, Statement, match_gemm, size
 from dacergnn.program.listing import Listing, map_refs
 from dacergnn.sdfg_passes.aggregation_order import cheapest_order
 from dacergnn.sdfg_passes.choice import Option, choose, listing_cost
 from dacergnn.sdfg_passes.compact_materialization import compact
+
+_FEWER = {"s": "src", "d": "dst"}
+"""The end point of which a part has fewer pairs."""
 
 
 def linear_operator_reordering(
@@ -68,7 +73,8 @@ def _reorder(
         best, _ = cheapest_order(trial, known, rates)
         return rates.seconds(listing_cost(best, known))
 
-    sites = [_options(listing, s, single_typed) for s in listing.statements]
+    parted = all(known.get("E" + part) for part in PARTS)
+    sites = [_options(listing, s, single_typed, parted) for s in listing.statements]
     return choose(listing, [options for options in sites if options], known, rates, price)
 
 
@@ -83,7 +89,7 @@ def _merge_all(listing: Listing, single_typed: bool) -> tuple[Listing, int]:
     return result, taken
 
 
-def _options(listing: Listing, statement: Statement, single_typed: bool) -> list[Option]:
+def _options(listing: Listing, statement: Statement, single_typed: bool, parted: bool) -> list[Option]:
     options: list[Option] = []
     chain = _chain(listing, statement, single_typed)
     if chain is not None:
@@ -93,6 +99,8 @@ def _options(listing: Listing, statement: Statement, single_typed: bool) -> list
             moved = _other_side(listing, statement, first, second)
             if moved is not None:
                 options.append(lambda found, moved=moved: _transpose(found, statement, *moved))
+            if moved is not None and parted and _may_part(statement, *moved):
+                options.append(lambda found, moved=moved: _by_relation(found, statement, *moved))
     return options
 
 
@@ -233,3 +241,30 @@ def _transpose(listing: Listing, statement: Statement, x: Ref, w: Ref, y: Ref) -
         Statement(statement.space, Ref(name), "=", product),
         replace(statement, expr=Op("dot_prd", (x, Ref(name)))),
     )
+
+
+def _may_part(statement: Statement, x: Ref, w: Ref, y: Ref) -> bool:
+    """Whether either operand of a dot product over edges may be the one that is multiplied."""
+    return statement.space == "E" and w.path == "etype" and {x.path, y.path} == {"src", "dst"}
+
+
+def _by_relation(listing: Listing, statement: Statement, x: Ref, w: Ref, y: Ref) -> None:
+    """dot_prd(linear(x, W), y), in each part of the edges with the product on the side of fewer pairs."""
+    new: list[Statement] = []
+    values: list[Ref] = []
+    shape = listing.shape(statement.target)
+    for part in PARTS:
+        space = "E" + part
+        if x.path == _FEWER[part]:
+            product, other, rows = Op("linear", (x, w)), y, listing.shape(y)
+        else:
+            product = Op("linear", (y, replace(w, transposed=not w.transposed)))
+            other, rows = x, listing.shape(x)
+        multiplied = Ref(listing.add(y.name, space, rows))
+        value = Ref(listing.add(statement.target.name, space, shape))
+        whole = Ref(listing.add(statement.target.name, "E", shape))
+        new.append(Statement(space, multiplied, "=", product))
+        new.append(Statement(space, value, "=", Op("dot_prd", (multiplied, other))))
+        new.append(Statement(space, replace(whole, path="edge"), "+=", value))
+        values.append(whole)
+    listing.exchange(statement, *new, replace(statement, expr=Op("add", tuple(values))))

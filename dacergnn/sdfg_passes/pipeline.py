@@ -23,6 +23,7 @@ from dacergnn.sdfg_passes.linear_operator_reordering import linear_operator_reor
 from dacergnn.sdfg_passes.narrow_products import narrow_products
 from dacergnn.sdfg_passes.propagation_postponing import propagation_postponing
 from dacergnn.sdfg_passes.select_adjacency import select_adjacency
+from dacergnn.sdfg_passes.select_schedule import select_schedule
 from dacergnn.sdfg_passes.traversal_fusion import traversal_fusion
 
 log = logging.getLogger("dacergnn.passes")
@@ -107,6 +108,8 @@ def compile_program(
             _record(plan, name, lambda name=name: {"backward": OPTIMIZATIONS[name](_backward(plan), given)})
     for name in late:
         _record(plan, name, lambda name=name: {r: OPTIMIZATIONS[name](s, given) for r, s in _sdfgs(plan).items()})
+    sizes = profile.sizes
+    _record(plan, "select_schedule", lambda: {r: select_schedule(s, sizes) for r, s in _sdfgs(plan).items()})
     _record(plan, "select_adjacency", lambda: _select(plan, config, index))
     return plan
 

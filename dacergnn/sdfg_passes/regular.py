@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Set
 
+from dacergnn.graph.spaces import PARTED, kind
 from dacergnn.library_nodes.form import Const, Expr, Op, Ref
 from dacergnn.program.listing import Listing
 
@@ -26,6 +27,6 @@ def singular_arrays(listing: Listing) -> set[str]:
     """Arrays of nodes and types that may hold no number in a row that no edge has."""
     found: set[str] = set()
     for statement in listing.statements:
-        if statement.space not in ("E", "U", "V") and not is_regular(statement.expr, found):
+        if kind(statement.space) not in PARTED and not is_regular(statement.expr, found):
             found.add(statement.target.name)
     return found

@@ -25,9 +25,22 @@ from dacergnn.library_nodes import GraphOperator
 from dacergnn.program import Program, verify
 from dacergnn.sdfg_passes.pipeline import OPTIMIZATIONS, Circumstances
 from dacergnn.sdfg_passes.select_adjacency import select_adjacency
+from dacergnn.sdfg_passes.select_schedule import select_schedule
 
 PRICED = ("linear_operator_reordering", "compact_materialization", "aggregation_order", "traversal_fusion")
 """The passes that go by the level or the graph; the others always do all they can."""
+
+
+def _sizes() -> DictProperty:
+    """The property by which choices go; spaces that it leaves out have the rows of a typical graph."""
+    typical = dict(TYPICAL.sizes)
+    return DictProperty(
+        key_type=str, value_type=int, default=typical, desc="Rows of row spaces of the graph to choose for"
+    )
+
+
+def _with_typical(sizes: object) -> dict[str, int]:
+    return {**TYPICAL.sizes, **cast("Mapping[str, int]", sizes)}
 
 
 def _documentation(step: str) -> str | None:
@@ -93,17 +106,25 @@ class PricedPass(OptimizingPass):
     """A pass that chooses by the level and by the graph."""
 
     level = Property(dtype=str, default="O2", choices=list(LEVELS), desc='"hector": as the paper; "O2": by cost')
-    sizes = DictProperty(
-        key_type=str, value_type=int, default=dict(TYPICAL.sizes), desc="Rows of row spaces of the graph to choose for"
-    )
+    sizes = _sizes()
     single_typed = Property(
         dtype=bool, default=False, desc="Whether each relation joins one source type with one destination type"
     )
 
     @property
     def circumstances(self) -> Circumstances:
-        sizes = {**TYPICAL.sizes, **cast("Mapping[str, int]", self.sizes)}
+        sizes = _with_typical(self.sizes)
         return Circumstances(str(self.level), Profile(tuple(sizes.items()), bool(self.single_typed)))
+
+
+@make_properties
+class SelectSchedule(ProgramTransformation):
+    __doc__ = _documentation("select_schedule")
+
+    sizes = _sizes()
+
+    def rewrite(self, sdfg: dace.SDFG) -> int:
+        return select_schedule(sdfg, _with_typical(self.sizes))
 
 
 @make_properties
@@ -128,6 +149,7 @@ def _transformation(step: str) -> type[ProgramTransformation]:
 
 TRANSFORMATIONS: dict[str, type[ProgramTransformation]] = {
     **{step: _transformation(step) for step in OPTIMIZATIONS},
+    "select_schedule": SelectSchedule,
     "select_adjacency": SelectAdjacency,
 }
 """Name of a pass -> its transformation, in pipeline order. Differentiation is none: it makes two SDFGs of one."""

@@ -41,12 +41,12 @@ from itertools import combinations
 import dace
 
 from dacergnn.graph.profile import TYPICAL
-from dacergnn.graph.spaces import TYPE_PATHS
+from dacergnn.graph.spaces import ROW_SPACES, TYPE_PATHS, kind, part
 from dacergnn.library_nodes import GraphOperator, Statement, Traversal
 from dacergnn.library_nodes.access import is_few, order_name
 from dacergnn.library_nodes.form import size
 from dacergnn.library_nodes.traversal.expansions.storage import NARROW
-from dacergnn.library_nodes.traversal.nest import CHAINS, Levels, problem, reached
+from dacergnn.library_nodes.traversal.nest import CHAINS, Levels, chain, problem, reached
 from dacergnn.program import Program
 from dacergnn.program.view import Group
 
@@ -112,7 +112,7 @@ class _Fusion:
     def _fusible(self, body: Sequence[Statement]) -> bool:
         return all(
             s.target.path not in TYPE_PATHS
-            and (not s.target.path or any(reached(s.space, s.target.path) == m for m in CHAINS))
+            and (not s.target.path or kind(reached(s.space, s.target.path)) in CHAINS)
             and size(self.program.shape(s.target.name)) <= _WIDEST
             for s in body
         )
@@ -241,9 +241,9 @@ class _Fusion:
         if outer and outer[0] == levels.spaces[0]:
             return self.sizes[outer[0]] * width
         # In the order of edges, and in that of destinations, the edges of a (destination, type) pair stand together.
-        sides = {"NS": ("srcpair",), "U": ("srcpair", "src"), "ND": ("dstpair",)}.get(levels.spaces[0])
-        if space == "E" and path in (sides or ("dstpair", "dst")):
-            pairs = self.sizes["U" if path.startswith("src") else "V"]
+        sides = {"NS": ("srcpair",), "U": ("srcpair", "src"), "ND": ("dstpair",)}.get(kind(levels.spaces[0]))
+        if kind(space) == "E" and path in (sides or ("dstpair", "dst")):
+            pairs = self.sizes[("U" if path.startswith("src") else "V") + part(space)]
             return pairs * (width + (_ROW_TWICE if apart else 1.0)) + rows
         return rows * (width * _WIDTH_APART + (_ROW_TWICE if apart else _ROW_APART))
 
@@ -265,9 +265,11 @@ class _Fusion:
 
 def _mappings(one: _Unit, other: _Unit) -> list[str]:
     """Row spaces that both may be shared out by, the innermost first."""
-    return [m for m in ("E", "V", "U", "ND", "NS", "R", "T", "RNS", "ONE") if _suits(m, one) and _suits(m, other)]
+    order = ("E", "V", "U", "ND", "NS", "R", "T", "RNS", "ONE")
+    mappings = sorted(ROW_SPACES, key=lambda space: order.index(kind(space)))
+    return [m for m in mappings if _suits(m, one) and _suits(m, other)]
 
 
 def _suits(mapping: str, unit: _Unit) -> bool:
-    chain = CHAINS.get(mapping, (mapping,))
-    return all(s.space in chain and reached(s.space, s.target.path) in chain for s in unit.statements.values())
+    spaces = [space for s in unit.statements.values() for space in (s.space, reached(s.space, s.target.path))]
+    return set(chain(mapping, spaces)).issuperset(spaces)

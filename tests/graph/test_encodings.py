@@ -40,26 +40,48 @@ def graphs(draw: st.DrawFn) -> tuple[HeteroGraph, dict[str, np.ndarray]]:
     return graph, {"src": src, "dst": dst, "etype": etype, "srctype": src_type, "dsttype": dst_type}
 
 
-def reference_indices(graph: HeteroGraph, given: dict[str, np.ndarray]) -> dict[tuple[str, str], list[int]]:
-    edges = sorted(zip(given["etype"].tolist(), given["dst"].tolist(), given["src"].tolist(), strict=True))
+Edges = list[tuple[int, int, int]]
+"""(edge type, destination, source), sorted."""
+
+
+def maps_of_edges(
+    edges: Edges, num_src: int, types: list[int], dst_types: list[int]
+) -> dict[tuple[str, str], list[int]]:
     src_pairs = sorted({(r, s) for r, _, s in edges})
     dst_pairs = sorted({(r, d) for r, d, _ in edges})
-    ntype, dst_ntype = given["srctype"].tolist(), given["dsttype"].tolist()
-    found = {
+    return {
         ("E", "src"): [s for _, _, s in edges],
         ("E", "dst"): [d for _, d, _ in edges],
         ("E", "etype"): [r for r, _, _ in edges],
         ("E", "srcpair"): [src_pairs.index((r, s)) for r, _, s in edges],
         ("E", "dstpair"): [dst_pairs.index((r, d)) for r, d, _ in edges],
-        ("E", "srctype"): [ntype[s] for _, _, s in edges],
-        ("E", "dsttype"): [dst_ntype[d] for _, d, _ in edges],
-        ("E", "typedsrc"): [r * graph.size("NS") + s for r, _, s in edges],
+        ("E", "srctype"): [types[s] for _, _, s in edges],
+        ("E", "dsttype"): [dst_types[d] for _, d, _ in edges],
+        ("E", "typedsrc"): [r * num_src + s for r, _, s in edges],
         ("U", "src"): [s for _, s in src_pairs],
         ("U", "etype"): [r for r, _ in src_pairs],
-        ("U", "srctype"): [ntype[s] for _, s in src_pairs],
+        ("U", "srctype"): [types[s] for _, s in src_pairs],
         ("V", "dst"): [d for _, d in dst_pairs],
         ("V", "etype"): [r for r, _ in dst_pairs],
-        ("V", "dsttype"): [dst_ntype[d] for _, d in dst_pairs],
+        ("V", "dsttype"): [dst_types[d] for _, d in dst_pairs],
+    }
+
+
+def has_few_sources(edges: Edges, relation: int) -> bool:
+    own = [(d, s) for r, d, s in edges if r == relation]
+    return len({s for _, s in own}) <= len({d for d, _ in own})
+
+
+def reference_indices(graph: HeteroGraph, given: dict[str, np.ndarray]) -> dict[tuple[str, str], list[int]]:
+    edges = sorted(zip(given["etype"].tolist(), given["dst"].tolist(), given["src"].tolist(), strict=True))
+    ntype, dst_ntype = given["srctype"].tolist(), given["dsttype"].tolist()
+    found = maps_of_edges(edges, graph.size("NS"), ntype, dst_ntype)
+    for part, few_sources in (("s", True), ("d", False)):
+        rows = [n for n, (r, _, _) in enumerate(edges) if has_few_sources(edges, r) == few_sources]
+        maps = maps_of_edges([edges[n] for n in rows], graph.size("NS"), ntype, dst_ntype)
+        found |= {(space + part, path): index for (space, path), index in maps.items() if path != "typedsrc"}
+        found["E" + part, "edge"] = rows
+    found |= {
         ("NS", "ntype"): ntype,
         ("ND", "ntype"): dst_ntype,
     }
@@ -83,8 +105,10 @@ def reference_indices(graph: HeteroGraph, given: dict[str, np.ndarray]) -> dict[
 def test_encodings_match_their_definition(drawn, random):
     graph, given_arrays = drawn
     expected = reference_indices(graph, given_arrays)
-    assert graph.size("U") == len(expected["U", "src"])
-    assert graph.size("V") == len(expected["V", "dst"])
+    for part in ("", "s", "d"):
+        assert graph.size("E" + part) == len(expected["E" + part, "src"])
+        assert graph.size("U" + part) == len(expected["U" + part, "src"])
+        assert graph.size("V" + part) == len(expected["V" + part, "dst"])
     cases = [(way, target) for way, target in MAPS.items() if way in expected]
     random.shuffle(cases)  # whatever is asked for first builds what it needs
     for (space, path), target in cases:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from dacergnn import Config, parse, print_program
 from dacergnn.config import PASSES
 from dacergnn.errors import DacergnnError, ProgramError
+from dacergnn.library_nodes import Traversal
 from dacergnn.program import Program, verify
 from dacergnn.runtime.lower import lower
 from dacergnn.sdfg_passes import compile_program, differentiate, gemm_scale_fusion, select_adjacency
@@ -113,14 +115,21 @@ def test_adjacency_connects_what_the_kernels_read() -> None:
     assert set(product.in_connectors) == {"_x", "_W", "_ptr_E_etype", "_idx_E_src"}
 
 
+def schedules(sdfgs: Mapping[str, dace.SDFG]) -> list[object]:
+    """Schedules of all traversals."""
+    operators = (o for sdfg in sdfgs.values() for o in Program(sdfg).operators)
+    return [o.schedule_by for o in operators if isinstance(o, Traversal)]
+
+
 @pytest.mark.parametrize("model", MODELS)
 def test_every_step_is_valid_and_survives_the_disk(model: str, tmp_path: Path) -> None:
     source, bindings = MODELS[model]
     plan = compile_program(parse(source, **bindings), ["x", *list(bindings)[1:3]], Config(), dace.int32)
     early = [name for name in PASSES if name not in FUSIONS]
     assert [s.name for s in plan.steps] == [
-        "frontend", *early, "differentiate", *early, *FUSIONS, "select_adjacency"
+        "frontend", *early, "differentiate", *early, *FUSIONS, "select_schedule", "select_adjacency"
     ]  # fmt: skip
+    assert "edges" in schedules(plan.steps[-1].sdfgs) or model == "rgcn"
     for number, step in enumerate(plan.steps):
         for role, sdfg in step.sdfgs.items():
             sdfg.validate()
@@ -131,6 +140,7 @@ def test_every_step_is_valid_and_survives_the_disk(model: str, tmp_path: Path) -
             again.validate()
             assert print_program(again) == print_program(sdfg)
             assert again.hash_sdfg() == sdfg.hash_sdfg()
+            assert schedules({role: again}) == schedules({role: sdfg})
             if step is plan.steps[-1]:
                 # DaCe orders the connectors anew, which only moves lines.
                 one, other = lower(again), lower(sdfg)
@@ -142,7 +152,7 @@ def test_passes_can_be_left_out() -> None:
     source, bindings = MODELS["rgcn"]
     sdfg = parse(source, **bindings)
     plan = compile_program(sdfg, [], Config(passes=()), dace.int32)
-    assert [s.name for s in plan.steps] == ["frontend", "select_adjacency"]
+    assert [s.name for s in plan.steps] == ["frontend", "select_schedule", "select_adjacency"]
     assert listing(plan.forward) == listing(sdfg)
     assert plan.backward is None
     with pytest.raises(DacergnnError, match="there is no pass 'magic'"):

@@ -44,7 +44,7 @@ def matches(sdfg: dace.SDFG, **options: Any) -> dict[str, ProgramTransformation]
 
 
 def test_every_pass_is_a_transformation_that_dace_knows() -> None:
-    assert list(TRANSFORMATIONS) == [*OPTIMIZATIONS, "select_adjacency"]
+    assert list(TRANSFORMATIONS) == [*OPTIMIZATIONS, "select_schedule", "select_adjacency"]
     known = Optimizer(dace.SDFG("empty")).patterns
     assert [k for k in known if issubclass(k, ProgramTransformation)] == [k for k in known if k in OURS]
     assert known.issuperset(OURS)
@@ -106,6 +106,15 @@ def test_priced_passes_go_by_their_properties() -> None:
     assert "dst_pair" not in print_program(sdfg)
     with pytest.raises(ValueError, match="O3"):
         hector.level = "O3"
+
+
+def test_schedules_go_by_the_sizes() -> None:
+    kind = TRANSFORMATIONS["select_schedule"]
+    sdfg = parse('def p(g, x: E):\n    for e in g.edges():\n        e.dst["y"] += e.x * 2.0\n    return y\n')
+    assert sdfg.apply_transformations(kind) == 0  # ten edges for each destination
+    assert sdfg.apply_transformations_repeated(kind, options={"sizes": {"E": 20, "ND": 10}}) == 1
+    assert sdfg.apply_transformations(kind) == 1
+    assert "sizes" in kind.__properties__
 
 
 def test_unpriced_passes_go_by_nothing() -> None:
@@ -177,7 +186,7 @@ def test_editor_lists_applies_and_replays(editor: Editor) -> None:
     for step in fired:
         name = TRANSFORMATIONS[step.name].__name__
         (chosen,) = [t for t in editor.transformations(sdfg) if t["transformation"] == name]
-        assert ("sizes" in chosen) == (step.name in PRICED)
+        assert ("sizes" in chosen) == (step.name in (*PRICED, "select_schedule"))
         sdfg = editor.apply(sdfg, chosen)
         assert print_program(dace.SDFG.from_json(sdfg)) == print_program(step.sdfgs["forward"])
     history = dace.SDFG.from_json(sdfg).transformation_hist

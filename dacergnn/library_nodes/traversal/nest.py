@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from dacergnn.graph.spaces import MAPS
+from dacergnn.graph.spaces import MAPS, PARTED, kind, part
 from dacergnn.library_nodes.form import Ref, Statement
 
 CHAINS: dict[str, tuple[str, ...]] = {
@@ -31,6 +31,13 @@ _UP: dict[tuple[str, str], str] = {
 }
 
 
+def chain(mapping: str, spaces: Collection[str]) -> tuple[str, ...]:
+    """The row spaces that nest under a mapping: of one part of the edges, that of the first of ``spaces`` in one."""
+    own = next((part(space) for space in (mapping, *spaces) if part(space)), "")
+    below = CHAINS.get(kind(mapping), (mapping,))[1:]
+    return (mapping, *(space + own if space in PARTED else space for space in below))
+
+
 @dataclass(frozen=True)
 class Levels:
     """The row spaces of a nest from the outside in; ``single`` is the path up where it is not one of the chains."""
@@ -45,7 +52,7 @@ class Levels:
             path = statements[0].target.path
             return cls((MAPS[mapping, path], mapping), path) if path else cls((mapping,))
         used = {s.space for s in statements} | {reached(s.space, s.target.path) for s in statements}
-        return cls((mapping, *(space for space in CHAINS.get(mapping, (mapping,))[1:] if space in used)))
+        return cls((mapping, *(space for space in chain(mapping, used)[1:] if space in used)))
 
     def up(self, space: str, outer: str) -> str | None:
         """Path from the rows of a level to those of an enclosing one."""
@@ -53,7 +60,7 @@ class Levels:
             return None
         if self.single:
             return self.single if space == self.spaces[-1] else None
-        return _UP.get((space, outer))
+        return _UP.get((kind(space), kind(outer)))
 
     def level(self, space: str) -> int:
         return self.spaces.index(space)
@@ -100,7 +107,8 @@ def problem(mapping: str, statements: Sequence[Statement]) -> str | None:
 class Loop:
     """A loop over the rows of ``space`` inside a row of an enclosing loop (or of a tile, for the outermost).
 
-    ``flat`` loops run over all rows of a tile, whatever their group, one statement after the other in every row.
+    ``flat`` loops run over all rows of a tile, whatever their group, one statement after the other in every row: maps,
+    or reductions into the groups.
     """
 
     space: str
@@ -137,11 +145,14 @@ def staged(statements: Sequence[Statement], inner: Sequence[bool], finished: Seq
     return stages
 
 
-def loops(levels: Levels, statements: Sequence[Statement], flat: Collection[str] = ()) -> list[Loop]:
+def loops(
+    levels: Levels, statements: Sequence[Statement], flat: Collection[str] = (), summed: Collection[str] = ()
+) -> list[Loop]:
     """The loops that run a body over a tile, a range of rows of the mapping, one after the other.
 
     Statements whose targets are in ``flat``, maps at the innermost level, run over all rows of the tile at once, so
-    that they vectorize however short the groups are.
+    that they vectorize however short the groups are. So do those with targets in ``summed``, reductions from there into
+    the rows of the mapping, where nothing else runs at the same stage: no branch depends on the length of a group.
     """
     if len(levels.spaces) == 1:
         return [Loop(levels.spaces[0], list(statements), flat=True)]
@@ -149,9 +160,10 @@ def loops(levels: Levels, statements: Sequence[Statement], flat: Collection[str]
     grouped = [s.target.name not in flat for s in statements]
     found: list[Loop] = []
     for number, stage in enumerate(staged(statements, grouped, [False] * len(statements))):
-        if stage:
-            inner = number % 2 == 1
-            found.append(_nested(levels, stage, 0, homes) if inner else Loop(levels.spaces[-1], [*stage], flat=True))
+        if stage and number % 2 == 1 and any(s.target.name not in summed for s in stage):
+            found.append(_nested(levels, stage, 0, homes))
+        elif stage:
+            found.append(Loop(levels.spaces[-1], [*stage], flat=True))
     return found
 
 

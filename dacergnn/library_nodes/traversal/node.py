@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import dace
 import dace.library
+from dace import properties
 
 from dacergnn.errors import VerificationError
 from dacergnn.library_nodes.node import GraphOperator
@@ -29,6 +30,13 @@ class Traversal(GraphOperator):
 
     implementations = {"pure": ExpandTraversalPure, "cpu": ExpandTraversalCPU}
     default_implementation = "cpu"
+
+    schedule_by = properties.Property(
+        dtype=str,
+        default="groups",
+        choices=["groups", "edges"],
+        desc="Whether narrow sums run group by group or row by row (select_schedule)",
+    )
 
     def scheme(self, implementation: str, arrays: dict[str, Data]) -> list[str]:
         if implementation == "pure":

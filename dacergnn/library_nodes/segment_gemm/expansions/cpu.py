@@ -9,7 +9,7 @@ import dace.library
 from dace.sdfg import nodes
 from dace.transformation.transformation import ExpandTransformation
 
-from dacergnn.graph.spaces import MAPS, encoding_name
+from dacergnn.graph.spaces import MAPS, encoding_name, kind
 from dacergnn.library_nodes.access import group_path, order_name, pointer_name, target_is_prefix
 from dacergnn.library_nodes.cpu import CPUHeaders, cpp_tasklet, extent, index_alias
 from dacergnn.library_nodes.form import WEIGHT_PRODUCTS, Gemm, Ref, Shape, ShapeOf, size
@@ -29,7 +29,7 @@ def _index(space: str, ref: Ref) -> str:
 
 def _runs(space: str, gemm: Gemm) -> str:
     """Which operand of an outer product repeats: edges of one type stand in the order of their destinations."""
-    repeats = [space == "E" and ref.path == "dst" for ref in (gemm.x, gemm.w)]
+    repeats = [kind(space) == "E" and ref.path == "dst" for ref in (gemm.x, gemm.w)]
     runs = {(True, False): "kOfX", (False, True): "kOfY"}.get((repeats[0], repeats[1]), "kNone")
     return f"dacergnn::Runs::{runs}"
 

@@ -71,7 +71,7 @@ def traversal_kernel(node: Any, arrays: dict[str, Any]) -> SharedSumKernel | Nes
     statements = node.statements
     if len(statements) == 1 and shares_groups(statements[0]):
         return SharedSumKernel(statements[0], arrays)
-    return NestKernel(node.space, statements, arrays, node.locals)
+    return NestKernel(node.space, statements, arrays, node.locals, by_edges=node.schedule_by == "edges")
 
 
 @dace.library.expansion

@@ -23,7 +23,7 @@ from dacergnn.library_nodes.emit import Emitter, row_elements
 from dacergnn.library_nodes.form import Ref, Shape, Statement, size
 from dacergnn.library_nodes.node import PREFIX, row_shape, row_space
 from dacergnn.library_nodes.parse import view_shape
-from dacergnn.library_nodes.traversal.expansions.storage import NARROW, WIDE, Home, homes_of, narrow_maps
+from dacergnn.library_nodes.traversal.expansions.storage import WIDE, Home, homes_of, is_narrow, narrow_maps
 from dacergnn.library_nodes.traversal.nest import Levels, Loop, loops, reached
 
 PREFETCH_DISTANCE = 6
@@ -45,15 +45,22 @@ class NestKernel:
     """The kernel of a body under a mapping; ``code`` gives it, ``encodings`` what it reads of the graph."""
 
     def __init__(
-        self, mapping: str, statements: Sequence[Statement], arrays: dict[str, Any], local_arrays: Collection[str] = ()
+        self,
+        mapping: str,
+        statements: Sequence[Statement],
+        arrays: dict[str, Any],
+        local_arrays: Collection[str] = (),
+        *,
+        by_edges: bool = False,
     ) -> None:
         if len(statements) == 1 and (mapping, statements[0].target.path) == ("ONE", "one"):  # of a row with itself
             statements = [replace(statements[0], target=replace(statements[0].target, path=""), op="=")]
         self.arrays = dict(arrays)
         self.levels = Levels.of(mapping, statements)
-        terms = self._terms(statements) if len(statements) > 1 else {}
+        terms = self._terms(statements) if by_edges or len(statements) > 1 else {}
         self.statements = [part for s in statements for part in terms.get(s.target.name, [s])]
-        self.loops = loops(self.levels, self.statements, narrow_maps(self.levels, self.statements, self.shapes))
+        flat = narrow_maps(self.levels, self.statements, self.shapes)
+        self.loops = loops(self.levels, self.statements, flat, self._sums(flat) if by_edges else ())
         self.homes = homes_of(self.loops, self.statements, self.shapes, [*local_arrays, *(f"{n}_term" for n in terms)])
         self.around: dict[str, Loop] = {}  # the loops around the statement that is being written, by row space
         self.owners: dict[str, None] = {}  # row spaces whose row is looked up for every innermost row of a tile
@@ -84,6 +91,20 @@ class NestKernel:
                 value = Statement(statement.space, Ref(term), "=", statement.expr)
                 found[name] = [value, replace(statement, expr=Ref(term))]
         return found
+
+    def _sums(self, flat: Collection[str]) -> list[str]:
+        """Targets of the reductions of values that are there for all rows of a tile into its outermost rows."""
+        written = {s.target.name for s in self.statements}
+        return [
+            s.target.name
+            for s in self.statements
+            if s.space == self.levels.spaces[-1]
+            and self.levels.up(s.space, self.levels.spaces[0]) == s.target.path != ""
+            and isinstance(s.expr, Ref)
+            and (s.expr.name in flat or (s.expr.path == "" and s.expr.name not in written))
+            and size(self.shapes(s.expr)) == size(self.shapes(s.target))  # no broadcast
+            and is_narrow(s, self.shapes)
+        ]
 
     # The kernel
 
@@ -149,23 +170,16 @@ class NestKernel:
                 f"int32_t* const owners = dacergnn::scratch<Owners, int32_t>(count_{inner} * {len(self.owners)});"
             )
         for number, space in enumerate(self.owners):
-            lines.append(self._owners(space, f"count_{inner} * {number}", bounds))
+            lines.append(self._owners(space, f"count_{inner} * {number}"))
         return "\n".join(lines) + "\n" if lines else ""
 
-    def _owners(self, space: str, start: str, bounds: str) -> str:
-        """Fills in, for every innermost row of the tile, which row of a level above it belongs to, from the first."""
-        outer, inner = self.levels.spaces[0], self.levels.spaces[-1]
-        fill = f"int32_t* const owner_{space} = owners + {start};\n"
-        if space == outer:
-            return (
-                f"{fill}for (int64_t g = first; g < last; ++g)\n"
-                f"std::fill(owner_{space} + ({bounds}[g] - base_{inner}), "
-                f"owner_{space} + ({bounds}[g + 1] - base_{inner}), int32_t(g - first));"
-            )
-        path = self.levels.up(inner, space)
-        row = f"const int64_t row = {self._row_at(inner, f'base_{inner} + p', path or '')};\n"
+    def _owners(self, space: str, start: str) -> str:
+        """Fills in, for every innermost row of the tile, which row of the level between it belongs to."""
+        inner = self.levels.spaces[-1]
+        row = f"const int64_t row = {self._row_at(inner, f'base_{inner} + p', self.levels.up(inner, space) or '')};\n"
         return (  # the innermost rows of a row stand together
-            f"{fill}for (int64_t p = 0, place = -1, before = -1; p < count_{inner}; ++p) {{\n"
+            f"int32_t* const owner_{space} = owners + {start};\n"
+            f"for (int64_t p = 0, place = -1, before = -1; p < count_{inner}; ++p) {{\n"
             f"{row}place += row != before;\nowner_{space}[p] = int32_t(place);\nbefore = row;\n}}"
         )
 
@@ -177,7 +191,40 @@ class NestKernel:
         if not loop.flat:
             return self._loop(loop, f"row_{space} = first", f"row_{space} < last")
         _, bounds = self._bounds(outer, space)
-        return self._loop(loop, f"at_{space} = {bounds}[first]", f"at_{space} < int64_t({bounds}[last])")
+        start, condition = f"at_{space} = {bounds}[first]", f"at_{space} < int64_t({bounds}[last])"
+        if loop.statements()[0].target.path:
+            return self._flat_sums(loop, start, condition, bounds)
+        return self._loop(loop, start, condition)
+
+    def _flat_sums(self, loop: Loop, start: str, condition: str, bounds: str) -> str:
+        """A loop over all rows of a tile that adds each to the sum of its group."""
+        space = loop.space
+        before: list[str] = []
+        inside = [f"const int64_t group = {self._group(space)};"]
+        after: list[str] = []
+        for statement in loop.statements():
+            name, home = statement.target.name, self.homes[statement.target.name]
+            out, width, count = f"{PREFIX}{name} + first * {home.width}", home.width, f"(last - first) * {home.width}"
+            assert isinstance(statement.expr, Ref)
+            before.append(f"Value* const sums_{name} = {out if home.offset is None else f'kept_{name}'};")
+            before.append(f"std::fill(sums_{name}, sums_{name} + {count}, {IDENTITY[statement.op]});")
+            value = f"({self._source(statement, statement.expr)})[f]"
+            inside.append(_each(width, COMBINE[statement.op].format(f"(sums_{name} + group * {width})[f]", value)))
+            if statement.op != "+=":
+                after.append(f"for (int64_t g = first; g < last; ++g)\nif ({bounds}[g] == {bounds}[g + 1])")
+                after.append(f"std::fill_n(sums_{name} + (g - first) * {width}, {width}, Value(0));")
+            if home.offset is not None and home.stored:
+                after.append(f"std::copy_n(sums_{name}, {count}, {out});")
+        if any(f"row_{space}" in line for line in inside):
+            inside.insert(0, f"const int64_t row_{space} = {self._row_at(space, f'at_{space}')};")
+        body = "\n".join(inside)
+        text = f"for (int64_t {start}; {condition}; ++at_{space}) {{\n{body}\n}}"
+        return "{\n" + "\n".join([*before, text, *after]) + "\n}"
+
+    def _group(self, space: str) -> str:
+        """Place in the tile of the outermost row that a row belongs to."""
+        outer = self.levels.spaces[0]
+        return self._row_at(space, f"at_{space}", self.levels.up(space, outer) or "") + " - first"
 
     def _loop(self, loop: Loop, start: str, condition: str) -> str:
         space = loop.space
@@ -267,15 +314,14 @@ class NestKernel:
         outer = self._enclosing(statement, ref)
         if outer in self.around:
             return f"row_{outer}"
-        if outer is not None and outer == self.levels.spaces[0] and not self.levels.single:
-            self.owners[outer] = None
-            return f"(first + owner_{outer}[at_{statement.space} - base_{statement.space}])"
         kind = "row" if statement.space == self.levels.spaces[0] else "at"
         return self._row_at(statement.space, f"{kind}_{statement.space}", ref.path)
 
     def _kept(self, name: str, space: str) -> str:
         """Pointer to the row of an array in scratch, from a loop over its space or a flat one below."""
         home, top = self.homes[name], self.levels.spaces[0]
+        if home.space == top and top not in self.around:
+            return f"kept_{name} + ({self._group(space)}) * {home.width}"
         if home.space != space and home.space not in self.around:
             self.owners[home.space] = None
             return f"kept_{name} + owner_{home.space}[at_{space} - base_{space}] * {home.width}"
@@ -357,8 +403,7 @@ class NestKernel:
 
     def _vectorizes(self, loop: Loop) -> bool:
         """Whether a loop computes a few elements for each of many rows at a time."""
-        refs = (r for s in loop.statements() for r in (*s.reads, s.target))
-        return loop.flat and all(size(self.shapes(r)) <= NARROW for r in refs)
+        return loop.flat and all(is_narrow(s, self.shapes) for s in loop.statements())
 
     def _result(self, statement: Statement, empty: str) -> str:
         """What becomes of a reduced row when its loop has ended."""

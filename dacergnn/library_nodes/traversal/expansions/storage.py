@@ -32,15 +32,15 @@ class Home:
 
 def narrow_maps(levels: Levels, statements: Sequence[Statement], shapes: ShapeOf) -> list[str]:
     """Targets of the maps at the innermost level that touch a few elements only (`nest.loops`, ``flat``)."""
-    if len(statements) == 1 or levels.single:
+    if len(levels.spaces) == 1:
         return []
+    own = [s for s in statements if s.space == levels.spaces[-1] and s.target.path == ""]
+    return [s.target.name for s in own if is_narrow(s, shapes)]
 
-    def narrow(statement: Statement) -> bool:
-        refs = [*statement.reads, statement.target]
-        own = statement.space == levels.spaces[-1] and statement.target.path == ""
-        return own and all(size(shapes(r)) <= NARROW for r in refs)
 
-    return [s.target.name for s in statements if narrow(s)]
+def is_narrow(statement: Statement, shapes: ShapeOf) -> bool:
+    """Whether a statement touches a few elements a row only."""
+    return all(size(shapes(r)) <= NARROW for r in (*statement.reads, statement.target))
 
 
 def homes_of(
