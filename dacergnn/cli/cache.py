@@ -1,4 +1,4 @@
-"""`dacergnn cache`: where builds are kept, which there are, how much room they take, and away with them."""
+"""`dacergnn cache`: where builds and plans are kept, which there are, how much room they take, and away with them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from dacergnn.runtime.cache import cache_folder, entries
+from dacergnn.runtime.cache import Entry, cache_folder, entries, plans
 from dacergnn.runtime.cache import clear as clear_cache
 
 
@@ -25,9 +25,9 @@ def show_path() -> None:
 
 @cache.command("list")
 def show_list() -> None:
-    """List the builds, the latest first."""
-    table = Table("program", "size", "built", "folder", box=None, header_style="bold")
-    for entry in sorted(entries(), key=lambda e: e.path.stat().st_mtime, reverse=True):
+    """List the builds and plans, the latest first."""
+    table = Table("program", "size", "built", "entry", box=None, header_style="bold")
+    for entry in sorted(_everything(), key=lambda e: e.path.stat().st_mtime, reverse=True):
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.path.stat().st_mtime))
         table.add_row(entry.name, megabytes(entry.size), when, entry.path.name)
     Console().print(table if table.row_count else f"No builds in {cache_folder()}.")
@@ -36,7 +36,7 @@ def show_list() -> None:
 @cache.command("size")
 def show_size() -> None:
     """Print the number of builds and their size."""
-    found = entries()
+    found = _everything()
     click.echo(f"{len(found)} builds, {megabytes(sum(entry.size for entry in found))} in {cache_folder()}")
 
 
@@ -44,10 +44,15 @@ def show_size() -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def clear(yes: bool) -> None:
     """Delete every build; they are compiled again when next needed."""
-    count = len(entries())
+    count = len(_everything())
     if count and not yes:
         click.confirm(f"Delete {count} builds in {cache_folder()}?", abort=True)
     click.echo(f"Deleted {clear_cache()} builds.")
+
+
+def _everything() -> list[Entry]:
+    """Libraries, and the plans that they were built by."""
+    return [*entries(), *plans()]
 
 
 def megabytes(size: int) -> str:

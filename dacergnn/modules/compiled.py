@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,12 @@ from dacergnn.graph.profile import Profile
 from dacergnn.library_nodes.node import Typeclass
 from dacergnn.program import Program as View
 from dacergnn.program import parse
+from dacergnn.program.source import flatten
+from dacergnn.runtime import plan_cache
 from dacergnn.runtime.build import build_all
 from dacergnn.runtime.executable import Executable
 from dacergnn.runtime.lower import lower
+from dacergnn.runtime.plan_cache import LoweredProgram
 from dacergnn.runtime.pool import Lease
 from dacergnn.sdfg_passes import Plan, compile_program
 
@@ -43,12 +47,18 @@ class Variant:
     that its outputs belong to.
     """
 
-    plan: Plan
     forward: Executable
     backward: Executable | None
     results: int
     sources: tuple[tuple[str, int], ...]
     slots: tuple[int, ...]
+    make_plan: Callable[[], Plan]
+
+    @property
+    def plan(self) -> Plan:
+        """The SDFGs behind the executables, and how they came about; what came from the cache runs the passes now."""
+        with _BUILDING:
+            return self.make_plan()
 
 
 class CompiledProgram:
@@ -60,13 +70,25 @@ class CompiledProgram:
         if dtype not in _ELEMENTS:
             problem = f"has dtype {dtype}; compiled layers take torch.float32 or torch.float64; convert it"
             raise ArrayError("the layer", f"{problem} with .float()")
+        flat = flatten(program.source, dict(program.bindings))
+        self.program = program
+        self.dtype = dtype
+        self.index = index
         self.config = config
         self.profile = profile
-        self.index = _INDICES[index]
-        self.sdfg: dace.SDFG = parse(program.source, dtype=_ELEMENTS[dtype], **dict(program.bindings))
-        self.inputs: list[str] = View(self.sdfg).inputs
+        self.name: str = flat.name
+        self.inputs: list[str] = list(flat.arrays)
+        arrays = [(name, ast.dump(node)) for name, node in flat.arrays.items()]
+        # All that the parser reads: helper functions are inlined, constants bound.
+        self._circumstances = (flat.name, arrays, [ast.dump(n) for n in flat.body], dtype, index, config, profile)
         self._variants: dict[Mask, Variant] = {}
         self._last: Variant | None = None
+
+    @cached_property
+    def sdfg(self) -> dace.SDFG:
+        """The program as it was parsed, before all passes."""
+        with _BUILDING:
+            return parse(self.program.source, dtype=_ELEMENTS[self.dtype], **dict(self.program.bindings))
 
     def variant(self, mask: Mask) -> Variant:
         """The build for inputs of which those in ``mask`` need gradients."""
@@ -81,25 +103,38 @@ class CompiledProgram:
 
     def _build(self, mask: Mask) -> Variant:
         wrt = [n for n, needed in zip(self.inputs, mask, strict=True) if needed]
-        plan = compile_program(self.sdfg, wrt, self.config, self.index, self.profile)
-        results = len(View(self.sdfg).outputs)
-        lowered = [lower(s) for s in (plan.forward, plan.backward) if s is not None]
-        build_all([(part.name, part.code) for part in lowered])
-        forward = Executable(lowered[0], results)
-        outputs = [b.name for b in forward.lowered.outputs]
-        if plan.backward is None or not plan.wrt:
-            return Variant(plan, forward, None, results, (), ())
-        backward = Executable(lowered[1])
+        make_plan = cache(partial(self._plan, wrt))
+        key = plan_cache.plan_key(*self._circumstances, mask)
+        kept = plan_cache.load(key, self.name)
+        program = kept or self._lower(make_plan())
+        build_all([(part.name, part.code) for part in program.parts])
+        if kept is None:
+            plan_cache.keep(key, self.name, program)
+        return self._load(program, make_plan)
+
+    def _plan(self, wrt: list[str]) -> Plan:
+        return compile_program(self.sdfg, wrt, self.config, _INDICES[self.index], self.profile)
+
+    def _lower(self, plan: Plan) -> LoweredProgram:
+        backward = None if plan.backward is None else lower(plan.backward)
+        return LoweredProgram(lower(plan.forward), backward, len(View(self.sdfg).outputs), tuple(plan.wrt))
+
+    def _load(self, program: LoweredProgram, make_plan: Callable[[], Plan]) -> Variant:
+        forward = Executable(program.forward, program.results)
+        if program.backward is None:
+            return Variant(forward, None, program.results, (), (), make_plan)
+        backward = Executable(program.backward)
+        outputs = [b.name for b in program.forward.outputs]
         sources: list[tuple[str, int]] = []
-        for name in backward.lowered.inputs:
+        for name in program.backward.inputs:
             if name in self.inputs:
                 sources.append(("input", self.inputs.index(name)))
             elif name in outputs:
                 sources.append(("output", outputs.index(name)))
             else:
                 sources.append(("gradient", outputs.index(name.removeprefix("grad_"))))
-        slots = tuple(self.inputs.index(n) for n in plan.wrt)
-        return Variant(plan, forward, backward, results, tuple(sources), slots)
+        slots = tuple(self.inputs.index(n) for n in program.wrt)
+        return Variant(forward, backward, program.results, tuple(sources), slots, make_plan)
 
     def save(self, folder: Path) -> list[Path]:
         """Write the SDFGs of every step of the last call's build as ``NN_pass[_backward].sdfg``."""

@@ -121,8 +121,7 @@ class _Parser:
         if not isinstance(space, ast.Name) or space.id not in ROW_SPACES:
             fail(
                 node,
-                f'"{name}" is declared as a row space with a row shape, as in NS[64]; '
-                f"row spaces: {', '.join(SPACES)}",
+                f'"{name}" is declared as a row space with a row shape, as in NS[64]; row spaces: {", ".join(SPACES)}',
             )
         items = dims.elts if isinstance(dims, ast.Tuple) else [dims]
         shape: list[int] = []

@@ -1,0 +1,91 @@
+"""What passes and code generator made of a program, kept on disk, so that a later process runs neither."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import dace
+
+from dacergnn.runtime.cache import lookup_plan, store_plan
+from dacergnn.runtime.lower import Buffer, Lowered
+
+# Files and folders of the package that decide what a program is compiled to.
+_SOURCES = (
+    *("__init__.py", "config.py", "cost.py", "graph", "library_nodes", "modules/compiled.py", "program"),
+    *("runtime/lower.py", "runtime/plan_cache.py", "sdfg_passes"),
+)
+
+
+def digest_sources(package: Path) -> str:
+    """Hash of the names and contents of the sources that take part in compiling."""
+    digest = hashlib.sha256()
+    for path in (package / source for source in _SOURCES):
+        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
+            digest.update(f"{file.relative_to(package)}\n".encode() + file.read_bytes())
+    return digest.hexdigest()
+
+
+# Made when the sources are imported, not when first needed: they may be edited while this process runs.
+_VERSIONS = f"{digest_sources(Path(__file__).parent.parent)}\n{dace.__version__}"
+
+
+@dataclass(frozen=True)
+class LoweredProgram:
+    """A program after all passes, as code.
+
+    The forward returns ``results`` outputs of the program, then the arrays saved for the backward; the backward
+    returns the gradients of the inputs ``wrt``.
+    """
+
+    forward: Lowered
+    backward: Lowered | None
+    results: int
+    wrt: tuple[str, ...]
+
+    @property
+    def parts(self) -> list[Lowered]:
+        """What there is to build."""
+        return [self.forward] if self.backward is None else [self.forward, self.backward]
+
+
+def plan_key(*circumstances: object) -> str:
+    """Key of what compiling leads to under the given circumstances, this compiler and these settings of DaCe."""
+    text = "\n".join([_VERSIONS, repr(dace.Config.get("compiler")), *map(repr, circumstances)])
+    return hashlib.sha256(text.encode()).hexdigest()[:20]
+
+
+def load(key: str, name: str) -> LoweredProgram | None:
+    """The program that was kept under ``key``, if any is, and is whole."""
+    return lookup_plan(key, name, _decode)
+
+
+def keep(key: str, name: str, program: LoweredProgram) -> None:
+    """Keep a program for later processes, where the cache can be written."""
+    store_plan(key, name, asdict(program))
+
+
+def _decode(record: dict[str, Any]) -> LoweredProgram:
+    backward = record["backward"]
+    return LoweredProgram(
+        forward=_lowered(record["forward"]),
+        backward=None if backward is None else _lowered(backward),
+        results=record["results"],
+        wrt=tuple(record["wrt"]),
+    )
+
+
+def _lowered(record: dict[str, Any]) -> Lowered:
+    fields = _tuples(record)
+    for name in ("outputs", "intermediates"):
+        fields[name] = tuple(Buffer(**buffer) for buffer in fields[name])
+    return Lowered(**fields)
+
+
+def _tuples(value: Any) -> Any:
+    """The value with tuples in place of the lists that JSON makes of them."""
+    if isinstance(value, dict):
+        return {k: _tuples(v) for k, v in value.items()}
+    return tuple(_tuples(v) for v in value) if isinstance(value, list) else value
