@@ -11,19 +11,16 @@ import dace
 from dacergnn.errors import ProgramError
 from dacergnn.graph.spaces import MAPS, PARTED, PARTS, ROW_SPACES, SPACES, kind
 from dacergnn.library_nodes.form import (
-    GEMM_OPERATORS,
-    TYPE_SPACES,
     Const,
     Expr,
     Op,
     Ref,
     Shape,
-    Statement,
-    match_gemm,
 )
 from dacergnn.library_nodes.node import Typeclass
-from dacergnn.library_nodes.operators import op, scale_fits, shape_of
+from dacergnn.library_nodes.operators import op
 from dacergnn.library_nodes.parse import ExpressionParser, fail, fold
+from dacergnn.program.emission import Emission
 from dacergnn.program.names import name_problem
 from dacergnn.program.source import FlatProgram, Source, flatten
 from dacergnn.program.verify import verify
@@ -52,14 +49,6 @@ _NEIGHBOURS = {
     ("U", "outgoing_edges"): "srcpair",
 }
 _RETURN_ORDER = ("ND", "NS", "E", "V", "U", "R", "T", "ONE", "RNS")
-_OF_TYPES = "multiplies the weights of one type, in a loop over g.edge_types(), g.node_types() or g.once()"
-_PRODUCTS = {
-    "linear": "the weights are chosen by a type, as in W[e.etype] or W[n.ntype], or an array of one row",
-    "outer_prod": "is summed over the rows of a type, W[e.etype] += outer_prod(x, y), alone or times a row value",
-    "compose": _OF_TYPES,
-    "inner": _OF_TYPES,
-}
-OWN_STATEMENT = (*GEMM_OPERATORS, "dot_prd", "sum")
 _AUGMENTED: dict[type[ast.AST], str] = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div"}
 
 
@@ -92,6 +81,7 @@ class _Parser:
         self.flat = flat
         self.dtype = dtype
         self.program = Program.empty(flat.name)
+        self.emission = Emission(self.program, dtype)
         self.arrays: dict[tuple[str, str], str] = {}  # (row space, name in the source) -> current array
 
     def run(self) -> dace.SDFG:
@@ -286,15 +276,15 @@ class _Parser:
             previous = None
         if target.path == "" and space == owner:
             combined = value if operation == "=" or previous is None else op("add", Ref(previous), value)
-            self.arrays[key] = self._emit(space, "", "=", combined, target.name, owner)
+            self.arrays[key] = self.emission.emit(space, "", "=", combined, target.name, owner)
             return
         if operation in ("max=", "min=") and not isinstance(value, Ref):
             # Its gradient compares values with the result, so they must be the same bits.
-            value = self._temporary(value, space)
-        result = self._emit(space, target.path, operation if target.path else "=", value, target.name, owner)
+            value = self.emission.temporary(value, space)
+        result = self.emission.emit(space, target.path, operation if target.path else "=", value, target.name, owner)
         if previous is not None and operation != "=":
             kind = "add" if operation == "+=" else operation[:-1]
-            result = self._emit(owner, "", "=", op(kind, Ref(previous), Ref(result)), target.name, owner)
+            result = self.emission.emit(owner, "", "=", op(kind, Ref(previous), Ref(result)), target.name, owner)
         self.arrays[key] = result
 
     def _is_start(self, array: str, operation: str) -> bool:
@@ -312,60 +302,6 @@ class _Parser:
             self.program.remove(producer)
             self.program.sdfg.remove_data(array)
 
-    def _emit(self, space: str, path: str, operation: str, value: Expr, name: str, owner: str) -> str:
-        """Add operators for one statement, products in operators of their own; returns the array written."""
-        view: Shape | None = None
-        if isinstance(value, Op) and value.name == "reshape":
-            product = self._operands(value.args[0], space)
-            if self._is_product(Statement(space, Ref(name, path), operation, product)):
-                view, value = value.dims, product
-        value = self._operands(value, space)
-        if not self._is_product(Statement(space, Ref(name, path), operation, value)):
-            if path == "" and isinstance(value, Op) and value.name in GEMM_OPERATORS and not _is_plain(value, space):
-                raise ProgramError(f"{value.name}: {_PRODUCTS[value.name]}.")
-            value = self._hoist(value, space, top=not _is_gemm_operator(value))
-        shape = shape_of(value, self.program.shape)
-        if view is not None and _size(view) != _size(shape):
-            raise ProgramError(f"reshape: {shape} has {_size(shape)} elements, {view} has {_size(view)}.")
-        array = self.program.add_array(name, owner, shape if view is None else view, self.dtype)
-        self.program.insert(Statement(space, Ref(array, path), operation, value))
-        return array
-
-    def _is_product(self, statement: Statement) -> bool:
-        """Whether one SegmentGemm runs the statement."""
-        gemm = match_gemm(statement)
-        return gemm is not None and scale_fits(gemm, self.program.shape)
-
-    def _operands(self, expr: Expr, space: str) -> Expr:
-        """The expression with the operands of products brought into arrays."""
-        if not isinstance(expr, Op):
-            return expr
-        args = [self._operands(a, space) for a in expr.args]
-        if expr.name in GEMM_OPERATORS:
-            args = [self._row(a, space) for a in args]
-        if expr.name == "reshape":
-            (inner,) = args
-            return replace(self._row(inner, space), view=expr.dims)
-        return replace(expr, args=tuple(args))
-
-    def _hoist(self, expr: Expr, space: str, top: bool = False) -> Expr:
-        """The expression with products and reductions inside it moved into operators of their own.
-
-        A score of two dot products then has them as arrays, which its gradient reads instead of the features.
-        """
-        if not isinstance(expr, Op):
-            return expr
-        expr = replace(expr, args=tuple(self._hoist(a, space) for a in expr.args))
-        stays = top or expr.name not in OWN_STATEMENT or _is_plain(expr, space)
-        return expr if stays else self._temporary(expr, space)
-
-    def _row(self, expr: Expr, space: str) -> Ref:
-        """The value of an expression as rows of an array."""
-        return expr if isinstance(expr, Ref) else self._temporary(expr, space)
-
-    def _temporary(self, expr: Expr, space: str) -> Ref:
-        return Ref(self._emit(space, "", "=", expr, "tmp", space))
-
     def _return(self, node: ast.Return) -> None:
         items = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
         for item in items:
@@ -376,7 +312,7 @@ class _Parser:
                 fail(node, f'"{item.id}" was never assigned')
             array = self.arrays[space, item.id]
             if not self.program.sdfg.arrays[array].transient:
-                array = self._emit(space, "", "=", Ref(array), item.id, space)
+                array = self.emission.emit(space, "", "=", Ref(array), item.id, space)
             self.program.mark_output(array)
 
 
@@ -399,19 +335,3 @@ def _extremum(target: ast.AST, node: ast.Assign | ast.AugAssign) -> tuple[str, a
     if call.func.id not in ("max", "min") or len(call.args) != 2 or ast.unparse(call.args[0]) != ast.unparse(target):
         return None
     return call.func.id, call.args[1]
-
-
-def _is_plain(expr: Op, space: str) -> bool:
-    """Whether a product stands among element-wise operators: an outer product of weights."""
-    return expr.name == "outer_prod" and space in TYPE_SPACES
-
-
-def _is_gemm_operator(expr: Expr) -> bool:
-    return isinstance(expr, Op) and expr.name in GEMM_OPERATORS
-
-
-def _size(shape: Shape) -> int:
-    total = 1
-    for extent in shape:
-        total *= extent
-    return total

@@ -46,6 +46,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import dace
 
@@ -53,32 +54,48 @@ from dacergnn.cost import Rates
 from dacergnn.graph.spaces import MAPS, PARTS, along, kind, part, through
 from dacergnn.library_nodes.form import Op, Ref, Statement, match_gemm, size
 from dacergnn.program.listing import Listing, rebase
-from dacergnn.sdfg_passes.choice import Option, choose
+from dacergnn.sdfg_passes.choice import Option, choose, listing_seconds
+from dacergnn.sdfg_passes.compact_materialization import compact
+from dacergnn.sdfg_passes.differentiate import derive
 
 _OPPOSITE = {"src": "dstpair", "dst": "srcpair"}
 _FEWEST = {"s": "srcpair", "d": "dstpair"}
 
 
-def aggregation_order(sdfg: dace.SDFG, sizes: Mapping[str, int], rates: Rates | None = None) -> int:
+def aggregation_order(
+    sdfg: dace.SDFG, sizes: Mapping[str, int], rates: Rates | None = None, wrt: Sequence[str] = ()
+) -> int:
     """Rewrite every sum over edges in its cheapest order; returns how many were rewritten.
 
     Args:
         sizes: Rows of every row space of the graph that the program is compiled for.
         rates: What the machine does in a second.
+        wrt: Inputs that gradients will be generated for; their programs are part of the price.
     """
     listing = Listing.of(sdfg)
-    best, taken = cheapest_order(listing, sizes, rates or Rates())
+    best, taken = cheapest_order(listing, sizes, rates or Rates(), wrt)
     if taken:
         best.write(sdfg)
     return taken
 
 
-def cheapest_order(listing: Listing, sizes: Mapping[str, int], rates: Rates) -> tuple[Listing, int]:
+def cheapest_order(
+    listing: Listing, sizes: Mapping[str, int], rates: Rates, wrt: Sequence[str] = ()
+) -> tuple[Listing, int]:
     """The cheapest combination of orders, and the number of statements that it rewrites."""
+
+    def price(found: Listing) -> float:
+        seconds = listing_seconds(found, sizes, rates)
+        if wrt:
+            backward = derive(found, wrt).backward
+            compact(backward)
+            seconds += listing_seconds(backward, sizes, rates)
+        return seconds
+
     total = 0
     parted = all(sizes.get("E" + name) for name in PARTS)
     while True:  # a sum that is transformed afterwards may go through pairs
-        listing, taken = choose(listing, _sites(listing, parted), sizes, rates)
+        listing, taken = choose(listing, _sites(listing, parted), sizes, rates, price)
         if not taken:
             return listing, total
         total += taken
@@ -216,40 +233,35 @@ def _by_relation(listing: Listing, statement: Statement) -> list[Option]:
         return []
     if any(not ref.path or along("Es", "edge", ref.path) is None for ref in (gemm.x, gemm.w, target)):
         return []  # values of edges and of pairs, which are others in a part
-    if not all(_orders(listing, replace(whole, space="E" + name)) for name in PARTS):
-        return []
+    orders = [_orders(listing, replace(whole, space="E" + suffix)) for suffix in PARTS]
 
-    def apply(listing: Listing) -> None:
-        new: list[Statement] = []
+    def apply(listing: Listing, choice: int) -> None:
+        scales: list[Statement] = []
         sums: list[Statement] = []
-        for name in PARTS:
-            expr = Op(gemm.kind, (gemm.x, gemm.w))
+        for suffix in PARTS:
+            space, expr = "E" + suffix, Op(gemm.kind, (gemm.x, gemm.w))
             if gemm.scale is not None:
-                space, shape = "E" + name, listing.arrays[gemm.scale.name].shape
-                scale = listing.add(gemm.scale.name, space, shape)
-                new.append(Statement(space, Ref(scale), "=", Ref(gemm.scale.name, "edge")))
+                scale = listing.add(gemm.scale.name, space, listing.arrays[gemm.scale.name].shape)
+                scales.append(Statement(space, Ref(scale), "=", Ref(gemm.scale.name, "edge")))
                 expr = Op("mul", (Ref(scale, view=gemm.scale.view), expr))
             rows = listing.arrays[target.name]
-            sums.append(
-                Statement(
-                    "E" + name, replace(target, name=listing.add(target.name, rows.space, rows.shape)), "+=", expr
-                )
-            )
-        terms = tuple(Ref(s.target.name) for s in sums)
-        owner = MAPS["E", target.path]
-        listing.exchange(statement, *new, *sums, Statement(owner, Ref(target.name), "=", Op("add", terms)))
-        for statement_of_part in sums:
-            _orders(listing, statement_of_part)[0](listing)
+            name = listing.add(target.name, rows.space, rows.shape)
+            sums.append(Statement(space, replace(target, name=name), "+=", expr))
+        total = Op("add", tuple(Ref(s.target.name) for s in sums))
+        listing.exchange(statement, *scales, *sums, Statement(MAPS["E", target.path], Ref(target.name), "=", total))
+        for own in sums:
+            _orders(listing, own)[choice](listing)
 
-    return [apply]
+    return [partial(apply, choice=choice) for choice in range(min(map(len, orders)))]
 
 
 def _orders(listing: Listing, statement: Statement) -> list[Option]:
-    """The order for a product over the edges of a part; the product itself where that sums the fewest pairs first."""
+    """Orders for a product over the edges of a part, with the fewest rows: sums of pairs in the kernel, or kept."""
     gemm, fewest = match_gemm(statement), _FEWEST[part(statement.space)]
-    if gemm is None or (gemm.kind == "linear" and _OPPOSITE.get(statement.target.path) not in _FEWEST.values()):
-        return []
-    if gemm.kind == "linear":
-        first = _transform_first(listing, statement)
-        return first if _OPPOSITE[statement.target.path] == fewest or not first else [lambda listing: None]
-    return _through_pairs(listing, statement, (fewest,))
+    first = _transform_first(listing, statement)
+    through_pairs = _through_pairs(listing, statement, (fewest,))
+    if gemm is None or gemm.kind == "outer_prod":
+        return through_pairs * 2
+    if not first or _OPPOSITE[statement.target.path] == fewest:
+        return first * 2
+    return [lambda listing: None, *through_pairs]

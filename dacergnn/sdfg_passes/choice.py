@@ -13,6 +13,8 @@ from dacergnn.program.listing import Listing
 Option = Callable[[Listing], None]
 Price = Callable[[Listing], float]
 
+START = 4e-6
+"""Seconds that the threads take to start on a statement, which decide on small graphs."""
 MOST_COMBINATIONS = 1024
 """Beyond this many, sites are decided one after the other, each with those before it fixed."""
 
@@ -51,6 +53,11 @@ def _side(statement: Statement) -> str | None:
     return next((side for side, paths in _OWN.items() if statement.target.path in paths), None)
 
 
+def listing_seconds(listing: Listing, sizes: Mapping[str, int], rates: Rates) -> float:
+    """Time of all statements on a graph with ``sizes``."""
+    return rates.seconds(listing_cost(listing, sizes)) + START * len(listing.statements)
+
+
 def choose(
     listing: Listing,
     sites: Sequence[Sequence[Option]],
@@ -64,7 +71,7 @@ def choose(
         sites: For every site the rewrites that could be made; making none is always possible.
         price: Seconds of a listing; by default those of its cost at ``rates``. What is given sees it settled.
     """
-    price = price or (lambda found: rates.seconds(listing_cost(found, sizes)))
+    price = price or (lambda found: listing_seconds(found, sizes, rates))
     combinations = 1
     for options in sites:
         combinations *= len(options) + 1

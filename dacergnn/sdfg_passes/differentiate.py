@@ -31,8 +31,8 @@ from dacergnn.library_nodes.form import (
 from dacergnn.library_nodes.operators import OPERATORS, op, shape_of
 from dacergnn.library_nodes.parse import fold
 from dacergnn.program import Program, verify
+from dacergnn.program.emission import OWN_STATEMENT
 from dacergnn.program.listing import Listing, Rows
-from dacergnn.program.parser import OWN_STATEMENT
 
 GRADIENT = "grad_"
 

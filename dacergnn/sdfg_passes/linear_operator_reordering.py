@@ -31,7 +31,7 @@ from dacergnn.graph.spaces import MAPS, PARTS, TYPE_PATHS, along, through
 from dacergnn.library_nodes.form import Expr, Op, Ref, Statement, match_gemm, size
 from dacergnn.program.listing import Listing, map_refs
 from dacergnn.sdfg_passes.aggregation_order import cheapest_order
-from dacergnn.sdfg_passes.choice import Option, choose, listing_cost
+from dacergnn.sdfg_passes.choice import Option, choose, listing_seconds
 from dacergnn.sdfg_passes.compact_materialization import compact
 
 _FEWER = {"s": "src", "d": "dst"}
@@ -71,7 +71,7 @@ def _reorder(
         trial = candidate.copy()
         compact(trial, single_typed=single_typed)
         best, _ = cheapest_order(trial, known, rates)
-        return rates.seconds(listing_cost(best, known))
+        return listing_seconds(best, known, rates)
 
     parted = all(known.get("E" + part) for part in PARTS)
     sites = [_options(listing, s, single_typed, parted) for s in listing.statements]

@@ -6,7 +6,7 @@ import copy
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import dace
 
@@ -35,6 +35,8 @@ class Circumstances:
 
     level: str = "O2"
     profile: Profile = TYPICAL
+    wrt: tuple[str, ...] = ()
+    """Inputs that gradients are still to be generated for."""
 
 
 def _reorder(sdfg: dace.SDFG, given: Circumstances) -> int:
@@ -52,7 +54,7 @@ OPTIMIZATIONS: dict[str, Callable[[dace.SDFG, Circumstances], int]] = {
     "propagation_postponing": lambda sdfg, given: propagation_postponing(sdfg),
     "compact_materialization": _compact,
     "gemm_scale_fusion": lambda sdfg, given: gemm_scale_fusion(sdfg),
-    "aggregation_order": lambda sdfg, given: aggregation_order(sdfg, given.profile.sizes),
+    "aggregation_order": lambda sdfg, given: aggregation_order(sdfg, given.profile.sizes, wrt=given.wrt),
     "narrow_products": lambda sdfg, given: narrow_products(sdfg),
     "gemm_epilogue_fusion": lambda sdfg, given: gemm_epilogue_fusion(sdfg),
     "traversal_fusion": lambda sdfg, given: traversal_fusion(sdfg, given.profile.sizes),
@@ -95,7 +97,7 @@ def compile_program(
         index: Element type of the graph's encodings.
         profile: The graph that choices are made for; the result is right for every graph.
     """
-    given = Circumstances(config.level, profile)
+    given = Circumstances(config.level, profile, tuple(wrt))
     early = [name for name in config.selected if name not in FUSIONS]
     late = [name for name in config.selected if name in FUSIONS]
     plan = Plan(copy.deepcopy(sdfg), None, [], list(wrt))
@@ -104,6 +106,7 @@ def compile_program(
         _record(plan, name, lambda name=name: {"forward": OPTIMIZATIONS[name](plan.forward, given)})
     if wrt:
         _record(plan, "differentiate", lambda: _differentiate(plan))
+        given = replace(given, wrt=())
         for name in _of_backward(plan, early, config.level):
             _record(plan, name, lambda name=name: {"backward": OPTIMIZATIONS[name](_backward(plan), given)})
     for name in late:

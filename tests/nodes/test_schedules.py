@@ -23,7 +23,7 @@ from tests.support.random_programs import large_case
 FEW_EDGES = {"E": 190, "NS": 100, "ND": 100, "U": 120, "V": 110, "R": 4, "T": 2, "ONE": 1, "RNS": 400}
 
 NESTS = {
-    # Maxima, minima, sums, in memory, in scratch or both; the last ones stand beside a wide sum, group by group.
+    # Maxima, minima, sums, in memory, in scratch or both; the last one stands beside a wide sum, in groups.
     "n": (
         "ND",
         """    for e in g.edges():
@@ -40,7 +40,7 @@ NESTS = {
         n["n_out"] = n["n_wide"] + n["n_large"]
 """,
         ["n_small", "n_total", "n_y", "n_last", "n_out"],
-        ["n_large", "n_small", "n_total", "n_both"],
+        ["n_large", "n_small", "n_total", "n_both", "n_last"],
     ),
     # Rows of pairs are looked up from the loops over edges; sums are read in every later loop.
     "v": (
@@ -64,7 +64,7 @@ NESTS = {
         n["v_out"] = n["v_total"] * n.m
 """,
         ["v_large", "v_both", "v_z", "v_q", "v_end", "v_out"],
-        ["v_large", "v_small", "v_both"],
+        ["v_large", "v_total", "v_small", "v_both"],
     ),
     "u": (
         "NS",
@@ -120,7 +120,7 @@ NESTS = {
         p["q_out"] = p["q_total"] + p.k
 """,
         ["q_small", "q_out"],
-        ["q_small"],
+        ["q_small", "q_total"],
     ),
 }
 """Prefix of a nest's arrays -> its mapping, its loops, its results, and which of its sums run row by row."""

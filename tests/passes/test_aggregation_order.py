@@ -160,3 +160,47 @@ def test_what_stays(lines: str) -> None:
     text += "".join(f"        {line}\n" for line in body) + f"    {result}\n"
     for rows in ({"U": TINY, "V": HUGE}, {"U": HUGE, "V": TINY}):
         assert unchanged(text, ordered(**rows))
+
+
+PARTED = {"U": HUGE, "V": HUGE, "Es": HUGE, "Us": TINY, "Vs": HUGE, "Ed": HUGE, "Ud": HUGE, "Vd": TINY}
+SCALE = """for e in g.edges_d():
+    e["a_2"] = e.edge["a"]
+"""
+BY_RELATION = f"""{SCALE}for p in g.src_pairs_s():
+    p["rows"] = linear(p.src["x"], W[p.etype])
+for n in g.dst_nodes():
+    for e in n.incoming_edges_s():
+        n["out_1"] += e.edge["a"] * e.src_pair["rows"]
+"""
+IN_THE_KERNEL = """for n in g.dst_nodes():
+    for e in n.incoming_edges_d():
+        n["out_2"] += e["a_2"] * linear(e.src["x"], W[e.etype])
+for n in g.dst_nodes():
+    n["out"] = n["out_1"] + n["out_2"]
+return out"""
+KEPT_FOR_GRADIENTS = """for p in g.dst_pairs_d():
+    for e in p.incoming_edges_d():
+        p["sum"] += e.edge["a"] * e.src["x"]
+for p in g.dst_pairs_d():
+    p.dst["out_2"] += linear(p["sum"], W[p.etype])
+for n in g.dst_nodes():
+    n["out"] = n["out_1"] + n["out_2"]
+return out"""
+
+
+def test_each_part_of_the_relations_has_its_order() -> None:
+    count, text = rewritten(TRANSFORMED, ordered(**PARTED | {"Us": HUGE // 4, "Vd": HUGE // 4}))
+    assert count > 0
+    assert text == BY_RELATION + IN_THE_KERNEL
+
+
+def test_sums_that_gradients_read_again_are_kept() -> None:
+    count, text = rewritten(
+        TRANSFORMED, lambda sdfg: aggregation_order(sdfg, sizes(**PARTED, E=20 * HUGE), wrt=["x", "W"])
+    )
+    assert count > 0
+    assert text == BY_RELATION.removeprefix(SCALE) + KEPT_FOR_GRADIENTS
+
+
+def test_parts_without_edges_change_nothing() -> None:
+    assert unchanged(TRANSFORMED, ordered(**PARTED | {"U": TINY, "Ed": 0}))

@@ -184,3 +184,34 @@ def test_what_stays(lines: str) -> None:
     assert unchanged(text, wherever)
     for rows in ({}, {"U": 900_000, "V": 1_000}, {"U": 1_000, "V": 900_000}):
         assert unchanged(text, partial(linear_operator_reordering, sizes=sizes(**rows)))
+
+
+def test_each_part_of_the_relations_multiplies_its_own_side() -> None:
+    text = """def p(g, k: NS[32], q: ND[32], A: R[32, 32]):
+    for e in g.edges():
+        e["ka"] = linear(e.src.k, A[e.etype])
+        e["s"] = dot_prd(e["ka"], e.dst.q)
+    return s
+"""
+    few, many = 1_000, 900_000
+    parts = {"U": many, "V": many, "Es": many, "Us": few, "Vs": many, "Ed": many, "Ud": many, "Vd": few}
+    count, listing = rewritten(text, partial(linear_operator_reordering, sizes=sizes(**parts)))
+    assert count == 1
+    assert (
+        listing
+        == """for e in g.edges_s():
+    e["q_1"] = linear(e.src["k"], A[e.etype])
+for e in g.edges_s():
+    e["s_1"] = dot_prd(e["q_1"], e.dst["q"])
+for e in g.edges_s():
+    e.edge["s_2"] += e["s_1"]
+for e in g.edges_d():
+    e["q_2"] = linear(e.dst["q"], A[e.etype].T)
+for e in g.edges_d():
+    e["s_3"] = dot_prd(e["q_2"], e.src["k"])
+for e in g.edges_d():
+    e.edge["s_4"] += e["s_3"]
+for e in g.edges():
+    e["s"] = e["s_2"] + e["s_4"]
+return s"""
+    )

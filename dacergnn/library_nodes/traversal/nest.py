@@ -152,7 +152,7 @@ def loops(
 
     Statements whose targets are in ``flat``, maps at the innermost level, run over all rows of the tile at once, so
     that they vectorize however short the groups are. So do those with targets in ``summed``, reductions from there into
-    the rows of the mapping, where nothing else runs at the same stage: no branch depends on the length of a group.
+    the rows of the mapping: no branch depends on the length of a group.
     """
     if len(levels.spaces) == 1:
         return [Loop(levels.spaces[0], list(statements), flat=True)]
@@ -160,10 +160,12 @@ def loops(
     grouped = [s.target.name not in flat for s in statements]
     found: list[Loop] = []
     for number, stage in enumerate(staged(statements, grouped, [False] * len(statements))):
-        if stage and number % 2 == 1 and any(s.target.name not in summed for s in stage):
-            found.append(_nested(levels, stage, 0, homes))
-        elif stage:
-            found.append(Loop(levels.spaces[-1], [*stage], flat=True))
+        rows = stage if number % 2 == 0 else [s for s in stage if s.target.name in summed]
+        groups = [s for s in stage if s not in rows]
+        if rows:
+            found.append(Loop(levels.spaces[-1], [*rows], flat=True))
+        if groups:  # after the sums, which others at this stage may read
+            found.append(_nested(levels, groups, 0, homes))
     return found
 
 

@@ -1,0 +1,92 @@
+"""From statements of any depth to operators: products and the reductions inside expressions get their own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dacergnn.errors import ProgramError
+from dacergnn.library_nodes.form import GEMM_OPERATORS, TYPE_SPACES, Expr, Op, Ref, Shape, Statement, match_gemm, size
+from dacergnn.library_nodes.node import Typeclass
+from dacergnn.library_nodes.operators import scale_fits, shape_of
+from dacergnn.program.view import Program
+
+_OF_TYPES = "multiplies the weights of one type, in a loop over g.edge_types(), g.node_types() or g.once()"
+_PRODUCTS = {
+    "linear": "the weights are chosen by a type, as in W[e.etype] or W[n.ntype], or an array of one row",
+    "outer_prod": "is summed over the rows of a type, W[e.etype] += outer_prod(x, y), alone or times a row value",
+    "compose": _OF_TYPES,
+    "inner": _OF_TYPES,
+}
+OWN_STATEMENT = (*GEMM_OPERATORS, "dot_prd", "sum")
+
+
+class Emission:
+    """Adds operators to a program."""
+
+    def __init__(self, program: Program, dtype: Typeclass) -> None:
+        self.program = program
+        self.dtype = dtype
+
+    def emit(self, space: str, path: str, operation: str, value: Expr, name: str, owner: str) -> str:
+        """Add operators for one statement, products in operators of their own; returns the array written."""
+        view: Shape | None = None
+        if isinstance(value, Op) and value.name == "reshape":
+            product = self._operands(value.args[0], space)
+            if self._is_product(Statement(space, Ref(name, path), operation, product)):
+                view, value = value.dims, product
+        value = self._operands(value, space)
+        if not self._is_product(Statement(space, Ref(name, path), operation, value)):
+            if path == "" and isinstance(value, Op) and value.name in GEMM_OPERATORS and not _is_plain(value, space):
+                raise ProgramError(f"{value.name}: {_PRODUCTS[value.name]}.")
+            value = self._hoist(value, space, top=not _is_gemm_operator(value))
+        shape = shape_of(value, self.program.shape)
+        if view is not None and size(view) != size(shape):
+            raise ProgramError(f"reshape: {shape} has {size(shape)} elements, {view} has {size(view)}.")
+        array = self.program.add_array(name, owner, shape if view is None else view, self.dtype)
+        self.program.insert(Statement(space, Ref(array, path), operation, value))
+        return array
+
+    def _is_product(self, statement: Statement) -> bool:
+        """Whether one SegmentGemm runs the statement."""
+        gemm = match_gemm(statement)
+        return gemm is not None and scale_fits(gemm, self.program.shape)
+
+    def _operands(self, expr: Expr, space: str) -> Expr:
+        """The expression with the operands of products brought into arrays."""
+        if not isinstance(expr, Op):
+            return expr
+        args = [self._operands(a, space) for a in expr.args]
+        if expr.name in GEMM_OPERATORS:
+            args = [self._row(a, space) for a in args]
+        if expr.name == "reshape":
+            (inner,) = args
+            return replace(self._row(inner, space), view=expr.dims)
+        return replace(expr, args=tuple(args))
+
+    def _hoist(self, expr: Expr, space: str, top: bool = False) -> Expr:
+        """The expression with products and reductions inside it moved into operators of their own.
+
+        A score of two dot products then has them as arrays, which its gradient reads instead of the features.
+        """
+        if not isinstance(expr, Op):
+            return expr
+        expr = replace(expr, args=tuple(self._hoist(a, space) for a in expr.args))
+        stays = top or expr.name not in OWN_STATEMENT or _is_plain(expr, space)
+        return expr if stays else self.temporary(expr, space)
+
+    def _row(self, expr: Expr, space: str) -> Ref:
+        """The value of an expression as rows of an array."""
+        return expr if isinstance(expr, Ref) else self.temporary(expr, space)
+
+    def temporary(self, expr: Expr, space: str) -> Ref:
+        """A new array with the value of an expression for every row of a space."""
+        return Ref(self.emit(space, "", "=", expr, "tmp", space))
+
+
+def _is_plain(expr: Op, space: str) -> bool:
+    """Whether a product stands among element-wise operators: an outer product of weights."""
+    return expr.name == "outer_prod" and space in TYPE_SPACES
+
+
+def _is_gemm_operator(expr: Expr) -> bool:
+    return isinstance(expr, Op) and expr.name in GEMM_OPERATORS
