@@ -93,7 +93,7 @@ def light(monkeypatch: pytest.MonkeyPatch) -> None:
             plan.steps.append(pipeline.Step(name, {}, run(), 0.0))
 
     monkeypatch.setattr(pipeline, "_record", record)
-    monkeypatch.setattr(choice, "MOST_COMBINATIONS", 16)
+    monkeypatch.setattr(choice, "MOST_COMBINATIONS", 8)
 
 
 @pytest.mark.no_cover
