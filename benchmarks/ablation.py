@@ -107,7 +107,7 @@ def plot(rows: list[Row], path: Path) -> None:
     axes.axhline(1, color="grey", linewidth=0.8)
     axes.set_xticks([g + 0.4 for g in range(len(groups))], [f"{m}, {mode}" for m, mode in groups])
     axes.set_ylabel("speed-up over unoptimized")
-    axes.legend(ncols=5, fontsize="small")
+    figure.legend(loc="outside upper center", ncols=len(names), fontsize="small")
     figure.savefig(path, dpi=120)
 
 
