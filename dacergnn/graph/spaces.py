@@ -15,8 +15,9 @@ from typing import NamedTuple
 
 from dacergnn.errors import EncodingError
 
-PARTS: tuple[str, ...] = ("s", "d")
-"""Suffixes of the row spaces of a part: fewer pairs on the side of the sources, of the destinations."""
+FEWER: dict[str, str] = {"s": "src", "d": "dst"}
+"""The end point of which a part's relations have fewer pairs, by the suffix of the part's row spaces."""
+PARTS: tuple[str, ...] = tuple(FEWER)
 PARTED: tuple[str, ...] = ("E", "U", "V")
 """Row spaces that parts have rows of."""
 SPACES: tuple[str, ...] = ("NS", "ND", "E", "U", "V", "R", "T", "ONE", "RNS")

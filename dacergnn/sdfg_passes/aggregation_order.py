@@ -51,15 +51,14 @@ from functools import partial
 import dace
 
 from dacergnn.cost import Rates
-from dacergnn.graph.spaces import MAPS, PARTS, along, kind, part, through
+from dacergnn.graph.spaces import FEWER, MAPS, PARTS, along, kind, part, through
 from dacergnn.library_nodes.form import Op, Ref, Statement, match_gemm, size
 from dacergnn.program.listing import Listing, rebase
-from dacergnn.sdfg_passes.choice import Option, choose, listing_seconds
+from dacergnn.sdfg_passes.choice import Option, choose, has_parts, listing_seconds
 from dacergnn.sdfg_passes.compact_materialization import compact
 from dacergnn.sdfg_passes.differentiate import derive
 
 _OPPOSITE = {"src": "dstpair", "dst": "srcpair"}
-_FEWEST = {"s": "srcpair", "d": "dstpair"}
 
 
 def aggregation_order(
@@ -93,7 +92,7 @@ def cheapest_order(
         return seconds
 
     total = 0
-    parted = all(sizes.get("E" + name) for name in PARTS)
+    parted = has_parts(sizes)
     while True:  # a sum that is transformed afterwards may go through pairs
         listing, taken = choose(listing, _sites(listing, parted), sizes, rates, price)
         if not taken:
@@ -257,7 +256,7 @@ def _by_relation(listing: Listing, statement: Statement) -> list[Option]:
 
 def _orders(listing: Listing, statement: Statement) -> list[Option]:
     """Orders for a product over the edges of a part, with the fewest rows: sums of pairs in the kernel, or kept."""
-    gemm, fewest = match_gemm(statement), _FEWEST[part(statement.space)]
+    gemm, fewest = match_gemm(statement), f"{FEWER[part(statement.space)]}pair"
     first = _transform_first(listing, statement)
     through_pairs = _through_pairs(listing, statement, (fewest,))
     if gemm is None or gemm.kind == "outer_prod":

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 
 from dacergnn.cost import ITEM, Cost, Rates, is_gathered, statement_cost
-from dacergnn.graph.spaces import kind
+from dacergnn.graph.spaces import PARTS, kind
 from dacergnn.library_nodes.form import Ref, Statement, match_gemm, size
 from dacergnn.program.listing import Listing
 
@@ -51,6 +51,11 @@ _OWN = {"dst": ("dst", "dstpair"), "src": ("src", "srcpair")}
 def _side(statement: Statement) -> str | None:
     """The end point that a loop over edges is grouped by."""
     return next((side for side, paths in _OWN.items() if statement.target.path in paths), None)
+
+
+def has_parts(sizes: Mapping[str, int]) -> bool:
+    """Whether both parts of the edges have rows, so that they may differ in their order."""
+    return all(sizes.get("E" + part) for part in PARTS)
 
 
 def listing_seconds(listing: Listing, sizes: Mapping[str, int], rates: Rates) -> float:

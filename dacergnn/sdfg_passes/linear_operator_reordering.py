@@ -27,15 +27,12 @@ from dataclasses import dataclass, replace
 import dace
 
 from dacergnn.cost import Rates
-from dacergnn.graph.spaces import MAPS, PARTS, TYPE_PATHS, along, through
+from dacergnn.graph.spaces import FEWER, MAPS, PARTS, TYPE_PATHS, along, through
 from dacergnn.library_nodes.form import Expr, Op, Ref, Statement, match_gemm, size
 from dacergnn.program.listing import Listing, map_refs
 from dacergnn.sdfg_passes.aggregation_order import cheapest_order
-from dacergnn.sdfg_passes.choice import Option, choose, listing_seconds
+from dacergnn.sdfg_passes.choice import Option, choose, has_parts, listing_seconds
 from dacergnn.sdfg_passes.compact_materialization import compact
-
-_FEWER = {"s": "src", "d": "dst"}
-"""The end point of which a part has fewer pairs."""
 
 
 def linear_operator_reordering(
@@ -73,7 +70,7 @@ def _reorder(
         best, _ = cheapest_order(trial, known, rates)
         return listing_seconds(best, known, rates)
 
-    parted = all(known.get("E" + part) for part in PARTS)
+    parted = has_parts(known)
     sites = [_options(listing, s, single_typed, parted) for s in listing.statements]
     return choose(listing, [options for options in sites if options], known, rates, price)
 
@@ -255,7 +252,7 @@ def _by_relation(listing: Listing, statement: Statement, x: Ref, w: Ref, y: Ref)
     shape = listing.shape(statement.target)
     for part in PARTS:
         space = "E" + part
-        if x.path == _FEWER[part]:
+        if x.path == FEWER[part]:
             product, other, rows = Op("linear", (x, w)), y, listing.shape(y)
         else:
             product = Op("linear", (y, replace(w, transposed=not w.transposed)))

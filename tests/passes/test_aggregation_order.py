@@ -162,7 +162,8 @@ def test_what_stays(lines: str) -> None:
         assert unchanged(text, ordered(**rows))
 
 
-PARTED = {"U": HUGE, "V": HUGE, "Es": HUGE, "Us": TINY, "Vs": HUGE, "Ed": HUGE, "Ud": HUGE, "Vd": TINY}
+FEW = HUGE // 10
+PARTED = {"U": HUGE, "V": HUGE, "Es": HUGE, "Us": FEW, "Vs": HUGE, "Ed": HUGE, "Ud": HUGE, "Vd": FEW}
 SCALE = """for e in g.edges_d():
     e["a_2"] = e.edge["a"]
 """
@@ -188,18 +189,19 @@ for n in g.dst_nodes():
 return out"""
 
 
-def test_each_part_of_the_relations_has_its_order() -> None:
-    count, text = rewritten(TRANSFORMED, ordered(**PARTED | {"Us": HUGE // 4, "Vd": HUGE // 4}))
+@pytest.mark.parametrize(
+    ("wrt", "expected"),
+    [
+        ((), BY_RELATION + IN_THE_KERNEL),
+        (("x", "W"), BY_RELATION.removeprefix(SCALE) + KEPT_FOR_GRADIENTS),
+    ],
+    ids=["inference", "training"],
+)
+def test_each_part_of_the_relations_has_its_order(wrt: tuple[str, ...], expected: str) -> None:
+    """Sums of pairs that gradients read again are kept, so that nothing is gathered twice."""
+    count, text = rewritten(TRANSFORMED, lambda sdfg: aggregation_order(sdfg, sizes(**PARTED), wrt=wrt))
     assert count > 0
-    assert text == BY_RELATION + IN_THE_KERNEL
-
-
-def test_sums_that_gradients_read_again_are_kept() -> None:
-    count, text = rewritten(
-        TRANSFORMED, lambda sdfg: aggregation_order(sdfg, sizes(**PARTED, E=20 * HUGE), wrt=["x", "W"])
-    )
-    assert count > 0
-    assert text == BY_RELATION.removeprefix(SCALE) + KEPT_FOR_GRADIENTS
+    assert text == expected
 
 
 def test_parts_without_edges_change_nothing() -> None:
