@@ -128,6 +128,7 @@ def test_statements(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
         program.check(raw, number)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("seed", [0, 1])
 def test_large_random_program(seed: int) -> None:
     """Intermediates in the shared workspace, forward and backward, fused."""

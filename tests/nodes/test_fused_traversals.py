@@ -260,6 +260,7 @@ def test_models(model: str) -> None:
     check_gradient(parse(source, dtype=dace.float64, **bindings), wrt, graphs(), 3)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("seed", [2, 3, 4])
 def test_large_random_programs(seed: int) -> None:
     case = large_case(seed)

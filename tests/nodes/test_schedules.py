@@ -254,6 +254,7 @@ def test_gradients_of_models(model: str, changed: dict[str, object], dtype: Type
     check_plan(plan, [single_typed(raw) for raw in all_graphs()], dtype, index)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("seed", [11, 15])
 def test_gradients_of_large_random_programs(seed: int) -> None:
     case = large_case(seed)

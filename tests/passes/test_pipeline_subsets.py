@@ -109,12 +109,14 @@ def test_any_subset(first: int) -> None:
             raise AssertionError(f"seed {seed}, gradients of {case.wrt}:\n{case.text}") from error
 
 
+@pytest.mark.no_cover
 @settings(max_examples=25)
 @given(chains(), st.integers(0, 2**32 - 1))
 def test_any_subset_by_hypothesis(case: Case, seed: int) -> None:
     check(case, seed)
 
 
+@pytest.mark.no_cover
 @pytest.mark.usefixtures("light")
 def test_every_pass_fires() -> None:
     """What the programs above are worth: each pass finds work, forward and backward."""
