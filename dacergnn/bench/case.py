@@ -35,7 +35,7 @@ class Case:
         """Entries of all candidates in a mode ("infer" or "train"), ours first."""
         settings = self.settings
         found = [ours.candidate(self.model, level) for level in settings.levels] if settings.ours else []
-        found += peers.candidates(self.model, settings.against, compiled=False)
+        found += [c for c in peers.candidates(self.model, settings.against, compiled=False) if self._is_wanted(c)]
         steps: dict[str, Callable[[], Any]] = {}
         entries = [self._prepare(candidate, mode, steps) for candidate in found]
         if settings.compiled:
@@ -49,6 +49,10 @@ class Case:
         if settings.memory:
             self._weigh(entries, mode)
         return entries
+
+    def _is_wanted(self, peer: Candidate) -> bool:
+        names = self.settings.layers
+        return not names or peer.library == "torch" or any(name in peer.name for name in names)
 
     def _prepare(self, candidate: Candidate, mode: str, steps: dict[str, Callable[[], Any]]) -> Entry:
         """Build and validate; put the step among those to be interleaved unless it is too slow."""

@@ -43,6 +43,12 @@ def _names(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...]
     show_default=True,
     help="Peers: the libraries' layers and careful plain PyTorch.",
 )
+@click.option(
+    "--layers",
+    default="",
+    callback=_names,
+    help="Parts of names: only these of the libraries' layers run (some take minutes).",
+)
 @click.option("--level", default="O2", callback=_names, show_default=True, help="Levels of ours: O0, hector, O2.")
 @click.option("--hidden", default=64, show_default=True, type=click.IntRange(1), help="Features in and out.")
 @click.option("--repeat", default=30, show_default=True, type=click.IntRange(1), help="Most rounds of a case.")
@@ -58,8 +64,8 @@ def _names(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...]
               help="Write all results to this file.")  # fmt: skip
 def bench(
     models: tuple[str, ...], data: tuple[str, ...], mode: tuple[str, ...], against: tuple[str, ...],
-    level: tuple[str, ...], hidden: int, repeat: int, budget: float, threads: int, seed: int, memory: bool,
-    compiled: bool, ours: bool, everything: bool, overhead: bool, path: Path | None,
+    layers: tuple[str, ...], level: tuple[str, ...], hidden: int, repeat: int, budget: float, threads: int,
+    seed: int, memory: bool, compiled: bool, ours: bool, everything: bool, overhead: bool, path: Path | None,
 ) -> None:  # fmt: skip
     """Measure compiled layers against those of PyG, DGL and plain PyTorch.
 
@@ -67,7 +73,7 @@ def bench(
     backward. Results are validated first; times are medians of interleaved runs in one process.
     """
     settings = Settings(
-        models, data, mode, against, level, hidden, repeat, memory, compiled, ours, threads, seed, budget
+        models, data, mode, against, level, hidden, repeat, memory, layers, compiled, ours, threads, seed, budget
     )
     console = Console(width=None if sys.stdout.isatty() else 200)
     if overhead:

@@ -26,6 +26,8 @@ class Settings:
     """Rounds of the interleaved measurement."""
     memory: bool = True
     """Measure peak memory, each candidate in a process of its own."""
+    layers: tuple[str, ...] = ()
+    """Parts of names, such as ``RelGraphConv``: only the libraries' layers that one fits run; by default all."""
     compiled: bool = True
     """Try the libraries' layers through torch.compile too."""
     ours: bool = True

@@ -83,6 +83,15 @@ def test_rows_and_json(data_folder: Path, without_compiler: list[Request]) -> No
     assert {request.what for request in without_compiler} == {"memory", "time"}
 
 
+def test_only_the_layers_that_are_named(data_folder: Path, without_compiler: list[Request]) -> None:
+    pytest.importorskip("torch_geometric")
+    options: dict[str, Any] = {"models": ("rgcn",), "data": ("aifb",), "modes": ("infer",), "against": ("pyg", "torch")}
+    (row,) = run(**options, layers=("FastRGCN",), compiled=False, memory=False, hidden=16, repeat=3).rows
+    libraries = {c["name"] for c in row["candidates"] if c["library"] == "pyg"}
+    assert libraries == {"FastRGCNConv"}
+    assert row["torch"] is not None
+
+
 def test_what_does_not_fit_or_fails_or_is_wrong_is_reported(
     data_folder: Path, without_compiler: list[Request], monkeypatch: pytest.MonkeyPatch
 ) -> None:
