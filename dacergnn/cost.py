@@ -1,4 +1,4 @@
-"""Bytes and floating-point operations of a program on a graph, read off its statements."""
+"""Bytes and floating-point operations of a program on a graph, read off its statements; sizes of tiles and hubs."""
 
 from __future__ import annotations
 
@@ -22,6 +22,14 @@ _PAIRS = {"src": "U", "dst": "V"}
 
 _SCATTER = 3
 """Passes over a row that a product is added to out of order: read and written, and time to wait for both."""
+TILE_BYTES = 64 * 1024
+"""What a tile's scratch may take: a quarter of a small L2 cache, next to the rows that the loops gather."""
+TILE_ROWS = (64, 4096)
+"""Fewer rows do not make up for starting the loops of a tile; more gain nothing."""
+HUB_ROWS = 4096
+"""Rows of a group that make up for the parallel regions in which threads share them."""
+HUB_PARTS = 64
+"""One thread may have the rows of a group to itself that are no more than all rows over this."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +126,17 @@ def statement_cost(
         if ref.path not in ("", "one") and not (typed and ref.path in TYPE_PATHS):
             streamed += rows * INDEX_BYTES
     return Cost(flops, streamed, gathered)
+
+
+def tile_rows(row_bytes: int) -> int:
+    """Rows of a tile whose scratch holds ``row_bytes`` a row: as many as stay in the cache from loop to loop."""
+    least, most = TILE_ROWS
+    return min(max(TILE_BYTES // max(row_bytes, 1), least), most)
+
+
+def longest_undivided(rows: int) -> int:
+    """Rows of the longest group that is no hub, where groups have ``rows`` in all: as ``parallel.h`` has it."""
+    return max(rows // HUB_PARTS, HUB_ROWS)
 
 
 def is_gathered(statement: Statement, ref: Ref) -> bool:

@@ -152,6 +152,23 @@ extern "C" void sum_groups(const int32_t* ptr, int64_t n, int64_t work, const do
         ++visits[g];
     });
 }
+extern "C" int64_t longest_undivided(int64_t rows, int64_t tile) { return dacergnn::longest_undivided(rows, tile); }
+extern "C" void visit_tiles(const int64_t* ptr, int64_t n, int64_t work, int64_t tile, int64_t* visits, int64_t* hubs) {
+    const auto count = [](int64_t* out, int64_t first, int64_t last) { for (; first < last; ++first) ++out[first]; };
+    dacergnn::parallel_tiles(
+        ptr, n, work, tile, [=](int64_t first, int64_t last) { count(visits, first, last); },
+        [=](int64_t first, int64_t last) { count(hubs, first, last); });
+}
+extern "C" void split_sum(int64_t begin, int64_t end, const float* x, float* out) {
+    dacergnn::split_rows<float>(
+        begin, end, 1,
+        [=](int64_t from, int64_t to, float* into) {
+            float sum = 0;
+            for (; from < to; ++from) sum += x[from];
+            *into = sum;
+        },
+        [=](const float* partial) { *out += *partial; });
+}
 """
 
 REDUCE = """

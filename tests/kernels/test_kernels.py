@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dacergnn.cost import longest_undivided
 from tests.kernels.harness import CONFIGS, REDUCE_SIZES, WEIGHT_CONFIGS, Array, Config, WeightConfig, build, call
 
 NUMPY = {"float": np.float32, "double": np.float64, "int32_t": np.int32, "int64_t": np.int64}
@@ -222,6 +223,34 @@ def test_parallel_groups_visits_every_group_once(kernels: ctypes.CDLL, lengths: 
     call(kernels["sum_groups"], ptr, len(lengths), work, x, out, visits)
     np.testing.assert_array_equal(visits, np.ones(len(lengths)))
     np.testing.assert_array_equal(out, [x[a:b].sum() for a, b in pairwise(ptr)])
+
+
+@pytest.mark.parametrize("tile", [64, 9000])
+@pytest.mark.parametrize("lengths", [*GROUPS, [5000, 4096, 0, 4097], [20_000, 4100] * 60], ids=lambda x: str(len(x)))
+def test_parallel_tiles_leaves_hubs_for_the_end(kernels: ctypes.CDLL, lengths: list[int], tile: int) -> None:
+    """Groups of more rows than the compiler goes by, and a tile, are handed over alone; the others in tiles."""
+    kernels["set_threads"](2)
+    kernels["longest_undivided"].restype = ctypes.c_int64
+    ptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    limit = kernels["longest_undivided"](ctypes.c_int64(int(ptr[-1])), ctypes.c_int64(tile))
+    assert limit == max(longest_undivided(int(ptr[-1])), tile)
+    visits, hubs = np.zeros(len(lengths), np.int64), np.zeros(len(lengths), np.int64)
+    call(kernels["visit_tiles"], ptr, len(lengths), 10, tile, visits, hubs)
+    np.testing.assert_array_equal(hubs, np.array(lengths, np.int64) > limit)
+    np.testing.assert_array_equal(visits, 1 - hubs)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 1024, 1025, 30_000])
+def test_split_rows_adds_chunks_in_order(kernels: ctypes.CDLL, rows: int) -> None:
+    x = np.random.default_rng(0).standard_normal(rows + 3).astype(np.float32)
+    expected = np.float32(0)
+    for start in range(3, rows + 3, 1024):
+        expected += np.cumsum(x[start : min(start + 1024, rows + 3)])[-1]
+    for threads in (1, 2, 3):
+        kernels["set_threads"](threads)
+        out = np.zeros(1, np.float32)
+        call(kernels["split_sum"], 3, rows + 3, x, out)
+        assert out[0] == expected
 
 
 @pytest.mark.parametrize("size", REDUCE_SIZES)

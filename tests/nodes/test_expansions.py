@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from dacergnn import HeteroGraph
+from dacergnn.library_nodes import Traversal
 from dacergnn.library_nodes.node import Typeclass
 from dacergnn.program import Program, interpret, parse
 from dacergnn.runtime.executable import Executable
@@ -102,6 +103,9 @@ class Compiled:
 
 def compiled(sdfg: dace.SDFG, implementation: str, dtype: Typeclass, index: Typeclass) -> Compiled:
     plain = copy.deepcopy(sdfg)
+    for operator in Program(sdfg).operators:
+        if isinstance(operator, Traversal):
+            operator.tile_rows = 256  # so that the larger graphs have several tiles
     select_adjacency(sdfg, index=index, implementation=implementation)
     sdfg.validate()
     return Compiled(plain, Executable(sdfg), dtype, index)

@@ -37,6 +37,12 @@ class Traversal(GraphOperator):
         choices=["groups", "edges"],
         desc="Whether narrow sums run group by group or row by row (select_schedule)",
     )
+    split_hubs = properties.Property(
+        dtype=bool, default=False, desc="Whether all threads share the rows of very long groups (select_schedule)"
+    )
+    tile_rows = properties.Property(
+        dtype=int, default=4096, desc="Rows that the loops of a nest run over before the next ones (select_schedule)"
+    )
 
     def scheme(self, implementation: str, arrays: dict[str, Data]) -> list[str]:
         if implementation == "pure":

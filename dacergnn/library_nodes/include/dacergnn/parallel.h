@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <new>
@@ -149,6 +150,44 @@ inline void parallel_tiles(const I* ptr, int64_t n, int64_t work_per_row, int64_
             first = last;
         }
     });
+}
+
+// Groups of more rows than this are hubs, which all threads share: more than a 64th of all rows, so that there are
+// fewer than 64 of them and none that is left to one thread keeps the others waiting, and worth the parallel regions.
+inline constexpr int64_t kHubRows = 4096, kHubs = 64;
+
+inline int64_t longest_undivided(int64_t total, int64_t tile) { return std::max({total / kHubs, kHubRows, tile}); }
+
+// The same with hub(g, g + 1) for each group g that is a hub, on the calling thread once all others are done.
+template <class I, class F, class Hub>
+inline void parallel_tiles(const I* ptr, int64_t n, int64_t work_per_row, int64_t tile, F f, Hub hub) {
+    if (n <= 0) return;
+    const int64_t limit = longest_undivided(static_cast<int64_t>(ptr[n]) - static_cast<int64_t>(ptr[0]), tile);
+    int64_t hubs[kHubs];
+    std::atomic<int64_t> count{0};
+    parallel_tiles(ptr, n, work_per_row, tile, [=, &hubs, &count](int64_t first, int64_t last) mutable {
+        if (static_cast<int64_t>(ptr[last]) - static_cast<int64_t>(ptr[first]) > limit)
+            hubs[count++] = first;  // a tile of its own
+        else
+            f(first, last);
+    });
+    for (int64_t k = 0; k < count; ++k) hub(hubs[k], hubs[k] + 1);
+}
+
+struct RowPartials;
+inline constexpr int64_t kSplitRows = 1024;
+
+// The rows begin..end of a hub in chunks, which all threads share: part(from, to, into) handles the rows of a chunk and
+// writes its `width` partial results; merge(partial) takes those of every chunk, in ascending order.
+template <class T, class Part, class Merge>
+inline void split_rows(int64_t begin, int64_t end, int64_t width, Part part, Merge merge) {
+    const int64_t chunks = (end - begin + kSplitRows - 1) / kSplitRows;
+    T* const partials = scratch<RowPartials, T>(chunks * width);
+    run_blocks(chunks, false, [=](int64_t c) mutable {
+        const int64_t from = begin + c * kSplitRows;
+        part(from, std::min(end, from + kSplitRows), partials + c * width);
+    });
+    for (int64_t c = 0; c < chunks; ++c) merge(partials + c * width);
 }
 
 // f(begin, end) for ranges that together cover 0..n.

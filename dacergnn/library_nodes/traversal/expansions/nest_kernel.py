@@ -23,7 +23,6 @@ from dacergnn.library_nodes.traversal.expansions.storage import WIDE, homes_of, 
 from dacergnn.library_nodes.traversal.nest import Levels, Loop, loops, reached
 
 PREFETCH_DISTANCE = 6
-TILE_ROWS = 512
 IDENTITY = {
     "+=": "Value(0)",
     "max=": "-std::numeric_limits<Value>::infinity()",
@@ -48,10 +47,14 @@ class NestKernel(Places):
         local_arrays: Collection[str] = (),
         *,
         by_edges: bool = False,
+        tile_rows: int = 4096,
+        hubs: NestKernel | None = None,
     ) -> None:
         if len(statements) == 1 and (mapping, statements[0].target.path) == ("ONE", "one"):  # of a row with itself
             statements = [replace(statements[0], target=replace(statements[0].target, path=""), op="=")]
         super().__init__(arrays)
+        self.tile_rows = tile_rows
+        self.hubs = hubs
         self.levels = Levels.of(mapping, statements)
         terms = self._terms(statements) if by_edges or len(statements) > 1 else {}
         self.statements = [part for s in statements for part in terms.get(s.target.name, [s])]
@@ -86,6 +89,14 @@ class NestKernel(Places):
             and is_narrow(s, self.shapes)
         ]
 
+    @property
+    def kept_elements(self) -> int:
+        """Elements of an innermost row in the tile's scratch."""
+        return self._kept_width(self.levels.spaces[-1])
+
+    def _kept_width(self, space: str) -> int:
+        return sum(h.width for h in self.homes.values() if h.offset is not None and h.space == space)
+
     # The kernel
 
     def code(self) -> str:
@@ -98,14 +109,22 @@ class NestKernel(Places):
                 f"{self._loop(self.loops[0], f'row_{outer} = first', f'row_{outer} < last')}\n}});"
             )
             return text + self._tails()
-        body = "\n".join(self._outermost(loop) for loop in self.loops)
         start, bounds = self._bounds(outer, self.levels.spaces[-1])
+        tiles = [self._tile()]
+        if self.hubs is not None:
+            tiles.append(self.hubs._tile())
+            self._used.update(self.hubs._used)
         text = (
             f"{start}struct Rows;\nstruct Owners;\n"
-            f"dacergnn::parallel_tiles({bounds}, {extent(outer)}, {work}, {TILE_ROWS}, "
-            f"[=](const int64_t first, const int64_t last) {{\n{self._scratch(bounds)}{body}\n}});"
+            f"dacergnn::parallel_tiles({bounds}, {extent(outer)}, {work}, {self.tile_rows}, {', '.join(tiles)});"
         )
         return text + self._tails()
+
+    def _tile(self) -> str:
+        """The function of C++ that runs the body on a range of groups."""
+        body = "\n".join(self._outermost(loop) for loop in self.loops)
+        _, bounds = self._bounds(self.levels.spaces[0], self.levels.spaces[-1])
+        return f"[=](const int64_t first, const int64_t last) {{\n{self._scratch(bounds)}{body}\n}}"
 
     def _scratch(self, bounds: str) -> str:
         """Declarations of the tile's scratch: arrays that several loops touch, and the group of every row."""
@@ -114,7 +133,7 @@ class NestKernel(Places):
         total: list[str] = []
         outer = self.levels.spaces[0]
         for space in self.levels.spaces:
-            width = sum(h.width for h in kept.values() if h.space == space)
+            width = self._kept_width(space)
             if not width and not (self.owners and space != outer):
                 continue
             if space == outer:
@@ -133,7 +152,7 @@ class NestKernel(Places):
                     if home.space == space:
                         place = " + ".join([*before, f"count_{space} * {home.offset}"])
                         lines.append(f"Value* const kept_{name} = rows + {place};")
-                width = sum(h.width for h in kept.values() if h.space == space)
+                width = self._kept_width(space)
                 before += [f"count_{space} * {width}"] if width else []
         inner = self.levels.spaces[-1]
         if self.owners:
@@ -162,10 +181,14 @@ class NestKernel(Places):
         if not loop.flat:
             return self._loop(loop, f"row_{space} = first", f"row_{space} < last")
         _, bounds = self._bounds(outer, space)
-        start, condition = f"at_{space} = {bounds}[first]", f"at_{space} < int64_t({bounds}[last])"
+        begin, end = f"{bounds}[first]", f"int64_t({bounds}[last])"
         if loop.statements()[0].target.path:
-            return self._flat_sums(loop, start, condition, bounds)
-        return self._loop(loop, start, condition)
+            return self._flat_sums(loop, f"at_{space} = {begin}", f"at_{space} < {end}", bounds)
+        return self._rows(loop, begin, end)
+
+    def _rows(self, loop: Loop, begin: str, end: str) -> str:
+        """A loop over rows by their places ``begin`` to ``end``."""
+        return self._loop(loop, f"at_{loop.space} = {begin}", f"at_{loop.space} < {end}")
 
     def _flat_sums(self, loop: Loop, start: str, condition: str, bounds: str) -> str:
         """A loop over all rows of a tile that adds each to the sum of its group."""
@@ -180,7 +203,7 @@ class NestKernel(Places):
             before.append(f"Value* const sums_{name} = {out if home.offset is None else f'kept_{name}'};")
             before.append(f"std::fill(sums_{name}, sums_{name} + {count}, {IDENTITY[statement.op]});")
             value = f"({self._source(statement, statement.expr)})[f]"
-            inside.append(_each(width, COMBINE[statement.op].format(f"(sums_{name} + group * {width})[f]", value)))
+            inside.append(each(width, COMBINE[statement.op].format(f"(sums_{name} + group * {width})[f]", value)))
             if statement.op != "+=":
                 after.append(f"for (int64_t g = first; g < last; ++g)\nif ({bounds}[g] == {bounds}[g + 1])")
                 after.append(f"std::fill_n(sums_{name} + (g - first) * {width}, {width}, Value(0));")
@@ -229,7 +252,7 @@ class NestKernel(Places):
                 before += f"int64_t run_{inner} = {edges}[row_{top}];\n"
         else:
             begin, end = f"begin_{space}", f"end_{space}"
-        text = self._loop(loop, f"at_{space} = {begin}", f"at_{space} < {end}")
+        text = self._rows(loop, begin, end)
         results = [
             self._result(s, f"{begin} == {end}")
             for s in loop.statements()
@@ -266,8 +289,7 @@ class NestKernel(Places):
             if home.space != loop.space or statement not in loop.statements():
                 continue
             if home.reduced:
-                lines.append(f"Value own_{name}[{home.width}];")
-                lines.append(_each(home.width, f"own_{name}[f] = {IDENTITY[statement.op]};"))
+                lines.append(accumulator(statement, home.width))
             elif home.loop is loop and not self._direct(statement):
                 lines.append(f"Value own_{name}[{home.width}];")
         return lines
@@ -322,7 +344,7 @@ class NestKernel(Places):
         name, home = statement.target.name, self.homes[statement.target.name]
         lines: list[str] = []
         if statement.op != "+=":
-            lines.append(f"if ({empty}) {{\n{_each(home.width, f'own_{name}[f] = Value(0);')}\n}}")
+            lines.append(f"if ({empty}) {{\n{each(home.width, f'own_{name}[f] = Value(0);')}\n}}")
         goals: list[str] = []
         if home.offset is not None:
             lines.append(f"Value* const kept = {self._kept(name, home.space)};")
@@ -330,7 +352,7 @@ class NestKernel(Places):
         if home.stored:
             lines.append(f"Value* const out = {PREFIX}{name} + row_{home.space} * {home.width};")
             goals.append("out")
-        lines += [_each(home.width, f"{goal}[f] = own_{name}[f];") for goal in goals]
+        lines += [each(home.width, f"{goal}[f] = own_{name}[f];") for goal in goals]
         return "{\n" + "\n".join(lines) + "\n}" if lines else ""
 
     def _tails(self) -> str:
@@ -345,7 +367,13 @@ class NestKernel(Places):
         return text
 
 
-def _each(width: int, line: str) -> str:
+def accumulator(statement: Statement, width: int) -> str:
+    """A row on the stack with what a reduction starts from."""
+    name = f"own_{statement.target.name}"
+    return f"Value {name}[{width}];\n" + each(width, f"{name}[f] = {IDENTITY[statement.op]};")
+
+
+def each(width: int, line: str) -> str:
     """A loop over the elements f of a row."""
     if width == 1:
         return line.replace("[f]", "[0]")
