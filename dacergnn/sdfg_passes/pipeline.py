@@ -111,8 +111,8 @@ def compile_program(
             _record(plan, name, lambda name=name: {"backward": OPTIMIZATIONS[name](_backward(plan), given)})
     for name in late:
         _record(plan, name, lambda name=name: {r: OPTIMIZATIONS[name](s, given) for r, s in _sdfgs(plan).items()})
-    sizes = profile.sizes
-    _record(plan, "select_schedule", lambda: {r: select_schedule(s, sizes) for r, s in _sdfgs(plan).items()})
+    sizes, longest = profile.sizes, profile.longest
+    _record(plan, "select_schedule", lambda: {r: select_schedule(s, sizes, longest) for r, s in _sdfgs(plan).items()})
     _record(plan, "select_adjacency", lambda: _select(plan, config, index))
     return plan
 

@@ -122,9 +122,12 @@ class SelectSchedule(ProgramTransformation):
     __doc__ = _documentation("select_schedule")
 
     sizes = _sizes()
+    longest = DictProperty(
+        key_type=str, value_type=int, default={}, desc="Edges of the longest group by its path (Profile.longest)"
+    )
 
     def rewrite(self, sdfg: dace.SDFG) -> int:
-        return select_schedule(sdfg, _with_typical(self.sizes))
+        return select_schedule(sdfg, _with_typical(self.sizes), cast("Mapping[str, int]", self.longest))
 
 
 @make_properties

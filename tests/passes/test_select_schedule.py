@@ -1,13 +1,16 @@
-"""Which traversals run row by row: those of short groups."""
+"""Which traversals run row by row, divide long groups, and how large their tiles are."""
 
 from __future__ import annotations
 
 import dace
 import pytest
+import torch
 
-from dacergnn import parse, print_program
+from dacergnn import HeteroGraph, parse, print_program
+from dacergnn.graph.profile import TYPICAL, Profile
 from dacergnn.library_nodes import Traversal
 from dacergnn.program import Program, verify
+from dacergnn.program.view import Group
 from dacergnn.sdfg_passes.pipeline import OPTIMIZATIONS, Circumstances
 from dacergnn.sdfg_passes.select_schedule import select_schedule
 from tests.program.golden import parsed
@@ -18,6 +21,11 @@ SIZES = {"NS": 100, "ND": 100, "U": 120, "V": 110, "R": 4, "T": 2, "ONE": 1, "RN
 def schedules(sdfg: dace.SDFG) -> dict[str, object]:
     """Schedule of every traversal, by the first array that it writes."""
     return {o.written_arrays[0]: o.schedule_by for o in Program(sdfg).operators if isinstance(o, Traversal)}
+
+
+def hubs(sdfg: dace.SDFG) -> set[str]:
+    """First arrays of the traversals whose long groups are divided."""
+    return {o.written_arrays[0] for o in Program(sdfg).operators if isinstance(o, Traversal) and o.split_hubs}
 
 
 def test_short_groups_are_edge_balanced() -> None:
@@ -46,7 +54,7 @@ def test_short_groups_are_edge_balanced() -> None:
     assert sdfg.hash_sdfg() == before
     assert select_schedule(sdfg, SIZES | {"E": 400}) == 2
     assert schedules(sdfg) == schedules(sdfg) | {"to_dst": "groups", "to_src": "groups", "to_pair": "edges"}
-    assert select_schedule(sdfg, SIZES | {"E": 100_000}) == 1
+    assert select_schedule(sdfg, SIZES | {"E": 100_000}) == 2  # the maxima of the types, of 25,000 edges, are divided
     assert [n for n, s in schedules(sdfg).items() if s == "edges"] == ["from_pairs"]
     verify(sdfg)
     sdfg.validate()
@@ -66,3 +74,69 @@ def test_fused_nests_go_by_their_outermost_and_innermost_rows(name: str) -> None
     select_schedule(sdfg, SIZES | {"E": 20_000})
     assert {nest.schedule_by for nest in nests} == {"groups"}
     assert print_program(sdfg) == listing
+
+
+def test_groups_are_divided_where_the_graph_has_hubs() -> None:
+    sdfg = parse(
+        """def p(g, a: E, c: U):
+    for e in g.edges():
+        e.dst["to_dst"] += e.a * 2.0
+        e.src["to_src"] = max(e.src["to_src"], e.a)
+        e.dst_pair["to_pair"] += e.a
+        e["alone"] = e.a * 2.0
+        types[e.etype] += e.a
+        least = min(least, e.a)
+    for p in g.src_pairs():
+        p.src["from_pairs"] += p.c * 2.0
+    return to_dst, to_src, to_pair, alone, types, least, from_pairs
+"""
+    )
+    # Groups of ten edges, but for the minimum of all; sums of types are divided anyway.
+    sizes = dict(TYPICAL.sizes)
+    select_schedule(sdfg, sizes)
+    assert hubs(sdfg) == {"least"}
+    assert select_schedule(sdfg, sizes, {"dst": 15_625, "src": 15_625, "dstpair": 15_625, "srcpair": 15_625}) == 0
+    assert select_schedule(sdfg, sizes, {"dst": 15_626}) == 1
+    assert hubs(sdfg) == {"least", "to_dst"}
+    assert select_schedule(sdfg, sizes, {"src": 15_626, "dstpair": 20_000}) == 3
+    assert hubs(sdfg) == {"least", "to_src", "to_pair"}
+    few = sizes | {"NS": 100, "ND": 100, "E": 5_000}
+    select_schedule(sdfg, few, {"dst": 4_096, "src": 4_097})
+    assert hubs(sdfg) == {"least", "to_src"}
+    select_schedule(sdfg, dict.fromkeys(sizes, 0))
+    assert hubs(sdfg) == set()
+
+
+def test_profile_knows_the_longest_groups() -> None:
+    src, dst = torch.tensor([0, 1, 2, 3, 3, 0]), torch.tensor([1, 1, 1, 1, 0, 1])
+    graph = HeteroGraph.from_arrays((src, dst), torch.tensor([0, 0, 0, 1, 1, 0]), num_nodes=4)
+    assert Profile.of(graph).longest == {"src": 2, "dst": 5, "srcpair": 2, "dstpair": 4}
+    assert Profile.of(HeteroGraph.from_arrays((src[:0], dst[:0]), None, num_nodes=4)).longest == {}
+
+
+def test_scratch_of_a_tile_stays_in_the_cache() -> None:
+    sdfg = parse(
+        """def p(g, a: E, b: E[100], w: E[2000]):
+    for e in g.edges():
+        e["x"] = e.a * 2.0
+        e["y"] = e.b * 2.0
+        e["z"] = e.w * 2.0
+        e.dst["sum_x"] += e["x"]
+        e.dst["sum_y"] += e["y"]
+        e.dst["sum_z"] += e["z"]
+    for e in g.edges():
+        e["x2"] = e["x"] / e.dst["sum_x"]
+        e["y2"] = e["y"] * e.dst["sum_y"]
+        e["z2"] = e["z"] * e.dst["sum_z"]
+    return x2, y2, z2
+""",
+        dtype=dace.float64,
+    )
+    program, groups = Program(sdfg), []
+    for name in "xyz":
+        bodies = [s for o in program.operators for s in o.statements if name in s.target.name]
+        groups.append(Group(tuple(bodies), "ND", (name, f"sum_{name}")))
+    program.regroup(groups)
+    select_schedule(sdfg, TYPICAL.sizes)
+    rows = {o.written_arrays[0]: o.tile_rows for o in Program(sdfg).operators if isinstance(o, Traversal)}
+    assert rows == {"x2": 4096, "y2": 81, "z2": 64}  # 8, 800 and 16,000 bytes a row in 64 KiB

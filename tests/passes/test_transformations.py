@@ -114,7 +114,9 @@ def test_schedules_go_by_the_sizes() -> None:
     assert sdfg.apply_transformations(kind) == 0  # ten edges for each destination
     assert sdfg.apply_transformations_repeated(kind, options={"sizes": {"E": 20, "ND": 10}}) == 1
     assert sdfg.apply_transformations(kind) == 1
-    assert "sizes" in kind.__properties__
+    assert sdfg.apply_transformations(kind, options={"longest": {"dst": 20_000}}) == 1
+    assert sdfg.apply_transformations(kind) == 1
+    assert {"sizes", "longest"} <= kind.__properties__.keys()
 
 
 def test_unpriced_passes_go_by_nothing() -> None:
