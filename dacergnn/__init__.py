@@ -1,11 +1,11 @@
 """dacergnn: a data-centric compiler for relational graph neural networks.
 
 `optimize` replaces the relational layers of a model by compiled ones, `revert` puts the originals back,
-`explain` says what happened.
+`explain` says what happened. `compile` makes a layer of a function in program form.
 """
 
 from dacergnn import datasets
-from dacergnn.api import explain, optimize, revert
+from dacergnn.api import compile, explain, optimize, revert
 from dacergnn.config import Config
 from dacergnn.graph import HeteroGraph
 from dacergnn.logs import configure_logs
@@ -16,6 +16,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Config",
     "HeteroGraph",
+    "compile",
     "datasets",
     "explain",
     "interpret",

@@ -1,4 +1,4 @@
-"""The entry points: `optimize`, `revert` and `explain`."""
+"""The entry points: `optimize`, `revert`, `explain` and `compile`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import copy
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal, overload
 
 from torch import nn
 
@@ -16,6 +16,7 @@ from dacergnn.errors import DacergnnError, UnsupportedLayerError
 from dacergnn.frontends import find_frontend
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.base import ProgramModule
+from dacergnn.modules.functions import ProgramFunction
 from dacergnn.modules.graphs import GraphCache
 from dacergnn.modules.layer import CompiledLayer
 from dacergnn.report import LayerReport, Report, layer_report
@@ -93,6 +94,27 @@ def optimize(
         for name, reason in replacement.refused.items():
             warnings.warn(f"{name or 'the model'} is left as it is: {reason}", stacklevel=2)
     return result
+
+
+@overload
+def compile(function: Callable[..., Any], /) -> ProgramFunction: ...
+@overload
+def compile(*, config: Config | None = None, **bindings: Any) -> Callable[[Callable[..., Any]], ProgramFunction]: ...
+def compile(function: Any = None, /, *, config: Config | None = None, **bindings: Any) -> Any:
+    """Decorator: a function in program form as a function over tensors and a `HeteroGraph`.
+
+    ``@dacergnn.compile`` or ``@dacergnn.compile(heads=2, slope=0.2, x="NS[64]", config=Config(...))``. The function
+    is parsed at the first call, and compiled once for each combination of row shapes and element type. Constants are
+    found among ``bindings``, in the functions around it, and in its module.
+
+    Args:
+        function: ``def layer(g, x, W): ...``, the graph and arrays (docs/program_form.md).
+        config: How to compile.
+        bindings: Declarations of arrays, and constants, by name.
+    """
+    if function is None:
+        return lambda f: ProgramFunction(f, bindings, config)
+    return ProgramFunction(function, bindings, config)
 
 
 def revert(model: nn.Module) -> nn.Module:

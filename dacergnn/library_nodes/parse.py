@@ -6,13 +6,13 @@ import ast
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import lru_cache
-from typing import NoReturn
+from functools import lru_cache, reduce
 
 import numpy as np
 
 from dacergnn.errors import ProgramError
 from dacergnn.graph.spaces import MAPS
+from dacergnn.library_nodes.diagnostics import fail, nearest
 from dacergnn.library_nodes.form import ENTITY, GEMM_OPERATORS, Const, Expr, Op, Ref, Shape, Statement, size
 from dacergnn.library_nodes.operators import OPERATORS, STRUCTURAL, WITH_DIMS, op
 
@@ -32,14 +32,22 @@ _NODE_TYPE = {"": "ntype", "src": "srctype", "dst": "dsttype"}
 _DEFAULTS: dict[str, tuple[float, ...]] = {"leakyrelu": (0.01,), "elu": (1.0,)}
 _ARITY = {name: entry.arity for name, entry in OPERATORS.items()} | STRUCTURAL
 
+_ALIASES = {"dot_prod": "dot_prd"}
+KNOWN_OPERATORS = (*_ARITY, "reshape", *_ALIASES)
+"""Names that calls in expressions may have."""
+# What to write in place of Python that is not in the form.
+_INSTEAD: dict[type[ast.AST], str] = {
+    ast.IfExp: "rows have no branches; multiply by a comparison: (e.s > 0.0) * e.src.x",
+    ast.Compare: "comparisons are >, >=, <, <= and ==, of two values: (a < b) * (b < c)",
+    ast.BoolOp: "comparisons give 0 or 1: multiply them for and, add them for or",
+    ast.BinOp: "there are + - * / and @; x ** 2 is x * x",
+    ast.GeneratorExp: "an aggregation runs over the edges of a row: sum(e.src.x for e in n.incoming_edges())",
+    ast.ListComp: "an aggregation runs over the edges of a row: sum(e.src.x for e in n.incoming_edges())",
+    ast.List: "values are joined by concat(a, b)",
+    ast.Tuple: "values are joined by concat(a, b)",
+}
+
 NameLookup = Callable[[str, ast.AST], Expr]
-
-
-def fail(node: ast.AST, message: str) -> NoReturn:
-    """Raise ProgramError with the place of ``node`` in the source."""
-    line, column = getattr(node, "lineno", 0), getattr(node, "col_offset", 0) + 1
-    text = ast.unparse(node) if isinstance(node, ast.expr | ast.stmt) else ""
-    raise ProgramError(f"line {line}, column {column}: {message}" + (f"\n    {text.splitlines()[0]}" if text else ""))
 
 
 class ExpressionParser:
@@ -53,6 +61,8 @@ class ExpressionParser:
         self.space = space
         self.entities = entities
         self.name = name
+        self.seen: list[tuple[Ref, ast.AST]] = []
+        """References parsed so far, with their places."""
 
     def entity(self, node: ast.AST) -> str | None:
         """The path that a loop variable, or an attribute like ``e.src`` of one, stands for."""
@@ -63,13 +73,26 @@ class ExpressionParser:
             if base is None:
                 return None
             path = _ROW_ATTRIBUTES[node.attr]
-            if base not in ("", f"{path}pair") or (self.space, path) not in MAPS:
-                fail(node, f"rows of this loop ({self.space}) have no .{node.attr}")
+            if base not in ("", f"{path}pair"):
+                fail(node, f"{ast.unparse(node.value)} has no .{node.attr}")
+            if (self.space, path) not in MAPS:
+                fail(node, self._no_path(node.attr))
             return path
         return None
 
+    def _no_path(self, name: str) -> str:
+        paths = [known for known, path in _ROW_ATTRIBUTES.items() if (self.space, path) in MAPS]
+        known = f"; they have .{', .'.join(paths)}" if paths else ""
+        return f"rows of this loop ({self.space}) have no .{name}{nearest(name, paths, '.{}')}{known}"
+
     def ref(self, node: ast.AST) -> Ref | None:
         """The reference that ``node`` spells, or None when it is something else."""
+        found = self._ref(node)
+        if found is not None:
+            self.seen.append((found, node))
+        return found
+
+    def _ref(self, node: ast.AST) -> Ref | None:
         if isinstance(node, ast.Attribute) and node.attr == "T":
             if isinstance(node.value, ast.Name | ast.Call):
                 inner = self.parse(node.value)
@@ -108,9 +131,11 @@ class ExpressionParser:
                 and self.entity(source) == "src"
             ):
                 return "typedsrc"
+        guess = nearest(key.attr, ("etype", "ntype"), ".{}") if isinstance(key, ast.Attribute) else ""
         return fail(
             key,
-            "weights are sliced by a type: W[e.etype], W[n.ntype], W[e.src.ntype], W[e.dst.ntype], W[e.etype, e.src]",
+            f"weights are sliced by a type{guess}: W[e.etype], W[n.ntype], W[e.src.ntype], W[e.dst.ntype], "
+            "W[e.etype, e.src]",
         )
 
     def _joined_type(self, key: ast.Attribute) -> str | None:
@@ -128,7 +153,10 @@ class ExpressionParser:
         if isinstance(node, ast.Constant) and isinstance(node.value, int | float) and math.isfinite(node.value):
             return Const(float(node.value))
         if isinstance(node, ast.Name):
-            return self.name(node.id, node)
+            value = self.name(node.id, node)
+            if isinstance(value, Ref):
+                self.seen.append((value, node))
+            return value
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
             operand = self.parse(node.operand)
             return Const(-operand.value) if isinstance(operand, Const) else Op("neg", (operand,))
@@ -143,16 +171,34 @@ class ExpressionParser:
                 return Op(_BINARY[kind], (left, right))
             if kind in _FLIPPED:
                 return Op(_FLIPPED[kind], (right, left))
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords:
-            return self._call(node, node.func.id)
-        return fail(node, "this is not an expression of the program form")
+        if isinstance(node, ast.Call):
+            return self._call(node)
+        if isinstance(node, ast.Attribute | ast.Subscript):
+            base = node.value
+            if isinstance(base, ast.Name) and base.id not in self.entities:
+                known = f"{nearest(base.id, self.entities)}; there are {', '.join(self.entities)}"
+                fail(base, f'"{base.id}" is no loop variable here{known}')
+            if isinstance(base, ast.Attribute) and self.entity(base.value) is not None:
+                fail(base, self._no_path(base.attr))
+        hint = next((f"; {text}" for kind, text in _INSTEAD.items() if isinstance(node, kind)), "")
+        return fail(node, f"this is not an expression of the program form{hint}")
 
-    def _call(self, node: ast.Call, name: str) -> Expr:
+    def _call(self, node: ast.Call) -> Expr:
+        if not isinstance(node.func, ast.Name):
+            known = getattr(node.func, "attr", "") in KNOWN_OPERATORS
+            form = f"{node.func.attr}(...)" if known and isinstance(node.func, ast.Attribute) else "exp(e.src.x)"
+            fail(node, f"operators are called by their name alone: {form}")
+        name = _ALIASES.get(node.func.id, node.func.id)
+        if node.keywords:
+            fail(node, f"operands are given by position, not by name: {name}(x, ...)")
         if name == "reshape":
             return self._reshape(node)
         if name not in _ARITY:
-            known = ", ".join(sorted([*_ARITY, "reshape"]))
-            fail(node, f"unknown operator {name}(); the program form has: {known}")
+            known = ", ".join(sorted(KNOWN_OPERATORS))
+            guess = nearest(name, KNOWN_OPERATORS, "{}()")
+            fail(node, f"unknown operator {name}(){guess}; the program form has: {known}")
+        if name == "concat":
+            return self._concat(node)
         arity = _ARITY[name]
         args = [self.parse(a) for a in node.args[:arity]]
         if len(args) < arity:
@@ -165,8 +211,16 @@ class ExpressionParser:
             fail(node, f"{name}() takes {arity} operand{'s' * (arity > 1)}")
         return op(name, *args, dims=dims) if name not in GEMM_OPERATORS else Op(name, tuple(args), dims)
 
+    def _concat(self, node: ast.Call) -> Expr:
+        """``concat(a, b, ...)``, also of a list as torch has it."""
+        items = node.args[0].elts if len(node.args) == 1 and isinstance(node.args[0], ast.List) else node.args
+        if len(items) < 2:
+            fail(node, "concat() takes two operands or more")
+        values = [self.parse(item) for item in items]
+        return reduce(lambda joined, value: op("concat", joined, value), values)
+
     def _integer(self, node: ast.AST) -> int:
-        value = self.parse(node)
+        value = fold(self.parse(node))
         if not isinstance(value, Const) or value.value != int(value.value):
             fail(node, "a size must be an integer known at compile time")
         return int(value.value)

@@ -23,7 +23,7 @@ from dacergnn.graph.profile import Profile
 from dacergnn.library_nodes.node import Typeclass
 from dacergnn.program import Program as View
 from dacergnn.program import parse
-from dacergnn.program.source import flatten
+from dacergnn.program.flatten import flatten
 from dacergnn.runtime import plan_cache
 from dacergnn.runtime.build import build_all
 from dacergnn.runtime.executable import Executable

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from math import sqrt
-from typing import Any
+from abc import abstractmethod
 
 import torch
 from torch import Tensor, nn
@@ -15,58 +12,26 @@ from dacergnn.errors import ArrayError, UnsupportedLayerError
 from dacergnn.frontends import Program, programs
 from dacergnn.frontends.frontend import spec
 from dacergnn.graph import HeteroGraph
-from dacergnn.graph.profile import Profile
-from dacergnn.modules.base import ProgramModule
-from dacergnn.modules.compiled import CompiledProgram, compiled_program
-from dacergnn.modules.traced import register_layer, traced_call
+from dacergnn.modules.graph_layer import GraphLayer, check_graph
+from dacergnn.modules.traced import traced_call
 
 
-class GraphLayer(ProgramModule, ABC):
-    """A layer that runs one program; subclasses declare the program and its arrays besides x."""
-
-    original: GraphLayer
-    frontend: _OwnProgram
-    number: int
-
-    def __init__(self, config: Config | None) -> None:
-        super().__init__()
-        self.config = config or Config()
-        self._compiled: dict[tuple[torch.dtype, torch.dtype, bool], CompiledProgram] = {}
-        self._register()
-
-    def _register(self) -> None:
-        # What traced calls look for; past nn.Module, which would take the layer for a part of itself.
-        object.__setattr__(self, "original", self)
-        object.__setattr__(self, "frontend", _OwnProgram(self))
-        object.__setattr__(self, "number", register_layer(self))
-
-    def __getstate__(self) -> dict[str, Any]:
-        transient = ("original", "frontend", "number", "_compiled")
-        return {k: v for k, v in super().__getstate__().items() if k not in transient}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__({**state, "_compiled": {}})
-        self._register()
+class NativeLayer(GraphLayer):
+    """A layer from node features to node features; subclasses declare the program and its arrays besides x."""
 
     @abstractmethod
     def program(self) -> Program:
         """The program and the specifications of its arrays."""
 
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """Size of a row of the result."""
+
     def arrays(self, graph: HeteroGraph) -> dict[str, Tensor]:
         """The arrays of the program besides x."""
         own: dict[str, Tensor | None] = dict(self._parameters)  # `named_parameters` takes longer than small kernels
         return {name: value for name, value in own.items() if value is not None}
-
-    def reset_parameters(self) -> None:
-        """Glorot-uniform matrices, zero biases, as PyG initializes its layers."""
-        for name, parameter in self.named_parameters():
-            if name == "bias":
-                nn.init.zeros_(parameter)
-            elif name in ("pri", "skip"):
-                nn.init.ones_(parameter)
-            else:
-                bound = sqrt(6.0 / (parameter.size(-2) + parameter.size(-1)))
-                nn.init.uniform_(parameter, -bound, bound)
 
     def forward(self, x: Tensor, graph: HeteroGraph) -> Tensor:
         """[ND, out_channels] from node features x [NS, in_channels].
@@ -74,59 +39,25 @@ class GraphLayer(ProgramModule, ABC):
         Raises:
             ArrayError: x or the graph does not fit the layer.
         """
-        _check_call(x, graph)
+        check_graph(graph)
+        if not isinstance(x, Tensor):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ArrayError("x", f"is a {type(x).__name__}; it must be a tensor with a row for each source node")
         if torch.compiler.is_compiling():
             return traced_call(self, (x, graph), {})
         dtype = next(iter(self._parameters.values())).dtype  # pyright: ignore[reportOptionalMemberAccess]
         if torch.is_autocast_enabled("cpu"):
             x = x.to(dtype)
-        compiled = self._compiled_for(graph, dtype)
+        compiled = self.compiled((dtype,), graph, dtype, self.program)
         self.remember(compiled, graph)
         arrays = {"x": x, **self.arrays(graph)}
         (out,) = compiled(graph, [arrays[name] for name in compiled.inputs])
         return out.flatten(1)
 
-    def _compiled_for(self, graph: HeteroGraph, dtype: torch.dtype) -> CompiledProgram:
-        """The compiled program; choices are made for the first graph of its kind."""
-        key = (dtype, graph.index_dtype, graph.single_typed)
-        found = self._compiled.get(key)
-        if found is None:
-            profile = Profile.of(graph)
-            found = compiled_program(self.program(), dtype, graph.index_dtype, self.config, profile)
-            self._compiled[key] = found
-        return found
-
-    def run(self, frontend: _OwnProgram, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
-        """A traced call, with the parameters of ``frontend.module``."""
-        return frontend.module.forward(*args, **kwargs)
-
-    @property
-    @abstractmethod
-    def width(self) -> int:
-        """Size of a row of the result."""
-
-
-@dataclass
-class _OwnProgram:
-    """Takes the part of a front end in traced calls."""
-
-    module: GraphLayer
-
     def result(self, x: Tensor, graph: HeteroGraph) -> tuple[int, int]:
-        return graph.size("ND"), self.module.width
+        return graph.size("ND"), self.width
 
 
-def _check_call(x: object, graph: object) -> None:
-    if not isinstance(graph, HeteroGraph):
-        kind = type(graph).__name__
-        raise ArrayError("graph", f"is a {kind}; make a HeteroGraph of it with from_pyg, from_dgl or from_arrays")
-    if graph.device.type != "cpu":
-        raise ArrayError("graph", f"is on {graph.device}, but this layer runs on the CPU; move it with .to('cpu')")
-    if not isinstance(x, Tensor):
-        raise ArrayError("x", f"is a {type(x).__name__}; it must be a tensor with a row for each source node")
-
-
-class RGCN(GraphLayer):
+class RGCN(NativeLayer):
     """Relational graph convolution: mean (or sum) over each relation's neighbours, a matrix per relation.
 
     Args:
@@ -163,7 +94,7 @@ class RGCN(GraphLayer):
         return {**parameters, "norm": graph.pair_mean_weights(self.W.dtype)} if self.aggr == "mean" else parameters
 
 
-class RGAT(GraphLayer):
+class RGAT(NativeLayer):
     """Relational graph attention: additive attention over all incoming edges, a matrix per relation.
 
     ``q`` and ``k`` [heads, out_channels] weigh the transformed destination and source.
@@ -194,7 +125,7 @@ class RGAT(GraphLayer):
         )  # fmt: skip
 
 
-class HGT(GraphLayer):
+class HGT(NativeLayer):
     """Heterogeneous graph transformer layer; ``channels`` come in and go out, divided over ``heads``."""
 
     def __init__(

@@ -19,8 +19,8 @@ from torch import Tensor
 from dacergnn.graph import HeteroGraph
 
 if TYPE_CHECKING:
+    from dacergnn.modules.graph_layer import GraphLayer
     from dacergnn.modules.layer import CompiledLayer
-    from dacergnn.modules.native import GraphLayer
 
 _WORKER = ThreadPoolExecutor(max_workers=1, thread_name_prefix="dacergnn")
 _LAYERS: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
@@ -36,13 +36,18 @@ def register_layer(layer: CompiledLayer | GraphLayer) -> int:
 
 
 def traced_call(layer: CompiledLayer | GraphLayer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The result of a call, in the structure that the layer's front end describes."""
+    outputs = traced_outputs(layer, args, kwargs)
+    return _rebuild(layer.frontend.result(*args, **kwargs), iter(outputs))
+
+
+def traced_outputs(layer: CompiledLayer | GraphLayer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
     """A call in terms that a tracer understands: tensors, and a text that says how they make up the arguments."""
     tensors: list[Tensor] = []
     text = _describe((args, kwargs), tensors)
     names = [n for n, _ in layer.named_parameters()]
     parameters = [p for _, p in layer.named_parameters()]
-    outputs = call_layer(tensors, parameters, layer.number, text, ",".join(names))
-    return _rebuild(layer.frontend.result(*args, **kwargs), iter(outputs))
+    return call_layer(tensors, parameters, layer.number, text, ",".join(names))
 
 
 def _describe(value: Any, tensors: list[Tensor]) -> str:

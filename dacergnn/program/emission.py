@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dacergnn.errors import ProgramError
-from dacergnn.library_nodes.form import GEMM_OPERATORS, TYPE_SPACES, Expr, Op, Ref, Shape, Statement, match_gemm, size
+from dacergnn.library_nodes.form import GEMM_OPERATORS, Expr, Op, Ref, Shape, Statement, match_gemm, size
 from dacergnn.library_nodes.node import Typeclass
 from dacergnn.library_nodes.operators import scale_fits, shape_of
 from dacergnn.program.view import Program
@@ -36,7 +36,7 @@ class Emission:
                 view, value = value.dims, product
         value = self._operands(value, space)
         if not self._is_product(Statement(space, Ref(name, path), operation, value)):
-            if path == "" and isinstance(value, Op) and value.name in GEMM_OPERATORS and not _is_plain(value, space):
+            if path == "" and isinstance(value, Op) and value.name in GEMM_OPERATORS and not is_plain(value):
                 raise ProgramError(f"{value.name}: {_PRODUCTS[value.name]}.")
             value = self._hoist(value, space, top=not _is_gemm_operator(value))
         shape = shape_of(value, self.program.shape)
@@ -71,7 +71,7 @@ class Emission:
         if not isinstance(expr, Op):
             return expr
         expr = replace(expr, args=tuple(self._hoist(a, space) for a in expr.args))
-        stays = top or expr.name not in OWN_STATEMENT or _is_plain(expr, space)
+        stays = top or expr.name not in OWN_STATEMENT or is_plain(expr)
         return expr if stays else self.temporary(expr, space)
 
     def _row(self, expr: Expr, space: str) -> Ref:
@@ -83,9 +83,9 @@ class Emission:
         return Ref(self.emit(space, "", "=", expr, "tmp", space))
 
 
-def _is_plain(expr: Op, space: str) -> bool:
-    """Whether a product stands among element-wise operators: an outer product of weights."""
-    return expr.name == "outer_prod" and space in TYPE_SPACES
+def is_plain(expr: Op) -> bool:
+    """Whether a product may stand among element-wise operators: the outer product of two values of one row."""
+    return expr.name == "outer_prod"
 
 
 def _is_gemm_operator(expr: Expr) -> bool:

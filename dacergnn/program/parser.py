@@ -3,51 +3,28 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import dace
 
 from dacergnn.errors import ProgramError
-from dacergnn.graph.spaces import MAPS, PARTED, PARTS, ROW_SPACES, SPACES, kind
-from dacergnn.library_nodes.form import (
-    Const,
-    Expr,
-    Op,
-    Ref,
-    Shape,
-)
+from dacergnn.graph.spaces import MAPS, TYPE_PATHS
+from dacergnn.library_nodes.diagnostics import fail, nearest
+from dacergnn.library_nodes.form import Const, Expr, Op, Ref
 from dacergnn.library_nodes.node import Typeclass
-from dacergnn.library_nodes.operators import op
-from dacergnn.library_nodes.parse import ExpressionParser, fail, fold
+from dacergnn.library_nodes.operators import op, shape_of
+from dacergnn.library_nodes.parse import ExpressionParser, fold
+from dacergnn.program.declarations import declaration
 from dacergnn.program.emission import Emission
+from dacergnn.program.flatten import FlatProgram, flatten
+from dacergnn.program.loops import Loop, enter, walk
 from dacergnn.program.names import name_problem
-from dacergnn.program.source import FlatProgram, Source, flatten
+from dacergnn.program.source import Source
 from dacergnn.program.verify import verify
 from dacergnn.program.view import Program
 
-_ITERATORS = {
-    "edges": "E",
-    "nodes": "NS",
-    "src_nodes": "NS",
-    "dst_nodes": "ND",
-    "src_pairs": "U",
-    "dst_pairs": "V",
-    "edge_types": "R",
-    "node_types": "T",
-    "once": "ONE",
-    "typed_nodes": "RNS",
-}
-ITERATORS = _ITERATORS | {
-    f"{name}_{part}": space + part for part in PARTS for name, space in _ITERATORS.items() if space in PARTED
-}
-_NEIGHBOURS = {
-    ("ND", "incoming_edges"): "dst",
-    ("NS", "incoming_edges"): "dst",
-    ("V", "incoming_edges"): "dstpair",
-    ("NS", "outgoing_edges"): "src",
-    ("U", "outgoing_edges"): "srcpair",
-}
 _RETURN_ORDER = ("ND", "NS", "E", "V", "U", "R", "T", "ONE", "RNS")
 _AUGMENTED: dict[type[ast.AST], str] = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div"}
 
@@ -66,16 +43,6 @@ def parse(source: Source, *, dtype: Typeclass = dace.float32, **bindings: Any) -
     return _Parser(flatten(source, bindings), dtype).run()
 
 
-@dataclass
-class _Loop:
-    """Where a statement stands: the row space of the innermost loop, loop variables and their paths, locals."""
-
-    space: str
-    entities: dict[str, str]
-    spaces: dict[str, str]
-    locals: dict[str, str]
-
-
 class _Parser:
     def __init__(self, flat: FlatProgram, dtype: Typeclass) -> None:
         self.flat = flat
@@ -85,18 +52,21 @@ class _Parser:
         self.arrays: dict[tuple[str, str], str] = {}  # (row space, name in the source) -> current array
 
     def run(self) -> dace.SDFG:
+        for name, parameter in self.flat.undeclared.items():
+            fail(parameter, f'array "{name}" is not declared; write it as {name}: NS[64] or pass {name}="NS[64]"')
         for name, annotation in self.flat.arrays.items():
-            space, shape = self._declaration(name, annotation)
+            space, shape = declaration(name, annotation)
+            self._check_name(annotation, name)
             self.arrays[space, name] = self.program.add_input(name, space, shape, self.dtype)
         returned = False
         for node in self.flat.body:
             if isinstance(node, ast.For):
-                self._loop(node, None)
+                walk(node.body, self._statement, enter(node, None))
             elif isinstance(node, ast.Return):
                 self._return(node)
                 returned = True
             else:
-                fail(node, "a program consists of loops over edges, nodes or pairs, and a return")
+                fail(node, "a program consists of loops over edges, nodes or pairs, and a return: for e in g.edges():")
         if not returned:
             raise ProgramError(
                 f'program "{self.flat.name}" returns nothing; end it with return and the names of its results.'
@@ -105,79 +75,26 @@ class _Parser:
         verify(self.program.sdfg)
         return self.program.sdfg
 
-    def _declaration(self, name: str, node: ast.expr) -> tuple[str, Shape]:
-        self._check_name(node, name)
-        space, dims = (node.value, node.slice) if isinstance(node, ast.Subscript) else (node, ast.Tuple([], ast.Load()))
-        if not isinstance(space, ast.Name) or space.id not in ROW_SPACES:
-            fail(
-                node,
-                f'"{name}" is declared as a row space with a row shape, as in NS[64]; row spaces: {", ".join(SPACES)}',
-            )
-        items = dims.elts if isinstance(dims, ast.Tuple) else [dims]
-        shape: list[int] = []
-        for item in items:
-            if not isinstance(item, ast.Constant) or not isinstance(item.value, int) or item.value < 1:
-                fail(node, f'the row shape of "{name}" consists of positive integers')
-            shape.append(item.value)
-        return space.id, tuple(shape)
-
     def _check_name(self, node: ast.AST, name: str) -> None:
         problem = name_problem(name)
         if problem is not None:
             fail(node, problem)
 
-    def _loop(self, node: ast.For, outer: _Loop | None) -> None:
-        call = node.iter
-        if not (
-            isinstance(call, ast.Call)
-            and isinstance(call.func, ast.Attribute)
-            and isinstance(call.func.value, ast.Name)
-        ):
-            fail(
-                node.iter,
-                f"loops run over g.{'(), g.'.join(_ITERATORS)}() or n.incoming_edges(), n.outgoing_edges()",
-            )
-        if not isinstance(node.target, ast.Name):
-            fail(node.target, "a loop has one variable")
-        owner, method, variable = call.func.value.id, call.func.attr, node.target.id
-        if outer is None:
-            if method not in ITERATORS:
-                fail(call, f"unknown iterator {method}(); the graph has: {', '.join(_ITERATORS)}")
-            space = ITERATORS[method]
-            loop = _Loop(space, {variable: ""}, {variable: space}, {})
-        else:
-            method, _, edges = method.partition("_edges")
-            path = _NEIGHBOURS.get((kind(outer.spaces.get(owner, "")), f"{method}_edges"))
-            if path is None or (edges and edges[1:] not in PARTS) or outer.entities.get(owner) != "":
-                fail(
-                    call,
-                    "inner loops run over n.incoming_edges() of a destination or n.outgoing_edges() of a source",
-                )
-            loop = _Loop(
-                "E" + edges[1:],
-                {variable: "", owner: path},
-                {variable: "E" + edges[1:], owner: outer.spaces[owner]},
-                dict(outer.locals),
-            )
-        for item in node.body:
-            if isinstance(item, ast.For):
-                self._loop(item, loop)
-            elif isinstance(item, ast.Assign | ast.AugAssign):
-                self._statement(item, loop)
-            else:
-                fail(item, "loops hold assignments and loops over neighbours")
-
-    def _expressions(self, loop: _Loop) -> ExpressionParser:
+    def _expressions(self, loop: Loop) -> ExpressionParser:
         def name(text: str, node: ast.AST) -> Expr:
             if text in loop.locals:
                 return Ref(text, loop.entities[loop.locals[text]])
             if ("ONE", text) in self.arrays:
                 return Ref(text, "one")
-            return fail(node, f'"{text}" is neither a local of this loop, nor a constant, nor an array of one row')
+            return fail(
+                node,
+                f'"{text}" is neither a local of this loop, nor a constant, nor an array of one row'
+                f"{self._elsewhere(text, 'ONE', list(loop.locals))}",
+            )
 
         return ExpressionParser(loop.space, loop.entities, name)
 
-    def _statement(self, node: ast.Assign | ast.AugAssign, loop: _Loop) -> None:
+    def _statement(self, node: ast.Assign | ast.AugAssign, loop: Loop) -> None:
         if isinstance(node, ast.Assign) and len(node.targets) != 1:
             fail(node, "one value is assigned at a time")
         expressions = self._expressions(loop)
@@ -189,8 +106,7 @@ class _Parser:
             owner = loop.locals.get(target_node.id)
             target = Ref(target_node.id, "one" if owner is None else loop.entities[owner])
         elif isinstance(target_node, ast.Name):
-            variable = next(v for v, path in loop.entities.items() if path == "")
-            loop.locals[target_node.id] = variable
+            loop.locals[target_node.id] = loop.variable
             target = Ref(target_node.id, "")
         else:
             reference = expressions.parse(target_node)
@@ -198,6 +114,7 @@ class _Parser:
                 fail(target_node, 'not a row value that can be assigned, as e["att"] or n["sum"] are')
             target = reference
         self._check_name(target_node, target.name)
+        expressions.seen.clear()
         reduced = extremum if target.path else None
         value = self._folded(expressions.parse(node.value if reduced is None else reduced[1]), node)
         operation = "="
@@ -223,11 +140,11 @@ class _Parser:
                 loop.space,
                 target,
                 operation,
-                self._resolve(value, loop.space, node),
-                "NS" if own is not None else self._target_space(target, loop),
+                self._products(self._resolve(value, loop.space, expressions)),
+                "NS" if own is not None else loop.owner_space(target.path),
             )
         except ProgramError as error:
-            if str(error).startswith("line "):
+            if error.location:
                 raise
             fail(node, str(error))
 
@@ -247,24 +164,38 @@ class _Parser:
         reached = self._reached(space, path)
         return self.arrays.get((reached, name)) or (self.arrays.get(("NS", name)) if reached == "ND" else None)
 
-    def _resolve(self, expr: Expr, space: str, node: ast.AST) -> Expr:
+    def _resolve(self, expr: Expr, space: str, expressions: ExpressionParser) -> Expr:
         if isinstance(expr, Ref):
             array = self._find(expr.name, space, expr.path)
             if array is None:
-                return fail(
-                    node,
-                    f'"{expr.name}" has no value over {self._reached(space, expr.path)} here; '
-                    "assign it first, or declare it as an input",
-                )
+                place = next((n for r, n in expressions.seen if (r.name, r.path) == (expr.name, expr.path)), None)
+                reached = self._reached(space, expr.path)
+                message = f'"{expr.name}" has no value over {reached} here; assign it first, or declare it as an input'
+                message += self._elsewhere(expr.name, reached)
+                raise ProgramError(message) if place is None else fail(place, message)
             return replace(expr, name=array)
         if isinstance(expr, Op):
-            return replace(expr, args=tuple(self._resolve(a, space, node) for a in expr.args))
+            return replace(expr, args=tuple(self._resolve(a, space, expressions) for a in expr.args))
         return expr
 
-    def _target_space(self, target: Ref, loop: _Loop) -> str:
-        """Row space of the assigned array: that of the loop variable it belongs to."""
-        variable = next((v for v, path in loop.entities.items() if path == target.path), None)
-        return loop.spaces[variable] if variable else self._reached(loop.space, target.path)
+    def _elsewhere(self, name: str, space: str, others: Sequence[str] = ()) -> str:
+        """Where else a name has a value, or which name is like it."""
+        spaces = [s for s, known in self.arrays if known == name]
+        known = [n for s, n in self.arrays if s == space or (s, space) == ("NS", "ND")]
+        return f"; it has rows {', '.join(spaces)}" if spaces else nearest(name, [*known, *others], '"{}"')
+
+    def _products(self, expr: Expr) -> Expr:
+        """The expression with rows times sliced matrices as products, where the source writes them like that."""
+        if not isinstance(expr, Op) or not self.flat.papers:
+            return expr
+        args = tuple(self._products(a) for a in expr.args)
+        expr = replace(expr, args=args)
+        weight = args[-1]
+        if expr.name == "mul" and isinstance(weight, Ref) and weight.path in TYPE_PATHS and weight.path != "one":
+            row, matrix = (shape_of(a, self.program.shape) for a in args)
+            if len(row) == 1 and len(matrix) == 2 and row[0] == matrix[0]:
+                return Op("linear", args)
+        return expr
 
     # Statements to operators
 
@@ -309,7 +240,8 @@ class _Parser:
                 fail(node, "return names the results: return out, or return out, att")
             space = next((s for s in _RETURN_ORDER if (s, item.id) in self.arrays), None)
             if space is None:
-                fail(node, f'"{item.id}" was never assigned')
+                guess = nearest(item.id, [n for _, n in self.arrays], '"{}"')
+                fail(item, f'"{item.id}" was never assigned{guess}')
             array = self.arrays[space, item.id]
             if not self.program.sdfg.arrays[array].transient:
                 array = self.emission.emit(space, "", "=", Ref(array), item.id, space)

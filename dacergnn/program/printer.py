@@ -11,7 +11,7 @@ from dacergnn.library_nodes import GraphOperator, Op, Statement
 from dacergnn.library_nodes.form import ENTITY, ref_text, statement_text
 from dacergnn.library_nodes.operators import shape_of
 from dacergnn.library_nodes.traversal.nest import Levels, Loop, loops
-from dacergnn.program.parser import ITERATORS
+from dacergnn.program.loops import ITERATORS
 from dacergnn.program.view import Program
 
 _ITERATOR = {space: name for name, space in ITERATORS.items() if name != "nodes"}

@@ -31,7 +31,7 @@ from dacergnn.library_nodes.form import (
 from dacergnn.library_nodes.operators import OPERATORS, op, shape_of
 from dacergnn.library_nodes.parse import fold
 from dacergnn.program import Program, verify
-from dacergnn.program.emission import OWN_STATEMENT
+from dacergnn.program.emission import OWN_STATEMENT, is_plain
 from dacergnn.program.listing import Listing, Rows
 
 GRADIENT = "grad_"
@@ -218,7 +218,7 @@ class _Differentiation:
         if not isinstance(expr, Op):
             return expr
         expr = replace(expr, args=tuple(self._hoist(a, space) for a in expr.args))
-        if top or expr.name not in OWN_STATEMENT:
+        if top or expr.name not in OWN_STATEMENT or is_plain(expr):
             return expr
         return Ref(self._emit("tmp", space, "", [expr], shape_of(expr, self._shape)))
 
@@ -298,11 +298,13 @@ class _Differentiation:
             self._accumulate_seen(expr, space, seed)
         if not isinstance(expr, Op) or self.active.isdisjoint(r.name for r in _differentiable(expr)):
             return
-        for arg, gradient, shape in self._operands(expr, seed, result):
+        for arg, gradient, shape in self._operands(expr, seed, space, result):
             if gradient is not None:
                 self._pull(arg, self._reduce(gradient, shape, shape_of(arg, self.forward.shape)), space, None)
 
-    def _operands(self, expr: Op, seed: Expr, result: Expr | None) -> Iterator[tuple[Expr, Expr | None, Shape]]:
+    def _operands(
+        self, expr: Op, seed: Expr, space: str, result: Expr | None
+    ) -> Iterator[tuple[Expr, Expr | None, Shape]]:
         """Operands with their gradients and the row shape that these nominally have."""
         shapes = self.forward.shape
         if expr.name in ("sum", "expand"):
@@ -313,6 +315,12 @@ class _Differentiation:
             wide = shape_of(Op("mul", (a, b)), shapes)
             yield a, op("mul", seed, b), wide
             yield b, op("mul", seed, a), wide
+        elif expr.name == "outer_prod":
+            seeds = Ref(self._emit("tmp", space, "", [seed], shape_of(expr, shapes)))
+            for arg, other, seen in ((*expr.args, seeds), (*expr.args[::-1], replace(seeds, transposed=True))):
+                own = shape_of(arg, shapes)
+                spread = Op("outer_prod", (Op("expand", (Const(1.0),), own), other))
+                yield arg, op("dot_prd", seen, spread), own
         elif expr.name == "concat":
             first, total = shape_of(expr.args[0], shapes)[-1], shape_of(expr, shapes)[-1]
             full = len(shape_of(seed, self._shape)) == len(shape_of(expr, shapes))

@@ -19,15 +19,27 @@ HEAD = "def p(g, x: NS[4], W: R[4, 2], w: R[4], s: E, b: ONE[4]):\n"
 EDGE_STATEMENTS = [
     (
         'e["y"] = softplus(e.src.x)',
-        "line 3, column 18: unknown operator softplus(); the program form has: abs, add, compose, concat, detach, div, dot_prd, elu, eq, erf, exp, expand, ge, gelu, gt, inner, leakyrelu, linear, log, max, min, mul, neg, outer_prod, pad_rows, relu, reshape, sigmoid, slice, sqrt, sub, sum, take_rows, tanh",
+        "line 3, column 18: unknown operator softplus(); the program form has: abs, add, compose, concat, detach, div, dot_prd, dot_prod, elu, eq, erf, exp, expand, ge, gelu, gt, inner, leakyrelu, linear, log, max, min, mul, neg, outer_prod, pad_rows, relu, reshape, sigmoid, slice, sqrt, sub, sum, take_rows, tanh",
     ),
     ('e["y"] = max(e.src.x)', "line 3, column 18: max() takes 2 operands"),
-    ('e["y"] = tanh(x=e.src.x)', "line 3, column 18: this is not an expression of the program form"),
-    ('e["y"] = e.src.x if e.s else 1.0', "line 3, column 18: this is not an expression of the program form"),
-    ('e["y"] = e.other.x', "line 3, column 18: this is not an expression of the program form"),
-    ('e["y"] = e["z"]', 'line 3, column 9: "z" has no value over E here; assign it first, or declare it as an input'),
-    ('e["y"] = e.src.s', 'line 3, column 9: "s" has no value over NS here; assign it first, or declare it as an input'),
-    ('e["y"] = x', 'line 3, column 18: "x" is neither a local of this loop, nor a constant, nor an array of one row'),
+    ('e["y"] = tanh(x=e.src.x)', "line 3, column 18: operands are given by position, not by name: tanh(x, ...)"),
+    (
+        'e["y"] = e.src.x if e.s else 1.0',
+        "line 3, column 18: this is not an expression of the program form; rows have no branches; multiply by a comparison: (e.s > 0.0) * e.src.x",
+    ),
+    (
+        'e["y"] = e.other.x',
+        "line 3, column 18: rows of this loop (E) have no .other; they have .src, .dst, .src_pair, .dst_pair",
+    ),
+    ('e["y"] = e["z"]', 'line 3, column 18: "z" has no value over E here; assign it first, or declare it as an input'),
+    (
+        'e["y"] = e.src.s',
+        'line 3, column 18: "s" has no value over NS here; assign it first, or declare it as an input; it has rows E',
+    ),
+    (
+        'e["y"] = x',
+        'line 3, column 18: "x" is neither a local of this loop, nor a constant, nor an array of one row; it has rows NS',
+    ),
     (
         'e["y"] = w[e.src]',
         "line 3, column 20: weights are sliced by a type: W[e.etype], W[n.ntype], W[e.src.ntype], W[e.dst.ntype], W[e.etype, e.src]",
@@ -54,10 +66,6 @@ EDGE_STATEMENTS = [
         'line 3, column 9: "x" has row shape (4,); only matrices and stacks of them are transposed.',
     ),
     (
-        'e["y"] = outer_prod(e.src.x, e.dst.x)',
-        "line 3, column 9: outer_prod: is summed over the rows of a type, W[e.etype] += outer_prod(x, y), alone or times a row value.",
-    ),
-    (
         "y[e.etype] += outer_prod(e.src.x, e.s)",
         "line 3, column 9: outer_prod: operands of row shapes (4,) and (); expected (K,) and (M,) or (H, K) and (H, M).",
     ),
@@ -74,7 +82,7 @@ EDGE_STATEMENTS = [
     ('e["y"] = reshape(e.src.x, 3)', 'line 3, column 9: reshape: "x" has row shape (4,), which does not fill (3,).'),
     (
         'e["y"] = reshape(e.src.x, s)',
-        'line 3, column 35: "s" is neither a local of this loop, nor a constant, nor an array of one row',
+        'line 3, column 35: "s" is neither a local of this loop, nor a constant, nor an array of one row; it has rows E',
     ),
     ('e["y"] = leakyrelu(e.src.x, e.dst.x)', "line 3, column 9: leakyrelu: the second operand is a constant."),
     ('e["y"] = log(-1.0) * e.src.x', "line 3, column 9: log of constants gives nan."),
@@ -95,9 +103,15 @@ EDGE_STATEMENTS = [
         'line 3, column 9: "idx_E_src" reads like a graph encoding; choose a name that does not start with idx_',
     ),
     ('e["R"] = e.src.x', 'line 3, column 9: "R" names an array and a row space of p; rename the array.'),
-    ('e.src.dst["y"] += e.s', "line 3, column 9: rows of this loop (E) have no .dst"),
+    (
+        'e.src.dst["y"] += e.s',
+        "line 3, column 9: e.src has no .dst",
+    ),
     ('e["y"] = "a"', "line 3, column 18: this is not an expression of the program form"),
-    ('e["y"] = 1 < e.s < 2', "line 3, column 18: this is not an expression of the program form"),
+    (
+        'e["y"] = 1 < e.s < 2',
+        "line 3, column 18: this is not an expression of the program form; comparisons are >, >=, <, <= and ==, of two values: (a < b) * (b < c)",
+    ),
     ('e["y"] = reshape()', "line 3, column 18: reshape() takes a value and the sizes of its new row shape"),
     ('e["y"] = tanh()', "line 3, column 18: tanh() takes 1 operand"),
     ('e["y"] = max(*e.s)', "line 3, column 22: this is not an expression of the program form"),
@@ -109,7 +123,7 @@ EDGE_STATEMENTS = [
 PROGRAMS = [
     (
         '@    for p in g.src_pairs():\n        p["y"] = p.dst.x\n    return y\n',
-        "line 3, column 18: rows of this loop (U) have no .dst",
+        "line 3, column 18: rows of this loop (U) have no .dst; they have .src",
     ),
     (
         '@    for e in x:\n        e["y"] = e.s\n    return y\n',
@@ -126,11 +140,11 @@ PROGRAMS = [
     ('@    for e, f in g.edges():\n        e["y"] = e.s\n    return y\n', "line 2, column 9: a loop has one variable"),
     (
         '@    for e in g.edges():\n        while True:\n            e["y"] = e.s\n    return y\n',
-        "line 3, column 9: loops hold assignments and loops over neighbours",
+        'line 3, column 9: loops hold assignments and loops over neighbours: e["y"] = e.src.x',
     ),
     (
         "@    y = 3\n    return y\n",
-        "line 2, column 5: a program consists of loops over edges, nodes or pairs, and a return",
+        "line 2, column 5: a program consists of loops over edges, nodes or pairs, and a return: for e in g.edges():",
     ),
     (
         "@    if x > z:\n        pass\n    return y\n",
@@ -148,7 +162,7 @@ PROGRAMS = [
         '@    for e in g.edges():\n        e["y"] = e.s\n',
         'program "p" returns nothing; end it with return and the names of its results.',
     ),
-    ("@    return y\n", 'line 2, column 5: "y" was never assigned'),
+    ("@    return y\n", 'line 2, column 12: "y" was never assigned'),
     (
         '@    for e in g.edges():\n        e["y"] = e.s\n    return e.y\n',
         "line 4, column 5: return names the results: return out, or return out, att",
@@ -159,7 +173,7 @@ PROGRAMS = [
     ),
     (
         "def p(g, x: N[4]):\n    return x\n",
-        'line 1, column 13: "x" is declared as a row space with a row shape, as in NS[64]; row spaces: NS, ND, E, U, V, R, T, ONE, RNS',
+        'line 1, column 13: "x" is declared as a row space with a row shape, as in NS[64]; did you mean NS?; row spaces: NS, ND, E, U, V, R, T, ONE, RNS',
     ),
     ("def p(g, x: NS[-4]):\n    return x\n", 'line 1, column 13: the row shape of "x" consists of positive integers'),
     (
@@ -177,7 +191,7 @@ PROGRAMS = [
     ),
     (
         "@    for n in g.dst_nodes():\n        n.y: int = 3\n    return y\n",
-        "line 3, column 9: loops hold assignments and loops over neighbours",
+        'line 3, column 9: loops hold assignments and loops over neighbours: e["y"] = e.src.x',
     ),
     ("@    return\n", "line 2, column 5: return names the results: return out, or return out, att"),
 ]
@@ -292,7 +306,10 @@ BROKEN: list[tuple[Callable[[Program], None], str]] = [
     (twice, 'I4: "y" is written by two operators.'),
     (cycle, 'I5: "c" is read by a before anything writes it.'),
     (ghost, 'I6: there is no array "ghost".'),
-    (no_map, "I6: the body of y: line 1, column 19: rows of this loop (E) have no .src\n    e.dst_pair.src"),
+    (
+        no_map,
+        "I6: the body of y: line 1, column 19: e.dst_pair has no .src\n    e.dst_pair.src",
+    ),
     (wrong_rows, 'I6: "x" has rows NS, but E.own leads to E.'),
     (row_shapes, 'I7: "n" has row shape (3,), but is assigned a value of row shape (4,).'),
     (scale, 'I7: "n": a product is scaled by one value for each row or head, not by one of row shape (2,).'),

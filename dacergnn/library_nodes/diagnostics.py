@@ -1,0 +1,40 @@
+"""Errors in program source: where they are, and the nearest thing that would be right."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import NoReturn, TypeVar
+
+from dacergnn.errors import ProgramError
+
+Node = TypeVar("Node", bound=ast.AST)
+
+
+def place(node: ast.AST) -> str:
+    """``layer.py:12:9`` of a node that was read from a file, else ``line 2, column 9``."""
+    line, column = getattr(node, "lineno", 0), getattr(node, "col_offset", 0) + 1
+    file = getattr(node, "file", "")
+    return f"{file}:{line}:{column}" if file else f"line {line}, column {column}"
+
+
+def fail(node: ast.AST, message: str) -> NoReturn:
+    """Raise ProgramError with the place of ``node`` in the source."""
+    text = ast.unparse(node) if isinstance(node, ast.expr | ast.stmt) else ""
+    raise ProgramError(message, place(node), text.partition("\n")[0])
+
+
+def nearest(name: str, known: Iterable[str], form: str = "{}") -> str:
+    """``; did you mean dst_nodes?`` with the known name most like ``name``, "" if none is like it."""
+    found = get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return f"; did you mean {form.format(found[0])}?" if found else ""
+
+
+def located(node: Node, origin: ast.AST, everywhere: bool = False) -> Node:
+    """The node, with the place of ``origin`` wherever it has none, or everywhere."""
+    for item in ast.walk(node):
+        if isinstance(item, ast.expr | ast.stmt) and (everywhere or not hasattr(item, "lineno")):
+            ast.copy_location(item, origin)
+            item.file = getattr(origin, "file", "")  # type: ignore[attr-defined]
+    return node

@@ -1,0 +1,208 @@
+"""Programs that users write, as functions over tensors and as modules with parameters."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from types import FunctionType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from dacergnn.config import Config
+from dacergnn.errors import ArrayError
+from dacergnn.graph import HeteroGraph
+from dacergnn.modules.compiled import CompiledProgram
+from dacergnn.modules.graph_layer import GraphLayer, OwnProgram, check_graph
+from dacergnn.modules.traced import traced_outputs
+from dacergnn.modules.user_program import LEADING, UserProgram
+from dacergnn.program import Program as View
+from dacergnn.program import parse
+
+Result = Tensor | tuple[Tensor, ...]
+Shape = int | tuple[int, ...] | None
+_CALLS = 64
+
+
+class UserLayer(GraphLayer):
+    """Runs a program of a user on the arrays of a call, in the order of the program's signature."""
+
+    def __init__(self, user: UserProgram, config: Config | None) -> None:
+        super().__init__(config)
+        self.__dict__["_calls"] = dict[tuple[Any, ...], CompiledProgram]()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_calls": {}}
+
+    @property
+    def user(self) -> UserProgram:
+        """The program."""
+        raise NotImplementedError
+
+    @property
+    def kind(self) -> str:
+        return self.user.function.__name__
+
+    def arrays(self, inputs: Sequence[Any]) -> list[Any]:
+        """All arrays of the program, given the inputs of a call."""
+        return list(inputs)
+
+    def compute(self, graph: HeteroGraph, *inputs: Any) -> Result:
+        """A call with one value for each input."""
+        if torch.compiler.is_compiling():
+            outputs = tuple(traced_outputs(self, (graph, *inputs), {}))
+        else:
+            outputs = self.eager(graph, inputs)
+        return outputs[0] if len(outputs) == 1 else outputs
+
+    def eager(self, graph: HeteroGraph, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
+        """A call that runs the kernels."""
+        arrays = self.arrays(inputs)
+        if torch.is_autocast_enabled("cpu"):
+            arrays = [a.float() if isinstance(a, Tensor) and a.dtype.itemsize < 4 else a for a in arrays]
+        given = [a for a in arrays if a is not None]
+        try:
+            call = (graph.key, given[0].dtype, *[None if a is None else a.shape for a in arrays])
+        except (AttributeError, IndexError):
+            self.user.check(graph, arrays)
+            raise
+        compiled = self._calls.get(call) or self._specialize(call, graph, arrays)
+        self.remember(compiled, graph)
+        try:
+            return compiled(graph, given)
+        except ArrayError:
+            self.user.check(graph, arrays)  # says more of the array
+            raise
+
+    def _specialize(self, call: tuple[Any, ...], graph: HeteroGraph, arrays: list[Any]) -> CompiledProgram:
+        """The program for the row shapes of a call; calls of the same shapes on the same graph find it quickly."""
+        self.user.check(graph, arrays)
+        program = self.user.program(arrays)
+        if len(self._calls) >= _CALLS:
+            self._calls.clear()
+        dtype = call[1]
+        self._calls[call] = found = self.compiled((dtype, program), graph, dtype, lambda: program)
+        return found
+
+    def run(self, frontend: OwnProgram, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[int, Tensor]:
+        graph, *inputs = args
+        return dict(enumerate(frontend.module.eager(graph, inputs)))
+
+    def result(self, graph: HeteroGraph, *inputs: Any) -> dict[int, tuple[int, ...]]:
+        program = self.user.program(self.arrays(inputs))
+        view = View(parse(program.source, **dict(program.bindings)))
+        return {i: (graph.size(view.space(n)), *view.sdfg.arrays[n].shape[1:]) for i, n in enumerate(view.outputs)}
+
+
+class ProgramFunction(UserLayer):
+    """A program as a function ``f(graph, x, W=W, ...)`` of a graph and its arrays; `dacergnn.compile` makes it.
+
+    Returns a tensor for each result of the program, differentiable with respect to all arrays. Rows of edge arrays
+    are in the graph's canonical order (`HeteroGraph.to_canonical`). Arrays of one row come without an axis for it,
+    those of (edge type, source) pairs with one axis for each.
+    """
+
+    def __init__(self, function: FunctionType, bindings: Mapping[str, Any], config: Config | None) -> None:
+        user = UserProgram(function, bindings)
+        super().__init__(user, config)
+        self.__dict__["_user"] = user
+        functools.update_wrapper(self, function)
+
+    @property
+    def user(self) -> UserProgram:
+        return self.__dict__["_user"]
+
+    def __reduce__(self) -> str:  # found again by its name, as functions are
+        return self.user.function.__qualname__
+
+    def __repr__(self) -> str:
+        return f"<compiled program {self.user.function.__qualname__}({', '.join(self.user.names)})>"
+
+    def forward(self, graph: HeteroGraph, *args: Tensor | None, **kwargs: Tensor | None) -> Result:
+        """The results of the program on ``graph``.
+
+        Raises:
+            ProgramError: The function is not in program form; with file, line and column.
+            ArrayError: An array is missing, too much, or does not fit the graph.
+        """
+        check_graph(graph)
+        if not kwargs and len(args) == len(self.user.names):
+            return self.compute(graph, *args)
+        return self.compute(graph, *self.user.arrange(args, kwargs, {}))
+
+    def module(
+        self,
+        graph: HeteroGraph | None = None,
+        /,
+        *,
+        num_edge_types: int | None = None,
+        num_node_types: int | None = None,
+        **shapes: Shape,
+    ) -> FunctionModule:
+        """A module whose parameters are the arrays in ``shapes``, given by the shape of one row.
+
+        Args:
+            graph: Tells the numbers of edge types, node types and nodes.
+            num_edge_types: Rows of arrays that are sliced by edge type, where no graph is given.
+            num_node_types: Rows of arrays that are sliced by node type, where no graph is given.
+            shapes: Row shapes by name; None for an array that is not there. The others are inputs of the module.
+
+        Raises:
+            ArrayError: An array is unknown, has rows of nodes, edges or pairs, or its number of rows is unknown.
+        """
+        counts = {"R": num_edge_types, "T": num_node_types, "NS": None}
+        if graph is not None:
+            check_graph(graph)
+            counts = {space: graph.size(space) if n is None else n for space, n in counts.items()}
+        return FunctionModule(self, counts, shapes)
+
+
+class FunctionModule(UserLayer):
+    """A program with parameters of its own; called with the graph and the remaining arrays."""
+
+    def __init__(
+        self, function: ProgramFunction, counts: Mapping[str, int | None], shapes: Mapping[str, Shape]
+    ) -> None:
+        super().__init__(function.user, function.config)
+        self.__dict__["function"] = function  # not a part of this module
+        user = function.user
+        user.arrange((), dict.fromkeys(shapes), dict.fromkeys(n for n in user.names if n not in shapes))
+        self.__dict__["absent"] = frozenset(n for n, s in shapes.items() if s is None)
+        spaces = user.spaces(self.absent | frozenset(n for n in user.names if user.bindings.get(n, "") is None))
+        for name, shape in shapes.items():
+            if shape is not None:
+                row = (shape,) if isinstance(shape, int) else tuple(shape)
+                size = _parameter_shape(name, spaces.spaces[name], row, counts)
+                self.register_parameter(name, nn.Parameter(torch.empty(size)))
+        self.__dict__["count"] = len(user.names) - len(shapes)
+        self.reset_parameters()
+
+    @property
+    def user(self) -> UserProgram:
+        return self.__dict__["function"].user
+
+    def extra_repr(self) -> str:
+        return f"{self.kind}: {', '.join(f'{n} {list(p.shape)}' for n, p in self.named_parameters())}"
+
+    def arrays(self, inputs: Sequence[Any]) -> list[Any]:
+        own, given = self._parameters, iter(inputs)
+        return [own[n] if n in own else None if n in self.absent else next(given) for n in self.user.names]
+
+    def forward(self, graph: HeteroGraph, *args: Tensor | None, **kwargs: Tensor | None) -> Result:
+        """The results of the program on ``graph``, given the arrays that are no parameters."""
+        check_graph(graph)
+        if not kwargs and len(args) == self.count:
+            return self.compute(graph, *args)
+        taken = {**self._parameters, **dict.fromkeys(self.absent)}
+        arrays = self.user.arrange(args, kwargs, taken)
+        return self.compute(graph, *[a for n, a in zip(self.user.names, arrays, strict=True) if n not in taken])
+
+
+def _parameter_shape(name: str, space: str, row: tuple[int, ...], counts: Mapping[str, int | None]) -> tuple[int, ...]:
+    if space not in ("R", "T", "RNS", "ONE"):
+        raise ArrayError(name, f"has a row for each of the graph's {space} and is an input of the module; leave it out")
+    rows = [counts[s] for s in LEADING.get(space, (space,))]
+    if None in rows:
+        raise ArrayError(name, "has rows by type; give the module a graph, or num_edge_types and num_node_types")
+    return (*[r for r in rows if r is not None], *row)

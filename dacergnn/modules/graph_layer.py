@@ -1,0 +1,99 @@
+"""What modules that take a `HeteroGraph` have in common: compiled programs, registration, pickles, initial values."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import sqrt
+from typing import Any
+
+import torch
+from torch import nn
+
+from dacergnn.config import Config
+from dacergnn.errors import ArrayError
+from dacergnn.frontends import Program
+from dacergnn.graph import HeteroGraph
+from dacergnn.graph.profile import Profile
+from dacergnn.modules.base import ProgramModule
+from dacergnn.modules.compiled import CompiledProgram, compiled_program
+from dacergnn.modules.traced import register_layer
+
+
+class GraphLayer(ProgramModule, ABC):
+    """A module that runs programs on the graph that it is called with."""
+
+    original: GraphLayer
+    frontend: OwnProgram
+    number: int
+
+    def __init__(self, config: Config | None) -> None:
+        super().__init__()
+        self.config = config or Config()
+        self._compiled: dict[tuple[Any, ...], CompiledProgram] = {}
+        self._register()
+
+    def _register(self) -> None:
+        # What traced calls look for; past nn.Module, which would take the layer for a part of itself.
+        object.__setattr__(self, "original", self)
+        object.__setattr__(self, "frontend", OwnProgram(self))
+        object.__setattr__(self, "number", register_layer(self))
+
+    def __getstate__(self) -> dict[str, Any]:
+        transient = ("original", "frontend", "number", "_compiled")
+        return {k: v for k, v in super().__getstate__().items() if k not in transient}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__({**state, "_compiled": {}})
+        self._register()
+
+    def reset_parameters(self) -> None:
+        """Glorot-uniform matrices and vectors, zero biases, one for priors, gates and scalars."""
+        for name, parameter in self.named_parameters():
+            if name == "bias":
+                nn.init.zeros_(parameter)
+            elif name in ("pri", "skip") or parameter.dim() == 0:
+                nn.init.ones_(parameter)
+            else:
+                rows = parameter.size(-2) if parameter.dim() > 1 else 1
+                bound = sqrt(6.0 / (rows + parameter.size(-1)))
+                nn.init.uniform_(parameter, -bound, bound)
+
+    def compiled(
+        self, key: tuple[Any, ...], graph: HeteroGraph, dtype: torch.dtype, make: Callable[[], Program]
+    ) -> CompiledProgram:
+        """The compiled program under ``key``; choices are made for the first graph of its kind."""
+        key = (*key, graph.index_dtype, graph.single_typed)
+        found = self._compiled.get(key)
+        if found is None:
+            found = compiled_program(make(), dtype, graph.index_dtype, self.config, Profile.of(graph))
+            self._compiled[key] = found
+        return found
+
+    def run(self, frontend: OwnProgram, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A traced call, with the parameters of ``frontend.module``."""
+        return frontend.module.forward(*args, **kwargs)
+
+    @abstractmethod
+    def result(self, *args: Any, **kwargs: Any) -> Any:
+        """Shapes of what a call returns, for tracers."""
+
+
+@dataclass
+class OwnProgram:
+    """Takes the part of a front end in traced calls."""
+
+    module: Any
+
+    def result(self, *args: Any, **kwargs: Any) -> Any:
+        return self.module.result(*args, **kwargs)
+
+
+def check_graph(graph: object) -> None:
+    """Raise ArrayError unless this is a graph that kernels of the CPU can run on."""
+    if not isinstance(graph, HeteroGraph):
+        kind = type(graph).__name__
+        raise ArrayError("graph", f"is a {kind}; make a HeteroGraph of it with from_pyg, from_dgl or from_arrays")
+    if graph.device.type != "cpu":
+        raise ArrayError("graph", f"is on {graph.device}, but this layer runs on the CPU; move it with .to('cpu')")

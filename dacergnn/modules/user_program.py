@@ -1,0 +1,164 @@
+"""A function in program form together with what `compile` was given: which arrays it takes, for which graphs."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from types import CodeType, FunctionType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dacergnn.errors import ArrayError, ProgramError
+from dacergnn.frontends import Program
+from dacergnn.frontends.frontend import spec
+from dacergnn.graph import HeteroGraph
+from dacergnn.program.flatten import flatten
+from dacergnn.program.infer import MEANING, Spaces, infer
+from dacergnn.program.source import CONSTANT
+
+Arrays = Sequence[Tensor | None]
+
+
+class UserProgram:
+    """A program whose arrays are declared as far as its author cared to.
+
+    Args:
+        function: Takes the graph, then arrays; parsed, never run. Arrays with the default None may be left out.
+        bindings: Declarations of arrays (``x="NS[64]"``) and constants, by name.
+    """
+
+    def __init__(self, function: FunctionType, bindings: Mapping[str, Any]) -> None:
+        if not isinstance(function, FunctionType):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ProgramError(f"compile takes a function in program form, not a {type(function).__name__}.")
+        parameters = list(inspect.signature(function).parameters.values())
+        for parameter in parameters:
+            if parameter.kind is not parameter.POSITIONAL_OR_KEYWORD or parameter.default not in (
+                parameter.empty,
+                None,
+            ):
+                raise ProgramError(
+                    f"{function.__name__}: {parameter} is no array; a program takes the graph and arrays, which may "
+                    "have the default None, and constants are keywords of compile."
+                )
+        if not parameters:
+            raise ProgramError(f"{function.__name__}: a program takes the graph: def {function.__name__}(g, x, ...).")
+        self.function = function
+        self.names = tuple(p.name for p in parameters[1:])
+        self.optional = frozenset(p.name for p in parameters if p.default is None)
+        self.bindings = dict(bindings)
+        self._check_bindings()
+        self._spaces: dict[frozenset[str], Spaces] = {}
+
+    def _check_bindings(self) -> None:
+        known = _mentioned(self.function.__code__)
+        for name, value in self.bindings.items():
+            if name not in known:
+                raise ProgramError(
+                    f"compile: {self.function.__name__} has no array and reads no constant {name!r}"
+                    f"{_guess(name, known)}."
+                )
+            if not isinstance(value, CONSTANT) or (name in self.names and not isinstance(value, str | None)):
+                form = 'a declaration like "NS[64]"' if name in self.names else "a number, text, truth value or tuple"
+                raise ProgramError(f"compile: {name} is a {type(value).__name__}; it must be {form}.")
+
+    def spaces(self, absent: frozenset[str]) -> Spaces:
+        """Row spaces and declared shapes, where the arrays ``absent`` are not there."""
+        found = self._spaces.get(absent)
+        if found is None:
+            bindings = {**self.bindings, **dict.fromkeys(absent)}
+            found = self._spaces[absent] = infer(flatten(self.function, bindings))
+        return found
+
+    def absent(self, arrays: Arrays) -> frozenset[str]:
+        """Names of the arrays that are None."""
+        return frozenset([n for n, a in zip(self.names, arrays, strict=True) if a is None])
+
+    def arrange(self, args: Sequence[Any], kwargs: Mapping[str, Any], taken: Mapping[str, Any]) -> list[Any]:
+        """One value for each array: those of a call, else those of ``taken``, else None where that is allowed."""
+        open_names = [n for n in self.names if n not in taken] if taken else self.names
+        if len(args) > len(open_names):
+            raise ArrayError(
+                self.function.__name__,
+                f"takes {len(open_names)} arrays besides the graph ({', '.join(open_names)}), not {len(args)}",
+            )
+        given = {**taken, **dict(zip(open_names, args, strict=False)), **kwargs}
+        if len(given) < len(taken) + len(args) + len(kwargs):
+            double = next(n for n in kwargs if n in taken or n in open_names[: len(args)])
+            owner = "is a parameter of this module already" if double in taken else "is given twice"
+            raise ArrayError(double, f"{owner}; leave it out")
+        for name in kwargs:
+            if name not in self.names:
+                raise ArrayError(name, f"is no array of {self.function.__name__}{_guess(name, open_names)}")
+        for name in open_names:
+            if name not in given and name not in self.optional and self.bindings.get(name, "") is not None:
+                raise ArrayError(name, f"is missing; {self.function.__name__} takes {', '.join(open_names)}")
+        return [given.get(name) for name in self.names]
+
+    def program(self, arrays: Arrays) -> Program:
+        """The program for arrays of these row shapes."""
+        spaces = self.spaces(self.absent(arrays))
+        specs: dict[str, object] = dict.fromkeys(self.names)
+        for name, array in zip(self.names, arrays, strict=True):
+            if array is not None:
+                space = spaces.spaces[name]
+                specs[name] = spec(space, *spaces.shapes.get(name, array.shape[len(LEADING.get(space, (space,))) :]))
+        return Program.of(self.function, **{**self.bindings, **specs})
+
+    def check(self, graph: HeteroGraph, arrays: Arrays) -> None:
+        """Raise ArrayError, with the name of the array, unless the arrays fit each other and the graph."""
+        named = [(n, a) for n, a in zip(self.names, arrays, strict=True) if a is not None]
+        if not named:
+            raise ArrayError("arrays", "are missing: a program needs one at least, which tells the element type")
+        for name, array in named:
+            if not isinstance(array, Tensor):  # pyright: ignore[reportUnnecessaryIsInstance]
+                hint = "; give constants to compile" if isinstance(array, int | float | str) else ""
+                raise ArrayError(name, f"is a {type(array).__name__}; it must be a tensor{hint}")
+            if array.dtype not in (torch.float32, torch.float64):
+                raise ArrayError(name, f"has dtype {array.dtype}; it must be torch.float32 or torch.float64")
+            first, like = named[0]
+            if array.dtype != like.dtype:
+                raise ArrayError(name, f"has dtype {array.dtype}, but {first} has {like.dtype}; use .to({like.dtype})")
+        spaces = self.spaces(self.absent(arrays))
+        if graph.bipartite and spaces.prefixed:
+            raise ArrayError(
+                "graph",
+                f"is bipartite, but {self.function.__name__} reads {spaces.prefixed[0]} at sources and at "
+                "destinations, which are different nodes there; give each end an array of its own",
+            )
+        for name, array in named:
+            self._check_rows(name, array, spaces, graph)
+
+    def _check_rows(self, name: str, array: Tensor, spaces: Spaces, graph: HeteroGraph) -> None:
+        space, given = spaces.spaces[name], tuple(array.shape)
+        lead = LEADING.get(space, 1)
+        rows = {"ONE": (), "RNS": (graph.size("R"), graph.size("NS"))}.get(space) or (
+            () if not lead else (graph.size(space),)
+        )
+        declared = spaces.shapes.get(name, given[lead:])
+        if given != (*rows, *declared):
+            shape = ", ".join([*map(str, rows), *(map(str, declared) if name in spaces.shapes else ["..."])])
+            counts = f", of which the graph has {' x '.join(map(str, rows))}" if rows else ""
+            raise ArrayError(
+                name, f"has shape {given}, but its rows are {MEANING[space]}{counts}; it must have shape [{shape}]"
+            )
+
+
+LEADING: dict[str, tuple[str, ...]] = {"ONE": (), "RNS": ("R", "NS")}
+"""Rows of the axes in front of the row shape, where they are not those of the row space."""
+
+
+def _mentioned(code: CodeType) -> set[str]:
+    """All names in a function."""
+    found = {*code.co_names, *code.co_varnames, *code.co_freevars, *code.co_cellvars}
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            found |= _mentioned(constant)
+    return found
+
+
+def _guess(name: str, known: Sequence[str] | set[str]) -> str:
+    found = get_close_matches(name, list(known), n=1)
+    return f"; did you mean {found[0]}?" if found else ""

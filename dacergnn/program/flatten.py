@@ -1,0 +1,54 @@
+"""From a function or text to one flat syntax tree: constants bound, `if`s decided, called functions inlined."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from dacergnn.program.inline import Inliner, Scope, annotation
+from dacergnn.program.source import CONSTANT, Source, read
+
+
+@dataclass
+class FlatProgram:
+    """A program as a name, its arrays, and its top-level loops and return.
+
+    Args:
+        arrays: Declared arrays, name -> annotation.
+        undeclared: Parameters that are neither declared nor bound.
+        papers: Whether a row times a sliced matrix, ``e.src.x * W[e.etype]``, is the product of the two, as the
+            papers write it: in functions that people write, not in text that compilers print.
+    """
+
+    name: str
+    arrays: dict[str, ast.expr]
+    body: list[ast.stmt]
+    undeclared: dict[str, ast.arg] = field(default_factory=dict[str, ast.arg])
+    papers: bool = False
+
+
+def flatten(source: Source, bindings: Mapping[str, Any]) -> FlatProgram:
+    """Resolve everything that is known at compile time.
+
+    ``bindings`` holds array declarations like ``x="NS[64]"`` for the parameters of the program, None for
+    a parameter that is not there, and constants by name. Other constants are found where Python would find them.
+    """
+    main = read(source)
+    parameters = main.node.args.args[1:]
+    names = [a.arg for a in parameters]
+    constants = {k: v for k, v in bindings.items() if k not in names and isinstance(v, CONSTANT)}
+    absent = {n: None for n in names if n in bindings and bindings[n] is None}
+    present = [n for n in names if n not in absent]
+    scope = Scope.of(main, {**constants, **absent}, present)
+    arrays: dict[str, ast.expr] = {}
+    undeclared: dict[str, ast.arg] = {}
+    for parameter in parameters:
+        declared = annotation(bindings.get(parameter.arg, parameter.annotation), parameter, scope)
+        if declared is not None:
+            arrays[parameter.arg] = declared
+        elif parameter.arg not in absent:
+            undeclared[parameter.arg] = parameter
+    body = Inliner(main).block(main.node.body, scope)
+    return FlatProgram(main.node.name, arrays, body, undeclared, papers=not isinstance(source, str))

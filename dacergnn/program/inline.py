@@ -1,0 +1,237 @@
+"""Constants into their places, `if`s decided, helper functions in place of their calls."""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any, NoReturn
+
+from dacergnn.library_nodes.diagnostics import fail, located, nearest
+from dacergnn.library_nodes.parse import KNOWN_OPERATORS
+from dacergnn.program.aggregation import AGGREGATIONS, expand
+from dacergnn.program.source import CONSTANT, Function, read
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What names mean in a function: expressions that stand for its parameters, arrays, and what Python sees.
+
+    ``callers`` are the functions that led here, the innermost last.
+    """
+
+    function: Function
+    bound: Mapping[str, ast.expr]
+    present: Iterable[str]
+    own: frozenset[str]
+    callers: tuple[str, ...]
+
+    @classmethod
+    def of(cls, main: Function, constants: Mapping[str, Any], present: Iterable[str]) -> Scope:
+        """The scope of a program with these constants and arrays."""
+        bound = {k: ast.Constant(v) for k, v in constants.items()}
+        return cls(main, bound, present, _assigned(main.node) | frozenset(present), (main.node.name,))
+
+    def enter(self, call: ast.Call, function: Function, arguments: Mapping[str, ast.expr]) -> Scope:
+        """The scope of a function that is called from here."""
+        name = function.node.name
+        if name in self.callers:
+            fail(call, f"{name}() calls itself; functions are inlined, which has to come to an end")
+        absent = {k: v for k, v in self.bound.items() if isinstance(v, ast.Constant) and v.value is None}
+        own = _assigned(function.node) | frozenset(self.present)
+        return Scope(function, {**absent, **arguments}, self.present, own, (*self.callers, name))
+
+    def lookup(self, name: str) -> ast.expr | None:
+        """What a name stands for: a parameter's argument or a constant; None for rows, arrays and functions."""
+        if name in self.bound:
+            return self.bound[name]
+        value = self.function.names.get(name, self) if name not in self.own else self
+        return ast.Constant(value) if value is not self and isinstance(value, CONSTANT) else None
+
+    def helper(self, name: str) -> Function | None:
+        """The function of that name, if it has one."""
+        value = self.function.names.get(name)
+        value = getattr(value, "__wrapped__", value)
+        return value if isinstance(value, Function) else read(value) if isinstance(value, FunctionType) else None
+
+
+def annotation(declared: object, parameter: ast.arg, scope: Scope) -> ast.expr | None:
+    """The declaration of an array, text or syntax, with constants bound; None if it tells no row space."""
+    if isinstance(declared, ast.Constant):
+        declared = declared.value
+    if isinstance(declared, str):
+        try:
+            declared = located(ast.parse(declared, mode="eval").body, parameter, everywhere=True)
+        except SyntaxError:
+            fail(parameter, f'"{parameter.arg}" is declared as {declared!r}; write a row space and a row shape: NS[64]')
+    if not isinstance(declared, ast.expr) or "Tensor" in ast.unparse(declared):
+        return None
+    bound = _Bind(scope).visit(copy.deepcopy(declared))
+    if isinstance(bound, ast.Subscript):
+        dims = bound.slice.elts if isinstance(bound.slice, ast.Tuple) else [bound.slice]
+        values = [_value(d, {}) if not _names(d) else None for d in dims]
+        if all(isinstance(v, int) for v in values):
+            bound.slice = located(ast.Tuple([ast.Constant(v) for v in values], ast.Load()), declared)
+    return bound
+
+
+class Inliner:
+    """Flattens the bodies of a program and of the functions that it calls."""
+
+    def __init__(self, main: Function) -> None:
+        self._used = _mentioned(main.node)
+
+    def block(self, body: list[ast.stmt], scope: Scope) -> list[ast.stmt]:
+        """The statements with everything constant resolved."""
+        result: list[ast.stmt] = []
+        for node in body:
+            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+                continue  # docstring
+            if isinstance(node, ast.If):
+                result += self.block(node.body if self._decide(node.test, scope) else node.orelse, scope)
+            elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+                result += self._call(node.value, scope)
+            elif isinstance(node, ast.For):
+                if node.orelse:
+                    fail(node, "loops have no else")
+                loop = copy.copy(node)
+                loop.iter = _Bind(scope).visit(copy.deepcopy(node.iter))
+                loop.body = self.block(node.body, scope)
+                result.append(loop)
+            elif not isinstance(node, ast.Pass):
+                result += expand(_Bind(scope).visit(copy.deepcopy(node)), self._fresh)
+        return result
+
+    def _decide(self, test: ast.expr, scope: Scope) -> bool:
+        values: dict[str, Any] = dict.fromkeys(scope.present, True)
+        for name in _names(test):
+            found = scope.lookup(name)
+            if isinstance(found, ast.Constant):
+                values[name] = found.value
+        unknown = _names(test) - values.keys() - {"len"}
+        if unknown:
+            fail(
+                test,
+                f"conditions are decided at compile time, but {', '.join(sorted(unknown))} is not a constant",
+            )
+        return bool(_value(test, values))
+
+    def _call(self, call: ast.Call, scope: Scope) -> list[ast.stmt]:
+        """The statements of a function that is called as one."""
+        name = call.func.id if isinstance(call.func, ast.Name) else ""
+        function = scope.helper(name)
+        if function is None:
+            _unknown(call, scope)
+        self._used |= _mentioned(function.node)
+        parameters = [a.arg for a in function.node.args.args[1:]]
+        expected = f"{name}() takes the graph and {len(parameters)} constants: {', '.join(parameters)}"
+        given = copy.deepcopy(call)
+        _Bind(scope).arguments(given)
+        arguments = _arguments(given, function, 1, expected)
+        if not all(isinstance(v, ast.Constant) for v in arguments.values()):
+            fail(call, expected)
+        return self.block(function.node.body, scope.enter(call, function, arguments))
+
+    def _fresh(self, name: str) -> str:
+        """A name that the program does not mention."""
+        candidate, count = name, 1
+        while candidate in self._used:
+            count += 1
+            candidate = f"{name}_{count}"
+        self._used.add(candidate)
+        return candidate
+
+
+class _Bind(ast.NodeTransformer):
+    """Replaces names by what they stand for, and calls of functions that return one expression by that."""
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        found = self.scope.lookup(node.id) if isinstance(node.ctx, ast.Load) else None
+        return node if found is None else located(copy.deepcopy(found), node)
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        self.generic_visit(node)
+        value, key = node.value, node.slice
+        if isinstance(value, ast.Constant) and isinstance(value.value, tuple) and isinstance(key, ast.Constant):
+            try:
+                return ast.copy_location(ast.Constant(value.value[key.value]), node)
+            except (IndexError, TypeError):
+                fail(node, f"{value.value!r} has no element {key.value!r}")
+        return node
+
+    def arguments(self, call: ast.Call) -> None:
+        """Bind names in the arguments of a call."""
+        call.args = [self.visit(a) for a in call.args]
+        for keyword in call.keywords:
+            keyword.value = self.visit(keyword.value)
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        name = node.func.id if isinstance(node.func, ast.Name) else ""
+        self.arguments(node)
+        if name in KNOWN_OPERATORS or name in AGGREGATIONS or (function := self.scope.helper(name)) is None:
+            return node
+        body = [s for s in function.node.body if not (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))]
+        value = body[0].value if len(body) == 1 and isinstance(body[0], ast.Return) else None
+        if value is None:
+            fail(node, f"{name}() is used as a value, so it consists of one return: return leakyrelu(x, 0.2)")
+        parameters = [a.arg for a in function.node.args.args]
+        expected = f"{name}() takes {len(parameters)} arguments: {', '.join(parameters)}"
+        arguments = _arguments(node, function, 0, expected)
+        return _Bind(self.scope.enter(node, function, arguments)).visit(copy.deepcopy(value))
+
+
+def _arguments(call: ast.Call, function: Function, skipped: int, expected: str) -> dict[str, ast.expr]:
+    """Parameters of a function, but for the first ``skipped`` ones, with what a call gives for them."""
+    parameters = [a.arg for a in function.node.args.args][skipped:]
+    defaults = function.node.args.defaults
+    found: dict[str, ast.expr] = dict(zip(parameters[::-1], defaults[::-1], strict=False))
+    given = call.args[skipped:]
+    found.update(zip(parameters, given, strict=False))
+    found.update({k.arg: k.value for k in call.keywords if k.arg is not None})
+    if len(given) > len(parameters) or found.keys() != set(parameters):
+        fail(call, expected)
+    return found
+
+
+def _unknown(call: ast.Call, scope: Scope) -> NoReturn:
+    text = ast.unparse(call.func)
+    if text in KNOWN_OPERATORS:
+        fail(call, f'{text}() gives a value; assign it to a row: e["y"] = {text}(...)')
+    known = [n for n, v in scope.function.names.items() if isinstance(v, Function | FunctionType)]
+    fail(call, f"unknown function {text}(){nearest(text, known, '{}()')}; define it beside the program")
+
+
+def _value(node: ast.expr, names: Mapping[str, Any]) -> Any:
+    """The value of an expression of constants."""
+    code = compile(ast.fix_missing_locations(ast.Expression(node)), "<program>", "eval")
+    try:
+        return eval(code, {"__builtins__": {"len": len}}, dict(names))
+    except Exception as error:
+        fail(node, f"has no value at compile time ({error})")
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+
+
+def _assigned(node: ast.FunctionDef) -> frozenset[str]:
+    """Names that a function assigns, which mean nothing outside, as in Python."""
+    return frozenset(n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+
+
+def _mentioned(node: ast.AST) -> set[str]:
+    """Everything that may name an array or a local."""
+    found = _names(node)
+    for item in ast.walk(node):
+        if isinstance(item, ast.Attribute):
+            found.add(item.attr)
+        elif isinstance(item, ast.Constant) and isinstance(item.value, str):
+            found.add(item.value)
+        elif isinstance(item, ast.arg):
+            found.add(item.arg)
+    return found

@@ -1,0 +1,104 @@
+"""Loops of the program form: which rows they run over, and what their variables lead to."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dacergnn.graph.spaces import MAPS, PARTED, PARTS, kind
+from dacergnn.library_nodes.diagnostics import fail, nearest
+
+_ITERATORS = {
+    "edges": "E",
+    "nodes": "NS",
+    "src_nodes": "NS",
+    "dst_nodes": "ND",
+    "src_pairs": "U",
+    "dst_pairs": "V",
+    "edge_types": "R",
+    "node_types": "T",
+    "once": "ONE",
+    "typed_nodes": "RNS",
+}
+ITERATORS = _ITERATORS | {
+    f"{name}_{part}": space + part for part in PARTS for name, space in _ITERATORS.items() if space in PARTED
+}
+_NEIGHBOURS = {
+    ("ND", "incoming_edges"): "dst",
+    ("NS", "incoming_edges"): "dst",
+    ("V", "incoming_edges"): "dstpair",
+    ("NS", "outgoing_edges"): "src",
+    ("U", "outgoing_edges"): "srcpair",
+}
+
+
+@dataclass
+class Loop:
+    """Where a statement stands: the row space of the innermost loop, loop variables and their paths, locals."""
+
+    space: str
+    entities: dict[str, str]
+    spaces: dict[str, str]
+    locals: dict[str, str]
+
+    @property
+    def variable(self) -> str:
+        """The variable of the innermost loop."""
+        return next(v for v, path in self.entities.items() if path == "")
+
+    def reached(self, path: str) -> str:
+        """The row space that a path leads to."""
+        return MAPS[self.space, path] if path else self.space
+
+    def owner_space(self, path: str) -> str:
+        """Row space of an array that is assigned along a path: that of the loop variable it belongs to."""
+        variable = next((v for v, known in self.entities.items() if known == path), None)
+        return self.spaces[variable] if variable else self.reached(path)
+
+
+def enter(node: ast.For, outer: Loop | None) -> Loop:
+    """The loop that a statement opens inside ``outer``."""
+    call = node.iter
+    if not (
+        isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Name)
+    ):
+        fail(
+            node.iter,
+            f"loops run over g.{'(), g.'.join(_ITERATORS)}() or n.incoming_edges(), n.outgoing_edges()",
+        )
+    if not isinstance(node.target, ast.Name):
+        fail(node.target, "a loop has one variable")
+    owner, method, variable = call.func.value.id, call.func.attr, node.target.id
+    if outer is not None:
+        return _inner(call, outer, owner, method, variable)
+    if method not in ITERATORS:
+        guess = nearest(method, _ITERATORS, "g.{}()")
+        fail(call, f"unknown iterator {method}(){guess}; the graph has: {', '.join(_ITERATORS)}")
+    space = ITERATORS[method]
+    return Loop(space, {variable: ""}, {variable: space}, {})
+
+
+def _inner(call: ast.Call, outer: Loop, owner: str, method: str, variable: str) -> Loop:
+    name, _, edges = method.partition("_edges")
+    path = _NEIGHBOURS.get((kind(outer.spaces.get(owner, "")), f"{name}_edges"))
+    if path is None or (edges and edges[1:] not in PARTS) or outer.entities.get(owner) != "":
+        methods = ("incoming_edges", "outgoing_edges")
+        guess = "" if method in methods else nearest(method, methods, f"{outer.variable}.{{}}()")
+        fail(
+            call,
+            f"inner loops run over n.incoming_edges() of a destination or n.outgoing_edges() of a source{guess}",
+        )
+    space = "E" + edges[1:]
+    return Loop(space, {variable: "", owner: path}, {variable: space, owner: outer.spaces[owner]}, dict(outer.locals))
+
+
+def walk(body: list[ast.stmt], statement: Callable[[ast.Assign | ast.AugAssign, Loop], None], outer: Loop) -> None:
+    """Visit the statements in a loop and in the loops inside it, in order."""
+    for item in body:
+        if isinstance(item, ast.For):
+            walk(item.body, statement, enter(item, outer))
+        elif isinstance(item, ast.Assign | ast.AugAssign):
+            statement(item, outer)
+        else:
+            fail(item, 'loops hold assignments and loops over neighbours: e["y"] = e.src.x')
