@@ -30,7 +30,7 @@ class UserLayer(GraphLayer):
 
     def __init__(self, user: UserProgram, config: Config | None) -> None:
         super().__init__(config)
-        self.__dict__["_calls"] = dict[tuple[Any, ...], CompiledProgram]()
+        self._calls: dict[tuple[Any, ...], CompiledProgram] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_calls": {}}
@@ -106,12 +106,12 @@ class ProgramFunction(UserLayer):
     def __init__(self, function: FunctionType, bindings: Mapping[str, Any], config: Config | None) -> None:
         user = UserProgram(function, bindings)
         super().__init__(user, config)
-        self.__dict__["_user"] = user
+        self._user = user
         functools.update_wrapper(self, function)
 
     @property
     def user(self) -> UserProgram:
-        return self.__dict__["_user"]
+        return self._user
 
     def __reduce__(self) -> str:  # found again by its name, as functions are
         return self.user.function.__qualname__
@@ -161,26 +161,28 @@ class ProgramFunction(UserLayer):
 class FunctionModule(UserLayer):
     """A program with parameters of its own; called with the graph and the remaining arrays."""
 
+    function: ProgramFunction
+
     def __init__(
         self, function: ProgramFunction, counts: Mapping[str, int | None], shapes: Mapping[str, Shape]
     ) -> None:
         super().__init__(function.user, function.config)
-        self.__dict__["function"] = function  # not a part of this module
+        object.__setattr__(self, "function", function)  # past nn.Module, which would take it for a part
         user = function.user
         user.arrange((), dict.fromkeys(shapes), dict.fromkeys(n for n in user.names if n not in shapes))
-        self.__dict__["absent"] = frozenset(n for n, s in shapes.items() if s is None)
+        self.absent = frozenset(n for n, s in shapes.items() if s is None)
         spaces = user.spaces(self.absent | frozenset(n for n in user.names if user.bindings.get(n, "") is None))
         for name, shape in shapes.items():
             if shape is not None:
                 row = (shape,) if isinstance(shape, int) else tuple(shape)
                 size = _parameter_shape(name, spaces.spaces[name], row, counts)
                 self.register_parameter(name, nn.Parameter(torch.empty(size)))
-        self.__dict__["count"] = len(user.names) - len(shapes)
+        self.count = len(user.names) - len(shapes)
         self.reset_parameters()
 
     @property
     def user(self) -> UserProgram:
-        return self.__dict__["function"].user
+        return self.function.user
 
     def extra_repr(self) -> str:
         return f"{self.kind}: {', '.join(f'{n} {list(p.shape)}' for n, p in self.named_parameters())}"

@@ -72,7 +72,7 @@ class UserProgram:
             found = self._spaces[absent] = infer(flatten(self.function, bindings))
         return found
 
-    def absent(self, arrays: Arrays) -> frozenset[str]:
+    def absent(self, arrays: Sequence[object]) -> frozenset[str]:
         """Names of the arrays that are None."""
         return frozenset([n for n, a in zip(self.names, arrays, strict=True) if a is None])
 
@@ -100,20 +100,20 @@ class UserProgram:
     def program(self, arrays: Arrays) -> Program:
         """The program for arrays of these row shapes."""
         spaces = self.spaces(self.absent(arrays))
-        specs: dict[str, object] = dict.fromkeys(self.names)
+        specs: dict[str, str | None] = dict.fromkeys(self.names)
         for name, array in zip(self.names, arrays, strict=True):
             if array is not None:
                 space = spaces.spaces[name]
                 specs[name] = spec(space, *spaces.shapes.get(name, array.shape[len(LEADING.get(space, (space,))) :]))
         return Program.of(self.function, **{**self.bindings, **specs})
 
-    def check(self, graph: HeteroGraph, arrays: Arrays) -> None:
+    def check(self, graph: HeteroGraph, arrays: Sequence[object]) -> None:
         """Raise ArrayError, with the name of the array, unless the arrays fit each other and the graph."""
-        named = [(n, a) for n, a in zip(self.names, arrays, strict=True) if a is not None]
+        named: list[tuple[str, Any]] = [(n, a) for n, a in zip(self.names, arrays, strict=True) if a is not None]
         if not named:
             raise ArrayError("arrays", "are missing: a program needs one at least, which tells the element type")
         for name, array in named:
-            if not isinstance(array, Tensor):  # pyright: ignore[reportUnnecessaryIsInstance]
+            if not isinstance(array, Tensor):
                 hint = "; give constants to compile" if isinstance(array, int | float | str) else ""
                 raise ArrayError(name, f"is a {type(array).__name__}; it must be a tensor{hint}")
             if array.dtype not in (torch.float32, torch.float64):
@@ -133,11 +133,8 @@ class UserProgram:
 
     def _check_rows(self, name: str, array: Tensor, spaces: Spaces, graph: HeteroGraph) -> None:
         space, given = spaces.spaces[name], tuple(array.shape)
-        lead = LEADING.get(space, 1)
-        rows = {"ONE": (), "RNS": (graph.size("R"), graph.size("NS"))}.get(space) or (
-            () if not lead else (graph.size(space),)
-        )
-        declared = spaces.shapes.get(name, given[lead:])
+        rows = tuple([graph.size(s) for s in LEADING.get(space, (space,))])
+        declared = spaces.shapes.get(name, given[len(rows) :])
         if given != (*rows, *declared):
             shape = ", ".join([*map(str, rows), *(map(str, declared) if name in spaces.shapes else ["..."])])
             counts = f", of which the graph has {' x '.join(map(str, rows))}" if rows else ""

@@ -31,7 +31,7 @@ class Scope:
     @classmethod
     def of(cls, main: Function, constants: Mapping[str, Any], present: Iterable[str]) -> Scope:
         """The scope of a program with these constants and arrays."""
-        bound = {k: ast.Constant(v) for k, v in constants.items()}
+        bound: dict[str, ast.expr] = {k: ast.Constant(v) for k, v in constants.items()}
         return cls(main, bound, present, _assigned(main.node) | frozenset(present), (main.node.name,))
 
     def enter(self, call: ast.Call, function: Function, arguments: Mapping[str, ast.expr]) -> Scope:
@@ -47,8 +47,8 @@ class Scope:
         """What a name stands for: a parameter's argument or a constant; None for rows, arrays and functions."""
         if name in self.bound:
             return self.bound[name]
-        value = self.function.names.get(name, self) if name not in self.own else self
-        return ast.Constant(value) if value is not self and isinstance(value, CONSTANT) else None
+        value: Any = self.function.names.get(name, self) if name not in self.own else self
+        return ast.Constant(value) if type(value) in CONSTANT else None
 
     def helper(self, name: str) -> Function | None:
         """The function of that name, if it has one."""
@@ -158,10 +158,7 @@ class _Bind(ast.NodeTransformer):
         self.generic_visit(node)
         value, key = node.value, node.slice
         if isinstance(value, ast.Constant) and isinstance(value.value, tuple) and isinstance(key, ast.Constant):
-            try:
-                return ast.copy_location(ast.Constant(value.value[key.value]), node)
-            except (IndexError, TypeError):
-                fail(node, f"{value.value!r} has no element {key.value!r}")
+            return located(ast.Constant(_value(node, {})), node)
         return node
 
     def arguments(self, call: ast.Call) -> None:
@@ -212,7 +209,7 @@ def _value(node: ast.expr, names: Mapping[str, Any]) -> Any:
     try:
         return eval(code, {"__builtins__": {"len": len}}, dict(names))
     except Exception as error:
-        fail(node, f"has no value at compile time ({error})")
+        fail(node, f"this has no value at compile time: {error}")
 
 
 def _names(node: ast.AST) -> set[str]:
