@@ -9,6 +9,16 @@ from typing import NoReturn, TypeVar
 
 from dacergnn.errors import ProgramError
 
+# What other libraries call things.
+_ELSEWHERE = {
+    "in_edges": "incoming_edges",
+    "out_edges": "outgoing_edges",
+    "cat": "concat",
+    "stack": "concat",
+    "matmul": "linear",
+    "dot": "dot_prd",
+    "view": "reshape",
+}
 Node = TypeVar("Node", bound=ast.AST)
 
 
@@ -27,8 +37,10 @@ def fail(node: ast.AST, message: str) -> NoReturn:
 
 def nearest(name: str, known: Iterable[str], form: str = "{}") -> str:
     """``; did you mean dst_nodes?`` with the known name most like ``name``, "" if none is like it."""
-    found = get_close_matches(name, list(known), n=1, cutoff=0.6)
-    return f"; did you mean {form.format(found[0])}?" if found else ""
+    names = {n.casefold(): n for n in known}
+    meant = _ELSEWHERE.get(name, "")
+    found = [meant] if meant in names else get_close_matches(name.casefold(), names, n=1)
+    return f"; did you mean {form.format(names[found[0]])}?" if found else ""
 
 
 def located(node: Node, origin: ast.AST, everywhere: bool = False) -> Node:

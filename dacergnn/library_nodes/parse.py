@@ -83,7 +83,7 @@ class ExpressionParser:
     def _no_path(self, name: str) -> str:
         paths = [known for known, path in _ROW_ATTRIBUTES.items() if (self.space, path) in MAPS]
         known = f"; they have .{', .'.join(paths)}" if paths else ""
-        return f"rows of this loop ({self.space}) have no .{name}{nearest(name, paths, '.{}')}{known}"
+        return f"rows of this loop ({self.space}) have no .{name}{known}{nearest(name, paths, '.{}')}"
 
     def ref(self, node: ast.AST) -> Ref | None:
         """The reference that ``node`` spells, or None when it is something else."""
@@ -131,11 +131,13 @@ class ExpressionParser:
                 and self.entity(source) == "src"
             ):
                 return "typedsrc"
-        guess = nearest(key.attr, ("etype", "ntype"), ".{}") if isinstance(key, ast.Attribute) else ""
+        types = [t for t in ("etype", "ntype") if (self.space, t) in MAPS]
+        known = isinstance(key, ast.Attribute) and key.attr not in ("etype", "ntype")
+        guess = nearest(key.attr, types, ".{}") if known and isinstance(key, ast.Attribute) else ""
         return fail(
             key,
-            f"weights are sliced by a type{guess}: W[e.etype], W[n.ntype], W[e.src.ntype], W[e.dst.ntype], "
-            "W[e.etype, e.src]",
+            "weights are sliced by a type: W[e.etype], W[n.ntype], W[e.src.ntype], W[e.dst.ntype], "
+            f"W[e.etype, e.src]{guess}",
         )
 
     def _joined_type(self, key: ast.Attribute) -> str | None:
@@ -176,10 +178,10 @@ class ExpressionParser:
         if isinstance(node, ast.Attribute | ast.Subscript):
             base = node.value
             if isinstance(base, ast.Name) and base.id not in self.entities:
-                known = f"{nearest(base.id, self.entities)}; there are {', '.join(self.entities)}"
-                fail(base, f'"{base.id}" is no loop variable here{known}')
+                fail(base, f'"{base.id}" is no variable of a loop here; there are {", ".join(self.entities)}')
             if isinstance(base, ast.Attribute) and self.entity(base.value) is not None:
-                fail(base, self._no_path(base.attr))
+                own = isinstance(base.value, ast.Name)
+                fail(base, self._no_path(base.attr) if own else f"{ast.unparse(base.value)} has no .{base.attr}")
         hint = next((f"; {text}" for kind, text in _INSTEAD.items() if isinstance(node, kind)), "")
         return fail(node, f"this is not an expression of the program form{hint}")
 
@@ -196,7 +198,7 @@ class ExpressionParser:
         if name not in _ARITY:
             known = ", ".join(sorted(KNOWN_OPERATORS))
             guess = nearest(name, KNOWN_OPERATORS, "{}()")
-            fail(node, f"unknown operator {name}(){guess}; the program form has: {known}")
+            fail(node, f"unknown operator {name}(); the program form has: {known}{guess}")
         if name == "concat":
             return self._concat(node)
         arity = _ARITY[name]

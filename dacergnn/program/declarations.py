@@ -16,13 +16,14 @@ def declaration(name: str, node: ast.expr) -> tuple[str, Shape]:
         guess = nearest(space.id.upper(), SPACES) if isinstance(space, ast.Name) else ""
         fail(
             node,
-            f'"{name}" is declared as a row space with a row shape, as in NS[64]{guess}; '
-            f"row spaces: {', '.join(SPACES)}",
+            f'"{name}" is declared as a row space with a row shape, as in NS[64]; '
+            f"row spaces: {', '.join(SPACES)}{guess}",
         )
     items = dims.elts if isinstance(dims, ast.Tuple) else [dims]
     shape: list[int] = []
     for item in items:
         if not isinstance(item, ast.Constant) or not isinstance(item.value, int) or item.value < 1:
-            fail(node, f'the row shape of "{name}" consists of positive integers')
+            unknown = f"; {item.id} is not a constant" if isinstance(item, ast.Name) else ""
+            fail(node, f'the row shape of "{name}" consists of positive integers{unknown}')
         shape.append(item.value)
     return space.id, tuple(shape)

@@ -13,20 +13,25 @@ from dacergnn.program.source import CONSTANT, Source, read
 
 @dataclass
 class FlatProgram:
-    """A program as a name, its arrays, and its top-level loops and return.
+    """A program as its arrays, and its top-level loops and return.
 
     Args:
+        definition: The function as it was written.
         arrays: Declared arrays, name -> annotation.
         undeclared: Parameters that are neither declared nor bound.
         papers: Whether a row times a sliced matrix, ``e.src.x * W[e.etype]``, is the product of the two, as the
             papers write it: in functions that people write, not in text that compilers print.
     """
 
-    name: str
+    definition: ast.FunctionDef
     arrays: dict[str, ast.expr]
     body: list[ast.stmt]
     undeclared: dict[str, ast.arg] = field(default_factory=dict[str, ast.arg])
     papers: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.definition.name
 
 
 def flatten(source: Source, bindings: Mapping[str, Any]) -> FlatProgram:
@@ -51,4 +56,4 @@ def flatten(source: Source, bindings: Mapping[str, Any]) -> FlatProgram:
         elif parameter.arg not in absent:
             undeclared[parameter.arg] = parameter
     body = Inliner(main).block(main.node.body, scope)
-    return FlatProgram(main.node.name, arrays, body, undeclared, papers=not isinstance(source, str))
+    return FlatProgram(main.node, arrays, body, undeclared, papers=not isinstance(source, str))

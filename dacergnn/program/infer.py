@@ -10,7 +10,7 @@ from dacergnn.library_nodes.form import Expr, Ref, Shape
 from dacergnn.library_nodes.parse import ExpressionParser
 from dacergnn.program.declarations import declaration
 from dacergnn.program.flatten import FlatProgram
-from dacergnn.program.loops import Loop, enter, walk
+from dacergnn.program.loops import Loop, assigned, enter, walk
 
 MEANING = {
     "NS": "source nodes",
@@ -92,7 +92,7 @@ class _Inference:
         return spaces[0]
 
     def _statement(self, node: ast.Assign | ast.AugAssign, loop: Loop) -> None:
-        target = node.target if isinstance(node, ast.AugAssign) else node.targets[0]
+        target = assigned(node)
         parser = ExpressionParser(loop.space, loop.entities, lambda text, _: self._bare(text, loop))
         parser.parse(node.value)
         local = isinstance(target, ast.Name) and isinstance(node, ast.Assign)

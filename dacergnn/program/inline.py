@@ -73,7 +73,8 @@ def annotation(declared: object, parameter: ast.arg, scope: Scope) -> ast.expr |
         dims = bound.slice.elts if isinstance(bound.slice, ast.Tuple) else [bound.slice]
         values = [_value(d, {}) if not _names(d) else None for d in dims]
         if all(isinstance(v, int) for v in values):
-            bound.slice = located(ast.Tuple([ast.Constant(v) for v in values], ast.Load()), declared)
+            items: list[ast.expr] = [ast.Constant(v) for v in values]
+            bound.slice = located(items[0] if len(items) == 1 else ast.Tuple(items, ast.Load()), declared)
     return bound
 
 
@@ -114,7 +115,8 @@ class Inliner:
         if unknown:
             fail(
                 test,
-                f"conditions are decided at compile time, but {', '.join(sorted(unknown))} is not a constant",
+                f"conditions are decided at compile time, but {', '.join(sorted(unknown))} is not a constant; "
+                "a condition on rows is a factor: (e.s > 0.0) * e.src.x",
             )
         return bool(_value(test, values))
 
@@ -126,7 +128,7 @@ class Inliner:
             _unknown(call, scope)
         self._used |= _mentioned(function.node)
         parameters = [a.arg for a in function.node.args.args[1:]]
-        expected = f"{name}() takes the graph and {len(parameters)} constants: {', '.join(parameters)}"
+        expected = f"{name}() takes the graph and {', '.join(parameters) or 'nothing else'}, which are constants"
         given = copy.deepcopy(call)
         _Bind(scope).arguments(given)
         arguments = _arguments(given, function, 1, expected)
@@ -200,7 +202,7 @@ def _unknown(call: ast.Call, scope: Scope) -> NoReturn:
     if text in KNOWN_OPERATORS:
         fail(call, f'{text}() gives a value; assign it to a row: e["y"] = {text}(...)')
     known = [n for n, v in scope.function.names.items() if isinstance(v, Function | FunctionType)]
-    fail(call, f"unknown function {text}(){nearest(text, known, '{}()')}; define it beside the program")
+    fail(call, f"unknown function {text}(); define it beside the program{nearest(text, known, '{}()')}")
 
 
 def _value(node: ast.expr, names: Mapping[str, Any]) -> Any:

@@ -74,7 +74,7 @@ def enter(node: ast.For, outer: Loop | None) -> Loop:
         return _inner(call, outer, owner, method, variable)
     if method not in ITERATORS:
         guess = nearest(method, _ITERATORS, "g.{}()")
-        fail(call, f"unknown iterator {method}(){guess}; the graph has: {', '.join(_ITERATORS)}")
+        fail(call, f"unknown iterator {method}(); the graph has: {', '.join(_ITERATORS)}{guess}")
     space = ITERATORS[method]
     return Loop(space, {variable: ""}, {variable: space}, {})
 
@@ -102,3 +102,11 @@ def walk(body: list[ast.stmt], statement: Callable[[ast.Assign | ast.AugAssign, 
             statement(item, outer)
         else:
             fail(item, 'loops hold assignments and loops over neighbours: e["y"] = e.src.x')
+
+
+def assigned(node: ast.Assign | ast.AugAssign) -> ast.expr:
+    """What a statement assigns."""
+    target = node.target if isinstance(node, ast.AugAssign) else node.targets[0]
+    if isinstance(target, ast.Tuple | ast.List) or (isinstance(node, ast.Assign) and len(node.targets) != 1):
+        fail(node, 'one value is assigned at a time: e["y"] = e.src.x')
+    return target

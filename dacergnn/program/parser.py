@@ -19,7 +19,7 @@ from dacergnn.library_nodes.parse import ExpressionParser, fold
 from dacergnn.program.declarations import declaration
 from dacergnn.program.emission import Emission
 from dacergnn.program.flatten import FlatProgram, flatten
-from dacergnn.program.loops import Loop, enter, walk
+from dacergnn.program.loops import Loop, assigned, enter, walk
 from dacergnn.program.names import name_problem
 from dacergnn.program.source import Source
 from dacergnn.program.verify import verify
@@ -68,9 +68,8 @@ class _Parser:
             else:
                 fail(node, "a program consists of loops over edges, nodes or pairs, and a return: for e in g.edges():")
         if not returned:
-            raise ProgramError(
-                f'program "{self.flat.name}" returns nothing; end it with return and the names of its results.'
-            )
+            message = f'program "{self.flat.name}" returns nothing; end it with the names of its results: return out'
+            fail(self.flat.definition, message)
         self.program.drop_unused()
         verify(self.program.sdfg)
         return self.program.sdfg
@@ -95,10 +94,8 @@ class _Parser:
         return ExpressionParser(loop.space, loop.entities, name)
 
     def _statement(self, node: ast.Assign | ast.AugAssign, loop: Loop) -> None:
-        if isinstance(node, ast.Assign) and len(node.targets) != 1:
-            fail(node, "one value is assigned at a time")
+        target_node = assigned(node)
         expressions = self._expressions(loop)
-        target_node = node.target if isinstance(node, ast.AugAssign) else node.targets[0]
         extremum = _extremum(target_node, node)
         own = _destination_among_sources(target_node, expressions)
         target_node = own or target_node

@@ -95,7 +95,7 @@ EDGE_STATEMENTS = [
         "line 3, column 9: reductions over neighbours are written +=, or as a maximum: n[x] = max(n[x], ...)",
     ),
     ('e["y"] **= 2.0', "line 3, column 9: assignments are =, +=, -=, *= and /="),
-    ("z = y = e.src.x", "line 3, column 9: one value is assigned at a time"),
+    ("z = y = e.src.x", 'line 3, column 9: one value is assigned at a time: e["y"] = e.src.x'),
     ("(e.s + 1.0)[0] = 3.0", "line 3, column 9: this is not an expression of the program form"),
     ('e["for"] = e.src.x', 'line 3, column 9: "for" is a word of Python or C++; choose another name'),
     (
@@ -148,7 +148,7 @@ PROGRAMS = [
     ),
     (
         "@    if x > z:\n        pass\n    return y\n",
-        "line 2, column 8: conditions are decided at compile time, but z is not a constant",
+        "line 2, column 8: conditions are decided at compile time, but z is not a constant; a condition on rows is a factor: (e.s > 0.0) * e.src.x",
     ),
     (
         "@    softmax(g, 'y')\n    return y\n",
@@ -156,11 +156,11 @@ PROGRAMS = [
     ),
     (
         "def f(g, name):\n    pass\n\n@    f(g)\n    return y\n",
-        "line 5, column 5: f() takes the graph and 1 constants: name",
+        "line 5, column 5: f() takes the graph and name, which are constants",
     ),
     (
         '@    for e in g.edges():\n        e["y"] = e.s\n',
-        'program "p" returns nothing; end it with return and the names of its results.',
+        'line 1, column 1: program "p" returns nothing; end it with the names of its results: return out',
     ),
     ("@    return y\n", 'line 2, column 12: "y" was never assigned'),
     (
@@ -173,7 +173,7 @@ PROGRAMS = [
     ),
     (
         "def p(g, x: N[4]):\n    return x\n",
-        'line 1, column 13: "x" is declared as a row space with a row shape, as in NS[64]; did you mean NS?; row spaces: NS, ND, E, U, V, R, T, ONE, RNS',
+        'line 1, column 13: "x" is declared as a row space with a row shape, as in NS[64]; row spaces: NS, ND, E, U, V, R, T, ONE, RNS; did you mean NS?',
     ),
     ("def p(g, x: NS[-4]):\n    return x\n", 'line 1, column 13: the row shape of "x" consists of positive integers'),
     (
