@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -15,6 +14,7 @@ from dacergnn.errors import ArrayError, ProgramError
 from dacergnn.frontends import Program
 from dacergnn.frontends.frontend import spec
 from dacergnn.graph import HeteroGraph
+from dacergnn.library_nodes.diagnostics import closest
 from dacergnn.program.flatten import flatten
 from dacergnn.program.infer import MEANING, Spaces, infer
 from dacergnn.program.source import CONSTANT
@@ -62,7 +62,7 @@ class UserProgram:
                 )
             if not isinstance(value, CONSTANT) or (name in self.names and not isinstance(value, str | None)):
                 form = 'a declaration like "NS[64]"' if name in self.names else "a number, text, truth value or tuple"
-                raise ProgramError(f"compile: {name} is a {type(value).__name__}; it must be {form}.")
+                raise ProgramError(f"compile: {name} is of type {type(value).__name__}; it must be {form}.")
 
     def spaces(self, absent: frozenset[str]) -> Spaces:
         """Row spaces and declared shapes, where the arrays ``absent`` are not there."""
@@ -91,7 +91,7 @@ class UserProgram:
             raise ArrayError(double, f"{owner}; leave it out")
         for name in kwargs:
             if name not in self.names:
-                raise ArrayError(name, f"is no array of {self.function.__name__}{_guess(name, open_names)}")
+                raise ArrayError(name, f"is no array of {self.function.__name__}{_guess(name, self.names)}")
         for name in open_names:
             if name not in given and name not in self.optional and self.bindings.get(name, "") is not None:
                 raise ArrayError(name, f"is missing; {self.function.__name__} takes {', '.join(open_names)}")
@@ -157,5 +157,5 @@ def _mentioned(code: CodeType) -> set[str]:
 
 
 def _guess(name: str, known: Sequence[str] | set[str]) -> str:
-    found = get_close_matches(name, list(known), n=1)
-    return f"; did you mean {found[0]}?" if found else ""
+    found = closest(name, known)
+    return f"; perhaps {found} is meant" if found else ""

@@ -68,8 +68,9 @@ def annotation(declared: object, parameter: ast.arg, scope: Scope) -> ast.expr |
             fail(parameter, f'"{parameter.arg}" is declared as {declared!r}; write a row space and a row shape: NS[64]')
     if not isinstance(declared, ast.expr) or "Tensor" in ast.unparse(declared):
         return None
-    bound = _Bind(scope).visit(copy.deepcopy(declared))
+    bound = copy.deepcopy(declared)
     if isinstance(bound, ast.Subscript):
+        bound.slice = _Bind(scope).visit(bound.slice)
         dims = bound.slice.elts if isinstance(bound.slice, ast.Tuple) else [bound.slice]
         values = [_value(d, {}) if not _names(d) else None for d in dims]
         if all(isinstance(v, int) for v in values):

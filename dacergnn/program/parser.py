@@ -57,7 +57,10 @@ class _Parser:
         for name, annotation in self.flat.arrays.items():
             space, shape = declaration(name, annotation)
             self._check_name(annotation, name)
-            self.arrays[space, name] = self.program.add_input(name, space, shape, self.dtype)
+            try:
+                self.arrays[space, name] = self.program.add_input(name, space, shape, self.dtype)
+            except ProgramError as error:
+                fail(annotation, str(error))
         returned = False
         for node in self.flat.body:
             if isinstance(node, ast.For):
