@@ -161,42 +161,44 @@ class ProgramFunction(UserLayer):
 class FunctionModule(UserLayer):
     """A program with parameters of its own; called with the graph and the remaining arrays."""
 
-    function: ProgramFunction
+    _function: ProgramFunction
 
     def __init__(
         self, function: ProgramFunction, counts: Mapping[str, int | None], shapes: Mapping[str, Shape]
     ) -> None:
         super().__init__(function.user, function.config)
-        object.__setattr__(self, "function", function)  # past nn.Module, which would take it for a part
+        object.__setattr__(self, "_function", function)  # past nn.Module, which would take it for a part
         user = function.user
         user.arrange((), dict.fromkeys(shapes), dict.fromkeys(n for n in user.names if n not in shapes))
-        self.absent = frozenset(n for n, s in shapes.items() if s is None)
-        spaces = user.spaces(self.absent | frozenset(n for n in user.names if user.bindings.get(n, "") is None))
+        self._absent = frozenset(n for n, s in shapes.items() if s is None)
+        spaces = user.spaces(self._absent | frozenset(n for n in user.names if user.bindings.get(n, "") is None))
         for name, shape in shapes.items():
             if shape is not None:
                 row = (shape,) if isinstance(shape, int) else tuple(shape)
                 size = _parameter_shape(name, spaces.spaces[name], row, counts)
+                if hasattr(self, name):
+                    raise ArrayError(name, "is a name that modules of torch use themselves; give the array another one")
                 self.register_parameter(name, nn.Parameter(torch.empty(size)))
-        self.count = len(user.names) - len(shapes)
+        self._count = len(user.names) - len(shapes)
         self.reset_parameters()
 
     @property
     def user(self) -> UserProgram:
-        return self.function.user
+        return self._function.user
 
     def extra_repr(self) -> str:
         return f"{self.kind}: {', '.join(f'{n} {list(p.shape)}' for n, p in self.named_parameters())}"
 
     def arrays(self, inputs: Sequence[Any]) -> list[Any]:
         own, given = self._parameters, iter(inputs)
-        return [own[n] if n in own else None if n in self.absent else next(given) for n in self.user.names]
+        return [own[n] if n in own else None if n in self._absent else next(given) for n in self.user.names]
 
     def forward(self, graph: HeteroGraph, *args: Tensor | None, **kwargs: Tensor | None) -> Result:
         """The results of the program on ``graph``, given the arrays that are no parameters."""
         check_graph(graph)
-        if not kwargs and len(args) == self.count:
+        if not kwargs and len(args) == self._count:
             return self.compute(graph, *args)
-        taken = {**self._parameters, **dict.fromkeys(self.absent)}
+        taken = {**self._parameters, **dict.fromkeys(self._absent)}
         arrays = self.user.arrange(args, kwargs, taken)
         return self.compute(graph, *[a for n, a in zip(self.user.names, arrays, strict=True) if n not in taken])
 

@@ -54,7 +54,9 @@ class Scope:
         """The function of that name, if it has one."""
         value = self.function.names.get(name)
         value = getattr(value, "__wrapped__", value)
-        return value if isinstance(value, Function) else read(value) if isinstance(value, FunctionType) else None
+        if not isinstance(value, FunctionType) or value.__module__.partition(".")[0] == "torch":
+            return value if isinstance(value, Function) else None
+        return read(value)
 
 
 def annotation(declared: object, parameter: ast.arg, scope: Scope) -> ast.expr | None:
@@ -164,6 +166,12 @@ class _Bind(ast.NodeTransformer):
             return located(ast.Constant(_value(node, {})), node)
         return node
 
+    def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
+        test = self.visit(node.test)
+        if _names(test):
+            return node  # on rows, which the parser refuses
+        return self.visit(node.body if _value(test, {}) else node.orelse)
+
     def arguments(self, call: ast.Call) -> None:
         """Bind names in the arguments of a call."""
         call.args = [self.visit(a) for a in call.args]
@@ -173,7 +181,12 @@ class _Bind(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.AST:
         name = node.func.id if isinstance(node.func, ast.Name) else ""
         self.arguments(node)
-        if name in KNOWN_OPERATORS or name in AGGREGATIONS or (function := self.scope.helper(name)) is None:
+        function = self.scope.helper(name)
+        if name in KNOWN_OPERATORS or name in AGGREGATIONS:
+            if function is not None and function.names.get("__name__") == self.scope.function.names.get("__name__"):
+                fail(node, f"{name}() is an operator of the program form; call the function beside it by another name")
+            return node
+        if function is None:
             return node
         body = [s for s in function.node.body if not (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))]
         value = body[0].value if len(body) == 1 and isinstance(body[0], ast.Return) else None

@@ -127,13 +127,13 @@ def test_aggregations() -> None:
     x = draw(EDGES.num_src, 3)
     count = EDGES.num_src
 
-    def mean(values: Tensor, index: Tensor, rows: int) -> Tensor:
+    def average(values: Tensor, index: Tensor, rows: int) -> Tensor:
         return scatter_sum(values, index, rows) / scatter_count(index, rows, x).clamp(min=1).unsqueeze(-1)
 
-    a = mean(x[SRC], DST, ND)
+    a = average(x[SRC], DST, ND)
     b = scatter_extreme(x[SRC], DST, ND, "amax") - scatter_extreme(2 * x[SRC], DST, ND, "amin")
     c = scatter_sum(a[DST], SRC, count).tanh() * x
-    d = mean(mean(x[DST], SRC, count)[SRC], GRAPH.index("E", "dstpair").long(), GRAPH.size("V"))
+    d = average(average(x[DST], SRC, count)[SRC], GRAPH.index("E", "dstpair").long(), GRAPH.size("V"))
     check(program(GRAPH, x), (a, b, c, d), [x])
     isolated = ~torch.isin(torch.arange(ND), DST)
     assert isolated.any()
@@ -180,8 +180,7 @@ def test_constants_of_the_closure_and_keywords() -> None:
         @dacergnn.compile(kind="double", y="NS[parts[0], parts[1]]")
         def program(g, y, x=None):
             for n in g.nodes():
-                if kind == "double":
-                    n["out"] = scaled(reshape(n.y, parts[0] * parts[1]), by=2.0)
+                n["out"] = scaled(reshape(n.y, parts[0] * parts[1]), by=2.0 if kind == "double" else 1.0)
                 if x:
                     n["out"] += n.x
             add(g, "out")
@@ -448,6 +447,7 @@ def test_what_is_no_program() -> None:
 MODULES: list[tuple[dict[str, Any], str]] = [
     ({"x": K}, "x has a row for each of the graph's NS and is an input of the module; leave it out."),
     ({"w": (K, 3)}, "w is no array of two_results; perhaps W is meant."),
+    ({"W": (K, 3), "b": 3, "type": 3}, "type is no array of two_results."),
     ({"W": (K, 3)}, "W has rows by type; give the module a graph, or num_edge_types and num_node_types."),
 ]
 
@@ -465,3 +465,14 @@ def test_wrong_calls_of_modules() -> None:
         net(GRAPH)
     with pytest.raises(ArrayError, match=r"W is a parameter of this module already; leave it out\."):
         net(GRAPH, X, W=W3)
+
+
+def test_names_that_modules_have_themselves() -> None:
+    @dacergnn.compile
+    def program(g, x, half):
+        for n in g.nodes():
+            n["y"] = n.x * half
+        return y
+
+    with pytest.raises(ArrayError, match="half is a name that modules of torch use themselves"):
+        program.module(GRAPH, half=())

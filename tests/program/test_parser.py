@@ -204,3 +204,19 @@ def test_text_is_the_same_for_equal_operands() -> None:
     backward = print_program(differentiate(parse(text), ["x", "W"]).backward)
     assert backward.count("outer_prod") == 2
     assert backward.count("linear(") == 2
+
+
+def times(g, x, W):
+    for e in g.edges():
+        e["y"] = e.src.x * W[e.etype]
+    return y
+
+
+def test_a_row_times_a_sliced_matrix() -> None:
+    """People write the product like that, as the papers do; in printed text every * is element-wise."""
+    arrays = {"x": "NS[4]", "W": "R[4, 2]"}
+    assert loops(times, **arrays).splitlines()[1] == '    e["y"] = linear(e.src["x"], W[e.etype])'
+    text = "def p(g, x, W):\n    for e in g.edges():\n        e['y'] = e.src.x * W[e.etype]\n    return y\n"
+    assert loops(text, **arrays).splitlines()[1] == '    e["y"] = e.src["x"] * W[e.etype]'
+    # A value for each head scales vectors, in whatever order; a vector does, too, from the right.
+    assert loops(times, x="NS", W="R[4]").splitlines()[1] == '    e["y"] = e.src["x"] * W[e.etype]'
