@@ -60,7 +60,10 @@ class UserLayer(GraphLayer):
         """A call that runs the kernels."""
         arrays = self.arrays(inputs)
         if torch.is_autocast_enabled("cpu"):
-            arrays = [a.float() if isinstance(a, Tensor) and a.dtype.itemsize < 4 else a for a in arrays]
+            arrays = [
+                a.float() if isinstance(a, Tensor) and a.is_floating_point() and a.dtype.itemsize < 4 else a
+                for a in arrays
+            ]
         given = [a for a in arrays if a is not None]
         try:
             call = (graph.key, given[0].dtype, *[None if a is None else a.shape for a in arrays])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Mapping, Sequence
 from types import CodeType, FunctionType
 from typing import Any
@@ -53,7 +54,8 @@ class UserProgram:
         self._spaces: dict[frozenset[str], Spaces] = {}
 
     def _check_bindings(self) -> None:
-        known = _mentioned(self.function.__code__)
+        declarations = [*self.function.__annotations__.values(), *self.bindings.values()]
+        known = _mentioned(self.function.__code__) | {n for d in declarations for n in re.findall(r"\w+", str(d))}
         for name, value in self.bindings.items():
             if name not in known:
                 raise ProgramError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dacergnn.errors import ProgramError
+from dacergnn.graph.spaces import TYPE_PATHS
 from dacergnn.library_nodes.form import GEMM_OPERATORS, Expr, Op, Ref, Shape, Statement, match_gemm, size
 from dacergnn.library_nodes.node import Typeclass
 from dacergnn.library_nodes.operators import scale_fits, shape_of
@@ -13,7 +14,6 @@ from dacergnn.program.view import Program
 _OF_TYPES = "multiplies the weights of one type, in a loop over g.edge_types(), g.node_types() or g.once()"
 _PRODUCTS = {
     "linear": "the weights are chosen by a type, as in W[e.etype] or W[n.ntype], or an array of one row",
-    "outer_prod": "is summed over the rows of a type, W[e.etype] += outer_prod(x, y), alone or times a row value",
     "compose": _OF_TYPES,
     "inner": _OF_TYPES,
 }
@@ -31,10 +31,10 @@ class Emission:
         """Add operators for one statement, products in operators of their own; returns the array written."""
         view: Shape | None = None
         if isinstance(value, Op) and value.name == "reshape":
-            product = self._operands(value.args[0], space)
+            product = self._operands(value.args[0], space, path)
             if self._is_product(Statement(space, Ref(name, path), operation, product)):
                 view, value = value.dims, product
-        value = self._operands(value, space)
+        value = self._operands(value, space, path)
         if not self._is_product(Statement(space, Ref(name, path), operation, value)):
             if path == "" and isinstance(value, Op) and value.name in GEMM_OPERATORS and not is_plain(value):
                 raise ProgramError(f"{value.name}: {_PRODUCTS[value.name]}.")
@@ -51,12 +51,15 @@ class Emission:
         gemm = match_gemm(statement)
         return gemm is not None and scale_fits(gemm, self.program.shape)
 
-    def _operands(self, expr: Expr, space: str) -> Expr:
-        """The expression with the operands of products brought into arrays."""
+    def _operands(self, expr: Expr, space: str, path: str) -> Expr:
+        """The expression with the operands of products brought into arrays.
+
+        Outer products are products where they are summed over types, alone or scaled: for targets along a type path.
+        """
         if not isinstance(expr, Op):
             return expr
-        args = [self._operands(a, space) for a in expr.args]
-        if expr.name in GEMM_OPERATORS:
+        args = [self._operands(a, space, path if expr.name == "mul" else "") for a in expr.args]
+        if expr.name in GEMM_OPERATORS and (path in TYPE_PATHS or not is_plain(expr)):
             args = [self._row(a, space) for a in args]
         if expr.name == "reshape":
             (inner,) = args

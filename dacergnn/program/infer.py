@@ -10,7 +10,7 @@ from dacergnn.library_nodes.form import Expr, Ref, Shape
 from dacergnn.library_nodes.parse import ExpressionParser
 from dacergnn.program.declarations import declaration
 from dacergnn.program.flatten import FlatProgram
-from dacergnn.program.loops import Loop, assigned, enter, walk
+from dacergnn.program.loops import Loop, assigned, destination_among_sources, enter, walk
 
 MEANING = {
     "NS": "source nodes",
@@ -34,13 +34,11 @@ class Spaces:
         spaces: Row space of every array, in the order of the signature.
         shapes: Row shapes of those that are declared.
         prefixed: Arrays over sources that are read at destinations, too: these are the first of the sources then.
-        outputs: Number of results.
     """
 
     spaces: dict[str, str] = field(default_factory=dict[str, str])
     shapes: dict[str, Shape] = field(default_factory=dict[str, Shape])
     prefixed: list[str] = field(default_factory=list[str])
-    outputs: int = 0
 
 
 def infer(flat: FlatProgram) -> Spaces:
@@ -63,8 +61,6 @@ class _Inference:
         for node in self.flat.body:
             if isinstance(node, ast.For):
                 walk(node.body, self._statement, enter(node, None))
-            elif isinstance(node, ast.Return):
-                result.outputs = len(node.value.elts) if isinstance(node.value, ast.Tuple) else 1
         for name, uses in self.uses.items():
             if name in self.flat.arrays:
                 result.spaces[name], result.shapes[name] = declaration(name, self.flat.arrays[name])
@@ -108,7 +104,7 @@ class _Inference:
             owner = loop.locals.get(target.id)
             self.assigned.add(("ONE" if owner is None else loop.spaces[owner], target.id))
         else:
-            ref = parser.ref(target)
+            ref = parser.ref(destination_among_sources(target, parser) or target)
             if ref is not None:
                 self.assigned.add((loop.owner_space(ref.path), ref.name))
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from dacergnn.graph.spaces import MAPS, PARTED, PARTS, kind
 from dacergnn.library_nodes.diagnostics import fail, nearest
+from dacergnn.library_nodes.parse import ExpressionParser
 
 _ITERATORS = {
     "edges": "E",
@@ -110,3 +111,14 @@ def assigned(node: ast.Assign | ast.AugAssign) -> ast.expr:
     if isinstance(target, ast.Tuple | ast.List) or (isinstance(node, ast.Assign) and len(node.targets) != 1):
         fail(node, 'one value is assigned at a time: e["y"] = e.src.x')
     return target
+
+
+def destination_among_sources(target: ast.AST, expressions: ExpressionParser) -> ast.Subscript | None:
+    """``n["x"]`` of a target ``n.src["x"]`` that belongs to a destination n: an array over the sources, of which
+    only the rows of destinations are assigned, the others being 0."""
+    if isinstance(target, ast.Subscript) and isinstance(target.value, ast.Attribute) and target.value.attr == "src":
+        node = target.value.value
+        path = expressions.entity(node)
+        if path is not None and (MAPS[expressions.space, path] if path else expressions.space) == "ND":
+            return ast.copy_location(ast.Subscript(node, target.slice, ast.Store()), target)
+    return None

@@ -19,7 +19,7 @@ from dacergnn.library_nodes.parse import ExpressionParser, fold
 from dacergnn.program.declarations import declaration
 from dacergnn.program.emission import Emission
 from dacergnn.program.flatten import FlatProgram, flatten
-from dacergnn.program.loops import Loop, assigned, enter, walk
+from dacergnn.program.loops import Loop, assigned, destination_among_sources, enter, walk
 from dacergnn.program.names import name_problem
 from dacergnn.program.source import Source
 from dacergnn.program.verify import verify
@@ -100,7 +100,7 @@ class _Parser:
         target_node = assigned(node)
         expressions = self._expressions(loop)
         extremum = _extremum(target_node, node)
-        own = _destination_among_sources(target_node, expressions)
+        own = destination_among_sources(target_node, expressions)
         target_node = own or target_node
         if isinstance(target_node, ast.Name) and (extremum is not None or isinstance(node, ast.AugAssign)):
             owner = loop.locals.get(target_node.id)
@@ -246,17 +246,6 @@ class _Parser:
             if not self.program.sdfg.arrays[array].transient:
                 array = self.emission.emit(space, "", "=", Ref(array), item.id, space)
             self.program.mark_output(array)
-
-
-def _destination_among_sources(target: ast.AST, expressions: ExpressionParser) -> ast.Subscript | None:
-    """``n["x"]`` of a target ``n.src["x"]`` that belongs to a destination n: an array over the sources, of which
-    only the rows of destinations are assigned, the others being 0."""
-    if isinstance(target, ast.Subscript) and isinstance(target.value, ast.Attribute) and target.value.attr == "src":
-        node = target.value.value
-        path = expressions.entity(node)
-        if path is not None and (MAPS.get((expressions.space, path)) if path else expressions.space) == "ND":
-            return ast.copy_location(ast.Subscript(node, target.slice, ast.Store()), target)
-    return None
 
 
 def _extremum(target: ast.AST, node: ast.Assign | ast.AugAssign) -> tuple[str, ast.expr] | None:

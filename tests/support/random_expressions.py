@@ -161,6 +161,8 @@ class Expressions:
             cut = rng.randint(1, last - 1)
             head, tail = (*shape[:-1], cut), (*shape[:-1], last - cut)
             return f"concat({self.expression(head, depth)}, {self.expression(tail, depth)})"
+        if len(shape) == 2 and rng.random() < 0.3:
+            return f"outer_prod({self.bound(shape[:1], depth)}, {self.expression(shape[1:], depth)})"
         if rng.random() < 0.3:
             return f"expand({self.expression(shape[:-1], depth)}, {last})"
         start = rng.randint(0, 2)
