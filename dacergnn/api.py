@@ -14,6 +14,7 @@ from dacergnn.config import Config
 from dacergnn.datasets import Dataset
 from dacergnn.errors import DacergnnError, UnsupportedLayerError
 from dacergnn.frontends import find_frontend
+from dacergnn.frontends.dace_program.source import is_dace_program, program_function
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.base import ProgramModule
 from dacergnn.modules.functions import ProgramFunction
@@ -108,13 +109,16 @@ def compile(function: Any = None, /, *, config: Config | None = None, **bindings
     found among ``bindings``, in the functions around it, and in its module.
 
     Args:
-        function: ``def layer(g, x, W): ...``, the graph and arrays (docs/program_form.md).
+        function: ``def layer(g, x, W): ...``, the graph and arrays (docs/program_form.md); or a ``@dace.program`` of
+            operators of `dacergnn.ops` and NumPy-style code.
         config: How to compile.
         bindings: Declarations of arrays, and constants, by name.
     """
-    if function is None:
-        return lambda f: ProgramFunction(f, bindings, config)
-    return ProgramFunction(function, bindings, config)
+
+    def compiled(function: Any) -> ProgramFunction:
+        return ProgramFunction(program_function(function) if is_dace_program(function) else function, bindings, config)
+
+    return compiled if function is None else compiled(function)
 
 
 def revert(model: nn.Module) -> nn.Module:

@@ -23,12 +23,12 @@ def select_adjacency(sdfg: dace.SDFG, *, index: Typeclass = dace.int32, implemen
         names = operator.scheme(implementation, operator.arrays(sdfg, program.state))
         for name in names:
             if name not in sdfg.arrays:
-                sdfg.add_array(name, [_length(name)], index)
+                sdfg.add_array(name, [encoding_length(name)], index)
         operator.encodings = names
         program.connect_inputs(operator, names)
 
 
-def _length(name: str) -> object:
+def encoding_length(name: str) -> object:
     """Number of elements of an encoding, as a symbolic expression."""
     kind, space, paths = parse_encoding(name)
     if kind == "ptr":

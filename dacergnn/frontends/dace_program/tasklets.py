@@ -1,0 +1,81 @@
+"""From the Python code of a tasklet to an expression of the program form."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+
+from dacergnn.library_nodes.form import Const, Expr
+from dacergnn.library_nodes.operators import op
+
+_BINARY: dict[type[ast.AST], str] = {
+    ast.Add: "add",
+    ast.Sub: "sub",
+    ast.Mult: "mul",
+    ast.Div: "div",
+    ast.Gt: "gt",
+    ast.GtE: "ge",
+    ast.Eq: "eq",
+}
+_FLIPPED: dict[type[ast.AST], str] = {ast.Lt: "gt", ast.LtE: "ge"}
+_FUNCTIONS = ("exp", "log", "sqrt", "abs", "tanh", "erf", "max", "min")
+_CASTS = ("float", "float32", "float64", "int", "int32", "int64")
+
+
+class UntranslatableCode(Exception):
+    """What no expression of the program form says; the message quotes it."""
+
+
+def tasklet_expression(code: str, operands: Mapping[str, Expr]) -> Expr:
+    """The value that a tasklet of one assignment computes from its connectors.
+
+    Raises:
+        UntranslatableCode: It does anything else.
+    """
+    body = ast.parse(code).body
+    if len(body) != 1 or not isinstance(body[0], ast.Assign):
+        raise UntranslatableCode(code)
+    return _expression(body[0].value, operands)
+
+
+def _expression(node: ast.expr, operands: Mapping[str, Expr]) -> Expr:
+    def inner(part: ast.expr) -> Expr:
+        return _expression(part, operands)
+
+    match node:
+        case ast.Name() if node.id in operands:
+            return operands[node.id]
+        case ast.Constant(value=int() | float() as value):
+            return Const(float(value))
+        case ast.UnaryOp(op=ast.USub()):
+            operand = inner(node.operand)
+            return Const(-operand.value) if isinstance(operand, Const) else op("neg", operand)
+        case ast.UnaryOp(op=ast.UAdd()):
+            return inner(node.operand)
+        case ast.BinOp(op=ast.Pow()):
+            return _power(inner(node.left), inner(node.right), node)
+        case ast.BinOp() if type(node.op) in _BINARY:
+            return op(_BINARY[type(node.op)], inner(node.left), inner(node.right))
+        case ast.Compare(ops=[sign], comparators=[right]) if type(sign) in _BINARY:
+            return op(_BINARY[type(sign)], inner(node.left), inner(right))
+        case ast.Compare(ops=[sign], comparators=[right]) if type(sign) in _FLIPPED:
+            return op(_FLIPPED[type(sign)], inner(right), inner(node.left))
+        case ast.Call(args=[value], keywords=[]) if _called(node) in _CASTS:
+            return inner(value)
+        case ast.Call(keywords=[]) if _called(node) in _FUNCTIONS:
+            return op(_called(node), *map(inner, node.args))
+        case _:
+            raise UntranslatableCode(ast.unparse(node))
+
+
+def _called(node: ast.Call) -> str:
+    """The last part of the name of a function: DaCe writes math.exp and dace.float32."""
+    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+
+
+def _power(base: Expr, exponent: Expr, node: ast.expr) -> Expr:
+    if exponent == Const(2.0):
+        return op("mul", base, base)
+    if exponent == Const(0.5):
+        return op("sqrt", base)
+    raise UntranslatableCode(ast.unparse(node))

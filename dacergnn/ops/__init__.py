@@ -1,0 +1,94 @@
+"""Graph operators for `@dace.program` functions; they insert library nodes and mix with NumPy-style DaCe code.
+
+The first dimension of every array they take is a row space, one of the symbols below; the sizes behind it are
+numbers. `dacergnn.compile` makes such a program a function of a graph and tensors::
+
+    @dacergnn.compile
+    @dace.program
+    def layer(x: dace.float32[NS, 16], W: dace.float32[R, 16, 8], a: dace.float32[E]):
+        return np.maximum(aggregate(typed_linear(x, W, end="src"), weight=edge_softmax(a)), 0.0)
+
+    out = layer(graph, x, W, a)
+
+Or DaCe itself builds, differentiates and calls the SDFG: `connect_encodings` makes what the operators read of the graph
+arguments of it, and `encoding_arguments` has their values::
+
+    sdfg = layer.to_sdfg()
+    dace.autodiff.add_backward_pass(sdfg, ["loss"], ["x", "W"])
+    dacergnn.ops.connect_encodings(sdfg)
+    sdfg(x=x, W=W, ..., **dacergnn.ops.encoding_arguments(sdfg, graph))
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from dacergnn.errors import UnsupportedCallError
+from dacergnn.frontends.dace_program import replacements
+from dacergnn.ops import gradients as gradients
+from dacergnn.ops.encodings import connect_encodings, encoding_arguments
+from dacergnn.program.view import SYMBOLS
+
+__all__ = [
+    "ND",
+    "NS",
+    "E",
+    "R",
+    "T",
+    "U",
+    "V",
+    "aggregate",
+    "connect_encodings",
+    "edge_softmax",
+    "encoding_arguments",
+    "gather",
+    "scatter",
+    "traverse",
+    "typed_linear",
+]
+
+NS, ND, E, U, V, R, T = (SYMBOLS[space] for space in ("NS", "ND", "E", "U", "V", "R", "T"))
+
+
+def gather(x: Any, end: str = "src") -> Any:
+    """[E, ...] from rows of nodes x [NS, ...]: those of the sources, or with ``end="dst"`` of the destinations."""
+    _outside("gather")
+
+
+def typed_linear(x: Any, W: Any, end: str | None = None) -> Any:
+    """Rows times the matrix of their type: x [E, K] by W [R, K, M], or x [NS, K] by W [T, K, M].
+
+    ``end`` ("src" or "dst") takes the rows of the edges from nodes x [NS, K], by W [R, K, M] of the edge types or
+    [T, K, M] of the types of these nodes.
+    """
+    _outside("typed_linear")
+
+
+def scatter(y: Any, end: str = "dst", reduce: str = "sum") -> Any:
+    """[ND, ...] (or [NS, ...] with ``end="src"``) from y [E, ...]: sum, mean, max or min over each node's edges.
+
+    Nodes without edges hold 0.
+    """
+    _outside("scatter")
+
+
+def aggregate(messages: Any, weight: Any = None, end: str = "dst", reduce: str = "sum") -> Any:
+    """As `scatter`; messages [NS, ...] are those of the nodes at the other ends, ``weight`` [E] or [E, H] scales."""
+    _outside("aggregate")
+
+
+def edge_softmax(score: Any, end: str = "dst") -> Any:
+    """[E, ...] from score [E, ...]: softmax over the edges that share a destination (or source)."""
+    _outside("edge_softmax")
+
+
+def traverse(body: str, **arrays: Any) -> Any:
+    """Loops in program form with their return, over arrays by name."""
+    _outside("traverse")
+
+
+def _outside(name: str) -> NoReturn:
+    raise UnsupportedCallError(f"dacergnn.ops.{name} is part of a @dace.program; it cannot run outside of one.")
+
+
+replacements.register(__name__)
