@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+UNTRACED = ("examples", "kernels", "parity", "training")
 
 # Before torch or dace are imported: both read their environment then.
 # With several worker processes one thread each, or they wait for each other at every barrier.
@@ -35,3 +36,10 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write the listings in tests/program/golden anew")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tracing lines doubles the time of passes; what these folders run through, others measure."""
+    for item in items:
+        if item.path.relative_to(ROOT / "tests").parts[0] in UNTRACED:
+            item.add_marker(pytest.mark.no_cover)

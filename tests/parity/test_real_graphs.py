@@ -50,7 +50,6 @@ def assert_as_exact(found: Gradients, rounded: Gradients, exact: Gradients) -> N
         assert error <= limit, f"gradient {position} of shape {list(c.shape)} is off by {error}"
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
 @pytest.mark.parametrize("name", ["aifb", "mutag"])
 @pytest.mark.parametrize("case", REAL_CASES, ids=lambda case: case.name)

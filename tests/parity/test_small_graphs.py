@@ -54,14 +54,12 @@ def test_layer_in_double_precision(case: Case, monkeypatch: pytest.MonkeyPatch) 
     compare(case, case.edges(), torch.float64)
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("case", named(*VECTORIZED), ids=lambda case: case.name)
 def test_layer_in_single_precision(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXXFLAGS", flags(case, torch.float32))
     compare(case, case.edges(), torch.float32)
 
 
-@pytest.mark.no_cover
 @pytest.mark.filterwarnings("ignore:The input graph for the user-defined edge function")  # DGL's, without edges
 @pytest.mark.parametrize("case", named(*ANY_GRAPH), ids=lambda case: case.name)
 def test_other_graphs(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:

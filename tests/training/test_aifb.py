@@ -86,7 +86,6 @@ def data_and_layers() -> None:
         pytest.skip(str(error))
 
 
-@pytest.mark.no_cover
 def test_losses_are_those_of_pyg_step_by_step() -> None:
     ours, theirs = compiled_run(0), train(0, compiled=False)
     assert ours.losses == pytest.approx(theirs.losses, rel=1e-4, abs=1e-4)
@@ -99,7 +98,6 @@ def test_losses_are_those_of_pyg_step_by_step() -> None:
         assert layer.last_call[1] is load()[0].graph
 
 
-@pytest.mark.no_cover
 def test_accuracy_is_that_of_pyg_over_seeds() -> None:
     accuracies = [compiled_run(seed).accuracy for seed in range(SEEDS)]
     assert abs(statistics.mean(accuracies) - PYG_MEAN) <= PYG_DEVIATION, accuracies
