@@ -39,6 +39,7 @@ __all__ = [
     "V",
     "aggregate",
     "connect_encodings",
+    "destinations",
     "edge_softmax",
     "encoding_arguments",
     "gather",
@@ -53,6 +54,11 @@ NS, ND, E, U, V, R, T = (SYMBOLS[space] for space in ("NS", "ND", "E", "U", "V",
 def gather(x: Any, end: str = "src") -> Any:
     """[E, ...] from rows of nodes x [NS, ...]: those of the sources, or with ``end="dst"`` of the destinations."""
     _outside("gather")
+
+
+def destinations(x: Any) -> Any:
+    """[ND, ...], the rows of the destinations among those of the sources, x [NS, ...]."""
+    _outside("destinations")
 
 
 def typed_linear(x: Any, W: Any, end: str | None = None) -> Any:

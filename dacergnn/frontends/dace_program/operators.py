@@ -15,7 +15,12 @@ _REDUCTIONS = ("sum", "mean", "max", "min")
 def gather(end: str) -> str:
     """[E, ...] from rows ``x`` of nodes."""
     _check("end", end, _ENDS)
-    return f'def gather(g, x):\n    for e in g.edges():\n        e["rows"] = e.{end}.x\n    return rows\n'
+    return _function("gather", "g, x", ["for e in g.edges():", f'    e["rows"] = e.{end}.x', "return rows"])
+
+
+def destinations() -> str:
+    """[ND, ...] from rows ``x`` of sources, of which destinations are the first."""
+    return _function("destinations", "g, x", ["for n in g.dst_nodes():", '    n["rows"] = n.x', "return rows"])
 
 
 def typed_linear(x: str, w: str, end: str | None) -> str:
@@ -37,10 +42,8 @@ def typed_linear(x: str, w: str, end: str | None) -> str:
             f"typed_linear: W has {w} rows and the product {'E' if variable == 'e' else x} rows; matrices are those of "
             "edge types (R) for edges, of node types (T) for nodes."
         )
-    return (
-        f"def typed_linear(g, x, W):\n    for {variable} in g.{loop}():\n"
-        f'        {variable}["y"] = linear({row}, W[{kind}])\n    return y\n'
-    )
+    product = f'    {variable}["y"] = linear({row}, W[{kind}])'
+    return _function("typed_linear", "g, x, W", [f"for {variable} in g.{loop}():", product, "return y"])
 
 
 def aggregate(message: str, weighted: bool, end: str, reduce: str) -> str:

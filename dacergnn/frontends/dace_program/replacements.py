@@ -18,6 +18,10 @@ def _gather(_: Any, sdfg: dace.SDFG, state: dace.SDFGState, x: str, end: str = "
     return insert_program(sdfg, state, operators.gather(end), {"x": x})
 
 
+def _destinations(_: Any, sdfg: dace.SDFG, state: dace.SDFGState, x: str) -> list[str]:
+    return insert_program(sdfg, state, operators.destinations(), {"x": x})
+
+
 def _typed_linear(_: Any, sdfg: dace.SDFG, state: dace.SDFGState, x: str, W: str, end: str | None = None) -> list[str]:
     text = operators.typed_linear(row_space(sdfg.arrays[x]), row_space(sdfg.arrays[W]), end)
     return insert_program(sdfg, state, text, {"x": x, "W": W})
@@ -47,6 +51,7 @@ def _traverse(_: Any, sdfg: dace.SDFG, state: dace.SDFGState, body: str, **array
 
 _FUNCTIONS = {
     "gather": _gather,
+    "destinations": _destinations,
     "typed_linear": _typed_linear,
     "scatter": _scatter,
     "aggregate": _aggregate,
