@@ -13,13 +13,14 @@ from torch import nn
 from dacergnn.config import Config
 from dacergnn.datasets import Dataset
 from dacergnn.errors import DacergnnError, UnsupportedLayerError
-from dacergnn.frontends import find_frontend
+from dacergnn.frontends import find_frontend, find_tracer
 from dacergnn.frontends.dace_program.source import is_dace_program, program_function
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.base import ProgramModule
 from dacergnn.modules.functions import ProgramFunction
 from dacergnn.modules.graphs import GraphCache
 from dacergnn.modules.layer import CompiledLayer
+from dacergnn.modules.traced_layer import TracedLayer
 from dacergnn.report import LayerReport, Report, layer_report
 
 Filter = Callable[[nn.Module, str], bool]
@@ -37,11 +38,15 @@ class _Replacement:
     refused: dict[str, str] = field(default_factory=dict[str, str])
 
     def __call__(self, module: nn.Module, name: str) -> nn.Module | None:
-        frontend = None if isinstance(module, CompiledLayer) else find_frontend(module)
-        if frontend is None or (self.filter_fn is not None and not self.filter_fn(module, name)):
+        if isinstance(module, CompiledLayer):
+            return None
+        frontend, tracer = find_frontend(module), find_tracer(module)
+        if (frontend or tracer) is None or (self.filter_fn is not None and not self.filter_fn(module, name)):
             return None
         try:
-            return CompiledLayer(module, frontend(module), self.config, self.graphs)
+            if frontend is not None:
+                return CompiledLayer(module, frontend(module), self.config, self.graphs)
+            return TracedLayer(module, tracer(module), self.config, self.graphs) if tracer is not None else None
         except UnsupportedLayerError as reason:
             self._refuse(name, reason)
             return None

@@ -11,8 +11,10 @@ from importlib import import_module
 from torch import nn
 
 from dacergnn.frontends.frontend import Binding, Frontend, Program
+from dacergnn.frontends.pyg.traced import MessagePassingTracer, is_message_passing
+from dacergnn.frontends.symbolic.trace import Tracer
 
-__all__ = ["Binding", "Frontend", "Program", "find_frontend", "handled_classes"]
+__all__ = ["Binding", "Frontend", "Program", "find_frontend", "find_tracer", "handled_classes"]
 
 _PYG = "torch_geometric.nn.conv."
 _DGL = "dgl.nn.pytorch.conv."
@@ -49,3 +51,8 @@ def find_frontend(module: nn.Module) -> type[Frontend] | None:
         if any(method in vars(cls) for method in _METHODS):
             return None
     return None
+
+
+def find_tracer(module: nn.Module) -> type[Tracer] | None:
+    """What records the calls of a layer that has no front end, or None if it is no message passing layer."""
+    return MessagePassingTracer if is_message_passing(module) else None

@@ -23,11 +23,11 @@ class Program:
     """A program in program form with its array specifications and compile-time constants; hashable.
 
     Args:
-        source: A function that is parsed, never run.
+        source: A function that is parsed, never run, or text that holds one.
         bindings: Pairs of a name and a specification like ``"NS[64]"``, None (no such array) or a constant.
     """
 
-    source: FunctionType
+    source: FunctionType | str
     bindings: tuple[tuple[str, object], ...]
 
     @classmethod

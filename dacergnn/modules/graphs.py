@@ -43,6 +43,7 @@ class GraphCache:
     def __init__(self) -> None:
         self._entries: list[_Entry] = []
         self._offered: list[HeteroGraph] = []
+        self._copies: list[tuple[Tensor, tuple[object, ...], int, HeteroGraph]] = []
         self.encoded = 0
 
     def offer(self, graph: HeteroGraph) -> None:
@@ -63,6 +64,23 @@ class GraphCache:
         self.encoded += 1
         objects = tuple((_reference(o), _version(o)) for o in key[0])
         self._entries = [_Entry(owner, key[1], objects, graph), *self._entries[: _KEPT - 1]]
+        return graph
+
+    def find_edges(
+        self, edge_index: Tensor, sizes: tuple[object, ...], own: bool, encode: Callable[[], HeteroGraph]
+    ) -> HeteroGraph:
+        """The graph with just this edge index; ``own`` tells that the caller keeps the tensor.
+
+        One that was made during a call, with self loops perhaps, is another tensor in every call: it is kept, and
+        compared.
+        """
+        if own:
+            return self.find("edges", ((edge_index,), sizes), encode)
+        for kept, kept_sizes, counted, graph in self._copies:
+            if kept_sizes == sizes and counted == _version(kept) and _same(kept, edge_index):
+                return graph
+        graph = self.find("edges", ((edge_index,), sizes), encode)
+        self._copies = [(edge_index, sizes, _version(edge_index), graph), *self._copies[: _KEPT - 1]]
         return graph
 
     def _known(self, graph: HeteroGraph) -> HeteroGraph:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 
 from dacergnn.config import Config
 from dacergnn.errors import UnsupportedCallError
-from dacergnn.frontends import Binding, Frontend
+from dacergnn.frontends import Binding, Frontend, Program
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.profile import Profile
 from dacergnn.modules.base import ProgramModule
@@ -33,6 +34,8 @@ class CompiledLayer(ProgramModule):
     """
 
     original: nn.Module
+    refusal: str | None
+    """Why the last uncompiled call ran the original."""
 
     def __init__(self, original: nn.Module, frontend: Frontend, config: Config, graphs: GraphCache) -> None:
         super().__init__()
@@ -45,6 +48,7 @@ class CompiledLayer(ProgramModule):
             config=config,
             graphs=graphs,
             training=original.training,
+            refusal=None,
             _warned=set[str](),
             _compiled=dict[tuple[int, torch.dtype, torch.dtype, bool], CompiledProgram](),
         )
@@ -56,10 +60,10 @@ class CompiledLayer(ProgramModule):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> CompiledLayer:
         original = copy.deepcopy(self.original, memo)
-        return CompiledLayer(original, type(self.frontend)(original), self.config, self.graphs)
+        return type(self)(original, type(self.frontend)(original), self.config, self.graphs)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restore, (self.original, type(self.frontend), self.config)
+        return _restore, (type(self), self.original, type(self.frontend), self.config)
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -92,11 +96,11 @@ class CompiledLayer(ProgramModule):
             graph = self.find_graph(frontend, args, kwargs)
             if torch.is_autocast_enabled("cpu"):
                 with torch.autocast("cpu", enabled=False):
-                    args, kwargs = _cast((args, kwargs), frontend)
+                    args, kwargs = cast((args, kwargs), frontend.module)
                     return self._execute(frontend.bind(graph, *args, **kwargs), graph)
             return self._execute(frontend.bind(graph, *args, **kwargs), graph)
         except UnsupportedCallError as reason:
-            return self._fall_back(str(reason), args, kwargs)
+            return self.fall_back(str(reason), args, kwargs)
 
     def find_graph(self, frontend: Frontend, args: tuple[Any, ...], kwargs: dict[str, Any]) -> HeteroGraph:
         """The graph that a call is about, encoded unless it was seen before."""
@@ -108,13 +112,14 @@ class CompiledLayer(ProgramModule):
         return self.graphs.find(frontend.graph_owner(), key, lambda: frontend.graph(*args, **kwargs))
 
     def _execute(self, binding: Binding, graph: HeteroGraph) -> Any:
-        compiled, arrays = self.compiled(binding, graph), binding.arrays
+        arrays = binding.arrays
+        compiled = self.compiled(binding.program, next(iter(arrays.values())).dtype, graph)
         self.remember(compiled, graph)
         return binding.finish(compiled(graph, [arrays[name] for name in compiled.inputs]))
 
-    def compiled(self, binding: Binding, graph: HeteroGraph) -> CompiledProgram:
+    def compiled(self, program: Program, dtype: torch.dtype, graph: HeteroGraph) -> CompiledProgram:
         """The compiled form of the program of a call."""
-        program, dtype, index = binding.program, next(iter(binding.arrays.values())).dtype, graph.index_dtype
+        index = graph.index_dtype
         # Front ends keep their programs, and hashing one takes longer than a lookup.
         key = (id(program), dtype, index, graph.single_typed)
         found = self._compiled.get(key)
@@ -123,7 +128,9 @@ class CompiledLayer(ProgramModule):
             found = self._compiled[key] = compiled_program(program, dtype, index, self.config, profile)
         return found
 
-    def _fall_back(self, reason: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def fall_back(self, reason: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run the original layer; warns once of every reason."""
+        self.__dict__["refusal"] = reason
         try:
             result = self.original.forward(*args, **kwargs)  # the hooks are the same, and run around this call already
         except Exception as error:
@@ -134,25 +141,27 @@ class CompiledLayer(ProgramModule):
         return result
 
 
-def _restore(original: nn.Module, frontend: type[Frontend], config: Config) -> CompiledLayer:
+def _restore(
+    layer: type[CompiledLayer], original: nn.Module, frontend: Callable[[nn.Module], Any], config: Config
+) -> CompiledLayer:
     """A layer from its pickle; builds come from the cache, graphs are encoded again."""
-    return CompiledLayer(original, frontend(original), config, GraphCache())
+    return layer(original, frontend(original), config, GraphCache())
 
 
-def _cast(call: Call, frontend: Frontend) -> Call:
+def cast(call: Call, module: nn.Module) -> Call:
     """Arguments with floating-point tensors in the type of the parameters, as autocast has it for float32."""
-    parameter = next(iter(frontend.module.parameters()), None)
+    parameter = next(iter(module.parameters()), None)
     if parameter is None:
         return call
 
-    def cast(value: Any) -> Any:
+    def convert(value: Any) -> Any:
         if isinstance(value, Tensor) and value.is_floating_point():
             return value.to(parameter.dtype)
         if isinstance(value, dict):
-            return {k: cast(v) for k, v in value.items()}  # pyright: ignore[reportUnknownVariableType]
+            return {k: convert(v) for k, v in value.items()}  # pyright: ignore[reportUnknownVariableType]
         if type(value) is tuple:
-            return tuple(cast(v) for v in value)  # pyright: ignore[reportUnknownVariableType]
+            return tuple(convert(v) for v in value)  # pyright: ignore[reportUnknownVariableType]
         return value
 
     args, kwargs = call
-    return tuple(cast(a) for a in args), cast(kwargs)
+    return tuple(convert(a) for a in args), convert(kwargs)

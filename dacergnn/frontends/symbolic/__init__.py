@@ -1,0 +1,1 @@
+"""Tracing of layers that are written in torch: recorded values become programs."""

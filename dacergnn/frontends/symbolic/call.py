@@ -1,0 +1,124 @@
+"""The arguments of a recorded function as operands of the program form."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from dacergnn.frontends.symbolic.expr import Expr, const, squeezed
+from dacergnn.frontends.symbolic.value import Value
+from dacergnn.library_nodes.form import Shape
+
+if TYPE_CHECKING:
+    from dacergnn.frontends.symbolic.trace import Trace
+
+
+class Untranslatable(Exception):
+    """The program form has no expression for a call."""
+
+
+class Call:
+    """A call that is being recorded: the shapes of its results, and what its arguments are.
+
+    torch aligns shapes at their ends, the program form at their beginnings: operands of lower rank than the result
+    must agree with its first axes, or hold one row and are spread in torch.
+    """
+
+    def __init__(self, trace: Trace, shapes: list[torch.Size], dtype: torch.dtype) -> None:
+        self.trace = trace
+        self.shapes = shapes
+        self.dtype = dtype
+
+    @property
+    def shape(self) -> torch.Size:
+        """Shape of the (first) result."""
+        return self.shapes[0]
+
+    def value(self, argument: Any) -> Expr:
+        """An argument that has rows of its own."""
+        if type(argument) is not Value:
+            raise Untranslatable
+        return argument.node.expr
+
+    def elementwise(self, name: str, *arguments: Any) -> Expr:
+        """An operator on arguments that are spread over the shape of the result."""
+        return self.fitted(apply(name, *[self.operand(a) for a in arguments]), self.shape)
+
+    def operand(self, argument: Any, shape: torch.Size | None = None) -> Expr:
+        """An argument of an element-wise operator with results of the given shape (that of the call)."""
+        shape = self.shape if shape is None else shape
+        if type(argument) is Value:
+            expr, own = argument.node.expr, argument.node.shape
+            if expr.uniform and not expr.shape:
+                return expr
+            if len(own) != len(shape) or own[0] != shape[0] or not _prefix(own[1:], shape[1:]):
+                raise Untranslatable
+            return expr
+        if isinstance(argument, Tensor):
+            return self._tensor(argument, shape)
+        if isinstance(argument, int | float) and not isinstance(argument, bool):
+            return const(argument)
+        raise Untranslatable
+
+    def fitted(self, expr: Expr, shape: torch.Size) -> Expr:
+        """An expression spread over the last axes of a shape, where it lacks them."""
+        wanted = squeezed(shape)
+        if expr.shape == wanted or expr.uniform and not expr.shape:
+            return expr
+        return Expr("expand", (expr,), wanted[len(expr.shape) :], wanted)
+
+    def parameter(self, tensor: Any, shape: Shape | None = None) -> Expr:
+        """A tensor that is the same for all rows, spread over a shape."""
+        if type(tensor) is Value:  # an argument of the layer that is used as one
+            if tensor.node.real is None:
+                raise Untranslatable
+            tensor = tensor.node.real
+        if not isinstance(tensor, Tensor):
+            raise Untranslatable
+        tensor = self._converted(tensor)
+        if shape is not None and tensor.shape != shape:
+            tensor = tensor.expand(shape)
+        return self.trace.leaf(tensor, "one", torch.Size((1, *tensor.shape)))
+
+    def _tensor(self, tensor: Tensor, shape: torch.Size) -> Expr:
+        tensor = self._converted(tensor)
+        if tensor.dim() == len(shape) and tensor.size(0) == shape[0] != 1:
+            if not _prefix(tensor.shape[1:], shape[1:]):
+                raise Untranslatable
+            return self.trace.leaf(tensor, "row", tensor.shape)
+        own = (1,) * (len(shape) - tensor.dim()) + tuple(tensor.shape)
+        if len(own) != len(shape) or own[0] != 1:
+            raise Untranslatable
+        if _prefix(own[1:], shape[1:]):
+            return self.trace.leaf(tensor, "one", torch.Size(own))
+        return self.parameter(tensor, shape[1:])
+
+    def _converted(self, tensor: Tensor) -> Tensor:
+        if tensor.layout is not torch.strided or not tensor.is_cpu or tensor.is_complex():
+            raise Untranslatable
+        if tensor.dtype == self.dtype:
+            return tensor
+        if tensor.is_floating_point() and tensor.dim():
+            raise Untranslatable
+        return tensor.to(self.dtype)
+
+
+def apply(name: str, *args: Expr, dims: tuple[int, ...] = ()) -> Expr:
+    """An element-wise operator; operands align along leading axes."""
+    return Expr(name, args, dims, max([a.shape for a in args], key=len))
+
+
+def _prefix(own: Shape, full: Shape) -> bool:
+    """Whether an operand agrees with the first axes of the result, those of size one left out."""
+    rest = False
+    for a, b in zip(own, full, strict=True):
+        if b == 1:
+            continue
+        if a == b and not rest:
+            continue
+        if a != 1:
+            return False
+        rest = True
+    return True

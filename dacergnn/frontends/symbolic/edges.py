@@ -1,0 +1,114 @@
+"""The edges of a call, and the index tensors that stand for their end points."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from dacergnn.errors import UnsupportedCallError
+from dacergnn.frontends.symbolic.dispatch import dispatch
+
+if TYPE_CHECKING:
+    from dacergnn.frontends.symbolic.trace import Trace
+
+SIDES = ("src", "dst")
+
+
+class EdgeSet:
+    """Edges [2, E] that values are gathered and aggregated along.
+
+    ``flipped`` exchanges the rows: messages go from row 1 to row 0. Node counts become known by the rows of what is
+    gathered and of what is aggregated to.
+    """
+
+    def __init__(self, trace: Trace, edge_index: Tensor, flipped: bool) -> None:
+        self.trace = trace
+        self.edge_index = edge_index
+        self.flipped = flipped
+        self.count: int = edge_index.size(1)
+        self.rows: dict[str, int | None] = {"src": None, "dst": None}
+
+    def side(self, row: int) -> str:
+        """The end point that a row of the edge index holds."""
+        return SIDES[1 - row if self.flipped else row]
+
+    def set_rows(self, side: str, rows: int) -> None:
+        """Note how many nodes there are at an end of the edges."""
+        known = self.rows[side]
+        if known is None:
+            self.rows[side] = rows
+        elif known != rows:
+            raise UnsupportedCallError(f"values of {known} and of {rows} nodes meet at the same end of the edges.")
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Numbers of source and destination nodes; both the same where only one is known."""
+        src, dst = self.rows["src"], self.rows["dst"]
+        known = src if src is not None else dst
+        assert known is not None
+        return (known if src is None else src, known if dst is None else dst)
+
+    @property
+    def bipartite(self) -> bool:
+        """Whether sources and destinations have to be different nodes."""
+        src, dst = self.sizes
+        return src != dst
+
+
+class _Index(Tensor):
+    """A tensor of integers that says which edges it belongs to; functions of no recorded value see plain numbers."""
+
+    edges: EdgeSet
+    plain: Tensor
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        return dispatch(func, args, kwargs or {})
+
+
+class EdgeIndex(_Index):
+    """An edge index [2, E]."""
+
+
+class EndIndex(_Index):
+    """End points of all edges, along ``axis`` of an index that may be spread over others."""
+
+    side: str
+    axis: int
+
+
+def edge_index(edges: EdgeSet) -> EdgeIndex:
+    """The index of the edges as functions of recorded values know it."""
+    found = edges.edge_index.as_subclass(EdgeIndex)
+    found.edges, found.plain = edges, edges.edge_index
+    return found
+
+
+def end_index(edges: EdgeSet, side: str, plain: Tensor, axis: int = 0) -> EndIndex:
+    """``plain``, the ids at one end of all edges, as functions of recorded values know it."""
+    found = plain.as_subclass(EndIndex)
+    found.edges, found.side, found.plain, found.axis = edges, side, plain, axis
+    return found
+
+
+def row_of(index: EdgeIndex, row: int) -> EndIndex:
+    """``edge_index[row]``."""
+    with torch._C.DisableTorchFunctionSubclass():
+        plain = index.plain[row]
+    return end_index(index.edges, index.edges.side(row % 2), plain)
+
+
+def plain(value: Any) -> Any:
+    """Arguments with plain tensors in place of end points."""
+    if isinstance(value, _Index):
+        return value.plain
+    if type(value) in (tuple, list):
+        return type(value)([plain(v) for v in value])
+    if type(value) is dict:
+        return {k: plain(v) for k, v in value.items()}
+    return value

@@ -1,0 +1,197 @@
+"""Functions that take end points of edges: gathers, and reductions of edges to nodes; and basic indexing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dacergnn.frontends.symbolic.call import Untranslatable, apply
+from dacergnn.frontends.symbolic.edges import EdgeIndex, EndIndex, end_index, row_of
+from dacergnn.frontends.symbolic.expr import Expr
+from dacergnn.frontends.symbolic.rules import part_of
+from dacergnn.frontends.symbolic.trace import Trace
+from dacergnn.frontends.symbolic.value import Node, Value
+
+INDEXING: dict[Any, Callable[..., Any]] = {}
+"""Torch function -> what records it, or returns None where it is about something else."""
+
+
+def _handles(*functions: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def register(handler: Callable[..., Any]) -> Callable[..., Any]:
+        INDEXING.update(dict.fromkeys(functions, handler))
+        return handler
+
+    return register
+
+
+@_handles(torch.index_select, Tensor.index_select)
+def _index_select(trace: Trace, x: Any, dim: int, index: Any) -> Any:
+    return gather(trace, x, index) if _is_rows(x, dim) else None
+
+
+def gather(trace: Trace, x: Any, index: Any) -> Value | None:
+    """``x[index]`` for end points of edges."""
+    if not isinstance(index, EndIndex) or index.dim() != 1 or isinstance(x, EdgeIndex | EndIndex):
+        return None
+    if type(x) is not Value:
+        if not x.is_floating_point():
+            return None
+        x = trace.value(x)
+    edges = index.edges
+    if x.node.expr.on_edges:
+        raise Untranslatable
+    if x.node.expr.edges not in (None, edges):
+        trace.materialise([x.node])
+    edges.set_rows(index.side, x.shape[0])
+    shape = torch.Size((edges.count, *x.shape[1:]))
+    call = (torch.index_select, (x.node, 0, index.plain), {}, None)
+    return Value(trace, Node(_gathered(x.node.expr, index), shape, x.dtype, call))
+
+
+def _gathered(expr: Expr, index: EndIndex) -> Expr:
+    if expr.uniform:
+        return expr
+    if expr.op == "detach":  # outside, so that it is no array of its own
+        return Expr("detach", (_gathered(expr.args[0], index),), (), expr.shape)
+    found = Expr("gather", (expr,), (index.side,), expr.shape)
+    found.edges, found.on_edges = index.edges, True
+    return found
+
+
+@_handles(torch.scatter_add, Tensor.scatter_add, Tensor.scatter_add_)
+def _scatter_add(trace: Trace, target: Any, dim: int, index: Any, src: Any) -> Any:
+    return _scatter(trace, target, dim, index, src, "+=")
+
+
+@_handles(torch.scatter_reduce, Tensor.scatter_reduce, Tensor.scatter_reduce_)
+def _scatter_reduce(
+    trace: Trace, target: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True
+) -> Any:
+    reduction = {"sum": "+=", "amax": "max=", "amin": "min="}.get(reduce)
+    if reduction is None or (include_self and reduction != "+="):
+        return None
+    return _scatter(trace, target, dim, index, src, reduction)
+
+
+@_handles(torch.index_add, Tensor.index_add, Tensor.index_add_)
+def _index_add(trace: Trace, target: Any, dim: int, index: Any, source: Any, *, alpha: float = 1) -> Any:
+    return _scatter(trace, target, dim, index, source, "+=") if alpha == 1 else None
+
+
+def _scatter(trace: Trace, target: Any, dim: int, index: Any, src: Any, reduction: str) -> Value | None:
+    """Reduce rows of edges to the nodes at one end, onto a value that holds zeros."""
+    if not isinstance(index, EndIndex) or not isinstance(src, Tensor) or not _is_rows(src, dim) or index.axis != 0:
+        return None
+    if type(target) is not Value:
+        return None
+    edges = index.edges
+    start = target.node.expr
+    if start.data != (0.0,) or target.shape[1:] != src.shape[1:] or src.shape[0] != edges.count:
+        raise Untranslatable
+    if type(src) is not Value:
+        src = trace.value(src)
+    if src.node.expr.edges not in (None, edges):
+        raise Untranslatable
+    edges.set_rows(index.side, target.shape[0])
+    expr = _reduced(src.node.expr, index, reduction, target.dtype)
+    if trace.grad and not torch.is_grad_enabled():
+        expr = Expr("detach", (expr,), (), expr.shape)
+    target.node = Node(expr, target.shape, target.dtype)
+    return target
+
+
+def _reduced(expr: Expr, index: EndIndex, reduction: str, dtype: torch.dtype) -> Expr:
+    edges, side = index.edges, index.side
+    if expr.uniform:
+        if reduction != "+=":
+            raise Untranslatable
+        degree = Expr("degree", (), (side, dtype))
+        degree.edges = edges
+        return degree if expr.data == (1.0,) else apply("mul", degree, expr)
+    if expr.op == "detach":
+        return Expr("detach", (_reduced(expr.args[0], index, reduction, dtype),), (), expr.shape)
+    found = Expr("aggregate", (expr,), (side, reduction), expr.shape)
+    found.edges, found.on_edges = edges, False
+    return found
+
+
+def _is_rows(x: Any, dim: int) -> bool:
+    return isinstance(x, Tensor) and x.dim() > 0 and dim % x.dim() == 0
+
+
+# Other functions of end points, and parts of values -------------------------------------------------------
+
+
+def _view(func: Any) -> None:
+    """Functions that spread the ids at one end of the edges over the shape of a value."""
+
+    def handler(trace: Trace, x: Any, *args: Any, **options: Any) -> Any:
+        if not isinstance(x, EndIndex):
+            return None
+        with torch._C.DisableTorchFunctionSubclass():
+            if func is Tensor.expand_as:
+                found = x.plain.expand(args[0].shape)
+            else:
+                found = func(x.plain, *args, **options)
+        return end_index(x.edges, x.side, found, _axis(x, found, args))
+
+    INDEXING[func] = handler
+
+
+def _axis(index: EndIndex, found: Tensor, args: tuple[Any, ...]) -> int:
+    """The axis along which the ids run."""
+    own = index.plain.shape[index.axis]
+    from_end = index.axis - index.dim()
+    if found.dim() == 1 or own == 1:
+        return 0
+    if found.dim() >= index.dim() and found.stride(from_end) and found.shape[from_end] == own and index.dim() > 1:
+        return from_end + found.dim()
+    return next(i for i, d in enumerate(found.shape) if d == own and found.stride(i))
+
+
+for _function in (Tensor.view, Tensor.reshape, torch.reshape, Tensor.unsqueeze, torch.unsqueeze, Tensor.expand,
+                  Tensor.expand_as, Tensor.long, Tensor.to, Tensor.contiguous):  # fmt: skip
+    _view(_function)
+
+
+@_handles(Tensor.unbind, torch.unbind)
+def _unbind(trace: Trace, x: Any, dim: int = 0) -> Any:
+    return (row_of(x, 0), row_of(x, 1)) if isinstance(x, EdgeIndex) and dim == 0 else None
+
+
+@_handles(Tensor.__getitem__)
+def _getitem(trace: Trace, x: Any, index: Any) -> Any:
+    if isinstance(x, EdgeIndex):
+        return row_of(x, index) if type(index) is int else None
+    if isinstance(index, EndIndex):
+        return gather(trace, x, index)
+    if type(x) is not Value:
+        return None
+    return _part(x, index if type(index) is tuple else (index,))
+
+
+def _part(x: Value, index: tuple[Any, ...]) -> Value:
+    """Basic indexing that keeps the rows and takes one range along another axis."""
+    if any(i is not None and i is not Ellipsis and type(i) not in (int, slice) for i in index):
+        raise Untranslatable
+    shape = torch.empty(x.shape, device="meta")[index].shape
+    full = [i for i in index if i is not None]
+    if Ellipsis in full:
+        at = full.index(Ellipsis)
+        full[at : at + 1] = [slice(None)] * (x.dim() - len(full) + 1)
+    ranges = {d: i for d, i in enumerate(full) if i != slice(None)}
+    if not shape or shape[0] != x.shape[0] or 0 in ranges or len(ranges) > 1:
+        raise Untranslatable
+    expr = x.node.expr
+    for dim, item in ranges.items():
+        if type(item) is int:
+            expr = part_of(x, dim, item % x.shape[dim], item % x.shape[dim] + 1)
+        else:
+            start, stop, step = item.indices(x.shape[dim])
+            if step != 1:
+                raise Untranslatable
+            expr = part_of(x, dim, start, stop)
+    return Value(x.trace, Node(expr, shape, x.dtype, (Tensor.__getitem__, (x.node, index), {}, None)), x.storage)

@@ -1,0 +1,193 @@
+"""What happens when a torch function meets a recorded value."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dacergnn.errors import UnsupportedCallError
+from dacergnn.frontends.symbolic.call import Call, Untranslatable
+from dacergnn.frontends.symbolic.edges import EdgeIndex, EndIndex, plain
+from dacergnn.frontends.symbolic.expr import Expr
+from dacergnn.frontends.symbolic.indexing import INDEXING
+from dacergnn.frontends.symbolic.rules import IN_PLACE, RULES, VIEWS
+from dacergnn.frontends.symbolic.shapes import result_shape
+from dacergnn.frontends.symbolic.trace import Trace
+from dacergnn.frontends.symbolic.value import Node, Value
+
+_PACKAGE = str(Path(__file__).resolve().parents[2])
+_TORCH = str(Path(torch.__file__).resolve().parent)
+_ABOUT = {
+    getattr(owner, name)
+    for owner in (torch, Tensor)
+    for name in (
+        "is_floating_point", "is_complex", "is_tensor", "is_nonzero", "ndimension", "nelement", "numel", "stride",
+        "storage_offset", "element_size", "get_device", "__len__", "is_same_size", "is_contiguous", "size", "dim",
+        "is_inference", "is_signed", "is_conj", "is_neg",
+    )
+    if hasattr(owner, name) and name != "is_nonzero"
+}  # fmt: skip
+"""Functions about shape and type alone."""
+
+
+def record(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The value that ``func`` gives, or, where no program expresses it, its result in torch.
+
+    Raises:
+        UnsupportedCallError: The function is about edges, and no program expresses it.
+    """
+    if func in _ABOUT or func.__name__ == "__get__":
+        return _attribute(func, args, kwargs)
+    values = _recorded(args) + _recorded(tuple(kwargs.values()))
+    trace = _trace(values, args, kwargs)
+    indexing = INDEXING.get(func)
+    try:
+        if indexing is not None:
+            found = indexing(trace, *args, **kwargs)
+            if found is not None:
+                return found
+        if not values:
+            with torch._C.DisableTorchFunctionSubclass():
+                return func(*plain(args), **plain(kwargs))
+        functional = IN_PLACE.get(func)
+        if functional is not None:
+            return _in_place(trace, func, functional, args, kwargs)
+        rule = RULES.get(func)
+        if rule is not None:
+            return _apply(trace, rule, func, plain(args), plain(kwargs), values)
+    except Untranslatable:
+        pass
+    return _in_torch(trace, func, args, kwargs, values)
+
+
+def _attribute(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """An attribute, or a function of shape and type."""
+    (value, *rest) = args
+    name = getattr(func.__self__, "__name__", "") if func.__name__ == "__get__" else ""
+    if name == "data" and isinstance(value, Value):
+        return value.detach()
+    if name in ("T", "mT", "H", "mH") and isinstance(value, Value):
+        return value.transpose(-2, -1)
+    with torch._C.DisableTorchFunctionSubclass():
+        return func(plain(value), *rest, **kwargs)
+
+
+def _recorded(tree: Any) -> list[Value]:
+    found: list[Value] = []
+    for item in tree:
+        if type(item) is Value:
+            found.append(item)
+        elif type(item) in (tuple, list):
+            found += _recorded(item)
+    return found
+
+
+def _trace(values: list[Value], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Trace:
+    if values:
+        return values[0].trace
+    for item in (*args, *kwargs.values()):
+        for part in item if type(item) in (tuple, list) else (item,):
+            if isinstance(part, EdgeIndex | EndIndex):
+                return part.edges.trace
+    raise AssertionError("torch hands over calls with recorded arguments only")
+
+
+Rule = Callable[..., Any]
+
+
+def _apply(
+    trace: Trace, rule: Rule, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], values: list[Value]
+) -> Any:
+    """Record one function as the rule says."""
+    _one_set_of_edges(trace, values)
+    dtype = values[0].node.dtype
+    try:
+        like = result_shape(func, args, kwargs)
+    except NotImplementedError as error:
+        raise Untranslatable from error
+    several = isinstance(like, tuple | list)
+    first = like[0] if several else like
+    if first.dtype != dtype or any(v.node.dtype != dtype for v in values):
+        raise Untranslatable
+    call = Call(trace, [p.shape for p in like] if several else [like.shape], dtype)
+    exprs = rule(call, *args, **kwargs)
+    storage = values[0].storage if func in VIEWS else None
+    recorded = (func, _nodes(args), {k: _nodes(v) for k, v in kwargs.items()})
+    if not several:
+        return _value(trace, exprs, like, (*recorded, None), storage)
+    return type(like)([_value(trace, e, p, (*recorded, i), storage) for i, (e, p) in enumerate(zip(exprs, like, strict=True))])
+
+
+def _value(trace: Trace, expr: Expr, like: Tensor, call: tuple[Any, ...], storage: Any) -> Value:
+    if trace.grad and not torch.is_grad_enabled():
+        expr = Expr("detach", (expr,), (), expr.shape)
+    return Value(trace, Node(expr, like.shape, like.dtype, call), storage)
+
+
+def _nodes(tree: Any) -> Any:
+    """Arguments with values as they are now, whatever is done to them in place later."""
+    if type(tree) is Value:
+        return tree.node
+    if type(tree) in (tuple, list):
+        return type(tree)([_nodes(v) for v in tree])
+    return tree
+
+
+def _one_set_of_edges(trace: Trace, values: list[Value]) -> None:
+    """Compute those values that depend on other edges than the last one: a program is about one graph."""
+    edges = {v.node.expr.edges: None for v in values if v.node.expr.edges is not None}
+    if len(edges) < 2:
+        return
+    last = list(edges)[-1]
+    for value in values:
+        if value.node.expr.edges not in (None, last):
+            if value.node.expr.on_edges:
+                raise UnsupportedCallError(f"values of different edges meet ({_place()}).")
+            trace.materialise([value.node])
+
+
+def _in_place(trace: Trace, func: Any, functional: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Record a function that writes to its first argument, which stands for the result from then on."""
+    target = args[0]
+    rule = RULES.get(functional)
+    if type(target) is not Value or target.node.real is not None or rule is None or not target.alone():
+        raise Untranslatable
+    result = _apply(trace, rule, functional, plain(args), plain(kwargs), _recorded(args) + _recorded(tuple(kwargs.values())))
+    if result.shape != target.shape:
+        raise Untranslatable
+    target.node = result.node
+    return target
+
+
+def _in_torch(trace: Trace, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], values: list[Value]) -> Any:
+    """Run a function on what is computed so far; it is about nodes."""
+    name = func.__name__
+    if any(v.node.expr.on_edges for v in values):
+        raise UnsupportedCallError(f"{_spelled(func)} of a value per edge has no form in a program ({_place()}).")
+    writes = (name.endswith("_") and not name.endswith("__")) or name.startswith(("__i", "__set"))
+    if writes and args and type(args[0]) is Value:
+        raise UnsupportedCallError(f"{_spelled(func)} writes to a recorded value ({_place()}).")
+    return func(*trace.results(args), **trace.results(kwargs))
+
+
+def _spelled(func: Any) -> str:
+    """The function as a user would look it up."""
+    module = getattr(func, "__module__", None) or ""
+    kind = "torch.Tensor" if "Tensor" in getattr(func, "__qualname__", "") else module if module.startswith("torch.nn") else "torch"
+    return f"{kind}.{func.__name__}"
+
+
+def _place() -> str:
+    """File, line and function of the user that called torch."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith((_PACKAGE, _TORCH + "/")):
+            return f"{Path(file).name}, line {frame.f_lineno}, in {frame.f_code.co_name}"
+        frame = frame.f_back
+    return "unknown place"

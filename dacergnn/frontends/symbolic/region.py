@@ -1,0 +1,209 @@
+"""From expressions to a program: statements as a person would write them, the same text for the same layer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from dacergnn.errors import UnsupportedCallError
+from dacergnn.frontends.frontend import Program, spec
+from dacergnn.frontends.symbolic.expr import Expr
+from dacergnn.library_nodes import form
+from dacergnn.library_nodes.form import Const, Op, Ref, Shape, Statement, statement_text
+
+Step = tuple[str, tuple[int, ...], tuple[Any, ...], Shape]
+"""An expression with the positions of its operands: operator, operands, what else tells it apart, row shape."""
+
+
+@dataclass(frozen=True)
+class Region:
+    """A program, the row spaces of its inputs, and position and row space of the value of each output."""
+
+    program: Program
+    inputs: tuple[str, ...]
+    outputs: tuple[tuple[int, str], ...]
+
+
+def region(exprs: Sequence[Expr], bipartite: bool) -> tuple[Program, Sequence[tuple[int, str]], list[Expr], Sequence[str]]:
+    """The program that computes some expressions: it, the outputs as in `Region`, the inputs and their row spaces."""
+    steps: dict[object, int] = {}
+    order: list[Step] = []
+    leaves: list[Expr] = []
+    seen: dict[int, int] = {}
+
+    def visit(expr: Expr) -> int:
+        found = seen.get(id(expr))
+        if found is not None:
+            return found
+        args = tuple([visit(a) for a in expr.args])
+        step = (expr.op, args, expr.data, expr.shape)
+        key = (step, id(expr.tensor)) if expr.op == "leaf" else step
+        found = steps.get(key)
+        if found is None:
+            found = steps[key] = len(order)
+            order.append(step)
+            if expr.op in ("leaf", "degree"):
+                leaves.append(expr)
+        seen[id(expr)] = found
+        return found
+
+    wanted = tuple([visit(e) for e in exprs])
+    made = _emitted(tuple(order), wanted, bipartite)
+    return made.program, made.outputs, leaves, made.inputs
+
+
+@lru_cache(maxsize=1024)
+def _emitted(steps: tuple[Step, ...], wanted: tuple[int, ...], bipartite: bool) -> Region:
+    return _Emitter(steps, wanted, bipartite).emit()
+
+
+class _Emitter:
+    def __init__(self, steps: tuple[Step, ...], wanted: tuple[int, ...], bipartite: bool) -> None:
+        self.steps, self.wanted, self.bipartite = steps, wanted, bipartite
+        self.spaces = _spaces(steps, bipartite)
+        self.named = self._named()
+        self.names: dict[int, str] = {}
+        self.statements: list[tuple[str, Statement]] = []  # with the row space of the array that is assigned
+
+    def emit(self) -> Region:
+        inputs = [i for i, step in enumerate(self.steps) if step[0] in ("leaf", "degree")]
+        for i in range(len(self.steps)):
+            if i in inputs or i in self.named:
+                self.names[i] = f"v{len(self.names)}"
+            if i in self.named:
+                self._assign(i)
+        spaces = [self.spaces[i] or "ONE" for i in inputs]
+        declared = [f"{self.names[i]}: {spec(s, *self.steps[i][3])}" for i, s in zip(inputs, spaces, strict=True)]
+        results = list(dict.fromkeys(self.wanted))
+        lines = [f"def layer({', '.join(['g', *declared])}):", *self._loops()]
+        lines.append(f"    return {', '.join(self.names[i] for i in results)}")
+        outputs = tuple((results.index(i), self.spaces[i] or "ONE") for i in self.wanted)
+        return Region(Program("\n".join(lines) + "\n", ()), tuple(spaces), outputs)
+
+    def _named(self) -> set[int]:
+        """Values with an array of their own: results, what is used twice, what is gathered or aggregated."""
+        uses = [0] * len(self.steps)
+        named = set(self.wanted)
+        for op, args, _, _ in self.steps:
+            for a in args:
+                uses[a] += 1
+                if op == "gather":
+                    named.add(a)
+        for i, (op, args, _, _) in enumerate(self.steps):
+            plain = op in ("leaf", "degree", "const", "gather")
+            if op == "aggregate" or (uses[i] > 1 and self.spaces[i] is not None and not plain):
+                named.add(i)
+            if op == "detach" and i not in self.wanted and uses[i] > 1:
+                named.discard(i)
+                if self.steps[args[0]][0] not in ("leaf", "degree", "const", "gather"):
+                    named.add(args[0])
+        return {i for i in named if self.steps[i][0] not in ("leaf", "degree", "const")}
+
+    def _assign(self, i: int) -> None:
+        op, args, data, _ = self.steps[i]
+        space = self.spaces[i]
+        assert space is not None
+        if op == "aggregate":
+            side, reduction = data
+            value = self._expression(args[0])
+            self.statements.append((space, Statement("E", Ref(self.names[i], side), reduction, value)))
+        else:
+            self.statements.append((space, Statement(space, Ref(self.names[i]), "=", self._expression(i, top=True))))
+
+    def _expression(self, i: int, *, top: bool = False) -> form.Expr:
+        op, args, data, shape = self.steps[i]
+        if i in self.names and not top:
+            return Ref(self.names[i], "" if self.spaces[i] is not None else "one")
+        if op == "const":
+            return Const(data[0])
+        if op == "gather":
+            return Ref(self.names[args[0]], data[0])
+        operands = [self._expression(a) for a in args]
+        if op == "linear":
+            rows, matrix = operands
+            assert isinstance(matrix, Ref)
+            return Op("linear", (rows, Ref(matrix.name, matrix.path, None, bool(data[0]))))
+        return Op(op, tuple(operands), shape if op == "reshape" else data)
+
+    def _loops(self) -> list[str]:
+        """The statements in loops, one for neighbours that have the same."""
+        lines: list[str] = []
+        last: tuple[str, ...] = ()
+        for space, statement in self.statements:
+            if statement.target.path:
+                node = "dst" if statement.target.path == "dst" else "src"
+                edges = "incoming_edges" if node == "dst" else "outgoing_edges"
+                heads = (self._head(space), f"for e in n.{edges}():")
+                text = statement_text(statement, "e", {node: "n"})
+            else:
+                heads = (self._head(space),)
+                text = statement_text(statement)
+            shared = 0
+            while shared < min(len(heads), len(last)) and heads[shared] == last[shared]:
+                shared += 1
+            lines += ["    " * (depth + 1) + head for depth, head in enumerate(heads) if depth >= shared]
+            lines.append("    " * (len(heads) + 1) + text)
+            last = heads
+        return lines
+
+    def _head(self, space: str) -> str:
+        if space == "E":
+            return "for e in g.edges():"
+        if space == "ND":
+            return "for n in g.dst_nodes():"
+        return "for n in g.src_nodes():" if self.bipartite else "for n in g.nodes():"
+
+
+def _spaces(steps: tuple[Step, ...], bipartite: bool) -> list[str | None]:
+    """The row space of every value: "E", "NS", "ND", or None for what is the same in all rows.
+
+    Where sources and destinations are the same nodes, values of nodes have NS rows if they are read at sources,
+    else ND rows.
+    """
+    ends = {"src": "NS", "dst": "ND"} if bipartite else {"src": "N", "dst": "N"}
+    parents = list(range(len(steps)))
+    known: dict[int, str] = {}
+    uniform = [False] * len(steps)
+
+    def find(i: int) -> int:
+        while parents[i] != i:
+            i = parents[i]
+        return i
+
+    def join(i: int, j: int) -> None:
+        a, b = find(i), find(j)
+        parents[a] = b
+        space = known.pop(a, None)
+        if space is not None:
+            mark(b, space)
+
+    def mark(i: int, space: str) -> None:
+        if known.setdefault(find(i), space) != space:
+            raise UnsupportedCallError("a value per node is used as a value per edge, or at the other end of edges.")
+
+    for i, (op, args, data, _) in enumerate(steps):
+        if op in ("gather", "aggregate"):
+            mark(i, "E" if op == "gather" else ends[data[0]])
+            mark(args[0], ends[data[0]] if op == "gather" else "E")
+        elif op == "degree":
+            mark(i, ends[data[0]])
+        else:
+            uniform[i] = op == "const" or data == ("one",) or (bool(args) and all(uniform[a] for a in args))
+            for a in args:
+                if not uniform[a]:
+                    join(a, i)
+    if bipartite:
+        return [None if uniform[i] else known[find(i)] for i in range(len(steps))]
+    return _sides(steps, [None if uniform[i] else known[find(i)] for i in range(len(steps))])
+
+
+def _sides(steps: tuple[Step, ...], spaces: list[str | None]) -> list[str | None]:
+    at_sources = [op == "leaf" or (op in ("aggregate", "degree") and data[0] == "src") for op, _, data, _ in steps]
+    for i in reversed(range(len(steps))):
+        op, args, data, _ = steps[i]
+        for a in args:
+            if (op == "gather" and data[0] == "src") or (op != "gather" and spaces[i] == "N" and at_sources[i]):
+                at_sources[a] = True
+    return [("NS" if at_sources[i] else "ND") if space == "N" else space for i, space in enumerate(spaces)]

@@ -1,0 +1,201 @@
+"""One traced call: the values recorded in it, and their evaluation by compiled programs."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from dacergnn.errors import UnsupportedCallError
+from dacergnn.frontends.frontend import Program
+from dacergnn.frontends.symbolic.edges import EdgeSet, plain
+from dacergnn.frontends.symbolic.expr import Expr, squeezed, version
+from dacergnn.frontends.symbolic.region import region
+from dacergnn.frontends.symbolic.value import Node, Value
+from dacergnn.graph import HeteroGraph
+
+_DTYPES = (torch.float32, torch.float64)
+
+
+class Runtime(Protocol):
+    """What a trace needs of its surroundings."""
+
+    def find_graph(self, edges: EdgeSet) -> HeteroGraph:
+        """The encoded graph of some edges."""
+        ...
+
+    def run(self, program: Program, graph: HeteroGraph, arrays: Sequence[Tensor]) -> Sequence[Tensor]:
+        """The outputs of a program for arrays in the order of its parameters."""
+        ...
+
+
+class Tracer(ABC):
+    """Runs a layer as it is, and records what it does."""
+
+    module: Any
+
+    @abstractmethod
+    def __init__(self, module: nn.Module) -> None:
+        """Raise UnsupportedLayerError if the layer has an option that no traced call honours."""
+
+    @abstractmethod
+    def call(self, runtime: Runtime, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """One call of the layer, computed by programs.
+
+        Raises:
+            UnsupportedCallError: Some of it has no form in a program; the layer is as it was.
+        """
+
+
+class Trace:
+    """Everything that is recorded during one call.
+
+    Functions that the program form expresses are recorded; others run in torch where they are about nodes, after
+    what they read has been computed.
+    """
+
+    def __init__(self, runtime: Runtime) -> None:
+        self.runtime = runtime
+        self.grad = torch.is_grad_enabled()
+        self._leaves: dict[tuple[int, str], Expr] = {}
+        self._edge_sets: dict[tuple[int, bool], EdgeSet] = {}
+
+    # What goes in
+
+    def leaf(self, tensor: Tensor, kind: str, shape: torch.Size) -> Expr:
+        """The expression for a tensor that exists: a row for each node or edge ("row"), or one row ("one")."""
+        key = (id(tensor), kind)
+        found = self._leaves.get(key)
+        if found is None:  # holds the tensor, so that the id stays its own
+            found = self._leaves[key] = Expr("leaf", (), (kind,), squeezed(shape), tensor)
+        return found
+
+    def value(self, tensor: Tensor) -> Value:
+        """A value that stands for a tensor with one row for each node or edge."""
+        if tensor.dtype not in _DTYPES or not tensor.is_cpu:
+            raise UnsupportedCallError(
+                f"a tensor of {tensor.dtype} on {tensor.device}; compiled layers take torch.float32 or torch.float64 "
+                "on the CPU."
+            )
+        return Value(self, Node(self.leaf(tensor, "row", tensor.shape), tensor.shape, tensor.dtype, (), tensor))
+
+    def wrap(self, tree: Any) -> Any:
+        """Values in place of the dense floating-point tensors in tuples, lists and dictionaries."""
+        if isinstance(tree, Tensor):
+            takes = type(tree) in (Tensor, torch.nn.Parameter) and tree.is_floating_point() and tree.dim() > 0
+            return self.value(tree) if takes and tree.layout is torch.strided else tree
+        if type(tree) in (tuple, list):
+            return type(tree)([self.wrap(v) for v in tree])
+        if type(tree) is dict:
+            return {k: self.wrap(v) for k, v in tree.items()}
+        return tree
+
+    def edge_set(self, edge_index: Tensor, flipped: bool = False) -> EdgeSet:
+        """The edges that an edge index [2, E] holds; the same ones for the same tensor."""
+        key = (id(edge_index), flipped)
+        found = self._edge_sets.get(key)
+        if found is None:
+            found = self._edge_sets[key] = EdgeSet(self, edge_index, flipped)
+        return found
+
+    # What comes out
+
+    def results(self, tree: Any) -> Any:
+        """Tensors in place of all values and end points in a structure; one program for each set of edges."""
+        self.materialise([v.node for v in _values(tree)])
+        return plain(_replaced(tree))
+
+    def materialise(self, nodes: Sequence[Node]) -> None:
+        """Compute what has not been computed yet."""
+        pending: dict[EdgeSet, list[Node]] = {}
+        for node in nodes:
+            if node.real is not None:
+                continue
+            if node.expr.edges is None:
+                self._replay(node)
+            else:
+                pending.setdefault(node.expr.edges, []).append(node)
+        for edges, group in pending.items():
+            self._compute(edges, group)
+
+    def _replay(self, node: Node) -> Tensor:
+        """Run the recorded torch calls of a value that no edges take part in."""
+        if node.real is None:
+            if node.expr.op == "leaf" and node.expr.tensor is not None:
+                node.real = node.expr.tensor.view(node.shape)
+            else:
+                func, args, kwargs, pick = node.call
+                result = func(*self._replayed(args), **{k: self._replayed(v) for k, v in kwargs.items()})
+                node.real = result if pick is None else result[pick]
+                assert node.real is not None
+                if not node.expr.uniform:
+                    node.expr.becomes_leaf(node.real)
+        return node.real
+
+    def _replayed(self, value: Any) -> Any:
+        if type(value) is Node:
+            return self._replay(value)
+        if type(value) in (tuple, list):
+            return type(value)([self._replayed(v) for v in value])
+        return value
+
+    def _compute(self, edges: EdgeSet, nodes: list[Node]) -> None:
+        """Run one program for some values along one set of edges."""
+        exprs = list({id(n.expr): n.expr for n in nodes}.values())
+        program, outputs, leaves, spaces = region(exprs, edges.bipartite)
+        graph = self.runtime.find_graph(edges)
+        arrays = [_array(leaf, space, graph) for leaf, space in zip(leaves, spaces, strict=True)]
+        found = self.runtime.run(program, graph, arrays)
+        for expr, (position, space) in zip(exprs, outputs, strict=True):
+            rows = found[position]
+            expr.becomes_leaf(graph.from_canonical(rows) if space == "E" else rows)
+        for node in nodes:
+            assert node.expr.tensor is not None
+            node.real = node.expr.tensor.view(node.shape)
+
+
+def _array(leaf: Expr, space: str, graph: HeteroGraph) -> Tensor:
+    """The rows of a leaf in the order of the graph."""
+    if leaf.op == "degree":
+        return _degree(graph, *leaf.data)
+    tensor = leaf.tensor
+    assert tensor is not None
+    if version(tensor) != leaf.version:
+        raise UnsupportedCallError("a tensor is written to in place after it has been used.")
+    return graph.to_canonical(tensor) if space == "E" else tensor
+
+
+def _degree(graph: HeteroGraph, side: str, dtype: torch.dtype) -> Tensor:
+    """[N] number of edges at every node of one end, counted once for each graph."""
+    key = ("degree", side, dtype)
+    found = graph.derived.get(key)
+    if found is None:
+        with torch.inference_mode(False):
+            starts = graph.encoding(f"ptr_E_{side}")
+            found = graph.derived[key] = (starts[1:] - starts[:-1]).to(dtype)
+    return found
+
+
+def _values(tree: Any) -> list[Value]:
+    if isinstance(tree, Value):
+        return [tree]
+    if isinstance(tree, tuple | list):
+        return [v for item in tree for v in _values(item)]
+    if type(tree) is dict:
+        return [v for item in tree.values() for v in _values(item)]
+    return []
+
+
+def _replaced(tree: Any) -> Any:
+    if isinstance(tree, Value):
+        return tree.node.real
+    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
+        return type(tree)(*[_replaced(v) for v in tree])
+    if type(tree) in (tuple, list):
+        return type(tree)([_replaced(v) for v in tree])
+    if type(tree) is dict:
+        return {k: _replaced(v) for k, v in tree.items()}
+    return tree

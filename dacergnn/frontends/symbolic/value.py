@@ -1,0 +1,100 @@
+"""Recorded values: tensors that know how to be computed instead of holding numbers."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from dacergnn.errors import UnsupportedCallError
+from dacergnn.frontends.symbolic.dispatch import dispatch
+from dacergnn.frontends.symbolic.expr import Expr
+
+if TYPE_CHECKING:
+    from dacergnn.frontends.symbolic.trace import Trace
+
+_wrap: Callable[..., Any] = Tensor._make_wrapper_subclass  # pyright: ignore[reportAttributeAccessIssue]
+
+
+class Node:
+    """One recorded value: its expression, and the torch call that computes it eagerly where no edges take part."""
+
+    __slots__ = ("call", "dtype", "expr", "real", "shape")
+
+    def __init__(
+        self, expr: Expr, shape: torch.Size, dtype: torch.dtype, call: tuple[Any, ...] = (), real: Tensor | None = None
+    ) -> None:
+        self.expr, self.shape, self.dtype, self.call, self.real = expr, shape, dtype, call, real
+
+
+class Value(Tensor):
+    """Stands for a tensor whose first axis has one row for each node or edge."""
+
+    node: Node
+    trace: Trace
+    storage: list[weakref.ref[Value]]
+    """All values that would share memory with this one."""
+
+    @staticmethod
+    def __new__(cls, trace: Trace, node: Node, storage: list[weakref.ref[Value]] | None = None) -> Value:
+        found = _wrap(cls, node.shape, dtype=node.dtype)
+        found.trace, found.node = trace, node
+        found.storage = [] if storage is None else storage
+        found.storage.append(weakref.ref(found))
+        return found
+
+    def __init__(self, *_: Any) -> None:
+        super().__init__()
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        return dispatch(func, args, kwargs or {})
+
+    @classmethod
+    def __torch_dispatch__(
+        cls, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        raise UnsupportedCallError(f"{func} asks for the numbers of a value that is recorded.")
+
+    @property
+    def shape(self) -> torch.Size:  # pyright: ignore[reportIncompatibleMethodOverride, reportIncompatibleVariableOverride]
+        return self.node.shape
+
+    @property
+    def dtype(self) -> torch.dtype:  # pyright: ignore[reportIncompatibleMethodOverride, reportIncompatibleVariableOverride]
+        return self.node.dtype
+
+    @property
+    def requires_grad(self) -> bool:  # pyright: ignore[reportIncompatibleMethodOverride, reportIncompatibleVariableOverride]
+        return _requires_grad(self.node.expr)
+
+    def dim(self) -> int:
+        return len(self.node.shape)
+
+    def size(self, dim: int | None = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return self.node.shape if dim is None else self.node.shape[dim]
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:
+        return f"Value({list(self.shape)}, {self.dtype})"
+
+    __str__ = __repr__
+
+    def __format__(self, format_spec: str) -> str:
+        return repr(self)
+
+    def alone(self) -> bool:
+        """Whether no other value that is still in use shares this one's memory."""
+        return all(other() in (None, self) if other() is None else other() is self for other in self.storage)
+
+
+def _requires_grad(expr: Expr) -> bool:
+    if expr.op == "detach":
+        return False
+    if expr.tensor is not None:
+        return expr.tensor.requires_grad
+    return any(_requires_grad(a) for a in expr.args)

@@ -1,0 +1,89 @@
+"""The module that stands in for a layer without a front end: every call is traced."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from dacergnn.config import Config
+from dacergnn.errors import UnsupportedCallError
+from dacergnn.frontends import Program
+from dacergnn.frontends.symbolic.edges import EdgeSet
+from dacergnn.frontends.symbolic.trace import Tracer
+from dacergnn.graph import HeteroGraph
+from dacergnn.modules.graphs import GraphCache
+from dacergnn.modules.layer import CompiledLayer, cast
+
+
+class TracedLayer(CompiledLayer):
+    """Runs the layer's own Python with recorded values; what it asks for is computed by compiled programs.
+
+    Attributes, options and preprocessing of edges are honoured at every call. A call that no program covers runs the
+    original, with a warning once; so do calls inside torch.compile.
+    """
+
+    def __init__(self, original: nn.Module, frontend: Tracer, config: Config, graphs: GraphCache) -> None:
+        super().__init__(original, frontend, config, graphs)  # pyright: ignore[reportArgumentType]
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_compiling():
+            return self.original.forward(*args, **kwargs)
+        if torch.is_autocast_enabled("cpu"):
+            with torch.autocast("cpu", enabled=False):
+                return self._call(*cast((args, kwargs), self.original))
+        return self._call(args, kwargs)
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        runtime = _Runtime(self, {id(a) for a in (*args, *kwargs.values())})
+        try:
+            with _as_before(self.original):
+                return self.__dict__["frontend"].call(runtime, args, kwargs)
+        except UnsupportedCallError as reason:
+            return self.fall_back(str(reason), args, kwargs)
+
+
+class _Runtime:
+    """Finds graphs and runs programs for one call."""
+
+    def __init__(self, layer: TracedLayer, given: set[int]) -> None:
+        self.layer = layer
+        self.given = given
+
+    def find_graph(self, edges: EdgeSet) -> HeteroGraph:
+        """The graph of some edges, encoded unless it was seen before."""
+        own = id(edges.edge_index) in self.given
+        key = (*edges.sizes, edges.flipped)
+
+        def encode() -> HeteroGraph:
+            index = edges.edge_index.flip(0) if edges.flipped else edges.edge_index
+            return HeteroGraph.from_arrays(index, None, num_nodes=edges.sizes, bipartite=edges.bipartite)
+
+        return self.layer.graphs.find_edges(edges.edge_index, key, own, encode)
+
+    def run(self, program: Program, graph: HeteroGraph, arrays: Sequence[Tensor]) -> Sequence[Tensor]:
+        """The outputs of a program for arrays in the order of its parameters."""
+        compiled = self.layer.compiled(program, arrays[0].dtype, graph)
+        self.layer.remember(compiled, graph)
+        return compiled(graph, arrays)
+
+
+@contextmanager
+def _as_before(module: nn.Module) -> Iterator[None]:
+    """Buffers and random numbers as they were if a call that has begun is run by the original after all."""
+    if not module.training:
+        yield
+        return
+    state = torch.get_rng_state()
+    buffers = [(b, b.clone()) for b in module.buffers()]
+    try:
+        yield
+    except UnsupportedCallError:
+        torch.set_rng_state(state)
+        with torch.no_grad():
+            for buffer, before in buffers:
+                buffer.copy_(before)
+        raise
