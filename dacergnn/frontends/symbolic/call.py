@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,6 +15,10 @@ from dacergnn.library_nodes.form import Shape
 
 if TYPE_CHECKING:
     from dacergnn.frontends.symbolic.trace import Trace
+
+
+FEW = 32
+"""Up to so many parts of a row, what the program form has no operator for is written out part by part."""
 
 
 class Untranslatable(Exception):
@@ -40,7 +46,13 @@ class Call:
         """An argument that has rows of its own."""
         if type(argument) is not Value:
             raise Untranslatable
-        return argument.node.expr
+        expr = argument.node.expr
+        if argument.node.dtype == self.dtype or expr.op == "const":
+            return expr
+        if expr.tensor is None:
+            raise Untranslatable
+        tensor = self._converted(expr.tensor)
+        return self.trace.leaf(tensor, "row", tensor.shape)
 
     def elementwise(self, name: str, *arguments: Any) -> Expr:
         """An operator on arguments that are spread over the shape of the result."""
@@ -50,12 +62,14 @@ class Call:
         """An argument of an element-wise operator with results of the given shape (that of the call)."""
         shape = self.shape if shape is None else shape
         if type(argument) is Value:
-            expr, own = argument.node.expr, argument.node.shape
+            expr, own = self.value(argument), argument.node.shape
             if expr.uniform and not expr.shape:
                 return expr
-            if len(own) != len(shape) or own[0] != shape[0] or not _prefix(own[1:], shape[1:]):
+            if len(own) != len(shape) or own[0] != shape[0]:
                 raise Untranslatable
-            return expr
+            while expr.op == "expand":  # operands are spread anyway
+                expr = expr.args[0]
+            return expr if _prefix(own[1:], shape[1:]) else _repeated(expr, own[1:], shape[1:])
         if isinstance(argument, Tensor):
             return self._tensor(argument, shape)
         if isinstance(argument, int | float) and not isinstance(argument, bool):
@@ -85,9 +99,8 @@ class Call:
     def _tensor(self, tensor: Tensor, shape: torch.Size) -> Expr:
         tensor = self._converted(tensor)
         if tensor.dim() == len(shape) and tensor.size(0) == shape[0] != 1:
-            if not _prefix(tensor.shape[1:], shape[1:]):
-                raise Untranslatable
-            return self.trace.leaf(tensor, "row", tensor.shape)
+            expr = self.trace.leaf(tensor, "row", tensor.shape)
+            return expr if _prefix(tensor.shape[1:], shape[1:]) else _repeated(expr, tensor.shape[1:], shape[1:])
         own = (1,) * (len(shape) - tensor.dim()) + tuple(tensor.shape)
         if len(own) != len(shape) or own[0] != 1:
             raise Untranslatable
@@ -100,7 +113,7 @@ class Call:
             raise Untranslatable
         if tensor.dtype == self.dtype:
             return tensor
-        if tensor.is_floating_point() and tensor.dim():
+        if tensor.dim() and torch.promote_types(tensor.dtype, self.dtype) != self.dtype:
             raise Untranslatable
         return tensor.to(self.dtype)
 
@@ -122,3 +135,33 @@ def _prefix(own: Shape, full: Shape) -> bool:
             return False
         rest = True
     return True
+
+
+def _repeated(expr: Expr, own: Shape, full: Shape) -> Expr:
+    """Rows of the last axes of a shape, repeated along the axes before them."""
+    axes = [(a, b) for a, b in zip(own, full, strict=True) if b != 1]
+    count = 0
+    while count < len(axes) and axes[count][0] == 1:
+        count += 1
+    times = prod(b for _, b in axes[:count])
+    if times > FEW or any(a != b for a, b in axes[count:]):
+        raise Untranslatable
+    flat = reshaped(expr, (prod(expr.shape),))
+    return reshaped(concat([flat] * times), tuple(b for _, b in axes))
+
+
+def concat(parts: Sequence[Expr]) -> Expr:
+    """One after the other along the last axis."""
+    total = parts[0]
+    for part in parts[1:]:
+        total = Expr("concat", (total, part), (), (*total.shape[:-1], total.shape[-1] + part.shape[-1]))
+    return total
+
+
+def reshaped(x: Expr, shape: Shape) -> Expr:
+    """The same numbers of every row in another row shape."""
+    if x.shape == shape or (x.uniform and not x.shape):
+        return x
+    if x.op == "reshape":
+        return reshaped(x.args[0], shape)
+    return Expr("reshape", (x,), shape, shape)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dacergnn.frontends.symbolic.call import Untranslatable, apply
+from dacergnn.frontends.symbolic.call import Call, Untranslatable, apply
 from dacergnn.frontends.symbolic.edges import EdgeIndex, EndIndex, end_index, row_of
 from dacergnn.frontends.symbolic.expr import Expr
 from dacergnn.frontends.symbolic.rules import part_of
@@ -185,13 +185,13 @@ def _part(x: Value, index: tuple[Any, ...]) -> Value:
     ranges = {d: i for d, i in enumerate(full) if i != slice(None)}
     if not shape or shape[0] != x.shape[0] or 0 in ranges or len(ranges) > 1:
         raise Untranslatable
-    expr = x.node.expr
+    call, expr = Call(x.trace, [shape], x.dtype), x.node.expr
     for dim, item in ranges.items():
         if type(item) is int:
-            expr = part_of(x, dim, item % x.shape[dim], item % x.shape[dim] + 1)
+            expr = part_of(call, x, dim, item % x.shape[dim], item % x.shape[dim] + 1)
         else:
             start, stop, step = item.indices(x.shape[dim])
             if step != 1:
                 raise Untranslatable
-            expr = part_of(x, dim, start, stop)
+            expr = part_of(call, x, dim, start, stop)
     return Value(x.trace, Node(expr, shape, x.dtype, (Tensor.__getitem__, (x.node, index), {}, None)), x.storage)

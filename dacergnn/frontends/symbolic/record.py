@@ -17,7 +17,7 @@ from dacergnn.frontends.symbolic.expr import Expr
 from dacergnn.frontends.symbolic.indexing import INDEXING
 from dacergnn.frontends.symbolic.rules import IN_PLACE, RULES, VIEWS
 from dacergnn.frontends.symbolic.shapes import result_shape
-from dacergnn.frontends.symbolic.trace import Trace
+from dacergnn.frontends.symbolic.trace import DTYPES, Trace
 from dacergnn.frontends.symbolic.value import Node, Value
 
 _PACKAGE = str(Path(__file__).resolve().parents[2])
@@ -105,16 +105,15 @@ def _apply(
 ) -> Any:
     """Record one function as the rule says."""
     _one_set_of_edges(trace, values)
-    dtype = values[0].node.dtype
     try:
         like = result_shape(func, args, kwargs)
     except NotImplementedError as error:
         raise Untranslatable from error
     several = isinstance(like, tuple | list)
     first = like[0] if several else like
-    if first.dtype != dtype or any(v.node.dtype != dtype for v in values):
+    if first.dtype not in DTYPES:
         raise Untranslatable
-    call = Call(trace, [p.shape for p in like] if several else [like.shape], dtype)
+    call = Call(trace, [p.shape for p in like] if several else [like.shape], first.dtype)
     exprs = rule(call, *args, **kwargs)
     storage = values[0].storage if func in VIEWS else None
     recorded = (func, _nodes(args), {k: _nodes(v) for k, v in kwargs.items()})
@@ -170,9 +169,15 @@ def _in_torch(trace: Trace, func: Any, args: tuple[Any, ...], kwargs: dict[str, 
     if any(v.node.expr.on_edges for v in values):
         raise UnsupportedCallError(f"{_spelled(func)} of a value per edge has no form in a program ({_place()}).")
     writes = (name.endswith("_") and not name.endswith("__")) or name.startswith(("__i", "__set"))
-    if writes and args and type(args[0]) is Value:
-        raise UnsupportedCallError(f"{_spelled(func)} writes to a recorded value ({_place()}).")
-    return func(*trace.results(args), **trace.results(kwargs))
+    if not writes or not args or type(args[0]) is not Value:
+        return func(*trace.results(args), **trace.results(kwargs))
+    target = args[0]
+    if trace.given(target.node.expr.tensor) or not target.alone():
+        raise UnsupportedCallError(f"{_spelled(func)} writes to a tensor that is in use ({_place()}).")
+    real = trace.results(target)
+    result = func(*trace.results(args), **trace.results(kwargs))
+    target.node = trace.written(real)
+    return target if result is real else result
 
 
 def _spelled(func: Any) -> str:

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dacergnn.frontends.symbolic.call import Call, Untranslatable, apply
+from dacergnn.frontends.symbolic.call import FEW, Call, Untranslatable, apply, concat, reshaped
 from dacergnn.frontends.symbolic.expr import Expr, const, squeezed
 from dacergnn.frontends.symbolic.value import Value
 from dacergnn.library_nodes.form import size
@@ -215,7 +215,12 @@ def _linear(c: Call, x: Any, weight: Any, bias: Any = None) -> Expr:
 
 @_rule("matmul", "__matmul__", "mm")
 def _matmul(c: Call, x: Any, weight: Any) -> Expr:
-    if type(x) is not Value or isinstance(weight, Tensor) and weight.dim() != 2:
+    if type(x) is not Value or not isinstance(weight, Tensor):
+        raise Untranslatable
+    if type(weight) is Value and x.dim() == 3 == weight.dim() and x.shape[1] == 1 and 1 < x.shape[2] <= FEW:
+        rows, matrices = c.value(x), c.value(weight)  # a matrix for each row
+        return _first_axis_sum(apply("mul", rows, matrices), x.shape[2])
+    if weight.dim() != 2:
         raise Untranslatable
     return _product(c, x, weight, transposed=False)
 
@@ -248,7 +253,7 @@ def _product(c: Call, x: Any, weight: Any, *, transposed: bool) -> Expr:
 def _sum(c: Call, a: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Expr:
     x, axes = c.value(a), _axes(a, dim)
     own = list(a.shape)
-    if len(axes) == 1 and axes[0] < len(own) - 1 and 1 < own[axes[0]] <= 16 and not any(
+    if len(axes) == 1 and axes[0] < len(own) - 1 and 1 < own[axes[0]] <= FEW and not any(
         own[i] != 1 for i in range(1, axes[0])
     ):
         return _first_axis_sum(x, own[axes[0]])
@@ -260,7 +265,7 @@ def _sum(c: Call, a: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any 
         raise Untranslatable
     if len(wide) > 1:
         kept = tuple(own[i] for i in rest)
-        x = _reshaped(x, (*kept, size(x.shape) // size(kept)))
+        x = reshaped(x, (*kept, size(x.shape) // size(kept)))
     if x.op == "mul" and len(x.args) == 2:
         return Expr("dot_prd", x.args, (), x.shape[:-1])
     return Expr("sum", (x,), (), x.shape[:-1])
@@ -272,12 +277,12 @@ def _first_axis_sum(x: Expr, count: int) -> Expr:
         return Expr("sum", (x,), (), ())
     rest = x.shape[1:]
     width = size(rest)
-    flat = _reshaped(x, (count * width,))
+    flat = reshaped(x, (count * width,))
     parts = [Expr("slice", (flat,), (i * width, (i + 1) * width), (width,)) for i in range(count)]
     total = parts[0]
     for part in parts[1:]:
         total = apply("add", total, part)
-    return _reshaped(total, rest)
+    return reshaped(total, rest)
 
 
 @_rule("mean")
@@ -302,15 +307,7 @@ def _view(c: Call, a: Any, *_: Any, **__: Any) -> Expr:
     x = c.value(a)
     if not c.shape or c.shape[0] != a.shape[0] or a.shape[0] == 0:
         raise Untranslatable
-    return _reshaped(x, squeezed(c.shape))
-
-
-def _reshaped(x: Expr, shape: tuple[int, ...]) -> Expr:
-    if x.shape == shape or (x.uniform and not x.shape):
-        return x
-    if x.op == "reshape":
-        return _reshaped(x.args[0], shape)
-    return Expr("reshape", (x,), shape, shape)
+    return reshaped(x, squeezed(c.shape))
 
 
 @_rule("expand", "expand_as", view=True)
@@ -339,20 +336,39 @@ def _strides(shape: torch.Size) -> list[int]:
 
 @_rule("cat", "concat", "concatenate")
 def _cat(c: Call, tensors: Any, dim: int = 0) -> Expr:
-    if dim % len(c.shape) != len(c.shape) - 1 or len(c.shape) < 2:
+    dim = dim % len(c.shape)
+    if dim == 0:
+        raise Untranslatable
+    flat = all(d == 1 for d in c.shape[1:dim])  # the parts follow each other in a row
+    if not flat and dim != len(c.shape) - 1:
         raise Untranslatable
     parts: list[Expr] = []
     for tensor in tensors:
         own = torch.Size(tensor.shape)
-        expr = c.operand(tensor, own)
-        row = tuple(d for d in own[1:-1] if d != 1) + (own[-1],)
+        expr = c.fitted(c.operand(tensor, own), own)
         if expr.uniform and not expr.shape:
             raise Untranslatable
-        parts.append(_reshaped(expr, row))
-    total = parts[0]
+        parts.append(reshaped(expr, (math.prod(own[1:]),) if flat else (*squeezed(own[:-1]), own[-1])))
+    return reshaped(concat(parts), squeezed(c.shape))
+
+
+@_rule("stack")
+def _stack(c: Call, tensors: Any, dim: int = 0) -> Expr:
+    dim = dim % len(c.shape)
+    return _cat(c, [t.unsqueeze(dim) for t in tensors], dim)
+
+
+@_rule("softmax")
+def _softmax(c: Call, a: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Expr:
+    x, own = c.value(a), a.shape
+    if dim is None or dim % len(own) != len(own) - 1 or len(own) < 2 or not 1 < own[-1] <= FEW:
+        raise Untranslatable
+    parts = [part_of(c, a, len(own) - 1, i, i + 1) for i in range(own[-1])]
+    largest = parts[0]
     for part in parts[1:]:
-        total = Expr("concat", (total, part), (), (*total.shape[:-1], total.shape[-1] + part.shape[-1]))
-    return _reshaped(total, squeezed(c.shape))
+        largest = apply("max", largest, part)
+    grown = apply("exp", apply("sub", x, Expr("detach", (largest,), (), largest.shape)))
+    return apply("div", grown, Expr("sum", (grown,), (), x.shape[:-1]))
 
 
 @_rule("chunk", "split", "tensor_split", "unbind", view=True)
@@ -362,12 +378,12 @@ def _parts(c: Call, a: Any, *args: Any, **options: Any) -> tuple[Expr, ...]:
     starts = [0]
     for shape in c.shapes:
         starts.append(starts[-1] + (shape[dim] if keeps else 1))
-    return tuple(part_of(a, dim, i, j) for i, j in zip(starts, starts[1:], strict=False))
+    return tuple(part_of(c, a, dim, i, j) for i, j in zip(starts, starts[1:], strict=False))
 
 
-def part_of(a: Value, dim: int, start: int, stop: int) -> Expr:
+def part_of(c: Call, a: Value, dim: int, start: int, stop: int) -> Expr:
     """Entries ``start`` to ``stop`` along an axis that is not the rows'; the axis is gone where it is one entry."""
-    x, own = a.node.expr, a.shape
+    x, own = c.value(a), a.shape
     if stop - start == own[dim] or (x.uniform and not x.shape):
         return x
     if dim == 0 or stop <= start:
@@ -375,16 +391,16 @@ def part_of(a: Value, dim: int, start: int, stop: int) -> Expr:
     before = [d for d in own[1:dim] if d != 1]
     after = [d for d in own[dim + 1 :] if d != 1]
     width = math.prod(after)
-    flat = _reshaped(x, (*before, own[dim] * width))
+    flat = reshaped(x, (*before, own[dim] * width))
     part = Expr("slice", (flat,), (start * width, stop * width), (*before, (stop - start) * width))
     count = [stop - start] if stop - start > 1 else []
-    return _reshaped(part, (*before, *count, *after))
+    return reshaped(part, (*before, *count, *after))
 
 
 @_rule("select", "narrow", view=True)
 def _select(c: Call, a: Any, dim: int, start: int, length: int = 1) -> Expr:
     start = start % a.shape[dim]
-    return part_of(a, dim % a.dim(), start, start + length)
+    return part_of(c, a, dim % a.dim(), start, start + length)
 
 
 @_rule("new_zeros", "zeros_like")

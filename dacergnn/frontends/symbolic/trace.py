@@ -17,7 +17,7 @@ from dacergnn.frontends.symbolic.region import region
 from dacergnn.frontends.symbolic.value import Node, Value
 from dacergnn.graph import HeteroGraph
 
-_DTYPES = (torch.float32, torch.float64)
+DTYPES = (torch.float32, torch.float64)
 
 
 class Runtime(Protocol):
@@ -62,6 +62,7 @@ class Trace:
         self.grad = torch.is_grad_enabled()
         self._leaves: dict[tuple[int, str], Expr] = {}
         self._edge_sets: dict[tuple[int, bool], EdgeSet] = {}
+        self._given: set[int] = set()
 
     # What goes in
 
@@ -75,7 +76,7 @@ class Trace:
 
     def value(self, tensor: Tensor) -> Value:
         """A value that stands for a tensor with one row for each node or edge."""
-        if tensor.dtype not in _DTYPES or not tensor.is_cpu:
+        if tensor.dtype not in DTYPES or not tensor.is_cpu:
             raise UnsupportedCallError(
                 f"a tensor of {tensor.dtype} on {tensor.device}; compiled layers take torch.float32 or torch.float64 "
                 "on the CPU."
@@ -85,6 +86,7 @@ class Trace:
     def wrap(self, tree: Any) -> Any:
         """Values in place of the dense floating-point tensors in tuples, lists and dictionaries."""
         if isinstance(tree, Tensor):
+            self._given.add(id(tree))
             takes = type(tree) in (Tensor, torch.nn.Parameter) and tree.is_floating_point() and tree.dim() > 0
             return self.value(tree) if takes and tree.layout is torch.strided else tree
         if type(tree) in (tuple, list):
@@ -92,6 +94,15 @@ class Trace:
         if type(tree) is dict:
             return {k: self.wrap(v) for k, v in tree.items()}
         return tree
+
+    def given(self, tensor: Tensor | None) -> bool:
+        """Whether somebody else may hold a tensor that the trace has been handed."""
+        return id(tensor) in self._given
+
+    def written(self, tensor: Tensor) -> Node:
+        """A tensor as it is now that it has been written to; what was recorded of it before knows that it is late."""
+        expr = self._leaves[id(tensor), "row"] = Expr("leaf", (), ("row",), squeezed(tensor.shape), tensor)
+        return Node(expr, tensor.shape, tensor.dtype, (), tensor)
 
     def edge_set(self, edge_index: Tensor, flipped: bool = False) -> EdgeSet:
         """The edges that an edge index [2, E] holds; the same ones for the same tensor."""
