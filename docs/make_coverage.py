@@ -127,7 +127,7 @@ CASES: dict[str, Case] = {
 NEEDS = {
     "SplineConv": "needs pyg-lib", "DynamicEdgeConv": "needs pyg-lib", "GravNetConv": "needs pyg-lib",
     "XConv": "needs pyg-lib", "CuGraphSAGEConv": "needs pylibcugraphops", "CuGraphGATConv": "needs pylibcugraphops",
-    "CuGraphRGCNConv": "needs pylibcugraphops", "MessagePassing": "the base class",
+    "CuGraphRGCNConv": "needs pylibcugraphops", "PANConv": "needs torch-sparse", "MessagePassing": "the base class",
 }  # fmt: skip
 
 
@@ -181,7 +181,10 @@ def examine(name: str) -> Finding:
     if name in NEEDS:
         return Finding(name, False, NEEDS[name])
     torch.manual_seed(3)
-    layer, args = CASES[name]()
+    try:
+        layer, args = CASES[name]()
+    except ImportError as error:
+        return Finding(name, False, f"needs {error.name or error}")
     layer.train()
     worst = 0.0
     for dtype, tolerance in TOLERANCES.items():

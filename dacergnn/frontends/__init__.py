@@ -12,7 +12,7 @@ from torch import nn
 
 from dacergnn.frontends.frontend import Binding, Frontend, Program
 from dacergnn.frontends.pyg.traced import MessagePassingTracer, is_message_passing
-from dacergnn.frontends.symbolic.trace import Tracer
+from dacergnn.frontends.symbolic import Tracer
 
 __all__ = ["Binding", "Frontend", "Program", "find_frontend", "find_tracer", "handled_classes"]
 

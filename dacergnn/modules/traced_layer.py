@@ -13,7 +13,7 @@ from dacergnn.config import Config
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends import Program
 from dacergnn.frontends.symbolic.edges import EdgeSet
-from dacergnn.frontends.symbolic.trace import Tracer
+from dacergnn.frontends.symbolic import Tracer
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.graphs import GraphCache
 from dacergnn.modules.layer import CompiledLayer, cast

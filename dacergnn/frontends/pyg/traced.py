@@ -11,7 +11,7 @@ from torch.nn.parameter import UninitializedParameter
 from dacergnn.errors import UnsupportedCallError, UnsupportedLayerError
 from dacergnn.frontends.pyg.message_passing import check_edge_index
 from dacergnn.frontends.symbolic.edges import edge_index as recorded_index
-from dacergnn.frontends.symbolic.trace import Runtime, Trace, Tracer
+from dacergnn.frontends.symbolic import Runtime, Trace, Tracer
 
 
 def is_message_passing(module: nn.Module) -> bool:

@@ -32,15 +32,12 @@ class Call:
     must agree with its first axes, or hold one row and are spread in torch.
     """
 
-    def __init__(self, trace: Trace, shapes: list[torch.Size], dtype: torch.dtype) -> None:
+    def __init__(self, trace: Trace, shapes: list[tuple[torch.Size, torch.dtype]], dtype: torch.dtype) -> None:
         self.trace = trace
-        self.shapes = shapes
+        self.shapes = [shape for shape, _ in shapes]
+        self.shape = self.shapes[0]
+        """Of the (first) result."""
         self.dtype = dtype
-
-    @property
-    def shape(self) -> torch.Size:
-        """Shape of the (first) result."""
-        return self.shapes[0]
 
     def value(self, argument: Any) -> Expr:
         """An argument that has rows of its own."""

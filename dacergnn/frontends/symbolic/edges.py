@@ -64,6 +64,20 @@ class _Index(Tensor):
     edges: EdgeSet
     plain: Tensor
 
+    # Asked for often, and faster this way.
+    layout = property(lambda self: torch.strided)
+    shape = property(lambda self: self.plain.shape)
+    dtype = property(lambda self: self.plain.dtype)
+
+    def dim(self) -> int:
+        return self.plain.dim()
+
+    def size(self, *args: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return self.plain.size(*args)
+
+    def numel(self) -> int:
+        return self.plain.numel()
+
     @classmethod
     def __torch_function__(
         cls, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None

@@ -185,7 +185,7 @@ def _part(x: Value, index: tuple[Any, ...]) -> Value:
     ranges = {d: i for d, i in enumerate(full) if i != slice(None)}
     if not shape or shape[0] != x.shape[0] or 0 in ranges or len(ranges) > 1:
         raise Untranslatable
-    call, expr = Call(x.trace, [shape], x.dtype), x.node.expr
+    call, expr = Call(x.trace, [(shape, x.dtype)], x.dtype), x.node.expr
     for dim, item in ranges.items():
         if type(item) is int:
             expr = part_of(call, x, dim, item % x.shape[dim], item % x.shape[dim] + 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.symbolic.call import Call, Untranslatable
+from dacergnn.frontends.symbolic.dispatch import records
 from dacergnn.frontends.symbolic.edges import EdgeIndex, EndIndex, plain
 from dacergnn.frontends.symbolic.expr import Expr
 from dacergnn.frontends.symbolic.indexing import INDEXING
@@ -35,34 +36,53 @@ _ABOUT = {
 """Functions about shape and type alone."""
 
 
+@records
 def record(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The value that ``func`` gives, or, where no program expresses it, its result in torch.
 
     Raises:
         UnsupportedCallError: The function is about edges, and no program expresses it.
     """
-    if func in _ABOUT or func.__name__ == "__get__":
-        return _attribute(func, args, kwargs)
-    values = _recorded(args) + _recorded(tuple(kwargs.values()))
-    trace = _trace(values, args, kwargs)
-    indexing = INDEXING.get(func)
+    values: list[Value] = []
+    ends: list[EdgeIndex | EndIndex] = []
+    _find(args, values, ends)
+    if kwargs:
+        _find(kwargs.values(), values, ends)
+    trace = values[0].trace if values else ends[0].edges.trace
+    rule = RULES.get(func)
     try:
+        if rule is not None and not ends:
+            return _apply(trace, rule, func, args, kwargs, values)
+        indexing = INDEXING.get(func)
         if indexing is not None:
             found = indexing(trace, *args, **kwargs)
             if found is not None:
                 return found
+        if func in _ABOUT or func.__name__ == "__get__":
+            return _attribute(func, args, kwargs)
+        args, kwargs = plain(args), plain(kwargs)
         if not values:
-            with torch._C.DisableTorchFunctionSubclass():
-                return func(*plain(args), **plain(kwargs))
+            return func(*args, **kwargs)
         functional = IN_PLACE.get(func)
         if functional is not None:
-            return _in_place(trace, func, functional, args, kwargs)
-        rule = RULES.get(func)
+            return _in_place(trace, functional, args, kwargs, values)
         if rule is not None:
-            return _apply(trace, rule, func, plain(args), plain(kwargs), values)
+            return _apply(trace, rule, func, args, kwargs, values)
     except Untranslatable:
         pass
     return _in_torch(trace, func, args, kwargs, values)
+
+
+def _find(tree: Iterable[Any], values: list[Value], ends: list[EdgeIndex | EndIndex]) -> None:
+    """The recorded values and the end points among some arguments."""
+    for item in tree:
+        kind = type(item)
+        if kind is Value:
+            values.append(item)
+        elif kind is EndIndex or kind is EdgeIndex:
+            ends.append(item)
+        elif kind is tuple or kind is list:
+            _find(item, values, ends)
 
 
 def _attribute(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -77,26 +97,6 @@ def _attribute(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return func(plain(value), *rest, **kwargs)
 
 
-def _recorded(tree: Any) -> list[Value]:
-    found: list[Value] = []
-    for item in tree:
-        if type(item) is Value:
-            found.append(item)
-        elif type(item) in (tuple, list):
-            found += _recorded(item)
-    return found
-
-
-def _trace(values: list[Value], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Trace:
-    if values:
-        return values[0].trace
-    for item in (*args, *kwargs.values()):
-        for part in item if type(item) in (tuple, list) else (item,):
-            if isinstance(part, EdgeIndex | EndIndex):
-                return part.edges.trace
-    raise AssertionError("torch hands over calls with recorded arguments only")
-
-
 Rule = Callable[..., Any]
 
 
@@ -104,28 +104,28 @@ def _apply(
     trace: Trace, rule: Rule, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], values: list[Value]
 ) -> Any:
     """Record one function as the rule says."""
-    _one_set_of_edges(trace, values)
+    if len(values) > 1:
+        _one_set_of_edges(trace, values)
     try:
         like = result_shape(func, args, kwargs)
     except NotImplementedError as error:
         raise Untranslatable from error
-    several = isinstance(like, tuple | list)
-    first = like[0] if several else like
-    if first.dtype not in DTYPES:
+    several = type(like) is list
+    shapes = like if several else [like]
+    dtype = shapes[0][1]
+    if dtype not in DTYPES:
         raise Untranslatable
-    call = Call(trace, [p.shape for p in like] if several else [like.shape], first.dtype)
-    exprs = rule(call, *args, **kwargs)
-    storage = values[0].storage if func in VIEWS else None
-    recorded = (func, _nodes(args), {k: _nodes(v) for k, v in kwargs.items()})
-    if not several:
-        return _value(trace, exprs, like, (*recorded, None), storage)
-    return type(like)([_value(trace, e, p, (*recorded, i), storage) for i, (e, p) in enumerate(zip(exprs, like, strict=True))])
-
-
-def _value(trace: Trace, expr: Expr, like: Tensor, call: tuple[Any, ...], storage: Any) -> Value:
+    found = rule(Call(trace, shapes, dtype), *args, **kwargs)
+    exprs = found if several else (found,)
     if trace.grad and not torch.is_grad_enabled():
-        expr = Expr("detach", (expr,), (), expr.shape)
-    return Value(trace, Node(expr, like.shape, like.dtype, call), storage)
+        exprs = [Expr("detach", (e,), (), e.shape) for e in exprs]
+    storage = values[0].storage if func in VIEWS else None
+    results: list[Value] = []
+    for i, (expr, (shape, _)) in enumerate(zip(exprs, shapes, strict=True)):
+        # What no edges take part in may be left to torch.
+        call = () if expr.edges is not None else (func, _nodes(args), _nodes(kwargs), i if several else None)
+        results.append(Value(trace, Node(expr, shape, dtype, call), storage))
+    return tuple(results) if several else results[0]
 
 
 def _nodes(tree: Any) -> Any:
@@ -134,6 +134,8 @@ def _nodes(tree: Any) -> Any:
         return tree.node
     if type(tree) in (tuple, list):
         return type(tree)([_nodes(v) for v in tree])
+    if type(tree) is dict:
+        return {k: _nodes(v) for k, v in tree.items()}
     return tree
 
 
@@ -150,13 +152,14 @@ def _one_set_of_edges(trace: Trace, values: list[Value]) -> None:
             trace.materialise([value.node])
 
 
-def _in_place(trace: Trace, func: Any, functional: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _in_place(
+    trace: Trace, functional: Any, args: tuple[Any, ...], kwargs: dict[str, Any], values: list[Value]
+) -> Any:
     """Record a function that writes to its first argument, which stands for the result from then on."""
     target = args[0]
-    rule = RULES.get(functional)
-    if type(target) is not Value or target.node.real is not None or rule is None or not target.alone():
+    if type(target) is not Value or target.node.real is not None or not target.alone():
         raise Untranslatable
-    result = _apply(trace, rule, functional, plain(args), plain(kwargs), _recorded(args) + _recorded(tuple(kwargs.values())))
+    result = _apply(trace, RULES[functional], functional, args, kwargs, values)
     if result.shape != target.shape:
         raise Untranslatable
     target.node = result.node

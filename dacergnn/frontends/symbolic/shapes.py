@@ -10,19 +10,21 @@ import torch
 from torch import Tensor
 
 _KEPT = 8192
-_PLAIN = (int, float, bool, str, NoneType, EllipsisType, torch.dtype, torch.device, torch.memory_format, torch.layout)
+_PLAIN = frozenset((int, float, bool, str, NoneType, EllipsisType, torch.dtype, torch.device, torch.memory_format, torch.layout))
 _known: dict[object, Any] = {}
 
 
 def result_shape(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Meta tensors in the structure that the function returns; raises what torch raises."""
+    """Shape and dtype of the result, a list of them for several results; raises what torch raises."""
     try:
         key = (func, _key(args), _key(tuple(kwargs.items())) if kwargs else ())
         found = _known.get(key)
     except _NoKey:
         key = found = None
     if found is None:
-        found = func(*_meta(args), **{k: _meta(v) for k, v in kwargs.items()})
+        result = func(*_meta(args), **{k: _meta(v) for k, v in kwargs.items()})
+        several = isinstance(result, tuple | list)
+        found = [(r.shape, r.dtype) for r in result] if several else (result.shape, result.dtype)
         if key is not None:
             if len(_known) >= _KEPT:
                 _known.clear()
@@ -35,11 +37,11 @@ class _NoKey(Exception):
 
 
 def _key(value: Any) -> object:
-    if isinstance(value, Tensor):
-        return (Tensor, value.shape, value.dtype)
     kind = type(value)
     if kind in _PLAIN:
         return (kind, value)
+    if isinstance(value, Tensor):
+        return (value.shape, value.dtype)
     if kind in (tuple, list, torch.Size):
         return (kind, *[_key(v) for v in value])
     if kind is slice:

@@ -69,6 +69,9 @@ class Value(Tensor):
     def dtype(self) -> torch.dtype:  # pyright: ignore[reportIncompatibleMethodOverride, reportIncompatibleVariableOverride]
         return self.node.dtype
 
+    layout = property(lambda self: torch.strided)
+    is_cuda = property(lambda self: False)
+
     @property
     def requires_grad(self) -> bool:  # pyright: ignore[reportIncompatibleMethodOverride, reportIncompatibleVariableOverride]
         return _requires_grad(self.node.expr)
