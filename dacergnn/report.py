@@ -10,6 +10,7 @@ from dacergnn.cost import Cost, program_cost
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.base import ProgramModule
 from dacergnn.modules.compiled import Variant
+from dacergnn.modules.layer import CompiledLayer
 from dacergnn.program import Program, print_program
 from dacergnn.sdfg_passes import Plan
 
@@ -43,12 +44,16 @@ class BuildReport:
 
 @dataclass(frozen=True)
 class LayerReport:
-    """A replaced layer; ``builds`` is empty until its first call."""
+    """A replaced layer; ``builds`` is empty until its first compiled call.
+
+    ``refusal`` tells why the last call that ran the original layer did so.
+    """
 
     name: str
     layer: str
     builds: list[BuildReport]
     encoding_bytes: dict[str, int] = field(default_factory=dict[str, int])
+    refusal: str | None = None
 
 
 @dataclass(frozen=True)
@@ -61,8 +66,11 @@ class Report:
     def __str__(self) -> str:
         lines: list[str] = []
         for layer in self.layers:
-            lines.append(f"{layer.name or '(model)'}: {layer.layer} compiled")
-            if not layer.builds:
+            uncompiled = layer.refusal is not None and not layer.builds
+            lines.append(f"{layer.name or '(model)'}: {layer.layer} {'runs as it is' if uncompiled else 'compiled'}")
+            if layer.refusal is not None:
+                lines.append(f"  {'' if uncompiled else 'some calls run as they are: '}{layer.refusal}")
+            elif not layer.builds:
                 lines.append("  not called yet; builds are made at the first call")
             for build in layer.builds:
                 lines += _build_lines(build)
@@ -76,11 +84,12 @@ class Report:
 def layer_report(name: str, layer: ProgramModule) -> LayerReport:
     """The report of one compiled layer."""
     kind, last = layer.kind, layer.last_call
+    refusal = layer.refusal if isinstance(layer, CompiledLayer) else None
     if last is None:
-        return LayerReport(name, kind, [])
+        return LayerReport(name, kind, [], refusal=refusal)
     compiled, graph = last
     builds = [_build_report(v, graph) for v in compiled.variants]
-    return LayerReport(name, kind, builds, graph.encoding_bytes())
+    return LayerReport(name, kind, builds, graph.encoding_bytes(), refusal)
 
 
 def _build_report(variant: Variant, graph: HeteroGraph) -> BuildReport:

@@ -19,8 +19,7 @@ from typing import Any
 import torch
 import torch_geometric
 from torch import Tensor, nn
-from torch_geometric.nn import MLP, conv
-from torch_geometric.nn.dense import Linear
+from torch_geometric.nn import conv
 
 import dacergnn
 from dacergnn.errors import DacergnnError
@@ -68,9 +67,7 @@ CASES: dict[str, Case] = {
     "GATConv": lambda: (conv.GATConv(K, M, heads=2, edge_dim=D), (x(), edges(), draw(E, D))),
     "FusedGATConv": lambda: (conv.FusedGATConv(K, M, heads=2, add_self_loops=False), fused_gat()),
     "GATv2Conv": lambda: (conv.GATv2Conv(K, M, heads=2, edge_dim=D), (x(), edges(), draw(E, D))),
-    "TransformerConv": lambda: (
-        conv.TransformerConv(K, M, heads=2, beta=True, edge_dim=D), (x(), edges(), draw(E, D))
-    ),
+    "TransformerConv": lambda: (conv.TransformerConv(K, M, heads=2, beta=True, edge_dim=D), (x(), edges(), draw(E, D))),
     "AGNNConv": lambda: (conv.AGNNConv(), (x(), edges())),
     "TAGConv": lambda: (conv.TAGConv(K, M), (x(), edges())),
     "GINConv": lambda: (conv.GINConv(mlp(K, M, M), train_eps=True), (x(), edges())),
@@ -96,7 +93,8 @@ CASES: dict[str, Case] = {
     "HypergraphConv": lambda: (conv.HypergraphConv(K, M), (x(), torch.stack([types(E, N), types(E, 9)]))),
     "LEConv": lambda: (conv.LEConv(K, M), (x(), edges(), torch.rand(E))),
     "PNAConv": lambda: (
-        conv.PNAConv(K, M, ["mean", "max"], ["identity", "amplification"], torch.tensor([3, 5, 8, 4])), (x(), edges())
+        conv.PNAConv(K, M, ["mean", "max"], ["identity", "amplification"], torch.tensor([3, 5, 8, 4])),
+        (x(), edges()),
     ),
     "ClusterGCNConv": lambda: (conv.ClusterGCNConv(K, M), (x(), edges())),
     "GENConv": lambda: (conv.GENConv(K, M, learn_t=True, edge_dim=D), (x(), edges(), draw(E, D))),
@@ -112,7 +110,8 @@ CASES: dict[str, Case] = {
     "GeneralConv": lambda: (conv.GeneralConv(K, M, D, attention=True, heads=2), (x(), edges(), draw(E, D))),
     "HGTConv": lambda: (conv.HGTConv(K, M, (TYPES, RELATIONS), 2), hetero()),
     "HEATConv": lambda: (
-        conv.HEATConv(K, M, 2, 3, 2, D, 2, heads=2), (x(), edges(), types(N, 2), types(E, 3), draw(E, D))
+        conv.HEATConv(K, M, 2, 3, 2, D, 2, heads=2),
+        (x(), edges(), types(N, 2), types(E, 3), draw(E, D)),
     ),
     "HeteroConv": lambda: (conv.HeteroConv({key: conv.SAGEConv((K, K), M) for key in RELATIONS}), hetero()),
     "HANConv": lambda: (conv.HANConv(K, M, (TYPES, RELATIONS), 2), hetero()),
@@ -238,7 +237,8 @@ def main(names: list[str]) -> None:
         start = time.time()
         findings.append(examine(name))
         finding = findings[-1]
-        print(f"{name}: {'compiled' if finding.compiled else 'original'}, {finding.reason} ({time.time() - start:.0f} s)")
+        outcome = "compiled" if finding.compiled else "original"
+        sys.stdout.write(f"{name}: {outcome}, {finding.reason} ({time.time() - start:.0f} s)\n")
     if not names:
         count = sum(f.compiled for f in findings)
         text = HEAD.format(

@@ -76,6 +76,18 @@ def _extremum(numpy: Callable[..., Any], name: str, python: str) -> Operator:
     return Operator(2, numpy, f"dacergnn::{name}imum({{0}}, {{1}})", derivative, python)
 
 
+def _clamp(numpy: Callable[..., Any], name: str, order: tuple[int, int]) -> Operator:
+    """Extremum with a constant that lets the whole gradient through where both are equal, as torch.clamp does."""
+    i, j = order
+    return Operator(
+        2,
+        numpy,
+        f"dacergnn::{name}imum({{0}}, {{1}})",
+        lambda a, s, y: (op("mul", s, op("ge", a[i], a[j])), None),
+        f"{name}({{0}}, {{1}})",
+    )
+
+
 def _sigmoid_slope(x: Expr, y: Expr) -> Expr:
     return op("mul", y, op("sub", 1.0, y))
 
@@ -154,6 +166,8 @@ OPERATORS: dict[str, Operator] = {
     ),
     "max": _extremum(np.maximum, "max", "max({0}, {1})"),
     "min": _extremum(np.minimum, "min", "min({0}, {1})"),
+    "clamp_min": _clamp(np.maximum, "max", (0, 1)),
+    "clamp_max": _clamp(np.minimum, "min", (1, 0)),
     "detach": Operator(1, lambda x: x, "{0}", lambda a, s, y: (None,)),
 }
 
@@ -164,7 +178,7 @@ STRUCTURAL = {
 }  # fmt: skip
 WITH_DIMS = ("slice", "expand", "take_rows", "pad_rows", "inner")
 
-CONSTANT_SECOND = ("leakyrelu", "elu")
+CONSTANT_SECOND = ("leakyrelu", "elu", "clamp_min", "clamp_max")
 
 
 def is_elementwise(expr: Expr) -> bool:

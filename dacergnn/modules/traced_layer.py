@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from dacergnn.config import Config
-from dacergnn.errors import UnsupportedCallError
+from dacergnn.errors import DacergnnError, UnsupportedCallError
 from dacergnn.frontends import Program
-from dacergnn.frontends.symbolic.edges import EdgeSet
 from dacergnn.frontends.symbolic import Tracer
+from dacergnn.frontends.symbolic.edges import EdgeSet
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.graphs import GraphCache
 from dacergnn.modules.layer import CompiledLayer, cast
@@ -44,6 +44,12 @@ class TracedLayer(CompiledLayer):
                 return self.__dict__["frontend"].call(runtime, args, kwargs)
         except UnsupportedCallError as reason:
             return self.fall_back(str(reason), args, kwargs)
+        except DacergnnError:
+            raise
+        except Exception as error:
+            result = self.original.forward(*args, **kwargs)  # which says best what is wrong with the call
+            self.warn(f"recording the call failed with {type(error).__name__}: {error}")
+            return result
 
 
 class _Runtime:
@@ -72,7 +78,7 @@ class _Runtime:
 
 
 @contextmanager
-def _as_before(module: nn.Module) -> Iterator[None]:
+def _as_before(module: nn.Module) -> Generator[None]:
     """Buffers and random numbers as they were if a call that has begun is run by the original after all."""
     if not module.training:
         yield
@@ -81,7 +87,7 @@ def _as_before(module: nn.Module) -> Iterator[None]:
     buffers = [(b, b.clone()) for b in module.buffers()]
     try:
         yield
-    except UnsupportedCallError:
+    except Exception:
         torch.set_rng_state(state)
         with torch.no_grad():
             for buffer, before in buffers:

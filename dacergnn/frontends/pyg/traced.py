@@ -10,8 +10,8 @@ from torch.nn.parameter import UninitializedParameter
 
 from dacergnn.errors import UnsupportedCallError, UnsupportedLayerError
 from dacergnn.frontends.pyg.message_passing import check_edge_index
-from dacergnn.frontends.symbolic.edges import edge_index as recorded_index
 from dacergnn.frontends.symbolic import Runtime, Trace, Tracer
+from dacergnn.frontends.symbolic.edges import edge_index as recorded_index
 
 
 def is_message_passing(module: nn.Module) -> bool:

@@ -62,7 +62,7 @@ class Call:
             expr, own = self.value(argument), argument.node.shape
             if expr.uniform and not expr.shape:
                 return expr
-            if len(own) != len(shape) or own[0] != shape[0]:
+            if len(own) != len(shape) or own[:1] != shape[:1]:
                 raise Untranslatable
             while expr.op == "expand":  # operands are spread anyway
                 expr = expr.args[0]
@@ -76,7 +76,7 @@ class Call:
     def fitted(self, expr: Expr, shape: torch.Size) -> Expr:
         """An expression spread over the last axes of a shape, where it lacks them."""
         wanted = squeezed(shape)
-        if expr.shape == wanted or expr.uniform and not expr.shape:
+        if expr.shape == wanted or (expr.uniform and not expr.shape):
             return expr
         return Expr("expand", (expr,), wanted[len(expr.shape) :], wanted)
 
@@ -149,8 +149,8 @@ def _repeated(expr: Expr, own: Shape, full: Shape) -> Expr:
 
 def concat(parts: Sequence[Expr]) -> Expr:
     """One after the other along the last axis."""
-    total = parts[0]
-    for part in parts[1:]:
+    total, *rest = parts
+    for part in rest:
         total = Expr("concat", (total, part), (), (*total.shape[:-1], total.shape[-1] + part.shape[-1]))
     return total
 

@@ -14,6 +14,8 @@ from dacergnn.frontends.symbolic.dispatch import dispatch
 if TYPE_CHECKING:
     from dacergnn.frontends.symbolic.trace import Trace
 
+untracked: Any = torch._C.DisableTorchFunctionSubclass  # pyright: ignore[reportPrivateUsage]
+"""A context in which torch treats recorded values and end points as the tensors that they are made of."""
 SIDES = ("src", "dst")
 
 
@@ -65,9 +67,9 @@ class _Index(Tensor):
     plain: Tensor
 
     # Asked for often, and faster this way.
-    layout = property(lambda self: torch.strided)
-    shape = property(lambda self: self.plain.shape)
-    dtype = property(lambda self: self.plain.dtype)
+    layout = property(lambda self: torch.strided)  # pyright: ignore[reportAssignmentType]
+    shape = property(lambda self: self.plain.shape)  # pyright: ignore[reportAssignmentType]
+    dtype = property(lambda self: self.plain.dtype)  # pyright: ignore[reportAssignmentType]
 
     def dim(self) -> int:
         return self.plain.dim()
@@ -112,7 +114,7 @@ def end_index(edges: EdgeSet, side: str, plain: Tensor, axis: int = 0) -> EndInd
 
 def row_of(index: EdgeIndex, row: int) -> EndIndex:
     """``edge_index[row]``."""
-    with torch._C.DisableTorchFunctionSubclass():
+    with untracked():
         plain = index.plain[row]
     return end_index(index.edges, index.edges.side(row % 2), plain)
 

@@ -11,8 +11,6 @@ from dacergnn.library_nodes.form import Shape
 if TYPE_CHECKING:
     from dacergnn.frontends.symbolic.edges import EdgeSet
 
-Data = tuple[Any, ...]
-
 
 class Expr:
     """A row value of the program form, not yet bound to a row space.
@@ -29,9 +27,15 @@ class Expr:
     __slots__ = ("args", "data", "edges", "on_edges", "op", "shape", "tensor", "uniform", "version")
 
     def __init__(
-        self, op: str, args: tuple[Expr, ...] = (), data: Data = (), shape: Shape = (), tensor: Tensor | None = None
+        self,
+        op: str,
+        args: tuple[Expr, ...] = (),
+        data: tuple[Any, ...] = (),
+        shape: Shape = (),
+        tensor: Tensor | None = None,
     ) -> None:
-        self.op, self.args, self.data, self.shape, self.tensor = op, args, data, shape, tensor
+        self.op, self.data, self.shape, self.tensor = op, data, shape, tensor
+        self.args: tuple[Expr, ...] = args
         self.version = version(tensor)
         self.edges: EdgeSet | None = None
         """The edges that it depends on by a gather or an aggregation."""
@@ -41,8 +45,8 @@ class Expr:
         """Whether all rows are the same."""
         if args:
             self.edges = next((a.edges for a in args if a.edges is not None), None)
-            self.on_edges = any([a.on_edges for a in args])
-            self.uniform = all([a.uniform for a in args])
+            self.on_edges = True in [a.on_edges for a in args]
+            self.uniform = False not in [a.uniform for a in args]
 
     def becomes_leaf(self, tensor: Tensor) -> None:
         """Hold the computed rows from now on, for everybody that refers to this value."""

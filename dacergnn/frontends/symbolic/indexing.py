@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from dacergnn.frontends.symbolic.call import Call, Untranslatable, apply
-from dacergnn.frontends.symbolic.edges import EdgeIndex, EndIndex, end_index, row_of
+from dacergnn.frontends.symbolic.edges import EdgeIndex, EndIndex, end_index, row_of, untracked
 from dacergnn.frontends.symbolic.expr import Expr
 from dacergnn.frontends.symbolic.rules import part_of
 from dacergnn.frontends.symbolic.trace import Trace
@@ -89,7 +89,7 @@ def _scatter(trace: Trace, target: Any, dim: int, index: Any, src: Any, reductio
         return None
     edges = index.edges
     start = target.node.expr
-    if start.data != (0.0,) or target.shape[1:] != src.shape[1:] or src.shape[0] != edges.count:
+    if start.data != (0.0,) or not target.alone() or target.shape[1:] != src.shape[1:] or src.shape[0] != edges.count:
         raise Untranslatable
     if type(src) is not Value:
         src = trace.value(src)
@@ -131,7 +131,7 @@ def _view(func: Any) -> None:
     def handler(trace: Trace, x: Any, *args: Any, **options: Any) -> Any:
         if not isinstance(x, EndIndex):
             return None
-        with torch._C.DisableTorchFunctionSubclass():
+        with untracked():
             if func is Tensor.expand_as:
                 found = x.plain.expand(args[0].shape)
             else:
@@ -185,7 +185,7 @@ def _part(x: Value, index: tuple[Any, ...]) -> Value:
     ranges = {d: i for d, i in enumerate(full) if i != slice(None)}
     if not shape or shape[0] != x.shape[0] or 0 in ranges or len(ranges) > 1:
         raise Untranslatable
-    call, expr = Call(x.trace, [(shape, x.dtype)], x.dtype), x.node.expr
+    call, expr = Call(x.owner, [(shape, x.dtype)], x.dtype), x.node.expr
     for dim, item in ranges.items():
         if type(item) is int:
             expr = part_of(call, x, dim, item % x.shape[dim], item % x.shape[dim] + 1)
@@ -194,4 +194,4 @@ def _part(x: Value, index: tuple[Any, ...]) -> Value:
             if step != 1:
                 raise Untranslatable
             expr = part_of(call, x, dim, start, stop)
-    return Value(x.trace, Node(expr, shape, x.dtype, (Tensor.__getitem__, (x.node, index), {}, None)), x.storage)
+    return Value(x.owner, Node(expr, shape, x.dtype, (Tensor.__getitem__, (x.node, index), {}, None)), x.aliases)

@@ -13,7 +13,7 @@ from torch import Tensor
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.symbolic.call import Call, Untranslatable
 from dacergnn.frontends.symbolic.dispatch import records
-from dacergnn.frontends.symbolic.edges import EdgeIndex, EndIndex, plain
+from dacergnn.frontends.symbolic.edges import EdgeIndex, EndIndex, plain, untracked
 from dacergnn.frontends.symbolic.expr import Expr
 from dacergnn.frontends.symbolic.indexing import INDEXING
 from dacergnn.frontends.symbolic.rules import IN_PLACE, RULES, VIEWS
@@ -48,9 +48,11 @@ def record(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     _find(args, values, ends)
     if kwargs:
         _find(kwargs.values(), values, ends)
-    trace = values[0].trace if values else ends[0].edges.trace
+    trace = values[0].owner if values else ends[0].edges.trace
     rule = RULES.get(func)
     try:
+        if kwargs.get("inplace"):
+            return _in_place(trace, func, plain(args), {**plain(kwargs), "inplace": False}, values)
         if rule is not None and not ends:
             return _apply(trace, rule, func, args, kwargs, values)
         indexing = INDEXING.get(func)
@@ -93,7 +95,7 @@ def _attribute(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return value.detach()
     if name in ("T", "mT", "H", "mH") and isinstance(value, Value):
         return value.transpose(-2, -1)
-    with torch._C.DisableTorchFunctionSubclass():
+    with untracked():
         return func(plain(value), *rest, **kwargs)
 
 
@@ -119,12 +121,12 @@ def _apply(
     exprs = found if several else (found,)
     if trace.grad and not torch.is_grad_enabled():
         exprs = [Expr("detach", (e,), (), e.shape) for e in exprs]
-    storage = values[0].storage if func in VIEWS else None
+    aliases = values[0].aliases if func in VIEWS else None
     results: list[Value] = []
     for i, (expr, (shape, _)) in enumerate(zip(exprs, shapes, strict=True)):
         # What no edges take part in may be left to torch.
         call = () if expr.edges is not None else (func, _nodes(args), _nodes(kwargs), i if several else None)
-        results.append(Value(trace, Node(expr, shape, dtype, call), storage))
+        results.append(Value(trace, Node(expr, shape, dtype, call), aliases))
     return tuple(results) if several else results[0]
 
 
@@ -152,14 +154,13 @@ def _one_set_of_edges(trace: Trace, values: list[Value]) -> None:
             trace.materialise([value.node])
 
 
-def _in_place(
-    trace: Trace, functional: Any, args: tuple[Any, ...], kwargs: dict[str, Any], values: list[Value]
-) -> Any:
+def _in_place(trace: Trace, functional: Any, args: tuple[Any, ...], kwargs: dict[str, Any], values: list[Value]) -> Any:
     """Record a function that writes to its first argument, which stands for the result from then on."""
     target = args[0]
-    if type(target) is not Value or target.node.real is not None or not target.alone():
+    rule = RULES.get(functional)
+    if rule is None or type(target) is not Value or target.node.expr.op == "leaf" or not target.alone():
         raise Untranslatable
-    result = _apply(trace, RULES[functional], functional, args, kwargs, values)
+    result = _apply(trace, rule, functional, args, kwargs, values)
     if result.shape != target.shape:
         raise Untranslatable
     target.node = result.node
@@ -172,13 +173,16 @@ def _in_torch(trace: Trace, func: Any, args: tuple[Any, ...], kwargs: dict[str, 
     if any(v.node.expr.on_edges for v in values):
         raise UnsupportedCallError(f"{_spelled(func)} of a value per edge has no form in a program ({_place()}).")
     writes = (name.endswith("_") and not name.endswith("__")) or name.startswith(("__i", "__set"))
-    if not writes or not args or type(args[0]) is not Value:
+    given = kwargs.get("out") is not None
+    if not (writes or given or kwargs.get("inplace")):
         return func(*trace.results(args), **trace.results(kwargs))
     target = args[0]
-    if trace.given(target.node.expr.tensor) or not target.alone():
+    if given or (type(target) is Value and (trace.given(target.node.expr.tensor) or not target.alone())):
         raise UnsupportedCallError(f"{_spelled(func)} writes to a tensor that is in use ({_place()}).")
     real = trace.results(target)
     result = func(*trace.results(args), **trace.results(kwargs))
+    if type(target) is not Value:
+        return result
     target.node = trace.written(real)
     return target if result is real else result
 
@@ -186,13 +190,16 @@ def _in_torch(trace: Trace, func: Any, args: tuple[Any, ...], kwargs: dict[str, 
 def _spelled(func: Any) -> str:
     """The function as a user would look it up."""
     module = getattr(func, "__module__", None) or ""
-    kind = "torch.Tensor" if "Tensor" in getattr(func, "__qualname__", "") else module if module.startswith("torch.nn") else "torch"
-    return f"{kind}.{func.__name__}"
+    if "Tensor" in getattr(func, "__qualname__", ""):
+        module = "torch.Tensor"
+    elif not module.startswith("torch.nn"):
+        module = "torch"
+    return f"{module}.{func.__name__}"
 
 
 def _place() -> str:
     """File, line and function of the user that called torch."""
-    frame = sys._getframe(1)
+    frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
     while frame is not None:
         file = frame.f_code.co_filename
         if not file.startswith((_PACKAGE, _TORCH + "/")):

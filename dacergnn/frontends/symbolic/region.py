@@ -26,7 +26,9 @@ class Region:
     outputs: tuple[tuple[int, str], ...]
 
 
-def region(exprs: Sequence[Expr], bipartite: bool) -> tuple[Program, Sequence[tuple[int, str]], list[Expr], Sequence[str]]:
+def region(
+    exprs: Sequence[Expr], bipartite: bool
+) -> tuple[Program, Sequence[tuple[int, str]], list[Expr], Sequence[str]]:
     """The program that computes some expressions: it, the outputs as in `Region`, the inputs and their row spaces."""
     steps: dict[object, int] = {}
     order: list[Step] = []

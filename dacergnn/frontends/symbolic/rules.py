@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -128,17 +129,17 @@ _unary("neg", "neg", "negative")
 
 @_rule("relu")
 def _relu(c: Call, a: Any, inplace: bool = False) -> Expr:
-    return c.elementwise("relu", _value(a, inplace))
+    return c.elementwise("relu", a)
 
 
 @_rule("leaky_relu")
 def _leaky_relu(c: Call, a: Any, negative_slope: float = 0.01, inplace: bool = False) -> Expr:
-    return c.elementwise("leakyrelu", _value(a, inplace), negative_slope)
+    return c.elementwise("leakyrelu", a, negative_slope)
 
 
 @_rule("elu")
 def _elu(c: Call, a: Any, alpha: float = 1.0, inplace: bool = False) -> Expr:
-    return c.elementwise("elu", _value(a, inplace), alpha)
+    return c.elementwise("elu", a, alpha)
 
 
 @_rule("gelu")
@@ -150,7 +151,7 @@ def _gelu(c: Call, a: Any, approximate: str = "none") -> Expr:
 
 @_rule("silu")
 def _silu(c: Call, a: Any, inplace: bool = False) -> Expr:
-    x = c.operand(_value(a, inplace))
+    x = c.operand(a)
     return apply("mul", x, apply("sigmoid", x))
 
 
@@ -164,33 +165,42 @@ def _softplus(c: Call, a: Any, beta: float = 1, threshold: float = 20) -> Expr:
 
 
 @_rule("clamp", "clip")
-def _clamp(c: Call, a: Any, min: float | None = None, max: float | None = None) -> Expr:  # noqa: A002
+def _clamp(c: Call, a: Any, min: float | None = None, max: float | None = None) -> Expr:
     x = c.operand(a)
     if min is not None:
-        x = apply("max", x, c.operand(min))
-    return x if max is None else apply("min", x, c.operand(max))
+        x = apply("clamp_min", x, _constant(min))
+    return x if max is None else apply("clamp_max", x, _constant(max))
+
+
+def _constant(argument: Any) -> Expr:
+    if not isinstance(argument, int | float):
+        raise Untranslatable
+    return const(argument)
+
+
+@_rule("maximum")
+def _maximum(c: Call, a: Any, b: Any) -> Expr:
+    return c.elementwise("max", a, b)
+
+
+@_rule("minimum")
+def _minimum(c: Call, a: Any, b: Any) -> Expr:
+    return c.elementwise("min", a, b)
 
 
 @_rule("clamp_min")
-def _clamp_min(c: Call, a: Any, min: float) -> Expr:  # noqa: A002
+def _clamp_min(c: Call, a: Any, min: float) -> Expr:
     return _clamp(c, a, min)
 
 
 @_rule("dropout")
 def _dropout(c: Call, a: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Expr:
-    x = c.operand(_value(a, inplace))
+    x = c.operand(a)
     if not training or p == 0:
         return x
     # The same random numbers as torch draws for a tensor of this shape.
     mask = torch.nn.functional.dropout(torch.ones(c.shape, dtype=c.dtype), p)
     return apply("mul", x, c.trace.leaf(mask, "row", mask.shape))
-
-
-def _value(argument: Any, inplace: bool) -> Any:
-    """An argument, which may be written to where nothing else refers to it."""
-    if inplace and isinstance(argument, Value) and (argument.node.real is not None or not argument.alone()):
-        raise Untranslatable
-    return argument
 
 
 @_rule("detach")
@@ -253,8 +263,11 @@ def _product(c: Call, x: Any, weight: Any, *, transposed: bool) -> Expr:
 def _sum(c: Call, a: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Expr:
     x, axes = c.value(a), _axes(a, dim)
     own = list(a.shape)
-    if len(axes) == 1 and axes[0] < len(own) - 1 and 1 < own[axes[0]] <= FEW and not any(
-        own[i] != 1 for i in range(1, axes[0])
+    if (
+        len(axes) == 1
+        and axes[0] < len(own) - 1
+        and 1 < own[axes[0]] <= FEW
+        and not any(own[i] != 1 for i in range(1, axes[0]))
     ):
         return _first_axis_sum(x, own[axes[0]])
     wide = [i for i in axes if own[i] != 1]
@@ -305,7 +318,7 @@ def _axes(a: Any, dim: Any) -> list[int]:
 @_rule("view", "reshape", "unsqueeze", "squeeze", "flatten", "unflatten", "view_as", "reshape_as", view=True)
 def _view(c: Call, a: Any, *_: Any, **__: Any) -> Expr:
     x = c.value(a)
-    if not c.shape or c.shape[0] != a.shape[0] or a.shape[0] == 0:
+    if not c.shape or c.shape[0] != a.shape[0] or math.prod(c.shape[1:]) != math.prod(a.shape[1:]):
         raise Untranslatable
     return reshaped(x, squeezed(c.shape))
 
@@ -373,12 +386,12 @@ def _softmax(c: Call, a: Any, dim: int | None = None, _stacklevel: int = 3, dtyp
 
 @_rule("chunk", "split", "tensor_split", "unbind", view=True)
 def _parts(c: Call, a: Any, *args: Any, **options: Any) -> tuple[Expr, ...]:
-    dim = options.get("dim", args[-1] if len(args) > 1 or len(c.shape) < a.dim() and args else 0) % a.dim()
+    dim = options.get("dim", args[-1] if len(args) > 1 or (len(c.shape) < a.dim() and args) else 0) % a.dim()
     keeps = len(c.shape) == a.dim()
     starts = [0]
     for shape in c.shapes:
         starts.append(starts[-1] + (shape[dim] if keeps else 1))
-    return tuple(part_of(c, a, dim, i, j) for i, j in zip(starts, starts[1:], strict=False))
+    return tuple(part_of(c, a, dim, i, j) for i, j in pairwise(starts))
 
 
 def part_of(c: Call, a: Value, dim: int, start: int, stop: int) -> Expr:

@@ -10,7 +10,9 @@ import torch
 from torch import Tensor
 
 _KEPT = 8192
-_PLAIN = frozenset((int, float, bool, str, NoneType, EllipsisType, torch.dtype, torch.device, torch.memory_format, torch.layout))
+_PLAIN = frozenset(
+    (int, float, bool, str, NoneType, EllipsisType, torch.dtype, torch.device, torch.memory_format, torch.layout)
+)
 _known: dict[object, Any] = {}
 
 

@@ -171,7 +171,8 @@ class Trace:
 def _array(leaf: Expr, space: str, graph: HeteroGraph) -> Tensor:
     """The rows of a leaf in the order of the graph."""
     if leaf.op == "degree":
-        return _degree(graph, *leaf.data)
+        data: Any = leaf.data
+        return _degree(graph, *data)
     tensor = leaf.tensor
     assert tensor is not None
     if version(tensor) != leaf.version:

@@ -34,19 +34,19 @@ class Value(Tensor):
     """Stands for a tensor whose first axis has one row for each node or edge."""
 
     node: Node
-    trace: Trace
-    storage: list[weakref.ref[Value]]
+    owner: Trace
+    aliases: list[weakref.ref[Value]]
     """All values that would share memory with this one."""
 
     @staticmethod
-    def __new__(cls, trace: Trace, node: Node, storage: list[weakref.ref[Value]] | None = None) -> Value:
+    def __new__(cls: type[Value], trace: Trace, node: Node, aliases: list[weakref.ref[Value]] | None = None) -> Value:
         found = _wrap(cls, node.shape, dtype=node.dtype)
-        found.trace, found.node = trace, node
-        found.storage = [] if storage is None else storage
-        found.storage.append(weakref.ref(found))
+        found.owner, found.node = trace, node
+        found.aliases = [] if aliases is None else aliases
+        found.aliases.append(weakref.ref(found))
         return found
 
-    def __init__(self, *_: Any) -> None:
+    def __init__(self, trace: Trace, node: Node, aliases: list[weakref.ref[Value]] | None = None) -> None:
         super().__init__()
 
     @classmethod
@@ -69,8 +69,8 @@ class Value(Tensor):
     def dtype(self) -> torch.dtype:  # pyright: ignore[reportIncompatibleMethodOverride, reportIncompatibleVariableOverride]
         return self.node.dtype
 
-    layout = property(lambda self: torch.strided)
-    is_cuda = property(lambda self: False)
+    layout = property(lambda self: torch.strided)  # pyright: ignore[reportAssignmentType]
+    is_cuda = property(lambda self: False)  # pyright: ignore[reportAssignmentType]
 
     @property
     def requires_grad(self) -> bool:  # pyright: ignore[reportIncompatibleMethodOverride, reportIncompatibleVariableOverride]
@@ -92,7 +92,7 @@ class Value(Tensor):
 
     def alone(self) -> bool:
         """Whether no other value that is still in use shares this one's memory."""
-        return all(other() in (None, self) if other() is None else other() is self for other in self.storage)
+        return all(other() is None or other() is self for other in self.aliases)
 
 
 def _requires_grad(expr: Expr) -> bool:
