@@ -47,9 +47,8 @@ class TracedLayer(CompiledLayer):
         except DacergnnError:
             raise
         except Exception as error:
-            result = self.original.forward(*args, **kwargs)  # which says best what is wrong with the call
-            self.warn(f"recording the call failed with {type(error).__name__}: {error}")
-            return result
+            reason = f"recording the call fails with {type(error).__name__}: {error}"
+            return self.fall_back(reason, args, kwargs, expected=False)
 
 
 class _Runtime:

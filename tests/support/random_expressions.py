@@ -101,7 +101,8 @@ class Expressions:
             f"-{self.bound(shape, depth)}", f"exp({self.bound(shape, depth)})", f"tanh({x})", f"sigmoid({x})",
             f"erf({x})", f"gelu({x})", f"log({rng.choice([1.5, 2.5])} + {self.bound(shape, depth)})",
             f"sqrt(1.25 - {self.bound(shape, depth)})", f"abs({kink})", f"relu({kink})", f"leakyrelu({kink}, 0.2)",
-            f"leakyrelu({kink})", f"elu({kink}, 1.3)", f"elu({kink})",
+            f"leakyrelu({kink})", f"elu({kink}, 1.3)", f"elu({kink})", f"clamp_min({kink}, 0.1)",
+            f"clamp_max({kink}, 0.1)",
         ]  # fmt: skip
         if not self.smooth:
             forms += [f"detach({x})", f"({kink} > 0.0) * {self.bound(shape, 0)}", f"({kink} <= 0.0)"]

@@ -259,6 +259,8 @@ class _Statement:
         if name == "elu":
             alpha = float(ast.literal_eval(args[1])) if len(args) > 1 else 1.0
             return torch.where(x > 0, x, alpha * torch.expm1(x.clamp(max=0.0)))
+        if name in ("clamp_min", "clamp_max"):
+            return getattr(torch, name)(x, float(ast.literal_eval(args[1])))
         if len(args) == 2:
             return self.binary(ELEMENTWISE[name], x, self.value(args[1]))
         return ELEMENTWISE[name](x)

@@ -61,12 +61,17 @@ def _gathered(expr: Expr, index: EndIndex) -> Expr:
     return found
 
 
-@_handles(torch.scatter_add, Tensor.scatter_add, Tensor.scatter_add_)
+@_handles(torch.scatter_add, Tensor.scatter_add)
 def _scatter_add(trace: Trace, target: Any, dim: int, index: Any, src: Any) -> Any:
     return _scatter(trace, target, dim, index, src, "+=")
 
 
-@_handles(torch.scatter_reduce, Tensor.scatter_reduce, Tensor.scatter_reduce_)
+@_handles(Tensor.scatter_add_)
+def _scatter_add_(trace: Trace, target: Any, dim: int, index: Any, src: Any) -> Any:
+    return _bound(target, lambda: _scatter(trace, target, dim, index, src, "+="))
+
+
+@_handles(torch.scatter_reduce, Tensor.scatter_reduce)
 def _scatter_reduce(
     trace: Trace, target: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True
 ) -> Any:
@@ -76,31 +81,51 @@ def _scatter_reduce(
     return _scatter(trace, target, dim, index, src, reduction)
 
 
-@_handles(torch.index_add, Tensor.index_add, Tensor.index_add_)
+@_handles(Tensor.scatter_reduce_)
+def _scatter_reduce_(trace: Trace, target: Any, *args: Any, **options: Any) -> Any:
+    return _bound(target, lambda: _scatter_reduce(trace, target, *args, **options))
+
+
+@_handles(torch.index_add, Tensor.index_add)
 def _index_add(trace: Trace, target: Any, dim: int, index: Any, source: Any, *, alpha: float = 1) -> Any:
     return _scatter(trace, target, dim, index, source, "+=") if alpha == 1 else None
 
 
+@_handles(Tensor.index_add_)
+def _index_add_(trace: Trace, target: Any, *args: Any, **options: Any) -> Any:
+    return _bound(target, lambda: _index_add(trace, target, *args, **options))
+
+
+def _bound(target: Any, reduced: Callable[[], Value | None]) -> Value | None:
+    """The target itself, which stands for the result from now on."""
+    if type(target) is not Value or target.node.expr.op == "leaf" or not target.alone():
+        return None
+    found = reduced()
+    if found is None:
+        return None
+    target.node = found.node
+    return target
+
+
 def _scatter(trace: Trace, target: Any, dim: int, index: Any, src: Any, reduction: str) -> Value | None:
-    """Reduce rows of edges to the nodes at one end, onto a value that holds zeros."""
+    """Rows of edges reduced to the nodes at one end, and added to what the target holds."""
     if not isinstance(index, EndIndex) or not isinstance(src, Tensor) or not _is_rows(src, dim) or index.axis != 0:
         return None
-    if type(target) is not Value:
-        return None
     edges = index.edges
-    start = target.node.expr
-    if start.data != (0.0,) or not target.alone() or target.shape[1:] != src.shape[1:] or src.shape[0] != edges.count:
+    target, src = (v if type(v) is Value else trace.value(v) for v in (target, src))
+    start, expr = target.node.expr, src.node.expr
+    empty = start.data == (0.0,)
+    if target.shape[1:] != src.shape[1:] or src.shape[0] != edges.count or not (empty or reduction == "+="):
         raise Untranslatable
-    if type(src) is not Value:
-        src = trace.value(src)
-    if src.node.expr.edges not in (None, edges):
+    if start.on_edges or any(e.edges not in (None, edges) for e in (start, expr)):
         raise Untranslatable
     edges.set_rows(index.side, target.shape[0])
-    expr = _reduced(src.node.expr, index, reduction, target.dtype)
+    expr = _reduced(expr, index, reduction, target.dtype)
+    if not empty:
+        expr = apply("add", start, expr)
     if trace.grad and not torch.is_grad_enabled():
         expr = Expr("detach", (expr,), (), expr.shape)
-    target.node = Node(expr, target.shape, target.dtype)
-    return target
+    return Value(trace, Node(expr, target.shape, target.dtype))
 
 
 def _reduced(expr: Expr, index: EndIndex, reduction: str, dtype: torch.dtype) -> Expr:
@@ -174,7 +199,7 @@ def _getitem(trace: Trace, x: Any, index: Any) -> Any:
 
 
 def _part(x: Value, index: tuple[Any, ...]) -> Value:
-    """Basic indexing that keeps the rows and takes one range along another axis."""
+    """Basic indexing that keeps the rows and takes ranges along other axes."""
     if any(i is not None and i is not Ellipsis and type(i) not in (int, slice) for i in index):
         raise Untranslatable
     shape = torch.empty(x.shape, device="meta")[index].shape
@@ -183,15 +208,16 @@ def _part(x: Value, index: tuple[Any, ...]) -> Value:
         at = full.index(Ellipsis)
         full[at : at + 1] = [slice(None)] * (x.dim() - len(full) + 1)
     ranges = {d: i for d, i in enumerate(full) if i != slice(None)}
-    if not shape or shape[0] != x.shape[0] or 0 in ranges or len(ranges) > 1:
+    if not shape or shape[0] != x.shape[0] or 0 in ranges:
         raise Untranslatable
-    call, expr = Call(x.owner, [(shape, x.dtype)], x.dtype), x.node.expr
+    part, call = x, Call(x.owner, [(shape, x.dtype)], x.dtype)
     for dim, item in ranges.items():
-        if type(item) is int:
-            expr = part_of(call, x, dim, item % x.shape[dim], item % x.shape[dim] + 1)
-        else:
-            start, stop, step = item.indices(x.shape[dim])
-            if step != 1:
-                raise Untranslatable
-            expr = part_of(call, x, dim, start, stop)
-    return Value(x.owner, Node(expr, shape, x.dtype, (Tensor.__getitem__, (x.node, index), {}, None)), x.aliases)
+        item = item if type(item) is slice else slice(item % x.shape[dim], item % x.shape[dim] + 1)
+        start, stop, step = item.indices(x.shape[dim])
+        if step != 1:
+            raise Untranslatable
+        own = torch.Size((*part.shape[:dim], stop - start, *part.shape[dim + 1 :]))
+        part = Value(x.owner, Node(part_of(call, part, dim, start, stop), own, x.dtype))
+    return Value(
+        x.owner, Node(part.node.expr, shape, x.dtype, (Tensor.__getitem__, (x.node, index), {}, None)), x.aliases
+    )

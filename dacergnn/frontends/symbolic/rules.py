@@ -97,7 +97,7 @@ def _square(c: Call, a: Any) -> Expr:
     return c.elementwise("mul", a, a)
 
 
-@_rule("pow")
+@_rule("pow", "__pow__")
 def _pow(c: Call, a: Any, exponent: Any) -> Expr:
     if exponent == 2:
         return c.elementwise("mul", a, a)
