@@ -1,0 +1,306 @@
+"""Layers without a front end: recorded, compiled, and equal to what they are without it."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import dacergnn
+from dacergnn.errors import GraphError, UnsupportedCallError
+from dacergnn.modules.traced_layer import TracedLayer
+from tests.modules.layers import assert_close, pyg
+
+N, E, K, M, D = 17, 60, 6, 8, 3
+F64 = torch.float64
+Case = Callable[[], tuple[nn.Module, tuple[Any, ...]]]
+
+
+def draw(*shape: int) -> Tensor:
+    return torch.randn(*shape, dtype=F64, generator=torch.Generator().manual_seed(sum(shape)))
+
+
+def edges() -> Tensor:
+    return torch.randint(0, N, (2, E), generator=torch.Generator().manual_seed(2))
+
+
+def weights() -> Tensor:
+    return draw(E).abs()
+
+
+def mlp(*channels: int) -> nn.Module:
+    return nn.Sequential(nn.Linear(channels[0], channels[1]), nn.ReLU(), nn.Linear(channels[1], channels[-1]))
+
+
+def traced(layer: nn.Module, **options: Any) -> TracedLayer:
+    found = dacergnn.optimize(layer, on_unsupported="error", **options)
+    assert isinstance(found, TracedLayer)
+    return found
+
+
+CASES: dict[str, Case] = {
+    "GCNConv": lambda: (pyg().GCNConv(K, M), (draw(N, K), edges(), weights())),
+    "SAGEConv": lambda: (pyg().SAGEConv(K, M, normalize=True), (draw(N, K), edges())),
+    "GraphConv of the other direction": lambda: (
+        pyg().GraphConv(K, M, flow="target_to_source"), (draw(N, K), edges(), weights())
+    ),
+    "bipartite GraphConv": lambda: (
+        pyg().GraphConv((K, D), M, aggr="max"), ((draw(N, K), draw(N + 4, D)), edges(), weights(), (N, N + 4))
+    ),
+    "GATConv": lambda: (
+        pyg().GATConv(K, 4, heads=2, concat=False, edge_dim=D, residual=True), (draw(N, K), edges(), draw(E, D))
+    ),
+    "GATv2Conv": lambda: (pyg().GATv2Conv(K, 4, heads=2, share_weights=True), (draw(N, K), edges())),
+    "TransformerConv": lambda: (
+        pyg().TransformerConv(K, 4, heads=2, beta=True, edge_dim=D), (draw(N, K), edges(), draw(E, D))
+    ),
+    "GINEConv": lambda: (
+        pyg().GINEConv(mlp(K, M, M), train_eps=True, edge_dim=D), (draw(N, K), edges(), draw(E, D))
+    ),
+    "EdgeConv": lambda: (pyg().EdgeConv(mlp(2 * K, M, M)), (draw(N, K), edges())),
+    "CGConv": lambda: (pyg().CGConv(K, D, batch_norm=True), (draw(N, K), edges(), draw(E, D))),
+    "NNConv": lambda: (pyg().NNConv(K, 4, nn.Linear(D, K * 4)), (draw(N, K), edges(), draw(E, D))),
+    "APPNP": lambda: (pyg().APPNP(2, 0.1), (draw(N, K), edges())),
+    "ResGatedGraphConv": lambda: (pyg().ResGatedGraphConv(K, M), (draw(N, K), edges())),
+    "FiLMConv": lambda: (
+        pyg().FiLMConv(K, M, num_relations=2), (draw(N, K), edges(), torch.arange(E).remainder(2))
+    ),
+}  # fmt: skip
+
+
+def outcome(layer: nn.Module, args: Any) -> list[Tensor]:
+    """The output, and gradients by x and all parameters."""
+    first, *others = args
+    x, rest = (first[0], first[1:]) if isinstance(first, tuple) else (first, None)
+    x = x.clone().requires_grad_()
+    out = layer(x if rest is None else (x, *rest), *others)
+    total = (out * torch.arange(1.0, 1.0 + out.numel(), dtype=F64).cos().view(out.shape)).sum()
+    return [out, *torch.autograd.grad(total, [x, *layer.parameters()])]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_outputs_and_gradients(name: str) -> None:
+    torch.manual_seed(3)
+    layer, args = CASES[name]()
+    layer = layer.double()
+    optimized = traced(copy.deepcopy(layer))
+    assert_close(outcome(optimized, args), outcome(layer, args), 1e-8)
+    assert optimized.refusal is None
+    encoded = optimized.graphs.encoded
+    assert encoded > 0
+    assert_close(outcome(optimized, args), outcome(layer, args), 1e-8)
+    assert optimized.graphs.encoded == encoded
+    assert str(dacergnn.explain(optimized)).startswith(f"(model): {type(layer).__name__} compiled\n")
+
+
+def attention_layer() -> Any:
+    library = pyg()
+    from torch_geometric.utils import scatter, softmax
+
+    class Attention(library.MessagePassing):
+        """What a user writes: a helper method, a softmax over neighbours, an aggregation of her own."""
+
+        def __init__(self) -> None:
+            super().__init__(aggr=None, node_dim=0)
+            self.lin = nn.Linear(K, 2 * 4)
+            self.score = nn.Parameter(torch.randn(1, 2, 4))
+            self.calls = 0
+
+        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+            self.calls += 1
+            h = self.lin(x).view(-1, 2, 4)
+            return F.elu(self.propagate(edge_index, h=h, size=(x.size(0), x.size(0)))) + h.flatten(1)
+
+        def logits(self, a: Tensor, b: Tensor) -> Tensor:
+            return F.leaky_relu((torch.tanh(a - b) * self.score).sum(dim=-1), 0.1)
+
+        def message(self, h_i: Tensor, h_j: Tensor, index: Tensor, size_i: int) -> Tensor:
+            alpha = softmax(self.logits(h_i, h_j), index, num_nodes=size_i)
+            return h_j * alpha[..., None]
+
+        def aggregate(self, inputs: Tensor, index: Tensor, dim_size: int) -> Tensor:
+            return scatter(inputs, index, self.node_dim, dim_size, reduce="sum")
+
+        def update(self, inputs: Tensor) -> Tensor:
+            return inputs.view(-1, 8)
+
+    torch.manual_seed(4)
+    return Attention().double()
+
+
+def test_a_layer_of_ones_own() -> None:
+    layer = attention_layer()
+    optimized = traced(layer)
+    args = (draw(N, K), edges())
+    assert_close(outcome(optimized, args), outcome(layer, args), 1e-8)
+    assert layer.calls == 2
+    assert optimized.refusal is None
+    assert optimized.original is layer
+
+
+def test_copies_and_parameters() -> None:
+    layer, args = CASES["GCNConv"]()
+    optimized = traced(layer.double())
+    assert [n for n, _ in optimized.named_parameters()] == [n for n, _ in layer.named_parameters()]
+    assert all(a is b for a, b in zip(optimized.parameters(), layer.parameters(), strict=True))
+    expected = optimized(*args)
+    for other in (copy.deepcopy(optimized), pickle.loads(pickle.dumps(optimized))):
+        assert type(other) is TracedLayer
+        assert_close(other(*args), expected, 1e-12)
+    assert dacergnn.revert(optimized) is layer
+
+
+def test_state_that_a_call_sets_is_kept() -> None:
+    args = (draw(N, K), edges())
+    layer = pyg().GCNConv(K, M, cached=True).double()
+    optimized = traced(layer)
+    expected = optimized(*args)
+    cached, norm = layer._cached_edge_index
+    assert type(cached) is type(norm) is Tensor
+    assert_close(optimized(*args), expected, 1e-12)
+    assert optimized.graphs.encoded == 1
+
+
+def test_edge_values_come_back_in_the_order_of_the_edges() -> None:
+    layer = pyg().GATConv(K, 4, heads=2).double()
+    args = (draw(N, K), edges())
+    out, (index, alpha) = traced(layer)(*args, return_attention_weights=True)
+    expected, (expected_index, expected_alpha) = layer(*args, return_attention_weights=True)
+    assert torch.equal(index, expected_index)
+    assert_close([out, alpha], [expected, expected_alpha], 1e-10)
+
+
+@pytest.mark.parametrize("make", [lambda: pyg().GATConv(K, 4, heads=2, dropout=0.5), lambda: pyg().APPNP(2, 0.1, 0.5)])
+def test_dropout_in_training(make: Callable[[], nn.Module]) -> None:
+    layer = make().double()
+    optimized = traced(layer)
+    args = (draw(N, K), edges())
+    results: list[list[Tensor]] = []
+    for module in (optimized, layer):
+        torch.manual_seed(5)
+        results.append(outcome(module, args))
+    assert_close(*results, 1e-8)
+    assert optimized.refusal is None
+
+
+def test_modules_on_nodes_run_in_torch() -> None:
+    inner = nn.Sequential(nn.Linear(K, M), nn.BatchNorm1d(M), nn.ReLU(), nn.Dropout(0.3), nn.Linear(M, M))
+    layer = pyg().GINConv(inner).double()
+    other = copy.deepcopy(layer)
+    args, results = (draw(N, K), edges()), []
+    for module in (traced(layer), other):
+        torch.manual_seed(6)
+        results.append(outcome(module, args))
+    assert_close(*results, 1e-8)
+    assert_close(list(layer.buffers()), list(other.buffers()), 1e-10)
+
+
+def sorted_layer() -> Any:
+    class Sorted(pyg().MessagePassing):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm = nn.BatchNorm1d(K)
+
+        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+            return self.propagate(edge_index, x=F.dropout(self.norm(x), 0.5, self.training))
+
+        def message(self, x_j: Tensor) -> Tensor:
+            return torch.sort(x_j, dim=1).values
+
+    return Sorted().double()
+
+
+SORT = (
+    r"^Sorted runs uncompiled: torch\.sort of a value per edge has no form in a program "
+    r"\(test_traced_convs\.py, line \d+, in message\)\.$"
+)
+
+
+def test_what_has_no_form_runs_the_original_as_if_nothing_had_been_tried() -> None:
+    layer = sorted_layer()
+    other, args = copy.deepcopy(layer), (draw(N, K), edges())
+    optimized = traced(layer)
+    torch.manual_seed(7)
+    with pytest.warns(UserWarning, match=SORT) as caught:
+        found = optimized(*args)
+    assert caught[0].filename == __file__
+    torch.manual_seed(7)
+    assert_close(found, other(*args), 0)
+    assert_close(list(layer.buffers()), list(other.buffers()), 0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        optimized(*args)  # the warning came once
+    assert str(dacergnn.explain(optimized)).startswith(
+        "(model): Sorted runs as it is\n  torch.sort of a value per edge"
+    )
+
+
+REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
+    "EdgeIndex": (
+        lambda: (draw(N, K), pytest.importorskip("torch_geometric").EdgeIndex(edges(), sparse_size=(N, N))),
+        "edge_index is a EdgeIndex; traced layers take plain tensors.",
+    ),
+    "sparse": (
+        lambda: (draw(N, K), torch.eye(N, dtype=F64).to_sparse_csr()),
+        "edge_index is a Tensor; compiled layers take dense tensors [2, E].",
+    ),
+    "half": (
+        lambda: (draw(N, K).bfloat16(), edges()),
+        "a tensor of torch.bfloat16 on cpu; compiled layers take torch.float32 or torch.float64 on the CPU.",
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Sparse ")
+@pytest.mark.parametrize("name", REFUSED)
+def test_calls_that_run_the_original(name: str) -> None:
+    make, message = REFUSED[name]
+    args = make()
+    layer = pyg().SAGEConv(K, M).to(args[0].dtype)
+    optimized = traced(layer)
+    with pytest.warns(UserWarning, match="runs uncompiled"):
+        found = optimized(*args)
+    assert_close(found, layer(*args), 0)
+    assert optimized.refusal == message
+
+
+def test_errors_of_a_call_are_those_of_the_layer() -> None:
+    layer = pyg().SAGEConv(K, M).double()
+    with pytest.raises(RuntimeError) as expected:
+        layer(draw(N, K + 1), edges())
+    with pytest.raises(RuntimeError) as found:
+        traced(layer)(draw(N, K + 1), edges())
+    assert str(found.value) == str(expected.value)
+
+
+def test_edges_out_of_range() -> None:
+    index = edges()
+    index[0, 3] = N
+    with pytest.raises(GraphError, match=rf"edge_index\[0\].*{N}"):
+        traced(pyg().SAGEConv(K, M).double())(draw(N, K), index)
+
+
+def test_torch_compile_takes_the_original() -> None:
+    layer = pyg().SAGEConv(K, M).double()
+    args = (draw(N, K), edges())
+    assert_close(torch.compile(traced(layer), backend="eager")(*args), layer(*args), 0)
+
+
+def test_a_failing_original_says_what_was_tried() -> None:
+    class Broken(pyg().MessagePassing):
+        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+            self.propagate(edge_index, x=x)
+            raise KeyError("x")
+
+        def message(self, x_j: Tensor) -> Tensor:
+            return torch.sort(x_j, dim=1).values
+
+    with pytest.raises(UnsupportedCallError, match=r"^Broken cannot run this call, compiled or not: torch\.sort of"):
+        traced(Broken())(draw(N, K), edges())
