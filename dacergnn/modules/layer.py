@@ -50,7 +50,7 @@ class CompiledLayer(ProgramModule):
             training=original.training,
             refusal=None,
             _warned=set[str](),
-            _compiled=dict[tuple[int, torch.dtype, torch.dtype, bool], CompiledProgram](),
+            _compiled=dict[tuple[int, torch.dtype, torch.dtype, bool], tuple[Program, CompiledProgram]](),
         )
         self.__dict__["number"] = register_layer(self)
 
@@ -120,13 +120,14 @@ class CompiledLayer(ProgramModule):
     def compiled(self, program: Program, dtype: torch.dtype, graph: HeteroGraph) -> CompiledProgram:
         """The compiled form of the program of a call."""
         index = graph.index_dtype
-        # Front ends keep their programs, and hashing one takes longer than a lookup.
+        # Hashing a program takes longer than a lookup; it is kept, so that its id stays its own.
         key = (id(program), dtype, index, graph.single_typed)
         found = self._compiled.get(key)
         if found is None:
             profile = Profile.of(self.graphs.like(graph))
-            found = self._compiled[key] = compiled_program(program, dtype, index, self.config, profile)
-        return found
+            compiled = compiled_program(program, dtype, index, self.config, profile)
+            found = self._compiled[key] = (program, compiled)
+        return found[1]
 
     def fall_back(self, reason: str, args: tuple[Any, ...], kwargs: dict[str, Any], *, expected: bool = True) -> Any:
         """Run the original layer; warns once of every reason that was to be expected or turns out to be ours."""

@@ -259,7 +259,15 @@ REFUSED: dict[str, tuple[Callable[[Tensor, Tensor], Any], str]] = {
     "edges as nodes": (lambda x, i: x[i[0]][i[1]], "torch.Tensor.__getitem__ of a value per edge has no form"),
     "argument": (lambda x, i: x.mul_(2), "torch.Tensor.mul_ writes to a tensor that is in use"),
     "shared memory": (lambda x, i: keep(x[i[0]] * 1), "torch.Tensor.add_ of a value per edge has no form"),
+    "the same memory": (lambda x, i: same(x[i[0]]), "torch.Tensor.add_ of a value per edge has no form"),
+    "sum over rows": (lambda x, i: F.linear(x[i[0]].sum((1, 2)), draw(2, E)), "torch."),
 }
+
+
+def same(x: Tensor) -> tuple[Tensor, Tensor]:
+    other = x.contiguous().detach()
+    other += 1
+    return x, other
 
 
 def keep(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -276,7 +284,7 @@ def test_refused(name: str) -> None:
         call(x, index)
     assert str(found.value).startswith(message)
     assert "(test_symbolic_values.py, line " in str(found.value)
-    assert str(found.value).endswith((f"in {call.__name__}).", "in keep)."))
+    assert str(found.value).endswith((f"in {call.__name__}).", "in keep).", "in same)."))
 
 
 def test_tensors_that_change_later_are_refused() -> None:

@@ -63,7 +63,7 @@ class Call:
             if expr.uniform and not expr.shape:
                 return expr
             if len(own) != len(shape) or own[:1] != shape[:1]:
-                raise Untranslatable
+                return self._tensor(self.tensor(argument), shape)
             while expr.op == "expand":  # operands are spread anyway
                 expr = expr.args[0]
             return expr if _prefix(own[1:], shape[1:]) else _repeated(expr, own[1:], shape[1:])
@@ -82,16 +82,17 @@ class Call:
 
     def parameter(self, tensor: Any, shape: Shape | None = None) -> Expr:
         """A tensor that is the same for all rows, spread over a shape."""
-        if type(tensor) is Value:  # an argument of the layer that is used as one
-            if tensor.node.real is None:
-                raise Untranslatable
-            tensor = tensor.node.real
-        if not isinstance(tensor, Tensor):
-            raise Untranslatable
-        tensor = self._converted(tensor)
+        tensor = self._converted(self.tensor(tensor))
         if shape is not None and tensor.shape != shape:
             tensor = tensor.expand(shape)
         return self.trace.leaf(tensor, "one", torch.Size((1, *tensor.shape)))
+
+    def tensor(self, argument: Any) -> Tensor:
+        """A tensor that exists; an argument of the layer may be one that all rows share."""
+        found = argument.node.real if type(argument) is Value else argument
+        if not isinstance(found, Tensor):
+            raise Untranslatable
+        return found
 
     def _tensor(self, tensor: Tensor, shape: torch.Size) -> Expr:
         tensor = self._converted(tensor)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -10,6 +12,9 @@ from dacergnn.library_nodes.form import Shape
 
 if TYPE_CHECKING:
     from dacergnn.frontends.symbolic.edges import EdgeSet
+
+
+_SERIAL = count()
 
 
 class Expr:
@@ -24,7 +29,7 @@ class Expr:
         tensor: What a leaf holds.
     """
 
-    __slots__ = ("args", "data", "edges", "on_edges", "op", "shape", "tensor", "uniform", "version")
+    __slots__ = ("args", "data", "edges", "on_edges", "op", "serial", "shape", "tensor", "uniform", "version")
 
     def __init__(
         self,
@@ -37,6 +42,7 @@ class Expr:
         self.op, self.data, self.shape, self.tensor = op, data, shape, tensor
         self.args: tuple[Expr, ...] = args
         self.version = version(tensor)
+        self.serial = next(_SERIAL)
         self.edges: EdgeSet | None = None
         """The edges that it depends on by a gather or an aggregation."""
         self.on_edges = False
@@ -53,6 +59,18 @@ class Expr:
         self.op, self.args, self.data, self.tensor = "leaf", (), ("row",), tensor
         self.version = version(tensor)
         self.edges, self.on_edges, self.uniform = None, False, False
+
+
+def reached(exprs: Iterable[Expr]) -> list[Expr]:
+    """Expressions and all that they are made of, operands first."""
+    found: dict[int, Expr] = {}
+    waiting = list(exprs)
+    while waiting:
+        expr = waiting.pop()
+        if expr.serial not in found:
+            found[expr.serial] = expr
+            waiting += expr.args
+    return [found[serial] for serial in sorted(found)]
 
 
 def version(tensor: Tensor | None) -> int:

@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dacergnn.frontends.symbolic.axes import part_of
 from dacergnn.frontends.symbolic.call import Call, Untranslatable, apply
 from dacergnn.frontends.symbolic.edges import EdgeIndex, EndIndex, end_index, row_of, untracked
 from dacergnn.frontends.symbolic.expr import Expr
-from dacergnn.frontends.symbolic.rules import part_of
 from dacergnn.frontends.symbolic.trace import Trace
-from dacergnn.frontends.symbolic.value import Node, Value
+from dacergnn.frontends.symbolic.value import Node, Value, held
 
 INDEXING: dict[Any, Callable[..., Any]] = {}
 """Torch function -> what records it, or returns None where it is about something else."""
@@ -98,7 +98,7 @@ def _index_add_(trace: Trace, target: Any, *args: Any, **options: Any) -> Any:
 
 def _bound(target: Any, reduced: Callable[[], Value | None]) -> Value | None:
     """The target itself, which stands for the result from now on."""
-    if type(target) is not Value or target.node.expr.op == "leaf" or not target.alone():
+    if type(target) is not Value or held(target) is not None or not target.alone():
         return None
     found = reduced()
     if found is None:

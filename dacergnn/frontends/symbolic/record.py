@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +11,21 @@ import torch
 from torch import Tensor
 
 from dacergnn.errors import UnsupportedCallError
+from dacergnn.frontends.symbolic import axes, elementwise, products
 from dacergnn.frontends.symbolic.call import Call, Untranslatable
 from dacergnn.frontends.symbolic.dispatch import records
 from dacergnn.frontends.symbolic.edges import EdgeIndex, EndIndex, plain, untracked
 from dacergnn.frontends.symbolic.expr import Expr
 from dacergnn.frontends.symbolic.indexing import INDEXING
-from dacergnn.frontends.symbolic.rules import IN_PLACE, RULES, VIEWS
 from dacergnn.frontends.symbolic.shapes import result_shape
+from dacergnn.frontends.symbolic.table import IN_PLACE, RULES, VIEWS, Rule
 from dacergnn.frontends.symbolic.trace import DTYPES, Trace
-from dacergnn.frontends.symbolic.value import Node, Value
+from dacergnn.frontends.symbolic.value import Node, Value, held
 
 _PACKAGE = str(Path(__file__).resolve().parents[2])
 _TORCH = str(Path(torch.__file__).resolve().parent)
+RULE_MODULES = (axes, elementwise, products)
+"""Fill the table when they are imported."""
 _ABOUT = {
     getattr(owner, name)
     for owner in (torch, Tensor)
@@ -99,9 +102,6 @@ def _attribute(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return func(plain(value), *rest, **kwargs)
 
 
-Rule = Callable[..., Any]
-
-
 def _apply(
     trace: Trace, rule: Rule, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], values: list[Value]
 ) -> Any:
@@ -122,11 +122,10 @@ def _apply(
     if trace.grad and not torch.is_grad_enabled():
         exprs = [Expr("detach", (e,), (), e.shape) for e in exprs]
     aliases = values[0].aliases if func in VIEWS else None
+    recorded = (func, _nodes(args), _nodes(kwargs))
     results: list[Value] = []
     for i, (expr, (shape, _)) in enumerate(zip(exprs, shapes, strict=True)):
-        # What no edges take part in may be left to torch.
-        call = () if expr.edges is not None else (func, _nodes(args), _nodes(kwargs), i if several else None)
-        results.append(Value(trace, Node(expr, shape, dtype, call), aliases))
+        results.append(Value(trace, Node(expr, shape, dtype, (*recorded, i if several else None)), aliases))
     return tuple(results) if several else results[0]
 
 
@@ -158,7 +157,7 @@ def _in_place(trace: Trace, functional: Any, args: tuple[Any, ...], kwargs: dict
     """Record a function that writes to its first argument, which stands for the result from then on."""
     target = args[0]
     rule = RULES.get(functional)
-    if rule is None or type(target) is not Value or target.node.expr.op == "leaf" or not target.alone():
+    if rule is None or type(target) is not Value or held(target) is not None or not target.alone():
         raise Untranslatable
     result = _apply(trace, rule, functional, args, kwargs, values)
     if result.shape != target.shape:
@@ -177,7 +176,7 @@ def _in_torch(trace: Trace, func: Any, args: tuple[Any, ...], kwargs: dict[str, 
     if not (writes or given or kwargs.get("inplace")):
         return func(*trace.results(args), **trace.results(kwargs))
     target = args[0]
-    if given or (type(target) is Value and (trace.given(target.node.expr.tensor) or not target.alone())):
+    if given or (type(target) is Value and (trace.given(held(target)) or not target.alone())):
         raise UnsupportedCallError(f"{_spelled(func)} writes to a tensor that is in use ({_place()}).")
     real = trace.results(target)
     result = func(*trace.results(args), **trace.results(kwargs))

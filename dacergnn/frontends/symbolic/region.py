@@ -9,7 +9,7 @@ from typing import Any
 
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.frontend import Program, spec
-from dacergnn.frontends.symbolic.expr import Expr
+from dacergnn.frontends.symbolic.expr import Expr, reached
 from dacergnn.library_nodes import form
 from dacergnn.library_nodes.form import Const, Op, Ref, Shape, Statement, statement_text
 
@@ -33,14 +33,9 @@ def region(
     steps: dict[object, int] = {}
     order: list[Step] = []
     leaves: list[Expr] = []
-    seen: dict[int, int] = {}
-
-    def visit(expr: Expr) -> int:
-        found = seen.get(id(expr))
-        if found is not None:
-            return found
-        args = tuple([visit(a) for a in expr.args])
-        step = (expr.op, args, expr.data, expr.shape)
+    positions: dict[int, int] = {}
+    for expr in reached(exprs):
+        step = (expr.op, tuple([positions[a.serial] for a in expr.args]), expr.data, expr.shape)
         key = (step, id(expr.tensor)) if expr.op == "leaf" else step
         found = steps.get(key)
         if found is None:
@@ -48,10 +43,8 @@ def region(
             order.append(step)
             if expr.op in ("leaf", "degree"):
                 leaves.append(expr)
-        seen[id(expr)] = found
-        return found
-
-    wanted = tuple([visit(e) for e in exprs])
+        positions[expr.serial] = found
+    wanted = tuple([positions[e.serial] for e in exprs])
     made = _emitted(tuple(order), wanted, bipartite)
     return made.program, made.outputs, leaves, made.inputs
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.frontend import Program
 from dacergnn.frontends.symbolic.edges import EdgeSet, plain
-from dacergnn.frontends.symbolic.expr import Expr, squeezed, version
+from dacergnn.frontends.symbolic.expr import Expr, reached, squeezed, version
 from dacergnn.frontends.symbolic.region import region
 from dacergnn.frontends.symbolic.value import Node, Value
 from dacergnn.graph import HeteroGraph
@@ -125,7 +125,7 @@ class Trace:
         for node in nodes:
             if node.real is not None:
                 continue
-            if node.expr.edges is None:
+            if node.expr.edges is None or not _needs_edges(node.expr):
                 self._replay(node)
             else:
                 pending.setdefault(node.expr.edges, []).append(node)
@@ -166,6 +166,11 @@ class Trace:
         for node in nodes:
             assert node.expr.tensor is not None
             node.real = node.expr.tensor.view(node.shape)
+
+
+def _needs_edges(expr: Expr) -> bool:
+    """Whether a gather or an aggregation is left to be computed."""
+    return any(e.op in ("gather", "aggregate", "degree") for e in reached([expr]))
 
 
 def _array(leaf: Expr, space: str, graph: HeteroGraph) -> Tensor:

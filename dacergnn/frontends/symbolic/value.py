@@ -11,7 +11,7 @@ from torch import Tensor
 
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.symbolic.dispatch import dispatch
-from dacergnn.frontends.symbolic.expr import Expr
+from dacergnn.frontends.symbolic.expr import Expr, reached
 
 if TYPE_CHECKING:
     from dacergnn.frontends.symbolic.trace import Trace
@@ -74,7 +74,7 @@ class Value(Tensor):
 
     @property
     def requires_grad(self) -> bool:  # pyright: ignore[reportIncompatibleMethodOverride, reportIncompatibleVariableOverride]
-        return _requires_grad(self.node.expr)
+        return any(e.tensor is not None and e.tensor.requires_grad for e in reached([self.node.expr]))
 
     def dim(self) -> int:
         return len(self.node.shape)
@@ -95,9 +95,9 @@ class Value(Tensor):
         return all(other() is None or other() is self for other in self.aliases)
 
 
-def _requires_grad(expr: Expr) -> bool:
-    if expr.op == "detach":
-        return False
-    if expr.tensor is not None:
-        return expr.tensor.requires_grad
-    return any(_requires_grad(a) for a in expr.args)
+def held(value: Value) -> Tensor | None:
+    """The tensor that a value is, or is a view of, if one exists."""
+    expr = value.node.expr
+    while expr.op in ("reshape", "slice", "expand", "detach"):
+        expr = expr.args[0]
+    return expr.tensor

@@ -1,0 +1,174 @@
+"""Rules for reductions over axes, and for functions that change shapes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import torch
+
+from dacergnn.frontends.symbolic.call import FEW, Call, Untranslatable, apply, concat, reshaped
+from dacergnn.frontends.symbolic.expr import Expr, const, squeezed
+from dacergnn.frontends.symbolic.table import rule
+from dacergnn.frontends.symbolic.value import Value
+from dacergnn.library_nodes.form import size
+
+
+@rule("sum")
+def _sum(c: Call, a: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Expr:
+    x, axes = c.value(a), _axes(a, dim)
+    own = list(a.shape)
+    if (
+        len(axes) == 1
+        and axes[0] < len(own) - 1
+        and 1 < own[axes[0]] <= FEW
+        and not any(own[i] != 1 for i in range(1, axes[0]))
+    ):
+        return first_axis_sum(x, own[axes[0]])
+    wide = [i for i in axes if own[i] != 1]
+    rest = [i for i in range(1, len(own)) if own[i] != 1 and i not in wide]
+    if not wide:
+        return x
+    if rest and max(rest) > min(wide):
+        raise Untranslatable
+    if len(wide) > 1:
+        kept = tuple(own[i] for i in rest)
+        x = reshaped(x, (*kept, size(x.shape) // size(kept)))
+    if x.op == "mul" and len(x.args) == 2:
+        return Expr("dot_prd", x.args, (), x.shape[:-1])
+    return Expr("sum", (x,), (), x.shape[:-1])
+
+
+def first_axis_sum(x: Expr, count: int) -> Expr:
+    """Sum over the first of two axes: of as many parts of the row."""
+    if len(x.shape) == 1:
+        return Expr("sum", (x,), (), ())
+    rest = x.shape[1:]
+    width = size(rest)
+    flat = reshaped(x, (count * width,))
+    parts = [Expr("slice", (flat,), (i * width, (i + 1) * width), (width,)) for i in range(count)]
+    total = parts[0]
+    for part in parts[1:]:
+        total = apply("add", total, part)
+    return reshaped(total, rest)
+
+
+@rule("mean")
+def _mean(c: Call, a: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Expr:
+    count = math.prod(a.shape[i] for i in _axes(a, dim))
+    total = _sum(c, a, dim)
+    return total if count == 1 else apply("mul", total, const(1.0 / count))
+
+
+def _axes(a: Any, dim: Any) -> list[int]:
+    """The axes that are reduced, none of them the rows'."""
+    if dim is None or type(a) is not Value:
+        raise Untranslatable
+    axes = [d % a.dim() for d in (dim if isinstance(dim, Sequence) else (dim,))]
+    if 0 in axes or not axes:
+        raise Untranslatable
+    return axes
+
+
+@rule("view", "reshape", "unsqueeze", "squeeze", "flatten", "unflatten", "view_as", "reshape_as", view=True)
+def _view(c: Call, a: Any, *_: Any, **__: Any) -> Expr:
+    x = c.value(a)
+    if not c.shape or c.shape[0] != a.shape[0] or math.prod(c.shape[1:]) != math.prod(a.shape[1:]):
+        raise Untranslatable
+    return reshaped(x, squeezed(c.shape))
+
+
+@rule("expand", "expand_as", view=True)
+def _expand(c: Call, a: Any, *_: Any, **__: Any) -> Expr:
+    return c.fitted(c.operand(a), c.shape)
+
+
+@rule("permute", view=True)
+def _permute(c: Call, a: Any, *dims: Any) -> Expr:
+    return _reordered(c, a, [d % a.dim() for d in (dims[0] if isinstance(dims[0], Sequence) else dims)])
+
+
+@rule("transpose", "swapaxes", view=True)
+def _transpose(c: Call, a: Any, first: int, second: int) -> Expr:
+    order = list(range(a.dim()))
+    order[first], order[second] = order[second], order[first]
+    return _reordered(c, a, order)
+
+
+def _reordered(c: Call, a: Any, order: list[int]) -> Expr:
+    """Only axes of size one change their places."""
+    wide = [d for d in order if a.shape[d] != 1]
+    if order[0] != 0 or wide != sorted(wide):
+        raise Untranslatable
+    return c.value(a)
+
+
+@rule("cat", "concat", "concatenate")
+def _cat(c: Call, tensors: Any, dim: int = 0) -> Expr:
+    dim = dim % len(c.shape)
+    if dim == 0:
+        raise Untranslatable
+    flat = all(d == 1 for d in c.shape[1:dim])  # the parts follow each other in a row
+    if not flat and dim != len(c.shape) - 1:
+        raise Untranslatable
+    parts: list[Expr] = []
+    for tensor in tensors:
+        own = torch.Size(tensor.shape)
+        expr = c.fitted(c.operand(tensor, own), own)
+        if expr.uniform and not expr.shape:
+            raise Untranslatable
+        parts.append(reshaped(expr, (math.prod(own[1:]),) if flat else (*squeezed(own[:-1]), own[-1])))
+    return reshaped(concat(parts), squeezed(c.shape))
+
+
+@rule("stack")
+def _stack(c: Call, tensors: Any, dim: int = 0) -> Expr:
+    dim = dim % len(c.shape)
+    return _cat(c, [t.unsqueeze(dim) for t in tensors], dim)
+
+
+@rule("softmax")
+def _softmax(c: Call, a: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Expr:
+    x, own = c.value(a), a.shape
+    if dim is None or dim % len(own) != len(own) - 1 or len(own) < 2 or not 1 < own[-1] <= FEW:
+        raise Untranslatable
+    parts = [part_of(c, a, len(own) - 1, i, i + 1) for i in range(own[-1])]
+    largest = parts[0]
+    for part in parts[1:]:
+        largest = apply("max", largest, part)
+    grown = apply("exp", apply("sub", x, Expr("detach", (largest,), (), largest.shape)))
+    return apply("div", grown, Expr("sum", (grown,), (), x.shape[:-1]))
+
+
+@rule("chunk", "split", "tensor_split", "unbind", view=True)
+def _parts(c: Call, a: Any, *args: Any, **options: Any) -> tuple[Expr, ...]:
+    dim = options.get("dim", args[-1] if len(args) > 1 or (len(c.shape) < a.dim() and args) else 0) % a.dim()
+    keeps = len(c.shape) == a.dim()
+    starts = [0]
+    for shape in c.shapes:
+        starts.append(starts[-1] + (shape[dim] if keeps else 1))
+    return tuple(part_of(c, a, dim, i, j) for i, j in pairwise(starts))
+
+
+def part_of(c: Call, a: Value, dim: int, start: int, stop: int) -> Expr:
+    """Entries ``start`` to ``stop`` along an axis that is not the rows'; the axis is gone where it is one entry."""
+    x, own = c.value(a), a.shape
+    if stop - start == own[dim] or (x.uniform and not x.shape):
+        return x
+    if dim == 0 or stop <= start:
+        raise Untranslatable
+    before = [d for d in own[1:dim] if d != 1]
+    after = [d for d in own[dim + 1 :] if d != 1]
+    width = math.prod(after)
+    flat = reshaped(x, (*before, own[dim] * width))
+    part = Expr("slice", (flat,), (start * width, stop * width), (*before, (stop - start) * width))
+    count = [stop - start] if stop - start > 1 else []
+    return reshaped(part, (*before, *count, *after))
+
+
+@rule("select", "narrow", view=True)
+def _select(c: Call, a: Any, dim: int, start: int, length: int = 1) -> Expr:
+    start = start % a.shape[dim]
+    return part_of(c, a, dim % a.dim(), start, start + length)

@@ -1,0 +1,196 @@
+"""Rules for functions that work element by element, and for constant values."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from dacergnn.frontends.symbolic.call import Call, Untranslatable, apply
+from dacergnn.frontends.symbolic.expr import Expr, const
+from dacergnn.frontends.symbolic.table import rule
+
+
+@rule("add")
+def _add(c: Call, a: Any, b: Any, *, alpha: float = 1) -> Expr:
+    return c.elementwise("add", a, b) if alpha == 1 else _scaled("add", c, a, b, alpha)
+
+
+@rule("sub", "subtract")
+def _sub(c: Call, a: Any, b: Any, *, alpha: float = 1) -> Expr:
+    return c.elementwise("sub", a, b) if alpha == 1 else _scaled("sub", c, a, b, alpha)
+
+
+def _scaled(name: str, c: Call, a: Any, b: Any, alpha: float) -> Expr:
+    return c.fitted(apply(name, c.operand(a), apply("mul", c.operand(b), const(alpha))), c.shape)
+
+
+@rule("__rsub__", "rsub")
+def _rsub(c: Call, a: Any, b: Any) -> Expr:
+    return c.elementwise("sub", b, a)
+
+
+@rule("mul", "multiply", "__rmul__")
+def _mul(c: Call, a: Any, b: Any) -> Expr:
+    return c.elementwise("mul", a, b)
+
+
+@rule("div", "divide", "true_divide")
+def _div(c: Call, a: Any, b: Any, *, rounding_mode: str | None = None) -> Expr:
+    if rounding_mode is not None:
+        raise Untranslatable
+    return c.elementwise("div", a, b)
+
+
+@rule("__rdiv__", "__rtruediv__")
+def _rdiv(c: Call, a: Any, b: Any) -> Expr:
+    return c.elementwise("div", b, a)
+
+
+@rule("reciprocal")
+def _reciprocal(c: Call, a: Any) -> Expr:
+    return c.elementwise("div", 1.0, a)
+
+
+@rule("square")
+def _square(c: Call, a: Any) -> Expr:
+    return c.elementwise("mul", a, a)
+
+
+@rule("pow", "__pow__")
+def _pow(c: Call, a: Any, exponent: Any) -> Expr:
+    if exponent == 2:
+        return c.elementwise("mul", a, a)
+    if exponent == 0.5:
+        return c.elementwise("sqrt", a)
+    if exponent == -1:
+        return c.elementwise("div", 1.0, a)
+    if exponent == 1:
+        return c.operand(a)
+    raise Untranslatable
+
+
+@rule("rsqrt")
+def _rsqrt(c: Call, a: Any) -> Expr:
+    return apply("div", const(1.0), c.elementwise("sqrt", a))
+
+
+def _unary(name: str, *spellings: str) -> None:
+    @rule(*spellings)
+    def _(c: Call, a: Any) -> Expr:
+        return c.elementwise(name, a)
+
+
+for _name in ("exp", "log", "sqrt", "erf", "tanh", "sigmoid"):
+    _unary(_name, _name)
+_unary("abs", "abs", "absolute")
+_unary("neg", "neg", "negative")
+
+
+@rule("relu")
+def _relu(c: Call, a: Any, inplace: bool = False) -> Expr:
+    return c.elementwise("relu", a)
+
+
+@rule("leaky_relu")
+def _leaky_relu(c: Call, a: Any, negative_slope: float = 0.01, inplace: bool = False) -> Expr:
+    return c.elementwise("leakyrelu", a, negative_slope)
+
+
+@rule("elu")
+def _elu(c: Call, a: Any, alpha: float = 1.0, inplace: bool = False) -> Expr:
+    return c.elementwise("elu", a, alpha)
+
+
+@rule("gelu")
+def _gelu(c: Call, a: Any, approximate: str = "none") -> Expr:
+    if approximate != "none":
+        raise Untranslatable
+    return c.elementwise("gelu", a)
+
+
+@rule("silu")
+def _silu(c: Call, a: Any, inplace: bool = False) -> Expr:
+    x = c.operand(a)
+    return apply("mul", x, apply("sigmoid", x))
+
+
+@rule("softplus")
+def _softplus(c: Call, a: Any, beta: float = 1, threshold: float = 20) -> Expr:
+    if beta != 1 or threshold < 20:
+        raise Untranslatable
+    x = c.operand(a)
+    tail = apply("log", apply("add", const(1.0), apply("exp", apply("neg", apply("abs", x)))))
+    return apply("add", apply("max", x, const(0.0)), tail)
+
+
+@rule("clamp", "clip")
+def _clamp(c: Call, a: Any, min: float | None = None, max: float | None = None) -> Expr:
+    x = c.operand(a)
+    if min is not None:
+        x = apply("clamp_min", x, _constant(min))
+    return x if max is None else apply("clamp_max", x, _constant(max))
+
+
+def _constant(argument: Any) -> Expr:
+    if not isinstance(argument, int | float):
+        raise Untranslatable
+    return const(argument)
+
+
+@rule("maximum")
+def _maximum(c: Call, a: Any, b: Any) -> Expr:
+    return c.elementwise("max", a, b)
+
+
+@rule("minimum")
+def _minimum(c: Call, a: Any, b: Any) -> Expr:
+    return c.elementwise("min", a, b)
+
+
+@rule("clamp_min")
+def _clamp_min(c: Call, a: Any, min: float) -> Expr:
+    return _clamp(c, a, min)
+
+
+@rule("dropout", view=True)
+def _dropout(c: Call, a: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Expr:
+    x = c.operand(a)
+    if not training or p == 0:
+        return x
+    # The same random numbers as torch draws for a tensor of this shape.
+    mask = torch.nn.functional.dropout(torch.ones(c.shape, dtype=c.dtype), p)
+    return apply("mul", x, c.trace.leaf(mask, "row", mask.shape))
+
+
+@rule("detach", view=True)
+def _detach(c: Call, a: Any) -> Expr:
+    x = c.operand(a)
+    return x if x.uniform or x.op == "detach" else Expr("detach", (x,), (), x.shape)
+
+
+@rule("contiguous", "clone", "float", "double", "to", "type_as", view=True)
+def _same(c: Call, a: Any, *args: Any, **options: Any) -> Expr:
+    for place in (*args, *options.values()):
+        if isinstance(place, str | torch.device) and torch.device(place).type != "cpu":
+            raise Untranslatable
+    return c.operand(a)
+
+
+@rule("new_zeros", "zeros_like")
+def _zeros(c: Call, *_: Any, **__: Any) -> Expr:
+    return const(0.0)
+
+
+@rule("new_ones", "ones_like")
+def _ones(c: Call, *_: Any, **__: Any) -> Expr:
+    return const(1.0)
+
+
+@rule("new_full", "full_like")
+def _full(c: Call, _: Any, *args: Any, **options: Any) -> Expr:
+    number = options.get("fill_value", args[-1] if args else None)
+    if not isinstance(number, int | float) or not math.isfinite(number):
+        raise Untranslatable
+    return const(number)
