@@ -258,6 +258,15 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
 }
 
 
+def test_nodes_along_another_axis_run_the_original() -> None:
+    layer = pyg().SAGEConv(K, M).double()
+    optimized = traced(layer)
+    args = (draw(2, N, K), edges())
+    with pytest.warns(UserWarning, match="^SAGEConv runs uncompiled: nodes stand along axis 1 of values of shape "):
+        found = optimized(*args)
+    assert_close(found, layer(*args), 0)
+
+
 @pytest.mark.filterwarnings("ignore:Sparse ")
 @pytest.mark.parametrize("name", REFUSED)
 def test_calls_that_run_the_original(name: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.symbolic.axes import part_of
 from dacergnn.frontends.symbolic.call import Call, Untranslatable, apply
 from dacergnn.frontends.symbolic.edges import EdgeIndex, EndIndex, end_index, row_of, untracked
@@ -29,7 +30,12 @@ def _handles(*functions: Any) -> Callable[[Callable[..., Any]], Callable[..., An
 
 @_handles(torch.index_select, Tensor.index_select)
 def _index_select(trace: Trace, x: Any, dim: int, index: Any) -> Any:
-    return gather(trace, x, index) if _is_rows(x, dim) else None
+    if isinstance(index, EndIndex) and not _is_rows(x, dim) and x.is_floating_point():
+        raise UnsupportedCallError(
+            f"nodes stand along axis {dim % x.dim()} of values of shape {list(x.shape)}; compiled layers take them "
+            "along the first one."
+        )
+    return gather(trace, x, index)
 
 
 def gather(trace: Trace, x: Any, index: Any) -> Value | None:

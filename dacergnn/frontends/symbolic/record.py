@@ -22,19 +22,18 @@ from dacergnn.frontends.symbolic.table import IN_PLACE, RULES, VIEWS, Rule
 from dacergnn.frontends.symbolic.trace import DTYPES, Trace
 from dacergnn.frontends.symbolic.value import Node, Value, held
 
-_PACKAGE = str(Path(__file__).resolve().parents[2])
-_TORCH = str(Path(torch.__file__).resolve().parent)
+_LIBRARIES = (f"{Path(__file__).resolve().parents[2]}/", f"{Path(torch.__file__).resolve().parent}/")
 RULE_MODULES = (axes, elementwise, products)
 """Fill the table when they are imported."""
 _ABOUT = {
     getattr(owner, name)
     for owner in (torch, Tensor)
     for name in (
-        "is_floating_point", "is_complex", "is_tensor", "is_nonzero", "ndimension", "nelement", "numel", "stride",
+        "is_floating_point", "is_complex", "is_tensor", "ndimension", "nelement", "numel", "stride",
         "storage_offset", "element_size", "get_device", "__len__", "is_same_size", "is_contiguous", "size", "dim",
         "is_inference", "is_signed", "is_conj", "is_neg",
     )
-    if hasattr(owner, name) and name != "is_nonzero"
+    if hasattr(owner, name)
 }  # fmt: skip
 """Functions about shape and type alone."""
 
@@ -201,7 +200,7 @@ def _place() -> str:
     frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
     while frame is not None:
         file = frame.f_code.co_filename
-        if not file.startswith((_PACKAGE, _TORCH + "/")):
+        if not file.startswith(_LIBRARIES):
             return f"{Path(file).name}, line {frame.f_lineno}, in {frame.f_code.co_name}"
         frame = frame.f_back
     return "unknown place"
