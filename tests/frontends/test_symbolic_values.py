@@ -233,7 +233,27 @@ def test_no_grad_detaches() -> None:
         return weight * x[index[1]]
 
     (text,) = compare(layer, X)
-    assert 'detach(exp(e.src["v0"]))' in text
+    assert 'detach(exp(detach(e.src["v0"]))) * e.dst["v0"]' in text
+
+
+def test_no_grad_around_a_reduction() -> None:
+    utils = pytest.importorskip("torch_geometric.utils")
+
+    def layer(x: Tensor, index: Tensor) -> Tensor:
+        with torch.no_grad():
+            weight = utils.softmax(x[index[0]], index[1], num_nodes=N)
+        return weight * x[index[0]]
+
+    assert len(compare(layer, X)) == 1
+
+
+def test_no_grad_holds_for_what_torch_computes() -> None:
+    x = X.clone().requires_grad_()
+    trace = Trace(Interpreted())
+    with torch.no_grad():
+        found = trace.value(x) * 2
+    assert not trace.results(found).requires_grad
+    assert trace.results(trace.value(x) * 2).requires_grad
 
 
 def test_equal_layers_are_one_program() -> None:

@@ -54,7 +54,7 @@ def gather(trace: Trace, x: Any, index: Any) -> Value | None:
     edges.set_rows(index.side, x.shape[0])
     shape = torch.Size((edges.count, *x.shape[1:]))
     call = (torch.index_select, (x.node, 0, index.plain), {}, None)
-    return Value(trace, Node(_gathered(x.node.expr, index), shape, x.dtype, call))
+    return trace.record(_gathered(x.node.expr, index), shape, x.dtype, call)
 
 
 def _gathered(expr: Expr, index: EndIndex) -> Expr:
@@ -129,9 +129,7 @@ def _scatter(trace: Trace, target: Any, dim: int, index: Any, src: Any, reductio
     expr = _reduced(expr, index, reduction, target.dtype)
     if not empty:
         expr = apply("add", start, expr)
-    if trace.grad and not torch.is_grad_enabled():
-        expr = Expr("detach", (expr,), (), expr.shape)
-    return Value(trace, Node(expr, target.shape, target.dtype))
+    return trace.record(expr, target.shape, target.dtype)
 
 
 def _reduced(expr: Expr, index: EndIndex, reduction: str, dtype: torch.dtype) -> Expr:
@@ -224,6 +222,4 @@ def _part(x: Value, index: tuple[Any, ...]) -> Value:
             raise Untranslatable
         own = torch.Size((*part.shape[:dim], stop - start, *part.shape[dim + 1 :]))
         part = Value(x.owner, Node(part_of(call, part, dim, start, stop), own, x.dtype))
-    return Value(
-        x.owner, Node(part.node.expr, shape, x.dtype, (Tensor.__getitem__, (x.node, index), {}, None)), x.aliases
-    )
+    return x.owner.record(part.node.expr, shape, x.dtype, (Tensor.__getitem__, (x.node, index), {}, None), x)

@@ -23,7 +23,8 @@ def _linear(c: Call, x: Any, weight: Any, bias: Any = None) -> Expr:
 def _matmul(c: Call, x: Any, weight: Any) -> Expr:
     if type(x) is not Value or not isinstance(weight, Tensor):
         raise Untranslatable
-    if type(weight) is Value and x.dim() == 3 == weight.dim() and x.shape[1] == 1 and 1 < x.shape[2] <= FEW:
+    batched = type(weight) is Value and x.dim() == 3 == weight.dim() and weight.shape[:1] == x.shape[:1]
+    if batched and x.shape[1] == 1 and 1 < x.shape[2] <= FEW:
         rows, matrices = c.value(x), c.value(weight)  # a matrix for each row
         return first_axis_sum(apply("mul", rows, matrices), x.shape[2])
     if weight.dim() != 2:

@@ -15,12 +15,11 @@ from dacergnn.frontends.symbolic import axes, elementwise, products
 from dacergnn.frontends.symbolic.call import Call, Untranslatable
 from dacergnn.frontends.symbolic.dispatch import records
 from dacergnn.frontends.symbolic.edges import EdgeIndex, EndIndex, plain, untracked
-from dacergnn.frontends.symbolic.expr import Expr
 from dacergnn.frontends.symbolic.indexing import INDEXING
 from dacergnn.frontends.symbolic.shapes import result_shape
 from dacergnn.frontends.symbolic.table import IN_PLACE, RULES, VIEWS, Rule
 from dacergnn.frontends.symbolic.trace import DTYPES, Trace
-from dacergnn.frontends.symbolic.value import Node, Value, held
+from dacergnn.frontends.symbolic.value import Value, held
 
 _LIBRARIES = (f"{Path(__file__).resolve().parents[2]}/", f"{Path(torch.__file__).resolve().parent}/")
 RULE_MODULES = (axes, elementwise, products)
@@ -108,23 +107,22 @@ def _apply(
     if len(values) > 1:
         _one_set_of_edges(trace, values)
     try:
-        like = result_shape(func, args, kwargs)
+        result = result_shape(func, args, kwargs)
     except NotImplementedError as error:
         raise Untranslatable from error
-    several = type(like) is list
-    shapes = like if several else [like]
+    several = type(result) is list
+    shapes = result if several else [result]
     dtype = shapes[0][1]
     if dtype not in DTYPES:
         raise Untranslatable
     found = rule(Call(trace, shapes, dtype), *args, **kwargs)
     exprs = found if several else (found,)
-    if trace.grad and not torch.is_grad_enabled():
-        exprs = [Expr("detach", (e,), (), e.shape) for e in exprs]
-    aliases = values[0].aliases if func in VIEWS else None
+    like = values[0] if func in VIEWS else None
     recorded = (func, _nodes(args), _nodes(kwargs))
-    results: list[Value] = []
-    for i, (expr, (shape, _)) in enumerate(zip(exprs, shapes, strict=True)):
-        results.append(Value(trace, Node(expr, shape, dtype, (*recorded, i if several else None)), aliases))
+    results = [
+        trace.record(expr, shape, dtype, (*recorded, i if several else None), like)
+        for i, (expr, (shape, dtype)) in enumerate(zip(exprs, shapes, strict=True))
+    ]
     return tuple(results) if several else results[0]
 
 

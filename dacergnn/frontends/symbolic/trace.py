@@ -95,6 +95,20 @@ class Trace:
             return {k: self.wrap(v) for k, v in tree.items()}
         return tree
 
+    def record(
+        self, expr: Expr, shape: torch.Size, dtype: torch.dtype, call: tuple[Any, ...] = (), like: Value | None = None
+    ) -> Value:
+        """A value computed from others; without gradient where torch records none.
+
+        Args:
+            call: Function, arguments with nodes for values, keywords, and which result it is (None: the only one).
+            like: The value whose memory it would share.
+        """
+        tracked = torch.is_grad_enabled()
+        if self.grad and not tracked and expr.op not in ("const", "detach"):
+            expr = Expr("detach", (expr,), (), expr.shape)
+        return Value(self, Node(expr, shape, dtype, (*call, tracked)), None if like is None else like.aliases)
+
     def given(self, tensor: Tensor | None) -> bool:
         """Whether somebody else may hold a tensor that the trace has been handed."""
         return id(tensor) in self._given
@@ -138,8 +152,10 @@ class Trace:
             if node.expr.op == "leaf" and node.expr.tensor is not None:
                 node.real = node.expr.tensor.view(node.shape)
             else:
-                func, args, kwargs, pick = node.call
-                result = func(*self._replayed(args), **{k: self._replayed(v) for k, v in kwargs.items()})
+                func, args, kwargs, pick, tracked = node.call
+                args, kwargs = self._replayed(args), {k: self._replayed(v) for k, v in kwargs.items()}
+                with torch.set_grad_enabled(tracked):
+                    result = func(*args, **kwargs)
                 node.real = result if pick is None else result[pick]
                 assert node.real is not None
                 if not node.expr.uniform:
