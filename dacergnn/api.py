@@ -6,7 +6,9 @@ import copy
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal, overload
+from inspect import signature
+from types import FunctionType
+from typing import Any, overload
 
 from torch import nn
 
@@ -18,13 +20,13 @@ from dacergnn.frontends.dace_program.source import is_dace_program, program_func
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.base import ProgramModule
 from dacergnn.modules.functions import ProgramFunction
+from dacergnn.modules.graph_forward import OnUnsupported, compile_forward, compiled_forwards
 from dacergnn.modules.graphs import GraphCache
 from dacergnn.modules.layer import CompiledLayer
 from dacergnn.modules.traced_layer import TracedLayer
 from dacergnn.report import LayerReport, Report, layer_report
 
 Filter = Callable[[nn.Module, str], bool]
-OnUnsupported = Literal["warn", "error", "ignore"]
 
 
 @dataclass
@@ -103,27 +105,53 @@ def optimize(
 
 
 @overload
-def compile(function: Callable[..., Any], /) -> ProgramFunction: ...
+def compile(
+    function: Callable[..., Any], /, *, config: Config | None = None, on_unsupported: OnUnsupported = "warn"
+) -> Any: ...
 @overload
-def compile(*, config: Config | None = None, **bindings: Any) -> Callable[[Callable[..., Any]], ProgramFunction]: ...
-def compile(function: Any = None, /, *, config: Config | None = None, **bindings: Any) -> Any:
-    """Decorator: a function in program form as a function over tensors and a `HeteroGraph`.
+def compile(
+    *, config: Config | None = None, on_unsupported: OnUnsupported = "warn", **bindings: Any
+) -> Callable[[Callable[..., Any]], Any]: ...
+def compile(
+    function: Any = None, /, *, config: Config | None = None, on_unsupported: OnUnsupported = "warn", **bindings: Any
+) -> Any:
+    """Decorator: a program, or a forward over DGL graphs, compiled.
 
-    ``@dacergnn.compile`` or ``@dacergnn.compile(heads=2, slope=0.2, x="NS[64]", config=Config(...))``. The function
-    is parsed at the first call, and compiled once for each combination of row shapes and element type. Constants are
-    found among ``bindings``, in the functions around it, and in its module.
+    ``@dacergnn.compile`` or ``@dacergnn.compile(heads=2, slope=0.2, x="NS[64]", config=Config(...))`` on
+
+    - a function in program form, ``def layer(g, x, W): ...`` (docs/program_form.md), or a ``@dace.program`` of
+      operators of `dacergnn.ops` and NumPy-style code: a `ProgramFunction` over a `HeteroGraph` and tensors. It is
+      parsed at the first call, and compiled once for each combination of row shapes and element type. Constants are
+      found among ``bindings``, in the functions around it, and in its module.
+    - a method ``def forward(self, g, ...)`` over DGL graphs, a class of modules with one, or a module: the same, run
+      with a stand-in for the graph; what it computes over edges is computed by compiled programs.
 
     Args:
-        function: ``def layer(g, x, W): ...``, the graph and arrays (docs/program_form.md); or a ``@dace.program`` of
-            operators of `dacergnn.ops` and NumPy-style code.
+        function: What to compile; None to decorate with options.
         config: How to compile.
+        on_unsupported: What a forward does with a call that no program expresses: run it as it is and say so once
+            ("warn"), or silently ("ignore"), or raise ("error"). Programs always raise.
         bindings: Declarations of arrays, and constants, by name.
+
+    Raises:
+        DacergnnError: ``function`` or an option is none of these.
     """
 
-    def compiled(function: Any) -> ProgramFunction:
-        return ProgramFunction(program_function(function) if is_dace_program(function) else function, bindings, config)
+    def compiled(found: Any) -> Any:
+        if _is_forward(found):
+            if bindings:
+                raise DacergnnError(f"{next(iter(bindings))} is given for a forward, which takes no bindings.")
+            return compile_forward(found, config=config, on_unsupported=on_unsupported)
+        return ProgramFunction(program_function(found) if is_dace_program(found) else found, bindings, config)
 
     return compiled if function is None else compiled(function)
+
+
+def _is_forward(function: object) -> bool:
+    """Whether this is a module, a class of modules, or a method of one."""
+    if isinstance(function, nn.Module) or (isinstance(function, type) and issubclass(function, nn.Module)):
+        return True
+    return isinstance(function, FunctionType) and next(iter(signature(function).parameters), "") == "self"
 
 
 def revert(model: nn.Module) -> nn.Module:
@@ -135,7 +163,10 @@ def revert(model: nn.Module) -> nn.Module:
 def explain(model: nn.Module) -> Report:
     """What was replaced or why not, passes that fired, saved arrays, bytes and FLOPs; prints as text."""
     _check_model(model)
-    layers: list[LayerReport] = [layer_report(n, m) for n, m in model.named_modules() if isinstance(m, ProgramModule)]
+    layers: list[LayerReport] = []
+    for name, module in model.named_modules():
+        found = [module] if isinstance(module, ProgramModule) else compiled_forwards(module)
+        layers += [layer_report(name, layer) for layer in found]
     return Report(layers, dict(model.__dict__.get("_dacergnn_refused", {})))
 
 

@@ -132,16 +132,24 @@ class CompiledLayer(ProgramModule):
     def fall_back(self, reason: str, args: tuple[Any, ...], kwargs: dict[str, Any], *, expected: bool = True) -> Any:
         """Run the original layer; warns once of every reason that was to be expected or turns out to be ours."""
         try:
-            result = self.original.forward(*args, **kwargs)  # the hooks are the same, and run around this call already
+            result = self.uncompiled(*args, **kwargs)
         except Exception as error:
             if not expected:
                 raise
             raise UnsupportedCallError(f"{self.kind} cannot run this call, compiled or not: {reason}") from error
+        self.warn(reason)
+        return result
+
+    def uncompiled(self, *args: Any, **kwargs: Any) -> Any:
+        """The original's result; the hooks are the same, and run around this call already."""
+        return self.original.forward(*args, **kwargs)
+
+    def warn(self, reason: str) -> None:
+        """Say once of every reason that a call ran the original layer."""
         self.__dict__["refusal"] = reason
         if reason not in self._warned:
             self._warned.add(reason)
-            warnings.warn(f"{self.kind} runs uncompiled: {reason}", stacklevel=6)
-        return result
+            warnings.warn(f"{self.kind} runs uncompiled: {reason}", stacklevel=7)
 
 
 def _restore(

@@ -31,7 +31,7 @@ class TracedLayer(CompiledLayer):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         if torch.compiler.is_compiling():
-            return self.original.forward(*args, **kwargs)
+            return self.uncompiled(*args, **kwargs)
         if torch.is_autocast_enabled("cpu"):
             with torch.autocast("cpu", enabled=False):
                 return self._call(*cast((args, kwargs), self.original))
@@ -60,14 +60,7 @@ class _Runtime:
 
     def find_graph(self, edges: EdgeSet) -> HeteroGraph:
         """The graph of some edges, encoded unless it was seen before."""
-        own = id(edges.edge_index) in self.given
-        key = (*edges.sizes, edges.flipped)
-
-        def encode() -> HeteroGraph:
-            index = edges.edge_index.flip(0) if edges.flipped else edges.edge_index
-            return HeteroGraph.from_arrays(index, None, num_nodes=edges.sizes, bipartite=edges.bipartite)
-
-        return self.layer.graphs.find_edges(edges.edge_index, key, own, encode)
+        return edges.find(self.layer.graphs, self.given)
 
     def run(self, program: Program, graph: HeteroGraph, arrays: Sequence[Tensor]) -> Sequence[Tensor]:
         """The outputs of a program for arrays in the order of its parameters."""

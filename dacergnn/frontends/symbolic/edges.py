@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor
 
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.symbolic.dispatch import dispatch
+from dacergnn.graph import HeteroGraph
 
 if TYPE_CHECKING:
     from dacergnn.frontends.symbolic.trace import Trace
@@ -17,6 +18,17 @@ if TYPE_CHECKING:
 untracked: Any = torch._C.DisableTorchFunctionSubclass  # pyright: ignore[reportPrivateUsage]
 """A context in which torch treats recorded values and end points as the tensors that they are made of."""
 SIDES = ("src", "dst")
+TYPES = ("etype", "ntype")
+
+
+class GraphFinder(Protocol):
+    """Keeps encoded graphs."""
+
+    def find_edges(
+        self, edge_index: Tensor, sizes: tuple[object, ...], own: bool, encode: Callable[[], HeteroGraph]
+    ) -> HeteroGraph:
+        """The graph with this edge index, encoded unless it is there."""
+        ...
 
 
 class EdgeSet:
@@ -32,18 +44,39 @@ class EdgeSet:
         self.flipped = flipped
         self.count: int = edge_index.size(1)
         self.rows: dict[str, int | None] = {"src": None, "dst": None}
+        self.types: dict[str, Tensor] = {}
+        """Types of edges [E] ("etype") or of source nodes ("ntype"), where weights are chosen by them."""
 
     def side(self, row: int) -> str:
         """The end point that a row of the edge index holds."""
         return SIDES[1 - row if self.flipped else row]
 
     def set_rows(self, side: str, rows: int) -> None:
-        """Note how many nodes there are at an end of the edges."""
-        known = self.rows[side]
+        """Note how many nodes there are at an end of the edges, or how many types."""
+        known = self.rows.get(side)
         if known is None:
             self.rows[side] = rows
         elif known != rows:
             raise UnsupportedCallError(f"values of {known} and of {rows} nodes meet at the same end of the edges.")
+
+    def choose_by(self, side: str, types: Tensor, count: int) -> bool:
+        """Whether ``types`` can be the types of this graph, ``count`` of them; the first ones that come can."""
+        if self.rows.get(side, count) != count:
+            return False
+        known = self.types.setdefault(side, types)
+        if known is not types and not torch.equal(known, types):
+            return False
+        self.rows[side] = count
+        return True
+
+    def find(self, graphs: GraphFinder, given: set[int]) -> HeteroGraph:
+        """The encoded graph of these edges; ``given`` holds the ids of what the caller passed, and keeps."""
+
+        def encode() -> HeteroGraph:
+            index = self.edge_index.flip(0) if self.flipped else self.edge_index
+            return HeteroGraph.from_arrays(index, None, num_nodes=self.sizes, bipartite=self.bipartite)
+
+        return graphs.find_edges(self.edge_index, (*self.sizes, self.flipped), id(self.edge_index) in given, encode)
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -92,7 +125,7 @@ class EdgeIndex(_Index):
 
 
 class EndIndex(_Index):
-    """End points of all edges, along ``axis`` of an index that may be spread over others."""
+    """End points of all edges, along ``axis`` of an index that may be spread over others; or types of all rows."""
 
     side: str
     axis: int

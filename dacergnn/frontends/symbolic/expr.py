@@ -21,7 +21,8 @@ class Expr:
     """A row value of the program form, not yet bound to a row space.
 
     Args:
-        op: "leaf", "const", "gather", "aggregate", "degree", or an operator of the program form.
+        op: "leaf", "const", "gather", "aggregate", "degree", "pair_mean" (1 / number of edges with the same destination
+            and type), or an operator of the program form.
         args: The operands.
         data: What else tells it apart: "row" or "one" of a leaf, the number of a constant, the end point ("src",
             "dst") of a gather, end point and reduction of an aggregation, the integers of an operator.

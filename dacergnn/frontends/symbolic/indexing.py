@@ -11,7 +11,7 @@ from torch import Tensor
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.symbolic.axes import part_of
 from dacergnn.frontends.symbolic.call import Call, Untranslatable, apply
-from dacergnn.frontends.symbolic.edges import EdgeIndex, EndIndex, end_index, row_of, untracked
+from dacergnn.frontends.symbolic.edges import TYPES, EdgeIndex, EdgeSet, EndIndex, end_index, row_of, untracked
 from dacergnn.frontends.symbolic.expr import Expr
 from dacergnn.frontends.symbolic.trace import Trace
 from dacergnn.frontends.symbolic.value import Node, Value, held
@@ -46,25 +46,47 @@ def gather(trace: Trace, x: Any, index: Any) -> Value | None:
         if not x.is_floating_point():
             return None
         x = trace.value(x)
+    if index.side in TYPES:
+        return typed(trace, x, index)
     edges = index.edges
+    edges.set_rows(index.side, x.shape[0])
+    call = (torch.index_select, (x.node, 0, index.plain), {}, None)
+    return gathered(trace, x, edges, index.side, call)
+
+
+def gathered(trace: Trace, x: Value, edges: EdgeSet, side: str, call: tuple[Any, ...] = ()) -> Value:
+    """The rows of x at one end of all edges; ``call`` is the function of torch that gives the same."""
     if x.node.expr.on_edges:
         raise Untranslatable
     if x.node.expr.edges not in (None, edges):
         trace.materialise([x.node])
-    edges.set_rows(index.side, x.shape[0])
     shape = torch.Size((edges.count, *x.shape[1:]))
-    call = (torch.index_select, (x.node, 0, index.plain), {}, None)
-    return trace.record(_gathered(x.node.expr, index), shape, x.dtype, call)
+    return trace.record(_gathered(x.node.expr, edges, side), shape, x.dtype, call)
 
 
-def _gathered(expr: Expr, index: EndIndex) -> Expr:
+def typed(trace: Trace, x: Value, index: EndIndex) -> Value | None:
+    """The rows of x that the types of edges or nodes choose."""
+    if not index.edges.choose_by(index.side, index.plain, x.shape[0]):
+        return None
+    trace.materialise([x.node])
+    shape = torch.Size((index.plain.shape[0], *x.shape[1:]))
+    return trace.record(_gathered(x.node.expr, index.edges, index.side), shape, x.dtype)
+
+
+def _gathered(expr: Expr, edges: EdgeSet, side: str) -> Expr:
     if expr.uniform:
         return expr
     if expr.op == "detach":  # outside, so that it is no array of its own
-        return Expr("detach", (_gathered(expr.args[0], index),), (), expr.shape)
-    found = Expr("gather", (expr,), (index.side,), expr.shape)
-    found.edges, found.on_edges = index.edges, True
+        return Expr("detach", (_gathered(expr.args[0], edges, side),), (), expr.shape)
+    found = Expr("gather", (expr,), (side,), expr.shape)
+    found.edges, found.on_edges = edges, side != "ntype"
     return found
+
+
+@_handles(torch.nn.functional.embedding)
+def _embedding(trace: Trace, index: Any, weight: Any, *_: Any, **options: Any) -> Any:
+    plain = not any(options.get(o) for o in ("max_norm", "scale_grad_by_freq", "sparse"))
+    return gather(trace, weight, index) if plain and options.get("padding_idx") is None else None
 
 
 @_handles(torch.scatter_add, Tensor.scatter_add)
@@ -117,6 +139,8 @@ def _scatter(trace: Trace, target: Any, dim: int, index: Any, src: Any, reductio
     """Rows of edges reduced to the nodes at one end, and added to what the target holds."""
     if not isinstance(index, EndIndex) or not isinstance(src, Tensor) or not _is_rows(src, dim) or index.axis != 0:
         return None
+    if index.side in TYPES:
+        return None
     edges = index.edges
     target, src = (v if type(v) is Value else trace.value(v) for v in (target, src))
     start, expr = target.node.expr, src.node.expr
@@ -126,14 +150,14 @@ def _scatter(trace: Trace, target: Any, dim: int, index: Any, src: Any, reductio
     if start.on_edges or any(e.edges not in (None, edges) for e in (start, expr)):
         raise Untranslatable
     edges.set_rows(index.side, target.shape[0])
-    expr = _reduced(expr, index, reduction, target.dtype)
+    expr = reduced(expr, edges, index.side, reduction, target.dtype)
     if not empty:
         expr = apply("add", start, expr)
     return trace.record(expr, target.shape, target.dtype)
 
 
-def _reduced(expr: Expr, index: EndIndex, reduction: str, dtype: torch.dtype) -> Expr:
-    edges, side = index.edges, index.side
+def reduced(expr: Expr, edges: EdgeSet, side: str, reduction: str, dtype: torch.dtype) -> Expr:
+    """Rows of edges reduced to the nodes at one end."""
     if expr.uniform:
         if reduction != "+=":
             raise Untranslatable
@@ -141,7 +165,7 @@ def _reduced(expr: Expr, index: EndIndex, reduction: str, dtype: torch.dtype) ->
         degree.edges = edges
         return degree if expr.data == (1.0,) else apply("mul", degree, expr)
     if expr.op == "detach":
-        return Expr("detach", (_reduced(expr.args[0], index, reduction, dtype),), (), expr.shape)
+        return Expr("detach", (reduced(expr.args[0], edges, side, reduction, dtype),), (), expr.shape)
     found = Expr("aggregate", (expr,), (side, reduction), expr.shape)
     found.edges, found.on_edges = edges, False
     return found

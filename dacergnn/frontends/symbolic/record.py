@@ -21,7 +21,8 @@ from dacergnn.frontends.symbolic.table import IN_PLACE, RULES, VIEWS, Rule
 from dacergnn.frontends.symbolic.trace import DTYPES, Trace
 from dacergnn.frontends.symbolic.value import Value, held
 
-_LIBRARIES = (f"{Path(__file__).resolve().parents[2]}/", f"{Path(torch.__file__).resolve().parent}/")
+LIBRARIES = [f"{Path(__file__).resolve().parents[2]}/", f"{Path(torch.__file__).resolve().parent}/"]
+"""Folders whose code is not a user's."""
 RULE_MODULES = (axes, elementwise, products)
 """Fill the table when they are imported."""
 _ABOUT = {
@@ -146,7 +147,7 @@ def _one_set_of_edges(trace: Trace, values: list[Value]) -> None:
     for value in values:
         if value.node.expr.edges not in (None, last):
             if value.node.expr.on_edges:
-                raise UnsupportedCallError(f"values of different edges meet ({_place()}).")
+                raise UnsupportedCallError(f"values of different edges meet ({place()}).")
             trace.materialise([value.node])
 
 
@@ -167,14 +168,14 @@ def _in_torch(trace: Trace, func: Any, args: tuple[Any, ...], kwargs: dict[str, 
     """Run a function on what is computed so far; it is about nodes."""
     name = func.__name__
     if any(v.node.expr.on_edges for v in values):
-        raise UnsupportedCallError(f"{_spelled(func)} of a value per edge has no form in a program ({_place()}).")
+        raise UnsupportedCallError(f"{_spelled(func)} of a value per edge has no form in a program ({place()}).")
     writes = (name.endswith("_") and not name.endswith("__")) or name.startswith(("__i", "__set"))
     given = kwargs.get("out") is not None
     if not (writes or given or kwargs.get("inplace")):
         return func(*trace.results(args), **trace.results(kwargs))
     target = args[0]
     if given or (type(target) is Value and (trace.given(held(target)) or not target.alone())):
-        raise UnsupportedCallError(f"{_spelled(func)} writes to a tensor that is in use ({_place()}).")
+        raise UnsupportedCallError(f"{_spelled(func)} writes to a tensor that is in use ({place()}).")
     real = trace.results(target)
     result = func(*trace.results(args), **trace.results(kwargs))
     if type(target) is not Value:
@@ -193,12 +194,12 @@ def _spelled(func: Any) -> str:
     return f"{module}.{func.__name__}"
 
 
-def _place() -> str:
+def place() -> str:
     """File, line and function of the user that called torch."""
     frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
     while frame is not None:
         file = frame.f_code.co_filename
-        if not file.startswith(_LIBRARIES):
+        if not file.startswith(tuple(LIBRARIES)):
             return f"{Path(file).name}, line {frame.f_lineno}, in {frame.f_code.co_name}"
         frame = frame.f_back
     return "unknown place"

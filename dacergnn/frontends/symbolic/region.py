@@ -9,10 +9,13 @@ from typing import Any
 
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.frontend import Program, spec
+from dacergnn.frontends.symbolic.edges import SIDES
 from dacergnn.frontends.symbolic.expr import Expr, reached
 from dacergnn.library_nodes import form
 from dacergnn.library_nodes.form import Const, Op, Ref, Shape, Statement, statement_text
 
+INPUTS = ("leaf", "degree", "pair_mean")
+"""Operators that are no expressions: tensors, and what is known of the graph."""
 Step = tuple[str, tuple[int, ...], tuple[Any, ...], Shape]
 """An expression with the positions of its operands: operator, operands, what else tells it apart, row shape."""
 
@@ -41,7 +44,7 @@ def region(
         if found is None:
             found = steps[key] = len(order)
             order.append(step)
-            if expr.op in ("leaf", "degree"):
+            if expr.op in INPUTS:
                 leaves.append(expr)
         positions[expr.serial] = found
     wanted = tuple([positions[e.serial] for e in exprs])
@@ -63,7 +66,7 @@ class _Emitter:
         self.statements: list[tuple[str, Statement]] = []  # with the row space of the array that is assigned
 
     def emit(self) -> Region:
-        inputs = [i for i, step in enumerate(self.steps) if step[0] in ("leaf", "degree")]
+        inputs = [i for i, step in enumerate(self.steps) if step[0] in INPUTS]
         for i in range(len(self.steps)):
             if i in inputs or i in self.named:
                 self.names[i] = f"v{len(self.names)}"
@@ -87,14 +90,14 @@ class _Emitter:
                 if op == "gather":
                     named.add(a)
         for i, (op, args, _, _) in enumerate(self.steps):
-            plain = op in ("leaf", "degree", "const", "gather")
+            plain = op in (*INPUTS, "const", "gather")
             if op == "aggregate" or (uses[i] > 1 and self.spaces[i] is not None and not plain):
                 named.add(i)
             if op == "detach" and i not in self.wanted and uses[i] > 1:
                 named.discard(i)
-                if self.steps[args[0]][0] not in ("leaf", "degree", "const", "gather"):
+                if self.steps[args[0]][0] not in (*INPUTS, "const", "gather"):
                     named.add(args[0])
-        return {i for i in named if self.steps[i][0] not in ("leaf", "degree", "const")}
+        return {i for i in named if self.steps[i][0] not in (*INPUTS, "const")}
 
     def _assign(self, i: int) -> None:
         op, args, data, _ = self.steps[i]
@@ -127,14 +130,14 @@ class _Emitter:
         lines: list[str] = []
         last: tuple[str, ...] = ()
         for space, statement in self.statements:
-            if statement.target.path:
+            if statement.target.path in SIDES:
                 node = "dst" if statement.target.path == "dst" else "src"
                 edges = "incoming_edges" if node == "dst" else "outgoing_edges"
                 heads = (self._head(space), f"for e in n.{edges}():")
                 text = statement_text(statement, "e", {node: "n"})
             else:
-                heads = (self._head(space),)
-                text = statement_text(statement)
+                heads = (self._head("E" if statement.target.path else space),)
+                text = statement_text(statement, "e" if statement.target.path else None)
             shared = 0
             while shared < min(len(heads), len(last)) and heads[shared] == last[shared]:
                 shared += 1
@@ -146,6 +149,8 @@ class _Emitter:
     def _head(self, space: str) -> str:
         if space == "E":
             return "for e in g.edges():"
+        if space == "V":
+            return "for p in g.dst_pairs():"
         if space == "ND":
             return "for n in g.dst_nodes():"
         return "for n in g.src_nodes():" if self.bipartite else "for n in g.nodes():"
@@ -158,6 +163,7 @@ def _spaces(steps: tuple[Step, ...], bipartite: bool) -> list[str | None]:
     else ND rows.
     """
     ends = {"src": "NS", "dst": "ND"} if bipartite else {"src": "N", "dst": "N"}
+    ends |= {"etype": "R", "ntype": "T", "dstpair": "V"}
     parents = list(range(len(steps)))
     known: dict[int, str] = {}
     uniform = [False] * len(steps)
@@ -180,15 +186,21 @@ def _spaces(steps: tuple[Step, ...], bipartite: bool) -> list[str | None]:
 
     for i, (op, args, data, _) in enumerate(steps):
         if op in ("gather", "aggregate"):
-            mark(i, "E" if op == "gather" else ends[data[0]])
+            if data[0] != "ntype":  # whose rows are those that it is used with
+                mark(i, "E" if op == "gather" else ends[data[0]])
             mark(args[0], ends[data[0]] if op == "gather" else "E")
         elif op == "degree":
             mark(i, ends[data[0]])
+        elif op == "pair_mean":
+            mark(i, "E")
         else:
             uniform[i] = op == "const" or data == ("one",) or (bool(args) and all(uniform[a] for a in args))
             for a in args:
                 if not uniform[a]:
                     join(a, i)
+    for i, (op, _, data, _) in enumerate(steps):
+        if op == "gather" and data[0] == "ntype":  # of sources, unless others say more
+            known.setdefault(find(i), ends["src"])
     if bipartite:
         return [None if uniform[i] else known[find(i)] for i in range(len(steps))]
     return _sides(steps, [None if uniform[i] else known[find(i)] for i in range(len(steps))])

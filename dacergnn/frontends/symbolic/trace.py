@@ -191,9 +191,11 @@ def _needs_edges(expr: Expr) -> bool:
 
 def _array(leaf: Expr, space: str, graph: HeteroGraph) -> Tensor:
     """The rows of a leaf in the order of the graph."""
+    data: Any = leaf.data
     if leaf.op == "degree":
-        data: Any = leaf.data
         return _degree(graph, *data)
+    if leaf.op == "pair_mean":
+        return graph.pair_mean_weights(*data)
     tensor = leaf.tensor
     assert tensor is not None
     if version(tensor) != leaf.version:

@@ -1,0 +1,65 @@
+"""The edges of several relations of a heterograph as those of one typed graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from dacergnn.frontends.dgl.edges import GraphEdges
+from dacergnn.graph import HeteroGraph
+
+if TYPE_CHECKING:
+    from dacergnn.frontends.symbolic.trace import Trace
+
+ENDS = {"src": 0, "dst": 2}
+"""Where a relation names the type of nodes at an end of its edges."""
+
+
+class AllEdges(GraphEdges):
+    """The edges of some relations, one after the other, between nodes of all types, type after type."""
+
+    def __init__(self, trace: Trace, graph: Any, parts: Sequence[GraphEdges]) -> None:
+        self.trace, self.flipped = trace, False
+        self.graph, self.parts = graph, parts
+        self.count = sum(p.count for p in parts)
+        self.key = tuple(p.key for p in parts)
+        block = graph.is_block
+        self.nodes = {
+            "src": _ranges(graph.srctypes if block else graph.ntypes, graph.num_src_nodes),
+            "dst": _ranges(graph.dsttypes if block else graph.ntypes, graph.num_dst_nodes),
+        }
+        self.rows = {side: max((stop for _, stop in r.values()), default=0) for side, r in self.nodes.items()}
+        self.types: dict[str, Tensor] = {}
+
+    @property
+    def bipartite(self) -> bool:
+        return self.graph.is_block
+
+    def encode(self) -> HeteroGraph:
+        ends: dict[str, list[Tensor]] = {"src": [], "dst": []}
+        for part in self.parts:
+            ids = part.graph.edges(etype=part.relation, order="eid")
+            for side, found, values in zip(ends, ends.values(), ids, strict=True):
+                found.append(values.long() + self.nodes[side][part.relation[ENDS[side]]][0])
+        types = [_repeated([b - a for a, b in ranges.values()]) for ranges in self.nodes.values()]
+        return HeteroGraph.from_arrays(
+            (torch.cat(ends["src"]), torch.cat(ends["dst"])), _repeated([p.count for p in self.parts]),
+            num_nodes=self.sizes, num_edge_types=len(self.parts), bipartite=self.bipartite,
+            node_type=(types[0], types[1]) if self.bipartite else types[0], num_node_types=len(self.nodes["src"]),
+        )  # fmt: skip
+
+
+def _ranges(names: Sequence[str], count: Callable[[str], int]) -> dict[str, tuple[int, int]]:
+    ranges: dict[str, tuple[int, int]] = {}
+    start = 0
+    for name in names:
+        ranges[name] = (start, start + int(count(name)))
+        start = ranges[name][1]
+    return ranges
+
+
+def _repeated(counts: Sequence[int]) -> Tensor:
+    return torch.repeat_interleave(torch.arange(len(counts)), torch.tensor(counts))

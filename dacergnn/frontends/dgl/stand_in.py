@@ -1,0 +1,180 @@
+"""Stand-ins for DGL graphs: their own classes, over frames that hold recorded values."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dacergnn.frontends.dgl.edges import GraphEdges
+from dacergnn.frontends.dgl.hooks import install
+from dacergnn.frontends.dgl.operators import unsupported
+from dacergnn.frontends.dgl.recorder import Recorder
+from dacergnn.frontends.dgl.relations import summed
+
+_CHANGES = ("add_edges", "remove_edges", "add_nodes", "remove_nodes")
+"""Methods that change the structure of the graph itself."""
+
+
+class Recording:
+    """Mixed into a class of DGL: relations know their edges, what is stored is recorded."""
+
+    _recorder: Recorder
+    _user_graph: Any
+
+    def __getitem__(self, key: Any) -> Any:
+        this: Any = super()
+        found = this.__getitem__(key)
+        recorded(self._recorder, found, self._user_graph)
+        if len(found.canonical_etypes) == 1 and found.canonical_etypes[0] in self._user_graph.canonical_etypes:
+            edges = self._recorder.relation(self._user_graph, found.canonical_etypes[0])
+            self._recorder.register(found._graph, edges)
+        return found
+
+    def _edges_of(self, relations: list[Any]) -> GraphEdges | None:
+        if len(relations) != 1 or relations[0] not in self._user_graph.canonical_etypes:
+            return None
+        return self._recorder.relation(self._user_graph, relations[0])
+
+    def _set_n_repr(self, ntid: int, u: Any, data: Any) -> None:
+        this: Any = self
+        edges = self._edges_of(this.canonical_etypes)
+        typed = edges if edges is not None and this._graph.num_nodes(ntid) == edges.rows["src"] else None
+        parent: Any = super()
+        parent._set_n_repr(ntid, u, {k: self._recorder.column(v, typed, "ntype") for k, v in data.items()})
+
+    def _set_e_repr(self, etid: int, edges: Any, data: Any) -> None:
+        this: Any = self
+        of = self._edges_of([this.canonical_etypes[etid]])
+        parent: Any = super()
+        parent._set_e_repr(etid, edges, {k: self._recorder.column(v, of, "etype") for k, v in data.items()})
+
+    def update_all(self, *args: Any, **kwargs: Any) -> None:
+        before, self._recorder.fills_zeros = self._recorder.fills_zeros, True
+        try:
+            parent: Any = super()
+            parent.update_all(*args, **kwargs)
+        finally:
+            self._recorder.fills_zeros = before
+
+    def multi_update_all(self, etype_dict: Any, cross_reducer: Any, apply_node_func: Any = None) -> None:
+        this: Any = self
+        state = torch.get_rng_state()
+        found = self._together(etype_dict, cross_reducer)
+        if found is None:
+            torch.set_rng_state(state)
+            parent: Any = super()
+            parent.multi_update_all(etype_dict, cross_reducer, apply_node_func)
+            return
+        for name, data in found.items():
+            this._set_n_repr(this.get_ntype_id_from_dst(name), "__ALL__", data)
+            if apply_node_func is not None:
+                this.apply_nodes(apply_node_func, ntype=name)
+
+    def _together(self, functions: dict[Any, Any], across: Any) -> dict[str, dict[str, Tensor]] | None:
+        """Sums by node type and name, made by one program for all relations; None where that cannot be."""
+        this: Any = self
+        plain = [f for f in functions.values() if type(f) is tuple and len(f) == 2]
+        names = {getattr(f[1], "name", None) for f in plain}
+        if across not in ("sum", "mean") or len(plain) != len(functions) or len(plain) < 2:
+            return None
+        if len(names) != 1 or not names <= {"sum", "mean"}:
+            return None
+        relations = [this.to_canonical_etype(r) for r in functions]
+        if any(r not in self._user_graph.canonical_etypes for r in relations):
+            return None
+        core, fn = import_module("dgl.core"), import_module("dgl.function")
+        messages: list[Mapping[str, Any]] = [
+            core.message_passing(this[r], m, fn.sum(s.msg_field, s.out_field), None)
+            for r, (m, s) in zip(relations, plain, strict=True)
+        ]
+        parts = [self._recorder.relation(self._user_graph, r) for r in relations]
+        return summed(self._recorder.trace, self._user_graph, parts, messages, names == {"mean"}, across == "mean")
+
+
+def _refused(name: str) -> Any:
+    def refuse(self: Recording, *args: Any, **kwargs: Any) -> Any:
+        raise unsupported(f"{name} of a graph")
+
+    return refuse
+
+
+for _name in _CHANGES:
+    setattr(Recording, _name, _refused(_name))
+
+
+@cache
+def _class(base: type) -> type:
+    return base if issubclass(base, Recording) else type(base.__name__, (Recording, base), {})
+
+
+def recorded(recorder: Recorder, graph: Any, user_graph: Any) -> None:
+    """Make a graph object, a copy of our own, a stand-in for (a part of) ``user_graph``."""
+    graph.__class__ = _class(type(graph))
+    graph._recorder, graph._user_graph = recorder, user_graph
+
+
+def is_graph(value: object) -> bool:
+    """Whether an object is a DGL graph or block; dgl is imported already if it is."""
+    return any(c.__module__ == "dgl.heterograph" and c.__name__ == "DGLGraph" for c in type(value).__mro__)
+
+
+class StandIn:
+    """A stand-in for one graph of a call, and what has been stored in it since."""
+
+    def __init__(self, recorder: Recorder, graph: Any) -> None:
+        install()
+        self.original = graph
+        self.graph = copy.copy(graph)
+        recorded(recorder, self.graph, graph)
+        relations = graph.canonical_etypes
+        for relation in relations if len(relations) == 1 else ():
+            recorder.register(graph._graph, recorder.relation(graph, relation))
+        only = recorder.relation(graph, relations[0]) if len(relations) == 1 else None
+        sources = graph.num_src_nodes() if only is not None else -1
+        self.graph._node_frames = [
+            _frame(recorder, f, only if f.num_rows == sources else None, "ntype") for f in graph._node_frames
+        ]
+        self.graph._edge_frames = [
+            _frame(recorder, f, recorder.relation(graph, relations[i]), "etype")
+            for i, f in enumerate(graph._edge_frames)
+        ]
+        self._before = self._columns()
+
+    def _columns(self) -> list[dict[str, Any]]:
+        return [{k: c.storage for k, c in f._columns.items() if hasattr(c, "storage")} for f in self._frames]
+
+    @property
+    def _frames(self) -> list[Any]:
+        return [*self.graph._node_frames, *self.graph._edge_frames]
+
+    def changes(self) -> list[dict[str, Any]]:
+        """What each frame holds now that it did not hold before."""
+        pairs = zip(self._columns(), self._before, strict=True)
+        return [{k: v for k, v in now.items() if before.get(k) is not v} for now, before in pairs]
+
+    def store(self, changes: list[dict[str, Any]]) -> None:
+        """Bring the user's graph up to date."""
+        graph = self.original
+        frames = [*graph._node_frames, *graph._edge_frames]
+        for frame, mine, before, changed in zip(frames, self._frames, self._before, changes, strict=True):
+            for name in before:
+                if name not in mine:
+                    frame.pop(name)
+            frame.update(changed)
+
+
+def _frame(recorder: Recorder, frame: Any, edges: GraphEdges | None, side: str) -> Any:
+    """A copy of a frame with recorded columns; what DGL has not fetched yet stays with DGL."""
+    found = frame.clone()
+    for name, column in frame._columns.items():
+        if getattr(column, "index", column) is None and column.device is None and column.deferred_dtype is None:
+            data = recorder.column(column.storage, edges, side)
+            if data is not column.storage:
+                found._columns[name] = import_module("dgl.frame").Column(data)
+    return found

@@ -1,0 +1,126 @@
+"""`compile` for modules whose forward takes DGL graphs."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, Literal
+
+import torch
+from torch import nn
+
+from dacergnn.config import Config
+from dacergnn.errors import DacergnnError, UnsupportedCallError
+from dacergnn.frontends.dgl.forward import ForwardTracer
+from dacergnn.frontends.dgl.recorder import recording
+from dacergnn.modules.graphs import GraphCache
+from dacergnn.modules.traced_layer import TracedLayer
+
+OnUnsupported = Literal["warn", "error", "ignore"]
+_KEY = "_compiled_forwards"
+
+
+class ForwardLayer(TracedLayer):
+    """Runs the forward of ``original``, a function that takes the module first, with recorded values."""
+
+    def __init__(
+        self, original: nn.Module, function: Callable[..., Any], config: Config, on_unsupported: OnUnsupported
+    ) -> None:
+        super().__init__(original, ForwardTracer(original, function), config, GraphCache())
+        self.__dict__.update(function=function, on_unsupported=on_unsupported)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError("a compiled forward belongs to its module, which makes it anew when it is called.")
+
+    def uncompiled(self, *args: Any, **kwargs: Any) -> Any:
+        return self.__dict__["function"](self.original, *args, **kwargs)
+
+    def fall_back(self, reason: str, args: tuple[Any, ...], kwargs: dict[str, Any], *, expected: bool = True) -> Any:
+        if expected and self.__dict__["on_unsupported"] == "error":
+            self.warn(reason)
+        result = self.uncompiled(*args, **kwargs)
+        self.warn(reason)
+        return result
+
+    def warn(self, reason: str) -> None:
+        if self.__dict__["on_unsupported"] == "error":
+            raise UnsupportedCallError(f"{self.kind} cannot be compiled: {reason}")
+        if self.__dict__["on_unsupported"] == "warn":
+            super().warn(reason)
+        self.__dict__["refusal"] = reason
+
+
+class _Forwards(dict[Any, ForwardLayer]):
+    """The compiled forwards of a module by the functions that they run; copies of the module begin with none."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Forwards:
+        return _Forwards()
+
+    def __copy__(self) -> _Forwards:
+        return _Forwards()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Forwards, ()
+
+
+def compile_forward(
+    target: Any = None, /, *, config: Config | None = None, on_unsupported: OnUnsupported = "warn"
+) -> Any:
+    """Compile a forward over DGL graphs: a method ``forward(self, g, ...)``, a class of modules, or a module.
+
+    The forward is run as it is with a stand-in for the graph, and what it computes over edges is computed by compiled
+    programs. The module keeps its parameters, buffers and hooks. A class is changed and returned, so is a module.
+
+    Args:
+        target: The method, the class or the module; None to decorate with options.
+        config: How to compile.
+        on_unsupported: What to do with a call that no program expresses: run it as it is and say so once ("warn"), or
+            silently ("ignore"), or raise ("error").
+
+    Raises:
+        DacergnnError: The target or an option is none of these.
+        UnsupportedCallError: In a call, with ``on_unsupported="error"``.
+    """
+    if on_unsupported not in ("warn", "error", "ignore"):
+        raise DacergnnError(f'on_unsupported={on_unsupported!r} is not one of "warn", "error", "ignore".')
+    if config is not None and not isinstance(config, Config):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise DacergnnError(f"config is a {type(config).__name__}; pass a dacergnn.Config.")
+    if target is None:
+        return lambda found: compile_forward(found, config=config, on_unsupported=on_unsupported)  # pyright: ignore[reportUnknownLambdaType]
+    options = (config or Config(), on_unsupported)
+    if isinstance(target, type) and issubclass(target, nn.Module):
+        target.forward = _compiled(target.forward, *options)
+        return target
+    if isinstance(target, nn.Module):
+        own = vars(target).get("forward")
+        function = type(target).forward if own is None else lambda _, *args, **kwargs: own(*args, **kwargs)  # pyright: ignore[reportUnknownLambdaType]
+        target.forward = functools.partial(_compiled(function, *options), target)
+        return target
+    if not inspect.isfunction(target):
+        raise DacergnnError(
+            f"compile_forward takes a method forward(self, g, ...), a class of modules or a module, "
+            f"not a {type(target).__name__}."
+        )
+    return _compiled(target, *options)
+
+
+def compiled_forwards(module: nn.Module) -> list[ForwardLayer]:
+    """The layers that run the compiled forwards of a module, for reports; none before its first call."""
+    return list(vars(module).get(_KEY, {}).values())
+
+
+def _compiled(function: Callable[..., Any], config: Config, on_unsupported: OnUnsupported) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_compiling() or recording() is not None:  # within another one, it is part of that
+            return function(self, *args, **kwargs)
+        layers = self.__dict__.get(_KEY)
+        if layers is None:
+            layers = self.__dict__[_KEY] = _Forwards()
+        layer = layers.get(function)
+        if layer is None:
+            layer = layers[function] = ForwardLayer(self, function, config, on_unsupported)
+        return layer.forward(*args, **kwargs)
+
+    return forward
