@@ -15,7 +15,7 @@ from torch import nn
 from dacergnn.config import Config
 from dacergnn.datasets import Dataset
 from dacergnn.errors import DacergnnError, UnsupportedLayerError
-from dacergnn.frontends import find_frontend, find_tracer
+from dacergnn.frontends import find_frontend, find_tracer, joined_layers
 from dacergnn.frontends.dace_program.source import is_dace_program, program_function
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.base import ProgramModule
@@ -42,6 +42,9 @@ class _Replacement:
     def __call__(self, module: nn.Module, name: str) -> nn.Module | None:
         if isinstance(module, CompiledLayer):
             return None
+        joined = joined_layers(module)
+        if joined is not None:
+            return _replace(joined, self, name, {})
         frontend, tracer = find_frontend(module), find_tracer(module)
         if (frontend or tracer) is None or (self.filter_fn is not None and not self.filter_fn(module, name)):
             return None

@@ -6,15 +6,16 @@ is met.
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 
 from torch import nn
 
-from dacergnn.frontends.frontend import Binding, Frontend, Program
+from dacergnn.frontends.frontend import Binding, Frontend, Program, handled_class
 from dacergnn.frontends.pyg.traced import MessagePassingTracer, is_message_passing
 from dacergnn.frontends.symbolic import Tracer
 
-__all__ = ["Binding", "Frontend", "Program", "find_frontend", "find_tracer", "handled_classes"]
+__all__ = ["Binding", "Frontend", "Program", "find_frontend", "find_tracer", "handled_classes", "joined_layers"]
 
 _PYG = "torch_geometric.nn.conv."
 _DGL = "dgl.nn.pytorch.conv."
@@ -23,12 +24,11 @@ _FRONTENDS: dict[str, tuple[str, str]] = {
     _PYG + "rgcn_conv.FastRGCNConv": ("pyg.rgcn", "FastRGCNFrontend"),
     _PYG + "rgat_conv.RGATConv": ("pyg.rgat", "RGATFrontend"),
     _PYG + "hgt_conv.HGTConv": ("pyg.hgt", "HGTFrontend"),
+    _PYG + "hetero_conv.HeteroConv": ("pyg.hetero", "HeteroFrontend"),
+    "dacergnn.frontends.pyg.to_hetero.RelationGroup": ("pyg.to_hetero", "GroupFrontend"),
     _DGL + "relgraphconv.RelGraphConv": ("dgl.relgraph", "RelGraphFrontend"),
     _DGL + "hgtconv.HGTConv": ("dgl.hgt", "DGLHGTFrontend"),
 }
-# A subclass that redefines one of these computes something else. PyG writes a generated `propagate` onto
-# every class, so that name tells nothing.
-_METHODS = ("forward", "message", "message_and_aggregate", "aggregate", "update")
 
 
 def handled_classes() -> tuple[str, ...]:
@@ -37,22 +37,23 @@ def handled_classes() -> tuple[str, ...]:
 
 
 def find_frontend(module: nn.Module) -> type[Frontend] | None:
-    """The front end for the class of `module`, or None.
-
-    A subclass of a handled class is taken as that class unless it, or the instance, redefines forward,
-    message, aggregation or update.
-    """
-    if any(method in vars(module) for method in _METHODS):
+    """The front end for the class that `module` computes like (`handled_class`), or None."""
+    name = handled_class(module, _FRONTENDS)
+    if name is None:
         return None
-    for cls in type(module).__mro__:
-        place = _FRONTENDS.get(f"{cls.__module__}.{cls.__qualname__}")
-        if place is not None:
-            return getattr(import_module(f"{__name__}.{place[0]}"), place[1])
-        if any(method in vars(cls) for method in _METHODS):
-            return None
-    return None
+    place, frontend = _FRONTENDS[name]
+    return getattr(import_module(f"{__name__}.{place}"), frontend)
 
 
 def find_tracer(module: nn.Module) -> type[Tracer] | None:
     """What records the calls of a layer that has no front end, or None if it is no message passing layer."""
     return MessagePassingTracer if is_message_passing(module) else None
+
+
+def joined_layers(module: nn.Module) -> nn.Module | None:
+    """A model in which layers that front ends take together are called together; None if `module` needs no change."""
+    if "torch_geometric.nn.to_hetero_transformer" not in sys.modules:
+        return None
+    from dacergnn.frontends.pyg.to_hetero import join_relations
+
+    return join_relations(module)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Any, ClassVar
@@ -16,6 +16,11 @@ from dacergnn.graph import HeteroGraph
 Outputs = tuple[Tensor, ...]
 GraphKey = tuple[tuple[object, ...], tuple[object, ...]]
 """Objects compared by identity and sizes compared by value: what tells the graphs of two calls apart."""
+
+
+# A subclass that redefines one of these computes something else. PyG writes a generated `propagate` onto
+# every class, so that name tells nothing.
+_METHODS = ("forward", "edge_update", "message", "message_and_aggregate", "aggregate", "update")
 
 
 @dataclass(frozen=True)
@@ -112,6 +117,22 @@ class Frontend(ABC):
         if found is None:
             found = self._programs[key] = make()
         return found
+
+
+def handled_class(module: nn.Module, names: Container[str]) -> str | None:
+    """The qualified name among ``names`` of the class that `module` computes like, or None.
+
+    A subclass computes like its base unless it, or the instance, redefines forward, message, aggregation or update.
+    """
+    if any(method in vars(module) for method in _METHODS):
+        return None
+    for cls in type(module).__mro__:
+        name = f"{cls.__module__}.{cls.__qualname__}"
+        if name in names:
+            return name
+        if any(method in vars(cls) for method in _METHODS):
+            return None
+    return None
 
 
 def only(outputs: Outputs) -> Tensor:

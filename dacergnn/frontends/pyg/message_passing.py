@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from dacergnn.errors import ArrayError, UnsupportedCallError
+from dacergnn.errors import ArrayError, UnsupportedCallError, UnsupportedLayerError
 from dacergnn.frontends.frontend import Frontend
+
+Refuse = Callable[[str, object, str], UnsupportedLayerError]
+"""Makes the error of an option, its value and the remedy."""
 
 _HOOKS = (
     "_propagate_forward_pre_hooks",
@@ -19,6 +23,8 @@ _HOOKS = (
     "_aggregate_forward_hooks",
     "_message_and_aggregate_forward_pre_hooks",
     "_message_and_aggregate_forward_hooks",
+    "_edge_update_forward_pre_hooks",
+    "_edge_update_forward_hooks",
 )
 
 
@@ -27,19 +33,23 @@ class MessagePassingFrontend(Frontend):
 
     def check_options(self, *aggregations: str) -> str:
         """The layer's `aggr`, "add" for "sum"; UnsupportedLayerError unless it and the common options fit."""
-        module = self.module
-        if module.flow != "source_to_target":
-            raise self.refuse("flow", module.flow, 'swap the rows of edge_index and use "source_to_target"')
-        if module.decomposed_layers != 1:
-            raise self.refuse("decomposed_layers", module.decomposed_layers, "leave it at 1; nothing is gained from it")
-        for hooks in _HOOKS:
-            if getattr(module, hooks, None):
-                raise self.refuse("hooks", hooks.strip("_"), "remove the message passing hooks of the layer")
-        aggr = "add" if module.aggr == "sum" else module.aggr
-        if aggr not in aggregations:
-            known = ", ".join(f'"{a}"' for a in aggregations)
-            raise self.refuse("aggr", module.aggr, f"use one of {known} as a string")
-        return aggr
+        return check_options(self.module, self.refuse, aggregations)
+
+
+def check_options(module: Any, refuse: Refuse, aggregations: tuple[str, ...]) -> str:
+    """The `aggr` of a `MessagePassing` layer, "add" for "sum"; raises what `refuse` makes of an option that is off."""
+    if module.flow != "source_to_target":
+        raise refuse("flow", module.flow, 'swap the rows of edge_index and use "source_to_target"')
+    if module.decomposed_layers != 1:
+        raise refuse("decomposed_layers", module.decomposed_layers, "leave it at 1; nothing is gained from it")
+    for hooks in _HOOKS:
+        if getattr(module, hooks, None):
+            raise refuse("hooks", hooks.strip("_"), "remove the message passing hooks of the layer")
+    aggr = "add" if module.aggr == "sum" else module.aggr
+    if aggr not in aggregations:
+        known = ", ".join(f'"{a}"' for a in aggregations)
+        raise refuse("aggr", module.aggr, f"use one of {known} as a string")
+    return aggr
 
 
 def check_edge_index(edge_index: object) -> None:

@@ -1,0 +1,214 @@
+"""Front end for PyG's `HeteroConv`: one program for the layers of all relations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from dacergnn.errors import UnsupportedCallError
+from dacergnn.frontends.frontend import Binding, Frontend, GraphKey, Outputs, Program, spec
+from dacergnn.frontends.hetero_programs import hetero
+from dacergnn.frontends.pyg.message_passing import check_edge_index, check_features, plain
+from dacergnn.frontends.pyg.relation_arrays import (
+    Layout,
+    edge_coefficients,
+    edge_weights,
+    stacked,
+    widened,
+    with_loops,
+)
+from dacergnn.frontends.pyg.relations import EdgeType, Relation
+from dacergnn.graph import HeteroGraph
+from dacergnn.graph.checks import check_range
+
+_SPACES = {"x": "NS", "norm": "E", "root": "T", "bias": "T", "share": "T"}  # other arrays: one row for each relation
+
+
+class HeteroFrontend(Frontend):
+    """Features and weights are as wide as those of the widest node type, with zeros where there are fewer."""
+
+    handles: ClassVar[tuple[str, ...]] = ("torch_geometric.nn.conv.hetero_conv.HeteroConv",)
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__(module)
+        if self.module.aggr not in ("sum", "mean"):
+            raise self.refuse("aggr", self.module.aggr, 'use "sum" or "mean"')
+        convs, places = self.convs(), self.places()
+        if not places:
+            raise self.refuse("convs", {}, "give it at least one layer")
+        self.relations = [Relation.of(key, place, convs._modules[place]) for key, place in places.items()]
+        self.out_channels: int = self._same("out_channels", [r.out_channels for r in self.relations])
+        self.reduce: str = self._same("aggr of convs", [r.reduce for r in self.relations])
+        attention = [r.attention for r in self.relations if r.attention is not None]
+        self.attention = self._same("attention", attention) if attention else None
+        self.averaged = self.attention is not None and not self.attention.concat
+        others = len(attention) < len(self.relations)
+        if self.averaged and (others or any(r.root for r in self.relations)):
+            raise self.refuse("concat", False, "heads are averaged where all relations have GATConv without residual")
+        if self.attention and self.reduce != "sum":
+            raise self.refuse("aggr of convs", self.reduce, "beside GATConv, relations are summed or averaged")
+        self.channels: dict[str, int] = {}
+        for relation in self.relations:
+            for name, path in relation.matrices:
+                weight = relation.parameter(convs, path)
+                if weight is not None and self.channels.setdefault(name, weight.size(1)) != weight.size(1):
+                    raise self.refuse("in_channels", weight.size(1), f"{name!r} has {self.channels[name]} elsewhere")
+        self.width = max(self.channels.values())
+
+    def convs(self) -> Any:
+        """The module whose children are the layers of the relations."""
+        return self.module._modules["convs"]
+
+    def places(self) -> dict[EdgeType, str]:
+        """Names of the layers in `convs` by edge type."""
+        convs = self.module.convs
+        return {key: convs.to_internal_key(key) for key in convs.keys()}  # noqa: SIM118
+
+    def edges(
+        self, x_dict: Any = None, edge_index_dict: Any = None, *args: Any, edge_weight_dict: Any = None, **others: Any
+    ) -> GraphKey:
+        if args or others:
+            named = ", ".join(others) or "a third argument"
+            raise UnsupportedCallError(
+                f"{named} is given; compiled layers take x_dict, edge_index_dict and, by its name, edge_weight_dict."
+            )
+        if not x_dict or not any(r.key in (edge_index_dict or ()) for r in self.relations):
+            raise UnsupportedCallError("x_dict or edge_index_dict is empty; pass at least one relation of the layer.")
+        layout = self._layout(edge_index_dict)
+        for relation in layout.relations:
+            self._check_relation(relation, x_dict, edge_index_dict)
+        for name in layout.node_types:
+            x: Tensor = x_dict[name]
+            check_features(f"x_dict[{name!r}]", x, self.channels.get(name) or x.size(-1))
+        for key, weight in (edge_weight_dict or {}).items():
+            self._check_weight(layout, key, weight, edge_index_dict, x_dict)
+        sizes = [x_dict[name].size(0) for name in layout.node_types]
+        marks = [(r.key, r.loops > 0) for r in layout.relations]
+        return tuple([edge_index_dict[r.key] for r in layout.relations]), (*sizes, *marks)
+
+    def graph_owner(self) -> object:
+        return "relations"
+
+    def result(self, x_dict: Any, edge_index_dict: Any, **_: Any) -> dict[str, tuple[int, int]]:
+        names = self._layout(edge_index_dict).destinations
+        return {name: (x_dict[name].size(0), self.out_channels) for name in names}
+
+    def graph(self, x_dict: Any, edge_index_dict: Any, **_: Any) -> HeteroGraph:
+        layout = self._layout(edge_index_dict)
+        sizes = torch.tensor([x_dict[name].size(0) for name in layout.node_types])
+        starts = dict(zip(layout.node_types, (sizes.cumsum(0) - sizes).tolist(), strict=True))
+        parts: list[Tensor] = []
+        for relation in layout.relations:
+            (src, _name, dst), label = relation.key, f"edge_index_dict[{relation.key!r}]"
+            edges = plain(edge_index_dict[relation.key])
+            # Here, because ids count within their type: with the offsets, a wrong one hits another type.
+            check_range(f"{label}[0]", edges[0], x_dict[src].size(0), f"{src} nodes", "x_dict")
+            check_range(f"{label}[1]", edges[1], x_dict[dst].size(0), f"{dst} nodes", "x_dict")
+            edges = with_loops(edges, relation, x_dict[src].size(0))
+            parts.append(edges + torch.tensor([[starts[src]], [starts[dst]]], dtype=edges.dtype))
+        counts = torch.tensor([part.size(1) for part in parts])
+        return HeteroGraph.from_arrays(
+            torch.cat(parts, dim=1), torch.arange(len(parts)).repeat_interleave(counts),
+            num_nodes=(int(sizes.sum()), int(sizes[: len(layout.destinations)].sum())),
+            num_edge_types=len(parts), num_node_types=len(sizes),
+            node_type=torch.arange(len(sizes)).repeat_interleave(sizes),
+            edge_type_names=["__".join(r.key) for r in layout.relations], node_type_names=layout.node_types,
+        )  # fmt: skip
+
+    def bind(self, graph: HeteroGraph, x_dict: Any, edge_index_dict: Any, *, edge_weight_dict: Any = None) -> Binding:
+        layout = self._layout(edge_index_dict)
+        relations, convs = layout.relations, self.convs()
+        x = torch.cat([self._features(name, x_dict) for name in layout.node_types])
+        weights = edge_weights(relations, x_dict, edge_index_dict, edge_weight_dict or {}, x.dtype)
+        found: dict[str, Tensor | None] = {
+            "x": x,
+            "W": stacked([self._matrix(r, convs, r.weight) for r in relations]),
+            "norm": edge_coefficients(graph, relations, weights, x.dtype),
+            "root": layout.totals([self._matrix(r, convs, r.root) for r in relations]),
+            "bias": layout.totals([r.parameter(convs, r.bias) for r in relations]),
+            "share": layout.share(x.dtype) if self.module.aggr == "mean" else None,
+        }
+        if any(r.attention for r in relations):
+            found |= self._attention_arrays(relations, convs)
+            if found["norm"] is not None:
+                found["attends"] = torch.tensor([float(r.attention is not None) for r in relations], dtype=x.dtype)
+        bias = found.pop("bias") if self.averaged else None
+        if bias is not None and found["share"] is not None:
+            bias = bias * found["share"].view(-1, 1)
+        arrays = {name: array for name, array in found.items() if array is not None}
+        program = self.program(tuple(arrays), partial(self._program, arrays))
+        sizes = [x_dict[name].size(0) for name in layout.destinations]
+        return Binding(program, arrays, partial(self._finish, layout.destinations, sizes, bias))
+
+    def _same(self, option: str, values: Sequence[Any]) -> Any:
+        """The value that all of `values` are equal to."""
+        different = next((v for v in values if v != values[0]), values[0])
+        if different != values[0]:
+            raise self.refuse(option, different, f"give all layers the same; the first has {values[0]!r}")
+        return values[0]
+
+    def _layout(self, edge_index_dict: dict[EdgeType, Any]) -> Layout:
+        return Layout([r for r in self.relations if r.key in edge_index_dict])
+
+    def _check_relation(self, relation: Relation, x_dict: dict[Any, Any], edge_index_dict: dict[Any, Any]) -> None:
+        key = relation.key
+        if key in x_dict or not isinstance(x_dict.get(key[0]), Tensor) or not isinstance(x_dict.get(key[-1]), Tensor):
+            raise UnsupportedCallError(f"x_dict must hold a tensor for each node type of edge type {key!r}.")
+        check_edge_index(edge_index_dict[key])
+        conv = self.convs()._modules[relation.place]
+        if relation.attention and conv.training and conv.dropout > 0:
+            raise UnsupportedCallError(f"dropout={conv.dropout} acts on attention weights in training; set it to 0.")
+
+    def _check_weight(self, layout: Layout, key: Any, weight: Any, edge_index_dict: Any, x_dict: Any) -> None:
+        label = f"edge_weight_dict[{key!r}]"
+        relation = next((r for r in layout.relations if r.key == key), None)
+        if relation is None or not relation.weighted:
+            raise UnsupportedCallError(f"{label} is given, but no layer takes it.")
+        if weight is None:
+            return
+        count, dtype = edge_index_dict[key].size(1), x_dict[key[0]].dtype
+        if not isinstance(weight, Tensor) or weight.shape != (count,) or weight.dtype != dtype:
+            raise UnsupportedCallError(f"{label} must be a tensor [{count}] of {dtype}.")
+
+    def _features(self, name: str, x_dict: dict[str, Tensor]) -> Tensor:
+        """Rows of a node type; zeros where no layer reads them."""
+        x = x_dict[name]
+        return widened(x, self.width) if name in self.channels else x.new_zeros(x.size(0), self.width)
+
+    def _matrix(self, relation: Relation, convs: Any, path: str | None) -> Tensor | None:
+        weight = relation.parameter(convs, path)
+        return None if weight is None else widened(weight, self.width)
+
+    def _attention_arrays(self, relations: Sequence[Relation], convs: Any) -> dict[str, Tensor | None]:
+        separate = any(r.weight_dst != r.weight for r in relations)
+        q, k = (
+            stacked([r.parameter(convs, p) if r.attention else None for r in relations]).flatten(1, 2)
+            for p in ("att_src", "att_dst")
+        )
+        return {
+            "W_dst": stacked([self._matrix(r, convs, r.weight_dst) for r in relations]) if separate else None,
+            "q": q,
+            "k": k,
+        }
+
+    def _program(self, arrays: dict[str, Tensor]) -> Program:
+        bindings: dict[str, object] = {n: spec(_SPACES.get(n, "R"), *a.shape[1:]) for n, a in arrays.items()}
+        if self.attention is None or "q" not in arrays:
+            return Program.of(hetero, reduce=self.reduce, **bindings)
+        heads, channels, _, slope = self.attention
+        options = {"heads": heads, "channels": channels, "width": heads * channels, "slope": slope}
+        return Program.of(hetero, reduce="attention", **options, **bindings)
+
+    def _finish(
+        self, names: Sequence[str], sizes: list[int], bias: Tensor | None, outputs: Outputs
+    ) -> dict[str, Tensor]:
+        parts = list(outputs[0].split(sizes))
+        if self.averaged and self.attention is not None:
+            parts = [part.view(-1, self.attention.heads, self.out_channels).mean(dim=1) for part in parts]
+            if bias is not None:
+                parts = [part + bias[i] for i, part in enumerate(parts)]
+        return dict(zip(names, parts, strict=True))

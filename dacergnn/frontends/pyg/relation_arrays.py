@@ -1,0 +1,132 @@
+"""What the layers of several relations put into one program: weights by relation, by node type, by edge."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from dacergnn.frontends.pyg.message_passing import plain
+from dacergnn.frontends.pyg.relations import EdgeType, Relation
+from dacergnn.graph import HeteroGraph
+
+
+class Layout:
+    """The relations of a call, and the order of their node types: destinations first, others have no results.
+
+    Args:
+        relations: Those that the call has edges for.
+    """
+
+    def __init__(self, relations: Sequence[Relation]) -> None:
+        self.relations = relations
+        self.destinations = list(dict.fromkeys([r.key[-1] for r in relations]))
+        """Node types with results, in the order of the results."""
+        self.node_types = list(dict.fromkeys([*self.destinations, *[r.key[0] for r in relations]]))
+        self._into = [self.destinations.index(r.key[-1]) for r in relations]
+
+    def share(self, dtype: torch.dtype) -> Tensor | None:
+        """[T] one over the number of relations into a node type; None where that is 1 for all."""
+        counts = torch.tensor(self._into).bincount(minlength=len(self.node_types)).clamp(min=1)
+        return counts.to(dtype).reciprocal() if int(counts.max()) > 1 else None
+
+    def totals(self, values: Sequence[Tensor | None]) -> Tensor | None:
+        """[T, ...] sums over the relations into each node type; None if no relation has a value."""
+        given: list[list[Tensor]] = [[] for _ in self.node_types]
+        for into, value in zip(self._into, values, strict=True):
+            if value is not None:
+                given[into].append(value)
+        if not any(given):
+            return None
+        return stacked([torch.stack(parts).sum(0) if parts else None for parts in given])
+
+
+def widened(value: Tensor, width: int) -> Tensor:
+    """A matrix with columns of zeros up to `width`."""
+    return value if value.size(1) == width else pad(value, (0, width - value.size(1)))
+
+
+def stacked(values: Sequence[Tensor | None]) -> Tensor:
+    """A stack of equal shapes, with zeros for None."""
+    like = next(v for v in values if v is not None)
+    return torch.stack([torch.zeros_like(like) if v is None else v for v in values])
+
+
+def with_loops(edge_index: Tensor, relation: Relation, count: int) -> Tensor:
+    """The edges that the layer of a relation sums over: with a self loop at each of `count` nodes, if it wants them."""
+    if not relation.loops:
+        return edge_index
+    loop = torch.arange(count, dtype=edge_index.dtype)
+    return torch.cat([edge_index[:, edge_index[0] != edge_index[1]], torch.stack([loop, loop])], dim=1)
+
+
+def edge_weights(
+    relations: Sequence[Relation],
+    x_dict: dict[str, Tensor],
+    edge_index_dict: dict[EdgeType, Any],
+    weights: dict[EdgeType, Tensor | None],
+    dtype: torch.dtype,
+) -> Tensor | None:
+    """[E] in the order of the relations, 1 for an edge without weight; None if no relation has weights."""
+    if all(weight is None for weight in weights.values()):
+        return None
+    parts: list[Tensor] = []
+    for relation in relations:
+        edges, weight = plain(edge_index_dict[relation.key]), weights.get(relation.key)
+        count = x_dict[relation.key[0]].size(0)
+        if weight is None:
+            parts.append(torch.ones(with_loops(edges, relation, count).size(1), dtype=dtype))
+        elif relation.loops:
+            # A loop that is there keeps its weight.
+            loop = edges[0] == edges[1]
+            fill = torch.full((count,), relation.loops, dtype=dtype)
+            parts += [weight[~loop], fill.index_put((edges[0][loop].long(),), weight[loop])]
+        else:
+            parts.append(weight)
+    return torch.cat(parts)
+
+
+def edge_coefficients(
+    graph: HeteroGraph, relations: Sequence[Relation], weights: Tensor | None, dtype: torch.dtype
+) -> Tensor | None:
+    """[E] in canonical order: what each message is multiplied with; None for 1, and where all relations attend.
+
+    Args:
+        weights: [E] in the order of the relations.
+    """
+    rules = tuple(r.rule for r in relations)
+    if weights is not None:
+        return _coefficients(graph, rules, graph.to_canonical(weights))
+    if not {"mean", "gcn"} & set(rules) and len(set(rules)) == 1:
+        return None
+    key = ("edge coefficients", rules, dtype)
+    if key not in graph.derived:
+        graph.derived[key] = _coefficients(graph, rules, torch.ones(graph.size("E"), dtype=dtype))
+    return graph.derived[key]
+
+
+def _coefficients(graph: HeteroGraph, rules: Sequence[str], weights: Tensor) -> Tensor:
+    result = torch.zeros_like(weights)
+    types = graph.index("E", "etype").long()
+    for rule in set(rules) - {"attention"}:
+        rows = torch.tensor([r == rule for r in rules])[types].nonzero().view(-1)
+        values = weights[rows]
+        if rule == "mean":
+            values = values * graph.pair_mean_weights(weights.dtype)[rows]
+        elif rule == "gcn":
+            values = _symmetric(graph, types[rows], rows, values)
+        result = result.index_copy(0, rows, values)
+    return result
+
+
+def _symmetric(graph: HeteroGraph, types: Tensor, rows: Tensor, weights: Tensor) -> Tensor:
+    """Weights over the roots of the weighted in-degrees, within its relation, of both ends of an edge."""
+    count = graph.size("ND")
+    src, dst = (types * count + graph.index("E", end)[rows] for end in ("src", "dst"))
+    degrees = weights.new_zeros(graph.size("R") * count).index_add(0, dst, weights)
+    roots = degrees.pow(-0.5)
+    roots = roots.masked_fill(roots == float("inf"), 0)
+    return roots[src] * weights * roots[dst]

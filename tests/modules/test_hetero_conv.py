@@ -1,0 +1,347 @@
+"""`HeteroConv`: one program for all relations, equal to a loop over them."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import dacergnn
+from dacergnn.errors import GraphError, UnsupportedCallError, UnsupportedLayerError
+from dacergnn.modules import CompiledLayer
+from tests.modules.layers import assert_close, compiled, pyg
+
+K, M = 6, 8
+F64 = torch.float64
+NODES = {"a": 7, "b": 5, "c": 4}
+Key = tuple[str, str, str]
+# c is no destination; two relations between a and b, one without edges, one within a type.
+MIXED: list[Key] = [("a", "r0", "b"), ("c", "r1", "b"), ("b", "r2", "a"), ("a", "r3", "a"), ("a", "r4", "b")]
+WITHIN: list[Key] = [("a", "r3", "a"), ("b", "r5", "b"), ("a", "r6", "a")]
+Make = Callable[[Any, Key], nn.Module]
+pytestmark = pytest.mark.filterwarnings("ignore:There exist node types:UserWarning")
+
+
+def draw(*shape: int) -> Tensor:
+    return torch.randn(*shape, dtype=F64, generator=torch.Generator().manual_seed(sum(shape)))
+
+
+def edge_index_dict(keys: list[Key]) -> dict[Key, Tensor]:
+    """The last node of each type is isolated, three edges of each relation stand twice, there are self loops."""
+    found: dict[Key, Tensor] = {}
+    for seed, key in enumerate(keys):
+        generator = torch.Generator().manual_seed(seed)
+        count = 0 if key[1] == "r1" else 14
+        ends = [torch.randint(0, NODES[key[i]] - 1, (count,), generator=generator) for i in (0, 2)]
+        found[key] = torch.stack(ends)[:, [*range(count), *range(min(count, 3))]]
+    return found
+
+
+def x_dict(width: int | dict[str, int] = K) -> dict[str, Tensor]:
+    return {name: draw(n, width if isinstance(width, int) else width[name]) for name, n in NODES.items()}
+
+
+def edge_weights(layer: Any, edges: dict[Key, Tensor]) -> dict[Key, Tensor]:
+    """For the relations whose layers take them, but for the last; negative ones of r2."""
+    weights = {key: draw(index.size(1)).abs() + 0.1 for key, index in list(edges.items())[:-1]}
+    taken = {key for key, conv in layer.convs.items() if type(conv).__name__ in ("GraphConv", "GCNConv")}
+    return {key: -weight if key[1] == "r2" else weight for key, weight in weights.items() if key in taken}
+
+
+def hetero(make: Make, keys: list[Key], aggr: str | None = "sum") -> Any:
+    library = pyg()
+    layer = library.HeteroConv({key: make(library, key) for key in keys}, aggr=aggr).double()
+    for parameter in layer.parameters():
+        parameter.data = draw(*parameter.shape) * 0.5
+    return layer
+
+
+def outcome(layer: nn.Module, x: dict[str, Tensor], edges: dict[Key, Tensor], weights: dict[Key, Tensor]) -> Any:
+    """Names of the results; results and gradients by features, weights of edges and parameters."""
+    x, weights = ({k: v.clone().requires_grad_() for k, v in values.items()} for values in (x, weights))
+    result = layer(x, edges, **({"edge_weight_dict": weights} if weights else {}))
+    total = torch.stack([(v * torch.arange(1.0, 1 + v.numel()).cos().view(v.shape)).sum() for v in result.values()])
+    leaves = [*x.values(), *weights.values(), *layer.parameters()]
+    found = torch.autograd.grad(total.sum(), leaves, allow_unused=True)
+    gradients = [torch.zeros_like(v) if g is None else g for v, g in zip(leaves, found, strict=True)]
+    return list(result), [*result.values(), *gradients]
+
+
+def mixed(library: Any, key: Key) -> nn.Module:
+    """As in PyG's example: another layer for each relation."""
+    makes: dict[str, Callable[[], nn.Module]] = {
+        "r0": lambda: library.GATConv((K, K), 4, heads=2, add_self_loops=False, residual=True),
+        "r2": lambda: library.GraphConv((K, K), M, bias=False),
+        "r3": lambda: library.GCNConv(K, M),
+    }
+    return makes.get(key[1], lambda: library.SAGEConv((K, K), M))()
+
+
+def gat(library: Any, key: Key, **options: Any) -> nn.Module:
+    return library.GATConv((K, K), 4, heads=2, add_self_loops=key[0] == key[2], **options)
+
+
+LAYERS: dict[str, tuple[Make, list[Key], bool]] = {
+    "SAGEConv": (lambda library, _: library.SAGEConv((K, K), M), MIXED, False),
+    "GraphConv": (lambda library, _: library.GraphConv((K, K), M), MIXED, True),
+    "GCNConv": (lambda library, _: library.GCNConv(K, M), WITHIN, False),
+    "GATConv": (gat, MIXED, False),
+}
+OTHERS: dict[str, tuple[Make, list[Key], bool]] = {
+    "max": (lambda library, _: library.SAGEConv((K, K), M, aggr="max", root_weight=False), MIXED, False),
+    "weights and self loops": (lambda library, _: library.GCNConv(K, M, improved=True), WITHIN, True),
+    "weights alone": (lambda library, _: library.GCNConv(K, M, add_self_loops=False, bias=False), WITHIN, True),
+    "averaged heads": (lambda library, key: gat(library, key, concat=False), MIXED, False),
+    "shared projection": (lambda library, _: library.GATConv(K, M, add_self_loops=False), MIXED, False),
+    "different layers": (mixed, MIXED, False),
+    "different layers, weights": (mixed, MIXED, True),
+}
+CASES = [(name, aggr, *case) for name, case in LAYERS.items() for aggr in ("sum", "mean")]
+CASES += [(name, "mean", *case) for name, case in OTHERS.items()]
+
+
+@pytest.mark.parametrize(("make", "keys", "weighted", "aggr"), [
+    pytest.param(make, keys, weighted, aggr, id=f"{name}-{aggr}") for name, aggr, make, keys, weighted in CASES
+])  # fmt: skip
+def test_outputs_and_gradients(make: Make, keys: list[Key], weighted: bool, aggr: str) -> None:
+    layer, edges = hetero(make, keys, aggr), edge_index_dict(keys)
+    args = x_dict(), edges, edge_weights(layer, edges) if weighted else {}
+    optimized = compiled(layer)
+    expected = outcome(layer, *args)
+    for _ in range(2):
+        names, values = outcome(optimized, *args)
+        assert names == expected[0]
+        assert_close(values, expected[1], 1e-9)
+    assert optimized.graphs.encoded == 1  # by the first call
+    assert optimized.refusal is None
+
+
+def sage(library: Any, _: Key) -> nn.Module:
+    return library.SAGEConv((K, K), M)
+
+
+def test_types_of_different_widths() -> None:
+    widths = {"a": K, "b": 3, "c": 5}
+    layer = hetero(lambda library, key: library.SAGEConv((widths[key[0]], widths[key[2]]), M), MIXED)
+    args = x_dict(widths), edge_index_dict(MIXED), {}
+    assert_close(outcome(compiled(layer), *args)[1], outcome(layer, *args)[1], 1e-9)
+
+
+def test_features_that_no_layer_reads() -> None:
+    layer = hetero(lambda library, _: library.SAGEConv((K, K), M, root_weight=False), [("a", "r0", "b")])
+    args = x_dict({"a": K, "b": 2, "c": 1}), edge_index_dict([("a", "r0", "b")]), {}
+    assert_close(outcome(compiled(layer), *args)[1], outcome(layer, *args)[1], 1e-9)
+
+
+def test_calls_with_some_of_the_relations() -> None:
+    """The mean is over the relations of a call; other types and relations are ignored."""
+    layer = hetero(sage, MIXED, "mean")
+    optimized = compiled(layer)
+    x, edges = x_dict(), edge_index_dict(MIXED)
+    for keys in (MIXED[:2], [MIXED[2]], MIXED[1:]):
+        part = {key: edges[key] for key in reversed(keys)} | {("a", "other", "d"): edges[MIXED[0]]}
+        names, values = outcome(optimized, x | {"d": draw(2, 1)}, part, {})
+        expected = outcome(layer, x | {"d": draw(2, 1)}, part, {})
+        assert names == expected[0]
+        assert_close(values, expected[1], 1e-9)
+    assert optimized.refusal is None
+
+
+def test_calls_with_relations_that_do_not_attend() -> None:
+    layer = hetero(mixed, MIXED)
+    args = x_dict(), edge_index_dict(MIXED[2:4]), {}
+    assert_close(outcome(compiled(layer), *args)[1], outcome(layer, *args)[1], 1e-9)
+
+
+def test_replaced_inside_a_model() -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = (hetero(lambda lib, _: lib.SAGEConv((K, K), K), MIXED) for _ in range(2))
+
+        def forward(self, x: dict[str, Tensor], edges: dict[Key, Tensor]) -> dict[str, Tensor]:
+            hidden = {name: v.relu() for name, v in self.first(x, edges).items()}
+            return self.second(x | hidden, edges)
+
+    model = Model()
+    optimized = dacergnn.optimize(model, on_unsupported="error")
+    assert [name for name, m in optimized.named_modules() if isinstance(m, CompiledLayer)] == ["first", "second"]
+    args = x_dict(), edge_index_dict(MIXED)
+    assert_close(optimized(*args), model(*args), 1e-9)
+    assert optimized.get_submodule("first").graphs.encoded == 1
+    assert list(optimized.state_dict()) == list(model.state_dict())
+    assert all(a is b for a, b in zip(optimized.parameters(), model.parameters(), strict=True))
+    assert type(dacergnn.revert(optimized).get_submodule("first")) is pyg().HeteroConv
+
+
+def test_copies_and_torch_compile() -> None:
+    layer = hetero(sage, MIXED)
+    optimized = compiled(layer)
+    args = x_dict(), edge_index_dict(MIXED), {}
+    expected = outcome(layer, *args)[1]
+    for other in (
+        copy.deepcopy(optimized),
+        pickle.loads(pickle.dumps(optimized)),
+        torch.compile(optimized, backend="aot_eager", fullgraph=True),
+    ):
+        assert_close(outcome(other, *args)[1], expected, 1e-9)
+
+
+REFUSED: dict[str, tuple[Make, list[Key], str | None, str]] = {
+    "empty": (sage, [], "sum", "convs={} of HeteroConv is not supported; give it at least one layer."),
+    "aggr": (sage, MIXED, "max", "aggr='max' of HeteroConv is not supported; use \"sum\" or \"mean\"."),
+    "none": (sage, MIXED, None, "aggr=None of HeteroConv is not supported; use \"sum\" or \"mean\"."),
+    "class": (
+        lambda library, _: library.GATv2Conv((K, K), M, add_self_loops=False), MIXED, "sum",
+        "convs='GATv2Conv' of HeteroConv is not supported; one program takes SAGEConv, GraphConv, GCNConv, GATConv.",
+    ),
+    "normalize": (
+        lambda library, _: library.SAGEConv((K, K), M, normalize=True), MIXED, "sum",
+        "normalize=True of SAGEConv of edge type ('a', 'r0', 'b') is not supported; "
+        "normalize the result of the model's layer instead.",
+    ),
+    "project": (
+        lambda library, _: library.SAGEConv((K, K), M, project=True), MIXED, "sum",
+        "project=True of SAGEConv of edge type ('a', 'r0', 'b') is not supported; "
+        "project the features before the layer.",
+    ),
+    "cached": (
+        lambda library, _: library.GCNConv(K, M, cached=True), WITHIN, "sum",
+        "cached=True of GCNConv of edge type ('a', 'r3', 'a') is not supported; "
+        "leave it False; the encoded graph and its coefficients are kept anyway.",
+    ),
+    "bipartite": (
+        lambda library, _: library.GCNConv(K, M, add_self_loops=False), MIXED, "sum",
+        "edge_type=('a', 'r0', 'b') of GCNConv is not supported; "
+        "GCNConv, and other layers with self loops, take edges between nodes of one type.",
+    ),
+    "lazy": (
+        lambda library, _: library.SAGEConv((-1, -1), M), MIXED, "sum",
+        "in_channels=-1 of SAGEConv of edge type ('a', 'r0', 'b') is not supported; "
+        "run the model once before it is optimized.",
+    ),
+    "aggregation": (
+        lambda library, _: library.SAGEConv((K, K), M, aggr="median"), MIXED, "sum",
+        "aggr='median' of SAGEConv of edge type ('a', 'r0', 'b') is not supported; "
+        "use one of \"add\", \"mean\", \"max\", \"min\" as a string.",
+    ),
+    "different reductions": (
+        lambda library, key: library.SAGEConv((K, K), M, aggr="max" if key[1] == "r2" else "mean"), MIXED, "sum",
+        "aggr of convs='max' of HeteroConv is not supported; give all layers the same; the first has 'sum'.",
+    ),
+    "different sizes": (
+        lambda library, key: library.SAGEConv((K, K), 4 if key[2] == "a" else M), MIXED, "sum",
+        "out_channels=4 of HeteroConv is not supported; give all layers the same; the first has 8.",
+    ),
+    "different inputs": (
+        lambda library, key: library.SAGEConv((5 if key[1] == "r4" else K, K), M), MIXED, "sum",
+        "in_channels=5 of HeteroConv is not supported; 'a' has 6 elsewhere.",
+    ),
+    "averaged residual": (
+        lambda library, key: gat(library, key, concat=False, residual=True), MIXED, "sum",
+        "concat=False of HeteroConv is not supported; "
+        "heads are averaged where all relations have GATConv without residual.",
+    ),
+    "projection": (
+        lambda library, key: replaced(library.SAGEConv((K, K), M)), MIXED, "sum",
+        "lin_l='Sequential' of SAGEConv of edge type ('a', 'r0', 'b') is not supported; keep the Linear of the layer.",
+    ),
+    "hooks": (
+        lambda library, key: hooked(library.SAGEConv((K, K), M)), MIXED, "sum",
+        "hooks='SAGEConv' of SAGEConv of edge type ('a', 'r0', 'b') is not supported; put hooks on the HeteroConv.",
+    ),
+}  # fmt: skip
+
+
+def replaced(layer: Any) -> nn.Module:
+    layer.lin_l = nn.Sequential(nn.Linear(K, M))
+    return layer
+
+
+def hooked(layer: nn.Module) -> nn.Module:
+    layer.register_forward_hook(lambda *_: None)
+    return layer
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_layers_that_are_refused(name: str) -> None:
+    make, keys, aggr, message = REFUSED[name]
+    library = pyg()
+    layer = library.HeteroConv({key: make(library, key) for key in keys}, aggr=aggr)
+    with pytest.raises(UnsupportedLayerError) as error:
+        dacergnn.optimize(layer, on_unsupported="error")
+    assert str(error.value) == message
+
+
+def test_the_layers_of_a_refused_one_are_compiled_one_by_one() -> None:
+    layer = hetero(sage, MIXED, "max")
+    with pytest.warns(UserWarning, match=r"^the model is left as it is: aggr='max' of HeteroConv"):
+        optimized = dacergnn.optimize(layer)
+    assert sum(isinstance(m, CompiledLayer) for m in optimized.modules()) == len(MIXED)
+
+
+def dropout(library: Any, key: Key) -> nn.Module:
+    return gat(library, key, dropout=0.5)
+
+
+X, EDGES = x_dict(), edge_index_dict(MIXED)
+CALLS: dict[str, tuple[Make, tuple[Any, ...], dict[str, Any], str]] = {
+    "dropout": (dropout, (X, EDGES), {}, "dropout=0.5 acts on attention weights in training; set it to 0."),
+    "third": (
+        sage, (X, EDGES, {}), {},
+        "a third argument is given; compiled layers take x_dict, edge_index_dict and, by its name, edge_weight_dict.",
+    ),
+    "edge_attr": (
+        gat, (X, EDGES), {"edge_attr_dict": {}},
+        "edge_attr_dict is given; compiled layers take x_dict, edge_index_dict and, by its name, edge_weight_dict.",
+    ),
+    "nothing": (
+        sage, (X, {}), {}, "x_dict or edge_index_dict is empty; pass at least one relation of the layer."
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_calls_that_run_the_original(name: str) -> None:
+    make, args, kwargs, message = CALLS[name]
+    layer = hetero(make, MIXED)
+    optimized = compiled(layer)
+    torch.manual_seed(1)
+    with pytest.warns(UserWarning, match=f"^HeteroConv runs uncompiled: {re.escape(message)}$"):
+        found = optimized(*args, **kwargs)
+    torch.manual_seed(1)
+    assert_close(found, layer(*args, **kwargs), 0)
+
+
+@pytest.mark.parametrize(
+    ("x", "kwargs", "message"),
+    [
+        (
+            {"a": X["a"]},
+            {},
+            "x_dict must hold a tensor for each node type of edge type ('a', 'r0', 'b').",
+        ),
+        (X | {"b": draw(5, 3)}, {}, "x_dict['b'] is [5, 3]; it must be a tensor of shape [N, 6]."),
+        (
+            X,
+            {"edge_weight_dict": {MIXED[0]: draw(17)}},
+            "edge_weight_dict[('a', 'r0', 'b')] is given, but no layer takes it.",
+        ),
+    ],
+)
+def test_calls_that_cannot_run(x: dict[str, Tensor], kwargs: dict[str, Any], message: str) -> None:
+    with pytest.raises(UnsupportedCallError) as error:
+        compiled(hetero(sage, MIXED))(x, EDGES, **kwargs)
+    assert str(error.value) == f"HeteroConv cannot run this call, compiled or not: {message}"
+
+
+def test_edges_out_of_range() -> None:
+    edges = EDGES | {MIXED[2]: torch.tensor([[0, 5], [1, 1]])}
+    with pytest.raises(GraphError, match=r"^edge_index_dict\[\('b', 'r2', 'a'\)\]\[0\] holds 5 at position 1, but"):
+        compiled(hetero(sage, MIXED))(X, edges)
