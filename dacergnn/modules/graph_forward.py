@@ -57,9 +57,6 @@ class _Forwards(dict[Any, ForwardLayer]):
     def __deepcopy__(self, memo: dict[int, Any]) -> _Forwards:
         return _Forwards()
 
-    def __copy__(self) -> _Forwards:
-        return _Forwards()
-
     def __reduce__(self) -> tuple[Any, ...]:
         return _Forwards, ()
 
@@ -116,7 +113,7 @@ def _compiled(function: Callable[..., Any], config: Config, on_unsupported: OnUn
         if torch.compiler.is_compiling() or recording() is not None:  # within another one, it is part of that
             return function(self, *args, **kwargs)
         layers = self.__dict__.get(_KEY)
-        if layers is None:
+        if layers is None or any(known.original is not self for known in layers.values()):  # those of a shallow copy
             layers = self.__dict__[_KEY] = _Forwards()
         layer = layers.get(function)
         if layer is None:

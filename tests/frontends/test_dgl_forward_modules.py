@@ -92,6 +92,16 @@ def test_module_stays_what_it_is() -> None:
         layer.kept = None
 
 
+def test_shallow_copies_run_their_own_parts() -> None:
+    layer, g, x = Layer(), graph(), torch.randn(NODES, 3)
+    layer(g, x)
+    other = copy.copy(layer)
+    other.__dict__["_modules"] = {"linear": nn.Linear(3, 4)}
+    assert not torch.equal(other(g, x), layer(g, x))
+    assert compiled_forwards(layer)[0].original is layer
+    assert compiled_forwards(other)[0].original is other
+
+
 def test_scopes_leave_the_graph_alone() -> None:
     g = graph()
     held = {k: g.ndata[k] for k in g.ndata} | {k: g.edata[k] for k in g.edata}
