@@ -90,9 +90,9 @@ def compile_forward(
         target.forward = _compiled(target.forward, *options)
         return target
     if isinstance(target, nn.Module):
-        own = vars(target).get("forward")
-        function = type(target).forward if own is None else lambda _, *args, **kwargs: own(*args, **kwargs)  # pyright: ignore[reportUnknownLambdaType]
-        target.forward = functools.partial(_compiled(function, *options), target)
+        if "forward" in vars(target):
+            raise DacergnnError(f"this {type(target).__name__} has a forward of its own; decorate that of its class.")
+        target.__class__ = _subclass(type(target), *options)
         return target
     if not inspect.isfunction(target):
         raise DacergnnError(
@@ -100,6 +100,26 @@ def compile_forward(
             f"not a {type(target).__name__}."
         )
     return _compiled(target, *options)
+
+
+@functools.cache
+def _subclass(base: type[nn.Module], config: Config, on_unsupported: OnUnsupported) -> type[nn.Module]:
+    """The class of single modules with a compiled forward; bears the name of theirs."""
+    names = {"__module__": base.__module__, "__qualname__": base.__qualname__, "__doc__": base.__doc__}
+
+    def reduce(self: nn.Module) -> tuple[Any, ...]:
+        return _blank, (base, config, on_unsupported), self.__dict__
+
+    return type(
+        base.__name__,
+        (base,),
+        {**names, "forward": _compiled(base.forward, config, on_unsupported), "__reduce__": reduce},
+    )
+
+
+def _blank(base: type[nn.Module], config: Config, on_unsupported: OnUnsupported) -> nn.Module:
+    """A module without state, which copying and unpickling fill in."""
+    return nn.Module.__new__(_subclass(base, config, on_unsupported))
 
 
 def compiled_forwards(module: nn.Module) -> list[ForwardLayer]:

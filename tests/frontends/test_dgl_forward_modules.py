@@ -102,6 +102,21 @@ def test_shallow_copies_run_their_own_parts() -> None:
     assert compiled_forwards(other)[0].original is other
 
 
+def test_single_modules_are_copied_and_pickled() -> None:
+    layer = compile_forward(dgl.nn.SAGEConv(3, 2, "mean"), on_unsupported="error")
+    g, x = small_graph(), torch.randn(NODES, 3)
+    out = layer(g, x)
+    for other in (copy.deepcopy(layer), copy.copy(layer), pickle.loads(pickle.dumps(layer))):
+        torch.testing.assert_close(other(g, x), out)
+        (found,) = compiled_forwards(other)
+        assert found.original is other
+        assert isinstance(other, dgl.nn.SAGEConv)
+    layer.forward = lambda *_: out
+    with pytest.raises(DacergnnError) as error:
+        compile_forward(layer)
+    assert str(error.value) == "this SAGEConv has a forward of its own; decorate that of its class."
+
+
 def test_scopes_leave_the_graph_alone() -> None:
     g = graph()
     held = {k: g.ndata[k] for k in g.ndata} | {k: g.edata[k] for k in g.edata}
