@@ -178,7 +178,15 @@ class _Lifting:
         last = [len(shape)]
         if dace.frontend.operations.detect_reduction_type(node.wcr) != dace.ReductionType.Sum or node.axes != last:
             self._refuse(node, "rows are reduced by a sum over their last axis")
-        self._assign(space, target, Op("sum", (self._ref(source, space),)))
+        self._assign(space, target, self._sum(self._ref(source, space)))
+
+    def _sum(self, rows: Ref) -> Expr:
+        """The sum of rows over their last axis: a dot product, which passes know to move, if they are products."""
+        made = self.listing.producer(rows.name)
+        factors = made.expr.args if made is not None and isinstance(made.expr, Op) and made.expr.name == "mul" else ()
+        if factors and all(isinstance(f, Ref) and self.listing.shape(f) == self.listing.shape(rows) for f in factors):
+            return Op("dot_prd", factors)
+        return Op("sum", (rows,))
 
     def _product(self, node: Any) -> None:
         operands = {e.dst_conn: e.data.data for e in self.state.in_edges(node)}
