@@ -16,7 +16,7 @@ from dacergnn.library_nodes.diagnostics import fail, nearest
 from dacergnn.library_nodes.form import ENTITY, GEMM_OPERATORS, Const, Expr, Op, Ref, Shape, Statement, size
 from dacergnn.library_nodes.operators import OPERATORS, STRUCTURAL, WITH_DIMS, op
 
-_BINARY: dict[type[ast.AST], str] = {
+BINARY: dict[type[ast.AST], str] = {
     ast.Add: "add",
     ast.Sub: "sub",
     ast.Mult: "mul",
@@ -25,7 +25,7 @@ _BINARY: dict[type[ast.AST], str] = {
     ast.GtE: "ge",
     ast.Eq: "eq",
 }
-_FLIPPED: dict[type[ast.AST], str] = {ast.Lt: "gt", ast.LtE: "ge"}
+FLIPPED: dict[type[ast.AST], str] = {ast.Lt: "gt", ast.LtE: "ge"}
 _ROW_ATTRIBUTES = {"src": "src", "dst": "dst", "src_pair": "srcpair", "dst_pair": "dstpair", "edge": "edge"}
 _NODE_TYPE = {"": "ntype", "src": "srctype", "dst": "dsttype"}
 # Default arguments of operators that a user may leave out.
@@ -162,17 +162,17 @@ class ExpressionParser:
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
             operand = self.parse(node.operand)
             return Const(-operand.value) if isinstance(operand, Const) else Op("neg", (operand,))
-        if isinstance(node, ast.BinOp) and type(node.op) in _BINARY:
-            return Op(_BINARY[type(node.op)], (self.parse(node.left), self.parse(node.right)))
+        if isinstance(node, ast.BinOp) and type(node.op) in BINARY:
+            return Op(BINARY[type(node.op)], (self.parse(node.left), self.parse(node.right)))
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
             return Op("linear", (self.parse(node.left), self.parse(node.right)))
         if isinstance(node, ast.Compare) and len(node.ops) == 1:
             left, right = self.parse(node.left), self.parse(node.comparators[0])
             kind = type(node.ops[0])
-            if kind in _BINARY:
-                return Op(_BINARY[kind], (left, right))
-            if kind in _FLIPPED:
-                return Op(_FLIPPED[kind], (right, left))
+            if kind in BINARY:
+                return Op(BINARY[kind], (left, right))
+            if kind in FLIPPED:
+                return Op(FLIPPED[kind], (right, left))
         if isinstance(node, ast.Call):
             return self._call(node)
         if isinstance(node, ast.Attribute | ast.Subscript):

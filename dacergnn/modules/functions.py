@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from types import FunctionType
 from typing import Any
@@ -28,7 +29,7 @@ _CALLS = 64
 class UserLayer(GraphLayer):
     """Runs a program of a user on the arrays of a call, in the order of the program's signature."""
 
-    def __init__(self, user: UserProgram, config: Config | None) -> None:
+    def __init__(self, config: Config | None) -> None:
         super().__init__(config)
         self._calls: dict[tuple[Any, ...], CompiledProgram] = {}
 
@@ -36,9 +37,9 @@ class UserLayer(GraphLayer):
         return {**super().__getstate__(), "_calls": {}}
 
     @property
+    @abstractmethod
     def user(self) -> UserProgram:
         """The program."""
-        raise NotImplementedError
 
     @property
     def kind(self) -> str:
@@ -108,7 +109,7 @@ class ProgramFunction(UserLayer):
 
     def __init__(self, function: FunctionType, bindings: Mapping[str, Any], config: Config | None) -> None:
         user = UserProgram(function, bindings)
-        super().__init__(user, config)
+        super().__init__(config)
         self._user = user
         functools.update_wrapper(self, function)
 
@@ -169,7 +170,7 @@ class FunctionModule(UserLayer):
     def __init__(
         self, function: ProgramFunction, counts: Mapping[str, int | None], shapes: Mapping[str, Shape]
     ) -> None:
-        super().__init__(function.user, function.config)
+        super().__init__(function.config)
         object.__setattr__(self, "_function", function)  # past nn.Module, which would take it for a part
         user = function.user
         user.arrange((), dict.fromkeys(shapes), dict.fromkeys(n for n in user.names if n not in shapes))

@@ -36,7 +36,7 @@ class GraphOperatorBackward(BackwardImplementation):
         forward = _listing(forward_node, context, given)
         derived = derive(forward, wanted)
         backward = derived.backward
-        again = [s for s in forward.statements if derived.saved]
+        again = forward.statements if derived.saved else []
         backward = replace(
             backward,
             inputs=tuple(n for n in backward.inputs if n not in derived.saved)

@@ -7,17 +7,8 @@ from collections.abc import Mapping
 
 from dacergnn.library_nodes.form import Const, Expr
 from dacergnn.library_nodes.operators import op
+from dacergnn.library_nodes.parse import BINARY, FLIPPED
 
-_BINARY: dict[type[ast.AST], str] = {
-    ast.Add: "add",
-    ast.Sub: "sub",
-    ast.Mult: "mul",
-    ast.Div: "div",
-    ast.Gt: "gt",
-    ast.GtE: "ge",
-    ast.Eq: "eq",
-}
-_FLIPPED: dict[type[ast.AST], str] = {ast.Lt: "gt", ast.LtE: "ge"}
 _FUNCTIONS = ("exp", "log", "sqrt", "abs", "tanh", "erf", "max", "min")
 _CASTS = ("float", "float32", "float64", "int", "int32", "int64")
 
@@ -54,12 +45,12 @@ def _expression(node: ast.expr, operands: Mapping[str, Expr]) -> Expr:
             return inner(node.operand)
         case ast.BinOp(op=ast.Pow()):
             return _power(inner(node.left), inner(node.right), node)
-        case ast.BinOp() if type(node.op) in _BINARY:
-            return op(_BINARY[type(node.op)], inner(node.left), inner(node.right))
-        case ast.Compare(ops=[sign], comparators=[right]) if type(sign) in _BINARY:
-            return op(_BINARY[type(sign)], inner(node.left), inner(right))
-        case ast.Compare(ops=[sign], comparators=[right]) if type(sign) in _FLIPPED:
-            return op(_FLIPPED[type(sign)], inner(right), inner(node.left))
+        case ast.BinOp() if type(node.op) in BINARY:
+            return op(BINARY[type(node.op)], inner(node.left), inner(node.right))
+        case ast.Compare(ops=[sign], comparators=[right]) if type(sign) in BINARY:
+            return op(BINARY[type(sign)], inner(node.left), inner(right))
+        case ast.Compare(ops=[sign], comparators=[right]) if type(sign) in FLIPPED:
+            return op(FLIPPED[type(sign)], inner(right), inner(node.left))
         case ast.Call(args=[value], keywords=[]) if _called(node) in _CASTS:
             return inner(value)
         case ast.Call(keywords=[]) if _called(node) in _FUNCTIONS:
