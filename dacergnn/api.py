@@ -12,7 +12,7 @@ from typing import Any, overload
 
 from torch import nn
 
-from dacergnn.config import Config
+from dacergnn.config import Config, OnUnsupported
 from dacergnn.datasets import Dataset
 from dacergnn.errors import DacergnnError, UnsupportedLayerError
 from dacergnn.frontends import find_frontend, find_tracer, joined_layers
@@ -20,7 +20,7 @@ from dacergnn.frontends.dace_program.source import is_dace_program, program_func
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.base import ProgramModule
 from dacergnn.modules.functions import ProgramFunction
-from dacergnn.modules.graph_forward import OnUnsupported, compile_forward, compiled_forwards
+from dacergnn.modules.graph_forward import compile_forward, compiled_forwards
 from dacergnn.modules.graphs import GraphCache
 from dacergnn.modules.layer import CompiledLayer
 from dacergnn.modules.traced_layer import TracedLayer
@@ -51,7 +51,8 @@ class _Replacement:
         try:
             if frontend is not None:
                 return CompiledLayer(module, frontend(module), self.config, self.graphs)
-            return TracedLayer(module, tracer(module), self.config, self.graphs) if tracer is not None else None
+            assert tracer is not None
+            return TracedLayer(module, tracer(module), self.config, self.graphs, self.on_unsupported)
         except UnsupportedLayerError as reason:
             self._refuse(name, reason)
             return None
@@ -80,7 +81,8 @@ def optimize(
         graph: The graph that the model will mostly be called with; its encodings are found again by its tensors.
         config: What to compile and how.
         filter_fn: Takes a module and its qualified name; False leaves the layer as it is.
-        on_unsupported: What to do with a layer that has a front end but an option that cannot be expressed.
+        on_unsupported: What to do with a layer that has a front end but an option that cannot be expressed, and, in
+            layers that are traced, with a call that no program expresses: "error" raises UnsupportedCallError.
 
     Raises:
         UnsupportedLayerError: With ``on_unsupported="error"``.

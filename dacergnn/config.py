@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from dacergnn.errors import DacergnnError
 
@@ -24,6 +25,8 @@ LEVELS: dict[str, tuple[str, ...]] = {
 """Passes of each optimization level. "hector" reorders wherever that makes a product of weights and compacts on the
 source side, as the paper has it (C+R), before gradients are generated; "O2" does everything, chosen by cost."""
 IMPLEMENTATIONS = ("cpu", "pure")
+OnUnsupported = Literal["warn", "error", "ignore"]
+"""What becomes of what no program expresses: it runs as it is, with a warning or silently, or is an error."""
 
 
 @dataclass(frozen=True)

@@ -5,19 +5,18 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import nn
 
-from dacergnn.config import Config
-from dacergnn.errors import DacergnnError, UnsupportedCallError
+from dacergnn.config import Config, OnUnsupported
+from dacergnn.errors import DacergnnError
 from dacergnn.frontends.dgl.forward import ForwardTracer
 from dacergnn.frontends.dgl.recorder import recording
 from dacergnn.modules.graphs import GraphCache
 from dacergnn.modules.traced_layer import TracedLayer
 
-OnUnsupported = Literal["warn", "error", "ignore"]
 _KEY = "_compiled_forwards"
 
 
@@ -27,8 +26,8 @@ class ForwardLayer(TracedLayer):
     def __init__(
         self, original: nn.Module, function: Callable[..., Any], config: Config, on_unsupported: OnUnsupported
     ) -> None:
-        super().__init__(original, ForwardTracer(original, function), config, GraphCache())
-        self.__dict__.update(function=function, on_unsupported=on_unsupported)
+        super().__init__(original, ForwardTracer(original, function), config, GraphCache(), on_unsupported)
+        self.__dict__["function"] = function
 
     def __reduce__(self) -> tuple[Any, ...]:
         raise TypeError("a compiled forward belongs to its module, which makes it anew when it is called.")
@@ -37,18 +36,11 @@ class ForwardLayer(TracedLayer):
         return self.__dict__["function"](self.original, *args, **kwargs)
 
     def fall_back(self, reason: str, args: tuple[Any, ...], kwargs: dict[str, Any], *, expected: bool = True) -> Any:
-        if expected and self.__dict__["on_unsupported"] == "error":
+        if expected and self.on_unsupported == "error":
             self.warn(reason)
         result = self.uncompiled(*args, **kwargs)
         self.warn(reason)
         return result
-
-    def warn(self, reason: str) -> None:
-        if self.__dict__["on_unsupported"] == "error":
-            raise UnsupportedCallError(f"{self.kind} cannot be compiled: {reason}")
-        if self.__dict__["on_unsupported"] == "warn":
-            super().warn(reason)
-        self.__dict__["refusal"] = reason
 
 
 class _Forwards(dict[Any, ForwardLayer]):

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dacergnn.config import Config
+from dacergnn.config import Config, OnUnsupported
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends import Binding, Frontend, Program
 from dacergnn.graph import HeteroGraph
@@ -34,10 +34,18 @@ class CompiledLayer(ProgramModule):
     """
 
     original: nn.Module
+    on_unsupported: OnUnsupported
     refusal: str | None
     """Why the last uncompiled call ran the original."""
 
-    def __init__(self, original: nn.Module, frontend: Frontend, config: Config, graphs: GraphCache) -> None:
+    def __init__(
+        self,
+        original: nn.Module,
+        frontend: Frontend,
+        config: Config,
+        graphs: GraphCache,
+        on_unsupported: OnUnsupported = "warn",
+    ) -> None:
         super().__init__()
         for name, value in original.__dict__.items():
             if name in _SHARED or name.endswith("_hooks") or "_hooks_" in name:
@@ -47,6 +55,7 @@ class CompiledLayer(ProgramModule):
             frontend=frontend,
             config=config,
             graphs=graphs,
+            on_unsupported=on_unsupported,
             training=original.training,
             refusal=None,
             _warned=set[str](),
@@ -60,10 +69,10 @@ class CompiledLayer(ProgramModule):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> CompiledLayer:
         original = copy.deepcopy(self.original, memo)
-        return type(self)(original, type(self.frontend)(original), self.config, self.graphs)
+        return type(self)(original, type(self.frontend)(original), self.config, self.graphs, self.on_unsupported)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restore, (type(self), self.original, type(self.frontend), self.config)
+        return _restore, (type(self), self.original, type(self.frontend), self.config, self.on_unsupported)
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -131,6 +140,8 @@ class CompiledLayer(ProgramModule):
 
     def fall_back(self, reason: str, args: tuple[Any, ...], kwargs: dict[str, Any], *, expected: bool = True) -> Any:
         """Run the original layer; warns once of every reason that was to be expected or turns out to be ours."""
+        if expected and self.on_unsupported == "error":
+            self.warn(reason)
         try:
             result = self.uncompiled(*args, **kwargs)
         except Exception as error:
@@ -145,18 +156,24 @@ class CompiledLayer(ProgramModule):
         return self.original.forward(*args, **kwargs)
 
     def warn(self, reason: str) -> None:
-        """Say once of every reason that a call ran the original layer."""
+        """Say once of every reason that a call ran the original layer, or raise, as ``on_unsupported`` has it."""
+        if self.on_unsupported == "error":
+            raise UnsupportedCallError(f"{self.kind} cannot be compiled: {reason}")
         self.__dict__["refusal"] = reason
-        if reason not in self._warned:
+        if self.on_unsupported == "warn" and reason not in self._warned:
             self._warned.add(reason)
             warnings.warn(f"{self.kind} runs uncompiled: {reason}", stacklevel=7)
 
 
 def _restore(
-    layer: type[CompiledLayer], original: nn.Module, frontend: Callable[[nn.Module], Any], config: Config
+    layer: type[CompiledLayer],
+    original: nn.Module,
+    frontend: Callable[[nn.Module], Any],
+    config: Config,
+    on_unsupported: OnUnsupported,
 ) -> CompiledLayer:
     """A layer from its pickle; builds come from the cache, graphs are encoded again."""
-    return layer(original, frontend(original), config, GraphCache())
+    return layer(original, frontend(original), config, GraphCache(), on_unsupported)
 
 
 def cast(call: Call, module: nn.Module) -> Call:

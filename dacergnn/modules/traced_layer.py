@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dacergnn.config import Config
+from dacergnn.config import Config, OnUnsupported
 from dacergnn.errors import DacergnnError, UnsupportedCallError
 from dacergnn.frontends import Program
 from dacergnn.frontends.symbolic import Tracer
@@ -23,11 +23,18 @@ class TracedLayer(CompiledLayer):
     """Runs the layer's own Python with recorded values; what it asks for is computed by compiled programs.
 
     Attributes, options and preprocessing of edges are honoured at every call. A call that no program covers runs the
-    original, with a warning once; so do calls inside torch.compile.
+    original, with a warning once (or as ``on_unsupported`` has it); so do calls inside torch.compile.
     """
 
-    def __init__(self, original: nn.Module, frontend: Tracer, config: Config, graphs: GraphCache) -> None:
-        super().__init__(original, frontend, config, graphs)  # pyright: ignore[reportArgumentType]
+    def __init__(
+        self,
+        original: nn.Module,
+        frontend: Tracer,
+        config: Config,
+        graphs: GraphCache,
+        on_unsupported: OnUnsupported = "warn",
+    ) -> None:
+        super().__init__(original, frontend, config, graphs, on_unsupported)  # pyright: ignore[reportArgumentType]
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         if torch.compiler.is_compiling():

@@ -40,7 +40,7 @@ def mlp(*channels: int) -> nn.Module:
 
 
 def traced(layer: nn.Module, **options: Any) -> TracedLayer:
-    found = dacergnn.optimize(layer, on_unsupported="error", **options)
+    found = dacergnn.optimize(layer, **options)
     assert isinstance(found, TracedLayer)
     return found
 
@@ -313,3 +313,15 @@ def test_a_failing_original_says_what_was_tried() -> None:
 
     with pytest.raises(UnsupportedCallError, match=r"^Broken cannot run this call, compiled or not: torch\.sort of"):
         traced(Broken())(draw(N, K), edges())
+
+
+def test_on_unsupported_decides_about_calls() -> None:
+    x, edge_index = draw(N, K), edges()
+    strict = dacergnn.optimize(sorted_layer(), on_unsupported="error")
+    for layer in (strict, copy.deepcopy(strict)):
+        with pytest.raises(UnsupportedCallError, match=r"^Sorted cannot be compiled: torch\.sort of a value per edge"):
+            layer(x, edge_index)
+    layer = sorted_layer().eval()
+    silent = dacergnn.optimize(layer, on_unsupported="ignore")
+    assert_close(silent(x, edge_index), layer(x, edge_index), 0)
+    assert "runs as it is" in str(dacergnn.explain(silent))
