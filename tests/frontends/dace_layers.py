@@ -88,6 +88,17 @@ def columns(x: F64[NS, 2, 4], b: F64[4]):
 
 
 @dace.program
+def other_rows(x: F64[NS, 4]):
+    out = np.empty_like(x)
+    for i, j in dace.map[0:NS, 0:4]:
+        with dace.tasklet:
+            a << x[NS - 1 - i, j]  # noqa: F821
+            b >> out[i, j]  # noqa: F821
+            b = a  # noqa: F821, F841
+    return out
+
+
+@dace.program
 def maxima(x: F64[NS, 4]):
     return np.max(x, axis=1)
 
