@@ -45,7 +45,7 @@ _TYPES = {
 
 
 def compact_materialization(sdfg: dace.SDFG, sides: Sequence[str] = SIDES, *, single_typed: bool = False) -> int:
-    """Move every value to the fewest rows that hold it; returns how many were moved.
+    """Move every value to the fewest rows that hold it; returns how many were moved, 1 if only copies were forwarded.
 
     Args:
         sides: Paths from edges to the pairs that may be used; Hector's own is ("srcpair",).
@@ -54,9 +54,10 @@ def compact_materialization(sdfg: dace.SDFG, sides: Sequence[str] = SIDES, *, si
     listing = Listing.of(sdfg)
     before = list(listing.statements)
     moved = compact(listing, sides, single_typed=single_typed)
-    if listing.statements != before:  # a copy may have been forwarded though nothing moved
+    changed = listing.statements != before
+    if changed:
         listing.write(sdfg)
-    return moved
+    return max(moved, int(changed))
 
 
 def compact(listing: Listing, sides: Sequence[str] = SIDES, *, single_typed: bool = False) -> int:

@@ -65,7 +65,10 @@ FUSIONS = ("narrow_products", "gemm_epilogue_fusion", "traversal_fusion")
 
 @dataclass
 class Step:
-    """What a pass left behind: its name, the SDFGs by role, how often it fired on each, and its time in seconds."""
+    """What a pass left behind: its name, the SDFGs by role, how often it fired on each, and its time in seconds.
+
+    Where a pass did not fire, the SDFG is that of the step before. None of them changes later.
+    """
 
     name: str
     sdfgs: dict[str, dace.SDFG]
@@ -138,7 +141,7 @@ def _differentiate(plan: Plan) -> dict[str, int]:
     plan.forward = gradient.forward
     plan.backward = gradient.backward if gradient.wrt else None  # no result depends on any of the inputs
     plan.saved, plan.wrt = gradient.saved, gradient.wrt
-    return {"backward": len(plan.wrt)}
+    return {"forward": len(plan.saved), "backward": len(plan.wrt)}
 
 
 def _select(plan: Plan, config: Config, index: Typeclass) -> dict[str, int]:
@@ -150,8 +153,10 @@ def _select(plan: Plan, config: Config, index: Typeclass) -> dict[str, int]:
 def _record(plan: Plan, name: str, run: Callable[[], dict[str, int]]) -> None:
     started = time.perf_counter()
     fired = run()
-    sdfgs = {role: copy.deepcopy(s) for role, s in _sdfgs(plan).items()}
-    for sdfg in sdfgs.values():
-        verify(sdfg)
+    sdfgs = dict(plan.steps[-1].sdfgs) if plan.steps else {}
+    for role, sdfg in _sdfgs(plan).items():
+        if fired.get(role) or role not in sdfgs:
+            verify(sdfg)
+            sdfgs[role] = copy.deepcopy(sdfg)
     plan.steps.append(Step(name, sdfgs, fired, time.perf_counter() - started))
     log.info("%s fired %s in %.3f s", name, fired, plan.steps[-1].seconds)
