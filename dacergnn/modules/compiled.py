@@ -56,7 +56,7 @@ class Variant:
 
     @property
     def plan(self) -> Plan:
-        """The SDFGs behind the executables, and how they came about; what came from the cache runs the passes now."""
+        """The SDFGs behind the executables, and how they came about; runs the passes, keeping what each leaves."""
         with _BUILDING:
             return self.make_plan()
 
@@ -103,17 +103,16 @@ class CompiledProgram:
 
     def _build(self, mask: Mask) -> Variant:
         wrt = [n for n, needed in zip(self.inputs, mask, strict=True) if needed]
-        make_plan = cache(partial(self._plan, wrt))
         key = plan_cache.plan_key(*self._circumstances, mask)
         kept = plan_cache.load(key, self.name)
-        program = kept or self._lower(make_plan())
+        program = kept or self._lower(self._plan(wrt, keep=False))
         build_all([(part.name, part.code) for part in program.parts])
         if kept is None:
             plan_cache.keep(key, self.name, program)
-        return self._load(program, make_plan)
+        return self._load(program, cache(partial(self._plan, wrt, keep=True)))
 
-    def _plan(self, wrt: list[str]) -> Plan:
-        return compile_program(self.sdfg, wrt, self.config, _INDICES[self.index], self.profile)
+    def _plan(self, wrt: list[str], *, keep: bool) -> Plan:
+        return compile_program(self.sdfg, wrt, self.config, _INDICES[self.index], self.profile, keep=keep)
 
     def _lower(self, plan: Plan) -> LoweredProgram:
         backward = None if plan.backward is None else lower(plan.backward)

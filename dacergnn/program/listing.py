@@ -54,8 +54,8 @@ class Listing:
         """Put the listing in place of the program that ``sdfg`` holds; its inputs and outputs stay as they are."""
         program = Program(sdfg)
         dtype: Typeclass = next(iter(sdfg.arrays.values())).dtype
-        for operator in program.operators:
-            program.remove(operator)
+        kept = {o.statements: o for o in program.operators}
+        program.clear()
         for name in [n for n, desc in sdfg.arrays.items() if desc.transient]:
             sdfg.remove_data(name)
         signature = list(sdfg.arg_names)
@@ -66,7 +66,10 @@ class Listing:
                 program.add_array(name, rows.space, rows.shape, dtype)
         sdfg.arg_names = signature
         for statement in self.statements:
-            program.insert(statement)
+            if (statement,) in kept:
+                program.place(kept[statement,])
+            else:
+                program.insert(statement)
 
     def build(self, name: str, dtype: Typeclass) -> dace.SDFG:
         """The SDFG of the listing."""

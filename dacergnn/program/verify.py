@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import dace
 
 from dacergnn.errors import ProgramError, VerificationError
@@ -36,14 +38,15 @@ def verify(sdfg: dace.SDFG) -> None:
     for name, desc in sdfg.arrays.items():
         if not is_encoding(name) and row_space(desc) not in ROW_SPACES:
             raise VerificationError(f'I3: "{name}" has {desc.shape[0]} rows, which is not a row space.')
+    operators = program.operators
     written: set[str] = set()
-    for operator in program.operators:
+    for operator in operators:
         for name in operator.written_arrays:
             if name in written:
                 raise VerificationError(f'I4: "{name}" is written by two operators.')
             written.add(name)
     ready = set(program.inputs)
-    for operator in program.operators:
+    for operator in operators:
         missing = [n for n in operator.read_arrays if n not in ready]
         if missing:
             raise VerificationError(f'I5: "{missing[0]}" is read by {operator.label} before anything writes it.')
@@ -51,7 +54,7 @@ def verify(sdfg: dace.SDFG) -> None:
         for statement in operator.statements:
             _verify_statement(program, statement)
         _verify_nest(operator)
-    _verify_locals(program)
+    _verify_locals(program, operators)
 
 
 def _verify_body(operator: GraphOperator) -> None:
@@ -69,15 +72,15 @@ def _verify_nest(operator: GraphOperator) -> None:
         raise VerificationError(f"I9: {operator.label}: {found}.")
 
 
-def _verify_locals(program: Program) -> None:
+def _verify_locals(program: Program, operators: Sequence[GraphOperator]) -> None:
     owners: dict[str, GraphOperator] = {}
-    for operator in program.operators:
+    for operator in operators:
         targets = {s.target.name for s in operator.statements}
         for name in operator.locals:
             if name in owners or name not in targets or not program.sdfg.arrays[name].transient:
                 raise VerificationError(f'I10: "{name}" is no intermediate array that {operator.label} alone writes.')
             owners[name] = operator
-    for operator in program.operators:
+    for operator in operators:
         for name in {*operator.read_arrays, *operator.written_arrays} & owners.keys():
             raise VerificationError(f'I10: "{name}" is local to {owners[name].label}, but {operator.label} uses it.')
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import dace
 from dace import Memlet
+from dace.data import Array
 from dace.sdfg import nodes
 from dace.subsets import Range
 
@@ -104,7 +105,7 @@ class Program:
     def add_input(self, name: str, space: str, shape: Shape, dtype: Typeclass = dace.float32) -> str:
         """Declare an array that the caller provides."""
         self._check_symbols(name, space)
-        self.sdfg.add_array(name, [_leading(space), *shape], dtype)
+        self.sdfg.add_datadesc(name, _rows(space, shape, dtype))
         self.sdfg.arg_names = [*self.sdfg.arg_names, name]
         return name
 
@@ -112,7 +113,7 @@ class Program:
         """Declare an intermediate array; returns its name, made unique."""
         name = self.fresh(name)
         self._check_symbols(name, space)
-        self.sdfg.add_transient(name, [_leading(space), *shape], dtype)
+        self.sdfg.add_datadesc(name, _rows(space, shape, dtype, transient=True))
         return name
 
     def _check_symbols(self, name: str, space: str) -> None:
@@ -136,9 +137,14 @@ class Program:
         """
         kind: Any = SegmentGemm if statements[0].is_gemm else Traversal
         operator: GraphOperator = kind(statements[-1].target.name, statements, mapping, local_arrays)
+        self.place(operator)
+        return operator
+
+    def place(self, operator: GraphOperator) -> None:
+        """Add an operator that was taken out, behind the others."""
+        operator.statements = operator.statements
         self.state.add_node(operator)
         self._connect(operator)
-        return operator
 
     def replace(self, operator: GraphOperator, statements: Sequence[Statement]) -> GraphOperator:
         """Exchange the body of an operator (and its kind, where the body asks for it)."""
@@ -151,11 +157,8 @@ class Program:
         return new
 
     def _move_last(self, operator: GraphOperator) -> None:
-        body = operator.statements
         self.state.remove_node(operator)
-        operator.statements = body
-        self.state.add_node(operator)
-        self._connect(operator)
+        self.place(operator)
 
     def regroup(self, groups: Sequence[GraphOperator | Group]) -> None:
         """Put groups of statements in the place of their operators; those that stay are named as they are."""
@@ -175,6 +178,11 @@ class Program:
         self.state.remove_node(operator)
         self._remove_isolated()
 
+    def clear(self) -> None:
+        """Take all operators out."""
+        for node in self.state.nodes():
+            self.state.remove_node(node)
+
     def drop_unused(self) -> None:
         """Remove operators whose results nobody reads, then intermediate arrays that nothing touches."""
         wanted = set(self.sdfg.arg_names)
@@ -191,25 +199,31 @@ class Program:
 
     def connect_inputs(self, operator: GraphOperator, names: Iterable[str]) -> None:
         """Connect further read-only arrays (encodings) to an operator."""
+        access = self._access_nodes()
         for name in names:
             operator.add_in_connector(PREFIX + name)
-            self.state.add_edge(self._access(name), None, operator, PREFIX + name, self._memlet(name))
+            self.state.add_edge(self._access(name, access), None, operator, PREFIX + name, self._memlet(name))
 
     def _connect(self, operator: GraphOperator) -> None:
+        access = self._access_nodes()
         for name in operator.read_arrays:
-            self.state.add_edge(self._access(name), None, operator, PREFIX + name, self._memlet(name))
+            self.state.add_edge(self._access(name, access), None, operator, PREFIX + name, self._memlet(name))
         for name in operator.written_arrays:
-            self.state.add_edge(operator, PREFIX + name, self._access(name), None, self._memlet(name))
+            self.state.add_edge(operator, PREFIX + name, self._access(name, access), None, self._memlet(name))
 
-    def _access(self, name: str) -> nodes.AccessNode:
-        node = next((n for n in self.state.data_nodes() if n.data == name), None)
-        if node is None:
-            node = nodes.AccessNode(name)  # not `add_access`, which walks Python's stack for a source location
-            self.state.add_node(node)
-        return node
+    def _access_nodes(self) -> dict[str, nodes.AccessNode]:
+        return {n.data: n for n in self.state.nodes() if isinstance(n, nodes.AccessNode)}
+
+    def _access(self, name: str, known: dict[str, nodes.AccessNode]) -> nodes.AccessNode:
+        if name not in known:
+            known[name] = nodes.AccessNode(name)  # not `add_access`, which walks Python's stack for a source location
+            self.state.add_node(known[name])
+        return known[name]
 
     def _memlet(self, name: str) -> Memlet:
-        return copy.deepcopy(_whole(name, tuple(self.sdfg.arrays[name].shape)))
+        memlet = copy.deepcopy(_whole(tuple(self.sdfg.arrays[name].shape)))
+        memlet.data = name
+        return memlet
 
     def _remove_isolated(self) -> None:
         for node in list(self.state.data_nodes()):
@@ -217,11 +231,20 @@ class Program:
                 self.state.remove_node(node)
 
 
+# Templates to be copied, which takes a tenth of the time of making one.
+
+
 @lru_cache(maxsize=4096)
-def _whole(name: str, shape: tuple[Any, ...]) -> Memlet:
-    """A memlet over all of an array, to be copied, which takes a tenth of the time of making one."""
-    return Memlet(data=name, subset=Range([(0, size - 1, 1) for size in shape]))
+def _whole(shape: tuple[Any, ...]) -> Memlet:
+    """A memlet over all of an array."""
+    return Memlet(data="template", subset=Range([(0, size - 1, 1) for size in shape]))
 
 
-def _leading(space: str) -> object:
-    return 1 if space == "ONE" else SYMBOLS[space]
+@lru_cache(maxsize=4096)
+def _template(space: str, shape: Shape, dtype: Typeclass, transient: bool) -> Array:
+    return Array(dtype, [1 if space == "ONE" else SYMBOLS[space], *shape], transient=transient)
+
+
+def _rows(space: str, shape: Shape, dtype: Typeclass, *, transient: bool = False) -> Array:
+    """The descriptor of an array with one value of row shape ``shape`` for every row of ``space``."""
+    return copy.copy(_template(space, shape, dtype, transient))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import warnings
 from dataclasses import dataclass
 from itertools import pairwise
@@ -13,7 +12,7 @@ from dace import Memlet
 from dace.codegen import codegen
 
 from dacergnn.library_nodes.cpu import is_encoding
-from dacergnn.library_nodes.node import ordered_operators, row_shape, row_space
+from dacergnn.library_nodes.node import copied, ordered_operators, row_shape, row_space
 
 # All that the frame around our kernels takes from dace.h, which takes longer to compile than most programs.
 _PRELUDE = '#include <cstdint>\n#define DACE_EXPORTED extern "C"'
@@ -77,7 +76,7 @@ def lower(sdfg: dace.SDFG) -> Lowered:
 
 
 def _generate(sdfg: dace.SDFG) -> tuple[str, tuple[str, ...]]:
-    sdfg = copy.deepcopy(sdfg)
+    sdfg = copied(sdfg)
     state: dace.SDFGState = next(iter(sdfg.states()))
     operators = ordered_operators(state)
     local_arrays = [name for o in operators for name in o.locals]
@@ -86,7 +85,11 @@ def _generate(sdfg: dace.SDFG) -> tuple[str, tuple[str, ...]]:
         state.add_nedge(before, after, Memlet())  # one order, the one that memory is planned for
     for desc in sdfg.arrays.values():
         desc.transient = False
-    with dace.config.set_temporary("compiler", "cpu", "openmp_sections", value=False), warnings.catch_warnings():
+    with (
+        dace.config.set_temporary("compiler", "cpu", "openmp_sections", value=False),
+        dace.config.set_temporary("store_history", value=False),  # of expansions, with a copy of the whole
+        warnings.catch_warnings(),
+    ):
         warnings.filterwarnings("ignore", "Using sets for connectors")  # DaCe does so when it expands to an SDFG
         sdfg.expand_library_nodes()
         for name in local_arrays:

@@ -8,7 +8,6 @@ saves them (`cache_all`).
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -28,6 +27,7 @@ from dacergnn.library_nodes.form import (
     match_gemm,
     refs,
 )
+from dacergnn.library_nodes.node import copied
 from dacergnn.library_nodes.operators import OPERATORS, op, shape_of
 from dacergnn.library_nodes.parse import fold
 from dacergnn.program import Program, verify
@@ -87,7 +87,7 @@ def differentiate(sdfg: dace.SDFG, wrt: Sequence[str]) -> Gradient:
     derived = derive(Listing.of(sdfg), wrt)
     backward = derived.backward.build(f"{sdfg.name}_backward", next(iter(sdfg.arrays.values())).dtype)
     verify(backward)
-    forward = copy.deepcopy(sdfg)
+    forward = copied(sdfg)
     for name in derived.forward.outputs[len(program.outputs) :]:
         Program(forward).mark_output(name)
     return Gradient(forward, backward, derived.saved, derived.wrt)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -12,7 +11,7 @@ import dace
 
 from dacergnn.config import Config
 from dacergnn.graph.profile import TYPICAL, Profile
-from dacergnn.library_nodes.node import Typeclass
+from dacergnn.library_nodes.node import Typeclass, copied
 from dacergnn.program import verify
 from dacergnn.sdfg_passes.aggregation_order import aggregation_order
 from dacergnn.sdfg_passes.compact_materialization import SIDES, compact_materialization
@@ -67,7 +66,8 @@ FUSIONS = ("narrow_products", "gemm_epilogue_fusion", "traversal_fusion")
 class Step:
     """What a pass left behind: its name, the SDFGs by role, how often it fired on each, and its time in seconds.
 
-    Where a pass did not fire, the SDFG is that of the step before. None of them changes later.
+    Where a pass did not fire, the SDFG is that of the step before. None of them changes later; there are none where
+    `compile_program` was not to keep them.
     """
 
     name: str
@@ -81,29 +81,37 @@ class Plan:
     """Result of `compile_program`: what to build, and how it came about.
 
     ``saved`` are the forward arrays that the backward reads besides the inputs; ``wrt`` the inputs that get a
-    gradient, in the order of the backward's outputs.
+    gradient, in the order of the backward's outputs. ``keeps`` tells whether steps have their SDFGs.
     """
 
     forward: dace.SDFG
     backward: dace.SDFG | None
     saved: list[str]
     wrt: list[str]
+    keeps: bool = True
     steps: list[Step] = field(default_factory=list[Step])
 
 
 def compile_program(
-    sdfg: dace.SDFG, wrt: Sequence[str], config: Config, index: Typeclass, profile: Profile = TYPICAL
+    sdfg: dace.SDFG,
+    wrt: Sequence[str],
+    config: Config,
+    index: Typeclass,
+    profile: Profile = TYPICAL,
+    *,
+    keep: bool = True,
 ) -> Plan:
     """Run the passes on a copy of ``sdfg``; with names in ``wrt``, also generate the backward.
 
     Args:
         index: Element type of the graph's encodings.
         profile: The graph that choices are made for; the result is right for every graph.
+        keep: Whether to keep a copy of what every pass left behind, which takes as long as the passes.
     """
     given = Circumstances(config.level, profile, tuple(wrt))
     early = [name for name in config.selected if name not in FUSIONS]
     late = [name for name in config.selected if name in FUSIONS]
-    plan = Plan(copy.deepcopy(sdfg), None, [], list(wrt))
+    plan = Plan(copied(sdfg), None, [], list(wrt), keep)
     _record(plan, "frontend", dict)
     for name in early:
         _record(plan, name, lambda name=name: {"forward": OPTIMIZATIONS[name](plan.forward, given)})
@@ -153,10 +161,11 @@ def _select(plan: Plan, config: Config, index: Typeclass) -> dict[str, int]:
 def _record(plan: Plan, name: str, run: Callable[[], dict[str, int]]) -> None:
     started = time.perf_counter()
     fired = run()
-    sdfgs = dict(plan.steps[-1].sdfgs) if plan.steps else {}
+    kept = dict(plan.steps[-1].sdfgs) if plan.steps else {}
     for role, sdfg in _sdfgs(plan).items():
-        if fired.get(role) or role not in sdfgs:
+        if fired.get(role) or not plan.steps:
             verify(sdfg)
-            sdfgs[role] = copy.deepcopy(sdfg)
-    plan.steps.append(Step(name, sdfgs, fired, time.perf_counter() - started))
+            if plan.keeps:
+                kept[role] = copied(sdfg)
+    plan.steps.append(Step(name, kept, fired, time.perf_counter() - started))
     log.info("%s fired %s in %.3f s", name, fired, plan.steps[-1].seconds)

@@ -7,7 +7,11 @@ scheme. Saves nothing itself; what no kernel reads is never encoded.
 
 from __future__ import annotations
 
+import copy
+from functools import lru_cache
+
 import dace
+from dace.data import Array
 
 from dacergnn.graph.spaces import MAPS, parse_encoding
 from dacergnn.library_nodes.node import Typeclass
@@ -23,9 +27,14 @@ def select_adjacency(sdfg: dace.SDFG, *, index: Typeclass = dace.int32, implemen
         names = operator.scheme(implementation, operator.arrays(sdfg, program.state))
         for name in names:
             if name not in sdfg.arrays:
-                sdfg.add_array(name, [encoding_length(name)], index)
+                sdfg.add_datadesc(name, copy.copy(_template(name, index)))
         operator.encodings = names
         program.connect_inputs(operator, names)
+
+
+@lru_cache(maxsize=1024)
+def _template(name: str, index: Typeclass) -> Array:
+    return Array(index, [encoding_length(name)])
 
 
 def encoding_length(name: str) -> object:

@@ -6,7 +6,6 @@ its transformation matches the one state of an inter-operator SDFG, and only whe
 
 from __future__ import annotations
 
-import copy
 import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -22,6 +21,7 @@ from dacergnn.config import IMPLEMENTATIONS, LEVELS
 from dacergnn.errors import DacergnnError
 from dacergnn.graph.profile import TYPICAL, Profile
 from dacergnn.library_nodes import GraphOperator
+from dacergnn.library_nodes.node import copied
 from dacergnn.program import Program, verify
 from dacergnn.sdfg_passes.pipeline import OPTIMIZATIONS, Circumstances
 from dacergnn.sdfg_passes.select_adjacency import select_adjacency
@@ -71,7 +71,7 @@ class ProgramTransformation(MultiStateTransformation, ABC):
             return False  # not a program of ours, or one whose access schemes are fixed already
         try:
             verify(sdfg)
-            return self.rewrite(copy.deepcopy(sdfg)) > 0
+            return self.rewrite(copied(sdfg)) > 0
         except DacergnnError:  # not in the form, or not in that of this pass any more
             return False
 
@@ -156,3 +156,4 @@ TRANSFORMATIONS: dict[str, type[ProgramTransformation]] = {
     "select_adjacency": SelectAdjacency,
 }
 """Name of a pass -> its transformation, in pipeline order. Differentiation is none: it makes two SDFGs of one."""
+globals().update({kind.__name__: kind for kind in TRANSFORMATIONS.values()})  # where the history of an SDFG finds them

@@ -69,7 +69,7 @@ def check(case: Case, seed: int) -> Plan:
     config, profile = random_config(rng), random_profile(rng, case.graph)
     sdfg = parse(case.text)
     outputs = Program(sdfg).outputs
-    plan = compile_program(sdfg, case.wrt, config, dace.int32, profile)
+    plan = compile_program(sdfg, case.wrt, config, dace.int32, profile, keep=False)
     assert_same(compute(plan, outputs, case.graph.hetero(), case.inputs), expected(case, outputs))
     return plan
 
@@ -142,7 +142,7 @@ def test_every_pass_fires() -> None:
     for seed in range(PROGRAMS, PROGRAMS + 150):
         case, rng = random_chains(seed), random.Random(seed)
         profile = random_profile(rng, case.graph)
-        for step in compile_program(parse(case.text), case.wrt, Config(), dace.int32, profile).steps:
+        for step in compile_program(parse(case.text), case.wrt, Config(), dace.int32, profile, keep=False).steps:
             for role, count in step.fired.items() if step.name in PASSES else ():
                 fired[step.name, role] += count > 0
     assert all(fired.values()), fired
