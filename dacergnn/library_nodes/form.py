@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 
 from dacergnn.graph.spaces import ROW_SPACES, TYPE_PATHS, kind
@@ -68,11 +69,11 @@ class Statement:
     op: str
     expr: Expr
 
-    @property
-    def reads(self) -> list[Ref]:
-        return list(refs(self.expr))
+    @cached_property
+    def reads(self) -> tuple[Ref, ...]:
+        return tuple(refs(self.expr))
 
-    @property
+    @cached_property
     def is_gemm(self) -> bool:
         return match_gemm(self) is not None
 

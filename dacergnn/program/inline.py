@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 from dacergnn.library_nodes.diagnostics import fail, located, nearest
 from dacergnn.library_nodes.parse import KNOWN_OPERATORS
 from dacergnn.program.aggregation import AGGREGATIONS, expand
-from dacergnn.program.source import CONSTANT, Function, read
+from dacergnn.program.source import CONSTANT, Function, copied_tree, read
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def annotation(declared: object, parameter: ast.arg, scope: Scope) -> ast.expr |
             fail(parameter, f'"{parameter.arg}" is declared as {declared!r}; write a row space and a row shape: NS[64]')
     if not isinstance(declared, ast.expr) or "Tensor" in ast.unparse(declared):
         return None
-    bound = copy.deepcopy(declared)
+    bound = copied_tree(declared)
     if isinstance(bound, ast.Subscript):
         bound.slice = _Bind(scope).visit(bound.slice)
         dims = bound.slice.elts if isinstance(bound.slice, ast.Tuple) else [bound.slice]
@@ -101,11 +101,11 @@ class Inliner:
                 if node.orelse:
                     fail(node, "loops have no else")
                 loop = copy.copy(node)
-                loop.iter = _Bind(scope).visit(copy.deepcopy(node.iter))
+                loop.iter = _Bind(scope).visit(copied_tree(node.iter))
                 loop.body = self.block(node.body, scope)
                 result.append(loop)
             elif not isinstance(node, ast.Pass):
-                result += expand(_Bind(scope).visit(copy.deepcopy(node)), self._fresh)
+                result += expand(_Bind(scope).visit(copied_tree(node)), self._fresh)
         return result
 
     def _decide(self, test: ast.expr, scope: Scope) -> bool:
@@ -132,7 +132,7 @@ class Inliner:
         self._used |= _mentioned(function.node)
         parameters = [a.arg for a in function.node.args.args[1:]]
         expected = f"{name}() takes the graph and {', '.join(parameters) or 'nothing else'}, which are constants"
-        given = copy.deepcopy(call)
+        given = copied_tree(call)
         _Bind(scope).arguments(given)
         arguments = _arguments(given, function, 1, expected)
         if not all(isinstance(v, ast.Constant) for v in arguments.values()):
@@ -157,7 +157,7 @@ class _Bind(ast.NodeTransformer):
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         found = self.scope.lookup(node.id) if isinstance(node.ctx, ast.Load) else None
-        return node if found is None else located(copy.deepcopy(found), node)
+        return node if found is None else located(copied_tree(found), node)
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         self.generic_visit(node)
@@ -195,7 +195,7 @@ class _Bind(ast.NodeTransformer):
         parameters = [a.arg for a in function.node.args.args]
         expected = f"{name}() takes {len(parameters)} arguments: {', '.join(parameters)}"
         arguments = _arguments(node, function, 0, expected)
-        return _Bind(self.scope.enter(node, function, arguments)).visit(copy.deepcopy(value))
+        return _Bind(self.scope.enter(node, function, arguments)).visit(copied_tree(value))
 
 
 def _arguments(call: ast.Call, function: Function, skipped: int, expected: str) -> dict[str, ast.expr]:

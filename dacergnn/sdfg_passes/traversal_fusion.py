@@ -36,6 +36,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
 
 import dace
@@ -83,17 +84,22 @@ class _Unit:
     operator: GraphOperator | None = None  # of a unit that stays as it is
     fusible: bool = True
 
-    @property
+    @cached_property
     def body(self) -> list[Statement]:
         return [self.statements[k] for k in sorted(self.statements)]
 
-    @property
+    @cached_property
     def targets(self) -> set[str]:
         return {s.target.name for s in self.statements.values()}
 
-    @property
+    @cached_property
     def reads(self) -> set[str]:
         return {r.name for s in self.statements.values() for r in s.reads}
+
+    @cached_property
+    def rows(self) -> set[str]:
+        """What it reads other than weights."""
+        return {r.name for s in self.statements.values() for r in s.reads if not is_few(r.path)}
 
 
 class _Fusion:
@@ -148,12 +154,7 @@ class _Fusion:
 
     def _related(self, one: _Unit, other: _Unit) -> bool:
         """Whether they share an array, other than weights."""
-        return bool(
-            one.targets & other.reads
-            or other.targets & one.reads
-            or {r.name for s in one.body for r in s.reads if not is_few(r.path)}
-            & {r.name for s in other.body for r in s.reads if not is_few(r.path)}
-        )
+        return bool(one.targets & other.reads or other.targets & one.reads or one.rows & other.rows)
 
     def _reachability(self) -> list[set[int]]:
         """For every unit the units that depend on it."""

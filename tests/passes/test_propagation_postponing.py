@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import random
 from dataclasses import replace
 
@@ -12,6 +11,7 @@ import pytest
 import torch
 
 from dacergnn import parse, print_program
+from dacergnn.library_nodes.node import copied
 from dacergnn.program import Program, verify
 from dacergnn.program.listing import Listing
 from dacergnn.sdfg_passes import differentiate
@@ -223,7 +223,7 @@ def check(case: Case, seed: int) -> int:
     """The pass keeps values and gradients, and finds nothing the second time; returns how often it fired."""
     checked = Checked(case, seed)
     before = checked.gradients(differentiate(checked.sdfg, case.wrt))
-    after = copy.deepcopy(checked.sdfg)
+    after = copied(checked.sdfg)
     fired = propagation_postponing(after)
     verify(after)
     assert propagation_postponing(after) == 0
@@ -234,7 +234,7 @@ def check(case: Case, seed: int) -> int:
         values = checked.gradients(gradient)
         for name, value in before.items():
             assert_close(values[name], value, 1e-10, f"gradient of {name}")
-        backward = copy.deepcopy(gradient.backward)
+        backward = copied(gradient.backward)
         if propagation_postponing(backward):
             verify(backward)
             checked.gradients(replace(gradient, backward=backward))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import pytest
 from dacergnn import HeteroGraph, parse, print_program
 from dacergnn.errors import VerificationError
 from dacergnn.library_nodes.form import Ref, Statement
+from dacergnn.library_nodes.node import copied
 from dacergnn.program import Program, interpret, verify
 from dacergnn.sdfg_passes import differentiate, gemm_scale_fusion
 from dacergnn.sdfg_passes.traversal_fusion import traversal_fusion
@@ -217,7 +217,7 @@ def check(sdfg: dace.SDFG, graph: HeteroGraph, inputs: dict[str, Any]) -> None:
     if not outputs:
         return
     before = interpret(sdfg, graph, **inputs)
-    after = copy.deepcopy(sdfg)
+    after = copied(sdfg)
     operators = len(Program(after).operators)
     count = traversal_fusion(after)
     verify(after)
@@ -226,7 +226,7 @@ def check(sdfg: dace.SDFG, graph: HeteroGraph, inputs: dict[str, Any]) -> None:
     text = print_program(after)
     assert traversal_fusion(after) == 0
     assert print_program(after) == text
-    again = copy.deepcopy(sdfg)
+    again = copied(sdfg)
     traversal_fusion(again)
     assert print_program(again) == text
     values, parsed = interpret(after, graph, **inputs), parse(text)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import re
 from typing import Any
 
@@ -15,6 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from dacergnn import HeteroGraph
+from dacergnn.library_nodes.node import copied
 from dacergnn.program import Program, interpret, parse, print_program, verify
 from dacergnn.sdfg_passes import Gradient, differentiate, gemm_scale_fusion
 from tests.support.random_programs import Case, cases, random_case
@@ -100,13 +100,13 @@ def check_text(checked: Checked, gradient: Gradient) -> None:
 def check_fusion(checked: Checked, gradient: Gradient) -> None:
     """Fusion changes no value, applied to the forward before differentiation or to the backward after it."""
     before = checked.gradients(gradient)
-    backward = copy.deepcopy(gradient.backward)
+    backward = copied(gradient.backward)
     gemm_scale_fusion(backward)
     verify(backward)
     values = interpret(backward, checked.graph, **checked.backward_inputs(gradient))
     for name, output in zip(gradient.wrt, Program(backward).outputs, strict=True):
         assert_close(values[output], before[name], 1e-10, f"gradient of {name}")
-    forward = copy.deepcopy(checked.sdfg)
+    forward = copied(checked.sdfg)
     if gemm_scale_fusion(forward):
         verify(forward)
         checked.forward(forward)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import random
 from collections.abc import Callable
 
@@ -11,6 +10,7 @@ import numpy as np
 
 from dacergnn import parse, print_program
 from dacergnn.graph.spaces import ROW_SPACES
+from dacergnn.library_nodes.node import copied
 from dacergnn.program import Program, verify
 from dacergnn.sdfg_passes import differentiate
 from tests.support.computed import assert_same, compute
@@ -25,7 +25,7 @@ def rewritten(text: str, run: Pass) -> tuple[int, str]:
     On the way: the result is valid, a second run finds nothing to do, and forward and gradients are what they were.
     """
     before = parse(text)
-    after = copy.deepcopy(before)
+    after = copied(before)
     count = run(after)
     verify(after)
     after.validate()
