@@ -10,7 +10,7 @@ from dace import Memlet, dtypes
 
 from dacergnn.library_nodes.access import index_name
 from dacergnn.library_nodes.form import WEIGHT_PRODUCTS, Const, Expr, Op, Ref, Shape, Statement
-from dacergnn.library_nodes.node import PREFIX, row_shape
+from dacergnn.library_nodes.node import PREFIX, row_shape, row_space
 from dacergnn.library_nodes.operators import OPERATORS, op, shape_of
 from dacergnn.library_nodes.parse import view_shape
 
@@ -174,17 +174,18 @@ def _add_statement(nested: dace.SDFG, last: Any, statement: Statement, arrays: d
     shape = row_shape(desc)
     own = ", ".join(["i", *(f"j{n}" for n in range(len(shape)))])
     rows = "1" if statement.space == "ONE" else statement.space
-    init = nested.add_state_after(last, "init")
     start = _START[statement.op]
-    init.add_mapped_tasklet(
-        "init",
-        _ranges(str(desc.shape[0]), shape),
-        {},
-        f"o = {start}",
-        {"o": Memlet(f"{out}[{own}]")},
-        external_edges=True,
-    )
-    main = nested.add_state_after(init, "main")
+    if statement.op != "=" or row_space(desc) != statement.space:  # else every row is assigned
+        last = nested.add_state_after(last, "init")
+        last.add_mapped_tasklet(
+            "init",
+            _ranges(str(desc.shape[0]), shape),
+            {},
+            f"o = {start}",
+            {"o": Memlet(f"{out}[{own}]")},
+            external_edges=True,
+        )
+    main = nested.add_state_after(last, "main")
     scalar = _Scalar(statement, arrays)
     # A product may be stored in another shape of as many elements; all else fills the target's shape.
     over = shape_of(statement.expr, scalar.shapes) if statement.is_gemm else shape

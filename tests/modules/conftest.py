@@ -7,4 +7,4 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def quick_builds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CXXFLAGS", "-O1")
+    monkeypatch.setenv("CXXFLAGS", "-O0")
