@@ -51,7 +51,7 @@ def compiled(text: str, graph: HeteroGraph, features: int) -> Callable[[], objec
     select_adjacency(sdfg)
     executable = Executable(sdfg)
     prepared = executable.prepare(graph)
-    inputs = [torch.randn(shape) for shape in prepared.input_shapes]
+    inputs = [torch.randn(shape) for shape in prepared.inputs.shapes.values()]
     return lambda: executable(prepared, inputs)
 
 

@@ -66,13 +66,11 @@ def kernel_calls(layer: Any) -> tuple[Callable[[], Any], Callable[[], Any]]:
     compiled, graph = layer.last_call
     executable: Any = compiled.variant((False,) * len(compiled.inputs)).forward
     prepared = executable.prepare(graph)
-    arguments, workspace = executable.frame(prepared)
-    arrays = [torch.zeros(shape) for shape in (*prepared.input_shapes, *prepared.output_shapes)]
-    for position, array in zip((*executable._inputs, *executable._outputs), arrays, strict=True):
-        if position:
-            arguments[position] = array.data_ptr()
+    arguments, packed, workspace = executable.frame(prepared)
+    arrays = [torch.zeros(shape) for shape in (*prepared.inputs.shapes.values(), *prepared.output_shapes)]
+    for position, array in zip((*prepared.inputs.positions, *executable._outputs), arrays, strict=True):
+        arguments[position] = array.data_ptr()
     workspace.zero_()
-    packed = arguments.buffer_info()[0]
     kept = (arguments, arrays, workspace, prepared)
     function: Any = executable._function
     nothing: Any = ctypes.CDLL(None)["getppid"]  # a fresh object, so its types can be set

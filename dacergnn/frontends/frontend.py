@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Container
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any, ClassVar
 
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from dacergnn.errors import UnsupportedCallError, UnsupportedLayerError
 from dacergnn.graph import HeteroGraph
+from dacergnn.runtime.stacks import Stacks
 
 Outputs = tuple[Tensor, ...]
 GraphKey = tuple[tuple[object, ...], tuple[object, ...]]
@@ -53,11 +54,15 @@ class Binding:
             Parameters are passed as they are, as views or as results of torch operations, so that autograd
             reaches them.
         finish: Takes the program's outputs, returns what the layer returns.
+        stacks: How ``parts`` make up the arrays that are not among ``arrays``.
+        parts: Tensors that would be concatenated at every call.
     """
 
     program: Program
     arrays: dict[str, Tensor]
     finish: Callable[[Outputs], Any]
+    stacks: Stacks | None = None
+    parts: list[Tensor] = field(default_factory=list)
 
 
 class Frontend(ABC):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
@@ -29,7 +29,7 @@ from dacergnn.runtime.build import build_all
 from dacergnn.runtime.executable import Executable
 from dacergnn.runtime.lower import lower
 from dacergnn.runtime.plan_cache import LoweredProgram
-from dacergnn.runtime.pool import Lease
+from dacergnn.runtime.stacks import Stacks
 from dacergnn.sdfg_passes import Plan, compile_program
 
 _ELEMENTS: dict[torch.dtype, Typeclass] = {torch.float32: dace.float32, torch.float64: dace.float64}
@@ -78,6 +78,7 @@ class CompiledProgram:
         self.profile = profile
         self.name: str = flat.name
         self.inputs: list[str] = list(flat.arrays)
+        self._no_mask = (False,) * len(self.inputs)
         arrays = [(name, ast.dump(node)) for name, node in flat.arrays.items()]
         # All that the parser reads: helper functions are inlined, constants bound.
         self._circumstances = (flat.name, arrays, [ast.dump(n) for n in flat.body], dtype, index, config, profile)
@@ -154,23 +155,25 @@ class CompiledProgram:
         """The builds so far, oldest first."""
         return list(self._variants.values())
 
-    def __call__(self, graph: HeteroGraph, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    def __call__(self, graph: HeteroGraph, inputs: list[Tensor]) -> tuple[Tensor, ...]:
         """Run on ``graph``; differentiable with respect to the inputs that require it."""
         if torch.is_grad_enabled():
             mask = tuple([t.requires_grad for t in inputs])
             if True in mask:
                 return _Run.apply(self, graph, mask, *inputs)  # pyright: ignore[reportUnknownMemberType, reportReturnType]
-        variant = self.variant((False,) * len(inputs))
-        return tuple(self.run(variant.forward, graph, inputs)[0])
+        executable = self.variant(self._no_mask).forward
+        return tuple(executable(executable.prepare(graph), inputs))
 
-    def run(
-        self, executable: Executable, graph: HeteroGraph, inputs: Sequence[Tensor]
-    ) -> tuple[list[Tensor], Lease | None]:
-        """Check and run one executable."""
-        prepared = executable.prepare(graph)
-        inputs = [t if t.is_contiguous() else t.contiguous() for t in inputs]
-        executable.check(prepared, inputs)
-        return executable.run(prepared, inputs)
+    def stacked(
+        self, graph: HeteroGraph, arrays: dict[str, Tensor], stacks: Stacks, parts: list[Tensor]
+    ) -> tuple[Tensor, ...]:
+        """Run on arrays by name, and those that ``stacks`` makes of parts."""
+        if torch.is_grad_enabled() and any([t.requires_grad for t in (*arrays.values(), *parts)]):
+            arrays = arrays | stacks.arrays(parts)
+            return self(graph, [arrays[name] for name in self.inputs])
+        executable = self.variant(self._no_mask).forward
+        prepared = executable.prepare(graph, stacks)
+        return tuple(executable(prepared, [*[arrays[name] for name in prepared.inputs.names], *parts]))
 
 
 class _Run(torch.autograd.Function):
@@ -181,8 +184,8 @@ class _Run(torch.autograd.Function):
         ctx: Any, program: CompiledProgram, graph: HeteroGraph, mask: Mask, *inputs: Tensor
     ) -> tuple[Tensor, ...]:
         variant = program.variant(mask)
-        results, lease = program.run(variant.forward, graph, inputs)
-        ctx.program, ctx.graph, ctx.variant, ctx.count, ctx.lease = program, graph, variant, len(inputs), lease
+        results, lease = variant.forward.run(variant.forward.prepare(graph), list(inputs))
+        ctx.graph, ctx.variant, ctx.count, ctx.lease = graph, variant, len(inputs), lease
         kept = {(kind, index) for kind, index in variant.sources}
         ctx.shapes = [t.shape for t in inputs]
         ctx.save_for_backward(
@@ -197,14 +200,13 @@ class _Run(torch.autograd.Function):
         variant: Variant = ctx.variant
         results: list[Tensor | None] = [None] * ctx.count
         if variant.backward is not None:
-            program: CompiledProgram = ctx.program
             kept = ctx.saved_tensors  # once: checkpoints allow no more
             outputs = list(kept[ctx.count :])
             if ctx.lease is not None:
                 outputs += variant.forward.saved(variant.forward.prepare(ctx.graph), ctx.lease)
             pools = {"input": kept[: ctx.count], "output": outputs, "gradient": gradients}
             arrays = [pools[kind][i] for kind, i in variant.sources]
-            values, _ = program.run(variant.backward, ctx.graph, arrays)
+            values = variant.backward(variant.backward.prepare(ctx.graph), arrays)
             for slot, value in zip(variant.slots, values, strict=True):
                 results[slot] = value.view(ctx.shapes[slot])
         return (None, None, None, *results)

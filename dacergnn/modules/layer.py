@@ -124,7 +124,9 @@ class CompiledLayer(ProgramModule):
         arrays = binding.arrays
         compiled = self.compiled(binding.program, next(iter(arrays.values())).dtype, graph)
         self.remember(compiled, graph)
-        return binding.finish(compiled(graph, [arrays[name] for name in compiled.inputs]))
+        if binding.stacks is None:
+            return binding.finish(compiled(graph, [arrays[name] for name in compiled.inputs]))
+        return binding.finish(compiled.stacked(graph, arrays, binding.stacks, binding.parts))
 
     def compiled(self, program: Program, dtype: torch.dtype, graph: HeteroGraph) -> CompiledProgram:
         """The compiled form of the program of a call."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -13,17 +13,19 @@ import dace
 import torch
 from torch import Tensor
 
-from dacergnn.errors import ArrayError
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.spaces import ROW_SPACES
 from dacergnn.runtime.build import build
+from dacergnn.runtime.exchange import DESCRIBE
+from dacergnn.runtime.inputs import Inputs
 from dacergnn.runtime.lower import Lowered, lower
 from dacergnn.runtime.memory import aligned, plan_memory
 from dacergnn.runtime.pool import POOL, SMALL, Lease
+from dacergnn.runtime.stacks import Stacks
 
 _DTYPES = {"float32": torch.float32, "float64": torch.float64}
-Frame = tuple["array[int]", Tensor]
-"""Arguments of the C function, complete but for inputs and outputs, and the workspace that they point into."""
+Frame = tuple["array[int]", int, Tensor]
+"""Arguments of the C function, complete but for inputs and outputs, their address, the workspace that they point into."""
 
 
 @dataclass(frozen=True)
@@ -31,8 +33,7 @@ class Prepared:
     """What a call on one graph needs besides its inputs; made once per graph."""
 
     arguments: array[int]  # of the C function, in order, complete but for inputs, outputs and buffers
-    input_shapes: list[torch.Size]
-    known_shapes: list[set[torch.Size]]
+    inputs: Inputs
     output_shapes: list[tuple[int, ...]]
     saved_shapes: list[tuple[int, ...]]
     saved: int  # bytes
@@ -56,10 +57,18 @@ class Executable:
         self.dtype = _DTYPES[self.lowered.dtype]
         self.library = build(self.lowered.name, self.lowered.code)
         self._position = {n: i + 1 for i, n in enumerate(self.lowered.signature)}
-        self._inputs = [self._position[n] for n in self.lowered.inputs]
         self._outputs = [self._position[b.name] for b in self.lowered.outputs[: self.results]]
         self._saved = [self._position[b.name] for b in self.lowered.outputs[self.results :]]
+        self._end = 1 + len(self.lowered.signature)
         self._function, self._handle = self._load(self.library)
+        self._read = self._load_reader(self.library)
+
+    def _load_reader(self, path: Path) -> Callable[..., int] | None:
+        if DESCRIBE is None:
+            return None
+        read = getattr(ctypes.PyDLL(str(path)), f"read_{self.lowered.name}")  # holds the lock that Python's lists need
+        read.argtypes = [ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p]
+        return read
 
     def _load(self, path: Path) -> tuple[Callable[..., None], int]:
         # RTLD_LOCAL: every library exports the same helper symbols.
@@ -75,78 +84,66 @@ class Executable:
         function.argtypes = [ctypes.c_void_p]
         return function, initialize(*[1] * len(initialize.argtypes))
 
-    def prepare(self, graph: HeteroGraph) -> Prepared:
+    def prepare(self, graph: HeteroGraph, stacks: Stacks | None = None) -> Prepared:
         """Encodings, sizes and memory plan of ``graph`` for this program; made once, and kept with the graph."""
-        found: Prepared | None = graph.derived.get(self)
+        key = self if stacks is None else (self, stacks)
+        found: Prepared | None = graph.derived.get(key)
         if found is None:
-            found = graph.derived[self] = self._prepare(graph)
+            found = graph.derived[key] = self._prepare(graph, stacks)
         return found
 
-    def _prepare(self, graph: HeteroGraph) -> Prepared:
+    def _prepare(self, graph: HeteroGraph, stacks: Stacks | None) -> Prepared:
         lowered = self.lowered
         buffers = (*lowered.outputs, *lowered.intermediates)
         spaces = {space for space, _ in lowered.spaces.values()} | {b.rows for b in buffers}
         sizes = {space: graph.size(space) for space in spaces | set(lowered.signature) & set(ROW_SPACES)}
         encodings = {n: graph.encoding(n) for n in lowered.encodings}
         plan = plan_memory(lowered.intermediates, sizes, self.dtype.itemsize)
+        stacked: dict[str, int] = {}
+        tail = 3 + (0 if stacks is None else stacks.count)
+        size = plan.size
+        for name in sorted(stacks.names) if stacks is not None else []:
+            space, shape = lowered.spaces[name]
+            stacked[name] = size
+            size += aligned(sizes[space] * prod(shape) * self.dtype.itemsize)
         known = {**sizes, **{n: e.data_ptr() for n, e in encodings.items()}}
         shapes = [(sizes[b.rows], *b.shape) for b in lowered.outputs]
         saved_offsets = [0]
         for shape in shapes[self.results :]:
             saved_offsets.append(saved_offsets[-1] + aligned(prod(shape) * self.dtype.itemsize))
         return Prepared(
-            array("q", [self._handle, *[known.get(name, 0) for name in lowered.signature]]),
-            [torch.Size((sizes[space], *shape)) for space, shape in lowered.spaces.values()],
-            [set() for _ in lowered.inputs],
+            array("q", [self._handle, *[known.get(name, 0) for name in lowered.signature], *[0] * tail]),
+            Inputs(lowered, self.dtype, sizes, self._position, stacks, stacked),
             shapes[: self.results],
             shapes[self.results :],
             saved_offsets.pop(),
             saved_offsets,
-            plan.size,
-            [(self._position[n], offset) for n, offset in plan.offsets.items()],
+            size,
+            [(self._position[n], offset) for n, offset in (plan.offsets | stacked).items()],
             list(encodings.values()),
             [],
         )
 
-    def check(self, prepared: Prepared, inputs: Sequence[Tensor]) -> None:
-        """Raise ArrayError, naming the array, unless the inputs fit the graph and the program.
+    def __call__(self, prepared: Prepared, inputs: list[Tensor]) -> list[Tensor]:
+        """Run on the arrays ``prepared.inputs.names``, in this order, then the parts of others; returns the results.
 
-        Shapes that passed once are known and pass quickly.
+        Raises:
+            ArrayError: One does not fit the graph and the program.
         """
-        dtype = self.dtype
-        for number, (tensor, known) in enumerate(zip(inputs, prepared.known_shapes, strict=True)):
-            if tensor.shape not in known or tensor.dtype is not dtype or not tensor.is_cpu:
-                self._check_one(prepared, number, tensor)
-                known.add(tensor.shape)
-
-    def _check_one(self, prepared: Prepared, number: int, tensor: Tensor) -> None:
-        name, shape = self.lowered.inputs[number], prepared.input_shapes[number]
-        if tensor.dtype != self.dtype:
-            raise ArrayError(
-                name, f"has dtype {tensor.dtype}, but the layer was compiled for {self.dtype}; use .to({self.dtype})"
-            )
-        if not tensor.is_cpu:
-            raise ArrayError(name, f"is on {tensor.device}, but this layer runs on the CPU; move it with .cpu()")
-        # Single rows and typed nodes may come without their rows as an axis.
-        rows_first = self.lowered.spaces[name][0] not in ("ONE", "RNS")
-        if tensor.numel() != shape.numel() or (rows_first and tensor.dim() > 0 and tensor.shape[0] != shape[0]):
-            given = tuple(tensor.shape)
-            raise ArrayError(name, f"has shape {given}, but the graph and the layer ask for {tuple(shape)}")
-
-    def __call__(self, prepared: Prepared, inputs: Sequence[Tensor]) -> list[Tensor]:
-        """Run on contiguous inputs, in the order of ``lowered.inputs``; returns the results."""
         return self.run(prepared, inputs)[0]
 
-    def run(self, prepared: Prepared, inputs: Sequence[Tensor]) -> tuple[list[Tensor], Lease | None]:
+    def run(self, prepared: Prepared, inputs: list[Tensor]) -> tuple[list[Tensor], Lease | None]:
         """Results, and the buffer with the saved arrays, which `saved` reads."""
         try:
             frame = prepared.spare.pop()
         except IndexError:
             frame = self.frame(prepared)
-        arguments, workspace = frame
-        for position, tensor in zip(self._inputs, inputs, strict=True):
-            arguments[position] = tensor.data_ptr()
-        results = [torch.empty(shape, dtype=self.dtype) for shape in prepared.output_shapes]
+        arguments, address, workspace = frame
+        fit = prepared.inputs.fit
+        if fit is None or self._read is None or self._read(inputs, fit.expected_address, address):
+            inputs, fit = prepared.inputs.place(inputs, arguments)
+        arguments[self._end], arguments[self._end + 1] = fit.num_pieces, fit.pieces_address
+        results = [torch.empty(*shape, dtype=self.dtype) for shape in prepared.output_shapes]
         for position, tensor in zip(self._outputs, results, strict=True):
             arguments[position] = tensor.data_ptr()
         lease = None
@@ -155,7 +152,7 @@ class Executable:
             start = lease.buffer.data_ptr()
             for position, offset in zip(self._saved, prepared.saved_offsets, strict=True):
                 arguments[position] = start + offset
-        self._function(arguments.buffer_info()[0])
+        self._function(address)
         if prepared.workspace < SMALL:
             prepared.spare.append(frame)
         else:
@@ -168,7 +165,8 @@ class Executable:
         start = workspace.data_ptr()
         for position, offset in prepared.offsets:
             arguments[position] = start + offset
-        return arguments, workspace
+        arguments[self._end + 2] = start
+        return arguments, arguments.buffer_info()[0], workspace
 
     def saved(self, prepared: Prepared, lease: Lease) -> list[Tensor]:
         """The saved arrays as tensors; valid as long as the lease is held."""

@@ -18,7 +18,11 @@ from dacergnn.library_nodes.node import copied, ordered_operators, row_shape, ro
 _PRELUDE = '#include <cstdint>\n#define DACE_EXPORTED extern "C"'
 _PACKED_CALL = """
 #include "include/dacergnn/packed_call.h"
+#include "include/dacergnn/read_tensors.h"
 extern "C" void call_{name}(const std::int64_t *packed) {{ dacergnn::packed_call(__program_{name}, packed); }}
+extern "C" int read_{name}(void *list, const std::int64_t *expected, std::int64_t *packed) {{
+  return dacergnn::read_tensors(list, expected, packed);
+}}
 """
 
 

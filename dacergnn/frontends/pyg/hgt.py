@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate
 from typing import Any, ClassVar
 
 import torch
@@ -23,8 +25,21 @@ from dacergnn.frontends.pyg.message_passing import (
 )
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.checks import check_range
+from dacergnn.runtime.stacks import Stack, Stacks, stacks_of
 
-Range = tuple[int, int]
+
+@dataclass(frozen=True)
+class _Layout:
+    """What follows from the types that a call has nodes and edges of."""
+
+    names: list[str]  # of node types, in the order of the rows
+    edge_types: tuple[object, ...]
+    outputs: list[tuple[str, int]]  # names of results, and their positions in `names`
+    stacks: Stacks
+
+    def sizes(self, x_dict: dict[str, Tensor]) -> list[int]:
+        """Numbers of nodes."""
+        return [x_dict[name].shape[0] for name in self.names]
 
 
 class HGTFrontend(MessagePassingFrontend):
@@ -54,48 +69,45 @@ class HGTFrontend(MessagePassingFrontend):
         self.output_types: list[str] = [name for name in lins if name in layer.dst_node_types]
         self.uniform = len(set(self.channels.values())) == 1
         self.has_skip = self.uniform and self.channels[self.node_types[0]] == self.out_channels
+        self.priors = stacks_of(Stack(("pri",), len(self.prior_keys)))
+        self._layouts: dict[tuple[object, ...], _Layout] = {}
 
     def edges(self, x_dict: Any, edge_index_dict: Any) -> GraphKey:
-        known = "which the layer does not know"
         if not edge_index_dict or not x_dict:
             raise UnsupportedCallError("x_dict or edge_index_dict is empty; pass at least one type in each.")
+        layout = self._layout(x_dict, edge_index_dict)
         for name, x in x_dict.items():
-            if name not in self.channels:
-                raise UnsupportedCallError(f"x_dict holds node type {name!r}, {known}.")
             check_features(f"x_dict[{name!r}]", x, self.channels[name])
-        for key, edge_index in edge_index_dict.items():
-            if key not in self.edge_types:
-                raise UnsupportedCallError(f"edge_index_dict holds edge type {key!r}, {known}.")
-            if key[0] not in x_dict or key[-1] not in x_dict:
-                raise UnsupportedCallError(f"x_dict lacks a node type of edge type {key!r}.")
+        for edge_index in edge_index_dict.values():
             check_edge_index(edge_index)
-        sizes = tuple(x_dict[name].size(0) if name in x_dict else -1 for name in self.node_types)
-        return tuple(edge_index_dict.values()), (*sizes, *edge_index_dict)
+        return tuple(edge_index_dict.values()), (layout.names, layout.edge_types, layout.sizes(x_dict))
 
     def graph_owner(self) -> object:
         return tuple(self.node_types), tuple(self.edge_types)
 
     def result(self, x_dict: Any, edge_index_dict: Any) -> dict[str, tuple[int, int]]:
-        names = [name for name in self.output_types if name in x_dict]
-        return {name: (x_dict[name].size(0), self.out_channels) for name in names}
+        layout = self._layout(x_dict, edge_index_dict)
+        return {name: (x_dict[name].size(0), self.out_channels) for name, _ in layout.outputs}
 
     def graph(self, x_dict: Any, edge_index_dict: Any) -> HeteroGraph:
-        ranges = self._ranges(x_dict)
+        layout = self._layout(x_dict, edge_index_dict)
+        counts = dict(zip(layout.names, layout.sizes(x_dict), strict=True))
+        starts = dict(zip(counts, accumulate(counts.values(), initial=0), strict=False))
         device = next(iter(edge_index_dict.values())).device
         parts: list[Tensor] = []
         for key, edge_index in edge_index_dict.items():
-            (start, stop), (start_dst, stop_dst) = ranges[key[0]], ranges[key[-1]]
+            src, dst = key[0], key[-1]
             edges = plain(edge_index)
             # Here, because ids count within their type: with the offsets, a wrong one hits another type.
-            check_range(f"edge_index_dict[{key!r}][0]", edges[0], stop - start, f"{key[0]} nodes", "x_dict")
-            check_range(f"edge_index_dict[{key!r}][1]", edges[1], stop_dst - start_dst, f"{key[-1]} nodes", "x_dict")
-            offsets = torch.tensor([[start], [start_dst]], dtype=edges.dtype, device=device)
+            check_range(f"edge_index_dict[{key!r}][0]", edges[0], counts[src], f"{src} nodes", "x_dict")
+            check_range(f"edge_index_dict[{key!r}][1]", edges[1], counts[dst], f"{dst} nodes", "x_dict")
+            offsets = torch.tensor([[starts[src]], [starts[dst]]], dtype=edges.dtype, device=device)
             parts.append(edges + offsets)
-        counts = torch.tensor([p.size(1) for p in parts], device=device)
+        edge_counts = torch.tensor([p.size(1) for p in parts], device=device)
         types = torch.tensor([self.edge_types[key] for key in edge_index_dict], device=device)
-        sizes = [stop - start for start, stop in (ranges.get(name, (0, 0)) for name in self.node_types)]
+        sizes = [counts.get(name, 0) for name in self.node_types]
         return HeteroGraph.from_arrays(
-            torch.cat(parts, dim=1), types.repeat_interleave(counts), num_nodes=sum(sizes),
+            torch.cat(parts, dim=1), types.repeat_interleave(edge_counts), num_nodes=sum(sizes),
             num_edge_types=len(self.edge_types), num_node_types=len(sizes),
             node_type=torch.arange(len(sizes), device=device).repeat_interleave(
                 torch.tensor(sizes, device=device)
@@ -104,49 +116,61 @@ class HGTFrontend(MessagePassingFrontend):
         )  # fmt: skip
 
     def bind(self, graph: HeteroGraph, x_dict: Any, edge_index_dict: Any) -> Binding:
-        parts = self.module._modules  # without the cost of attribute access on a module
-        priors = parts["p_rel"]._parameters
+        layout = self._layout(x_dict, edge_index_dict)
+        modules = self.module._modules  # without the cost of attribute access on a module
         arrays = {
-            "W_att": self._relation_weights(parts["k_rel"]._parameters["weight"]),
-            "W_msg": self._relation_weights(parts["v_rel"]._parameters["weight"]),
-            "pri": torch.cat([priors[key] for key in self.prior_keys]),
+            "W_att": self._relation_weights(modules["k_rel"]._parameters["weight"]),
+            "W_msg": self._relation_weights(modules["v_rel"]._parameters["weight"]),
         }
+        priors = modules["p_rel"]._parameters
+        parts: list[Tensor] = [priors[key] for key in self.prior_keys]
         if not self.uniform:
             arrays |= self._projections(x_dict)
             program = self.program("attention", self._attention)
-            return Binding(program, arrays, partial(self._finish_torch, x_dict))
-        arrays["x"] = torch.cat([x_dict[name] for name in self.node_types if name in x_dict])
-        f, count = self.out_channels, len(self.node_types)
-        weights, biases = self._stacked(parts["kqv_lin"])
-        out_weights, out_biases = self._stacked(parts["out_lin"])
-        arrays["W_k"], arrays["W_q"], arrays["W_v"] = weights.view(count, 3, f, -1).transpose(0, 1).contiguous()
-        biases = biases.view(count, 3, f).transpose(0, 1).contiguous()
-        arrays["k_bias"], arrays["q_bias"], arrays["v_bias"] = biases
-        arrays["A"], arrays["a_bias"] = out_weights.view(count, f, f), out_biases.view(count, f)
+            return Binding(program, arrays, partial(self._finish_torch, layout, x_dict), self.priors, parts)
+        for name in ("kqv_lin", "out_lin"):
+            lins = modules[name]._modules["lins"]._modules
+            parameters = [lins[node_type]._parameters for node_type in self.node_types]
+            parts += [own["weight"] for own in parameters]
+            parts += [own["bias"] for own in parameters]
         if self.has_skip:
-            skips = parts["skip"]._parameters
-            arrays["skip"] = torch.cat([skips[key] for key in self.skip_keys])
+            skips = modules["skip"]._parameters
+            parts += [skips[key] for key in self.skip_keys]
+        parts += [x_dict[name] for name in layout.names]
         program = self.program("biased", self._biased)
-        return Binding(program, arrays, partial(self._finish, self._ranges(x_dict)))
+        return Binding(program, arrays, partial(self._finish, layout, layout.sizes(x_dict)), layout.stacks, parts)
 
-    def _stacked(self, hetero: Any) -> tuple[Tensor, Tensor]:
-        """Weights [T * out, in] and biases [T * out] of a linear layer for each node type, in their order."""
-        lins = hetero._modules["lins"]._modules
-        parameters = [lins[name]._parameters for name in self.node_types]
-        return torch.cat([p["weight"] for p in parameters]), torch.cat([p["bias"] for p in parameters])
+    def _layout(self, x_dict: Any, edge_index_dict: Any) -> _Layout:
+        """Raises UnsupportedCallError if the layer does not know the types."""
+        types = (*x_dict, None, *edge_index_dict)
+        found = self._layouts.get(types)
+        if found is None:
+            found = self._layouts[types] = self._make_layout(x_dict, edge_index_dict)
+        return found
 
-    def _ranges(self, x_dict: dict[str, Tensor]) -> dict[str, Range]:
-        """First and last + 1 node of each type that x_dict has."""
-        ranges: dict[str, Range] = {}
-        start = 0
-        for name in self.node_types:
-            if name in x_dict:
-                ranges[name] = (start, start + x_dict[name].size(0))
-                start = ranges[name][1]
-        return ranges
+    def _make_layout(self, x_dict: Any, edge_index_dict: Any) -> _Layout:
+        known = "which the layer does not know"
+        for name in x_dict:
+            if name not in self.channels:
+                raise UnsupportedCallError(f"x_dict holds node type {name!r}, {known}.")
+        for key in edge_index_dict:
+            if key not in self.edge_types:
+                raise UnsupportedCallError(f"edge_index_dict holds edge type {key!r}, {known}.")
+            if key[0] not in x_dict or key[-1] not in x_dict:
+                raise UnsupportedCallError(f"x_dict lacks a node type of edge type {key!r}.")
+        names = [name for name in self.node_types if name in x_dict]
+        outputs = [(name, names.index(name)) for name in self.output_types if name in x_dict]
+        arrays = [("W_k", "W_q", "W_v"), ("k_bias", "q_bias", "v_bias"), ("A",), ("a_bias",)]
+        if self.has_skip:
+            arrays.append(("skip",))
+        typed = [Stack(names_of, len(self.node_types)) for names_of in arrays]
+        stacks = stacks_of(*self.priors.stacks, *typed, Stack(("x",), len(names), typed=False))
+        return _Layout(names, tuple(edge_index_dict), outputs, stacks)
 
     def _relation_weights(self, weight: Tensor) -> Tensor:
-        """[R, H, D, D] from PyG's [H * R, D, D]."""
+        """[R, H, D, D] from PyG's [H * R, D, D]; the axis of a single head is left out."""
+        if self.heads == 1:
+            return weight
         d = self.out_channels // self.heads
         return weight.view(self.heads, -1, d, d).transpose(0, 1).contiguous()
 
@@ -157,14 +181,14 @@ class HGTFrontend(MessagePassingFrontend):
         parts = [linear(x_dict[name], lins[name].weight, lins[name].bias).split(self.out_channels, 1) for name in names]
         return {key: torch.cat([part[i] for part in parts]) for i, key in enumerate("kqv")}
 
-    def _finish(self, ranges: dict[str, Range], outputs: Outputs) -> dict[str, Tensor]:
+    def _finish(self, layout: _Layout, sizes: list[int], outputs: Outputs) -> dict[str, Tensor]:
         # One split, whose gradient is put together once; that of a slice would be as large as all rows.
-        parts = dict(zip(ranges, outputs[0].split([stop - start for start, stop in ranges.values()]), strict=True))
-        return {name: parts[name] for name in self.output_types if name in ranges}
+        parts = outputs[0].split_with_sizes(sizes)
+        return {name: parts[i] for name, i in layout.outputs}
 
-    def _finish_torch(self, x_dict: dict[str, Tensor], outputs: Outputs) -> dict[str, Tensor]:
+    def _finish_torch(self, layout: _Layout, x_dict: dict[str, Tensor], outputs: Outputs) -> dict[str, Tensor]:
         layer = self.module
-        parts = self._finish(self._ranges(x_dict), (outputs[0].view(-1, self.out_channels),))
+        parts = self._finish(layout, layout.sizes(x_dict), (outputs[0].view(-1, self.out_channels),))
         for name, part in parts.items():
             lin = layer.out_lin.lins[name]
             out = linear(gelu(part), lin.weight, lin.bias)

@@ -1,20 +1,51 @@
 // A program's function called with all its arguments in one array: ctypes converts a single pointer.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <utility>
 
 namespace dacergnn {
+
+// Bytes of a part that go into an array of the workspace.
+struct Piece {
+  std::int64_t part, from, to, bytes;
+};
+
+inline void copy_in_parallel(char *to, const char *from, std::int64_t bytes) {
+  constexpr std::int64_t block = 1 << 18;
+#pragma omp parallel for
+  for (std::int64_t start = 0; start < bytes; start += block)
+    std::memcpy(to + start, from + start, std::min(block, bytes - start));
+}
+
+// Puts arrays together of which a call has the parts: `tail` holds the number of pieces, the pieces, the workspace,
+// then the parts.
+inline void stack_parts(const std::int64_t *tail) {
+  constexpr std::int64_t large = 1 << 20;
+  const auto *pieces = (const Piece *)tail[1];
+  for (const Piece *p = pieces; p != pieces + tail[0]; ++p) {
+    const char *from = (const char *)tail[3 + p->part] + p->from;
+    char *to = (char *)tail[2] + p->to;
+    if (p->bytes < large)  // without even asking for threads, which takes longer than a short copy
+      std::memcpy(to, from, p->bytes);
+    else
+      copy_in_parallel(to, from, p->bytes);
+  }
+}
 
 template <class... Arguments, std::size_t... I>
 void packed_call(void (*function)(Arguments...), const std::int64_t *packed, std::index_sequence<I...>) {
   function((Arguments)packed[I]...);  // integers and pointers alike
 }
 
-// Calls `function` with arguments of any pointer or integer types, of which `packed` holds the values in order.
+// Calls `function` with arguments of any pointer or integer types, of which `packed` holds the values in order, then
+// the tail of `stack_parts`.
 template <class... Arguments>
 void packed_call(void (*function)(Arguments...), const std::int64_t *packed) {
+  stack_parts(packed + sizeof...(Arguments));
   packed_call(function, packed, std::index_sequence_for<Arguments...>{});
 }
 

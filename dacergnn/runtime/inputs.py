@@ -1,0 +1,126 @@
+"""Inputs of a call: checked once for each set of shapes, their addresses written into the arguments."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+from math import prod
+
+import torch
+from torch import Tensor
+
+from dacergnn.errors import ArrayError
+from dacergnn.runtime.exchange import DESCRIBE
+from dacergnn.runtime.lower import Lowered
+from dacergnn.runtime.stacks import Stack, Stacks
+
+
+@dataclass
+class Fit:
+    """Shapes that passed, and what follows from them."""
+
+    shapes: list[torch.Size]
+    expected: array[int]  # for `read_tensors`
+    pieces: array[int]  # for `stack_parts`, four numbers each
+
+    def __post_init__(self) -> None:
+        self.expected_address = self.expected.buffer_info()[0]
+        self.pieces_address, numbers = self.pieces.buffer_info()
+        self.num_pieces = numbers // 4
+
+
+class Inputs:
+    """What a program takes on one graph.
+
+    Args:
+        sizes: Number of rows by row space.
+        positions: Of arguments, by name.
+        offsets: Where arrays that come in parts lie in the workspace, in bytes.
+    """
+
+    def __init__(
+        self,
+        lowered: Lowered,
+        dtype: torch.dtype,
+        sizes: Mapping[str, int],
+        positions: Mapping[str, int],
+        stacks: Stacks | None,
+        offsets: Mapping[str, int],
+    ) -> None:
+        self.dtype = dtype
+        self.stacks = stacks
+        self.names = [n for n in lowered.inputs if stacks is None or n not in stacks.names]
+        """Arrays that come as one tensor."""
+        self.positions = [positions[n] for n in self.names]
+        first = len(lowered.signature) + 4  # behind the handle, the arguments and the rest of the tail
+        self.positions += range(first, first + (stacks.count if stacks is not None else 0))
+        self.fit: Fit | None = None
+        self.shapes = {n: torch.Size((sizes[space], *shape)) for n, (space, shape) in lowered.spaces.items()}
+        # Single rows and typed nodes may come without their rows as an axis.
+        self._rows_first = {n for n, (space, _) in lowered.spaces.items() if space not in ("ONE", "RNS")}
+        self._offsets = offsets
+
+    def place(self, tensors: Sequence[Tensor], arguments: array[int]) -> tuple[list[Tensor], Fit]:
+        """Write addresses of the tensors, or of contiguous copies; returns what has to be kept meanwhile.
+
+        Raises:
+            ArrayError: A tensor does not fit the graph and the program.
+        """
+        tensors = [t if t.is_contiguous() else t.contiguous() for t in tensors]
+        fit = self.fit
+        if fit is None or [t.shape for t in tensors] != fit.shapes or not self._of_known_kind(tensors):
+            fit = self.fit = self.check(tensors)
+        for position, tensor in zip(self.positions, tensors, strict=True):
+            arguments[position] = tensor.data_ptr()
+        return tensors, fit
+
+    def _of_known_kind(self, tensors: Sequence[Tensor]) -> bool:
+        return all([t.dtype is self.dtype and t.is_cpu for t in tensors])
+
+    def check(self, tensors: Sequence[Tensor]) -> Fit:
+        """Raise ArrayError, naming the array, unless the tensors fit."""
+        whole, parts = tensors[: len(self.names)], tensors[len(self.names) :]
+        for name, tensor in zip(self.names, whole, strict=True):
+            shape, given = self.shapes[name], tensor.shape
+            self._check_kind(name, tensor)
+            rows_differ = name in self._rows_first and len(given) > 0 and given[0] != shape[0]
+            if given.numel() != shape.numel() or rows_differ:
+                raise ArrayError(name, f"has shape {tuple(given)}, but the graph and the layer ask for {tuple(shape)}")
+        pieces, number = array("q"), count()
+        for stack, own in self.stacks.split(parts) if self.stacks is not None else []:
+            pieces.extend(self._pieces(stack, own, number))
+        expected = array("q", [DESCRIBE or 0, len(tensors), 8 * self.dtype.itemsize])
+        for position, tensor in zip(self.positions, tensors, strict=True):
+            expected.extend([position, tensor.dim(), *tensor.shape])
+        return Fit([t.shape for t in tensors], expected, pieces)
+
+    def _pieces(self, stack: Stack, parts: Sequence[Tensor], number: count[int]) -> list[int]:
+        """Fields of `Piece` for each piece of the parts."""
+        label, shape = ", ".join(stack.names), self.shapes[stack.names[0]]
+        row = prod(shape[1:])
+        pieces: list[int] = []
+        start = 0
+        for i, part in enumerate(parts):
+            name, given = f"part {i} of {label}", tuple(part.shape)
+            self._check_kind(name, part)
+            rows = 1 if stack.typed else given[0] if given else 0
+            if part.numel() != rows * row * len(stack.names):
+                asked = f"{row * len(stack.names)} numbers" + ("" if stack.typed else " in a row")
+                raise ArrayError(name, f"has shape {given}, but the graph and the layer ask for {asked}")
+            at, size = next(number), rows * row * self.dtype.itemsize
+            for share, array_name in enumerate(stack.names):
+                to = self._offsets[array_name] + start * row * self.dtype.itemsize
+                pieces += [at, share * size, to, size]
+            start += rows
+        if start != shape[0]:
+            raise ArrayError(label, f"has {start} rows in {len(parts)} parts, but the graph asks for {shape[0]}")
+        return pieces
+
+    def _check_kind(self, name: str, tensor: Tensor) -> None:
+        if tensor.dtype != self.dtype:
+            problem = f"has dtype {tensor.dtype}, but the layer was compiled for {self.dtype}; use .to({self.dtype})"
+            raise ArrayError(name, problem)
+        if not tensor.is_cpu:
+            raise ArrayError(name, f"is on {tensor.device}, but this layer runs on the CPU; move it with .cpu()")

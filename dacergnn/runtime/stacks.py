@@ -1,0 +1,63 @@
+"""Arrays of a program that a call has in parts: one tensor for each type, say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Arrays that are made of the same parts.
+
+    Args:
+        names: The arrays. Each part holds the same share of every one, one share after the other.
+        count: How many parts there are.
+        typed: A part is one row of each array. Otherwise there is one array, and parts are some of its rows, as
+            `torch.cat` takes them.
+    """
+
+    names: tuple[str, ...]
+    count: int
+    typed: bool = True
+
+
+class Stacks:
+    """How a list of tensors makes up arrays of a program; compared by identity, get one from `stacks_of`."""
+
+    def __init__(self, stacks: Sequence[Stack]) -> None:
+        self.stacks = tuple(stacks)
+        self.names = frozenset(name for stack in stacks for name in stack.names)
+        self.count = sum(stack.count for stack in stacks)
+
+    def split(self, parts: Sequence[Tensor]) -> list[tuple[Stack, Sequence[Tensor]]]:
+        """The parts of each stack."""
+        found: list[tuple[Stack, Sequence[Tensor]]] = []
+        start = 0
+        for stack in self.stacks:
+            found.append((stack, parts[start : start + stack.count]))
+            start += stack.count
+        return found
+
+    def arrays(self, parts: Sequence[Tensor]) -> dict[str, Tensor]:
+        """The arrays, put together by torch, so that autograd reaches the parts."""
+        arrays: dict[str, Tensor] = {}
+        for stack, own in self.split(parts):
+            if not stack.typed:
+                arrays[stack.names[0]] = torch.cat(list(own))
+            elif len(stack.names) == 1:
+                arrays[stack.names[0]] = torch.stack(list(own))
+            else:
+                shares = torch.stack(list(own)).unflatten(1, (len(stack.names), -1)).transpose(0, 1).contiguous()
+                arrays.update(zip(stack.names, shares, strict=True))
+        return arrays
+
+
+@lru_cache(maxsize=1024)
+def stacks_of(*stacks: Stack) -> Stacks:
+    """The one object for some stacks, so that layers with equal ones share what is prepared for them."""
+    return Stacks(stacks)
