@@ -168,7 +168,7 @@ class CompiledProgram:
         self, graph: HeteroGraph, arrays: dict[str, Tensor], stacks: Stacks, parts: list[Tensor]
     ) -> tuple[Tensor, ...]:
         """Run on arrays by name, and those that ``stacks`` makes of parts."""
-        if torch.is_grad_enabled() and any([t.requires_grad for t in (*arrays.values(), *parts)]):
+        if torch.is_grad_enabled() and any(t.requires_grad for t in (*arrays.values(), *parts)):
             arrays = arrays | stacks.arrays(parts)
             return self(graph, [arrays[name] for name in self.inputs])
         executable = self.variant(self._no_mask).forward

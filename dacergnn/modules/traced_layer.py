@@ -73,7 +73,7 @@ class _Runtime:
         """The outputs of a program for arrays in the order of its parameters."""
         compiled = self.layer.compiled(program, arrays[0].dtype, graph)
         self.layer.remember(compiled, graph)
-        return compiled(graph, arrays)
+        return compiled(graph, list(arrays))
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from dacergnn.runtime.stacks import Stacks
 
 _DTYPES = {"float32": torch.float32, "float64": torch.float64}
 Frame = tuple["array[int]", int, Tensor]
-"""Arguments of the C function, complete but for inputs and outputs, their address, the workspace that they point into."""
+"""Arguments of the C function, complete but for inputs and outputs; their address; the workspace they point into."""
 
 
 @dataclass(frozen=True)
@@ -60,17 +60,9 @@ class Executable:
         self._outputs = [self._position[b.name] for b in self.lowered.outputs[: self.results]]
         self._saved = [self._position[b.name] for b in self.lowered.outputs[self.results :]]
         self._end = 1 + len(self.lowered.signature)
-        self._function, self._handle = self._load(self.library)
-        self._read = self._load_reader(self.library)
+        self._function, self._read_and_call, self._handle = self._load(self.library)
 
-    def _load_reader(self, path: Path) -> Callable[..., int] | None:
-        if DESCRIBE is None:
-            return None
-        read = getattr(ctypes.PyDLL(str(path)), f"read_{self.lowered.name}")  # holds the lock that Python's lists need
-        read.argtypes = [ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p]
-        return read
-
-    def _load(self, path: Path) -> tuple[Callable[..., None], int]:
+    def _load(self, path: Path) -> tuple[Callable[..., None], Callable[..., int], int]:
         # RTLD_LOCAL: every library exports the same helper symbols.
         library = ctypes.CDLL(str(path))
         name, signature = self.lowered.name, self.lowered.signature
@@ -82,7 +74,9 @@ class Executable:
         function = getattr(library, f"call_{name}")
         function.restype = None
         function.argtypes = [ctypes.c_void_p]
-        return function, initialize(*[1] * len(initialize.argtypes))
+        read_and_call = getattr(ctypes.PyDLL(str(path)), f"read_and_call_{name}")  # releases Python's lock itself
+        read_and_call.argtypes = [ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p]
+        return function, read_and_call, initialize(*[1] * len(initialize.argtypes))
 
     def prepare(self, graph: HeteroGraph, stacks: Stacks | None = None) -> Prepared:
         """Encodings, sizes and memory plan of ``graph`` for this program; made once, and kept with the graph."""
@@ -100,7 +94,7 @@ class Executable:
         encodings = {n: graph.encoding(n) for n in lowered.encodings}
         plan = plan_memory(lowered.intermediates, sizes, self.dtype.itemsize)
         stacked: dict[str, int] = {}
-        tail = 3 + (0 if stacks is None else stacks.count)
+        tail = 2 + (0 if stacks is None else stacks.count)
         size = plan.size
         for name in sorted(stacks.names) if stacks is not None else []:
             space, shape = lowered.spaces[name]
@@ -139,10 +133,6 @@ class Executable:
         except IndexError:
             frame = self.frame(prepared)
         arguments, address, workspace = frame
-        fit = prepared.inputs.fit
-        if fit is None or self._read is None or self._read(inputs, fit.expected_address, address):
-            inputs, fit = prepared.inputs.place(inputs, arguments)
-        arguments[self._end], arguments[self._end + 1] = fit.num_pieces, fit.pieces_address
         results = [torch.empty(*shape, dtype=self.dtype) for shape in prepared.output_shapes]
         for position, tensor in zip(self._outputs, results, strict=True):
             arguments[position] = tensor.data_ptr()
@@ -152,7 +142,13 @@ class Executable:
             start = lease.buffer.data_ptr()
             for position, offset in zip(self._saved, prepared.saved_offsets, strict=True):
                 arguments[position] = start + offset
-        self._function(address)
+        fit = prepared.inputs.fit
+        if fit is not None:
+            arguments[self._end] = fit.pieces_address
+        if fit is None or DESCRIBE is None or self._read_and_call(inputs, fit.expected_address, address):
+            inputs, fit = prepared.inputs.place(inputs, arguments)
+            arguments[self._end] = fit.pieces_address
+            self._function(address)
         if prepared.workspace < SMALL:
             prepared.spare.append(frame)
         else:
@@ -165,7 +161,7 @@ class Executable:
         start = workspace.data_ptr()
         for position, offset in prepared.offsets:
             arguments[position] = start + offset
-        arguments[self._end + 2] = start
+        arguments[self._end + 1] = start
         return arguments, arguments.buffer_info()[0], workspace
 
     def saved(self, prepared: Prepared, lease: Lease) -> list[Tensor]:

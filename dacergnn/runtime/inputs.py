@@ -23,12 +23,11 @@ class Fit:
 
     shapes: list[torch.Size]
     expected: array[int]  # for `read_tensors`
-    pieces: array[int]  # for `stack_parts`, four numbers each
+    pieces: array[int]  # for `stack_parts`
 
     def __post_init__(self) -> None:
         self.expected_address = self.expected.buffer_info()[0]
-        self.pieces_address, numbers = self.pieces.buffer_info()
-        self.num_pieces = numbers // 4
+        self.pieces_address = self.pieces.buffer_info()[0]
 
 
 class Inputs:
@@ -54,7 +53,7 @@ class Inputs:
         self.names = [n for n in lowered.inputs if stacks is None or n not in stacks.names]
         """Arrays that come as one tensor."""
         self.positions = [positions[n] for n in self.names]
-        first = len(lowered.signature) + 4  # behind the handle, the arguments and the rest of the tail
+        first = len(lowered.signature) + 3  # behind the handle, the arguments and the rest of the tail
         self.positions += range(first, first + (stacks.count if stacks is not None else 0))
         self.fit: Fit | None = None
         self.shapes = {n: torch.Size((sizes[space], *shape)) for n, (space, shape) in lowered.spaces.items()}
@@ -77,7 +76,7 @@ class Inputs:
         return tensors, fit
 
     def _of_known_kind(self, tensors: Sequence[Tensor]) -> bool:
-        return all([t.dtype is self.dtype and t.is_cpu for t in tensors])
+        return all(t.dtype is self.dtype and t.is_cpu for t in tensors)
 
     def check(self, tensors: Sequence[Tensor]) -> Fit:
         """Raise ArrayError, naming the array, unless the tensors fit."""
@@ -88,13 +87,13 @@ class Inputs:
             rows_differ = name in self._rows_first and len(given) > 0 and given[0] != shape[0]
             if given.numel() != shape.numel() or rows_differ:
                 raise ArrayError(name, f"has shape {tuple(given)}, but the graph and the layer ask for {tuple(shape)}")
-        pieces, number = array("q"), count()
+        pieces, number = list[int](), count()
         for stack, own in self.stacks.split(parts) if self.stacks is not None else []:
-            pieces.extend(self._pieces(stack, own, number))
+            pieces += self._pieces(stack, own, number)
         expected = array("q", [DESCRIBE or 0, len(tensors), 8 * self.dtype.itemsize])
         for position, tensor in zip(self.positions, tensors, strict=True):
             expected.extend([position, tensor.dim(), *tensor.shape])
-        return Fit([t.shape for t in tensors], expected, pieces)
+        return Fit([t.shape for t in tensors], expected, array("q", [len(pieces) // 4, *pieces]))
 
     def _pieces(self, stack: Stack, parts: Sequence[Tensor], number: count[int]) -> list[int]:
         """Fields of `Piece` for each piece of the parts."""

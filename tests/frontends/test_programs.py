@@ -24,12 +24,13 @@ def call(case: Case, layer: torch.nn.Module, arguments: object) -> object:
     binding = frontend.bind(graph, *args, **kwargs)
     sdfg = parse(binding.program.source, **dict(binding.program.bindings))
     program = Program(sdfg)
-    assert set(program.inputs) <= set(binding.arrays)
-    for name, array in binding.arrays.items():
+    arrays = binding.arrays if binding.stacks is None else binding.arrays | binding.stacks.arrays(binding.parts)
+    assert set(program.inputs) <= set(arrays)
+    for name, array in arrays.items():
         assert array.is_contiguous(), name
         rows, shape = graph.size(program.space(name)), program.shape(name)
         assert array.numel() == rows * torch.Size(shape).numel(), f"{name}: {list(array.shape)} for {rows} x {shape}"
-    values = interpret(sdfg, graph, **{name: array.detach().numpy() for name, array in binding.arrays.items()})
+    values = interpret(sdfg, graph, **{name: array.detach().numpy() for name, array in arrays.items()})
     outputs: tuple[Tensor, ...] = tuple(torch.from_numpy(values[name]) for name in program.outputs)
     return binding.finish(outputs)
 

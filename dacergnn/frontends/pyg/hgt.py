@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
 from typing import Any, ClassVar
@@ -17,6 +16,7 @@ from torch.nn.parameter import UninitializedParameter
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.frontend import Binding, GraphKey, Outputs, Program, spec
 from dacergnn.frontends.hgt_programs import hgt_attention, hgt_biased
+from dacergnn.frontends.pyg.hgt_layout import Layout, make_layout
 from dacergnn.frontends.pyg.message_passing import (
     MessagePassingFrontend,
     check_edge_index,
@@ -26,20 +26,6 @@ from dacergnn.frontends.pyg.message_passing import (
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.checks import check_range
 from dacergnn.runtime.stacks import Stack, Stacks, stacks_of
-
-
-@dataclass(frozen=True)
-class _Layout:
-    """What follows from the types that a call has nodes and edges of."""
-
-    names: list[str]  # of node types, in the order of the rows
-    edge_types: tuple[object, ...]
-    outputs: list[tuple[str, int]]  # names of results, and their positions in `names`
-    stacks: Stacks
-
-    def sizes(self, x_dict: dict[str, Tensor]) -> list[int]:
-        """Numbers of nodes."""
-        return [x_dict[name].shape[0] for name in self.names]
 
 
 class HGTFrontend(MessagePassingFrontend):
@@ -70,14 +56,17 @@ class HGTFrontend(MessagePassingFrontend):
         self.uniform = len(set(self.channels.values())) == 1
         self.has_skip = self.uniform and self.channels[self.node_types[0]] == self.out_channels
         self.priors = stacks_of(Stack(("pri",), len(self.prior_keys)))
-        self._layouts: dict[tuple[object, ...], _Layout] = {}
+        self.stacks = [self._stacks(count) for count in range(len(self.node_types) + 1)]
+        self._layouts: dict[tuple[object, ...], Layout] = {}
 
     def edges(self, x_dict: Any, edge_index_dict: Any) -> GraphKey:
         if not edge_index_dict or not x_dict:
             raise UnsupportedCallError("x_dict or edge_index_dict is empty; pass at least one type in each.")
-        layout = self._layout(x_dict, edge_index_dict)
         for name, x in x_dict.items():
+            if name not in self.channels:
+                raise UnsupportedCallError(f"x_dict holds node type {name!r}, which the layer does not know.")
             check_features(f"x_dict[{name!r}]", x, self.channels[name])
+        layout = self._layout(x_dict, edge_index_dict)
         for edge_index in edge_index_dict.values():
             check_edge_index(edge_index)
         return tuple(edge_index_dict.values()), (layout.names, layout.edge_types, layout.sizes(x_dict))
@@ -138,34 +127,29 @@ class HGTFrontend(MessagePassingFrontend):
             parts += [skips[key] for key in self.skip_keys]
         parts += [x_dict[name] for name in layout.names]
         program = self.program("biased", self._biased)
-        return Binding(program, arrays, partial(self._finish, layout, layout.sizes(x_dict)), layout.stacks, parts)
+        finish = partial(self._finish, layout, layout.sizes(x_dict))
+        return Binding(program, arrays, finish, self.stacks[len(layout.names)], parts)
 
-    def _layout(self, x_dict: Any, edge_index_dict: Any) -> _Layout:
+    def _layout(self, x_dict: Any, edge_index_dict: Any) -> Layout:
         """Raises UnsupportedCallError if the layer does not know the types."""
+        if torch.compiler.is_compiling():  # tracers guard on what they read, and would find it changed
+            return self._make_layout(x_dict, edge_index_dict)
         types = (*x_dict, None, *edge_index_dict)
         found = self._layouts.get(types)
         if found is None:
             found = self._layouts[types] = self._make_layout(x_dict, edge_index_dict)
         return found
 
-    def _make_layout(self, x_dict: Any, edge_index_dict: Any) -> _Layout:
-        known = "which the layer does not know"
-        for name in x_dict:
-            if name not in self.channels:
-                raise UnsupportedCallError(f"x_dict holds node type {name!r}, {known}.")
-        for key in edge_index_dict:
-            if key not in self.edge_types:
-                raise UnsupportedCallError(f"edge_index_dict holds edge type {key!r}, {known}.")
-            if key[0] not in x_dict or key[-1] not in x_dict:
-                raise UnsupportedCallError(f"x_dict lacks a node type of edge type {key!r}.")
-        names = [name for name in self.node_types if name in x_dict]
-        outputs = [(name, names.index(name)) for name in self.output_types if name in x_dict]
+    def _make_layout(self, x_dict: Any, edge_index_dict: Any) -> Layout:
+        return make_layout(x_dict, edge_index_dict, self.node_types, self.edge_types, self.output_types)
+
+    def _stacks(self, count: int) -> Stacks:
+        """What the parts of a call make up that has features of `count` node types."""
         arrays = [("W_k", "W_q", "W_v"), ("k_bias", "q_bias", "v_bias"), ("A",), ("a_bias",)]
         if self.has_skip:
             arrays.append(("skip",))
-        typed = [Stack(names_of, len(self.node_types)) for names_of in arrays]
-        stacks = stacks_of(*self.priors.stacks, *typed, Stack(("x",), len(names), typed=False))
-        return _Layout(names, tuple(edge_index_dict), outputs, stacks)
+        typed = [Stack(names, len(self.node_types)) for names in arrays]
+        return stacks_of(*self.priors.stacks, *typed, Stack(("x",), count, typed=False))
 
     def _relation_weights(self, weight: Tensor) -> Tensor:
         """[R, H, D, D] from PyG's [H * R, D, D]; the axis of a single head is left out."""
@@ -181,12 +165,12 @@ class HGTFrontend(MessagePassingFrontend):
         parts = [linear(x_dict[name], lins[name].weight, lins[name].bias).split(self.out_channels, 1) for name in names]
         return {key: torch.cat([part[i] for part in parts]) for i, key in enumerate("kqv")}
 
-    def _finish(self, layout: _Layout, sizes: list[int], outputs: Outputs) -> dict[str, Tensor]:
+    def _finish(self, layout: Layout, sizes: list[int], outputs: Outputs) -> dict[str, Tensor]:
         # One split, whose gradient is put together once; that of a slice would be as large as all rows.
         parts = outputs[0].split_with_sizes(sizes)
         return {name: parts[i] for name, i in layout.outputs}
 
-    def _finish_torch(self, layout: _Layout, x_dict: dict[str, Tensor], outputs: Outputs) -> dict[str, Tensor]:
+    def _finish_torch(self, layout: Layout, x_dict: dict[str, Tensor], outputs: Outputs) -> dict[str, Tensor]:
         layer = self.module
         parts = self._finish(layout, layout.sizes(x_dict), (outputs[0].view(-1, self.out_channels),))
         for name, part in parts.items():

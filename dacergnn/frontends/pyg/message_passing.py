@@ -14,6 +14,7 @@ from dacergnn.frontends.frontend import Frontend
 Refuse = Callable[[str, object, str], UnsupportedLayerError]
 """Makes the error of an option, its value and the remedy."""
 
+_STRIDED = torch.strided
 _HOOKS = (
     "_propagate_forward_pre_hooks",
     "_propagate_forward_hooks",
@@ -54,12 +55,13 @@ def check_options(module: Any, refuse: Refuse, aggregations: tuple[str, ...]) ->
 
 def check_edge_index(edge_index: object) -> None:
     """UnsupportedCallError unless `edge_index` is a dense [2, E] tensor; ArrayError if it is on another device."""
-    if not isinstance(edge_index, Tensor) or edge_index.layout is not torch.strided:
+    if not isinstance(edge_index, Tensor) or edge_index.layout is not _STRIDED:
         raise UnsupportedCallError(
             f"edge_index is a {type(edge_index).__name__}; compiled layers take dense tensors [2, E]."
         )
-    if edge_index.dim() != 2 or edge_index.size(0) != 2:
-        raise UnsupportedCallError(f"edge_index has shape {list(edge_index.shape)}; it must be [2, E].")
+    shape = edge_index.shape
+    if len(shape) != 2 or shape[0] != 2:
+        raise UnsupportedCallError(f"edge_index has shape {list(shape)}; it must be [2, E].")
     if not edge_index.is_cpu:
         problem = f"is on {edge_index.device}, but this layer runs on the CPU; move it with .cpu()"
         raise ArrayError("edge_index", problem)
@@ -73,12 +75,12 @@ def check_edge_type(edge_type: object) -> None:
 
 def check_features(name: str, value: object, channels: int) -> Tensor:
     """`value` if it is a floating-point tensor [N, channels]; UnsupportedCallError otherwise."""
-    if not isinstance(value, Tensor) or value.dim() != 2 or value.size(1) != channels:
+    if not isinstance(value, Tensor) or len(value.shape) != 2 or value.shape[1] != channels:
         shape = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
         raise UnsupportedCallError(f"{name} is {shape}; it must be a tensor of shape [N, {channels}].")
-    if value.layout is not torch.strided:
+    if value.layout is not _STRIDED:
         raise UnsupportedCallError(f"{name} is a sparse tensor; compiled layers take dense features.")
-    if not value.is_floating_point():
+    if not value.dtype.is_floating_point:
         raise UnsupportedCallError(f"{name} has dtype {value.dtype}; features must be floating-point numbers.")
     return value
 

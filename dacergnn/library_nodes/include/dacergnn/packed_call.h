@@ -21,14 +21,16 @@ inline void copy_in_parallel(char *to, const char *from, std::int64_t bytes) {
     std::memcpy(to + start, from + start, std::min(block, bytes - start));
 }
 
-// Puts arrays together of which a call has the parts: `tail` holds the number of pieces, the pieces, the workspace,
-// then the parts.
+// Puts arrays together of which a call has the parts: `tail` holds the number of pieces and then the pieces (or null),
+// the workspace, and the parts.
 inline void stack_parts(const std::int64_t *tail) {
   constexpr std::int64_t large = 1 << 20;
-  const auto *pieces = (const Piece *)tail[1];
-  for (const Piece *p = pieces; p != pieces + tail[0]; ++p) {
-    const char *from = (const char *)tail[3 + p->part] + p->from;
-    char *to = (char *)tail[2] + p->to;
+  const auto *pieces = (const std::int64_t *)tail[0];
+  if (!pieces) return;
+  const auto *first = (const Piece *)(pieces + 1);
+  for (const Piece *p = first; p != first + pieces[0]; ++p) {
+    const char *from = (const char *)tail[2 + p->part] + p->from;
+    char *to = (char *)tail[1] + p->to;
     if (p->bytes < large)  // without even asking for threads, which takes longer than a short copy
       std::memcpy(to, from, p->bytes);
     else

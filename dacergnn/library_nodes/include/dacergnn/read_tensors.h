@@ -8,6 +8,8 @@
 extern "C" std::ptrdiff_t PyList_Size(void *list);
 extern "C" void *PyList_GetItem(void *list, std::ptrdiff_t index);
 extern "C" void PyErr_Clear();
+extern "C" void *PyEval_SaveThread();
+extern "C" void PyEval_RestoreThread(void *state);
 
 namespace dacergnn {
 
@@ -47,6 +49,16 @@ inline int read_tensors(void *list, const std::int64_t *expected, std::int64_t *
     expected += dimensions;
     packed[position] = (std::int64_t)tensor.data + (std::int64_t)tensor.offset;
   }
+  return 0;
+}
+
+// Calls `function` with `packed` if the tensors are as expected, while other threads may run Python; returns 0 then.
+template <class Function>
+int read_and_call(void *list, const std::int64_t *expected, std::int64_t *packed, Function function) {
+  if (read_tensors(list, expected, packed)) return 1;
+  void *state = PyEval_SaveThread();
+  function(packed);
+  PyEval_RestoreThread(state);
   return 0;
 }
 
