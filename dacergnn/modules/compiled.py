@@ -167,10 +167,15 @@ class CompiledProgram:
     def stacked(
         self, graph: HeteroGraph, arrays: dict[str, Tensor], stacks: Stacks, parts: list[Tensor]
     ) -> tuple[Tensor, ...]:
-        """Run on arrays by name, and those that ``stacks`` makes of parts."""
+        """Run on arrays by name, and those that ``stacks`` makes of parts; differentiable likewise."""
         if torch.is_grad_enabled() and any(t.requires_grad for t in (*arrays.values(), *parts)):
-            arrays = arrays | stacks.arrays(parts)
-            return self(graph, [arrays[name] for name in self.inputs])
+            try:
+                whole = stacks.arrays(parts)
+            except RuntimeError:
+                prepared = self.variant(self._no_mask).forward.prepare(graph, stacks)
+                prepared.inputs.check([*[arrays[name] for name in prepared.inputs.names], *parts])  # names the part
+                raise
+            return self(graph, [whole[name] if name in whole else arrays[name] for name in self.inputs])
         executable = self.variant(self._no_mask).forward
         prepared = executable.prepare(graph, stacks)
         return tuple(executable(prepared, [*[arrays[name] for name in prepared.inputs.names], *parts]))

@@ -107,5 +107,7 @@ def test_a_weight_that_does_not_fit(change: Any, message: str) -> None:
     last.weight = nn.Parameter(change(kept.data))
     with pytest.raises(ArrayError, match=message):
         without_gradients(layer, args)
+    with pytest.raises(ArrayError, match=message.replace("part 3 of W_k, W_q, W_v has dtype", "W_k has dtype")):
+        layer(*args)
     last.weight = kept
     assert_close(without_gradients(layer, args), without_gradients(original, args))
