@@ -8,6 +8,7 @@ from typing import Literal
 from dacergnn.errors import DacergnnError
 
 PASSES = (
+    "canonical_form",
     "linear_operator_reordering",
     "propagation_postponing",
     "compact_materialization",

@@ -21,7 +21,8 @@ class RGCN(nn.Module):
     def __init__(self, channels: int, out_channels: int, relations: int) -> None:
         super().__init__()
         self.linear = TypedLinear(channels, out_channels, relations)
-        self.root = nn.Linear(channels, out_channels)
+        self.root = nn.Parameter(torch.randn(channels, out_channels) * channels**-0.5)
+        self.bias = nn.Parameter(torch.zeros(out_channels))
 
     def message(self, edges: Any) -> dict[str, Tensor]:
         return {"m": self.linear(edges.src["h"], edges.data[dgl.ETYPE]) * edges.data["norm"].unsqueeze(1)}
@@ -31,7 +32,7 @@ class RGCN(nn.Module):
         with g.local_scope():
             g.srcdata["h"], g.edata["norm"] = x, norm
             g.update_all(self.message, fn.sum("m", "out"))
-            return g.dstdata["out"] + self.root(x)
+            return g.dstdata["out"] + x @ self.root + self.bias
 
 
 class RGAT(nn.Module):
@@ -78,7 +79,7 @@ class HGT(nn.Module):
     def attend(self, edges: Any) -> dict[str, Tensor]:
         relation = edges.data[dgl.ETYPE]
         key = (edges.src["k"].unsqueeze(2) @ self.attention[relation]).squeeze(2)
-        score = (key * edges.dst["q"]).sum(-1) * self.prior[relation] / key.shape[-1] ** 0.5
+        score = (key * edges.dst["q"]).sum(-1) * self.prior[relation] * key.shape[-1] ** -0.5
         value = (edges.src["v"].unsqueeze(2) @ self.messages[relation]).squeeze(2)
         return {"score": score.unsqueeze(-1), "value": value}
 

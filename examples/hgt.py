@@ -1,7 +1,5 @@
 """HGT: projections by node type, attention and messages by relation, a gated residual by node type."""
 
-from math import sqrt
-
 from torch import nn
 
 import dacergnn
@@ -10,7 +8,7 @@ from examples.training import demonstrate
 
 
 def hgt(heads, width):
-    scale, size = 1 / sqrt(width), heads * width
+    scale, size = width**-0.5, heads * width
 
     @dacergnn.compile
     def layer(g, x, W_k, W_q, W_v, W_att, W_msg, pri, A, skip):
@@ -24,8 +22,7 @@ def hgt(heads, width):
         edge_softmax(g, "att")
         for n in g.dst_nodes():
             n["agg"] = sum(e["att"] * linear(e.src.v, W_msg[e.etype]) for e in n.incoming_edges())
-            gate = sigmoid(skip[n.ntype])
-            n["out"] = gate * linear(gelu(reshape(n.agg, size)), A[n.ntype]) + (1.0 - gate) * n.x
+            n["out"] = n.x + sigmoid(skip[n.ntype]) * (linear(reshape(n.agg, size), A[n.ntype]) - n.x)
         return out
 
     return layer

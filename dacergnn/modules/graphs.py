@@ -43,7 +43,7 @@ class GraphCache:
     def __init__(self) -> None:
         self._entries: list[_Entry] = []
         self._offered: list[HeteroGraph] = []
-        self._copies: list[tuple[Tensor, tuple[object, ...], int, HeteroGraph]] = []
+        self._copies: list[tuple[tuple[Tensor, ...], tuple[object, ...], list[int], HeteroGraph]] = []
         self.encoded = 0
 
     def offer(self, graph: HeteroGraph) -> None:
@@ -67,20 +67,21 @@ class GraphCache:
         return graph
 
     def find_edges(
-        self, edge_index: Tensor, sizes: tuple[object, ...], own: bool, encode: Callable[[], HeteroGraph]
+        self, tensors: tuple[Tensor, ...], sizes: tuple[object, ...], own: bool, encode: Callable[[], HeteroGraph]
     ) -> HeteroGraph:
-        """The graph with just this edge index; ``own`` tells that the caller keeps the tensor.
+        """The graph with just this edge index and these types; ``own`` tells that the caller keeps the tensors.
 
-        One that was made during a call, with self loops perhaps, is another tensor in every call: it is kept, and
-        compared.
+        Those that were made during a call, with self loops perhaps, are other tensors in every call: they are kept,
+        and compared.
         """
         if own:
-            return self.find("edges", ((edge_index,), sizes), encode)
+            return self.find("edges", (tensors, sizes), encode)
         for kept, kept_sizes, counted, graph in self._copies:
-            if kept_sizes == sizes and counted == _version(kept) and _same(kept, edge_index):
+            unchanged = kept_sizes == sizes and len(kept) == len(tensors) and counted == [*map(_version, kept)]
+            if unchanged and all(_same(a, b) for a, b in zip(kept, tensors, strict=True)):
                 return graph
-        graph = self.find("edges", ((edge_index,), sizes), encode)
-        self._copies = [(edge_index, sizes, _version(edge_index), graph), *self._copies[: _KEPT - 1]]
+        graph = self.find("edges", (tensors, sizes), encode)
+        self._copies = [(tensors, sizes, [*map(_version, tensors)], graph), *self._copies[: _KEPT - 1]]
         return graph
 
     def _known(self, graph: HeteroGraph) -> HeteroGraph:

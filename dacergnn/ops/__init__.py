@@ -52,20 +52,23 @@ NS, ND, E, U, V, R, T = (SYMBOLS[space] for space in ("NS", "ND", "E", "U", "V",
 
 
 def gather(x: Any, end: str = "src") -> Any:
-    """[E, ...] from rows of nodes x [NS, ...]: those of the sources, or with ``end="dst"`` of the destinations."""
+    """[E, ...] from rows of nodes x [NS, ...] or of their types x [T, ...]: those of the sources, or with
+    ``end="dst"`` of the destinations; with ``end="type"`` from rows of edge types x [R, ...].
+    """
     _outside("gather")
 
 
 def destinations(x: Any) -> Any:
-    """[ND, ...], the rows of the destinations among those of the sources, x [NS, ...]."""
+    """[ND, ...], the rows of destinations among those of the sources, x [NS, ...], or of their types, x [T, ...]."""
     _outside("destinations")
 
 
-def typed_linear(x: Any, W: Any, end: str | None = None) -> Any:
+def typed_linear(x: Any, W: Any, end: str | None = None, heads: int | None = None) -> Any:
     """Rows times the matrix of their type: x [E, K] by W [R, K, M], or x [NS, K] by W [T, K, M].
 
     ``end`` ("src" or "dst") takes the rows of the edges from nodes x [NS, K], by W [R, K, M] of the edge types or
-    [T, K, M] of the types of these nodes.
+    [T, K, M] of the types of these nodes. Rows x [..., H, K] go by W [..., H, K, M] head by head, and by
+    W [..., H * K, M] as one row. ``heads`` makes the result [..., heads, M / heads].
     """
     _outside("typed_linear")
 

@@ -14,6 +14,7 @@ from dacergnn.graph.profile import TYPICAL, Profile
 from dacergnn.library_nodes.node import Typeclass, copied
 from dacergnn.program import verify
 from dacergnn.sdfg_passes.aggregation_order import aggregation_order
+from dacergnn.sdfg_passes.canonical_form import canonical_form
 from dacergnn.sdfg_passes.compact_materialization import SIDES, compact_materialization
 from dacergnn.sdfg_passes.differentiate import differentiate
 from dacergnn.sdfg_passes.gemm_epilogue_fusion import gemm_epilogue_fusion
@@ -49,6 +50,7 @@ def _compact(sdfg: dace.SDFG, given: Circumstances) -> int:
 
 
 OPTIMIZATIONS: dict[str, Callable[[dace.SDFG, Circumstances], int]] = {
+    "canonical_form": lambda sdfg, given: canonical_form(sdfg),
     "linear_operator_reordering": _reorder,
     "propagation_postponing": lambda sdfg, given: propagation_postponing(sdfg),
     "compact_materialization": _compact,
@@ -129,10 +131,11 @@ def compile_program(
 
 
 def _of_backward(plan: Plan, passes: list[str], level: str) -> list[str]:
-    """The passes for the backward before fusion: all of them; Hector generates it after C and R (3.5)."""
+    """The passes for the backward before fusion: all that rewrite; Hector generates it after C and R (3.5)."""
     if plan.backward is None:
         return []
-    return [name for name in passes if name == "gemm_scale_fusion"] if level == "hector" else passes
+    kept = ("gemm_scale_fusion",) if level == "hector" else [n for n in passes if n != "canonical_form"]
+    return [name for name in passes if name in kept]
 
 
 def _sdfgs(plan: Plan) -> dict[str, dace.SDFG]:

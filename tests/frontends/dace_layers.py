@@ -37,6 +37,15 @@ def neighbours(x: F64[NS, 4], W: F64[T, 4, 4]):
 
 
 @dace.program
+def by_type(x: F64[NS, 4], W: F64[T, 4, 4], a: F64[R, 2], b: F64[T, 2], t: F64[T]):
+    rows = ops.typed_linear(x, W, heads=2)
+    scores = ops.gather(a, end="type") + ops.gather(b, end="src")
+    gate = 1.0 / (1.0 + np.exp(-ops.destinations(t)))
+    flat = ops.typed_linear(rows, W)
+    return ops.destinations(flat) * gate[:, None], np.maximum(0.5 * scores, scores), aggregate(rows, weight=scores)
+
+
+@dace.program
 def own_loops(x: F64[NS, 4], a: F64[E], W: F64[R, 4, 4]):
     return ops.traverse(
         """
@@ -110,12 +119,22 @@ def mixed(x: F64[NS, 4], y: dace.float32[NS, 4]):
 
 @dace.program
 def no_rows(x: F64[10, 4]):
-    return ops.gather(x)
+    return ops.edge_softmax(x)
 
 
 @dace.program
 def wrong_end(x: F64[NS, 4]):
     return ops.gather(x, end="source")
+
+
+@dace.program
+def of_edges(a: F64[E, 4]):
+    return ops.gather(a)
+
+
+@dace.program
+def odd_heads(x: F64[NS, 4], W: F64[R, 4, 4]):
+    return ops.typed_linear(x, W, end="src", heads=3)
 
 
 @dace.program

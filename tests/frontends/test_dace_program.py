@@ -94,6 +94,18 @@ def own_loops(edges: Edges, x: Tensor, a: Tensor, W: Tensor) -> Any:
     return edges.reduce(scaled - x[edges.dst] * W.sum(2)[edges.etype], "sum")
 
 
+def by_type(edges: Edges, x: Tensor, W: Tensor, a: Tensor, b: Tensor, t: Tensor) -> Any:
+    rows = torch.einsum("nk,nkm->nm", x, W[edges.ntype]).view(-1, 2, 2)
+    scores = a[edges.etype] + b[edges.ntype[edges.src]]
+    flat = torch.einsum("nk,nkm->nm", rows.flatten(1), W[edges.ntype])
+    steep = torch.where(scores > 0, scores, 0.5 * scores)
+    return (
+        flat * t[edges.ntype].sigmoid()[:, None],
+        steep,
+        edges.reduce((rows[edges.src] * scores[..., None]).flatten(1), "sum"),
+    )
+
+
 SHAPES: dict[Callable[..., Any], dict[str, tuple[str | int, ...]]] = {
     attention: {"x": ("NS", 6), "W": ("R", 6, 4), "a": ("E",)},
     everything: {
@@ -107,6 +119,7 @@ SHAPES: dict[Callable[..., Any], dict[str, tuple[str | int, ...]]] = {
     },
     neighbours: {"x": ("NS", 4), "W": ("T", 4, 4)},
     own_loops: {"x": ("NS", 4), "a": ("E",), "W": ("R", 4, 4)},
+    by_type: {"x": ("NS", 4), "W": ("T", 4, 4), "a": ("R", 2), "b": ("T", 2), "t": ("T",)},
 }
 
 
@@ -119,6 +132,7 @@ def test_values_and_gradients(restatement: Callable[..., Any]) -> None:
     compiled = dacergnn.compile(getattr(dace_layers, restatement.__name__))
     found, expected = compiled(graph, **arrays), restatement(Edges(graph), **arrays)
     found, expected = (r if isinstance(r, tuple) else (r,) for r in (found, expected))
+    expected = tuple(e.view(f.shape) for e, f in zip(expected, found, strict=True))
     upstream = [torch.randn(e.shape, generator=generator, dtype=torch.float64) for e in expected]
     torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12)
     gradients = [torch.autograd.grad(r, list(arrays.values()), upstream) for r in (found, expected)]
@@ -148,9 +162,12 @@ NO_PROGRAM_FORM = {
     "maxima": "maxima: Reduce (dace_layers.py, line N): rows are reduced by a sum over their last axis.",
     "mixed": "mixed mixes element types (double, float); a program has one.",
     "no_rows": (
-        '"x" has the shape (10, 4); its first dimension is a row space of dacergnn.ops: NS, ND, E, U, V, R or T, or 1.'
+        '"score" has the shape (10, 4); its first dimension is a row space of dacergnn.ops: NS, ND, E, U, V, R or T, '
+        "or 1."
     ),
-    "wrong_end": "end is 'source'; use one of 'src', 'dst'.",
+    "wrong_end": "gather: end is 'source'; for x with NS rows it is 'src' or 'dst'.",
+    "of_edges": "gather: x has E rows; it needs rows over NS, ND, T or R.",
+    "odd_heads": "typed_linear: heads is 3; use a divisor of the 4 columns of W.",
     "wrong_types": (
         "typed_linear: W has R rows and the product NS rows; matrices are those of edge types (R) for edges, of node "
         "types (T) for nodes."

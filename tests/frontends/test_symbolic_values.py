@@ -155,10 +155,8 @@ def test_attention_reads_as_one_would_write_it() -> None:
         "    for n in g.dst_nodes():\n"
         "        for e in n.incoming_edges():\n"
         '            n["v6"] += e["v5"]\n'
-        '        n["v7"] = n["v6"] + 1e-16\n'
-        "        for e in n.incoming_edges():\n"
-        '            n["v8"] += e.src["v0"] * (e["v5"] / n["v7"])\n'
-        "    return v8\n"
+        '            n["v7"] += e.src["v0"] * (e["v5"] / n["v6"])\n'
+        "    return v7\n"
     )
 
 

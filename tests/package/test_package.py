@@ -43,7 +43,7 @@ def test_logs_are_switched_on_by_area(monkeypatch: pytest.MonkeyPatch, capsys: p
 
 
 def test_config_refuses_what_it_does_not_know():
-    with pytest.raises(DacergnnError, match=r"there is no pass 'fuse_all'; passes: linear_operator_reordering, "):
+    with pytest.raises(DacergnnError, match=r"there is no pass 'fuse_all'; passes: canonical_form, "):
         Config(passes=("fuse_all",))
     with pytest.raises(DacergnnError, match=r"implementation='cuda' is not one of cpu, pure\."):
         Config(implementation="cuda")

@@ -54,7 +54,7 @@ def listing1(p: Parameters, g: Edges, x: Tensor) -> Tensor:
 
 def rgcn(p: Parameters, g: Edges, x: Tensor) -> Tensor:
     degree = scatter_count(g.pair, g.count * g.relations, x)[g.pair].unsqueeze(-1)
-    return g.sum(typed_linear(x[g.src], p["W"], g.etype) / degree) + x @ p["W_self"] + p["bias"]
+    return g.sum(typed_linear(x[g.src], p["conv.W"], g.etype) / degree) + x @ p["conv.root"] + p["conv.bias"]
 
 
 def rgat(p: Parameters, g: Edges, x: Tensor) -> Tensor:
@@ -62,7 +62,7 @@ def rgat(p: Parameters, g: Edges, x: Tensor) -> Tensor:
     hs = typed_linear(x[g.src], p["conv.W"], g.etype).view(-1, *q.shape)
     ht = typed_linear(x[g.dst], p["conv.W"], g.etype).view(-1, *q.shape)
     att = g.softmax(functional.leaky_relu((ht * q).sum(-1) + (hs * k).sum(-1), 0.2))
-    return g.sum(att.unsqueeze(-1) * hs).mean(1)
+    return (g.sum(att.unsqueeze(-1) * hs) + p["conv.bias"]).mean(1)
 
 
 def hgt(p: Parameters, g: Edges, x: Tensor) -> Tensor:
@@ -72,7 +72,7 @@ def hgt(p: Parameters, g: Edges, x: Tensor) -> Tensor:
     att = g.softmax(score * p["conv.pri"][g.etype] / width**0.5)
     agg = g.sum(att.unsqueeze(-1) * typed_linear(v[g.src], p["conv.W_msg"], g.etype)).flatten(1)
     gate = p["conv.skip"][g.ntype].sigmoid().unsqueeze(-1)
-    out = gate * typed_linear(functional.gelu(agg), p["conv.A"], g.ntype) + (1 - gate) * x
+    out = x + gate * (typed_linear(agg, p["conv.A"], g.ntype) - x)
     return out @ p["classify.weight"].T + p["classify.bias"]
 
 

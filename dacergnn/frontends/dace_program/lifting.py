@@ -13,6 +13,7 @@ from dace.sdfg import nodes
 from dace.sdfg.utils import dfs_topological_sort
 
 from dacergnn.errors import UnsupportedCallError
+from dacergnn.frontends.dace_program.idioms import named
 from dacergnn.frontends.dace_program.tasklets import UntranslatableCode, tasklet_expression
 from dacergnn.graph.spaces import ROW_SPACES
 from dacergnn.library_nodes import GraphOperator
@@ -155,7 +156,7 @@ class _Lifting:
             expr = tasklet_expression(tasklet.code.as_string, operands)
         except UntranslatableCode as reason:
             self._refuse(tasklet, f"{reason} has no program form")
-        self._assign(space, target.data, expr)
+        self._assign(space, target.data, named(expr, self.listing.producer))
 
     def _operand(self, memlet: Any, indices: list[str], node: nodes.Node) -> Ref:
         """The row of an array that an element belongs to; axes of one element are left out."""

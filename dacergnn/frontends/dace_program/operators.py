@@ -5,45 +5,67 @@ from __future__ import annotations
 import textwrap
 
 from dacergnn.errors import ProgramError
+from dacergnn.library_nodes.form import Shape, size
 
+Rows = tuple[str, Shape]
+"""Row space and row shape of an array."""
 _ENDS = ("src", "dst")
 _LOOPS = {"E": ("e", "edges"), "NS": ("n", "src_nodes"), "ND": ("n", "dst_nodes")}
 _NEIGHBOURS = {"dst": ("dst_nodes", "incoming_edges"), "src": ("src_nodes", "outgoing_edges")}
 _REDUCTIONS = ("sum", "mean", "max", "min")
 
 
-def gather(end: str) -> str:
-    """[E, ...] from rows ``x`` of nodes."""
-    _check("end", end, _ENDS)
-    return _function("gather", "g, x", ["for e in g.edges():", f'    e["rows"] = e.{end}.x', "return rows"])
+def gather(x: str, end: str) -> str:
+    """[E, ...] from rows ``x`` of nodes, of their types or of edge types (row space x)."""
+    rows = {("R", "type"): "x[e.etype]"}
+    for node in _ENDS:
+        rows |= {("NS", node): f"e.{node}.x", ("ND", node): f"e.{node}.x", ("T", node): f"x[e.{node}.ntype]"}
+    if (x, end) not in rows:
+        ends = " or ".join(repr(e) for s, e in rows if s == x)
+        raise ProgramError(
+            f"gather: end is {end!r}; for x with {x} rows it is {ends}."
+            if ends
+            else f"gather: x has {x} rows; it needs rows over NS, ND, T or R."
+        )
+    return _function("gather", "g, x", ["for e in g.edges():", f'    e["rows"] = {rows[x, end]}', "return rows"])
 
 
-def destinations() -> str:
-    """[ND, ...] from rows ``x`` of sources, of which destinations are the first."""
-    return _function("destinations", "g, x", ["for n in g.dst_nodes():", '    n["rows"] = n.x', "return rows"])
+def destinations(x: str) -> str:
+    """[ND, ...] from rows ``x`` of sources, of which destinations are the first, or of the types of nodes."""
+    value = "x[n.ntype]" if x == "T" else "n.x"
+    return _function("destinations", "g, x", ["for n in g.dst_nodes():", f'    n["rows"] = {value}', "return rows"])
 
 
-def typed_linear(x: str, w: str, end: str | None) -> str:
-    """Rows of ``x`` (row space x) times the matrix of their type in ``W`` (row space w)."""
+def typed_linear(x: Rows, w: Rows, end: str | None, heads: int | None) -> str:
+    """Rows of ``x`` times the matrix of their type in ``W``, divided over heads."""
+    space, shape = x
     if end is not None:
         _check("end", end, _ENDS)
         row, variable, loop = f"e.{end}.x", "e", "edges"
-    elif x in _LOOPS:
-        variable, loop = _LOOPS[x]
+    elif space in _LOOPS:
+        variable, loop = _LOOPS[space]
         row = f"{variable}.x"
     else:
-        raise ProgramError(f"typed_linear: x has {x} rows; it needs rows over E, NS or ND.")
-    if end is not None and x not in ("NS", "ND"):
-        raise ProgramError(f'typed_linear: end="{end}" gathers rows of nodes, but x has {x} rows; leave it out.')
+        raise ProgramError(f"typed_linear: x has {space} rows; it needs rows over E, NS or ND.")
+    if end is not None and space not in ("NS", "ND"):
+        raise ProgramError(f'typed_linear: end="{end}" gathers rows of nodes, but x has {space} rows; leave it out.')
     types = {("R", "e"): "e.etype", ("T", "n"): "n.ntype", ("T", "e"): f"e.{end}.ntype"}
-    kind = types.get((w, variable))
+    kind = types.get((w[0], variable))
     if kind is None or "None" in kind:
         raise ProgramError(
-            f"typed_linear: W has {w} rows and the product {'E' if variable == 'e' else x} rows; matrices are those of "
-            "edge types (R) for edges, of node types (T) for nodes."
+            f"typed_linear: W has {w[0]} rows and the product {'E' if variable == 'e' else space} rows; matrices are "
+            "those of edge types (R) for edges, of node types (T) for nodes."
         )
-    product = f'    {variable}["y"] = linear({row}, W[{kind}])'
-    return _function("typed_linear", "g, x, W", [f"for {variable} in g.{loop}():", product, "return y"])
+    if len(shape) > 1 and len(w[1]) == 2:
+        row = f"reshape({row}, {size(shape)})"
+    product = f"linear({row}, W[{kind}])"
+    if heads is not None:
+        width = w[1][-1]
+        if heads < 1 or width % heads:
+            raise ProgramError(f"typed_linear: heads is {heads}; use a divisor of the {width} columns of W.")
+        product = f"reshape({product}, {heads}, {width // heads})"
+    lines = [f"for {variable} in g.{loop}():", f'    {variable}["y"] = {product}', "return y"]
+    return _function("typed_linear", "g, x, W", lines)
 
 
 def aggregate(message: str, weighted: bool, end: str, reduce: str) -> str:

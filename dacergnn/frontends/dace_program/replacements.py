@@ -11,20 +11,22 @@ from dace.frontend.python.common import StringLiteral
 
 from dacergnn.frontends.dace_program import operators
 from dacergnn.frontends.dace_program.insertion import insert_program
-from dacergnn.library_nodes.node import row_space
+from dacergnn.library_nodes.node import row_shape, row_space
 
 
 def _gather(_: Any, sdfg: dace.SDFG, state: dace.SDFGState, x: str, end: str = "src") -> list[str]:
-    return insert_program(sdfg, state, operators.gather(end), {"x": x})
+    return insert_program(sdfg, state, operators.gather(row_space(sdfg.arrays[x]), end), {"x": x})
 
 
 def _destinations(_: Any, sdfg: dace.SDFG, state: dace.SDFGState, x: str) -> list[str]:
-    return insert_program(sdfg, state, operators.destinations(), {"x": x})
+    return insert_program(sdfg, state, operators.destinations(row_space(sdfg.arrays[x])), {"x": x})
 
 
-def _typed_linear(_: Any, sdfg: dace.SDFG, state: dace.SDFGState, x: str, W: str, end: str | None = None) -> list[str]:
-    text = operators.typed_linear(row_space(sdfg.arrays[x]), row_space(sdfg.arrays[W]), end)
-    return insert_program(sdfg, state, text, {"x": x, "W": W})
+def _typed_linear(
+    _: Any, sdfg: dace.SDFG, state: dace.SDFGState, x: str, W: str, end: str | None = None, heads: int | None = None
+) -> list[str]:
+    rows, weights = ((row_space(sdfg.arrays[a]), row_shape(sdfg.arrays[a])) for a in (x, W))
+    return insert_program(sdfg, state, operators.typed_linear(rows, weights, end, heads), {"x": x, "W": W})
 
 
 def _scatter(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter
 
@@ -12,6 +13,7 @@ from dacergnn.errors import UnsupportedCallError, UnsupportedLayerError
 from dacergnn.frontends.pyg.message_passing import check_edge_index
 from dacergnn.frontends.symbolic import Runtime, Trace, Tracer
 from dacergnn.frontends.symbolic.edges import edge_index as recorded_index
+from dacergnn.frontends.symbolic.edges import end_index
 
 
 def is_message_passing(module: nn.Module) -> bool:
@@ -44,11 +46,32 @@ class MessagePassingTracer(Tracer):
         trace = Trace(runtime)
         made: list[tuple[Any, Any]] = []
         stand_in = _stand_in(self.module, trace, made)
+        args, kwargs = _with_types(trace, self.module.flow, args, kwargs)
         result = stand_in.forward(*trace.wrap(args), **trace.wrap(kwargs))
         result, changes = trace.results((result, [_changes(*pair) for pair in made]))
         for (original, _), changed in zip(made, changes, strict=True):
             original.__dict__.update(changed)
         return result
+
+
+def _with_types(
+    trace: Trace, flow: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments with integers [E] known as the types of the edges, and integers [N] as those of the nodes."""
+    tensors = [t for t in (*args, *kwargs.values()) if isinstance(t, Tensor) and t.layout is torch.strided]
+    indices = [t for t in tensors if t.dtype is torch.int64 and t.dim() == 2 and t.size(0) == 2 and type(t) is Tensor]
+    if len(indices) != 1:
+        return args, kwargs
+    edges = trace.edge_set(indices[0], flow == "target_to_source")
+    nodes = {t.size(0) for t in tensors if t.is_floating_point() and t.dim()} - {edges.count}
+    sides = {**dict.fromkeys(nodes, "ntype"), **({edges.count: "etype"} if nodes else {})}
+
+    def marked(value: Any) -> Any:
+        integers = type(value) is Tensor and value.dtype in (torch.int32, torch.int64) and value.dim() == 1
+        side = sides.get(value.size(0)) if integers else None
+        return value if side is None else end_index(edges, side, value)
+
+    return tuple(map(marked, args)), {name: marked(value) for name, value in kwargs.items()}
 
 
 def _stand_in(module: Any, trace: Trace, made: list[tuple[Any, Any]]) -> Any:

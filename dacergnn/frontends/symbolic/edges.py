@@ -25,9 +25,9 @@ class GraphFinder(Protocol):
     """Keeps encoded graphs."""
 
     def find_edges(
-        self, edge_index: Tensor, sizes: tuple[object, ...], own: bool, encode: Callable[[], HeteroGraph]
+        self, tensors: tuple[Tensor, ...], sizes: tuple[object, ...], own: bool, encode: Callable[[], HeteroGraph]
     ) -> HeteroGraph:
-        """The graph with this edge index, encoded unless it is there."""
+        """The graph with this edge index and these types, encoded unless it is there."""
         ...
 
 
@@ -72,11 +72,20 @@ class EdgeSet:
     def find(self, graphs: GraphFinder, given: set[int]) -> HeteroGraph:
         """The encoded graph of these edges; ``given`` holds the ids of what the caller passed, and keeps."""
 
-        def encode() -> HeteroGraph:
-            index = self.edge_index.flip(0) if self.flipped else self.edge_index
-            return HeteroGraph.from_arrays(index, None, num_nodes=self.sizes, bipartite=self.bipartite)
+        tensors = (self.edge_index, *[self.types[side] for side in TYPES if side in self.types])
+        counts = tuple([self.rows.get(side) for side in TYPES])
+        own = all(id(t) in given for t in tensors)
+        return graphs.find_edges(tensors, (*self.sizes, self.flipped, *counts), own, self.encode)
 
-        return graphs.find_edges(self.edge_index, (*self.sizes, self.flipped), id(self.edge_index) in given, encode)
+    def encode(self) -> HeteroGraph:
+        """The graph, encoded anew."""
+        if self.bipartite and "ntype" in self.types:
+            raise UnsupportedCallError("types of nodes, where sources and destinations are different nodes.")
+        return HeteroGraph.from_arrays(
+            self.edge_index.flip(0) if self.flipped else self.edge_index, self.types.get("etype"),
+            num_nodes=self.sizes, num_edge_types=self.rows.get("etype"), node_type=self.types.get("ntype"),
+            num_node_types=self.rows.get("ntype"), bipartite=self.bipartite,
+        )  # fmt: skip
 
     @property
     def sizes(self) -> tuple[int, int]:

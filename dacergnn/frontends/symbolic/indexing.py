@@ -78,9 +78,26 @@ def _gathered(expr: Expr, edges: EdgeSet, side: str) -> Expr:
         return expr
     if expr.op == "detach":  # outside, so that it is no array of its own
         return Expr("detach", (_gathered(expr.args[0], edges, side),), (), expr.shape)
-    found = Expr("gather", (expr,), (side,), expr.shape)
+    found = Expr("gather", (_without_guard(expr, side),), (side,), expr.shape)
     found.edges, found.on_edges = edges, side != "ntype"
     return found
+
+
+def _without_guard(expr: Expr, side: str) -> Expr:
+    """What softmax adds to its sums against division by zero is left out where the nodes have edges.
+
+    One of the terms is exp(0) then, so that the small number changes no bit of the sum.
+    """
+    if expr.op != "add" or expr.args[1].op != "const":
+        return expr
+    total, guard = expr.args[0], float(expr.args[1].data[0])
+    grown = total.args[0] if total.op == "aggregate" and total.data == (side, "+=") else expr
+    logits, largest = grown.args[0].args if grown.op == "exp" and grown.args[0].op == "sub" else (expr, expr)
+    if largest.op == "detach":
+        (largest,) = largest.args
+    reduced = largest.args[0] if largest.op == "gather" and largest.data == (side,) else expr
+    shifted = reduced.op == "aggregate" and reduced.data == (side, "max=") and reduced.args[0] is logits
+    return total if shifted and 0.0 <= guard < 2.0**-53 else expr
 
 
 @_handles(torch.nn.functional.embedding)

@@ -171,7 +171,7 @@ class Trace:
 
     def _compute(self, edges: EdgeSet, nodes: list[Node]) -> None:
         """Run one program for some values along one set of edges."""
-        exprs = list({id(n.expr): n.expr for n in nodes}.values())
+        exprs = list({id(e): e for e in (_unviewed(n.expr) for n in nodes)}.values())
         program, outputs, leaves, spaces = region(exprs, edges.bipartite)
         graph = self.runtime.find_graph(edges)
         arrays = [_array(leaf, space, graph) for leaf, space in zip(leaves, spaces, strict=True)]
@@ -180,8 +180,16 @@ class Trace:
             rows = found[position]
             expr.becomes_leaf(graph.from_canonical(rows) if space == "E" else rows)
         for node in nodes:
-            assert node.expr.tensor is not None
-            node.real = node.expr.tensor.view(node.shape)
+            tensor = _unviewed(node.expr).tensor
+            assert tensor is not None
+            node.real = tensor.view(node.shape)
+
+
+def _unviewed(expr: Expr) -> Expr:
+    """What a value of a program is a view of; torch makes the view."""
+    while expr.op == "reshape":
+        (expr,) = expr.args
+    return expr
 
 
 def _needs_edges(expr: Expr) -> bool:
