@@ -14,9 +14,9 @@ from torch import nn
 
 from dacergnn.config import Config, OnUnsupported
 from dacergnn.datasets import Dataset
-from dacergnn.errors import DacergnnError, UnsupportedLayerError
+from dacergnn.errors import DacergnnError, ProgramError, UnsupportedLayerError
 from dacergnn.frontends import find_frontend, find_tracer, joined_layers
-from dacergnn.frontends.dace_program.source import is_dace_program, program_function
+from dacergnn.frontends.dace_program.source import is_dace_program, program_text
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.base import ProgramModule
 from dacergnn.modules.functions import ProgramFunction
@@ -147,7 +147,11 @@ def compile(
             if bindings:
                 raise DacergnnError(f"{next(iter(bindings))} is given for a forward, which takes no bindings.")
             return compile_forward(found, config=config, on_unsupported=on_unsupported)
-        return ProgramFunction(program_function(found) if is_dace_program(found) else found, bindings, config)
+        if is_dace_program(found):
+            return ProgramFunction(program_text(found), bindings, config, found.f)
+        if not isinstance(found, FunctionType):
+            raise ProgramError(f"compile takes a function in program form, not a {type(found).__name__}.")
+        return ProgramFunction(found, bindings, config)
 
     return compiled if function is None else compiled(function)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
 from typing import Any
 
@@ -43,7 +43,7 @@ class UserLayer(GraphLayer):
 
     @property
     def kind(self) -> str:
-        return self.user.function.__name__
+        return self.user.name
 
     def arrays(self, inputs: Sequence[Any]) -> list[Any]:
         """All arrays of the program, given the inputs of a call."""
@@ -105,23 +105,35 @@ class ProgramFunction(UserLayer):
     Returns a tensor for each result of the program, differentiable with respect to all arrays. Rows of edge arrays
     are in the graph's canonical order (`HeteroGraph.to_canonical`). Arrays of one row come without an axis for it,
     those of (edge type, source) pairs with one axis for each.
+
+    Args:
+        source: The program, a function or text.
+        wrapped: The function that it was made from, if another one; gives name and documentation.
     """
 
-    def __init__(self, function: FunctionType, bindings: Mapping[str, Any], config: Config | None) -> None:
-        user = UserProgram(function, bindings)
+    __qualname__: str
+
+    def __init__(
+        self,
+        source: FunctionType | str,
+        bindings: Mapping[str, Any],
+        config: Config | None,
+        wrapped: Callable[..., Any] | None = None,
+    ) -> None:
+        user = UserProgram(source, bindings)
         super().__init__(config)
         self._user = user
-        functools.update_wrapper(self, function)
+        functools.update_wrapper(self, source if wrapped is None else wrapped)  # pyright: ignore[reportArgumentType]
 
     @property
     def user(self) -> UserProgram:
         return self._user
 
     def __reduce__(self) -> str:  # found again by its name, as functions are
-        return self.user.function.__qualname__
+        return self.__qualname__
 
     def __repr__(self) -> str:
-        return f"<compiled program {self.user.function.__qualname__}({', '.join(self.user.names)})>"
+        return f"<compiled program {self.__qualname__}({', '.join(self.user.names)})>"
 
     def forward(self, graph: HeteroGraph, *args: Tensor | None, **kwargs: Tensor | None) -> Result:
         """The results of the program on ``graph``.

@@ -18,7 +18,7 @@ from dacergnn.graph import HeteroGraph
 from dacergnn.library_nodes.diagnostics import closest
 from dacergnn.program.flatten import flatten
 from dacergnn.program.infer import MEANING, Spaces, infer
-from dacergnn.program.source import CONSTANT
+from dacergnn.program.source import CONSTANT, read
 
 Arrays = Sequence[Tensor | None]
 
@@ -27,40 +27,28 @@ class UserProgram:
     """A program whose arrays are declared as far as its author cared to.
 
     Args:
-        function: Takes the graph, then arrays; parsed, never run. Arrays with the default None may be left out.
+        source: A function of the graph, then arrays; parsed, never run. Arrays with the default None may be left out.
+            Or the text of one, as `print_program` prints it.
         bindings: Declarations of arrays (``x="NS[64]"``) and constants, by name.
     """
 
-    def __init__(self, function: FunctionType, bindings: Mapping[str, Any]) -> None:
-        if not isinstance(function, FunctionType):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ProgramError(f"compile takes a function in program form, not a {type(function).__name__}.")
-        parameters = list(inspect.signature(function).parameters.values())
-        for parameter in parameters:
-            if parameter.kind is not parameter.POSITIONAL_OR_KEYWORD or parameter.default not in (
-                parameter.empty,
-                None,
-            ):
-                raise ProgramError(
-                    f"{function.__name__}: {parameter} is no array; a program takes the graph and arrays, which may "
-                    "have the default None, and constants are keywords of compile."
-                )
+    def __init__(self, source: FunctionType | str, bindings: Mapping[str, Any]) -> None:
+        self.source = source
+        self.name, parameters, mentioned = _in_text(source) if isinstance(source, str) else _in_function(source)
         if not parameters:
-            raise ProgramError(f"{function.__name__}: a program takes the graph: def {function.__name__}(g, x, ...).")
-        self.function = function
-        self.names = tuple(p.name for p in parameters[1:])
-        self.optional = frozenset(p.name for p in parameters if p.default is None)
+            raise ProgramError(f"{self.name}: a program takes the graph: def {self.name}(g, x, ...).")
+        self.names = tuple(parameters)[1:]
+        self.optional = frozenset(name for name, optional in parameters.items() if optional)
         self.bindings = dict(bindings)
-        self._check_bindings()
+        self._check_bindings(mentioned)
         self._spaces: dict[frozenset[str], Spaces] = {}
 
-    def _check_bindings(self) -> None:
-        declarations = [*self.function.__annotations__.values(), *self.bindings.values()]
-        known = _mentioned(self.function.__code__) | {n for d in declarations for n in re.findall(r"\w+", str(d))}
+    def _check_bindings(self, mentioned: set[str]) -> None:
+        known = mentioned | {n for d in self.bindings.values() for n in re.findall(r"\w+", str(d))}
         for name, value in self.bindings.items():
             if name not in known:
                 raise ProgramError(
-                    f"compile: {self.function.__name__} has no array and reads no constant {name!r}"
-                    f"{_guess(name, known)}."
+                    f"compile: {self.name} has no array and reads no constant {name!r}{_guess(name, known)}."
                 )
             if not isinstance(value, CONSTANT) or (name in self.names and not isinstance(value, str | None)):
                 form = 'a declaration like "NS[64]"' if name in self.names else "a number, text, truth value or tuple"
@@ -71,7 +59,7 @@ class UserProgram:
         found = self._spaces.get(absent)
         if found is None:
             bindings = {**self.bindings, **dict.fromkeys(absent)}
-            found = self._spaces[absent] = infer(flatten(self.function, bindings))
+            found = self._spaces[absent] = infer(flatten(self.source, bindings))
         return found
 
     def absent(self, arrays: Sequence[object]) -> frozenset[str]:
@@ -83,7 +71,7 @@ class UserProgram:
         open_names = [n for n in self.names if n not in taken] if taken else self.names
         if len(args) > len(open_names):
             raise ArrayError(
-                self.function.__name__,
+                self.name,
                 f"takes {len(open_names)} arrays besides the graph ({', '.join(open_names)}), not {len(args)}",
             )
         given = {**taken, **dict(zip(open_names, args, strict=False)), **kwargs}
@@ -93,10 +81,10 @@ class UserProgram:
             raise ArrayError(double, f"{owner}; leave it out")
         for name in kwargs:
             if name not in self.names:
-                raise ArrayError(name, f"is no array of {self.function.__name__}{_guess(name, self.names)}")
+                raise ArrayError(name, f"is no array of {self.name}{_guess(name, self.names)}")
         for name in open_names:
             if name not in given and name not in self.optional and self.bindings.get(name, "") is not None:
-                raise ArrayError(name, f"is missing; {self.function.__name__} takes {', '.join(open_names)}")
+                raise ArrayError(name, f"is missing; {self.name} takes {', '.join(open_names)}")
         return [given.get(name) for name in self.names]
 
     def program(self, arrays: Arrays) -> Program:
@@ -107,7 +95,7 @@ class UserProgram:
             if array is not None:
                 space = spaces.spaces[name]
                 specs[name] = spec(space, *spaces.shapes.get(name, array.shape[len(LEADING.get(space, (space,))) :]))
-        return Program.of(self.function, **{**self.bindings, **specs})
+        return Program(self.source, tuple(sorted({**self.bindings, **specs}.items())))
 
     def check(self, graph: HeteroGraph, arrays: Sequence[object]) -> None:
         """Raise ArrayError, with the name of the array, unless the arrays fit each other and the graph."""
@@ -127,7 +115,7 @@ class UserProgram:
         if graph.bipartite and spaces.prefixed:
             raise ArrayError(
                 "graph",
-                f"is bipartite, but {self.function.__name__} reads {spaces.prefixed[0]} at sources and at "
+                f"is bipartite, but {self.name} reads {spaces.prefixed[0]} at sources and at "
                 "destinations, which are different nodes there; give each end an array of its own",
             )
         for name, array in named:
@@ -147,6 +135,28 @@ class UserProgram:
 
 LEADING: dict[str, tuple[str, ...]] = {"ONE": (), "RNS": ("R", "NS")}
 """Rows of the axes in front of the row shape, where they are not those of the row space."""
+
+
+Reading = tuple[str, dict[str, bool], set[str]]
+"""Name of a program, its parameters and whether they may be left out, and all names in it."""
+
+
+def _in_function(function: FunctionType) -> Reading:
+    parameters = inspect.signature(function).parameters.values()
+    for parameter in parameters:
+        if parameter.kind is not parameter.POSITIONAL_OR_KEYWORD or parameter.default not in (parameter.empty, None):
+            raise ProgramError(
+                f"{function.__name__}: {parameter} is no array; a program takes the graph and arrays, which may "
+                "have the default None, and constants are keywords of compile."
+            )
+    declared = {n for d in function.__annotations__.values() for n in re.findall(r"\w+", str(d))}
+    names = {p.name: p.default is None for p in parameters}
+    return function.__name__, names, _mentioned(function.__code__) | declared
+
+
+def _in_text(text: str) -> Reading:
+    node = read(text).node
+    return node.name, {a.arg: False for a in node.args.args}, set(re.findall(r"\w+", text))
 
 
 def _mentioned(code: CodeType) -> set[str]:

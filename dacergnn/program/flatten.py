@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dacergnn.program.inline import Inliner, Scope, annotation
-from dacergnn.program.source import CONSTANT, PRINTED, Source, read
+from dacergnn.program.source import CONSTANT, Source, read
 
 
 @dataclass
@@ -56,6 +56,4 @@ def flatten(source: Source, bindings: Mapping[str, Any]) -> FlatProgram:
         elif parameter.arg not in absent:
             undeclared[parameter.arg] = parameter
     body = Inliner(main).block(main.node.body, scope)
-    return FlatProgram(
-        main.node, arrays, body, undeclared, papers=not (isinstance(source, str) or hasattr(source, PRINTED))
-    )
+    return FlatProgram(main.node, arrays, body, undeclared, papers=not isinstance(source, str))

@@ -16,8 +16,6 @@ from dacergnn.library_nodes.diagnostics import fail
 
 Source = str | Callable[..., Any]
 CONSTANT = (bool, int, float, str, tuple, type(None))
-PRINTED = "__printed__"
-"""Attribute of functions whose source is not what somebody wrote but what `print_program` printed."""
 
 
 @dataclass(frozen=True)

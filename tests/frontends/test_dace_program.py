@@ -15,7 +15,7 @@ import dacergnn
 from dacergnn import HeteroGraph, ops
 from dacergnn.errors import DacergnnError, UnsupportedCallError
 from dacergnn.frontends.dace_program.lifting import lift
-from dacergnn.frontends.dace_program.source import program_function
+from dacergnn.frontends.dace_program.source import program_text
 from tests.frontends import dace_layers
 
 ATTENTION = """\
@@ -179,7 +179,7 @@ NO_PROGRAM_FORM = {
 @pytest.mark.parametrize("name", NO_PROGRAM_FORM)
 def test_refusals(name: str) -> None:
     with pytest.raises(DacergnnError) as caught:
-        program_function(getattr(dace_layers, name))
+        program_text(getattr(dace_layers, name))
     message = str(caught.value).replace(f"{Path(dace_layers.__file__).parent}/", "")
     assert re.sub(r"(line |layers_)\d+", r"\1N", message) == NO_PROGRAM_FORM[name]
 

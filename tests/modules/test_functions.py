@@ -319,7 +319,7 @@ def two_results(g, x, W, b):
 
 def test_reports_and_saved_steps(tmp_path: Path) -> None:
     config = Config("O0")
-    function = dacergnn.compile(config=config)(rgcn.user.function)
+    function = dacergnn.compile(config=config)(rgcn.user.source)
     with pytest.raises(DacergnnError, match="this rgcn has not been called yet"):
         function.save_sdfg(tmp_path)
     net = function.module(GRAPH, W=(K, 3), root=(K, 3), bias=3)
@@ -421,7 +421,7 @@ WRONG_SETTINGS: list[tuple[dict[str, Any], str]] = [
 @pytest.mark.parametrize(("bindings", "message"), WRONG_SETTINGS)
 def test_wrong_settings(bindings: dict[str, Any], message: str) -> None:
     with pytest.raises(ProgramError) as caught:
-        dacergnn.compile(**bindings)(rgat.user.function)
+        dacergnn.compile(**bindings)(rgat.user.source)
     assert str(caught.value) == message
 
 
