@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from dacergnn.frontends.symbolic.edges import TYPES, EdgeSet, GraphFinder
+from dacergnn.frontends.symbolic.edges import TYPES, EdgeSet, GraphFinder, equal
 from dacergnn.frontends.symbolic.expr import version
 from dacergnn.graph import HeteroGraph
 
@@ -92,6 +92,6 @@ def _same(kept: dict[str, Types], wanted: dict[str, Types]) -> bool:
         return False
     for side, (tensor, _, count) in wanted.items():
         other, seen, known = kept[side]
-        if count != known or version(other) != seen or (tensor is not other and not torch.equal(tensor, other)):
+        if count != known or version(other) != seen or not equal(tensor, other):
             return False
     return True

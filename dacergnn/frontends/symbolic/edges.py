@@ -64,7 +64,7 @@ class EdgeSet:
         if self.rows.get(side, count) != count:
             return False
         known = self.types.setdefault(side, types)
-        if known is not types and not torch.equal(known, types):
+        if not equal(known, types):
             return False
         self.rows[side] = count
         return True
@@ -100,6 +100,12 @@ class EdgeSet:
         """Whether sources and destinations have to be different nodes."""
         src, dst = self.sizes
         return src != dst
+
+
+def equal(a: Tensor, b: Tensor) -> bool:
+    """Whether two tensors of integers hold the same; those that share their memory need not be read."""
+    shared = a.data_ptr() == b.data_ptr() and a.shape == b.shape and a.stride() == b.stride() and a.dtype == b.dtype
+    return shared or torch.equal(a, b)
 
 
 class _Index(Tensor):
