@@ -29,24 +29,24 @@ def make_graph() -> HeteroGraph:
 
 
 SHAPES: dict[str, dict[str, tuple[str | int, ...]]] = {
-    "rgcn": {"x": ("NS", 16), "W": ("R", 16, 16), "norm": ("E",), "root": (16, 16), "bias": (16,)},
-    "rgat": {"x": ("NS", 16), "W": ("R", 16, 16), "q": (2, 8), "k": (2, 8), "bias": (2, 8)},
+    "rgcn": {"x": ("NS", 64), "W": ("R", 64, 64), "norm": ("E",), "root": (64, 64), "bias": (64,)},
+    "rgat": {"x": ("NS", 64), "W": ("R", 64, 64), "q": (2, 32), "k": (2, 32), "bias": (2, 32)},
     "hgt": {
-        "x": ("NS", 16),
-        "W_k": ("T", 16, 16),
-        "W_q": ("T", 16, 16),
-        "W_v": ("T", 16, 16),
-        "A": ("T", 16, 16),
-        "W_att": ("R", 2, 8, 8),
-        "W_msg": ("R", 2, 8, 8),
+        "x": ("NS", 64),
+        "W_k": ("T", 64, 64),
+        "W_q": ("T", 64, 64),
+        "W_v": ("T", 64, 64),
+        "A": ("T", 64, 64),
+        "W_att": ("R", 2, 32, 32),
+        "W_msg": ("R", 2, 32, 32),
         "pri": ("R", 2),
         "skip": ("T",),
     },
 }
 CONSTANTS: dict[str, dict[str, Any]] = {
     "rgcn": {},
-    "rgat": {"heads": 2, "channels": 8, "slope": 0.2},
-    "hgt": {"heads": 2, "dim": 8, "width": 16, "scale": 8**-0.5},
+    "rgat": {"heads": 2, "channels": 32, "slope": 0.2},
+    "hgt": {"heads": 2, "dim": 32, "width": 64, "scale": 32**-0.5},
 }
 
 

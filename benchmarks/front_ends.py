@@ -1,0 +1,75 @@
+"""What it costs to write RGCN, RGAT and HGT oneself: every front end against the built-in layers.
+
+All forms run the same kernels (`tests/frontends/test_same_operators.py`); DGL- and PyG-style forwards are recorded
+anew at every call. Runs are interleaved in one process, which has one graph: functions keep the choices made for their
+first. Times are lower quartiles, so that other work on the machine disturbs them less.
+
+Run: python benchmarks/front_ends.py [--data aifb] [--mode infer,train]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+import dgl
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor
+
+from dacergnn.bench.measure import interleave
+from dacergnn.bench.problem import load_problem
+from examples.front_ends import CHANNELS, MODELS, ways
+
+FORMS = ("built in", "program form", "DaCe", "DGL", "PyG")
+
+
+def measure(model: str, data: str, mode: str, repeat: int, budget: float) -> dict[str, float]:
+    """Milliseconds of every form."""
+    problem = load_problem(data, CHANNELS, 0)
+    g = dgl.graph((problem.src, problem.dst), num_nodes=problem.num_nodes)
+    g.ndata[dgl.NTYPE], g.edata[dgl.ETYPE] = problem.ntype, problem.etype
+    x = problem.x.requires_grad_()
+    found, parameters = ways(model, g, x)
+    steps = {form: _step(found[form].call, [x, *parameters], mode == "train") for form in FORMS}
+    return {form: timing.percentile(0.25) for form, timing in interleave(steps, repeat, budget).items()}
+
+
+def _step(call: Callable[[], Tensor], leaves: list[Tensor], train: bool) -> Callable[[], Any]:
+    def training() -> None:
+        for leaf in leaves:
+            leaf.grad = None
+        call().square().mean().backward()
+
+    def inference() -> Tensor:
+        with torch.no_grad():
+            return call()
+
+    return training if train else inference
+
+
+@click.command()
+@click.option("--models", default=",".join(MODELS), show_default=True)
+@click.option("--data", default="aifb", show_default=True, help="One graph.")
+@click.option("--mode", default="infer,train", show_default=True)
+@click.option("--repeat", default=60, show_default=True, help="Rounds of a case.")
+@click.option("--budget", default=10.0, show_default=True, help="Seconds for a case.")
+@click.option("--threads", default=2, show_default=True)
+def main(models: str, data: str, mode: str, repeat: int, budget: float, threads: int) -> None:
+    """Measure every form of every case."""
+    torch.set_num_threads(threads)
+    table = Table(title="Times over those of the built-in layer")
+    for name in ("model", "data", "mode", "built in (ms)", *FORMS[1:]):
+        table.add_column(name, justify="left" if name in ("model", "data", "mode") else "right")
+    for model in models.split(","):
+        for one in mode.split(","):
+            ms = measure(model, data, one, repeat, budget)
+            own = ms["built in"]
+            table.add_row(model, data, one, f"{own:.2f}", *(f"{ms[form] / own:.2f}" for form in FORMS[1:]))
+    Console(width=120).print(table)
+
+
+if __name__ == "__main__":
+    main()
