@@ -87,6 +87,30 @@ def test_a_sum_guarded_against_zero_is_left_alone_elsewhere() -> None:
     torch.testing.assert_close(optimized(layer)(x, index), layer(x, index), rtol=1e-9, atol=0.0)
 
 
+def test_values_of_types_are_computed_where_torch_needs_them() -> None:
+    """Embedded types of edges, then other edges with the means of what these have."""
+    utils = pytest.importorskip("torch_geometric.utils")
+
+    class Looped(pyg_style.MessagePassing):
+        def __init__(self) -> None:
+            super().__init__(aggr="sum")
+            self.embedding = torch.nn.Embedding(R, 3)
+
+        def forward(self, x: Tensor, edge_index: Tensor, edge_type: Tensor) -> Tensor:
+            index, rows = utils.add_self_loops(edge_index, self.embedding(edge_type), fill_value="mean", num_nodes=N)
+            return self.propagate(index, x=x, rows=rows)
+
+        def message(self, x_j: Tensor, rows: Tensor) -> Tensor:
+            return (x_j * rows).tanh()
+
+    layer = Looped().double()
+    x, index, edge_type = torch.randn(N, 3, dtype=F64), torch.randint(N, (2, E)), torch.randint(R, (E,))
+    results = [f(x, index, edge_type) for f in (optimized(layer), layer)]
+    torch.testing.assert_close(*results)
+    gradients = [torch.autograd.grad(y.square().sum(), list(layer.parameters())) for y in results]
+    torch.testing.assert_close(*gradients)
+
+
 def test_runs_as_a_script(capsys: pytest.CaptureFixture[str]) -> None:
     pyg_style.main()
     lines = capsys.readouterr().out.splitlines()

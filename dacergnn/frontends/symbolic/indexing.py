@@ -70,7 +70,8 @@ def typed(trace: Trace, x: Value, index: EndIndex) -> Value | None:
         return None
     trace.materialise([x.node])
     shape = torch.Size((index.plain.shape[0], *x.shape[1:]))
-    return trace.record(_gathered(x.node.expr, index.edges, index.side), shape, x.dtype)
+    call = (torch.index_select, (x.node, 0, index.plain), {}, None)
+    return trace.record(_gathered(x.node.expr, index.edges, index.side), shape, x.dtype, call)
 
 
 def _gathered(expr: Expr, edges: EdgeSet, side: str) -> Expr:
@@ -79,7 +80,7 @@ def _gathered(expr: Expr, edges: EdgeSet, side: str) -> Expr:
     if expr.op == "detach":  # outside, so that it is no array of its own
         return Expr("detach", (_gathered(expr.args[0], edges, side),), (), expr.shape)
     found = Expr("gather", (_without_guard(expr, side),), (side,), expr.shape)
-    found.edges, found.on_edges = edges, side != "ntype"
+    found.edges, found.on_edges = edges, side not in TYPES
     return found
 
 
