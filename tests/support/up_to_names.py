@@ -11,7 +11,7 @@ from dataclasses import replace
 import dace
 
 from dacergnn.library_nodes import GraphOperator, Statement, Traversal
-from dacergnn.library_nodes.form import Ref, statement_text
+from dacergnn.library_nodes.form import statement_text
 from dacergnn.program import Program
 from dacergnn.program.listing import map_refs
 from dacergnn.sdfg_passes import Plan
@@ -51,7 +51,7 @@ def _listing(program: Program, results: list[str], names: Names) -> list[str]:
 
     def renamed(statement: Statement) -> Statement:
         expr = map_refs(statement.expr, lambda r: replace(r, name=name(r.name)))
-        return replace(statement, expr=expr, target=_called(statement.target, name(statement.target.name)))
+        return replace(statement, expr=expr, target=replace(statement.target, name=name(statement.target.name)))
 
     def visit(array: str) -> None:
         operator = makers.get(array)
@@ -71,7 +71,3 @@ def _listing(program: Program, results: list[str], names: Names) -> list[str]:
         visit(array)
     assert len(done) == len(program.operators), "an operator that no result depends on"
     return [*lines, f"return {[name(r) for r in results]}"]
-
-
-def _called(ref: Ref, name: str) -> Ref:
-    return replace(ref, name=name)
