@@ -123,10 +123,8 @@ CASES: dict[str, tuple[Statements, str, Typeclass, Typeclass]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_statements(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_statements(case: str) -> None:
     text, implementation, dtype, index = CASES[case]
-    if implementation == "pure":  # what DaCe generates takes twice as long with any optimization
-        monkeypatch.setenv("CXXFLAGS", "-O0")
     program = compiled(parse(text(), dtype=dtype), implementation, dtype, index)
     for number, raw in enumerate(graphs()):
         program.check(raw, number)

@@ -19,6 +19,7 @@ from tests.frontends.cases import REAL_CASES, Case
 from tests.frontends.check import TOLERANCE, assert_same, run, skip_without_library
 from tests.frontends.graphs import Edges, real_edges
 from tests.parity.flags import flags
+from tests.support.quick_builds import quick
 
 Gradients = list[Tensor | None]
 
@@ -58,7 +59,7 @@ def test_real_graph(case: Case, name: str, dtype: torch.dtype, monkeypatch: pyte
     edges = graph(name)
     if edges is None:
         pytest.skip(f"DACERGNN_DATA holds no {name}.npz")
-    monkeypatch.setenv("CXXFLAGS", flags(case, "-O1") if dtype is torch.float32 else "-O1")
+    monkeypatch.setenv("CXXFLAGS", flags(case, quick("-O1")) if dtype is torch.float32 else quick("-O1"))
     layer, arguments = case.layer(edges, dtype), case.inputs(edges, dtype)
     compiled = dacergnn.optimize(layer, on_unsupported="error")
     exact = copy.deepcopy(layer).double()

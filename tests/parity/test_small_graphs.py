@@ -49,8 +49,7 @@ def compare(case: Case, edges: Edges, dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_layer_in_double_precision(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CXXFLAGS", "-O0")
+def test_layer_in_double_precision(case: Case) -> None:
     compare(case, case.edges(), torch.float64)
 
 
@@ -62,7 +61,6 @@ def test_layer_in_single_precision(case: Case, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.filterwarnings("ignore:The input graph for the user-defined edge function")  # DGL's, without edges
 @pytest.mark.parametrize("case", named(*ANY_GRAPH), ids=lambda case: case.name)
-def test_other_graphs(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CXXFLAGS", "-O0")
+def test_other_graphs(case: Case) -> None:
     for count, seed in ((0, 1), (1, 2), (7, 3), (25, 4), (90, 5), (300, 6)):
         compare(case, typed_edges(count, seed), torch.float64)
