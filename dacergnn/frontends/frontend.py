@@ -56,6 +56,8 @@ class Binding:
         finish: Takes the program's outputs, returns what the layer returns.
         stacks: How ``parts`` make up the arrays that are not among ``arrays``.
         parts: Tensors that would be concatenated at every call.
+        again: Binds another call, given its arguments: features of the same types and shapes, and of all else the
+            very same. None if there is nothing to gain from it.
     """
 
     program: Program
@@ -63,6 +65,7 @@ class Binding:
     finish: Callable[[Outputs], Any]
     stacks: Stacks | None = None
     parts: list[Tensor] = field(default_factory=list)
+    again: Callable[..., Binding] | None = None
 
 
 class Frontend(ABC):

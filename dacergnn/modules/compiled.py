@@ -162,7 +162,7 @@ class CompiledProgram:
             if True in mask:
                 return _Run.apply(self, graph, mask, *inputs)  # pyright: ignore[reportUnknownMemberType, reportReturnType]
         executable = self.variant(self._no_mask).forward
-        return tuple(executable(executable.prepare(graph), inputs))
+        return tuple(executable.run(executable.prepare(graph), inputs)[0])
 
     def stacked(
         self, graph: HeteroGraph, arrays: dict[str, Tensor], stacks: Stacks, parts: list[Tensor]
@@ -178,7 +178,8 @@ class CompiledProgram:
             return self(graph, [whole[name] if name in whole else arrays[name] for name in self.inputs])
         executable = self.variant(self._no_mask).forward
         prepared = executable.prepare(graph, stacks)
-        return tuple(executable(prepared, [*[arrays[name] for name in prepared.inputs.names], *parts]))
+        inputs = [*map(arrays.__getitem__, prepared.inputs.names), *parts]
+        return tuple(executable.run(prepared, inputs)[0])
 
 
 class _Run(torch.autograd.Function):

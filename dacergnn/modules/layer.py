@@ -19,6 +19,7 @@ from dacergnn.graph.profile import Profile
 from dacergnn.modules.base import ProgramModule
 from dacergnn.modules.compiled import CompiledProgram, compiled_program
 from dacergnn.modules.graphs import GraphCache
+from dacergnn.modules.repeated import Repeated
 from dacergnn.modules.traced import register_layer, traced_call
 
 log = logging.getLogger("dacergnn.modules")
@@ -59,6 +60,7 @@ class CompiledLayer(ProgramModule):
             training=original.training,
             refusal=None,
             _warned=set[str](),
+            _repeated=None,
             _compiled=dict[tuple[int, torch.dtype, torch.dtype, bool], tuple[Program, CompiledProgram]](),
         )
         self.__dict__["number"] = register_layer(self)
@@ -92,6 +94,9 @@ class CompiledLayer(ProgramModule):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         if not torch.compiler.is_compiling():
+            last = self._repeated
+            if last is not None and last.covers(args, kwargs) and not torch.is_autocast_enabled("cpu"):
+                return self._execute(last.bind(*args, **kwargs), last.graph)
             return self.run(self.frontend, args, kwargs)
         try:
             self.frontend.edges(*args, **kwargs)
@@ -107,7 +112,10 @@ class CompiledLayer(ProgramModule):
                 with torch.autocast("cpu", enabled=False):
                     args, kwargs = cast((args, kwargs), frontend.module)
                     return self._execute(frontend.bind(graph, *args, **kwargs), graph)
-            return self._execute(frontend.bind(graph, *args, **kwargs), graph)
+            binding = frontend.bind(graph, *args, **kwargs)
+            if binding.again is not None and frontend is self.frontend:
+                self.__dict__["_repeated"] = Repeated.of(graph, binding, args, kwargs)
+            return self._execute(binding, graph)
         except UnsupportedCallError as reason:
             return self.fall_back(str(reason), args, kwargs)
 

@@ -133,9 +133,11 @@ class Executable:
         except IndexError:
             frame = self.frame(prepared)
         arguments, address, workspace = frame
-        results = [torch.empty(*shape, dtype=self.dtype) for shape in prepared.output_shapes]
-        for position, tensor in zip(self._outputs, results, strict=True):
+        results: list[Tensor] = []
+        for position, shape in zip(self._outputs, prepared.output_shapes, strict=True):
+            tensor = torch.empty(*shape, dtype=self.dtype)
             arguments[position] = tensor.data_ptr()
+            results.append(tensor)
         lease = None
         if self._saved:
             lease = Lease(POOL, prepared.saved)

@@ -106,28 +106,35 @@ class HGTFrontend(MessagePassingFrontend):
 
     def bind(self, graph: HeteroGraph, x_dict: Any, edge_index_dict: Any) -> Binding:
         layout = self._layout(x_dict, edge_index_dict)
+        again = partial(self._bind, layout, layout.sizes(x_dict))
+        binding = again(x_dict, edge_index_dict)
+        binding.again = again
+        return binding
+
+    def _bind(self, layout: Layout, sizes: list[int], x_dict: Any, edge_index_dict: Any) -> Binding:
         modules = self.module._modules  # without the cost of attribute access on a module
         arrays = {
             "W_att": self._relation_weights(modules["k_rel"]._parameters["weight"]),
             "W_msg": self._relation_weights(modules["v_rel"]._parameters["weight"]),
         }
-        priors = modules["p_rel"]._parameters
-        parts: list[Tensor] = [priors[key] for key in self.prior_keys]
+        parts: list[Tensor] = [*map(modules["p_rel"]._parameters.__getitem__, self.prior_keys)]
         if not self.uniform:
             arrays |= self._projections(x_dict)
             program = self.program("attention", self._attention)
             return Binding(program, arrays, partial(self._finish_torch, layout, x_dict), self.priors, parts)
         for name in ("kqv_lin", "out_lin"):
             lins = modules[name]._modules["lins"]._modules
-            parameters = [lins[node_type]._parameters for node_type in self.node_types]
-            parts += [own["weight"] for own in parameters]
-            parts += [own["bias"] for own in parameters]
+            biases: list[Tensor] = []
+            for node_type in self.node_types:
+                own = lins[node_type]._parameters
+                parts.append(own["weight"])
+                biases.append(own["bias"])
+            parts += biases
         if self.has_skip:
-            skips = modules["skip"]._parameters
-            parts += [skips[key] for key in self.skip_keys]
-        parts += [x_dict[name] for name in layout.names]
+            parts += map(modules["skip"]._parameters.__getitem__, self.skip_keys)
+        parts += map(x_dict.__getitem__, layout.names)
         program = self.program("biased", self._biased)
-        finish = partial(self._finish, layout, layout.sizes(x_dict))
+        finish = partial(self._finish, layout, sizes)
         return Binding(program, arrays, finish, self.stacks[len(layout.names)], parts)
 
     def _layout(self, x_dict: Any, edge_index_dict: Any) -> Layout:
