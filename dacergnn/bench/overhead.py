@@ -67,8 +67,10 @@ def kernel_calls(layer: Any) -> tuple[Callable[[], Any], Callable[[], Any]]:
     executable: Any = compiled.variant((False,) * len(compiled.inputs)).forward
     prepared = executable.prepare(graph)
     arguments, packed, workspace = executable.frame(prepared)
-    arrays = [torch.zeros(shape) for shape in (*prepared.inputs.shapes.values(), *prepared.output_shapes)]
-    for position, array in zip((*prepared.inputs.positions, *executable._outputs), arrays, strict=True):
+    inputs = zip(prepared.inputs.positions, prepared.inputs.shapes.values(), strict=True)
+    shapes = [*inputs, *prepared.outputs]
+    arrays = [torch.zeros(shape) for _, shape in shapes]
+    for (position, _), array in zip(shapes, arrays, strict=True):
         arguments[position] = array.data_ptr()
     workspace.zero_()
     kept = (arguments, arrays, workspace, prepared)

@@ -94,9 +94,6 @@ class CompiledLayer(ProgramModule):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         if not torch.compiler.is_compiling():
-            last = self._repeated
-            if last is not None and last.covers(args, kwargs) and not torch.is_autocast_enabled("cpu"):
-                return self._execute(last.bind(*args, **kwargs), last.graph)
             return self.run(self.frontend, args, kwargs)
         try:
             self.frontend.edges(*args, **kwargs)
@@ -106,15 +103,20 @@ class CompiledLayer(ProgramModule):
 
     def run(self, frontend: Frontend, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """An eager call through ``frontend``."""
+        autocast = torch.is_autocast_enabled("cpu")
+        own = frontend is self.frontend and not autocast
         try:
+            last = self._repeated
+            if own and last is not None and last.covers(args, kwargs):
+                return self._execute(last.bind(*args, **kwargs), last.graph)
             graph = self.find_graph(frontend, args, kwargs)
-            if torch.is_autocast_enabled("cpu"):
+            if autocast:
                 with torch.autocast("cpu", enabled=False):
                     args, kwargs = cast((args, kwargs), frontend.module)
                     return self._execute(frontend.bind(graph, *args, **kwargs), graph)
             binding = frontend.bind(graph, *args, **kwargs)
-            if binding.again is not None and frontend is self.frontend:
-                self.__dict__["_repeated"] = Repeated.of(graph, binding, args, kwargs)
+            if own and binding.again is not None:
+                self.__dict__["_repeated"] = Repeated.of(graph, binding.again, args, kwargs)
             return self._execute(binding, graph)
         except UnsupportedCallError as reason:
             return self.fall_back(str(reason), args, kwargs)

@@ -26,10 +26,12 @@ class Repeated:
     bind: Callable[..., Binding]
 
     @classmethod
-    def of(cls, graph: HeteroGraph, binding: Binding, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Repeated | None:
-        """None if each call has to be examined."""
+    def of(
+        cls, graph: HeteroGraph, bind: Callable[..., Binding], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Repeated | None:
+        """From a call about ``graph``; None if one cannot tell that another is like it."""
         form, values = _spread(args, kwargs)
-        if binding.again is None or not all(isinstance(v, Tensor) for v in values):
+        if not all(isinstance(v, Tensor) for v in values):
             return None
         seen: list[_Seen] = []
         for value in values:
@@ -39,7 +41,7 @@ class Repeated:
                 return None
             else:
                 seen.append((type(value), weakref.ref(value), None, None, value._version))
-        return cls(form, seen, graph, binding.again)
+        return cls(form, seen, graph, bind)
 
     def covers(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Whether features have the types and shapes they had, and all other tensors are the same, unwritten."""

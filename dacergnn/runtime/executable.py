@@ -13,6 +13,7 @@ import dace
 import torch
 from torch import Tensor
 
+from dacergnn.errors import ArrayError
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.spaces import ROW_SPACES
 from dacergnn.runtime.build import build
@@ -34,7 +35,7 @@ class Prepared:
 
     arguments: array[int]  # of the C function, in order, complete but for inputs, outputs and buffers
     inputs: Inputs
-    output_shapes: list[tuple[int, ...]]
+    outputs: list[tuple[int, tuple[int, ...]]]  # position of an argument, shape
     saved_shapes: list[tuple[int, ...]]
     saved: int  # bytes
     saved_offsets: list[int]
@@ -57,7 +58,6 @@ class Executable:
         self.dtype = _DTYPES[self.lowered.dtype]
         self.library = build(self.lowered.name, self.lowered.code)
         self._position = {n: i + 1 for i, n in enumerate(self.lowered.signature)}
-        self._outputs = [self._position[b.name] for b in self.lowered.outputs[: self.results]]
         self._saved = [self._position[b.name] for b in self.lowered.outputs[self.results :]]
         self._end = 1 + len(self.lowered.signature)
         self._function, self._read_and_call, self._handle = self._load(self.library)
@@ -102,13 +102,14 @@ class Executable:
             size += aligned(sizes[space] * prod(shape) * self.dtype.itemsize)
         known = {**sizes, **{n: e.data_ptr() for n, e in encodings.items()}}
         shapes = [(sizes[b.rows], *b.shape) for b in lowered.outputs]
+        results = zip(lowered.outputs[: self.results], shapes[: self.results], strict=True)
         saved_offsets = [0]
         for shape in shapes[self.results :]:
             saved_offsets.append(saved_offsets[-1] + aligned(prod(shape) * self.dtype.itemsize))
         return Prepared(
             array("q", [self._handle, *[known.get(name, 0) for name in lowered.signature], *[0] * tail]),
             Inputs(lowered, self.dtype, sizes, self._position, stacks, stacked),
-            shapes[: self.results],
+            [(self._position[b.name], shape) for b, shape in results],
             shapes[self.results :],
             saved_offsets.pop(),
             saved_offsets,
@@ -134,8 +135,10 @@ class Executable:
             frame = self.frame(prepared)
         arguments, address, workspace = frame
         results: list[Tensor] = []
-        for position, shape in zip(self._outputs, prepared.output_shapes, strict=True):
+        for position, shape in prepared.outputs:
             tensor = torch.empty(*shape, dtype=self.dtype)
+            if type(tensor) is not Tensor or not tensor.is_cpu:
+                raise _no_memory(tensor)
             arguments[position] = tensor.data_ptr()
             results.append(tensor)
         lease = None
@@ -173,3 +176,10 @@ class Executable:
             part = lease.buffer[offset : offset + prod(shape) * self.dtype.itemsize]
             tensors.append(part.view(self.dtype).view(shape))
         return tensors
+
+
+def _no_memory(made: Tensor) -> ArrayError:
+    """The error where torch makes tensors that kernels cannot write to."""
+    where = f"is made where torch allocates a {type(made).__name__} on {made.device}"
+    remedy = "leave FakeTensorMode and default devices, or trace it with torch.compile"
+    return ArrayError("the call", f"{where}, which has no memory for results; {remedy}")

@@ -106,22 +106,35 @@ class HGTFrontend(MessagePassingFrontend):
 
     def bind(self, graph: HeteroGraph, x_dict: Any, edge_index_dict: Any) -> Binding:
         layout = self._layout(x_dict, edge_index_dict)
-        again = partial(self._bind, layout, layout.sizes(x_dict))
-        binding = again(x_dict, edge_index_dict)
-        binding.again = again
-        return binding
+        if not self.uniform:
+            arrays, parts = self._relations()
+            arrays |= self._projections(x_dict)
+            program = self.program("attention", self._attention)
+            return Binding(program, arrays, partial(self._finish_torch, layout, x_dict), self.priors, parts)
+        program = self.program("biased", self._biased)
+        finish = partial(self._finish, layout, layout.sizes(x_dict))
+        stacks = self.stacks[len(layout.names)]
 
-    def _bind(self, layout: Layout, sizes: list[int], x_dict: Any, edge_index_dict: Any) -> Binding:
+        def again(x_dict: Any, edge_index_dict: Any) -> Binding:
+            arrays, parts = self._relations()
+            self._add_types(parts)
+            parts += map(x_dict.__getitem__, layout.names)
+            return Binding(program, arrays, finish, stacks, parts, again)
+
+        return again(x_dict, edge_index_dict)
+
+    def _relations(self) -> tuple[dict[str, Tensor], list[Tensor]]:
+        """Weights of the relations as arrays, their priors as parts."""
         modules = self.module._modules  # without the cost of attribute access on a module
         arrays = {
             "W_att": self._relation_weights(modules["k_rel"]._parameters["weight"]),
             "W_msg": self._relation_weights(modules["v_rel"]._parameters["weight"]),
         }
-        parts: list[Tensor] = [*map(modules["p_rel"]._parameters.__getitem__, self.prior_keys)]
-        if not self.uniform:
-            arrays |= self._projections(x_dict)
-            program = self.program("attention", self._attention)
-            return Binding(program, arrays, partial(self._finish_torch, layout, x_dict), self.priors, parts)
+        return arrays, [*map(modules["p_rel"]._parameters.__getitem__, self.prior_keys)]
+
+    def _add_types(self, parts: list[Tensor]) -> None:
+        """Append the parameters of all node types."""
+        modules = self.module._modules
         for name in ("kqv_lin", "out_lin"):
             lins = modules[name]._modules["lins"]._modules
             biases: list[Tensor] = []
@@ -132,10 +145,6 @@ class HGTFrontend(MessagePassingFrontend):
             parts += biases
         if self.has_skip:
             parts += map(modules["skip"]._parameters.__getitem__, self.skip_keys)
-        parts += map(x_dict.__getitem__, layout.names)
-        program = self.program("biased", self._biased)
-        finish = partial(self._finish, layout, sizes)
-        return Binding(program, arrays, finish, self.stacks[len(layout.names)], parts)
 
     def _layout(self, x_dict: Any, edge_index_dict: Any) -> Layout:
         """Raises UnsupportedCallError if the layer does not know the types."""

@@ -1,0 +1,186 @@
+"""Calls after one that was examined: those that look like it are not, all others end as they would on a new layer."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from dacergnn.errors import ArrayError
+from dacergnn.modules import CompiledLayer
+from tests.modules.layers import arguments, assert_close, compiled, gradients, hgt, hgt_arguments, rgcn
+
+Args = tuple[dict[str, Tensor], dict[Any, Tensor]]
+
+
+def called(original: nn.Module, args: Args) -> CompiledLayer:
+    """The compiled layer after a call with ``args``."""
+    layer = compiled(original)
+    layer(*args)
+    assert layer._repeated is not None
+    return layer
+
+
+def own_arguments() -> Args:
+    x, edges = hgt_arguments()
+    return x, {key: edge_index.clone() for key, edge_index in edges.items()}
+
+
+def outcome(layer: nn.Module, args: Any, kwargs: Any) -> Any:
+    """The result of a call, or its error."""
+    try:
+        return layer(*args, **kwargs)
+    except Exception as error:
+        return type(error), str(error)
+
+
+Change = Callable[[dict[Any, Any], dict[Any, Any]], tuple[tuple[Any, ...], dict[str, Any]]]
+"""From features and edges to the arguments of another call."""
+
+
+def changed(values: dict[Any, Any], change: Callable[[Any], Any]) -> dict[Any, Any]:
+    """A dictionary whose first value is another."""
+    key = next(iter(values))
+    return values | {key: change(values[key])}
+
+
+def first(change: Callable[[Any], Any]) -> Change:
+    """Changes features of the first type."""
+    return lambda x, edges: ((changed(x, change), edges), {})
+
+
+def first_edges(change: Callable[[Any], Any]) -> Change:
+    """Changes edges of the first type."""
+    return lambda x, edges: ((x, changed(edges, change)), {})
+
+
+CHANGES: dict[str, Change] = {
+    "other features": first(lambda x: x + 1),
+    "features that are a parameter": first(nn.Parameter),
+    "more nodes": first(lambda x: torch.cat([x, x])),
+    "fewer nodes": first(lambda x: x[:1]),
+    "narrow features": first(lambda x: x[:, 1:]),
+    "flat features": first(lambda x: x[:, 0]),
+    "sparse features": first(lambda x: x.to_sparse()),
+    "double features": first(lambda x: x.double()),
+    "features of integers": first(lambda x: x.long()),
+    "features of NumPy": first(lambda x: x.numpy()),
+    "features on another device": first(lambda x: x.to("meta")),
+    "no features": lambda _, edges: (({}, edges), {}),
+    "a node type less": lambda x, edges: ((dict([*x.items()][1:]), edges), {}),
+    "turned node types": lambda x, edges: ((dict(reversed(x.items())), edges), {}),
+    "other edges": first_edges(lambda e: e[:, 1:]),
+    "reversed edges of equal shape": first_edges(lambda e: e.sort(1)[0]),
+    "edges written to": first_edges(lambda e: e.fill_(1)),
+    "edges of NumPy": first_edges(lambda e: e.numpy()),
+    "an edge type less": lambda x, edges: ((x, dict([*edges.items()][1:])), {}),
+    "exchanged edges": lambda x, edges: ((x, dict(zip(edges, reversed(edges.values()), strict=True))), {}),
+    "by name": lambda x, edges: ((x,), {"edge_index_dict": edges}),
+    "by another name": lambda x, edges: ((x,), {"edges": edges}),
+    "an argument too much": lambda x, edges: ((x, edges, None), {}),
+    "an argument missing": lambda x, _: ((x,), {}),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_other_calls_end_as_on_a_new_layer(change: str) -> None:
+    original, kept = hgt(), own_arguments()
+    layer = called(original, kept)
+    args, kwargs = CHANGES[change](*kept)
+    found, expected = (outcome(m, args, kwargs) for m in (layer, compiled(original)))
+    if isinstance(expected, dict):
+        assert_close(found, outcome(original, args, kwargs))
+    assert isinstance(expected, dict) or found == expected
+
+
+def test_a_call_that_looks_like_the_last_is_not_examined(monkeypatch: pytest.MonkeyPatch) -> None:
+    original, (x, edges) = hgt(), own_arguments()
+    layer = called(original, (x, edges))
+
+    def examine(*_: Any) -> None:
+        raise AssertionError("examined")
+
+    monkeypatch.setattr(layer.frontend, "edges", examine)
+    other = {name: value.sin() for name, value in x.items()}
+    assert_close(layer(other, dict(edges)), original(other, edges))
+    assert_close(gradients(layer, (other, edges)), gradients(original, (other, edges)))
+    with torch.no_grad():
+        assert_close(layer(other, edges), original(other, edges))
+    with pytest.raises(AssertionError, match="examined"):
+        layer({name: value[:1] for name, value in x.items()}, edges)
+
+
+def test_calls_by_name() -> None:
+    original, (x, edges) = hgt(), own_arguments()
+    layer = compiled(original)
+    for factor in (1, 2, 3):
+        other = {name: value * factor for name, value in x.items()}
+        assert_close(layer(edge_index_dict=edges, x_dict=other), original(other, edges))
+
+
+def test_parameters_and_submodules_are_those_of_the_moment() -> None:
+    original: Any = hgt()
+    args = own_arguments()
+    layer = called(original, args)
+    for name in ("kqv_lin", "out_lin", "k_rel", "p_rel", "skip"):
+        module = getattr(hgt(), name)
+        for parameter in module.parameters():
+            parameter.data.add_(0.5)
+        setattr(original, name, module)
+        assert_close(layer(*args), original(*args))
+    original.p_rel = nn.ParameterDict({k: nn.Parameter(p.detach() * 2) for k, p in original.p_rel.items()})
+    assert_close(layer(*args), original(*args))
+
+
+def test_parameters_of_another_type() -> None:
+    original, args = hgt(), own_arguments()
+    layer = called(original, args)
+    layer.double()
+    message = "part 1[0-9]+ of x|has dtype torch.float32, but the layer was compiled for torch.float64"
+    with torch.no_grad(), pytest.raises(ArrayError, match=message):
+        layer(*args)
+    double = {name: x.double() for name, x in args[0].items()}
+    assert_close(layer(double, args[1]), original(double, args[1]))
+
+
+def test_autocast_between_calls() -> None:
+    original, (x, edges) = hgt(), own_arguments()
+    layer = called(original, (x, edges))
+    expected = layer(x, edges)
+    low = {name: value.bfloat16() for name, value in x.items()}
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert_close(layer(x, edges), expected)
+        assert_close(layer(low, edges), expected, 0.05)
+    assert_close(layer(x, edges), expected)
+
+
+def test_edges_that_count_no_versions() -> None:
+    original, (x, edges) = hgt(), own_arguments()
+    layer = compiled(original)
+    with torch.inference_mode():
+        uncounted = {key: edge_index.clone() for key, edge_index in edges.items()}
+        layer(x, uncounted)
+    assert layer._repeated is None
+    assert_close(layer(x, edges), original(x, edges))
+
+
+def test_arguments_are_not_kept() -> None:
+    layer, (x, edges) = compiled(hgt()), own_arguments()
+    with torch.no_grad():
+        for _ in range(2):
+            layer(x, edges)
+    references = [weakref.ref(t) for t in (*x.values(), *edges.values())]
+    del x, edges
+    assert not any(reference() is not None for reference in references)
+
+
+def test_layers_whose_calls_are_all_examined() -> None:
+    original, (x, edge_index, edge_type) = rgcn(), arguments()
+    layer = compiled(original)
+    for _ in range(2):
+        assert_close(layer(x, edge_index, edge_type), original(x, edge_index, edge_type))
+    assert layer._repeated is None
