@@ -68,6 +68,7 @@ CHANGES: dict[str, Change] = {
     "sparse features": first(lambda x: x.to_sparse()),
     "double features": first(lambda x: x.double()),
     "features of integers": first(lambda x: x.long()),
+    "features as a list": first(lambda x: x.tolist()),
     "features of NumPy": first(lambda x: x.numpy()),
     "features on another device": first(lambda x: x.to("meta")),
     "no features": lambda _, edges: (({}, edges), {}),
@@ -79,6 +80,7 @@ CHANGES: dict[str, Change] = {
     "edges of NumPy": first_edges(lambda e: e.numpy()),
     "an edge type less": lambda x, edges: ((x, dict([*edges.items()][1:])), {}),
     "exchanged edges": lambda x, edges: ((x, dict(zip(edges, reversed(edges.values()), strict=True))), {}),
+    "exchanged edge types": lambda x, edges: ((x, dict(zip(reversed(edges), edges.values(), strict=True))), {}),
     "by name": lambda x, edges: ((x,), {"edge_index_dict": edges}),
     "by another name": lambda x, edges: ((x,), {"edges": edges}),
     "an argument too much": lambda x, edges: ((x, edges, None), {}),
@@ -110,6 +112,8 @@ def test_a_call_that_looks_like_the_last_is_not_examined(monkeypatch: pytest.Mon
     assert_close(gradients(layer, (other, edges)), gradients(original, (other, edges)))
     with torch.no_grad():
         assert_close(layer(other, edges), original(other, edges))
+    with torch.autocast("cpu"), pytest.raises(AssertionError, match="examined"):
+        layer(x, edges)
     with pytest.raises(AssertionError, match="examined"):
         layer({name: value[:1] for name, value in x.items()}, edges)
 
