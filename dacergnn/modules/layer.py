@@ -38,6 +38,7 @@ class CompiledLayer(ProgramModule):
     on_unsupported: OnUnsupported
     refusal: str | None
     """Why the last uncompiled call ran the original."""
+    _repeated: Repeated | None
 
     def __init__(
         self,

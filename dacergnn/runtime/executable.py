@@ -123,7 +123,7 @@ class Executable:
         """Run on the arrays ``prepared.inputs.names``, in this order, then the parts of others; returns the results.
 
         Raises:
-            ArrayError: One does not fit the graph and the program.
+            ArrayError: One does not fit the graph and the program, or torch makes tensors that kernels cannot write to.
         """
         return self.run(prepared, inputs)[0]
 
@@ -163,6 +163,8 @@ class Executable:
     def frame(self, prepared: Prepared) -> Frame:
         """What a call needs for itself."""
         arguments, workspace = prepared.arguments[:], POOL.take(prepared.workspace)
+        if type(workspace) is not Tensor or not workspace.is_cpu:
+            raise _no_memory(workspace)
         start = workspace.data_ptr()
         for position, offset in prepared.offsets:
             arguments[position] = start + offset

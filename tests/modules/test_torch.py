@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import dacergnn
+from dacergnn.errors import ArrayError
 from dacergnn.modules import CompiledLayer
 from dacergnn.modules.traced import _describe, call_layer  # pyright: ignore[reportPrivateUsage]
 from tests.frontends.graphs import typed_edges
@@ -194,3 +196,18 @@ def test_autocast_of_native_layers(name: str) -> None:
         found = layer(x, graph)
     assert found.dtype is torch.float32
     assert_close(found, layer(x.float(), graph))
+
+
+# Where torch makes no memory -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", [FakeTensorMode(allow_non_fake_inputs=True), torch.device("meta")])
+@pytest.mark.parametrize(("make", "args"), [(rgcn, arguments), (hgt, hgt_arguments)], ids=["RGCNConv", "HGTConv"])
+def test_calls_whose_results_have_no_memory(make: Make, args: Callable[[], Any], mode: Any) -> None:
+    original, call = make(), args()
+    layer = compiled(original)
+    expected = layer(*call)
+    for recorded in (True, False):
+        with mode, torch.set_grad_enabled(recorded), pytest.raises(ArrayError, match="the call is made where torch"):
+            layer(*call)
+    assert_close(layer(*call), expected)
