@@ -117,7 +117,9 @@ class CompiledLayer(ProgramModule):
                     return self._execute(frontend.bind(graph, *args, **kwargs), graph)
             binding = frontend.bind(graph, *args, **kwargs)
             if own and binding.again is not None:
-                self.__dict__["_repeated"] = Repeated.of(graph, binding.again, args, kwargs)
+                # Noting a call takes time, which it saves where graphs do not take turns.
+                same = self.last_call is not None and self.last_call[1] is graph
+                self.__dict__["_repeated"] = Repeated.of(graph, binding.again, args, kwargs) if same else None
             return self._execute(binding, graph)
         except UnsupportedCallError as reason:
             return self.fall_back(str(reason), args, kwargs)

@@ -18,9 +18,10 @@ Args = tuple[dict[str, Tensor], dict[Any, Tensor]]
 
 
 def called(original: nn.Module, args: Args) -> CompiledLayer:
-    """The compiled layer after a call with ``args``."""
+    """The compiled layer after calls with ``args``."""
     layer = compiled(original)
-    layer(*args)
+    for _ in range(2):
+        layer(*args)
     assert layer._repeated is not None
     return layer
 
@@ -121,7 +122,7 @@ def test_a_call_that_looks_like_the_last_is_not_examined(monkeypatch: pytest.Mon
 def test_calls_by_name() -> None:
     original, (x, edges) = hgt(), own_arguments()
     layer = compiled(original)
-    for factor in (1, 2, 3):
+    for factor in (1, 2, 3, 4):
         other = {name: value * factor for name, value in x.items()}
         assert_close(layer(edge_index_dict=edges, x_dict=other), original(other, edges))
 
@@ -167,7 +168,8 @@ def test_edges_that_count_no_versions() -> None:
     layer = compiled(original)
     with torch.inference_mode():
         uncounted = {key: edge_index.clone() for key, edge_index in edges.items()}
-        layer(x, uncounted)
+        for _ in range(2):
+            layer(x, uncounted)
     assert layer._repeated is None
     assert_close(layer(x, edges), original(x, edges))
 
@@ -175,11 +177,22 @@ def test_edges_that_count_no_versions() -> None:
 def test_arguments_are_not_kept() -> None:
     layer, (x, edges) = compiled(hgt()), own_arguments()
     with torch.no_grad():
-        for _ in range(2):
+        for _ in range(3):
             layer(x, edges)
     references = [weakref.ref(t) for t in (*x.values(), *edges.values())]
     del x, edges
     assert not any(reference() is not None for reference in references)
+
+
+def test_graphs_that_take_turns() -> None:
+    original, (x, edges) = hgt(), own_arguments()
+    layer = called(original, (x, edges))
+    fewer = {key: edge_index[:, 1:] for key, edge_index in edges.items()}
+    for turn in (fewer, edges, fewer):
+        assert_close(layer(x, turn), original(x, turn))
+        assert layer._repeated is None
+    assert_close(layer(x, fewer), original(x, fewer))
+    assert layer._repeated is not None
 
 
 def test_layers_whose_calls_are_all_examined() -> None:
