@@ -73,6 +73,8 @@ class Inputs:
             fit = self.fit = self.check(tensors)
         for position, tensor in zip(self.positions, tensors, strict=True):
             arguments[position] = tensor.data_ptr()
+            if arguments[position] == 0 and tensor.numel() > 0:
+                raise ArrayError("an array", f"is a {type(tensor).__name__} without memory; pass one that has some")
         return tensors, fit
 
     def _of_known_kind(self, tensors: Sequence[Tensor]) -> bool:

@@ -211,3 +211,13 @@ def test_calls_whose_results_have_no_memory(make: Make, args: Callable[[], Any],
         with mode, torch.set_grad_enabled(recorded), pytest.raises(ArrayError, match="the call is made where torch"):
             layer(*call)
     assert_close(layer(*call), expected)
+
+
+def test_tensors_that_have_no_memory() -> None:
+    layer, graph = native("RGCN"), hetero_graph()
+    x = features(channels=K)
+    with torch.no_grad():
+        expected = layer(x, graph)
+        with pytest.raises(ArrayError, match="is a FakeTensor without memory"):
+            layer(FakeTensorMode().from_tensor(x), graph)
+        assert_close(layer(x, graph), expected)

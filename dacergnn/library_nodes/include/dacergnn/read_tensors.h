@@ -41,7 +41,7 @@ inline int read_tensors(void *list, const std::int64_t *expected, std::int64_t *
     const std::int64_t position = expected[0], dimensions = expected[1];
     expected += 2;
     if (tensor.device != cpu || tensor.code != floating || tensor.bits != bits || tensor.lanes != 1 ||
-        tensor.dimensions != dimensions)
+        tensor.dimensions != dimensions || !tensor.data)  // an empty tensor, or none that has memory
       return 1;
     std::int64_t stride = 1;
     for (std::int64_t d = dimensions; d-- > 0; stride *= expected[d])
