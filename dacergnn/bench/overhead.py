@@ -16,6 +16,7 @@ from dacergnn.bench.errors import BenchmarkError
 from dacergnn.bench.measure import time_call
 from dacergnn.bench.parameters import make_parameters
 from dacergnn.bench.worker import tiny_problem
+from dacergnn.runtime.executable import Prepared
 
 
 @dataclass(frozen=True)
@@ -59,19 +60,20 @@ def measure_overhead(model: str, hidden: int = 64, repeat: int = 2000) -> Overhe
 def kernel_calls(layer: Any) -> tuple[Callable[[], Any], Callable[[], Any]]:
     """The C function on arrays of the last call's shapes, and a C function that ignores as many arguments.
 
-    The second is what passing the arguments costs: part of the overhead, and not of the kernels.
+    The first puts parts of arrays together, as in a call. The second is what passing the arguments costs: part of the
+    overhead, and not of the kernels.
     """
     if getattr(layer, "last_call", None) is None:
         raise BenchmarkError(f"overhead: {type(layer).__name__} is no compiled layer that has been called")
     compiled, graph = layer.last_call
-    executable: Any = compiled.variant((False,) * len(compiled.inputs)).forward
-    prepared = executable.prepare(graph)
+    executable: Any = compiled.inference()
+    prepared: Any = next(p for p in graph.derived.values() if isinstance(p, Prepared) and p.inputs.fit is not None)
     arguments, packed, workspace = executable.frame(prepared)
-    inputs = zip(prepared.inputs.positions, prepared.inputs.shapes.values(), strict=True)
-    shapes = [*inputs, *prepared.outputs]
+    shapes = [*zip(prepared.inputs.positions, prepared.inputs.fit.shapes, strict=True), *prepared.outputs]
     arrays = [torch.zeros(shape) for _, shape in shapes]
     for (position, _), array in zip(shapes, arrays, strict=True):
         arguments[position] = array.data_ptr()
+    arguments[executable._end] = prepared.inputs.fit.pieces_address
     workspace.zero_()
     kept = (arguments, arrays, workspace, prepared)
     function: Any = executable._function

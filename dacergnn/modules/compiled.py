@@ -78,12 +78,12 @@ class CompiledProgram:
         self.profile = profile
         self.name: str = flat.name
         self.inputs: list[str] = list(flat.arrays)
-        self._no_mask = (False,) * len(self.inputs)
         arrays = [(name, ast.dump(node)) for name, node in flat.arrays.items()]
         # All that the parser reads: helper functions are inlined, constants bound.
         self._circumstances = (flat.name, arrays, [ast.dump(n) for n in flat.body], dtype, index, config, profile)
         self._variants: dict[Mask, Variant] = {}
         self._last: Variant | None = None
+        self._inference: Variant | None = None
 
     @cached_property
     def sdfg(self) -> dace.SDFG:
@@ -101,6 +101,14 @@ class CompiledProgram:
                     found = self._variants[mask] = self._build(mask)
         self._last = found
         return found
+
+    def inference(self) -> Executable:
+        """The forward of the build for inputs of which none needs gradients."""
+        found = self._inference
+        if found is None:
+            found = self._inference = self.variant((False,) * len(self.inputs))
+        self._last = found
+        return found.forward
 
     def _build(self, mask: Mask) -> Variant:
         wrt = [n for n, needed in zip(self.inputs, mask, strict=True) if needed]
@@ -161,7 +169,7 @@ class CompiledProgram:
             mask = tuple([t.requires_grad for t in inputs])
             if True in mask:
                 return _Run.apply(self, graph, mask, *inputs)  # pyright: ignore[reportUnknownMemberType, reportReturnType]
-        executable = self.variant(self._no_mask).forward
+        executable = self.inference()
         return tuple(executable.run(executable.prepare(graph), inputs)[0])
 
     def stacked(
@@ -172,11 +180,11 @@ class CompiledProgram:
             try:
                 whole = stacks.arrays(parts)
             except RuntimeError:
-                prepared = self.variant(self._no_mask).forward.prepare(graph, stacks)
+                prepared = self.inference().prepare(graph, stacks)
                 prepared.inputs.check([*[arrays[name] for name in prepared.inputs.names], *parts])  # names the part
                 raise
             return self(graph, [whole[name] if name in whole else arrays[name] for name in self.inputs])
-        executable = self.variant(self._no_mask).forward
+        executable = self.inference()
         prepared = executable.prepare(graph, stacks)
         inputs = [*map(arrays.__getitem__, prepared.inputs.names), *parts]
         return tuple(executable.run(prepared, inputs)[0])
