@@ -211,10 +211,11 @@ def test_overhead_needs_a_compiled_layer() -> None:
         overhead.kernel_calls(torch.nn.Linear(2, 2))
 
 
-def test_kernels_of_a_compiled_layer_run_alone() -> None:
+@pytest.mark.parametrize("model", ["rgcn", "hgt"])  # hgt's arrays come in parts
+def test_kernels_of_a_compiled_layer_run_alone(model: str) -> None:
     pytest.importorskip("torch_geometric")
     problem = tiny_problem(16)
-    built = ours.candidate("rgcn").build(problem, make_parameters("rgcn", problem), unwrapped)
+    built = ours.candidate(model).build(problem, make_parameters(model, problem), unwrapped)
     with torch.no_grad():
         built.forward()
     for call in overhead.kernel_calls(built.layer):
