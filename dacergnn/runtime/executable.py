@@ -21,7 +21,7 @@ from dacergnn.runtime.exchange import DESCRIBE
 from dacergnn.runtime.inputs import Inputs
 from dacergnn.runtime.lower import Lowered, lower
 from dacergnn.runtime.memory import aligned, plan_memory
-from dacergnn.runtime.pool import POOL, SMALL, Lease
+from dacergnn.runtime.pool import LARGE, POOL, SMALL, Lease, in_huge_pages
 from dacergnn.runtime.stacks import Stacks
 
 _DTYPES = {"float32": torch.float32, "float64": torch.float64}
@@ -35,7 +35,7 @@ class Prepared:
 
     arguments: array[int]  # of the C function, in order, complete but for inputs, outputs and buffers
     inputs: Inputs
-    outputs: list[tuple[int, tuple[int, ...]]]  # position of an argument, shape
+    outputs: list[tuple[int, tuple[int, ...], bool]]  # position of an argument, shape, whether in huge pages
     saved_shapes: list[tuple[int, ...]]
     saved: int  # bytes
     saved_offsets: list[int]
@@ -109,7 +109,7 @@ class Executable:
         return Prepared(
             array("q", [self._handle, *[known.get(name, 0) for name in lowered.signature], *[0] * tail]),
             Inputs(lowered, self.dtype, sizes, self._position, stacks, stacked),
-            [(self._position[b.name], shape) for b, shape in results],
+            [(self._position[b.name], shape, prod(shape) * self.dtype.itemsize >= LARGE) for b, shape in results],
             shapes[self.results :],
             saved_offsets.pop(),
             saved_offsets,
@@ -135,10 +135,12 @@ class Executable:
             frame = self.frame(prepared)
         arguments, address, workspace = frame
         results: list[Tensor] = []
-        for position, shape in prepared.outputs:
+        for position, shape, large in prepared.outputs:
             tensor = torch.empty(*shape, dtype=self.dtype)
             if type(tensor) is not Tensor or not tensor.is_cpu:
                 raise _no_memory(tensor)
+            if large:
+                in_huge_pages(tensor)
             arguments[position] = tensor.data_ptr()
             results.append(tensor)
         lease = None
