@@ -1,4 +1,4 @@
-"""The compiler: C++ of a program to a shared library, through the build cache."""
+"""The compilers: C++ or CUDA of a program to a shared library, through the build cache."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ import dace
 from dacergnn.errors import BuildError
 from dacergnn.library_nodes.cpu import INCLUDE_FOLDER
 from dacergnn.runtime import cache as build_cache
+from dacergnn.runtime import nvcc
 
 # Buffers whose lifetimes do not overlap share memory, which `restrict` on the generated arguments would deny.
 FLAGS = (
@@ -59,51 +60,58 @@ def _flags() -> tuple[str, ...]:
 
 @cache
 def _environment() -> str:
-    """What a build depends on besides its code: compiler, flags, processor, versions, our headers."""
+    """What a build depends on besides its code: compiler, processor, versions, our headers."""
     processor = platform.machine()
     info = Path("/proc/cpuinfo")
     if info.exists():
         lines = info.read_text().splitlines()
         processor += "".join(next((x for x in lines if x.startswith(k)), "") for k in ("model name", "flags"))
     digest = hashlib.sha256()
-    for header in sorted(INCLUDE_FOLDER.rglob("*.h")):
+    for header in sorted(p for p in INCLUDE_FOLDER.rglob("*") if p.is_file()):
         digest.update(header.read_bytes())
     return "\n".join([*compiler(), processor, dace.__version__, digest.hexdigest()])
 
 
-def build_all(programs: Sequence[tuple[str, str]]) -> list[Path]:
+def build_all(programs: Sequence[tuple[str, str]], architectures: tuple[int, ...] = ()) -> list[Path]:
     """`build` for several (name, code), at the same time."""
     with ThreadPoolExecutor(max_workers=max(1, min(len(programs), os.cpu_count() or 1))) as workers:
-        return list(workers.map(lambda program: build(*program), programs))
+        return list(workers.map(lambda program: build(*program, architectures), programs))
 
 
-def build(name: str, code: str) -> Path:
+def build(name: str, code: str, architectures: tuple[int, ...] = ()) -> Path:
     """The shared library for ``code``, from the cache where it is there.
+
+    Args:
+        architectures: Of the CUDA devices that the code is for; none for C++ on this machine's processor.
 
     Raises:
         BuildError: No compiler, or it rejects the code.
         CacheError: The cache folder cannot be written.
     """
-    key = hashlib.sha256(f"{_environment()}\n{_flags()}\n{code}".encode()).hexdigest()[:20]
+    if architectures:
+        command, suffix, version = nvcc.command(architectures), ".cu", nvcc.compiler()[1]
+    else:
+        command, suffix, version = [compiler()[0], *_flags()], ".cpp", ""
+    key = hashlib.sha256(f"{_environment()}\n{version}\n{command}\n{code}".encode()).hexdigest()[:20]
     found = build_cache.lookup(key, name)
-    return found if found is not None else build_cache.store(key, name, lambda folder: _compile(code, folder))
+    if found is not None:
+        return found
+    return build_cache.store(key, name, lambda folder: _compile(command, code, folder / f"program{suffix}"))
 
 
-def _compile(code: str, folder: Path) -> None:
-    source, library = folder / "program.cpp", folder / build_cache.LIBRARY
+def _compile(command: list[str], code: str, source: Path) -> None:
     source.write_text(code)
     runtime = Path(dace.__file__).parent / "runtime" / "include"
     includes = [f"-I{p}" for p in (runtime, INCLUDE_FOLDER.parent, INCLUDE_FOLDER)]
-    path, _ = compiler()
     started = time.perf_counter()
     run = subprocess.run(
-        [path, *_flags(), *includes, str(source), "-o", str(library)],
+        [*command, *includes, str(source), "-o", str(source.with_name(build_cache.LIBRARY))],
         capture_output=True,
         text=True,
         check=False,
     )
     if run.returncode != 0:
-        kept = build_cache.cache_folder() / "failed.cpp"
+        kept = build_cache.cache_folder() / f"failed{source.suffix}"
         kept.write_text(code)
-        raise BuildError(f"{path} rejected generated code (kept in {kept}):\n{run.stderr[:2000]}")
-    log.info("compiled %s in %.1f s", folder.name, time.perf_counter() - started)
+        raise BuildError(f"{command[0]} rejected generated code (kept in {kept}):\n{run.stderr[:2000]}")
+    log.info("compiled %s in %.1f s", source.parent.name, time.perf_counter() - started)

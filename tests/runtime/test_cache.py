@@ -33,7 +33,7 @@ def answer(library: Path) -> int:
 
 
 def forbid_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(code: str, target: Path) -> None:
+    def refuse(*given: object) -> None:
         raise AssertionError("the compiler ran")
 
     monkeypatch.setattr(builder, "_compile", refuse)

@@ -1,0 +1,65 @@
+"""The CUDA compiler: where it is, whether it will do, and how it is called. No GPU is needed to build."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+
+from dacergnn.errors import BuildError
+
+OLDEST = (12, 0)
+"""Release of the CUDA toolkit from which on nvcc knows C++20."""
+FLAGS = (
+    "-x",
+    "cu",
+    "-std=c++20",
+    "-O3",
+    "--extended-lambda",
+    "--expt-relaxed-constexpr",
+    "-Xcompiler",
+    "-fPIC",
+    "-shared",
+    "-D__restrict__=",
+    "-w",
+)
+
+
+@cache
+def compiler() -> tuple[str, str]:
+    """Path and release of nvcc: ``NVCC``, else that on PATH, else that of ``CUDA_HOME`` (/usr/local/cuda).
+
+    Raises:
+        BuildError: There is none, or it is too old.
+    """
+    home = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda"))
+    name = os.environ.get("NVCC", "nvcc")
+    path = shutil.which(name) or shutil.which(home / "bin" / "nvcc")
+    if path is None:
+        raise BuildError(
+            f'The CUDA compiler "{name}" is neither on PATH nor in {home / "bin"}; install the CUDA toolkit '
+            f"({OLDEST[0]}.{OLDEST[1]} or newer), or set NVCC or CUDA_HOME."
+        )
+    text = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
+    found = re.search(r"release (\d+)\.(\d+)", text)
+    release = (int(found[1]), int(found[2])) if found else (0, 0)
+    if release < OLDEST:
+        raise BuildError(
+            f"{path} is of CUDA {release[0]}.{release[1]}, but generated code needs {OLDEST[0]}.{OLDEST[1]} or newer; "
+            "install a newer CUDA toolkit, or set NVCC to the nvcc of one."
+        )
+    return path, f"{release[0]}.{release[1]}"
+
+
+def command(architectures: tuple[int, ...]) -> list[str]:
+    """The call of nvcc, but for include folders and files, that makes one library for all ``architectures``.
+
+    Args:
+        architectures: Compute capabilities without the dot, such as 90. Devices newer than the last get its PTX.
+    """
+    machines = [f"-gencode=arch=compute_{a},code=sm_{a}" for a in sorted(architectures)]
+    newest = max(architectures)
+    return [compiler()[0], *FLAGS, *machines, f"-gencode=arch=compute_{newest},code=compute_{newest}"]

@@ -1,0 +1,66 @@
+"""The CUDA compiler is found, refused where it will not do, and called for all architectures at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dacergnn.errors import BuildError
+from dacergnn.runtime import nvcc
+
+
+@pytest.fixture(autouse=True)
+def forget_compiler() -> Iterator[None]:
+    nvcc.compiler.cache_clear()
+    yield
+    nvcc.compiler.cache_clear()
+
+
+def pretend(folder: Path, release: str) -> Path:
+    path = folder / "nvcc"
+    path.write_text(f"#!/bin/sh\necho 'Cuda compilation tools, release {release}, V{release}.48'\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_one_library_for_all_architectures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NVCC", str(pretend(tmp_path, "13.0")))
+    machines = [word for word in nvcc.command((90, 80)) if word.startswith("-gencode")]
+    assert machines == [
+        "-gencode=arch=compute_80,code=sm_80",
+        "-gencode=arch=compute_90,code=sm_90",
+        "-gencode=arch=compute_90,code=compute_90",
+    ]
+
+
+def test_the_toolkit_of_cuda_home_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "bin").mkdir()
+    path = pretend(tmp_path / "bin", "12.4")
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    monkeypatch.delenv("NVCC", raising=False)
+    assert nvcc.compiler() == (str(path), "12.4")
+
+
+def test_no_toolkit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NVCC", "no-such-nvcc")
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    with pytest.raises(BuildError) as error:
+        nvcc.compiler()
+    assert str(error.value) == (
+        f'The CUDA compiler "no-such-nvcc" is neither on PATH nor in {tmp_path}/bin; install the CUDA toolkit '
+        "(12.0 or newer), or set NVCC or CUDA_HOME."
+    )
+
+
+def test_a_toolkit_that_is_too_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = pretend(tmp_path, "11.8")
+    monkeypatch.setenv("NVCC", str(path))
+    with pytest.raises(BuildError) as error:
+        nvcc.compiler()
+    assert str(error.value) == (
+        f"{path} is of CUDA 11.8, but generated code needs 12.0 or newer; install a newer CUDA toolkit, or set NVCC to "
+        "the nvcc of one."
+    )
