@@ -37,7 +37,7 @@ def compiler() -> tuple[str, str]:
     """
     home = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda"))
     name = os.environ.get("NVCC", "nvcc")
-    path = shutil.which(name) or shutil.which(home / "bin" / "nvcc")
+    path = shutil.which(name) or shutil.which(str(home / "bin" / "nvcc"))
     if path is None:
         raise BuildError(
             f'The CUDA compiler "{name}" is neither on PATH nor in {home / "bin"}; install the CUDA toolkit '

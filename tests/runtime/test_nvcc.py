@@ -38,7 +38,7 @@ def test_one_library_for_all_architectures(tmp_path: Path, monkeypatch: pytest.M
 def test_the_toolkit_of_cuda_home_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "bin").mkdir()
     path = pretend(tmp_path / "bin", "12.4")
-    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
     monkeypatch.delenv("NVCC", raising=False)
     assert nvcc.compiler() == (str(path), "12.4")
