@@ -1,0 +1,338 @@
+// Blocks of threads that run as fibers, one at a time, in an order drawn from a seed; what they do wrong is an error.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "fiber.h"
+#include "shared_memory.h"
+#include "signals.h"
+
+struct uint3 {
+    unsigned x, y, z;
+};
+struct dim3 {
+    unsigned x = 1, y = 1, z = 1;
+};
+inline uint3 threadIdx, blockIdx;
+inline dim3 blockDim, gridDim;
+
+namespace dacergnn::emulation {
+
+enum class Kind { barrier, shuffle, ballot, warp };
+
+// What a thread waits for: where, with whom (lanes of its warp), what it brings and from which lane it reads.
+struct Wait {
+    Kind kind;
+    const char* name;
+    const char* file;
+    int line;
+    unsigned mask = 0;
+    std::uint64_t value = 0;
+    int source = 0;
+
+    bool same_place(const Wait& other) const {
+        return kind == other.kind && line == other.line && std::strcmp(file, other.file) == 0;
+    }
+};
+
+struct Copy {
+    void* to;
+    const void* from;
+    int bytes;
+    bool valid;
+};
+
+enum class State { ready, waiting, left };
+
+struct Thread {
+    Fiber fiber;
+    State state = State::ready;
+    Wait wait{};
+    std::uint64_t result = 0;
+    std::vector<std::vector<Copy>> copies;  // groups; the last is open
+};
+
+class Machine {
+public:
+    static constexpr int kLanes = 32;
+    std::uint64_t seed = 1;
+
+    // Error of the launch, or nullptr.
+    template <class Kernel>
+    const char* launch(std::int64_t blocks, int threads, std::size_t shared_bytes, const Kernel& kernel) {
+        return launch(blocks, threads, shared_bytes, &kernel,
+                      [](const void* k) { (*static_cast<const Kernel*>(k))(); });
+    }
+
+    void barrier(const Wait& wait) {
+        place_ = wait;
+        pause(wait);
+    }
+    std::uint64_t exchange(const Wait& wait);
+    void copy_async(const Copy& copy);
+    void copy_async_commit() { running().copies.emplace_back(); }
+    void copy_async_wait(int groups);
+    void* shared_memory() { return shared_->begin(); }
+
+    // Ends the launch with an error; called by a thread of it.
+    void fail(const std::string& text) {
+        if (failure_.empty()) failure_ = who(running_) + " " + text;
+        running().fiber.pause();
+    }
+    void fault(const std::string& what, const void* address);
+    bool inside_thread() const { return running_ >= 0; }
+
+private:
+    const char* launch(std::int64_t blocks, int threads, std::size_t shared_bytes, const void* kernel,
+                       void (*call)(const void*));
+    void run_block();
+    void resume(int thread);
+    void pause(const Wait& wait) {
+        running().wait = wait;
+        running().state = State::waiting;
+        running().fiber.pause();
+    }
+    void release_warp(int first, unsigned mask);
+    bool release_barrier();
+    void explain_warp(int thread);
+    static void entry();
+    static void perform(const Copy& copy);
+    Thread& running() { return *threads_[static_cast<std::size_t>(running_)]; }
+    Thread& at(int thread) { return *threads_[static_cast<std::size_t>(thread)]; }
+    bool coin() { return seed != 0 && random_() % 2 == 0; }
+    std::string who(int thread) const {
+        return "Thread " + std::to_string(thread) + " of block " + std::to_string(blockIdx.x);
+    }
+    std::string what(int thread);
+
+    std::mutex mutex_;
+    std::vector<std::unique_ptr<Thread>> threads_;
+    std::vector<int> ready_;
+    std::unique_ptr<SharedMemory> shared_;
+    std::mt19937_64 random_;
+    std::string failure_;
+    Wait place_{};
+    const void* kernel_ = nullptr;
+    void (*call_)(const void*) = nullptr;
+    int count_ = 0, running_ = -1;
+};
+inline Machine machine;
+
+inline void Machine::entry() {
+    machine.running().fiber.entered();
+    machine.call_(machine.kernel_);
+    machine.running().state = State::left;
+    machine.running().fiber.pause(true);
+}
+
+inline const char* Machine::launch(std::int64_t blocks, int threads, std::size_t shared_bytes, const void* kernel,
+                                   void (*call)(const void*)) {
+    const std::lock_guard lock(mutex_);
+    random_.seed(seed);
+    failure_.clear();
+    place_ = {};
+    count_ = threads;
+    kernel_ = kernel;
+    call_ = call;
+    while (threads_.size() < static_cast<std::size_t>(threads)) threads_.push_back(std::make_unique<Thread>());
+    blockDim = {static_cast<unsigned>(threads), 1, 1};
+    gridDim = {static_cast<unsigned>(blocks), 1, 1};
+    // Block i * step + shift (modulo blocks): an order for every seed.
+    std::int64_t step = 1, shift = 0;
+    if (seed != 0) {
+        shift = static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(blocks));
+        do step = 1 + static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(blocks));
+        while (std::gcd(step, blocks) != 1);
+    }
+    shared_ = std::make_unique<SharedMemory>(shared_bytes, seed);
+    {
+        const Signals signals;
+        const StaticSharedMemory statics(seed);
+        for (std::int64_t i = 0; i < blocks && failure_.empty(); ++i) {
+            blockIdx = {static_cast<unsigned>((i * step + shift) % blocks), 0, 0};
+            shared_->poison();
+            statics.poison();
+            run_block();
+            if (failure_.empty() && !shared_->intact())
+                failure_ = "Block " + std::to_string(blockIdx.x) + " wrote beyond its " +
+                           std::to_string(shared_bytes) + " bytes of shared memory.";
+        }
+    }
+    shared_.reset();
+    return failure_.empty() ? nullptr : failure_.c_str();
+}
+
+inline void Machine::run_block() {
+    for (int t = 0; t < count_; ++t) {
+        at(t).fiber.start(entry, static_cast<std::size_t>(t));
+        at(t).state = State::ready;
+        at(t).copies.assign(1, {});
+    }
+    do {  // from barrier to barrier
+        ready_.clear();
+        for (int t = count_ - 1; t >= 0; --t)
+            if (at(t).state == State::ready) ready_.push_back(t);
+        if (seed != 0) std::shuffle(ready_.begin(), ready_.end(), random_);
+        const bool one_warp_ahead = seed == 0 || coin();
+        while (!ready_.empty() && failure_.empty()) {
+            if (!one_warp_ahead) std::swap(ready_[random_() % ready_.size()], ready_.back());
+            const int next = ready_.back();
+            ready_.pop_back();
+            resume(next);
+        }
+    } while (failure_.empty() && release_barrier());
+}
+
+inline void Machine::resume(int thread) {
+    running_ = thread;
+    threadIdx = {static_cast<unsigned>(thread), 0, 0};
+    at(thread).fiber.resume();
+    running_ = -1;
+}
+
+// Once no thread can go on: whether some wait at one barrier, and may now. All that waits otherwise is an error.
+inline bool Machine::release_barrier() {
+    int waiting = -1, left = -1;
+    for (int t = 0; t < count_; ++t) {
+        if (at(t).state == State::left) {
+            left = t;
+        } else if (at(t).wait.kind != Kind::barrier) {
+            explain_warp(t);
+            return false;
+        } else if (waiting < 0) {
+            waiting = t;
+        } else if (!at(t).wait.same_place(at(waiting).wait)) {
+            failure_ = who(waiting) + " " + what(waiting) + ", but thread " + std::to_string(t) + " " + what(t) +
+                       "; all threads of a block have to come to the same barrier.";
+            return false;
+        }
+    }
+    if (waiting < 0) return false;
+    if (left >= 0) {
+        failure_ = who(waiting) + " " + what(waiting) + ", but thread " + std::to_string(left) + " " + what(left) +
+                   "; all threads of a block have to come to the barrier.";
+        return false;
+    }
+    for (int t = 0; t < count_; ++t) at(t).state = State::ready;
+    return true;
+}
+
+inline std::string Machine::what(int thread) {
+    if (thread >= count_) return "does not exist";
+    if (at(thread).state == State::left) return "has left the kernel";
+    const Wait& wait = at(thread).wait;
+    std::string text = std::string("waits in ") + wait.name + " (" + wait.file + ":" + std::to_string(wait.line);
+    if (wait.kind != Kind::barrier) {
+        char mask[32];
+        std::snprintf(mask, sizeof mask, ", mask 0x%08x", wait.mask);
+        text += mask;
+    }
+    return text + ")";
+}
+
+// Why `thread` waits for lanes of its warp in vain.
+inline void Machine::explain_warp(int thread) {
+    const Wait& wait = at(thread).wait;
+    const int first = thread / kLanes * kLanes;
+    int other = thread;
+    for (int l = 0; l < kLanes; ++l) {
+        const int t = first + l;
+        if ((wait.mask >> l & 1) == 0 || t == thread) continue;
+        const bool here = t < count_ && at(t).state == State::waiting && at(t).wait.same_place(wait) &&
+                          at(t).wait.mask == wait.mask;
+        if (!here) {
+            other = t;
+            break;
+        }
+    }
+    failure_ = who(thread) + " " + what(thread) + " for thread " + std::to_string(other) + ", which " + what(other) +
+               "; all lanes that a mask names have to take part, with the same mask.";
+}
+
+// Waits for the lanes of the mask, and gives what the chosen lane brought (of a ballot: the bits of all).
+inline std::uint64_t Machine::exchange(const Wait& wait) {
+    const int me = running_, first = me / kLanes * kLanes;
+    place_ = wait;
+    running().wait = wait;
+    running().state = State::waiting;
+    const auto calls = std::string("calls ") + wait.name + " (" + wait.file + ":" + std::to_string(wait.line) + ")";
+    if ((wait.mask >> (me - first) & 1) == 0)
+        fail(calls + " with a mask that does not name its own lane.");
+    if (wait.kind == Kind::shuffle && (wait.mask >> wait.source & 1) == 0)
+        fail(calls + " to read from lane " + std::to_string(wait.source) + ", which its mask does not name.");
+    bool complete = true;
+    for (int l = 0; l < kLanes && complete; ++l)
+        if ((wait.mask >> l & 1) != 0)
+            complete = first + l < count_ && at(first + l).state == State::waiting &&
+                       at(first + l).wait.same_place(wait) && at(first + l).wait.mask == wait.mask;
+    if (complete) release_warp(first, wait.mask);
+    running().fiber.pause();
+    return running().result;
+}
+
+inline void Machine::release_warp(int first, unsigned mask) {
+    const bool descending = coin();
+    for (int i = 0; i < kLanes; ++i) {
+        const int l = descending ? i : kLanes - 1 - i;
+        if ((mask >> l & 1) == 0) continue;
+        Thread& thread = at(first + l);
+        thread.result = 0;
+        if (thread.wait.kind == Kind::ballot) {
+            for (int k = 0; k < kLanes; ++k)
+                if ((mask >> k & 1) != 0 && at(first + k).wait.value != 0) thread.result |= std::uint64_t(1) << k;
+        } else {
+            thread.result = at(first + thread.wait.source).wait.value;
+        }
+        thread.state = State::ready;
+        ready_.push_back(first + l);
+    }
+}
+
+inline void Machine::perform(const Copy& copy) {
+    if (copy.valid)
+        std::memcpy(copy.to, copy.from, static_cast<std::size_t>(copy.bytes));
+    else
+        std::memset(copy.to, 0, static_cast<std::size_t>(copy.bytes));
+}
+
+// A copy arrives at once or when it is waited for, as the seed will have it.
+inline void Machine::copy_async(const Copy& copy) {
+    const auto misaligned = [&](const void* p) {
+        return reinterpret_cast<std::uintptr_t>(p) % static_cast<unsigned>(copy.bytes) != 0;
+    };
+    if (misaligned(copy.to) || (copy.valid && misaligned(copy.from)))
+        fail("copies asynchronously from or to an address that is no multiple of " + std::to_string(copy.bytes) + ".");
+    if (coin())
+        perform(copy);
+    else
+        running().copies.back().push_back(copy);
+}
+
+inline void Machine::copy_async_wait(int groups) {
+    auto& copies = running().copies;
+    while (static_cast<int>(copies.size()) - 1 > groups) {
+        for (const Copy& copy : copies.front()) perform(copy);
+        copies.erase(copies.begin());
+    }
+}
+
+// Called by a signal handler on behalf of the running thread.
+inline void Machine::fault(const std::string& text, const void* address) {
+    std::string message = text;
+    if (shared_->guards(address)) message += ", just outside shared memory";
+    if (running().fiber.overflowed(address)) message += ", as its stack is full";
+    if (place_.file != nullptr)
+        message += std::string("; the last synchronisation was ") + place_.name + " (" + place_.file + ":" +
+                   std::to_string(place_.line) + ")";
+    fail(message + ".");
+}
+
+}  // namespace dacergnn::emulation

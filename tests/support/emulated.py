@@ -1,0 +1,108 @@
+"""CUDA sources built by g++ to run in emulation: every thread of a block a fiber, faults as exceptions."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import mmap
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dacergnn.errors import DacergnnError
+from dacergnn.library_nodes.cpu import INCLUDE_FOLDER
+from dacergnn.runtime import cache as build_cache
+from dacergnn.runtime.build import compiler
+
+EMULATION = Path(__file__).resolve().parents[1] / "emulation"
+FLAGS = (
+    *("-x", "c++", "-std=c++20", "-O1", "-g1", "-fPIC", "-shared", "-DDACERGNN_EMULATE_CUDA"),
+    *("-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas"),
+    "-fno-gnu-unique",  # or libraries in one process share the variables of the emulation
+    *("-fsanitize=undefined", "-fsanitize-undefined-trap-on-error"),  # indices of arrays, alignment, shifts
+    *(f"-I{EMULATION}", f"-I{INCLUDE_FOLDER}"),
+)
+_ACCESS = """
+extern "C" void dacergnn_set_call(char* workspace, int multiprocessors) {
+    dacergnn::cuda::call = {nullptr, workspace, multiprocessors, nullptr};
+}
+extern "C" const char* dacergnn_take_failure() {
+    const char* failure = dacergnn::cuda::call.failure;
+    dacergnn::cuda::call.failure = nullptr;
+    return failure;
+}
+"""
+_NO_ACCESS = 0  # PROT_NONE
+Array = npt.NDArray[Any]
+
+
+class EmulationError(DacergnnError):
+    """Threads of a kernel did what CUDA leaves undefined; the message names thread, block and place."""
+
+
+class EmulatedLibrary(ctypes.CDLL):
+    """A library whose functions launch kernels: calls of them raise EmulationError where one fails."""
+
+    def __getattr__(self, name: str) -> Any:
+        function = super().__getattr__(name)
+        if not name.startswith("dacergnn_"):
+            function.errcheck = self._check
+        return function
+
+    def seed(self, seed: int) -> None:
+        """Choose the order of threads, warps and blocks, and what shared memory holds at first; 0: ascending order."""
+        self.dacergnn_emulation_seed(ctypes.c_uint64(seed))
+
+    def set_call(self, workspace: Array | None = None, multiprocessors: int = 4) -> None:
+        """Set what the caller of a program sets: scratch memory, number of multiprocessors."""
+        pointer = None if workspace is None else workspace.ctypes.data
+        self.dacergnn_set_call(ctypes.c_void_p(pointer), multiprocessors)
+
+    def _check(self, result: Any, _function: Any, _arguments: Any) -> Any:
+        take = self.dacergnn_take_failure
+        take.restype = ctypes.c_char_p
+        failure = take()
+        if failure is not None:
+            raise EmulationError(failure.decode())
+        return result
+
+
+def compile_emulated(source: str) -> EmulatedLibrary:
+    """The library of a CUDA source with ``extern "C"`` functions that launch kernels; builds are kept by content."""
+    code = '#include "dacergnn/cuda/platform.cuh"\n#line 1 "source"\n' + source + _ACCESS
+    key = hashlib.sha256("\n".join([_environment(), *FLAGS, code]).encode()).hexdigest()[:20]
+
+    def build(folder: Path) -> None:
+        (folder / "source.cu").write_text(code)
+        command = [compiler()[0], *FLAGS, str(folder / "source.cu"), "-o", str(folder / build_cache.LIBRARY)]
+        run = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert run.returncode == 0, run.stderr
+
+    found = build_cache.lookup(key, "emulated") or build_cache.store(key, "emulated", build)
+    return EmulatedLibrary(str(found))
+
+
+def device(array: Array) -> Array:
+    """A copy at whose end (up to 15 bytes) memory ends: reading on is a fault. Aligned to 16 bytes."""
+    used = -(-array.nbytes // 16) * 16
+    pages = -(-used // mmap.PAGESIZE) * mmap.PAGESIZE
+    memory = mmap.mmap(-1, pages + mmap.PAGESIZE)
+    raw = np.frombuffer(memory, np.uint8)
+    raw[pages - used : pages] = 0xFF
+    libc = ctypes.CDLL(None, use_errno=True)
+    end = ctypes.c_void_p(raw.ctypes.data + pages)
+    assert libc.mprotect(end, ctypes.c_size_t(mmap.PAGESIZE), _NO_ACCESS) == 0
+    copy = raw[pages - used :][: array.nbytes].view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy
+
+
+@cache
+def _environment() -> str:
+    files = [*(INCLUDE_FOLDER / "dacergnn" / "cuda").rglob("*"), *EMULATION.rglob("*")]
+    contents = (f.read_bytes() for f in sorted(files) if f.is_file())
+    return f"{compiler()[1]} {hashlib.sha256(b''.join(contents)).hexdigest()}"
