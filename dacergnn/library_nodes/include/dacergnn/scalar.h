@@ -6,16 +6,25 @@
 #include <cstdint>
 #include <limits>
 
+#ifdef __CUDACC__
+#define DACERGNN_ANYWHERE __host__ __device__
+#else
+#define DACERGNN_ANYWHERE
+#endif
+
 namespace dacergnn {
 
 // Maximum and minimum that hand NaN on, as torch does.
-template <class T> inline T maximum(T a, T b) { return (a > b || a != a) ? a : b; }
-template <class T> inline T minimum(T a, T b) { return (a < b || a != a) ? a : b; }
+template <class T> DACERGNN_ANYWHERE inline T maximum(T a, T b) { return (a > b || a != a) ? a : b; }
+template <class T> DACERGNN_ANYWHERE inline T minimum(T a, T b) { return (a < b || a != a) ? a : b; }
 
 // e^x without branches or calls, so that loops over it vectorize: x = n log 2 + r, a Taylor polynomial in r for e^r,
 // and 2^n in two factors, because n may lie outside of the exponents of normal numbers. Rounds to within 2 ulp; 0 for
-// -inf, inf for overflow, NaN for NaN.
-inline float exp(float x) {
+// -inf, inf for overflow, NaN for NaN. Devices have instructions for it, which their own functions use.
+DACERGNN_ANYWHERE inline float exp(float x) {
+#ifdef __CUDA_ARCH__
+    return ::expf(x);
+#else
     constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer in the lowest bits
     const float lower = x < -104.0f ? -104.0f : x, bounded = lower > 89.0f ? 89.0f : lower;
     const float shifted = bounded * 1.44269504f + kRound, n = shifted - kRound;
@@ -32,9 +41,13 @@ inline float exp(float x) {
     const int32_t half = exponent >> 1, rest = exponent - half;
     const uint32_t one = uint32_t(half + 127) << 23, other = uint32_t(rest + 127) << 23;
     return p * __builtin_bit_cast(float, one) * __builtin_bit_cast(float, other);
+#endif
 }
 
-inline double exp(double x) {
+DACERGNN_ANYWHERE inline double exp(double x) {
+#ifdef __CUDA_ARCH__
+    return ::exp(x);
+#else
     constexpr double kRound = 6755399441055744.0;  // 1.5 * 2^52
     const double lower = x < -746.0 ? -746.0 : x, bounded = lower > 710.0 ? 710.0 : lower;
     const double shifted = bounded * 1.4426950408889634 + kRound, n = shifted - kRound;
@@ -57,11 +70,12 @@ inline double exp(double x) {
     const int64_t half = exponent >> 1, rest = exponent - half;
     const uint64_t one = uint64_t(half + 1023) << 52, other = uint64_t(rest + 1023) << 52;
     return p * __builtin_bit_cast(double, one) * __builtin_bit_cast(double, other);
+#endif
 }
 
 // erf without branches or calls, so that loops over it vectorize: x times a polynomial in x^2 up to 1, beyond it
 // 1 - e^-p for a polynomial p in |x|, both fitted at Chebyshev points. Rounds to within 3 ulp.
-inline float erf(float x) {
+DACERGNN_ANYWHERE inline float erf(float x) {
     const float size = std::abs(x), t = size > 4.0f ? 4.0f : size, u = t * t;
     float small = 7.8824971e-5f;
     small = small * u - 8.0188550e-4f;
@@ -83,6 +97,6 @@ inline float erf(float x) {
     return t < 1.0f ? x * small : std::copysign(1.0f - exp(-large), x);
 }
 
-inline double erf(double x) { return std::erf(x); }
+DACERGNN_ANYWHERE inline double erf(double x) { return std::erf(x); }
 
 }  // namespace dacergnn
