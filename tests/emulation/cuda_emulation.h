@@ -51,16 +51,19 @@ inline void copy_async(void* to, const void* from, int bytes, bool valid) {
 inline void copy_async_commit() { machine.copy_async_commit(); }
 inline void copy_async_wait(int groups) { machine.copy_async_wait(groups); }
 
-inline void handle_signal(int signal, siginfo_t* info, void*) {
+inline void handle_signal(int signal, siginfo_t* info, void* context) {
     if (!machine.inside_thread()) {  // not a kernel's: as if we were not here
         ::signal(signal, SIG_DFL);
         return;
     }
-    if (signal == SIGILL) machine.fault("does what is undefined (an index, alignment or shift out of range)", nullptr);
-    if (signal == SIGFPE) machine.fault("divides an integer by zero", nullptr);
+    const auto& registers = static_cast<ucontext_t*>(context)->uc_mcontext.gregs;
+    const Position position{reinterpret_cast<char*>(registers[REG_RIP]) + 1,
+                            reinterpret_cast<void* const*>(registers[REG_RBP])};
+    if (signal == SIGILL || signal == SIGFPE)
+        machine.fault("does what is undefined (index, alignment, shift or divisor out of range)", nullptr, position);
     char text[64];
     std::snprintf(text, sizeof text, "accesses memory at %p, which is not its own", info->si_addr);
-    machine.fault(text, info->si_addr);
+    machine.fault(text, info->si_addr, position);
 }
 
 inline int lane() { return static_cast<int>(threadIdx.x) % Machine::kLanes; }
@@ -69,7 +72,7 @@ template <class T>
 T shuffle(const char* name, const char* file, int line, unsigned mask, T value, int source, int width) {
     static_assert(std::is_arithmetic_v<T> && sizeof(T) >= 4 && sizeof(T) <= 8, "CUDA shuffles words of 4 or 8 bytes");
     if (width <= 0 || width > Machine::kLanes || (width & (width - 1)) != 0)
-        machine.fail(std::string("calls ") + name + " with a width that is no power of 2 up to 32.");
+        machine.fail(std::string("calls ") + name + " with a width that is no power of 2 up to 32");
     std::uint64_t bits = 0;
     std::memcpy(&bits, &value, sizeof value);
     bits = machine.exchange({Kind::shuffle, name, file, line, mask, bits, source});

@@ -1,11 +1,14 @@
 // Functions with a stack of their own that stop in the middle and go on later.
 #pragma once
 
+#include <dlfcn.h>
 #include <sys/mman.h>
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <new>
+#include <string>
 
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/asan_interface.h>
@@ -68,6 +71,12 @@ private:
     char* begin_;
 };
 
+// Where a function is, and the frame of its caller (code is compiled with frame pointers).
+struct Position {
+    const void* code;
+    void* const* frame;
+};
+
 class Fiber {
 public:
     Fiber() : stack_(kStack) {}
@@ -112,6 +121,30 @@ public:
 #ifdef __SANITIZE_ADDRESS__
         __sanitizer_finish_switch_fiber(fake_, &caller_stack_, &caller_bytes_);
 #endif
+    }
+
+    Position position() const {
+        auto* saved = static_cast<void* const*>(sleeping_);  // 5 registers, the frame pointer, the return address
+        return {saved[6], static_cast<void* const*>(saved[5])};
+    }
+
+    // Addresses in this library of the calls that led to a position of this fiber: " [0x12 0x345]", innermost first.
+    std::string trace(Position position) const {
+        Dl_info library;
+        std::string text;
+        const void* code = position.code;
+        for (void* const* frame = position.frame;; frame = static_cast<void* const*>(frame[0])) {
+            if (dladdr(code, &library) == 0) break;
+            char offset[32];
+            // A return address belongs to the next line as often as not.
+            const auto distance = static_cast<const char*>(code) - static_cast<const char*>(library.dli_fbase) - 1;
+            std::snprintf(offset, sizeof offset, "%s%#zx", text.empty() ? " [" : " ", static_cast<std::size_t>(distance));
+            text += offset;
+            const auto* low = reinterpret_cast<const char*>(frame);
+            if (low < stack_.begin() || low + 16 > stack_.end() || reinterpret_cast<std::uintptr_t>(frame) % 8 != 0) break;
+            code = frame[1];
+        }
+        return text.empty() ? text : text + "]";
     }
 
     bool overflowed(const void* address) const { return stack_.guards(address); }

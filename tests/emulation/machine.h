@@ -38,6 +38,10 @@ struct Wait {
     std::uint64_t value = 0;
     int source = 0;
 
+    std::string text() const {
+        const char* folder = std::strrchr(file, '/');
+        return std::string(name) + " (" + (folder ? folder + 1 : file) + ":" + std::to_string(line) + ")";
+    }
     bool same_place(const Wait& other) const {
         return kind == other.kind && line == other.line && std::strcmp(file, other.file) == 0;
     }
@@ -73,8 +77,9 @@ public:
     }
 
     void barrier(const Wait& wait) {
-        place_ = wait;
-        pause(wait);
+        running().wait = wait;
+        running().state = State::waiting;
+        running().fiber.pause();
     }
     std::uint64_t exchange(const Wait& wait);
     void copy_async(const Copy& copy);
@@ -83,11 +88,15 @@ public:
     void* shared_memory() { return shared_->begin(); }
 
     // Ends the launch with an error; called by a thread of it.
-    void fail(const std::string& text) {
-        if (failure_.empty()) failure_ = who(running_) + " " + text;
+    [[gnu::noinline]] void fail(const std::string& text) {
+        auto* frame = static_cast<void* const*>(__builtin_frame_address(0));
+        fail(text, {frame[1], static_cast<void* const*>(frame[0])});
+    }
+    void fail(const std::string& text, Position position) {
+        failure_ = who(running_) + " " + text + "." + running().fiber.trace(position);
         running().fiber.pause();
     }
-    void fault(const std::string& what, const void* address);
+    void fault(const std::string& what, const void* address, Position position);
     bool inside_thread() const { return running_ >= 0; }
 
 private:
@@ -95,11 +104,6 @@ private:
                        void (*call)(const void*));
     void run_block();
     void resume(int thread);
-    void pause(const Wait& wait) {
-        running().wait = wait;
-        running().state = State::waiting;
-        running().fiber.pause();
-    }
     void release_warp(int first, unsigned mask);
     bool release_barrier();
     void explain_warp(int thread);
@@ -119,7 +123,6 @@ private:
     std::unique_ptr<SharedMemory> shared_;
     std::mt19937_64 random_;
     std::string failure_;
-    Wait place_{};
     const void* kernel_ = nullptr;
     void (*call_)(const void*) = nullptr;
     int count_ = 0, running_ = -1;
@@ -138,7 +141,6 @@ inline const char* Machine::launch(std::int64_t blocks, int threads, std::size_t
     const std::lock_guard lock(mutex_);
     random_.seed(seed);
     failure_.clear();
-    place_ = {};
     count_ = threads;
     kernel_ = kernel;
     call_ = call;
@@ -229,13 +231,13 @@ inline std::string Machine::what(int thread) {
     if (thread >= count_) return "does not exist";
     if (at(thread).state == State::left) return "has left the kernel";
     const Wait& wait = at(thread).wait;
-    std::string text = std::string("waits in ") + wait.name + " (" + wait.file + ":" + std::to_string(wait.line);
+    std::string text = "waits in " + wait.text();
     if (wait.kind != Kind::barrier) {
         char mask[32];
-        std::snprintf(mask, sizeof mask, ", mask 0x%08x", wait.mask);
+        std::snprintf(mask, sizeof mask, " with mask 0x%08x", wait.mask);
         text += mask;
     }
-    return text + ")";
+    return text + at(thread).fiber.trace(at(thread).fiber.position());
 }
 
 // Why `thread` waits for lanes of its warp in vain.
@@ -260,14 +262,13 @@ inline void Machine::explain_warp(int thread) {
 // Waits for the lanes of the mask, and gives what the chosen lane brought (of a ballot: the bits of all).
 inline std::uint64_t Machine::exchange(const Wait& wait) {
     const int me = running_, first = me / kLanes * kLanes;
-    place_ = wait;
     running().wait = wait;
     running().state = State::waiting;
-    const auto calls = std::string("calls ") + wait.name + " (" + wait.file + ":" + std::to_string(wait.line) + ")";
     if ((wait.mask >> (me - first) & 1) == 0)
-        fail(calls + " with a mask that does not name its own lane.");
+        fail("calls " + wait.text() + " with a mask that does not name its own lane");
     if (wait.kind == Kind::shuffle && (wait.mask >> wait.source & 1) == 0)
-        fail(calls + " to read from lane " + std::to_string(wait.source) + ", which its mask does not name.");
+        fail("calls " + wait.text() + " to read from lane " + std::to_string(wait.source) +
+             ", which its mask does not name");
     bool complete = true;
     for (int l = 0; l < kLanes && complete; ++l)
         if ((wait.mask >> l & 1) != 0)
@@ -309,7 +310,7 @@ inline void Machine::copy_async(const Copy& copy) {
         return reinterpret_cast<std::uintptr_t>(p) % static_cast<unsigned>(copy.bytes) != 0;
     };
     if (misaligned(copy.to) || (copy.valid && misaligned(copy.from)))
-        fail("copies asynchronously from or to an address that is no multiple of " + std::to_string(copy.bytes) + ".");
+        fail("copies asynchronously from or to an address that is no multiple of " + std::to_string(copy.bytes));
     if (coin())
         perform(copy);
     else
@@ -325,14 +326,9 @@ inline void Machine::copy_async_wait(int groups) {
 }
 
 // Called by a signal handler on behalf of the running thread.
-inline void Machine::fault(const std::string& text, const void* address) {
-    std::string message = text;
-    if (shared_->guards(address)) message += ", just outside shared memory";
-    if (running().fiber.overflowed(address)) message += ", as its stack is full";
-    if (place_.file != nullptr)
-        message += std::string("; the last synchronisation was ") + place_.name + " (" + place_.file + ":" +
-                   std::to_string(place_.line) + ")";
-    fail(message + ".");
+inline void Machine::fault(const std::string& text, const void* address, Position position) {
+    const bool full = running().fiber.overflowed(address);
+    fail(text + (shared_->guards(address) ? ", just outside shared memory" : full ? ", as its stack is full" : ""), position);
 }
 
 }  // namespace dacergnn::emulation

@@ -1,10 +1,19 @@
-"""CUDA sources built by g++ to run in emulation: every thread of a block a fiber, faults as exceptions."""
+"""CUDA sources built by g++ to run in emulation: every thread of a block a fiber, faults as exceptions.
+
+With the address sanitizer, which ends the process at the first fault::
+
+    DACERGNN_EMULATION_FLAGS=-fsanitize=address ASAN_OPTIONS=detect_leaks=0 \\
+        LD_PRELOAD=$(g++ -print-file-name=libasan.so) pytest tests/cuda
+"""
 
 from __future__ import annotations
 
 import ctypes
 import hashlib
 import mmap
+import os
+import re
+import shutil
 import subprocess
 from functools import cache
 from pathlib import Path
@@ -22,9 +31,11 @@ EMULATION = Path(__file__).resolve().parents[1] / "emulation"
 FLAGS = (
     *("-x", "c++", "-std=c++20", "-O1", "-g1", "-fPIC", "-shared", "-DDACERGNN_EMULATE_CUDA"),
     *("-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas"),
+    "-fno-omit-frame-pointer",  # to say where a thread was
     "-fno-gnu-unique",  # or libraries in one process share the variables of the emulation
     *("-fsanitize=undefined", "-fsanitize-undefined-trap-on-error"),  # indices of arrays, alignment, shifts
     *(f"-I{EMULATION}", f"-I{INCLUDE_FOLDER}"),
+    *os.environ.get("DACERGNN_EMULATION_FLAGS", "").split(),
 )
 _ACCESS = """
 extern "C" void dacergnn_set_call(char* workspace, int multiprocessors) {
@@ -67,8 +78,17 @@ class EmulatedLibrary(ctypes.CDLL):
         take.restype = ctypes.c_char_p
         failure = take()
         if failure is not None:
-            raise EmulationError(failure.decode())
+            raise EmulationError(re.sub(r" \[((?:0x\w+ ?)+)\]", self._places, failure.decode()))
         return result
+
+    def _places(self, addresses: re.Match[str]) -> str:
+        """Lines of source for addresses in this library, without those of the emulation itself."""
+        command = ["addr2line", "--inlines", "--exe", self._name, *addresses[1].split()]
+        if shutil.which(command[0]) is None:
+            return ""
+        lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split("\n")
+        places = [Path(line.split(" ")[0]) for line in lines if ":" in line and "?" not in line]
+        return f" [{', '.join(p.name for p in places if p.parent != EMULATION and p.suffix[:2] != '.h')}]"
 
 
 def compile_emulated(source: str) -> EmulatedLibrary:

@@ -79,12 +79,22 @@ __device__ inline To convert(const From& value) {
     return static_cast<To>(value);
 }
 
+// In emulation, functions in which lanes of a warp meet pass on where they were called: lanes that meet have to come
+// from one place.
+#ifdef DACERGNN_EMULATE_CUDA
+#define DACERGNN_CALLED_AT , const char *file = __builtin_FILE(), int line = __builtin_LINE()
+#define DACERGNN_AT , file, line
+#else
+#define DACERGNN_CALLED_AT
+#define DACERGNN_AT
+#endif
+
 // `combine` over the values of all lanes of a full warp, in the same order in every lane.
 template <class T, class Combine>
-__device__ inline T warp_reduce(T value, Combine combine) {
+__device__ inline T warp_reduce(T value, Combine combine DACERGNN_CALLED_AT) {
 #pragma unroll
     for (int distance = kWarp / 2; distance > 0; distance /= 2)
-        value = combine(value, __shfl_xor_sync(kAll, value, distance));
+        value = combine(value, __shfl_xor_sync(kAll, value, distance, kWarp DACERGNN_AT));
     return value;
 }
 struct Sum {
@@ -106,16 +116,16 @@ struct Min {
     }
 };
 template <class T>
-__device__ inline T warp_sum(T value) {
-    return warp_reduce(value, Sum());
+__device__ inline T warp_sum(T value DACERGNN_CALLED_AT) {
+    return warp_reduce(value, Sum() DACERGNN_AT);
 }
 template <class T>
-__device__ inline T warp_max(T value) {
-    return warp_reduce(value, Max());
+__device__ inline T warp_max(T value DACERGNN_CALLED_AT) {
+    return warp_reduce(value, Max() DACERGNN_AT);
 }
 template <class T>
-__device__ inline T warp_min(T value) {
-    return warp_reduce(value, Min());
+__device__ inline T warp_min(T value DACERGNN_CALLED_AT) {
+    return warp_reduce(value, Min() DACERGNN_AT);
 }
 
 // N consecutive elements, in registers when all indices are known to the compiler.
