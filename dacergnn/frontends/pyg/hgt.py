@@ -175,7 +175,9 @@ class HGTFrontend(MessagePassingFrontend):
 
     def _finish(self, layout: Layout, sizes: list[int], outputs: Outputs) -> dict[str, Tensor]:
         # One split, whose gradient is put together once; that of a slice would be as large as all rows.
-        parts = outputs[0].split_with_sizes(sizes)
+        # Without gradients its parts need not be views: made faster, and free to be written to later.
+        rows = outputs[0]
+        parts = rows.split_with_sizes(sizes) if rows.requires_grad else rows.unsafe_split_with_sizes(sizes)
         return {name: parts[i] for name, i in layout.outputs}
 
     def _finish_torch(self, layout: Layout, x_dict: dict[str, Tensor], outputs: Outputs) -> dict[str, Tensor]:
