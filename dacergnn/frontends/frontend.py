@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor, nn
 
 from dacergnn.errors import UnsupportedCallError, UnsupportedLayerError
@@ -56,8 +57,9 @@ class Binding:
         finish: Takes the program's outputs, returns what the layer returns.
         stacks: How ``parts`` make up the arrays that are not among ``arrays``.
         parts: Tensors that would be concatenated at every call.
-        again: Binds another call, given its arguments: features of the same types and shapes, and of all else the
-            very same. None if there is nothing to gain from it.
+        again: Takes the arguments of another call, features of the same types and shapes and of all else the very
+            same, and returns its tensors: the arrays in the order of the program's parameters, then the parts. The
+            rest of this binding holds for that call, too. None if there is nothing to gain from it.
     """
 
     program: Program
@@ -65,7 +67,12 @@ class Binding:
     finish: Callable[[Outputs], Any]
     stacks: Stacks | None = None
     parts: list[Tensor] = field(default_factory=list)
-    again: Callable[..., Binding] | None = None
+    again: Callable[..., list[Tensor]] | None = None
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Element type of the arrays."""
+        return next(iter(self.arrays.values())).dtype
 
 
 class Frontend(ABC):

@@ -172,22 +172,19 @@ class CompiledProgram:
         executable = self.inference()
         return tuple(executable.run(executable.prepare(graph), inputs)[0])
 
-    def stacked(
-        self, graph: HeteroGraph, arrays: dict[str, Tensor], stacks: Stacks, parts: list[Tensor]
-    ) -> tuple[Tensor, ...]:
-        """Run on arrays by name, and those that ``stacks`` makes of parts; differentiable likewise."""
-        if torch.is_grad_enabled() and any(t.requires_grad for t in (*arrays.values(), *parts)):
+    def stacked(self, graph: HeteroGraph, tensors: list[Tensor], stacks: Stacks) -> tuple[Tensor, ...]:
+        """Run on the inputs that ``stacks`` does not make, in order, then on its parts; differentiable likewise."""
+        if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
+            parts = tensors[len(tensors) - stacks.count :]
             try:
-                whole = stacks.arrays(parts)
+                made = stacks.arrays(parts)
             except RuntimeError:
-                prepared = self.inference().prepare(graph, stacks)
-                prepared.inputs.check([*[arrays[name] for name in prepared.inputs.names], *parts])  # names the part
+                self.inference().prepare(graph, stacks).inputs.check(tensors)  # names the part
                 raise
-            return self(graph, [whole[name] if name in whole else arrays[name] for name in self.inputs])
+            others = iter(tensors)
+            return self(graph, [made[name] if name in made else next(others) for name in self.inputs])
         executable = self.inference()
-        prepared = executable.prepare(graph, stacks)
-        inputs = [*map(arrays.__getitem__, prepared.inputs.names), *parts]
-        return tuple(executable.run(prepared, inputs)[0])
+        return tuple(executable.run(executable.prepare(graph, stacks), tensors)[0])
 
 
 class _Run(torch.autograd.Function):

@@ -108,19 +108,24 @@ class CompiledLayer(ProgramModule):
         own = frontend is self.frontend and not autocast
         try:
             last = self._repeated
-            if own and last is not None and last.covers(args, kwargs):
-                return self._execute(last.bind(*args, **kwargs), last.graph)
+            if own and last is not None and not kwargs and last.covers(args):
+                tensors = last.again(*args)
+                if tensors[0].dtype is last.compiled.dtype:
+                    self.remember(last.compiled, last.graph)
+                    return last.finish(last.compiled.stacked(last.graph, tensors, last.stacks))
             graph = self.find_graph(frontend, args, kwargs)
             if autocast:
                 with torch.autocast("cpu", enabled=False):
                     args, kwargs = cast((args, kwargs), frontend.module)
-                    return self._execute(frontend.bind(graph, *args, **kwargs), graph)
+                    binding = frontend.bind(graph, *args, **kwargs)
+                    return self._execute(binding, graph, self.compiled(binding.program, binding.dtype, graph))
             binding = frontend.bind(graph, *args, **kwargs)
+            compiled = self.compiled(binding.program, binding.dtype, graph)
             if own and binding.again is not None:
                 # Noting a call takes time, which it saves where graphs do not take turns.
-                same = self.last_call is not None and self.last_call[1] is graph
-                self.__dict__["_repeated"] = Repeated.of(graph, binding.again, args, kwargs) if same else None
-            return self._execute(binding, graph)
+                same = not kwargs and self.last_call is not None and self.last_call[1] is graph
+                self.__dict__["_repeated"] = Repeated.of(graph, compiled, binding, args) if same else None
+            return self._execute(binding, graph, compiled)
         except UnsupportedCallError as reason:
             return self.fall_back(str(reason), args, kwargs)
 
@@ -133,13 +138,13 @@ class CompiledLayer(ProgramModule):
             raise
         return self.graphs.find(frontend.graph_owner(), key, lambda: frontend.graph(*args, **kwargs))
 
-    def _execute(self, binding: Binding, graph: HeteroGraph) -> Any:
-        arrays = binding.arrays
-        compiled = self.compiled(binding.program, next(iter(arrays.values())).dtype, graph)
+    def _execute(self, binding: Binding, graph: HeteroGraph, compiled: CompiledProgram) -> Any:
         self.remember(compiled, graph)
-        if binding.stacks is None:
+        arrays, stacks = binding.arrays, binding.stacks
+        if stacks is None:
             return binding.finish(compiled(graph, [arrays[name] for name in compiled.inputs]))
-        return binding.finish(compiled.stacked(graph, arrays, binding.stacks, binding.parts))
+        tensors = [arrays[name] for name in compiled.inputs if name not in stacks.names]
+        return binding.finish(compiled.stacked(graph, [*tensors, *binding.parts], stacks))
 
     def compiled(self, program: Program, dtype: torch.dtype, graph: HeteroGraph) -> CompiledProgram:
         """The compiled form of the program of a call."""

@@ -1,4 +1,4 @@
-"""A call that looks like the one before it is about the same graph: it is bound without being examined again."""
+"""A call that looks like the one before it is about the same graph: it runs without being examined again."""
 
 from __future__ import annotations
 
@@ -7,63 +7,73 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from dacergnn.frontends import Binding
+from dacergnn.frontends.frontend import Outputs
 from dacergnn.graph import HeteroGraph
-
-_Seen = tuple[type, Any, object, object, int]
-"""Type of a tensor; shape, dtype and layout of features; or weak reference, None, None and version of others."""
+from dacergnn.modules.compiled import CompiledProgram
+from dacergnn.runtime.stacks import Stacks
 
 
 @dataclass(frozen=True)
 class Repeated:
-    """How the arguments of a call looked, and how to bind such arguments; keeps none of their tensors alive."""
+    """How the arguments of a call looked, and what one like it runs (see `Binding`); keeps no tensor alive."""
 
     form: list[object]
-    seen: list[_Seen]
+    types: list[type]
+    features: list[tuple[int, torch.Size, torch.dtype, torch.layout]]
+    """Position among the tensors, and look."""
+    others: list[tuple[int, Callable[[], object], int]]
+    """Position among the tensors, weak reference and version."""
     graph: HeteroGraph
-    bind: Callable[..., Binding]
+    compiled: CompiledProgram
+    again: Callable[..., list[Tensor]]
+    stacks: Stacks
+    finish: Callable[[Outputs], Any]
 
     @classmethod
     def of(
-        cls, graph: HeteroGraph, bind: Callable[..., Binding], args: tuple[Any, ...], kwargs: dict[str, Any]
+        cls, graph: HeteroGraph, compiled: CompiledProgram, binding: Binding, args: tuple[Any, ...]
     ) -> Repeated | None:
         """From a call about ``graph``; None if one cannot tell that another is like it."""
-        form, values = _spread(args, kwargs)
-        if not all(isinstance(v, Tensor) for v in values):
+        form, values = _spread(args)
+        if binding.again is None or binding.stacks is None or not all(isinstance(v, Tensor) for v in values):
             return None
-        seen: list[_Seen] = []
-        for value in values:
+        features: list[tuple[int, torch.Size, torch.dtype, torch.layout]] = []
+        others: list[tuple[int, Callable[[], object], int]] = []
+        for i, value in enumerate(values):
             if value.is_floating_point():
-                seen.append((type(value), value.shape, value.dtype, value.layout, 0))
+                features.append((i, value.shape, value.dtype, value.layout))
             elif value.is_inference():  # counts no versions
                 return None
             else:
-                seen.append((type(value), weakref.ref(value), None, None, value._version))
-        return cls(form, seen, graph, bind)
+                others.append((i, weakref.ref(value), value._version))
+        types = [*map(type, values)]
+        return cls(form, types, features, others, graph, compiled, binding.again, binding.stacks, binding.finish)
 
-    def covers(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    def covers(self, args: tuple[Any, ...]) -> bool:
         """Whether features have the types and shapes they had, and all other tensors are the same, unwritten."""
-        form, values = _spread(args, kwargs)
-        if form != self.form:
+        form, values = _spread(args)
+        if form != self.form or [*map(type, values)] != self.types:
             return False
-        for value, (kind, what, dtype, layout, version) in zip(values, self.seen, strict=True):
-            if type(value) is not kind:
+        for i, reference, version in self.others:
+            value = values[i]
+            if reference() is not value or value._version != version:
                 return False
-            if dtype is None:
-                if what() is not value or value._version != version:
-                    return False
-            elif value.shape != what or value.dtype is not dtype or value.layout is not layout:
+        for i, shape, dtype, layout in self.features:
+            value = values[i]
+            if value.shape != shape or value.dtype is not dtype or value.layout is not layout:
                 return False
         return True
 
 
-def _spread(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[object], list[Any]]:
+def _spread(args: tuple[Any, ...]) -> tuple[list[object], list[Any]]:
     """Where the arguments and the items of dictionaries among them stand, and what they are."""
     form: list[object] = []
     values: list[Any] = []
-    for value in (*args, kwargs):
+    for value in args:
         if type(value) is dict:
             form.append(tuple(value))
             values += value.values()

@@ -17,6 +17,7 @@ from dacergnn.errors import ArrayError
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.spaces import ROW_SPACES
 from dacergnn.runtime.build import build
+from dacergnn.runtime.builtin import builtin
 from dacergnn.runtime.exchange import DESCRIBE
 from dacergnn.runtime.inputs import Inputs
 from dacergnn.runtime.lower import Lowered, lower
@@ -62,7 +63,7 @@ class Executable:
         self._end = 1 + len(self.lowered.signature)
         self._function, self._read_and_call, self._handle = self._load(self.library)
 
-    def _load(self, path: Path) -> tuple[Callable[..., None], Callable[..., int], int]:
+    def _load(self, path: Path) -> tuple[Callable[..., None], Callable[..., bool], int]:
         # RTLD_LOCAL: every library exports the same helper symbols.
         library = ctypes.CDLL(str(path))
         name, signature = self.lowered.name, self.lowered.signature
@@ -74,9 +75,7 @@ class Executable:
         function = getattr(library, f"call_{name}")
         function.restype = None
         function.argtypes = [ctypes.c_void_p]
-        read_and_call = getattr(ctypes.PyDLL(str(path)), f"read_and_call_{name}")  # releases Python's lock itself
-        read_and_call.argtypes = [ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p]
-        return function, read_and_call, initialize(*[1] * len(initialize.argtypes))
+        return function, builtin(library, f"read_and_call_{name}"), initialize(*[1] * len(initialize.argtypes))
 
     def prepare(self, graph: HeteroGraph, stacks: Stacks | None = None) -> Prepared:
         """Encodings, sizes and memory plan of ``graph`` for this program; made once, and kept with the graph."""
@@ -152,7 +151,7 @@ class Executable:
         fit = prepared.inputs.fit
         if fit is not None:
             arguments[self._end] = fit.pieces_address
-        if fit is None or DESCRIBE is None or self._read_and_call(inputs, fit.expected_address, address):
+        if fit is None or DESCRIBE is None or not self._read_and_call(inputs, fit.expected_address, address):
             inputs, fit = prepared.inputs.place(inputs, arguments)
             arguments[self._end] = fit.pieces_address
             self._function(address)

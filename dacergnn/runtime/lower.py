@@ -20,8 +20,8 @@ _PACKED_CALL = """
 #include "include/dacergnn/packed_call.h"
 #include "include/dacergnn/read_tensors.h"
 extern "C" void call_{name}(const std::int64_t *packed) {{ dacergnn::packed_call(__program_{name}, packed); }}
-extern "C" int read_and_call_{name}(void *list, const std::int64_t *expected, std::int64_t *packed) {{
-  return dacergnn::read_and_call(list, expected, packed, call_{name});
+extern "C" void *read_and_call_{name}(void *, void *const *arguments, std::ptrdiff_t) {{
+  return dacergnn::read_and_call(arguments, call_{name});
 }}
 """
 

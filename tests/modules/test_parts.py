@@ -63,6 +63,17 @@ def test_parameters_and_data_that_are_replaced() -> None:
     assert_close(gradients(layer, args), gradients(original, args))
 
 
+def test_results_without_gradients_may_be_written_to() -> None:
+    original, args = hgt(), hgt_arguments()
+    factor = torch.tensor(2.0, requires_grad=True)
+    found, expected = (without_gradients(m, args) for m in (compiled(original), original))
+    for results in (found, expected):
+        for result in results.values():
+            result.mul_(factor)
+    assert_close(found, expected)
+    assert all(result.requires_grad for result in found.values())
+
+
 def test_features_that_are_not_contiguous() -> None:
     layer, (x, edges) = compiled(hgt()), hgt_arguments()
     odd = {name: torch.stack([v, v * 0 + 7], dim=2)[..., 0] for name, v in x.items()}

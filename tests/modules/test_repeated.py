@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from dacergnn.errors import ArrayError
 from dacergnn.modules import CompiledLayer
-from tests.modules.layers import arguments, assert_close, compiled, gradients, hgt, hgt_arguments, rgcn
+from tests.modules.layers import M, arguments, assert_close, compiled, gradients, hgt, hgt_arguments, rgcn
 
 Args = tuple[dict[str, Tensor], dict[Any, Tensor]]
 
@@ -137,6 +137,8 @@ def test_parameters_and_submodules_are_those_of_the_moment() -> None:
             parameter.data.add_(0.5)
         setattr(original, name, module)
         assert_close(layer(*args), original(*args))
+    original.out_lin.lins["t9"] = nn.Linear(M, M)
+    assert_close(layer(*args), original(*args))
     original.p_rel = nn.ParameterDict({k: nn.Parameter(p.detach() * 2) for k, p in original.p_rel.items()})
     assert_close(layer(*args), original(*args))
 

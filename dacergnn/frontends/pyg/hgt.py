@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, product
 from typing import Any, ClassVar
 
 import torch
@@ -16,6 +16,7 @@ from torch.nn.parameter import UninitializedParameter
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.frontend import Binding, GraphKey, Outputs, Program, spec
 from dacergnn.frontends.hgt_programs import hgt_attention, hgt_biased
+from dacergnn.frontends.parameters import Parameters
 from dacergnn.frontends.pyg.hgt_layout import Layout, make_layout
 from dacergnn.frontends.pyg.message_passing import (
     MessagePassingFrontend,
@@ -57,6 +58,7 @@ class HGTFrontend(MessagePassingFrontend):
         self.has_skip = self.uniform and self.channels[self.node_types[0]] == self.out_channels
         self.priors = stacks_of(Stack(("pri",), len(self.prior_keys)))
         self.stacks = [self._stacks(count) for count in range(len(self.node_types) + 1)]
+        self._own_parameters = Parameters(layer, self._paths())
         self._layouts: dict[tuple[object, ...], Layout] = {}
 
     def edges(self, x_dict: Any, edge_index_dict: Any) -> GraphKey:
@@ -107,44 +109,36 @@ class HGTFrontend(MessagePassingFrontend):
     def bind(self, graph: HeteroGraph, x_dict: Any, edge_index_dict: Any) -> Binding:
         layout = self._layout(x_dict, edge_index_dict)
         if not self.uniform:
-            arrays, parts = self._relations()
-            arrays |= self._projections(x_dict)
+            W_att, W_msg, *parts = self._weights()
+            arrays = {"W_att": W_att, "W_msg": W_msg, **self._projections(x_dict)}
             program = self.program("attention", self._attention)
             return Binding(program, arrays, partial(self._finish_torch, layout, x_dict), self.priors, parts)
+
+        def again(x_dict: Any, edge_index_dict: Any) -> list[Tensor]:
+            return [*self._weights(), *map(x_dict.__getitem__, layout.names)]
+
+        W_att, W_msg, *parts = again(x_dict, edge_index_dict)
         program = self.program("biased", self._biased)
         finish = partial(self._finish, layout, layout.sizes(x_dict))
         stacks = self.stacks[len(layout.names)]
+        return Binding(program, {"W_att": W_att, "W_msg": W_msg}, finish, stacks, parts, again)
 
-        def again(x_dict: Any, edge_index_dict: Any) -> Binding:
-            arrays, parts = self._relations()
-            self._add_types(parts)
-            parts += map(x_dict.__getitem__, layout.names)
-            return Binding(program, arrays, finish, stacks, parts, again)
-
-        return again(x_dict, edge_index_dict)
-
-    def _relations(self) -> tuple[dict[str, Tensor], list[Tensor]]:
-        """Weights of the relations as arrays, their priors as parts."""
-        modules = self.module._modules  # without the cost of attribute access on a module
-        arrays = {
-            "W_att": self._relation_weights(modules["k_rel"]._parameters["weight"]),
-            "W_msg": self._relation_weights(modules["v_rel"]._parameters["weight"]),
-        }
-        return arrays, [*map(modules["p_rel"]._parameters.__getitem__, self.prior_keys)]
-
-    def _add_types(self, parts: list[Tensor]) -> None:
-        """Append the parameters of all node types."""
-        modules = self.module._modules
-        for name in ("kqv_lin", "out_lin"):
-            lins = modules[name]._modules["lins"]._modules
-            biases: list[Tensor] = []
-            for node_type in self.node_types:
-                own = lins[node_type]._parameters
-                parts.append(own["weight"])
-                biases.append(own["bias"])
-            parts += biases
+    def _paths(self) -> list[tuple[str, ...]]:
+        """Where the weights of the program are, those of the relations first."""
+        paths = [("k_rel", "weight"), ("v_rel", "weight"), *[("p_rel", key) for key in self.prior_keys]]
+        if self.uniform:
+            for module, name in product(("kqv_lin", "out_lin"), ("weight", "bias")):
+                paths += [(module, "lins", node_type, name) for node_type in self.node_types]
         if self.has_skip:
-            parts += map(modules["skip"]._parameters.__getitem__, self.skip_keys)
+            paths += [("skip", key) for key in self.skip_keys]
+        return paths
+
+    def _weights(self) -> list[Tensor]:
+        """W_att, W_msg, then the parameters that are parts."""
+        weights = self._own_parameters.read(self.module)
+        if self.heads > 1:
+            weights[:2] = map(self._relation_weights, weights[:2])
+        return weights
 
     def _layout(self, x_dict: Any, edge_index_dict: Any) -> Layout:
         """Raises UnsupportedCallError if the layer does not know the types."""
@@ -168,9 +162,7 @@ class HGTFrontend(MessagePassingFrontend):
         return stacks_of(*self.priors.stacks, *typed, Stack(("x",), count, typed=False))
 
     def _relation_weights(self, weight: Tensor) -> Tensor:
-        """[R, H, D, D] from PyG's [H * R, D, D]; the axis of a single head is left out."""
-        if self.heads == 1:
-            return weight
+        """[R, H, D, D] from PyG's [H * R, D, D]."""
         d = self.out_channels // self.heads
         return weight.view(self.heads, -1, d, d).transpose(0, 1).contiguous()
 
@@ -183,7 +175,9 @@ class HGTFrontend(MessagePassingFrontend):
 
     def _finish(self, layout: Layout, sizes: list[int], outputs: Outputs) -> dict[str, Tensor]:
         # One split, whose gradient is put together once; that of a slice would be as large as all rows.
-        parts = outputs[0].split_with_sizes(sizes)
+        # Without gradients its parts need not be views: made faster, and free to be written to later.
+        rows = outputs[0]
+        parts = rows.split_with_sizes(sizes) if rows.requires_grad else rows.unsafe_split_with_sizes(sizes)
         return {name: parts[i] for name, i in layout.outputs}
 
     def _finish_torch(self, layout: Layout, x_dict: dict[str, Tensor], outputs: Outputs) -> dict[str, Tensor]:

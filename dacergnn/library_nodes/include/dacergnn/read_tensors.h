@@ -7,6 +7,8 @@
 // Of Python's stable interface, in the process that loads us; its headers need not be installed.
 extern "C" std::ptrdiff_t PyList_Size(void *list);
 extern "C" void *PyList_GetItem(void *list, std::ptrdiff_t index);
+extern "C" void *PyLong_AsVoidPtr(void *number);
+extern "C" void *PyBool_FromLong(long value);
 extern "C" void PyErr_Clear();
 extern "C" void *PyEval_SaveThread();
 extern "C" void PyEval_RestoreThread(void *state);
@@ -52,14 +54,18 @@ inline int read_tensors(void *list, const std::int64_t *expected, std::int64_t *
   return 0;
 }
 
-// Calls `function` with `packed` if the tensors are as expected, while other threads may run Python; returns 0 then.
+// A built-in function of Python: its arguments are a list of tensors, and the addresses of what `read_tensors` expects
+// and of `packed`. Calls `function` with `packed`, while other threads may run Python, and returns True if the tensors
+// are as expected; else returns False.
 template <class Function>
-int read_and_call(void *list, const std::int64_t *expected, std::int64_t *packed, Function function) {
-  if (read_tensors(list, expected, packed)) return 1;
+void *read_and_call(void *const *arguments, Function function) {
+  const auto *expected = (const std::int64_t *)PyLong_AsVoidPtr(arguments[1]);
+  auto *packed = (std::int64_t *)PyLong_AsVoidPtr(arguments[2]);
+  if (read_tensors(arguments[0], expected, packed)) return PyBool_FromLong(0);
   void *state = PyEval_SaveThread();
   function(packed);
   PyEval_RestoreThread(state);
-  return 0;
+  return PyBool_FromLong(1);
 }
 
 }  // namespace dacergnn

@@ -1,0 +1,33 @@
+"""C functions as built-in functions of Python, whose calls cost less than those of ctypes: nothing is converted."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+_FASTCALL = 0x80  # METH_FASTCALL: the function takes what it belongs to, an array of objects and their number
+
+
+class _MethodDef(ctypes.Structure):
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
+
+
+_new_function = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.POINTER(_MethodDef), ctypes.py_object, ctypes.c_void_p)(
+    ("PyCFunction_NewEx", ctypes.pythonapi)
+)
+
+
+def builtin(library: ctypes.CDLL, name: str) -> Callable[..., Any]:
+    """The built-in function for ``void *name(void *, void *const *arguments, ptrdiff_t count)`` of a library.
+
+    It runs under Python's lock, and returns a new reference.
+    """
+    address = ctypes.cast(getattr(library, name), ctypes.c_void_p).value
+    definition = _MethodDef(name.encode(), address, _FASTCALL, None)
+    return _new_function(definition, definition, None)  # belongs to its definition, and so keeps it alive
