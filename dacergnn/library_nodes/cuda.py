@@ -1,0 +1,48 @@
+"""What the CUDA expansions share: the headers, type aliases, and the tasklet around generated calls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dace
+import dace.library
+from dace.sdfg import nodes
+
+from dacergnn.library_nodes.cpu import INCLUDE_FOLDER, cpp_tasklet, index_alias
+
+HEADERS = (
+    "dacergnn/scalar.h",
+    "dacergnn/cuda/segment_gemm.cuh",
+    "dacergnn/cuda/segment_outer.cuh",
+    "dacergnn/cuda/weight_product.cuh",
+    "dacergnn/cuda/traversal.cuh",
+)
+
+
+@dace.library.environment
+class CUDAHeaders:
+    """Makes the kernel headers visible to generated code."""
+
+    cmake_minimum_version = None
+    cmake_packages: list[str] = []
+    cmake_variables: dict[str, str] = {}
+    cmake_includes: list[str] = [str(INCLUDE_FOLDER)]
+    cmake_libraries: list[str] = []
+    cmake_compile_flags: list[str] = []
+    cmake_link_flags: list[str] = []
+    cmake_files: list[str] = []
+    headers = {"frame": [f"include/{h}" for h in HEADERS]}
+    state_fields: list[str] = []
+    init_code = ""
+    finalize_code = ""
+    dependencies: list[Any] = []
+
+
+def cuda_tasklet(node: Any, arrays: dict[str, Any], code: str) -> nodes.Tasklet:
+    """A tasklet of host code that launches kernels, in which types have names.
+
+    ``Storage`` is the type of elements in memory, ``Value`` that of sums of them, ``Index`` that of encodings.
+    """
+    alias = index_alias(arrays).replace("Value", "Storage")
+    value = "double" if "Storage = double" in alias else "float"
+    return cpp_tasklet(node, arrays, f"{alias}using Value = {value};\n{code}")
