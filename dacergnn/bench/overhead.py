@@ -69,7 +69,8 @@ def kernel_calls(layer: Any) -> tuple[Callable[[], Any], Callable[[], Any]]:
     executable: Any = compiled.inference()
     prepared: Any = next(p for p in graph.derived.values() if isinstance(p, Prepared) and p.inputs.fit is not None)
     arguments, packed, workspace = executable.frame(prepared)
-    shapes = [*zip(prepared.inputs.positions, prepared.inputs.fit.shapes, strict=True), *prepared.outputs]
+    results = [(position, shape) for position, shape, _ in prepared.outputs]
+    shapes = [*zip(prepared.inputs.positions, prepared.inputs.fit.shapes, strict=True), *results]
     arrays = [torch.zeros(shape) for _, shape in shapes]
     for (position, _), array in zip(shapes, arrays, strict=True):
         arguments[position] = array.data_ptr()
