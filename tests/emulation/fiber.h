@@ -45,25 +45,25 @@ dacergnn_switch_stack:
 
 namespace dacergnn::emulation {
 
-inline constexpr std::size_t kPage = 4096;
+inline constexpr std::size_t kPage = 4096, kGuard = 16 * kPage;
 
-// Memory between two pages that cannot be touched.
+// Whole pages between others that cannot be touched.
 class GuardedMemory {
 public:
     explicit GuardedMemory(std::size_t bytes) : bytes_((bytes + kPage - 1) / kPage * kPage) {
-        void* all = mmap(nullptr, bytes_ + 2 * kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        void* all = mmap(nullptr, bytes_ + 2 * kGuard, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (all == MAP_FAILED) throw std::bad_alloc();
-        begin_ = static_cast<char*>(all) + kPage;
+        begin_ = static_cast<char*>(all) + kGuard;
         if (bytes_ != 0 && mprotect(begin_, bytes_, PROT_READ | PROT_WRITE) != 0) throw std::bad_alloc();
     }
     GuardedMemory(const GuardedMemory&) = delete;
     GuardedMemory& operator=(const GuardedMemory&) = delete;
-    ~GuardedMemory() { munmap(begin_ - kPage, bytes_ + 2 * kPage); }
+    ~GuardedMemory() { munmap(begin_ - kGuard, bytes_ + 2 * kGuard); }
     char* begin() const { return begin_; }
     char* end() const { return begin_ + bytes_; }
     bool guards(const void* address) const {
         const auto a = static_cast<const char*>(address);
-        return (a >= begin_ - kPage && a < begin_) || (a >= end() && a < end() + kPage);
+        return (a >= begin_ - kGuard && a < begin_) || (a >= end() && a < end() + kGuard);
     }
 
 private:

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <numeric>
@@ -123,6 +124,7 @@ private:
     std::unique_ptr<SharedMemory> shared_;
     std::mt19937_64 random_;
     std::string failure_;
+    std::deque<std::string> failures_;  // kept, for who launched will read them later
     const void* kernel_ = nullptr;
     void (*call_)(const void*) = nullptr;
     int count_ = 0, running_ = -1;
@@ -169,7 +171,9 @@ inline const char* Machine::launch(std::int64_t blocks, int threads, std::size_t
         }
     }
     shared_.reset();
-    return failure_.empty() ? nullptr : failure_.c_str();
+    if (failure_.empty()) return nullptr;
+    failures_.push_back(failure_);
+    return failures_.back().c_str();
 }
 
 inline void Machine::run_block() {

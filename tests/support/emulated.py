@@ -32,6 +32,7 @@ FLAGS = (
     *("-x", "c++", "-std=c++20", "-O1", "-g1", "-fPIC", "-shared", "-DDACERGNN_EMULATE_CUDA"),
     *("-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas"),
     "-fno-omit-frame-pointer",  # to say where a thread was
+    "-fstack-clash-protection",  # large frames touch the page that guards a stack
     "-fno-gnu-unique",  # or libraries in one process share the variables of the emulation
     *("-fsanitize=undefined", "-fsanitize-undefined-trap-on-error"),  # indices of arrays, alignment, shifts
     *(f"-I{EMULATION}", f"-I{INCLUDE_FOLDER}"),
@@ -47,7 +48,8 @@ extern "C" const char* dacergnn_take_failure() {
     return failure;
 }
 """
-_NO_ACCESS = 0  # PROT_NONE
+_NO_ACCESS = 0  # PROT_NONE of mprotect
+_GUARD = 16 * mmap.PAGESIZE
 Array = npt.NDArray[Any]
 
 
@@ -107,16 +109,18 @@ def compile_emulated(source: str) -> EmulatedLibrary:
 
 
 def device(array: Array) -> Array:
-    """A copy at whose end (up to 15 bytes) memory ends: reading on is a fault. Aligned to 16 bytes."""
+    """A copy, aligned to 16 bytes, between pages that cannot be touched; up to them there is rubbish.
+
+    Reading beyond its end is a fault after 15 bytes at most, before its start after a page at most.
+    """
     used = -(-array.nbytes // 16) * 16
-    pages = -(-used // mmap.PAGESIZE) * mmap.PAGESIZE
-    memory = mmap.mmap(-1, pages + mmap.PAGESIZE)
-    raw = np.frombuffer(memory, np.uint8)
-    raw[pages - used : pages] = 0xFF
-    libc = ctypes.CDLL(None, use_errno=True)
-    end = ctypes.c_void_p(raw.ctypes.data + pages)
-    assert libc.mprotect(end, ctypes.c_size_t(mmap.PAGESIZE), _NO_ACCESS) == 0
-    copy = raw[pages - used :][: array.nbytes].view(array.dtype).reshape(array.shape)
+    end = _GUARD - (-used // mmap.PAGESIZE) * mmap.PAGESIZE
+    raw = np.frombuffer(mmap.mmap(-1, end + _GUARD), np.uint8)
+    raw[_GUARD:end] = 0xFF
+    for guard in (raw, raw[end:]):
+        address = ctypes.c_void_p(guard.ctypes.data)
+        assert ctypes.CDLL(None).mprotect(address, ctypes.c_size_t(_GUARD), _NO_ACCESS) == 0
+    copy = raw[end - used :][: array.nbytes].view(array.dtype).reshape(array.shape)
     copy[...] = array
     return copy
 
