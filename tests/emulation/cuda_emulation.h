@@ -9,7 +9,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "machine.h"
+#include "cooperation.h"
 
 #define __host__
 #define __device__

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
+#include <cstdio>
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -12,58 +12,11 @@
 #include <string>
 #include <vector>
 
-#include "fiber.h"
 #include "shared_memory.h"
 #include "signals.h"
-
-struct uint3 {
-    unsigned x, y, z;
-};
-struct dim3 {
-    unsigned x = 1, y = 1, z = 1;
-};
-inline uint3 threadIdx, blockIdx;
-inline dim3 blockDim, gridDim;
+#include "threads.h"
 
 namespace dacergnn::emulation {
-
-enum class Kind { barrier, shuffle, ballot, warp };
-
-// What a thread waits for: where, with whom (lanes of its warp), what it brings and from which lane it reads.
-struct Wait {
-    Kind kind;
-    const char* name;
-    const char* file;
-    int line;
-    unsigned mask = 0;
-    std::uint64_t value = 0;
-    int source = 0;
-
-    std::string text() const {
-        const char* folder = std::strrchr(file, '/');
-        return std::string(name) + " (" + (folder ? folder + 1 : file) + ":" + std::to_string(line) + ")";
-    }
-    bool same_place(const Wait& other) const {
-        return kind == other.kind && line == other.line && std::strcmp(file, other.file) == 0;
-    }
-};
-
-struct Copy {
-    void* to;
-    const void* from;
-    int bytes;
-    bool valid;
-};
-
-enum class State { ready, waiting, left };
-
-struct Thread {
-    Fiber fiber;
-    State state = State::ready;
-    Wait wait{};
-    std::uint64_t result = 0;
-    std::vector<std::vector<Copy>> copies;  // groups; the last is open
-};
 
 class Machine {
 public:
@@ -244,95 +197,12 @@ inline std::string Machine::what(int thread) {
     return text + at(thread).fiber.trace(at(thread).fiber.position());
 }
 
-// Why `thread` waits for lanes of its warp in vain.
-inline void Machine::explain_warp(int thread) {
-    const Wait& wait = at(thread).wait;
-    const int first = thread / kLanes * kLanes;
-    int other = thread;
-    for (int l = 0; l < kLanes; ++l) {
-        const int t = first + l;
-        if ((wait.mask >> l & 1) == 0 || t == thread) continue;
-        const bool here = t < count_ && at(t).state == State::waiting && at(t).wait.same_place(wait) &&
-                          at(t).wait.mask == wait.mask;
-        if (!here) {
-            other = t;
-            break;
-        }
-    }
-    failure_ = who(thread) + " " + what(thread) + " for thread " + std::to_string(other) + ", which " + what(other) +
-               "; all lanes that a mask names have to take part, with the same mask.";
-}
-
-// Waits for the lanes of the mask, and gives what the chosen lane brought (of a ballot: the bits of all).
-inline std::uint64_t Machine::exchange(const Wait& wait) {
-    const int me = running_, first = me / kLanes * kLanes;
-    running().wait = wait;
-    running().state = State::waiting;
-    if ((wait.mask >> (me - first) & 1) == 0)
-        fail("calls " + wait.text() + " with a mask that does not name its own lane");
-    if (wait.kind == Kind::shuffle && (wait.mask >> wait.source & 1) == 0)
-        fail("calls " + wait.text() + " to read from lane " + std::to_string(wait.source) +
-             ", which its mask does not name");
-    bool complete = true;
-    for (int l = 0; l < kLanes && complete; ++l)
-        if ((wait.mask >> l & 1) != 0)
-            complete = first + l < count_ && at(first + l).state == State::waiting &&
-                       at(first + l).wait.same_place(wait) && at(first + l).wait.mask == wait.mask;
-    if (complete) release_warp(first, wait.mask);
-    running().fiber.pause();
-    return running().result;
-}
-
-inline void Machine::release_warp(int first, unsigned mask) {
-    const bool descending = coin();
-    for (int i = 0; i < kLanes; ++i) {
-        const int l = descending ? i : kLanes - 1 - i;
-        if ((mask >> l & 1) == 0) continue;
-        Thread& thread = at(first + l);
-        thread.result = 0;
-        if (thread.wait.kind == Kind::ballot) {
-            for (int k = 0; k < kLanes; ++k)
-                if ((mask >> k & 1) != 0 && at(first + k).wait.value != 0) thread.result |= std::uint64_t(1) << k;
-        } else {
-            thread.result = at(first + thread.wait.source).wait.value;
-        }
-        thread.state = State::ready;
-        ready_.push_back(first + l);
-    }
-}
-
-inline void Machine::perform(const Copy& copy) {
-    if (copy.valid)
-        std::memcpy(copy.to, copy.from, static_cast<std::size_t>(copy.bytes));
-    else
-        std::memset(copy.to, 0, static_cast<std::size_t>(copy.bytes));
-}
-
-// A copy arrives at once or when it is waited for, as the seed will have it.
-inline void Machine::copy_async(const Copy& copy) {
-    const auto misaligned = [&](const void* p) {
-        return reinterpret_cast<std::uintptr_t>(p) % static_cast<unsigned>(copy.bytes) != 0;
-    };
-    if (misaligned(copy.to) || (copy.valid && misaligned(copy.from)))
-        fail("copies asynchronously from or to an address that is no multiple of " + std::to_string(copy.bytes));
-    if (coin())
-        perform(copy);
-    else
-        running().copies.back().push_back(copy);
-}
-
-inline void Machine::copy_async_wait(int groups) {
-    auto& copies = running().copies;
-    while (static_cast<int>(copies.size()) - 1 > groups) {
-        for (const Copy& copy : copies.front()) perform(copy);
-        copies.erase(copies.begin());
-    }
-}
-
 // Called by a signal handler on behalf of the running thread.
 inline void Machine::fault(const std::string& text, const void* address, Position position) {
-    const bool full = running().fiber.overflowed(address);
-    fail(text + (shared_->guards(address) ? ", just outside shared memory" : full ? ", as its stack is full" : ""), position);
+    const char* why = "";
+    if (shared_->guards(address)) why = ", just outside shared memory";
+    if (running().fiber.overflowed(address)) why = ", as its stack is full";
+    fail(text + why, position);
 }
 
 }  // namespace dacergnn::emulation

@@ -16,8 +16,8 @@ from dacergnn.library_nodes.cpu import INCLUDE_FOLDER
 
 FLAGS = ("-x", "cu", "-std=c++20", "--extended-lambda", "-O3", "-Werror", "all-warnings", "-Xptxas", "-v", "-cubin")
 _KERNEL = re.compile(
-    r"Compiling entry function '(?P<name>\w+)' for '(?P<arch>\w+)'.*?"
-    r"(?P<stores>\d+) bytes spill stores, (?P<loads>\d+) bytes spill loads.*?"
+    r"Compiling entry function '(?P<name>[^']+)' for '(?P<arch>\w+)'.*?"
+    r"(?P<stack>\d+) bytes stack frame, (?P<stores>\d+) bytes spill stores, (?P<loads>\d+) bytes spill loads.*?"
     r"Used (?P<registers>\d+) registers(?P<rest>[^\n]*)",
     re.DOTALL,
 )
@@ -25,11 +25,12 @@ _KERNEL = re.compile(
 
 @dataclass(frozen=True)
 class KernelUsage:
-    """What one kernel takes: registers of a thread, bytes that registers spill, bytes of static shared memory."""
+    """What one kernel takes: per thread registers, bytes of stack and bytes spilled; bytes of static shared memory."""
 
     name: str
     arch: str
     registers: int
+    stack: int
     spilled: int
     shared: int
 
@@ -47,7 +48,10 @@ def compile_nvcc(source: str, archs: Sequence[int] = (80, 90)) -> list[KernelUsa
             command = [nvcc, *FLAGS, f"-arch=sm_{arch}", f"-I{INCLUDE_FOLDER}", str(file), "-o", f"{folder}/out"]
             run = subprocess.run(command, capture_output=True, text=True, check=False)
             assert run.returncode == 0, run.stderr
-            usages += [_usage(m) for m in _KERNEL.finditer(run.stdout + run.stderr)]
+            names = subprocess.run(
+                ["c++filt"], input=run.stdout + run.stderr, capture_output=True, text=True, check=True
+            )
+            usages += [_usage(m) for m in _KERNEL.finditer(names.stdout)]
     return usages
 
 
@@ -57,6 +61,7 @@ def _usage(found: re.Match[str]) -> KernelUsage:
         name=found["name"],
         arch=found["arch"],
         registers=int(found["registers"]),
+        stack=int(found["stack"]),
         spilled=int(found["stores"]) + int(found["loads"]),
         shared=int(shared[1]) if shared else 0,
     )

@@ -1,0 +1,111 @@
+// Wide loads and stores, and copies to shared memory that go on while a thread does something else.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "launch.cuh"
+
+namespace dacergnn::cuda {
+
+// N consecutive elements, in registers when all indices are known to the compiler.
+template <class T, int N>
+struct Vector {
+    T element[N];
+    __device__ T& operator[](int i) { return element[i]; }
+    __device__ const T& operator[](int i) const { return element[i]; }
+};
+
+namespace detail {
+// The widest word that N elements are made of; void where that is no more than an element.
+template <int Bytes, int Element>
+struct Wide {
+    using type = void;
+};
+template <int Bytes, int Element>
+    requires(Bytes % 16 == 0 && Element < 16)
+struct Wide<Bytes, Element> {
+    using type = int4;
+};
+template <int Bytes, int Element>
+    requires(Bytes % 16 == 8 && Element < 8)
+struct Wide<Bytes, Element> {
+    using type = int2;
+};
+template <class Word, int Bytes>
+__device__ inline void copy_words(void* to, const void* from) {
+#pragma unroll
+    for (int i = 0; i < Bytes / static_cast<int>(sizeof(Word)); ++i)
+        static_cast<Word*>(to)[i] = static_cast<const Word*>(from)[i];
+}
+template <class Word>
+__device__ inline bool aligned(const void* pointer) {
+    return reinterpret_cast<std::uintptr_t>(pointer) % sizeof(Word) == 0;
+}
+}  // namespace detail
+
+// N elements from `from` on by loads of 16 (or 8) bytes; one by one where its alignment or N do not allow that.
+template <int N, class T>
+__device__ inline Vector<T, N> load_vector(const T* from) {
+    using Word = typename detail::Wide<N * sizeof(T), sizeof(T)>::type;
+    if constexpr (!std::is_void_v<Word>) {
+        if (detail::aligned<Word>(from)) {
+            alignas(16) Vector<T, N> result;
+            detail::copy_words<Word, N * sizeof(T)>(&result, from);
+            return result;
+        }
+    }
+    Vector<T, N> result;
+#pragma unroll
+    for (int i = 0; i < N; ++i) result[i] = from[i];
+    return result;
+}
+
+// The counterpart of `load_vector`.
+template <int N, class T>
+__device__ inline void store_vector(T* to, const Vector<T, N>& value) {
+    using Word = typename detail::Wide<N * sizeof(T), sizeof(T)>::type;
+    if constexpr (!std::is_void_v<Word>) {
+        if (detail::aligned<Word>(to)) {
+            alignas(16) const Vector<T, N> copy = value;
+            detail::copy_words<Word, N * sizeof(T)>(to, &copy);
+            return;
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < N; ++i) to[i] = value[i];
+}
+
+// 16 bytes from global to shared memory, both aligned to 16, or zeros unless `valid` (nothing is read then).
+// They are there for the thread that asked once `copy_async_wait` returned, for others after a barrier after that.
+__device__ inline void copy_async16(void* shared, const void* global, bool valid = true) {
+#ifdef DACERGNN_EMULATE_CUDA
+    emulation::copy_async(shared, global, 16, valid);
+#else
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
+                     static_cast<unsigned>(__cvta_generic_to_shared(shared))),
+                 "l"(__cvta_generic_to_global(global)), "r"(valid ? 16 : 0)
+                 : "memory");
+#endif
+}
+
+// Ends a group of copies.
+__device__ inline void copy_async_commit() {
+#ifdef DACERGNN_EMULATE_CUDA
+    emulation::copy_async_commit();
+#else
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+
+// Waits until all groups but the last `Groups` are there.
+template <int Groups>
+__device__ inline void copy_async_wait() {
+#ifdef DACERGNN_EMULATE_CUDA
+    emulation::copy_async_wait(Groups);
+#else
+    asm volatile("cp.async.wait_group %0;" ::"n"(Groups) : "memory");
+#endif
+}
+
+}  // namespace dacergnn::cuda

@@ -1,0 +1,82 @@
+// Launches of kernels, which are functors, and where a thread of one is.
+//
+// With DACERGNN_EMULATE_CUDA a C++ compiler builds the same code to run on the processor.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#ifdef DACERGNN_EMULATE_CUDA
+#include "cuda_emulation.h"
+#else
+#include <cuda_runtime.h>
+#endif
+
+namespace dacergnn::cuda {
+
+inline constexpr int kWarp = 32;
+inline constexpr unsigned kAll = 0xffffffffu;
+
+// What the caller of a program sets before it calls. `failure` is the first error since it was last null: whoever
+// reads it sets it back; until then nothing is launched. It does not cover what goes wrong on the device later.
+struct Call {
+    cudaStream_t stream = nullptr;
+    char* workspace = nullptr;
+    int multiprocessors = 1;
+    const char* failure = nullptr;
+};
+inline thread_local Call call;
+
+#ifndef DACERGNN_EMULATE_CUDA
+template <int Threads, class Kernel>
+__global__ void __launch_bounds__(Threads) run(const __grid_constant__ Kernel kernel) {
+    kernel();
+}
+#endif
+
+// Runs `kernel()` in every thread of `blocks` blocks, on the stream of the call. Errors go to `call.failure`.
+template <int Threads, class Kernel>
+void launch(int64_t blocks, std::size_t shared_bytes, const Kernel& kernel) {
+    static_assert(Threads > 0 && Threads <= 1024, "a block has 1 to 1024 threads");
+    static_assert(sizeof(Kernel) <= 4096, "arguments of a kernel take up to 4096 bytes");
+    if (blocks == 0 || call.failure != nullptr) return;
+    if (blocks < 0 || blocks > 0x7fffffff) {
+        call.failure = "A kernel needs more than 2^31 - 1 blocks; the graph is too large for one launch.";
+        return;
+    }
+#ifdef DACERGNN_EMULATE_CUDA
+    call.failure = emulation::launch(blocks, Threads, shared_bytes, kernel);
+#else
+    cudaError_t error = cudaSuccess;
+    if (shared_bytes > 48 * 1024)  // at every launch: the limit belongs to the kernel on one device
+        error = cudaFuncSetAttribute(run<Threads, Kernel>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     static_cast<int>(shared_bytes));
+    if (error == cudaSuccess) {
+        run<Threads><<<static_cast<unsigned>(blocks), Threads, shared_bytes, call.stream>>>(kernel);
+        error = cudaGetLastError();
+    }
+    if (error != cudaSuccess) call.failure = cudaGetErrorString(error);
+#endif
+}
+
+// The dynamic shared memory of the block, aligned to 16 bytes.
+template <class T>
+__device__ inline T* shared_memory() {
+#ifdef DACERGNN_EMULATE_CUDA
+    return static_cast<T*>(emulation::shared_memory());
+#else
+    extern __shared__ __align__(16) unsigned char dacergnn_shared_memory[];
+    return reinterpret_cast<T*>(dacergnn_shared_memory);
+#endif
+}
+
+// Blocks are one-dimensional.
+__device__ inline int lane() { return static_cast<int>(threadIdx.x) % kWarp; }
+__device__ inline int warp() { return static_cast<int>(threadIdx.x) / kWarp; }
+
+template <class To, class From>
+__device__ inline To convert(const From& value) {
+    return static_cast<To>(value);
+}
+
+}  // namespace dacergnn::cuda

@@ -1,0 +1,97 @@
+// What threads of a warp do together, and copies that arrive late.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+
+#include "machine.h"
+
+namespace dacergnn::emulation {
+
+// Why `thread` waits for lanes of its warp in vain.
+inline void Machine::explain_warp(int thread) {
+    const Wait& wait = at(thread).wait;
+    const int first = thread / kLanes * kLanes;
+    int other = thread;
+    for (int l = 0; l < kLanes; ++l) {
+        const int t = first + l;
+        if ((wait.mask >> l & 1) == 0 || t == thread) continue;
+        const bool here = t < count_ && at(t).state == State::waiting && at(t).wait.same_place(wait) &&
+                          at(t).wait.mask == wait.mask;
+        if (!here) {
+            other = t;
+            break;
+        }
+    }
+    failure_ = who(thread) + " " + what(thread) + " for thread " + std::to_string(other) + ", which " + what(other) +
+               "; all lanes that a mask names have to take part, with the same mask.";
+}
+
+// Waits for the lanes of the mask, and gives what the chosen lane brought (of a ballot: the bits of all).
+inline std::uint64_t Machine::exchange(const Wait& wait) {
+    const int me = running_, first = me / kLanes * kLanes;
+    running().wait = wait;
+    running().state = State::waiting;
+    if ((wait.mask >> (me - first) & 1) == 0)
+        fail("calls " + wait.text() + " with a mask that does not name its own lane");
+    if (wait.kind == Kind::shuffle && (wait.mask >> wait.source & 1) == 0)
+        fail("calls " + wait.text() + " to read from lane " + std::to_string(wait.source) +
+             ", which its mask does not name");
+    bool complete = true;
+    for (int l = 0; l < kLanes && complete; ++l)
+        if ((wait.mask >> l & 1) != 0)
+            complete = first + l < count_ && at(first + l).state == State::waiting &&
+                       at(first + l).wait.same_place(wait) && at(first + l).wait.mask == wait.mask;
+    if (complete) release_warp(first, wait.mask);
+    running().fiber.pause();
+    return running().result;
+}
+
+inline void Machine::release_warp(int first, unsigned mask) {
+    const bool descending = coin();
+    for (int i = 0; i < kLanes; ++i) {
+        const int l = descending ? i : kLanes - 1 - i;
+        if ((mask >> l & 1) == 0) continue;
+        Thread& thread = at(first + l);
+        thread.result = 0;
+        if (thread.wait.kind == Kind::ballot) {
+            for (int k = 0; k < kLanes; ++k)
+                if ((mask >> k & 1) != 0 && at(first + k).wait.value != 0) thread.result |= std::uint64_t(1) << k;
+        } else {
+            thread.result = at(first + thread.wait.source).wait.value;
+        }
+        thread.state = State::ready;
+        ready_.push_back(first + l);
+    }
+}
+
+inline void Machine::perform(const Copy& copy) {
+    if (copy.valid)
+        std::memcpy(copy.to, copy.from, static_cast<std::size_t>(copy.bytes));
+    else
+        std::memset(copy.to, 0, static_cast<std::size_t>(copy.bytes));
+}
+
+// A copy arrives at once or when it is waited for, as the seed will have it.
+inline void Machine::copy_async(const Copy& copy) {
+    const auto misaligned = [&](const void* p) {
+        return reinterpret_cast<std::uintptr_t>(p) % static_cast<unsigned>(copy.bytes) != 0;
+    };
+    if (misaligned(copy.to) || (copy.valid && misaligned(copy.from)))
+        fail("copies asynchronously from or to an address that is no multiple of " + std::to_string(copy.bytes));
+    if (coin())
+        perform(copy);
+    else
+        running().copies.back().push_back(copy);
+}
+
+inline void Machine::copy_async_wait(int groups) {
+    auto& copies = running().copies;
+    while (static_cast<int>(copies.size()) - 1 > groups) {
+        for (const Copy& copy : copies.front()) perform(copy);
+        copies.erase(copies.begin());
+    }
+}
+
+}  // namespace dacergnn::emulation
