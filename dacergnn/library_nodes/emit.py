@@ -48,19 +48,23 @@ class Emitter:
 
     def loops(self, expr: Expr, target: Shape, store: Callable[[str, str], str]) -> str:
         """Loops over ``target`` that hand each element of ``expr`` to ``store``."""
+        lines = self.lines(expr, target, store)
+        text = "\n".join(lines[-1])
+        for depth in range(len(target) - 1, -1, -1):
+            loop = self._loop(INDEX[depth], target[depth], text, depth == len(target) - 1)
+            text = "\n".join([*lines[depth], loop])
+        return text
+
+    def lines(self, expr: Expr, target: Shape, store: Callable[[str, str], str]) -> list[list[str]]:
+        """The lines outside of the loops over ``target``, and those inside of each of them, from the outside in."""
         index = INDEX[: len(target)]
         scopes = [_Scope() for _ in range(len(target) + 1)]
         value = self._value(expr, scopes, index)
         scopes[-1].lines.append(store(offset(target, index), value))
-        text = "\n".join(scopes[-1].lines)
-        for depth in range(len(target) - 1, -1, -1):
-            text = "\n".join(
-                [
-                    *scopes[depth].lines,
-                    self._loop(index[depth], target[depth], text, depth == len(target) - 1),
-                ]
-            )
-        return text
+        return [scope.lines for scope in scopes]
+
+    def _element(self, ref: Ref, index: tuple[str, ...]) -> str:
+        return f"{self.pointer(ref)}[{offset(self.shapes(ref), index)}]"
 
     def _loop(self, index: str, extent: int, body: str, innermost: bool, reduction: str = "") -> str:
         if extent == 1:
@@ -87,7 +91,7 @@ class Emitter:
                 return scope.values[key]
         if isinstance(expr, Ref):
             seen = (*index[:-2], index[-1], index[-2]) if expr.transposed else index
-            return self._name(scopes[-1], key, f"{self.pointer(expr)}[{offset(self.shapes(expr), seen)}]")
+            return self._name(scopes[-1], key, self._element(expr, seen))
         if expr.name in ("sum", "dot_prd"):
             return self._reduction(expr, scopes, index)
         if expr.name == "expand":

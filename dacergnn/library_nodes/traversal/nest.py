@@ -8,7 +8,7 @@ and reaches its own row or a row of an enclosing level, nothing else of what the
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dacergnn.graph.spaces import MAPS, PARTED, kind, part
 from dacergnn.library_nodes.form import Ref, Statement
@@ -64,6 +64,13 @@ class Levels:
 
     def level(self, space: str) -> int:
         return self.spaces.index(space)
+
+
+def simplest(mapping: str, statements: Sequence[Statement]) -> Sequence[Statement]:
+    """The body of a kernel: a reduction of the only row into itself is a map."""
+    if len(statements) == 1 and (mapping, statements[0].target.path) == ("ONE", "one"):
+        return [replace(statements[0], target=replace(statements[0].target, path=""), op="=")]
+    return statements
 
 
 def reached(space: str, path: str) -> str:

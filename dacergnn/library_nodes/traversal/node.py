@@ -11,6 +11,7 @@ from dace import properties
 from dacergnn.errors import VerificationError
 from dacergnn.library_nodes.node import GraphOperator
 from dacergnn.library_nodes.traversal.expansions.cpu import ExpandTraversalCPU, traversal_kernel
+from dacergnn.library_nodes.traversal.expansions.cuda import ExpandTraversalCUDA, cuda_scratch, device_kernel
 from dacergnn.library_nodes.traversal.expansions.pure import ExpandTraversalPure
 from dacergnn.library_nodes.traversal.nest import problem
 
@@ -28,7 +29,7 @@ class Traversal(GraphOperator):
     their target, so no two threads write one row and results do not depend on the number of threads.
     """
 
-    implementations = {"pure": ExpandTraversalPure, "cpu": ExpandTraversalCPU}
+    implementations = {"pure": ExpandTraversalPure, "cpu": ExpandTraversalCPU, "cuda": ExpandTraversalCUDA}
     default_implementation = "cpu"
 
     schedule_by = properties.Property(
@@ -47,9 +48,14 @@ class Traversal(GraphOperator):
     def scheme(self, implementation: str, arrays: dict[str, Data]) -> list[str]:
         if implementation == "pure":
             return super().scheme(implementation, arrays)
+        if implementation == "cuda":
+            return device_kernel(self, arrays).encodings
         kernel = traversal_kernel(self, arrays)
         kernel.code()
         return kernel.encodings
+
+    def scratch(self, implementation: str, arrays: dict[str, Data]) -> dict[str, int]:
+        return cuda_scratch(self, arrays) if implementation == "cuda" else {}
 
     def validate(self, sdfg: dace.SDFG, state: dace.SDFGState) -> None:
         super().validate(sdfg, state)

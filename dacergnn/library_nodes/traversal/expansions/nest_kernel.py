@@ -20,7 +20,7 @@ from dacergnn.library_nodes.form import Ref, Statement, size
 from dacergnn.library_nodes.node import PREFIX, row_shape, row_space
 from dacergnn.library_nodes.traversal.expansions.places import Places
 from dacergnn.library_nodes.traversal.expansions.storage import WIDE, homes_of, is_narrow, narrow_maps
-from dacergnn.library_nodes.traversal.nest import Levels, Loop, loops, reached
+from dacergnn.library_nodes.traversal.nest import Levels, Loop, loops, reached, simplest
 
 PREFETCH_DISTANCE = 6
 IDENTITY = {
@@ -50,8 +50,7 @@ class NestKernel(Places):
         tile_rows: int = 4096,
         hubs: NestKernel | None = None,
     ) -> None:
-        if len(statements) == 1 and (mapping, statements[0].target.path) == ("ONE", "one"):  # of a row with itself
-            statements = [replace(statements[0], target=replace(statements[0].target, path=""), op="=")]
+        statements = simplest(mapping, statements)
         super().__init__(arrays)
         self.tile_rows = tile_rows
         self.hubs = hubs

@@ -1,0 +1,263 @@
+// Loops over rows and groups of rows: which threads take which rows, and how what they sum up is put together.
+//
+// A crew is the threads that share a group. It consists of teams of L threads: every team takes a row at a time, whose
+// elements its lanes share. No result depends on anything but the graph.
+#pragma once
+
+#include <algorithm>
+#include <limits>
+
+#include "dacergnn/cuda/platform.cuh"
+#include "dacergnn/scalar.h"
+
+namespace dacergnn::cuda {
+
+inline constexpr int kCrewThreads = 256;  // of a block
+inline constexpr int64_t kLongGroup = 256;  // rows from which on (exclusive) all threads of a block share a group
+
+// Scratch memory for `elements` values, after what `place` counts as taken.
+template <class T>
+inline T* take(int64_t& place, int64_t elements) {
+    T* const taken = reinterpret_cast<T*>(call.workspace + place);
+    place += (elements * static_cast<int64_t>(sizeof(T)) + 255) / 256 * 256;
+    return taken;
+}
+
+template <class T>
+inline constexpr T kInfinity = std::numeric_limits<T>::infinity();
+
+struct Maximum {
+    template <class T>
+    __device__ T operator()(T a, T b) const {
+        return maximum(a, b);
+    }
+};
+struct Minimum {
+    template <class T>
+    __device__ T operator()(T a, T b) const {
+        return minimum(a, b);
+    }
+};
+
+// Lanes
+
+template <int L>
+__device__ inline int lane_of() {
+    return static_cast<int>(threadIdx.x) % L;
+}
+// The lanes of the warp that belong to the team of the calling thread.
+template <int L>
+__device__ inline unsigned team_mask() {
+    if constexpr (L == kWarp)
+        return kAll;
+    else
+        return ((1u << L) - 1) << (lane() / L * L);
+}
+template <int L>
+__device__ inline void sync_team() {
+    if constexpr (L > 1) __syncwarp(team_mask<L>());
+}
+// The sum over L lanes, in each of them.
+template <int L, class T>
+__device__ inline T team_sum(T value) {
+#pragma unroll
+    for (int distance = L / 2; distance > 0; distance /= 2)
+        value += __shfl_xor_sync(team_mask<L>(), value, distance);
+    return value;
+}
+// Sums over Q lanes each: parts[j] of the lanes g * Q to (g + 1) * Q belong to sums[j * L / Q + g], which all L get.
+template <int L, int Q, class T, int J, int N>
+__device__ inline void segment_sums(const T (&parts)[J], T (&sums)[N]) {
+    const int first = lane() / L * L;
+#pragma unroll
+    for (int j = 0; j < J; ++j) {
+        T part = parts[j];
+#pragma unroll
+        for (int distance = Q / 2; distance > 0; distance /= 2)
+            part += __shfl_xor_sync(team_mask<L>(), part, distance);
+#pragma unroll
+        for (int g = 0; g < L / Q; ++g)
+            if (j * (L / Q) + g < N) sums[j * (L / Q) + g] = __shfl_sync(team_mask<L>(), part, first + g * Q);
+    }
+}
+
+// Crews
+
+template <int Size>
+struct Crew {
+    static constexpr int kSize = Size, kLanes = Size < kWarp ? Size : kWarp;
+    __device__ void sync() const {
+        if constexpr (Size > kWarp)
+            __syncthreads();
+        else
+            __syncwarp(team_mask<Size>());
+    }
+};
+using Block = Crew<kCrewThreads>;
+
+// Number of the team of L lanes within its crew, and how many there are.
+template <int L, int Size>
+__device__ inline int rank(Crew<Size>) {
+    return static_cast<int>(threadIdx.x) % Size / L;
+}
+template <int L, int Size>
+__device__ constexpr int teams(Crew<Size>) {
+    return Size / L;
+}
+
+// Puts together what the teams of a crew have, element by element; all get the result.
+template <int L, class Combine, class T, int N, int Size>
+__device__ inline void merge(Crew<Size>, T (&values)[N], Combine combine) {
+    constexpr int kLanes = Crew<Size>::kLanes, kWarps = Size / kLanes;
+#pragma unroll
+    for (int n = 0; n < N; ++n) {
+#pragma unroll
+        for (int distance = L; distance < kLanes; distance *= 2)
+            values[n] = combine(values[n], __shfl_xor_sync(team_mask<kLanes>(), values[n], distance));
+        if constexpr (kWarps > 1) {
+            T* const shared = shared_memory<T>();
+            if (lane() < L) shared[warp() * L + lane()] = values[n];
+            __syncthreads();
+            values[n] = shared[lane() % L];
+#pragma unroll
+            for (int w = 1; w < kWarps; ++w) values[n] = combine(values[n], shared[w * L + lane() % L]);
+            __syncthreads();
+        }
+    }
+}
+template <class T>
+inline constexpr std::size_t kMergeBytes = kCrewThreads * sizeof(T);
+
+// A row of W elements whose lanes hold V at a time of every L * V.
+template <int L, int V, int W, class Out, class T, int N>
+__device__ inline void store_row(Out* out, const T (&values)[N]) {
+#pragma unroll
+    for (int j = 0; j < N / V; ++j) {
+        const int start = (j * L + lane_of<L>()) * V;
+        Vector<Out, V> result;
+#pragma unroll
+        for (int v = 0; v < V; ++v) result[v] = convert<Out>(values[j * V + v]);
+        if (W % (L * V) == 0 || start < W) store_vector<V>(out + start, result);
+    }
+}
+
+// Launches
+
+// Places of the rows of each group; without pointers one group of all rows.
+template <class Index>
+struct Groups {
+    const Index* pointers;
+    int64_t rows;
+    __device__ int64_t begin(int64_t g) const { return pointers == nullptr ? 0 : static_cast<int64_t>(pointers[g]); }
+    __device__ int64_t end(int64_t g) const { return pointers == nullptr ? rows : static_cast<int64_t>(pointers[g + 1]); }
+    __device__ int64_t size(int64_t g) const { return end(g) - begin(g); }
+};
+
+template <int L, class Body>
+struct RowKernel {
+    int64_t rows;
+    Body body;
+    __device__ void operator()() const {
+        const int64_t row = (static_cast<int64_t>(blockIdx.x) * kCrewThreads + threadIdx.x) / L;
+        if (row < rows) body(row);
+    }
+};
+// body(row) by L threads for every row.
+template <int L, class Body>
+inline void traverse_rows(int64_t rows, const Body& body) {
+    constexpr int kRows = kCrewThreads / L;
+    launch<kCrewThreads>((rows + kRows - 1) / kRows, 0, RowKernel<L, Body>{rows, body});
+}
+
+template <int Size, class Index, class Body>
+struct GroupKernel {
+    static constexpr int kCrews = kCrewThreads / Size;
+    Groups<Index> groups;
+    int64_t count;
+    Body body;
+    __device__ void operator()() const {
+        const int64_t first = static_cast<int64_t>(blockIdx.x) * kCrews, last = minimum(first + kCrews, count);
+        const int64_t own = first + static_cast<int>(threadIdx.x) / Size;
+        if (own < last && groups.size(own) <= kLongGroup) body(Crew<Size>(), own);
+        if (groups.end(last - 1) - groups.begin(first) <= kLongGroup) return;
+        for (int64_t g = first; g < last; ++g)
+            if (groups.size(g) > kLongGroup) body(Block(), g);
+    }
+};
+// body(crew, group) for every group: by a crew of Size threads, or by a block where it is long.
+template <int Size, class T, class Index, class Body>
+inline void traverse_groups(const Groups<Index>& groups, int64_t count, const Body& body) {
+    using Kernel = GroupKernel<Size, Index, Body>;
+    launch<kCrewThreads>((count + Kernel::kCrews - 1) / Kernel::kCrews, kMergeBytes<T>, Kernel{groups, count, body});
+}
+
+template <class Index, class T, class Body>
+struct ChunkKernel {
+    Groups<Index> groups;
+    int64_t count, rows, chunk;
+    int width;
+    T* partials;
+    Body body;
+    __device__ void operator()() const {
+        const int64_t begin = blockIdx.x * chunk, end = minimum(begin + chunk, rows);
+        int64_t g = 0, behind = count;  // the first group that ends after `begin`
+        while (g < behind) {
+            const int64_t middle = g + (behind - g) / 2;
+            if (groups.end(middle) <= begin)
+                g = middle + 1;
+            else
+                behind = middle;
+        }
+        for (; g < count && groups.begin(g) < end; ++g) {
+            const int64_t from = maximum(begin, groups.begin(g)), to = minimum(end, groups.end(g));
+            // Chunks and groups ascend together, so that no other pair of them has this sum.
+            if (from < to) body(Block(), from, to, g, partials + (blockIdx.x + g) * width);
+        }
+    }
+};
+template <class Index, class T, class Out, class Combine>
+struct ChunkSumKernel {
+    Groups<Index> groups;
+    int64_t chunk;
+    int width, strips;
+    const T* partials;
+    Out* out;
+    Combine combine;
+    __device__ void operator()() const {
+        const int64_t g = blockIdx.x / strips, begin = groups.begin(g), end = groups.end(g);
+        const int f = static_cast<int>(blockIdx.x) % strips * kWarp + lane();
+        const bool inside = f < width;
+        const int64_t first = begin / chunk, last = (end - 1) / chunk;
+        if (begin == end) {
+            if (inside && warp() == 0) out[g * width + f] = convert<Out>(T(0));
+            return;
+        }
+        const int used = static_cast<int>(minimum<int64_t>(kCrewThreads / kWarp, last - first + 1));
+        T* const shared = shared_memory<T>();
+        if (warp() < used && inside) {
+            T value = partials[(first + warp() + g) * width + f];
+            for (int64_t c = first + warp() + used; c <= last; c += used)
+                value = combine(value, partials[(c + g) * width + f]);
+            shared[threadIdx.x] = value;
+        }
+        __syncthreads();
+        if (warp() > 0 || !inside) return;
+        T value = shared[lane()];
+        for (int w = 1; w < used; ++w) value = combine(value, shared[w * kWarp + lane()]);
+        out[g * width + f] = convert<Out>(value);
+    }
+};
+// Reductions into few groups, such as types, by all threads: body(block, begin, end, group, into) for the rows of a
+// group in a chunk of all rows; `limit` chunks at most, then `partials` has room for limit + count rows.
+template <class Combine, class T, class Index, class Out, class Body>
+inline void reduce_chunks(const Groups<Index>& groups, int64_t count, int64_t rows, int64_t limit, int width,
+                          T* partials, Out* out, const Body& body) {
+    const int64_t chunk = std::max<int64_t>(kLongGroup, (rows + limit - 1) / limit);
+    launch<kCrewThreads>((rows + chunk - 1) / chunk, kMergeBytes<T>,
+                         ChunkKernel<Index, T, Body>{groups, count, rows, chunk, width, partials, body});
+    const int strips = (width + kWarp - 1) / kWarp;
+    launch<kCrewThreads>(count * strips, kMergeBytes<T>,
+                         ChunkSumKernel<Index, T, Out, Combine>{groups, chunk, width, strips, partials, out, {}});
+}
+
+}  // namespace dacergnn::cuda

@@ -1,0 +1,90 @@
+"""CUDA expansion of Traversal: crews of threads over groups and rows, or sums into a few long groups."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dace
+import dace.library
+from dace.sdfg import nodes
+from dace.transformation.transformation import ExpandTransformation
+
+from dacergnn.library_nodes.access import is_few
+from dacergnn.library_nodes.cpu import extent
+from dacergnn.library_nodes.cuda import CUDAHeaders, cuda_tasklet
+from dacergnn.library_nodes.node import PREFIX
+from dacergnn.library_nodes.traversal.expansions.cuda_nest import DeviceNest
+from dacergnn.library_nodes.traversal.expansions.cuda_statements import MERGE
+from dacergnn.library_nodes.traversal.nest import Loop, simplest
+
+ALIGNMENT = 256
+"""Bytes to which arrays in scratch memory are aligned (``take`` of ``traversal.cuh``)."""
+
+
+class DeviceReduction(DeviceNest):
+    """A lone reduction into types: few groups, which all threads share."""
+
+    @property
+    def _target(self) -> str:
+        return self.statements[-1].target.name
+
+    @property
+    def _limit(self) -> int:
+        """Chunks of rows at most: fewer where the sums of each are large."""
+        return min(1024, max(64, (1 << 22) // self.homes[self._target].width))
+
+    @property
+    def scratch(self) -> list[tuple[str, int]]:
+        width = self.homes[self._target].width
+        return [("ONE", self._limit * width), (self.levels.spaces[0], width)]
+
+    def _body(self) -> str:
+        (loop,), inner = self.loops, self.levels.spaces[1]
+        (rows,) = (item for item in loop.items if isinstance(item, Loop))
+        self.around[loop.space] = loop
+        lines = [*self._declarations(loop), self._rows(rows, f"begin_{inner}", f"end_{inner}")]
+        lines += [self.merged(rows.statements()[-1], rows), self.stored_row(self._target, "into")]
+        del self.around[loop.space]
+        return "\n".join(lines)
+
+    def _write(self) -> str:
+        outer, inner = self.levels.spaces
+        width, combine = self.homes[self._target].width, MERGE[self.statements[-1].op]
+        partials = f"dacergnn::cuda::take<Value>(taken, ({self._limit} + {extent(outer)}) * {width})"
+        return (
+            f"int64_t taken = 0;\n"
+            f"dacergnn::cuda::reduce_chunks<dacergnn::cuda::{combine}>({self._groups()}, {extent(outer)}, "
+            f"{extent(inner)}, {self._limit}, {width}, {partials}, {PREFIX}{self._target}, "
+            f"[=] __device__(const dacergnn::cuda::Block crew, const int64_t begin_{inner}, const int64_t end_{inner}, "
+            f"const int64_t row_{outer}, Value* const into) {{\n(void)row_{outer};\n{self._body()}\n}});"
+        )
+
+
+def device_kernel(node: Any, arrays: dict[str, Any]) -> DeviceNest:
+    """The kernel of a Traversal, given the descriptors of its arrays."""
+    (first, *others) = simplest(node.space, node.statements)
+    kind = DeviceReduction if not others and is_few(first.target.path) else DeviceNest
+    return kind(node.space, [first, *others], arrays, node.locals)
+
+
+def cuda_scratch(node: Any, arrays: dict[str, Any]) -> dict[str, int]:
+    """Bytes of scratch memory that the kernel of a Traversal takes per row of a row space ("ONE": besides)."""
+    kernel = device_kernel(node, arrays)
+    item = max(kernel.dtype.bytes, 4)
+    found: dict[str, int] = {}
+    for space, elements in kernel.scratch:
+        found[space] = found.get(space, 0) + elements * item
+        found["ONE"] = found.get("ONE", 0) + ALIGNMENT
+    return found
+
+
+@dace.library.expansion
+class ExpandTraversalCUDA(ExpandTransformation):
+    """CUDA from the templates of ``traversal.cuh``."""
+
+    environments = [CUDAHeaders]
+
+    @staticmethod
+    def expansion(node: Any, state: dace.SDFGState, sdfg: dace.SDFG) -> nodes.Tasklet:
+        arrays = node.arrays(sdfg, state)
+        return cuda_tasklet(node, arrays, f"{{\n{device_kernel(node, arrays).code}\n}}")

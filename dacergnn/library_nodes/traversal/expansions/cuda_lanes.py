@@ -1,0 +1,158 @@
+"""How the lanes of a team share the elements of a row, and the CUDA of loops over those that a lane holds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from dacergnn.library_nodes.emit import INDEX, Emitter, offset
+from dacergnn.library_nodes.form import Expr, Op, Ref, Shape, ShapeOf, Statement, size
+from dacergnn.library_nodes.operators import op, shape_of
+from dacergnn.library_nodes.traversal.expansions.storage import WIDE
+
+UNROLL = '_Pragma("unroll")\n'
+MAX_LANES = 32
+MAX_UNROLLED = 16
+"""Runs of a lane up to which a loop over them is unrolled."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A row's elements go round the ``lanes`` of a team in runs of ``vector`` each."""
+
+    lanes: int = 1
+    vector: int = 1
+
+    @classmethod
+    def of(cls, widths: Sequence[int], item: int) -> Layout:
+        """For rows of these widths, of elements of ``item`` bytes; one lane a row where all are narrow."""
+        wide = [w for w in widths if w >= WIDE]
+        if not wide:
+            return cls()
+        vector = 16 // item if all(w % (16 // item) == 0 for w in wide) else 1
+        runs = -(-max(wide) // vector)
+        return cls(min(MAX_LANES, 1 << (runs - 1).bit_length()), vector)
+
+    @property
+    def round(self) -> int:
+        return self.lanes * self.vector
+
+    def held(self, width: int) -> int:
+        """Elements of a row that a lane has room for."""
+        return -(-width // self.round) * self.vector
+
+
+Read = Callable[[Ref, str, bool], str]
+"""The element of a reference at an offset; whether that is the element ``at``, number ``held`` of the lane's."""
+
+
+class LaneEmitter(Emitter):
+    """Emits loops of one thread over all elements of a row (`loops`), or over those that its lane holds (`spread`)."""
+
+    def __init__(self, shapes: ShapeOf, layout: Layout, read: Read) -> None:
+        super().__init__(shapes, lambda ref: ref.name, simd=False)
+        self.layout = layout
+        self.read = read
+        self._over: Shape | None = None
+        self.loads: dict[str, str] = {}
+
+    def _element(self, ref: Ref, index: tuple[str, ...]) -> str:
+        shape = self.shapes(ref)
+        same = self._over is not None and not ref.transposed and size(shape) == size(self._over)
+        return self.read(ref, offset(shape, index), same and index == INDEX[: len(index)])
+
+    def _loop(self, index: str, extent: int, body: str, innermost: bool, reduction: str = "") -> str:
+        if extent == 1:
+            return f"{{ constexpr int {index} = 0;\n(void){index};\n{body}\n}}"
+        return f"{UNROLL}for (int {index} = 0; {index} < {extent}; ++{index}) {{\n{body}\n}}"
+
+    def load(self, pointer: str) -> str:
+        """The element ``at`` of the row behind a pointer, read with the others of its run."""
+        if self.layout.vector == 1:
+            return f"Value({pointer}[at])"
+        name = self.loads.setdefault(pointer, f"run{len(self.loads)}")
+        return f"Value({name}[v])"
+
+    def spread(self, expr: Expr, shape: Shape, store: Callable[[str], str], before: str = "", after: str = "") -> str:
+        """A loop over the elements ``at`` that the lane holds, with lines before and after each of its runs."""
+        layout, width = self.layout, size(shape)
+        vector = layout.vector
+        self._over, self.loads = shape, {}
+        outer, *inner = self.lines(expr, shape, lambda _, value: store(value))
+        self._over = None
+        body = "\n".join(line for lines in inner for line in lines)
+        names = self._indices(shape) | {"held": f"j * {vector} + v"}
+        body = "\n".join([*(f"const int {n} = {text};" for n, text in names.items() if _uses(body, n)), body])
+        if _uses(body, "at"):
+            body = f"const int at = start + v;\n{body}"
+        runs = layout.held(width) // vector
+        lines = [f"const auto {n} = dacergnn::cuda::load_vector<{vector}>({p} + start);" for p, n in self.loads.items()]
+        lines += [before, self._loop("v", vector, body, True), after]
+        inside = "\n".join(line for line in lines if line)
+        if width % layout.round:
+            inside = f"if (start < {width}) {{\n{inside}\n}}"
+        start = f"const int start = (j * {layout.lanes} + dacergnn::cuda::lane_of<{layout.lanes}>()) * {vector};"
+        loop = f"for (int j = 0; j < {runs}; ++j) {{\n{start}\n{inside}\n}}"
+        return "\n".join([*outer, UNROLL + loop if runs <= MAX_UNROLLED else loop])
+
+    def _indices(self, shape: Shape) -> dict[str, str]:
+        """The indices of the element ``at``: constants where a round of the lanes stays in one row of the last axis."""
+        last, per = shape[-1], self.layout.round
+        if len(shape) == 2 and last % per == 0:
+            rounds = last // per
+            return {"h": f"j / {rounds}", "f": f"at - j / {rounds} * {last}"}
+        sizes = [prod(shape[n + 1 :]) for n in range(len(shape))]
+        parts = [("at" if s == 1 else f"at / {s}") for s in sizes]
+        return {INDEX[n]: p if n == 0 else f"{p} % {shape[n]}" for n, p in enumerate(parts)}
+
+
+def _uses(code: str, name: str) -> bool:
+    return re.search(rf"\b{name}\b", code) is not None
+
+
+def sums_first(statement: Statement, shapes: ShapeOf, name: Callable[[Shape], str]) -> list[Statement]:
+    """The statement behind one for each of its sums of many elements to a few, which lanes add up together.
+
+    ``name`` declares an array of a row shape and names it.
+    """
+    found: dict[Expr, Statement] = {}
+
+    def visit(expr: Expr) -> Expr:
+        if not isinstance(expr, Op):
+            return expr
+        expr = replace(expr, args=tuple(visit(a) for a in expr.args))
+        if expr.name not in ("sum", "dot_prd"):
+            return expr
+        body = expr.args[0] if expr.name == "sum" else op("mul", *expr.args)
+        shape = shape_of(body, shapes)
+        if size(shape) < WIDE or size(shape[:-1]) >= WIDE:
+            return expr
+        total = op("sum", body)
+        if total not in found:
+            found[total] = Statement(statement.space, Ref(name(shape[:-1])), "=", total)
+        return found[total].target
+
+    rest = visit(statement.expr)
+    return [*found.values(), replace(statement, expr=rest)]
+
+
+def lane_sums(emitter: LaneEmitter, own: str, body: Expr, shape: Shape) -> str:
+    """C++ that sums ``body`` over its last axis into the array ``own``, which all lanes of the team get."""
+    layout, last, results = emitter.layout, shape[-1], size(shape[:-1])
+    lanes, per = layout.lanes, layout.round
+    finish = f"for (int n = 0; n < {results}; ++n) {own}[n] = dacergnn::cuda::team_sum<{lanes}>({own}[n]);"
+    before = f"{UNROLL}for (int n = 0; n < {results}; ++n) {own}[n] = Value(0);"
+    if results == 1:
+        loop = emitter.spread(body, shape, lambda value: f"{own}[0] += {value};")
+    elif last % per == 0:
+        loop = emitter.spread(body, shape, lambda value: f"{own}[j / {last // per}] += {value};")
+    elif per % last == 0 and last % layout.vector == 0:
+        before += f"\nValue parts[{layout.held(size(shape)) // layout.vector}] = {{}};"
+        loop = emitter.spread(body, shape, lambda value: f"parts[j] += {value};")
+        finish = f"dacergnn::cuda::segment_sums<{lanes}, {last // layout.vector}>(parts, {own});"
+    else:
+        each = f"{UNROLL}for (int n = 0; n < {results}; ++n) {own}[n] += at / {last} == n ? {{0}} : Value(0);"
+        loop = emitter.spread(body, shape, each.format)
+    return "\n".join([before, loop, finish])
