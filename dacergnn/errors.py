@@ -77,6 +77,10 @@ class BuildError(DacergnnError):
     """The compiler is missing or rejected generated code."""
 
 
+class DeviceError(DacergnnError):
+    """A CUDA device cannot run a program."""
+
+
 class CacheError(DacergnnError):
     """The build cache cannot be read or written."""
 

@@ -41,6 +41,14 @@ def check_length(name: str, vector: Tensor, length: int, meaning: str) -> None:
         raise ArrayError(name, f"has {len(vector)} entries; it must have {length} ({meaning})")
 
 
+def check_kernels(name: str, device: torch.device) -> None:
+    """ArrayError unless there are kernels for `device`, on which the array or graph of that name is."""
+    if device.type not in ("cpu", "cuda"):
+        raise ArrayError(
+            name, f"is on {device}, but layers run on the CPU and on CUDA devices; move it with .to('cpu')"
+        )
+
+
 def check_device(name: str, vector: Tensor, device: torch.device) -> None:
     """ArrayError unless `vector` is on `device`, that of the edge list."""
     if vector.device != device:

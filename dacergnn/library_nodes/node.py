@@ -127,6 +127,10 @@ class GraphOperator(nodes.LibraryNode):
         choose = pure_encodings if implementation == "pure" else statement_encodings
         return list(dict.fromkeys(n for s in self.statements for n in choose(s)))
 
+    def scratch(self, implementation: str, arrays: dict[str, Data]) -> dict[str, int]:
+        """Memory that a kernel needs for itself: bytes per row of each row space."""
+        return {}
+
     def validate(self, sdfg: dace.SDFG, state: dace.SDFGState) -> None:
         """Check connectors, row shapes and spaces of the body against the arrays."""
         arrays = self.arrays(sdfg, state)

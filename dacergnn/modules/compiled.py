@@ -26,6 +26,8 @@ from dacergnn.program import parse
 from dacergnn.program.flatten import flatten
 from dacergnn.runtime import plan_cache
 from dacergnn.runtime.build import build_all
+from dacergnn.runtime.cuda_device import architectures
+from dacergnn.runtime.cuda_executable import CUDAExecutable
 from dacergnn.runtime.executable import Executable
 from dacergnn.runtime.lower import lower
 from dacergnn.runtime.plan_cache import LoweredProgram
@@ -81,6 +83,7 @@ class CompiledProgram:
         arrays = [(name, ast.dump(node)) for name, node in flat.arrays.items()]
         # All that the parser reads: helper functions are inlined, constants bound.
         self._circumstances = (flat.name, arrays, [ast.dump(n) for n in flat.body], dtype, index, config, profile)
+        self._architectures = architectures(config.cuda_arch) if config.implementation == "cuda" else ()
         self._variants: dict[Mask, Variant] = {}
         self._last: Variant | None = None
         self._inference: Variant | None = None
@@ -115,7 +118,7 @@ class CompiledProgram:
         key = plan_cache.plan_key(*self._circumstances, mask)
         kept = plan_cache.load(key, self.name)
         program = kept or self._lower(self._plan(wrt, keep=False))
-        build_all([(part.name, part.code) for part in program.parts])
+        build_all([(part.name, part.code) for part in program.parts], self._architectures)
         if kept is None:
             plan_cache.keep(key, self.name, program)
         return self._load(program, cache(partial(self._plan, wrt, keep=True)))
@@ -128,10 +131,11 @@ class CompiledProgram:
         return LoweredProgram(lower(plan.forward), backward, len(View(self.sdfg).outputs), tuple(plan.wrt))
 
     def _load(self, program: LoweredProgram, make_plan: Callable[[], Plan]) -> Variant:
-        forward = Executable(program.forward, program.results)
+        load = CUDAExecutable if program.forward.implementation == "cuda" else Executable
+        forward = load(program.forward, program.results, self._architectures)
         if program.backward is None:
             return Variant(forward, None, program.results, (), (), make_plan)
-        backward = Executable(program.backward)
+        backward = load(program.backward, None, self._architectures)
         outputs = [b.name for b in program.forward.outputs]
         sources: list[tuple[str, int]] = []
         for name in program.backward.inputs:
@@ -174,7 +178,9 @@ class CompiledProgram:
 
     def stacked(self, graph: HeteroGraph, tensors: list[Tensor], stacks: Stacks) -> tuple[Tensor, ...]:
         """Run on the inputs that ``stacks`` does not make, in order, then on its parts; differentiable likewise."""
-        if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
+        # Kernels of the CPU take parts where they lie; on devices, and for autograd, torch puts them together.
+        on_cpu = self.config.implementation != "cuda"
+        if not on_cpu or (torch.is_grad_enabled() and any(t.requires_grad for t in tensors)):
             parts = tensors[len(tensors) - stacks.count :]
             try:
                 made = stacks.arrays(parts)

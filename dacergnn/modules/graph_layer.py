@@ -15,6 +15,7 @@ from dacergnn.config import Config
 from dacergnn.errors import ArrayError
 from dacergnn.frontends import Program
 from dacergnn.graph import HeteroGraph
+from dacergnn.graph.checks import check_kernels
 from dacergnn.graph.profile import Profile
 from dacergnn.modules.base import ProgramModule
 from dacergnn.modules.compiled import CompiledProgram, compiled_program
@@ -64,10 +65,11 @@ class GraphLayer(ProgramModule, ABC):
         self, key: tuple[Any, ...], graph: HeteroGraph, dtype: torch.dtype, make: Callable[[], Program]
     ) -> CompiledProgram:
         """The compiled program under ``key``; choices are made for the first graph of its kind."""
-        key = (*key, graph.index_dtype, graph.single_typed)
+        key = (*key, graph.index_dtype, graph.single_typed, graph.device.type)
         found = self._compiled.get(key)
         if found is None:
-            found = compiled_program(make(), dtype, graph.index_dtype, self.config, Profile.of(graph))
+            config = self.config.on(graph.device.type)
+            found = compiled_program(make(), dtype, graph.index_dtype, config, Profile.of(graph))
             self._compiled[key] = found
         return found
 
@@ -91,9 +93,8 @@ class OwnProgram:
 
 
 def check_graph(graph: object) -> None:
-    """Raise ArrayError unless this is a graph that kernels of the CPU can run on."""
+    """Raise ArrayError unless this is a graph that there are kernels for."""
     if not isinstance(graph, HeteroGraph):
         kind = type(graph).__name__
         raise ArrayError("graph", f"is a {kind}; make a HeteroGraph of it with from_pyg, from_dgl or from_arrays")
-    if graph.device.type != "cpu":
-        raise ArrayError("graph", f"is on {graph.device}, but this layer runs on the CPU; move it with .to('cpu')")
+    check_kernels("graph", graph.device)

@@ -62,7 +62,7 @@ class CompiledLayer(ProgramModule):
             refusal=None,
             _warned=set[str](),
             _repeated=None,
-            _compiled=dict[tuple[int, torch.dtype, torch.dtype, bool], tuple[Program, CompiledProgram]](),
+            _compiled=dict[tuple[int, torch.dtype, torch.dtype, bool, str], tuple[Program, CompiledProgram]](),
         )
         self.__dict__["number"] = register_layer(self)
 
@@ -150,11 +150,11 @@ class CompiledLayer(ProgramModule):
         """The compiled form of the program of a call."""
         index = graph.index_dtype
         # Hashing a program takes longer than a lookup; it is kept, so that its id stays its own.
-        key = (id(program), dtype, index, graph.single_typed)
+        key = (id(program), dtype, index, graph.single_typed, graph.device.type)
         found = self._compiled.get(key)
         if found is None:
             profile = Profile.of(self.graphs.like(graph))
-            compiled = compiled_program(program, dtype, index, self.config, profile)
+            compiled = compiled_program(program, dtype, index, self.config.on(graph.device.type), profile)
             found = self._compiled[key] = (program, compiled)
         return found[1]
 

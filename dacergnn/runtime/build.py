@@ -75,7 +75,7 @@ def _environment() -> str:
 def build_all(programs: Sequence[tuple[str, str]], architectures: tuple[int, ...] = ()) -> list[Path]:
     """`build` for several (name, code), at the same time."""
     with ThreadPoolExecutor(max_workers=max(1, min(len(programs), os.cpu_count() or 1))) as workers:
-        return list(workers.map(lambda program: build(*program, architectures), programs))
+        return list(workers.map(lambda program: build(program[0], program[1], architectures), programs))
 
 
 def build(name: str, code: str, architectures: tuple[int, ...] = ()) -> Path:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ctypes
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
-from pathlib import Path
+from typing import Any
 
 import dace
 import torch
@@ -41,6 +41,7 @@ class Prepared:
     saved: int  # bytes
     saved_offsets: list[int]
     workspace: int  # bytes
+    scratch: int  # offset in the workspace of what kernels need for themselves
     offsets: list[tuple[int, int]]  # position of an argument, offset in the workspace
     encodings: list[Tensor]  # keeps the memory behind the pointers alive
     spare: list[Frame]  # with small workspaces, that no call is using
@@ -50,32 +51,42 @@ class Executable:
     """The compiled form of one SDFG.
 
     Of its outputs the first ``results`` (None: all) are returned as tensors of their own, the others, saved for a
-    backward, share one buffer.
+    backward, share one buffer. ``architectures`` are those of the devices that it is built for, none for the CPU.
     """
 
-    def __init__(self, sdfg: dace.SDFG | Lowered, results: int | None = None) -> None:
+    _device = "cpu"
+    _tail = 2
+    """Arguments of the C function behind those of the program."""
+
+    def __init__(
+        self, sdfg: dace.SDFG | Lowered, results: int | None = None, architectures: tuple[int, ...] = ()
+    ) -> None:
         self.lowered = sdfg if isinstance(sdfg, Lowered) else lower(sdfg)
         self.results = len(self.lowered.outputs) if results is None else results
         self.dtype = _DTYPES[self.lowered.dtype]
-        self.library = build(self.lowered.name, self.lowered.code)
+        self.library = build(self.lowered.name, self.lowered.code, architectures)
         self._position = {n: i + 1 for i, n in enumerate(self.lowered.signature)}
         self._saved = [self._position[b.name] for b in self.lowered.outputs[self.results :]]
         self._end = 1 + len(self.lowered.signature)
-        self._function, self._read_and_call, self._handle = self._load(self.library)
+        library = ctypes.CDLL(str(self.library))  # RTLD_LOCAL: every library exports the same helper symbols
+        self._handle = self._initialize(library)
+        self._function: Callable[..., Any] = getattr(library, f"call_{self.lowered.name}")
+        self._function.argtypes = [ctypes.c_void_p]  # pyright: ignore[reportFunctionMemberAccess]
+        self._load(library)
 
-    def _load(self, path: Path) -> tuple[Callable[..., None], Callable[..., bool], int]:
-        # RTLD_LOCAL: every library exports the same helper symbols.
-        library = ctypes.CDLL(str(path))
+    def _load(self, library: ctypes.CDLL) -> None:
+        """Find what calls need besides the function."""
+        self._function.restype = None  # pyright: ignore[reportFunctionMemberAccess]
+        self._read_and_call = builtin(library, f"read_and_call_{self.lowered.name}")
+
+    def _initialize(self, library: ctypes.CDLL) -> int:
         name, signature = self.lowered.name, self.lowered.signature
         arrays = {*self.lowered.inputs, *self.lowered.encodings}
         arrays.update(b.name for b in (*self.lowered.outputs, *self.lowered.intermediates))
         initialize = getattr(library, f"__dace_init_{name}")
         initialize.restype = ctypes.c_void_p
         initialize.argtypes = [ctypes.c_int64] * sum(n not in arrays for n in signature)
-        function = getattr(library, f"call_{name}")
-        function.restype = None
-        function.argtypes = [ctypes.c_void_p]
-        return function, builtin(library, f"read_and_call_{name}"), initialize(*[1] * len(initialize.argtypes))
+        return initialize(*[1] * len(initialize.argtypes))
 
     def prepare(self, graph: HeteroGraph, stacks: Stacks | None = None) -> Prepared:
         """Encodings, sizes and memory plan of ``graph`` for this program; made once, and kept with the graph."""
@@ -86,14 +97,18 @@ class Executable:
         return found
 
     def _prepare(self, graph: HeteroGraph, stacks: Stacks | None) -> Prepared:
+        if graph.device.type != self._device:
+            own = f"these kernels are for devices of type {self._device!r}"
+            raise ArrayError("graph", f"is on {graph.device}, but {own}; move it with .to({self._device!r})")
         lowered = self.lowered
         buffers = (*lowered.outputs, *lowered.intermediates)
         spaces = {space for space, _ in lowered.spaces.values()} | {b.rows for b in buffers}
+        spaces |= {space for need in lowered.scratch for space in need}
         sizes = {space: graph.size(space) for space in spaces | set(lowered.signature) & set(ROW_SPACES)}
         encodings = {n: graph.encoding(n) for n in lowered.encodings}
         plan = plan_memory(lowered.intermediates, sizes, self.dtype.itemsize)
         stacked: dict[str, int] = {}
-        tail = 2 + (0 if stacks is None else stacks.count)
+        tail = self._tail + (0 if stacks is None else stacks.count)
         size = plan.size
         for name in sorted(stacks.names) if stacks is not None else []:
             space, shape = lowered.spaces[name]
@@ -107,11 +122,12 @@ class Executable:
             saved_offsets.append(saved_offsets[-1] + aligned(prod(shape) * self.dtype.itemsize))
         return Prepared(
             array("q", [self._handle, *[known.get(name, 0) for name in lowered.signature], *[0] * tail]),
-            Inputs(lowered, self.dtype, sizes, self._position, stacks, stacked),
+            Inputs(lowered, self.dtype, graph.device, sizes, self._position, stacks, stacked),
             [(self._position[b.name], shape, prod(shape) * self.dtype.itemsize >= LARGE) for b, shape in results],
             shapes[self.results :],
             saved_offsets.pop(),
             saved_offsets,
+            size + aligned(max((_bytes(need, sizes) for need in lowered.scratch), default=0)),
             size,
             [(self._position[n], offset) for n, offset in (plan.offsets | stacked).items()],
             list(encodings.values()),
@@ -179,6 +195,10 @@ class Executable:
             part = lease.buffer[offset : offset + prod(shape) * self.dtype.itemsize]
             tensors.append(part.view(self.dtype).view(shape))
         return tensors
+
+
+def _bytes(need: Mapping[str, int], sizes: Mapping[str, int]) -> int:
+    return sum(size * sizes[space] for space, size in need.items())
 
 
 def _no_memory(made: Tensor) -> ArrayError:

@@ -43,12 +43,14 @@ class Inputs:
         self,
         lowered: Lowered,
         dtype: torch.dtype,
+        device: torch.device,
         sizes: Mapping[str, int],
         positions: Mapping[str, int],
         stacks: Stacks | None,
         offsets: Mapping[str, int],
     ) -> None:
         self.dtype = dtype
+        self.device = device
         self.stacks = stacks
         self.names = [n for n in lowered.inputs if stacks is None or n not in stacks.names]
         """Arrays that come as one tensor."""
@@ -78,7 +80,7 @@ class Inputs:
         return tensors, fit
 
     def _of_known_kind(self, tensors: Sequence[Tensor]) -> bool:
-        return all(t.dtype is self.dtype and t.is_cpu for t in tensors)
+        return all(t.dtype is self.dtype and t.device == self.device for t in tensors)
 
     def check(self, tensors: Sequence[Tensor]) -> Fit:
         """Raise ArrayError, naming the array, unless the tensors fit."""
@@ -123,5 +125,6 @@ class Inputs:
         if tensor.dtype != self.dtype:
             problem = f"has dtype {tensor.dtype}, but the layer was compiled for {self.dtype}; use .to({self.dtype})"
             raise ArrayError(name, problem)
-        if not tensor.is_cpu:
-            raise ArrayError(name, f"is on {tensor.device}, but this layer runs on the CPU; move it with .cpu()")
+        if tensor.device != self.device:
+            remedy = ".cpu()" if self.device.type == "cpu" else f".to({str(self.device)!r})"
+            raise ArrayError(name, f"is on {tensor.device}, but the graph is on {self.device}; move it with {remedy}")

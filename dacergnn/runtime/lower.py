@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
@@ -12,16 +13,22 @@ from dace import Memlet
 from dace.codegen import codegen
 
 from dacergnn.library_nodes.cpu import is_encoding
-from dacergnn.library_nodes.node import copied, ordered_operators, row_shape, row_space
+from dacergnn.library_nodes.node import GraphOperator, copied, ordered_operators, row_shape, row_space
 
 # All that the frame around our kernels takes from dace.h, which takes longer to compile than most programs.
 _PRELUDE = '#include <cstdint>\n#define DACE_EXPORTED extern "C"'
-_PACKED_CALL = """
+_CALL = """
 #include "include/dacergnn/packed_call.h"
 #include "include/dacergnn/read_tensors.h"
 extern "C" void call_{name}(const std::int64_t *packed) {{ dacergnn::packed_call(__program_{name}, packed); }}
 extern "C" void *read_and_call_{name}(void *, void *const *arguments, std::ptrdiff_t) {{
   return dacergnn::read_and_call(arguments, call_{name});
+}}
+"""
+_CUDA_CALL = """
+#include "include/dacergnn/cuda/packed_call.cuh"
+extern "C" const char *call_{name}(const std::int64_t *packed) {{
+  return dacergnn::cuda::packed_call(__program_{name}, packed);
 }}
 """
 
@@ -51,6 +58,8 @@ class Lowered:
     encodings: tuple[str, ...]
     spaces: dict[str, tuple[str, tuple[int, ...]]]  # of the inputs: row space and row shape
     dtype: str
+    implementation: str
+    scratch: tuple[dict[str, int], ...]  # bytes per row of each row space, for each operator that needs some
 
 
 def lower(sdfg: dace.SDFG) -> Lowered:
@@ -76,7 +85,15 @@ def lower(sdfg: dace.SDFG) -> Lowered:
         encodings=tuple(n for n in sdfg.arrays if is_encoding(n)),
         spaces={n: (row_space(sdfg.arrays[n]), row_shape(sdfg.arrays[n])) for n in inputs},
         dtype=str(next(iter(sdfg.arrays.values())).dtype.to_string()),
+        implementation=operators[0].implementation if operators else "cpu",
+        scratch=_scratch(sdfg, operators),
     )
+
+
+def _scratch(sdfg: dace.SDFG, operators: Sequence[GraphOperator]) -> tuple[dict[str, int], ...]:
+    state = next(iter(sdfg.states()))
+    needs = (o.scratch(o.implementation, o.arrays(sdfg, state)) for o in operators)
+    return tuple(need for need in needs if need)
 
 
 def _generate(sdfg: dace.SDFG) -> tuple[str, tuple[str, ...]]:
@@ -84,7 +101,8 @@ def _generate(sdfg: dace.SDFG) -> tuple[str, tuple[str, ...]]:
     state: dace.SDFGState = next(iter(sdfg.states()))
     operators = ordered_operators(state)
     local_arrays = [name for o in operators for name in o.locals]
-    light = all(o.implementation == "cpu" for o in operators)
+    light = all(o.implementation in ("cpu", "cuda") for o in operators)
+    on_device = any(o.implementation == "cuda" for o in operators)
     for before, after in pairwise(operators):
         state.add_nedge(before, after, Memlet())  # one order, the one that memory is planned for
     for desc in sdfg.arrays.values():
@@ -103,4 +121,4 @@ def _generate(sdfg: dace.SDFG) -> tuple[str, tuple[str, ...]]:
     # DaCe's build folder holds a header with the hash of the program; the cache keys by content instead.
     code = "\n".join(line for line in frame.clean_code.splitlines() if "hash.h" not in line)
     code = code.replace("#include <dace/dace.h>", _PRELUDE) if light else code
-    return code + _PACKED_CALL.format(name=sdfg.name), signature
+    return code + (_CUDA_CALL if on_device else _CALL).format(name=sdfg.name), signature

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -59,10 +60,17 @@ class Pool:
         self._free.clear()
 
 
+class Memory(Protocol):
+    """Where buffers come from."""
+
+    def take(self, size: int) -> Tensor: ...
+    def give(self, buffer: Tensor) -> None: ...
+
+
 class Lease:
     """Holds a buffer until it is dropped itself, then gives it back."""
 
-    def __init__(self, pool: Pool, size: int) -> None:
+    def __init__(self, pool: Memory, size: int) -> None:
         self.pool = pool
         self.buffer = pool.take(size)
 

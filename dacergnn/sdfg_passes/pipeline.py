@@ -157,7 +157,7 @@ def _differentiate(plan: Plan) -> dict[str, int]:
 
 def _select(plan: Plan, config: Config, index: Typeclass) -> dict[str, int]:
     for sdfg in _sdfgs(plan).values():
-        select_adjacency(sdfg, index=index, implementation=config.implementation)
+        select_adjacency(sdfg, index=index, implementation=config.implementation or "cpu")
     return dict.fromkeys(_sdfgs(plan), 1)
 
 

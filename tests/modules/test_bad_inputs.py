@@ -48,7 +48,8 @@ from tests.modules.layers import (
 
 E, T, X, N = EDGES.edge_index, EDGES.edge_type, features(), EDGES.num_src
 Act = Callable[[], object]
-CPU = "but this layer runs on the CPU; move it with"
+CPU = "but the graph is on cpu; move it with"
+KERNELS = "but layers run on the CPU and on CUDA devices; move it with .to('cpu')"
 COUNT = "indices count from 0, so remove padding and shift indices that start elsewhere."
 INTEGERS = "indices must be int32 or int64, convert with .long()."
 
@@ -106,7 +107,7 @@ ROWS: list[tuple[str, Act, type[Exception], str]] = [
     ("edge_index as a list", call(rgcn, X, [[0], [1]], T), UnsupportedCallError,
      cannot("RGCNConv", "edge_index is a list; compiled layers take dense tensors [2, E].")),
     ("edge_index on another device", call(rgcn, X, E.to("meta"), T), ArrayError,
-     f"edge_index is on meta, {CPU} .cpu()."),
+     f"edge_index is on meta, {KERNELS}."),
     ("a negative source", call(rgcn, X, put(E, 7, -1), T), GraphError,
      f"edge_index[0] holds -1 at position 7; {COUNT}"),
     ("a source that is not there", call(rgat, X[:14], put(E, 7, 14), T), GraphError,
@@ -148,7 +149,7 @@ ROWS: list[tuple[str, Act, type[Exception], str]] = [
     ("an edge_index for a graph", lambda: native("RGCN")(X, E), ArrayError,
      "graph is a Tensor; make a HeteroGraph of it with from_pyg, from_dgl or from_arrays."),
     ("a graph on another device", lambda: native("RGCN")(X, hetero_graph().to("meta")), ArrayError,
-     f"graph is on meta, {CPU} .to('cpu')."),
+     f"graph is on meta, {KERNELS}."),
     ("too few rows", lambda: native("RGAT")(X[1:], hetero_graph()), ArrayError,
      "x has shape (14, 6), but the graph and the layer ask for (15, 6)."),
     ("too few relations", lambda: RGCN(K, M, 2)(X, hetero_graph()), ArrayError,
@@ -187,7 +188,7 @@ ROWS: list[tuple[str, Act, type[Exception], str]] = [
     ("a string of passes", lambda: Config(passes="fuse"), DacergnnError,  # type: ignore[arg-type]
      "passes='fuse' is a string; pass a tuple of names, as in ('fuse',)."),
     ("an unknown implementation", lambda: Config(implementation="gpu"), DacergnnError,
-     "implementation='gpu' is not one of cpu, pure."),
+     "implementation='gpu' is not one of cpu, cuda, pure."),
     ("an unknown dataset", lambda: datasets.load("karate"), DatasetError,
      f"There is no dataset 'karate'; known are {', '.join(datasets.NAMES)}, and synthetic ones as name~scale for"
      f" {', '.join(datasets.SYNTHETIC_NAMES)}."),

@@ -106,7 +106,7 @@ def test_types_in_another_order() -> None:
     [
         (lambda t: t.double(), "part 3 of W_k, W_q, W_v has dtype torch.float64, but the layer was compiled for"),
         (lambda t: t[:12], r"part 3 of W_k, W_q, W_v has shape \(12, 8\), but the graph and the layer ask for 192 num"),
-        (lambda t: t.to("meta"), "part 3 of W_k, W_q, W_v is on meta, but this layer runs on the CPU"),
+        (lambda t: t.to("meta"), "part 3 of W_k, W_q, W_v is on meta, but the graph is on cpu"),
     ],
 )
 def test_a_weight_that_does_not_fit(change: Any, message: str) -> None:

@@ -114,7 +114,7 @@ WRONG = [
     (
         "x",
         torch.zeros(5, 3, dtype=torch.float64, device="meta"),
-        "x is on meta, but this layer runs on the CPU; move it with .cpu().",
+        "x is on meta, but the graph is on cpu; move it with .cpu().",
     ),
     (
         "x",

@@ -119,7 +119,7 @@ Change = Callable[[Tensor], Tensor]
 WRONG: list[tuple[int, Change, str]] = [
     (0, lambda t: t.float(), "part 0 of W has dtype torch.float32, but the layer was compiled for torch.float64; "
      "use .to(torch.float64)."),
-    (1, lambda t: t.to("meta"), "part 1 of W is on meta, but this layer runs on the CPU; move it with .cpu()."),
+    (1, lambda t: t.to("meta"), "part 1 of W is on meta, but the graph is on cpu; move it with .cpu()."),
     (1, lambda t: t[:2], "part 1 of W has shape (2, 2), but the graph and the layer ask for 6 numbers."),
     (3, lambda t: t[:2], "part 1 of a, b has shape (2,), but the graph and the layer ask for 4 numbers."),
     (4, lambda t: t[:1], "x has 4 rows in 3 parts, but the graph asks for 5."),

@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dacergnn.errors import ArrayError, UnsupportedCallError, UnsupportedLayerError
+from dacergnn.errors import UnsupportedCallError, UnsupportedLayerError
 from dacergnn.frontends.frontend import Frontend
+from dacergnn.graph.checks import check_kernels
 
 Refuse = Callable[[str, object, str], UnsupportedLayerError]
 """Makes the error of an option, its value and the remedy."""
@@ -63,8 +64,7 @@ def check_edge_index(edge_index: object) -> None:
     if len(shape) != 2 or shape[0] != 2:
         raise UnsupportedCallError(f"edge_index has shape {list(shape)}; it must be [2, E].")
     if not edge_index.is_cpu:
-        problem = f"is on {edge_index.device}, but this layer runs on the CPU; move it with .cpu()"
-        raise ArrayError("edge_index", problem)
+        check_kernels("edge_index", edge_index.device)
 
 
 def check_edge_type(edge_type: object) -> None:

@@ -1,0 +1,19 @@
+// A CUDA program's function called with all its arguments in one array.
+#pragma once
+
+#include "../packed_call.h"
+#include "platform.cuh"
+
+namespace dacergnn::cuda {
+
+// Calls `function` with arguments of which `packed` holds the values in order, then the stream, scratch memory and the
+// number of multiprocessors. Returns what went wrong with a launch, or null.
+template <class... Arguments>
+const char* packed_call(void (*function)(Arguments...), const std::int64_t* packed) {
+    const std::int64_t* tail = packed + sizeof...(Arguments);
+    call = {(cudaStream_t)tail[0], (char*)tail[1], (int)tail[2], nullptr};
+    dacergnn::packed_call(function, packed, std::index_sequence_for<Arguments...>{});
+    return call.failure;
+}
+
+}  // namespace dacergnn::cuda

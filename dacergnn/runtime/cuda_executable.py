@@ -1,0 +1,51 @@
+"""A loaded CUDA program: launches its kernels on torch's current stream, with memory of torch's allocator alone.
+
+A call waits for nothing and reads nothing from the device, so CUDA graphs capture it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+import torch
+from torch import Tensor
+
+from dacergnn.errors import DeviceError
+from dacergnn.runtime.cuda_device import DeviceMemory, current_stream, multiprocessors
+from dacergnn.runtime.executable import Executable, Prepared
+from dacergnn.runtime.pool import Lease
+
+
+class CUDAExecutable(Executable):
+    """The compiled form of one SDFG whose operators are expanded for CUDA."""
+
+    _device = "cuda"
+    _tail = 3  # stream, scratch memory, number of multiprocessors
+
+    def _load(self, library: ctypes.CDLL) -> None:
+        self._function.restype = ctypes.c_char_p  # pyright: ignore[reportFunctionMemberAccess]
+
+    def run(self, prepared: Prepared, inputs: list[Tensor]) -> tuple[list[Tensor], Lease | None]:
+        device = prepared.inputs.device
+        arguments, memory = prepared.arguments[:], DeviceMemory(device)
+        with current_stream(device) as stream:
+            results = [torch.empty(shape, dtype=self.dtype, device=device) for _, shape, _ in prepared.outputs]
+            for (position, _, _), tensor in zip(prepared.outputs, results, strict=True):
+                arguments[position] = tensor.data_ptr()
+            lease = None
+            if self._saved:
+                lease = Lease(memory, prepared.saved)
+                for position, offset in zip(self._saved, prepared.saved_offsets, strict=True):
+                    arguments[position] = lease.buffer.data_ptr() + offset
+            workspace = memory.take(prepared.workspace)
+            start = workspace.data_ptr()
+            for position, offset in prepared.offsets:
+                arguments[position] = start + offset
+            inputs, _ = prepared.inputs.place(inputs, arguments)
+            tail = (stream, start + prepared.scratch, multiprocessors(device))
+            for position, value in enumerate(tail, self._end):
+                arguments[position] = value
+            failure = self._function(arguments.buffer_info()[0])
+        if failure is not None:
+            raise DeviceError(f"{self.lowered.name} cannot run on {device}: {failure.decode()}")
+        return results, lease
