@@ -138,7 +138,7 @@ struct Read {
     float* y;
     int64_t index;
     __device__ void operator()() const {
-        if (threadIdx.x == 40) *y = x[index];
+        if (threadIdx.x == 40) y[blockIdx.x] = x[index];
     }
 };
 
@@ -148,9 +148,24 @@ struct SharedAt {
     __device__ void operator()() const {
         __shared__ int fixed[3];
         float* all = shared_memory<float>();
+        if (threadIdx.x != 0) return;
         all[write] = 1;
-        if (threadIdx.x == 0) y[0] = all[read];
-        if (threadIdx.x == 0) y[1] = static_cast<float>(fixed[read % 4]);
+        y[0] = all[read];
+        y[1] = static_cast<float>(fixed[read % 4]);
+    }
+};
+
+// y[0], each thread in its turn: by plain additions, in one warp after __syncwarp, in a block after a barrier.
+struct Turns {
+    int* y;
+    int synchronise;
+    __device__ void operator()() const {
+        for (int t = 0; t < static_cast<int>(blockDim.x); ++t) {
+            if (t == static_cast<int>(threadIdx.x)) *y += 1;
+            if (synchronise == 1) __syncwarp();
+            if (synchronise == 2) __syncthreads();
+            if (synchronise == 3) __shfl_sync(kAll, t, 0);
+        }
     }
 };
 
@@ -165,7 +180,9 @@ struct Deep {
 
 struct Set {
     float* y;
-    __device__ void operator()() const { *y = static_cast<float>(blockDim.x); }
+    __device__ void operator()() const {
+        if (threadIdx.x == 0) *y = static_cast<float>(blockDim.x);
+    }
 };
 
 template <class T, int N>
@@ -195,6 +212,11 @@ void read_at(const float* x, float* y, int64_t index) { launch<64>(3, 0, Read{x,
 void shared_at(float* y, int write, int read, int elements) {
     launch<64>(1, elements * sizeof(float), SharedAt{y, write, read});
 }
+void turns(int* y, int threads, int synchronise) {
+    if (threads == 32) launch<32>(1, 0, Turns{y, synchronise});
+    if (threads == 64) launch<64>(1, 0, Turns{y, synchronise});
+}
+void turns_of_blocks(int* y) { launch<1>(2, 0, Turns{y, 0}); }
 void deep(float* y) { launch<32>(1, 0, Deep{y}); }
 void set(float* y, int64_t blocks, int64_t shared_bytes) {
     launch<96>(blocks, static_cast<std::size_t>(shared_bytes), Set{y});

@@ -37,16 +37,17 @@ def test_right_kernels_pass_whatever_the_order(seed: int) -> None:
 
 # What the error says of each fault; None where only the result is wrong.
 BARRIER = r"waits in __syncthreads \(source:\d+\)"
+RACE = r"(reads|writes) what thread \d+ of block \d+ (read|wrote) \[source:\d+\]; no barrier comes in between"
 FAULTS = {
     "product": {
-        "kNoBarrierAfterLoad": None,
-        "kNoBarrierBeforeLoad": None,
+        "kNoBarrierAfterLoad": RACE,
+        "kNoBarrierBeforeLoad": RACE,
         "kRowTooMany": "accesses memory at .*, which is not its own",
         "kTileTooLong": "just outside shared memory",
         "kExitBeforeBarrier": BARRIER + r".*, but thread \d+ has left the kernel",
     },
     "block_sum": {
-        "kNoBarrier": None,
+        "kNoBarrier": RACE,
         "kBarrierInBranch": BARRIER + r".*, but thread \d+ " + BARRIER,
         "kMaskOfHalf": r"calls __shfl_down_sync \(source:\d+\) (with a mask|to read from lane \d+, which its mask)",
         "kMaskWithoutSelf": r"calls __shfl_down_sync .*mask (that )?does not name",
@@ -88,7 +89,7 @@ def test_every_seed_has_an_order_of_its_own() -> None:
 
 @pytest.mark.parametrize("index", [100, 1000, -5, -2000])
 def test_memory_that_is_not_its_own(index: int) -> None:
-    x, y = numbers(100), device(np.zeros(1, np.float32))
+    x, y = numbers(100), device(np.zeros(3, np.float32))
     library().read_at(pointer(x), pointer(y), ctypes.c_int64(99))
     assert y[0] == x[99]
     if index == -5:  # in the page before the array: rubbish
@@ -127,9 +128,40 @@ def test_shared_memory_is_rubbish_at_first() -> None:
     assert not any(a == "0.0" or b == 0 for a, b in seen)
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(
+    ("threads", "synchronise", "ordered"),
+    [
+        (32, 0, False),
+        (32, 1, True),
+        (32, 2, True),
+        (32, 3, False),
+        (64, 1, False),
+        (64, 2, True),
+    ],
+)
+def test_threads_that_add_to_one_number(threads: int, synchronise: int, ordered: bool, seed: int) -> None:
+    """Only __syncwarp (within a warp) and __syncthreads order memory; shuffles do not."""
+    library().seed(seed)
+    y = device(np.zeros(1, np.int32))
+    if ordered:
+        library().turns(pointer(y), threads, synchronise)
+        assert y[0] == threads
+    else:
+        with pytest.raises(EmulationError, match=rf"(wrote|read) \[source:{line('*y += 1')}\]; no barrier comes"):
+            library().turns(pointer(y), threads, synchronise)
+
+
+def test_blocks_that_add_to_one_number() -> None:
+    y = device(np.zeros(1, np.int32))
+    with pytest.raises(EmulationError, match=r"Thread 0 of block \d reads what thread 0 of block \d wrote"):
+        library().turns_of_blocks(pointer(y))
+
+
 def test_a_stack_that_is_full() -> None:
+    y = device(np.zeros(32, np.float32))
     with pytest.raises(EmulationError, match="as its stack is full"):
-        library().deep(pointer(device(np.zeros(32, np.float32))))
+        library().deep(pointer(y))
 
 
 def test_launches_of_several_threads_of_the_host() -> None:

@@ -1,6 +1,7 @@
 // What threads of a warp do together, and copies that arrive late.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -30,6 +31,7 @@ inline void Machine::explain_warp(int thread) {
 
 // Waits for the lanes of the mask, and gives what the chosen lane brought (of a ballot: the bits of all).
 inline std::uint64_t Machine::exchange(const Wait& wait) {
+    const Unwatched unwatched;
     const int me = running_, first = me / kLanes * kLanes;
     running().wait = wait;
     running().state = State::waiting;
@@ -49,6 +51,7 @@ inline std::uint64_t Machine::exchange(const Wait& wait) {
 }
 
 inline void Machine::release_warp(int first, unsigned mask) {
+    if (at(first + std::countr_zero(mask)).wait.kind == Kind::warp) races_.sync_warp(first, mask);
     const bool descending = coin();
     for (int i = 0; i < kLanes; ++i) {
         const int l = descending ? i : kLanes - 1 - i;
@@ -67,14 +70,18 @@ inline void Machine::release_warp(int first, unsigned mask) {
 }
 
 inline void Machine::perform(const Copy& copy) {
+    const auto bytes = static_cast<std::size_t>(copy.bytes);
+    access(copy.to, bytes, true, copy.position);
+    if (copy.valid) access(copy.from, bytes, false, copy.position);
     if (copy.valid)
-        std::memcpy(copy.to, copy.from, static_cast<std::size_t>(copy.bytes));
+        std::memcpy(copy.to, copy.from, bytes);
     else
-        std::memset(copy.to, 0, static_cast<std::size_t>(copy.bytes));
+        std::memset(copy.to, 0, bytes);
 }
 
 // A copy arrives at once or when it is waited for, as the seed will have it.
 inline void Machine::copy_async(const Copy& copy) {
+    const Unwatched unwatched;
     const auto misaligned = [&](const void* p) {
         return reinterpret_cast<std::uintptr_t>(p) % static_cast<unsigned>(copy.bytes) != 0;
     };
@@ -87,6 +94,7 @@ inline void Machine::copy_async(const Copy& copy) {
 }
 
 inline void Machine::copy_async_wait(int groups) {
+    const Unwatched unwatched;
     auto& copies = running().copies;
     while (static_cast<int>(copies.size()) - 1 > groups) {
         for (const Copy& copy : copies.front()) perform(copy);

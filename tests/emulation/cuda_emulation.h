@@ -9,6 +9,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "access_hooks.h"
 #include "cooperation.h"
 
 #define __host__
@@ -45,8 +46,9 @@ const char* launch(std::int64_t blocks, int threads, std::size_t shared_bytes, c
     return machine.launch(blocks, threads, shared_bytes, kernel);
 }
 inline void* shared_memory() { return machine.shared_memory(); }
-inline void copy_async(void* to, const void* from, int bytes, bool valid) {
-    machine.copy_async({to, from, bytes, valid});
+[[gnu::noinline]] inline void copy_async(void* to, const void* from, int bytes, bool valid) {
+    auto* frame = static_cast<void* const*>(__builtin_frame_address(0));
+    machine.copy_async({to, from, bytes, valid, {frame[1], static_cast<void* const*>(frame[0])}});
 }
 inline void copy_async_commit() { machine.copy_async_commit(); }
 inline void copy_async_wait(int groups) { machine.copy_async_wait(groups); }
@@ -131,11 +133,12 @@ inline int __all_sync(unsigned mask, int predicate, DACERGNN_PLACE) {
 }
 #undef DACERGNN_PLACE
 
-// Threads of a block never run at the same time, so plain operations are atomic.
+// Threads of a block never run at the same time, so plain operations are atomic; none of them is a race.
 template <class T>
 T atomicAdd(T* address, std::type_identity_t<T> value) {
     static_assert(std::is_same_v<T, int> || std::is_same_v<T, unsigned> || std::is_same_v<T, unsigned long long> ||
                   std::is_same_v<T, float> || std::is_same_v<T, double>);
+    const dacergnn::emulation::Unwatched unwatched;
     const T old = *address;
     *address += value;
     return old;
@@ -143,6 +146,7 @@ T atomicAdd(T* address, std::type_identity_t<T> value) {
 template <class T>
     requires std::is_integral_v<T>
 T atomicMax(T* address, std::type_identity_t<T> value) {
+    const dacergnn::emulation::Unwatched unwatched;
     const T old = *address;
     *address = std::max(old, value);
     return old;
@@ -150,6 +154,7 @@ T atomicMax(T* address, std::type_identity_t<T> value) {
 template <class T>
     requires std::is_integral_v<T>
 T atomicMin(T* address, std::type_identity_t<T> value) {
+    const dacergnn::emulation::Unwatched unwatched;
     const T old = *address;
     *address = std::min(old, value);
     return old;
@@ -157,6 +162,7 @@ T atomicMin(T* address, std::type_identity_t<T> value) {
 template <class T>
     requires std::is_integral_v<T>
 T atomicExch(T* address, std::type_identity_t<T> value) {
+    const dacergnn::emulation::Unwatched unwatched;
     const T old = *address;
     *address = value;
     return old;
@@ -164,6 +170,7 @@ T atomicExch(T* address, std::type_identity_t<T> value) {
 template <class T>
     requires std::is_integral_v<T>
 T atomicCAS(T* address, std::type_identity_t<T> expected, std::type_identity_t<T> value) {
+    const dacergnn::emulation::Unwatched unwatched;
     const T old = *address;
     if (old == expected) *address = value;
     return old;

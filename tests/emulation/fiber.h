@@ -138,15 +138,17 @@ public:
             char offset[32];
             // A return address belongs to the next line as often as not.
             const auto distance = static_cast<const char*>(code) - static_cast<const char*>(library.dli_fbase) - 1;
-            std::snprintf(offset, sizeof offset, "%s%#zx", text.empty() ? " [" : " ", static_cast<std::size_t>(distance));
+            const char* before = text.empty() ? " [" : " ";
+            std::snprintf(offset, sizeof offset, "%s%#zx", before, static_cast<std::size_t>(distance));
             text += offset;
             const auto* low = reinterpret_cast<const char*>(frame);
-            if (low < stack_.begin() || low + 16 > stack_.end() || reinterpret_cast<std::uintptr_t>(frame) % 8 != 0) break;
+            if (low < stack_.begin() || low + 16 > stack_.end()) break;
             code = frame[1];
         }
         return text.empty() ? text : text + "]";
     }
 
+    bool owns(const void* address) const { return stack_.begin() <= address && address < stack_.end(); }
     bool overflowed(const void* address) const { return stack_.guards(address); }
 
 private:

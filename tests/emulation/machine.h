@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "races.h"
 #include "shared_memory.h"
 #include "signals.h"
 #include "threads.h"
@@ -31,13 +32,17 @@ public:
     }
 
     void barrier(const Wait& wait) {
+        const Unwatched unwatched;
         running().wait = wait;
         running().state = State::waiting;
         running().fiber.pause();
     }
     std::uint64_t exchange(const Wait& wait);
     void copy_async(const Copy& copy);
-    void copy_async_commit() { running().copies.emplace_back(); }
+    void copy_async_commit() {
+        const Unwatched unwatched;
+        running().copies.emplace_back();
+    }
     void copy_async_wait(int groups);
     void* shared_memory() { return shared_->begin(); }
 
@@ -51,6 +56,7 @@ public:
         running().fiber.pause();
     }
     void fault(const std::string& what, const void* address, Position position);
+    void access(const void* address, std::size_t bytes, bool write, Position position);
     bool inside_thread() const { return running_ >= 0; }
 
 private:
@@ -62,7 +68,7 @@ private:
     bool release_barrier();
     void explain_warp(int thread);
     static void entry();
-    static void perform(const Copy& copy);
+    void perform(const Copy& copy);
     Thread& running() { return *threads_[static_cast<std::size_t>(running_)]; }
     Thread& at(int thread) { return *threads_[static_cast<std::size_t>(thread)]; }
     bool coin() { return seed != 0 && random_() % 2 == 0; }
@@ -75,6 +81,8 @@ private:
     std::vector<std::unique_ptr<Thread>> threads_;
     std::vector<int> ready_;
     std::unique_ptr<SharedMemory> shared_;
+    std::unique_ptr<StaticSharedMemory> statics_;
+    Races races_;
     std::mt19937_64 random_;
     std::string failure_;
     std::deque<std::string> failures_;  // kept, for who launched will read them later
@@ -86,7 +94,9 @@ inline Machine machine;
 
 inline void Machine::entry() {
     machine.running().fiber.entered();
+    Races::watching = true;
     machine.call_(machine.kernel_);
+    Races::watching = false;
     machine.running().state = State::left;
     machine.running().fiber.pause(true);
 }
@@ -109,20 +119,22 @@ inline const char* Machine::launch(std::int64_t blocks, int threads, std::size_t
         do step = 1 + static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(blocks));
         while (std::gcd(step, blocks) != 1);
     }
+    races_.start_launch();
     shared_ = std::make_unique<SharedMemory>(shared_bytes, seed);
+    statics_ = std::make_unique<StaticSharedMemory>(seed);
     {
         const Signals signals;
-        const StaticSharedMemory statics(seed);
         for (std::int64_t i = 0; i < blocks && failure_.empty(); ++i) {
             blockIdx = {static_cast<unsigned>((i * step + shift) % blocks), 0, 0};
             shared_->poison();
-            statics.poison();
+            statics_->poison();
             run_block();
             if (failure_.empty() && !shared_->intact())
                 failure_ = "Block " + std::to_string(blockIdx.x) + " wrote beyond its " +
                            std::to_string(shared_bytes) + " bytes of shared memory.";
         }
     }
+    statics_.reset();
     shared_.reset();
     if (failure_.empty()) return nullptr;
     failures_.push_back(failure_);
@@ -130,6 +142,7 @@ inline const char* Machine::launch(std::int64_t blocks, int threads, std::size_t
 }
 
 inline void Machine::run_block() {
+    races_.start_block(blockIdx.x, count_);
     for (int t = 0; t < count_; ++t) {
         at(t).fiber.start(entry, static_cast<std::size_t>(t));
         at(t).state = State::ready;
@@ -154,6 +167,7 @@ inline void Machine::resume(int thread) {
     running_ = thread;
     threadIdx = {static_cast<unsigned>(thread), 0, 0};
     at(thread).fiber.resume();
+    Races::watching = false;
     running_ = -1;
 }
 
@@ -181,6 +195,7 @@ inline bool Machine::release_barrier() {
         return false;
     }
     for (int t = 0; t < count_; ++t) at(t).state = State::ready;
+    races_.barrier();
     return true;
 }
 
@@ -203,6 +218,18 @@ inline void Machine::fault(const std::string& text, const void* address, Positio
     if (shared_->guards(address)) why = ", just outside shared memory";
     if (running().fiber.overflowed(address)) why = ", as its stack is full";
     fail(text + why, position);
+}
+
+// Called before the running thread reads or writes memory.
+inline void Machine::access(const void* address, std::size_t bytes, bool write, Position position) {
+    if (running().fiber.owns(address) || statics_->beside(address)) return;
+    const bool shared = shared_->owns(address) || statics_->owns(address);
+    const Access* other = races_.note(running_, address, bytes, write, shared, position.code);
+    if (other == nullptr) return;
+    fail((write ? "writes what thread " : "reads what thread ") + std::to_string(other->thread) + " of block " +
+             std::to_string(other->block) + (other->write ? " wrote" : " read") +
+             running().fiber.trace({other->code, nullptr}) + "; no barrier comes in between",
+         position);
 }
 
 }  // namespace dacergnn::emulation

@@ -3,6 +3,7 @@
 
 #include <link.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <vector>
@@ -23,7 +24,10 @@ inline int rubbish(std::uint64_t seed) {
 class SharedMemory {
 public:
     SharedMemory(std::size_t bytes, std::uint64_t seed)
-        : memory_(bytes), begin_(memory_.end() - (bytes + 15) / 16 * 16), end_(begin_ + bytes), rubbish_(rubbish(seed)) {}
+        : memory_(bytes),
+          begin_(memory_.end() - (bytes + 15) / 16 * 16),
+          end_(begin_ + bytes),
+          rubbish_(rubbish(seed)) {}
 
     void* begin() const { return begin_; }
     void poison() const {
@@ -38,6 +42,7 @@ public:
         return true;
     }
     bool guards(const void* address) const { return memory_.guards(address); }
+    bool owns(const void* address) const { return begin_ <= address && address < end_; }
 
 private:
     GuardedMemory memory_;
@@ -50,6 +55,7 @@ private:
 class StaticSharedMemory {
 public:
     explicit StaticSharedMemory(std::uint64_t seed) : rubbish_(rubbish(seed)) {
+        marker_ = 1;  // a thread's first use makes its copy of them
         dl_iterate_phdr(find, this);
         saved_.assign(begin_, begin_ + bytes_);
     }
@@ -61,6 +67,9 @@ public:
     void poison() const {
         if (bytes_ != 0) std::memset(begin_, rubbish_, bytes_);
     }
+    bool owns(const void* address) const { return begin_ <= address && address < begin_ + bytes_; }
+    // Whether it is another variable, or a constant, of this library.
+    bool beside(const void* address) const { return image_ <= address && address < image_end_; }
 
 private:
     static inline thread_local volatile char marker_ = 0;
@@ -74,13 +83,21 @@ private:
             if (part.p_type != PT_TLS || marker < begin || marker >= begin + part.p_memsz) continue;
             statics->begin_ = begin;
             statics->bytes_ = part.p_memsz;
+            statics->find_image(info);
             return 1;
         }
         return 0;
     }
+    void find_image(const dl_phdr_info* info) {
+        image_ = image_end_ = reinterpret_cast<const char*>(info->dlpi_addr);
+        for (int i = 0; i < info->dlpi_phnum; ++i)
+            if (info->dlpi_phdr[i].p_type == PT_LOAD)
+                image_end_ = std::max(image_end_, image_ + info->dlpi_phdr[i].p_vaddr + info->dlpi_phdr[i].p_memsz);
+    }
 
     char* begin_ = nullptr;
     std::size_t bytes_ = 0;
+    const char *image_ = nullptr, *image_end_ = nullptr;
     std::vector<char> saved_;
     int rubbish_;
 };

@@ -45,6 +45,7 @@ struct Copy {
     const void* from;
     int bytes;
     bool valid;
+    Position position;
 };
 
 enum class State { ready, waiting, left };

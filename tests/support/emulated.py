@@ -2,7 +2,7 @@
 
 With the address sanitizer, which ends the process at the first fault::
 
-    DACERGNN_EMULATION_FLAGS=-fsanitize=address ASAN_OPTIONS=detect_leaks=0 \\
+    DACERGNN_EMULATION_SANITIZER=address ASAN_OPTIONS=detect_leaks=0 \\
         LD_PRELOAD=$(g++ -print-file-name=libasan.so) pytest tests/cuda
 """
 
@@ -28,16 +28,19 @@ from dacergnn.runtime import cache as build_cache
 from dacergnn.runtime.build import compiler
 
 EMULATION = Path(__file__).resolve().parents[1] / "emulation"
+_SANITIZER = os.environ.get("DACERGNN_EMULATION_SANITIZER", "thread")
 FLAGS = (
-    *("-x", "c++", "-std=c++20", "-O1", "-g1", "-fPIC", "-shared", "-DDACERGNN_EMULATE_CUDA"),
+    *("-x", "c++", "-std=c++20", "-O1", "-g1", "-fPIC", "-DDACERGNN_EMULATE_CUDA"),
     *("-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas"),
     "-fno-omit-frame-pointer",  # to say where a thread was
     "-fstack-clash-protection",  # large frames touch the page that guards a stack
     "-fno-gnu-unique",  # or libraries in one process share the variables of the emulation
     *("-fsanitize=undefined", "-fsanitize-undefined-trap-on-error"),  # indices of arrays, alignment, shifts
+    *(f"-fsanitize={_SANITIZER}", "--param=tsan-instrument-func-entry-exit=0"),
     *(f"-I{EMULATION}", f"-I{INCLUDE_FOLDER}"),
-    *os.environ.get("DACERGNN_EMULATION_FLAGS", "").split(),
 )
+# Without the thread sanitizer's library: the emulation has its functions.
+LINK_FLAGS = ("-shared", *(["-fsanitize=address"] if _SANITIZER == "address" else []))
 _ACCESS = """
 extern "C" void dacergnn_set_call(char* workspace, int multiprocessors) {
     dacergnn::cuda::call = {nullptr, workspace, multiprocessors, nullptr};
@@ -100,9 +103,10 @@ def compile_emulated(source: str) -> EmulatedLibrary:
 
     def build(folder: Path) -> None:
         (folder / "source.cu").write_text(code)
-        command = [compiler()[0], *FLAGS, str(folder / "source.cu"), "-o", str(folder / build_cache.LIBRARY)]
-        run = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert run.returncode == 0, run.stderr
+        text, objects, library = (str(folder / n) for n in ("source.cu", "source.o", build_cache.LIBRARY))
+        for arguments in ((*FLAGS, "-c", text, "-o", objects), (*LINK_FLAGS, objects, "-o", library)):
+            run = subprocess.run([compiler()[0], *arguments], capture_output=True, text=True, check=False)
+            assert run.returncode == 0, run.stderr
 
     found = build_cache.lookup(key, "emulated") or build_cache.store(key, "emulated", build)
     return EmulatedLibrary(str(found))

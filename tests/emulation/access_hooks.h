@@ -1,0 +1,47 @@
+// What a compiler under -fsanitize=thread calls before every access to memory.
+#pragma once
+
+#include "machine.h"
+
+#ifdef __SANITIZE_THREAD__
+
+namespace dacergnn::emulation {
+
+[[gnu::no_sanitize("thread")]] inline void note_access(const void* address, std::size_t bytes, bool write,
+                                                       const void* code, void* const* frame) {
+    Races::watching = false;
+    machine.access(address, bytes, write, {code, static_cast<void* const*>(frame[0])});
+    Races::watching = true;
+}
+
+}  // namespace dacergnn::emulation
+
+#define DACERGNN_HOOK(name, bytes, write, ...)                                                                   \
+    extern "C" [[gnu::no_sanitize("thread"), gnu::noinline]] void name(__VA_ARGS__) {                            \
+        if (dacergnn::emulation::Races::watching)                                                                \
+            dacergnn::emulation::note_access(address, bytes, write, __builtin_return_address(0),                 \
+                                             static_cast<void* const*>(__builtin_frame_address(0)));             \
+    }
+#define DACERGNN_HOOKS(bytes)                                             \
+    DACERGNN_HOOK(__tsan_read##bytes, bytes, false, void* address)        \
+    DACERGNN_HOOK(__tsan_write##bytes, bytes, true, void* address)        \
+    DACERGNN_HOOK(__tsan_unaligned_read##bytes, bytes, false, void* address) \
+    DACERGNN_HOOK(__tsan_unaligned_write##bytes, bytes, true, void* address)
+DACERGNN_HOOKS(1)
+DACERGNN_HOOKS(2)
+DACERGNN_HOOKS(4)
+DACERGNN_HOOKS(8)
+DACERGNN_HOOKS(16)
+DACERGNN_HOOK(__tsan_read_range, bytes, false, void* address, std::size_t bytes)
+DACERGNN_HOOK(__tsan_write_range, bytes, true, void* address, std::size_t bytes)
+#undef DACERGNN_HOOKS
+#undef DACERGNN_HOOK
+extern "C" {
+[[gnu::no_sanitize("thread")]] void __tsan_init() {}
+[[gnu::no_sanitize("thread")]] void __tsan_vptr_update(void**, void*) {}
+[[gnu::no_sanitize("thread")]] void __tsan_vptr_read(void**) {}
+[[gnu::no_sanitize("thread")]] void __tsan_func_entry(void*) {}
+[[gnu::no_sanitize("thread")]] void __tsan_func_exit(void*) {}
+}
+
+#endif
