@@ -40,6 +40,8 @@ extern "C" {
 [[gnu::no_sanitize("thread")]] void __tsan_init() {}
 [[gnu::no_sanitize("thread")]] void __tsan_vptr_update(void**, void*) {}
 [[gnu::no_sanitize("thread")]] void __tsan_vptr_read(void**) {}
+// Of static variables that are initialized once.
+[[gnu::no_sanitize("thread")]] char __tsan_atomic8_load(const volatile char* address, int) { return *address; }
 [[gnu::no_sanitize("thread")]] void __tsan_func_entry(void*) {}
 [[gnu::no_sanitize("thread")]] void __tsan_func_exit(void*) {}
 }

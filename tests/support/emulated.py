@@ -30,17 +30,18 @@ from dacergnn.runtime.build import compiler
 EMULATION = Path(__file__).resolve().parents[1] / "emulation"
 _SANITIZER = os.environ.get("DACERGNN_EMULATION_SANITIZER", "thread")
 FLAGS = (
-    *("-x", "c++", "-std=c++20", "-O1", "-g1", "-fPIC", "-DDACERGNN_EMULATE_CUDA"),
+    *("-x", "c++", "-std=c++20", "-O1", "-g1", "-fPIC", "-shared", "-DDACERGNN_EMULATE_CUDA"),
     *("-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas"),
     "-fno-omit-frame-pointer",  # to say where a thread was
     "-fstack-clash-protection",  # large frames touch the page that guards a stack
     "-fno-gnu-unique",  # or libraries in one process share the variables of the emulation
     *("-fsanitize=undefined", "-fsanitize-undefined-trap-on-error"),  # indices of arrays, alignment, shifts
-    *(f"-fsanitize={_SANITIZER}", "--param=tsan-instrument-func-entry-exit=0"),
+    f"-fsanitize={_SANITIZER}",
+    # The thread sanitizer without its library: the emulation has the functions that are called at every access.
+    *("--param=tsan-instrument-func-entry-exit=0", "-Wl,--no-as-needed"),
+    *(["-nodefaultlibs", "-lstdc++", "-lm", "-lgcc_s", "-lc"] if _SANITIZER == "thread" else []),
     *(f"-I{EMULATION}", f"-I{INCLUDE_FOLDER}"),
 )
-# Without the thread sanitizer's library: the emulation has its functions.
-LINK_FLAGS = ("-shared", *(["-fsanitize=address"] if _SANITIZER == "address" else []))
 _ACCESS = """
 extern "C" void dacergnn_set_call(char* workspace, int multiprocessors) {
     dacergnn::cuda::call = {nullptr, workspace, multiprocessors, nullptr};
@@ -103,10 +104,9 @@ def compile_emulated(source: str) -> EmulatedLibrary:
 
     def build(folder: Path) -> None:
         (folder / "source.cu").write_text(code)
-        text, objects, library = (str(folder / n) for n in ("source.cu", "source.o", build_cache.LIBRARY))
-        for arguments in ((*FLAGS, "-c", text, "-o", objects), (*LINK_FLAGS, objects, "-o", library)):
-            run = subprocess.run([compiler()[0], *arguments], capture_output=True, text=True, check=False)
-            assert run.returncode == 0, run.stderr
+        command = [compiler()[0], *FLAGS, str(folder / "source.cu"), "-o", str(folder / build_cache.LIBRARY)]
+        run = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert run.returncode == 0, run.stderr
 
     found = build_cache.lookup(key, "emulated") or build_cache.store(key, "emulated", build)
     return EmulatedLibrary(str(found))
