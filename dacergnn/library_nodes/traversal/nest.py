@@ -130,21 +130,23 @@ class Loop:
         return found
 
 
-def staged(statements: Sequence[Statement], inner: Sequence[bool], finished: Sequence[bool]) -> list[list[Statement]]:
-    """Statements of alternating kinds by the earliest stage at which what they read is there.
+def staged(
+    statements: Sequence[Statement], kinds: Sequence[int], finished: Sequence[bool], count: int = 2
+) -> list[list[Statement]]:
+    """Statements of ``count`` kinds by the earliest stage at which what they read is there.
 
-    Even stages hold the statements that are not ``inner``, odd ones those that are, one loop each; what an inner
-    statement leaves ``finished`` only when its loop ends, another inner one reads two stages later.
+    Stages take turns: stage s holds statements of kind s % count, those of kind 0 by themselves, those of other kinds
+    in one loop. What a loop leaves ``finished`` only when it ends is there for later stages.
     """
     producer = {s.target.name: k for k, s in enumerate(statements)}
     stage: list[int] = []
     for k, statement in enumerate(statements):
-        earliest = 1 if inner[k] else 0
+        earliest = kinds[k]
         for ref in statement.reads:
             j = producer.get(ref.name)
             if j is not None:
-                wait = 2 if inner[j] and inner[k] and finished[j] else int(inner[j] != inner[k])
-                earliest = max(earliest, stage[j] + wait)
+                bound = stage[j] + (kinds[j] != kinds[k] or (kinds[j] > 0 and finished[j]))
+                earliest = max(earliest, bound + (kinds[k] - bound) % count)
         stage.append(earliest)
     stages: list[list[Statement]] = [[] for _ in range(max(stage, default=-1) + 1)]
     for statement, position in zip(statements, stage, strict=True):
@@ -174,6 +176,24 @@ def loops(
         if groups:  # after the sums, which others at this stage may read
             found.append(_nested(levels, groups, 0, homes))
     return found
+
+
+def apart(levels: Levels, statements: Sequence[Statement]) -> list[Loop]:
+    """The loop over the outermost rows with one loop after the other inside, over rows of the one or the other level.
+
+    For bodies in which nothing is reduced from the innermost level into the one between.
+    """
+    top, *inner = levels.spaces
+    finished = [reached(s.space, s.target.path) == top for s in statements]
+    items: list[Statement | Loop] = []
+    for number, stage in enumerate(
+        staged(statements, [*map(levels.level, (s.space for s in statements))], finished, 3)
+    ):
+        if number % 3 == 0:
+            items += stage
+        elif stage:
+            items.append(Loop(inner[number % 3 - 1], [*stage]))
+    return [Loop(top, items)]
 
 
 def _nested(levels: Levels, statements: Sequence[Statement], level: int, homes: dict[str, str]) -> Loop:

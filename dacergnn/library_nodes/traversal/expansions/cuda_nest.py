@@ -15,7 +15,7 @@ from dacergnn.library_nodes.node import PREFIX, row_space
 from dacergnn.library_nodes.traversal.expansions.cuda_lanes import Layout, sums_first
 from dacergnn.library_nodes.traversal.expansions.cuda_statements import DeviceStatements
 from dacergnn.library_nodes.traversal.expansions.storage import homes_of
-from dacergnn.library_nodes.traversal.nest import Levels, Loop, loops, reached, simplest
+from dacergnn.library_nodes.traversal.nest import Levels, Loop, apart, loops, reached, simplest
 
 SMALLEST_CREW = 8
 
@@ -39,7 +39,9 @@ class DeviceNest(DeviceStatements):
             self.levels = Levels((inner,))  # maps of rows that need not know of each other
         exprs = [e for s in statements for e in (s.target, *s.reads)]
         self.layout = Layout.of([size(self.shapes(e)) for e in exprs], self.dtype.bytes)
-        self.loops = loops(self.levels, statements)
+        between = self.levels.spaces[1:-1]
+        nested = not between or any(s.target.path and reached(s.space, s.target.path) in between for s in statements)
+        self.loops = (loops if nested else apart)(self.levels, statements)
         for loop in self.loops:
             self._split_sums(loop)
         self.statements = [s for loop in self.loops for s in loop.statements()]

@@ -49,15 +49,16 @@ class DeviceStatements(Places):
 
     # Places
 
-    def address(self, name: str, row: str, place: str) -> str:
-        """Pointer to a row of an array, given its number and its place in the order of the nest."""
+    def address(self, name: str, row: str) -> str:
+        """Pointer to a row of an array, given its number."""
         width = size(row_shape(self.arrays[name]))
-        return f"kept_{name} + {place} * {width}" if self.is_local(name) else f"{PREFIX}{name} + {row} * {width}"
+        return f"{'kept_' if self.is_local(name) else PREFIX}{name} + {row} * {width}"
 
     def own_address(self, name: str) -> str:
-        """Pointer to the current row of an array that the nest writes."""
+        """Pointer to the current row of an array that the nest writes: in scratch, innermost rows lie in its order."""
         space = self.homes[name].space
-        return self.address(name, f"row_{space}", f"{'row' if space == self.levels.spaces[0] else 'at'}_{space}")
+        ordered = self.is_local(name) and space == self.levels.spaces[-1] != self.levels.spaces[0]
+        return self.address(name, f"{'at' if ordered else 'row'}_{space}")
 
     def _one_thread(self, loop: Loop, lanes: int) -> str:
         """``if`` this is the first of the threads that have the same elements of a row, which ``lanes`` share."""
@@ -95,7 +96,8 @@ class DeviceStatements(Places):
             key = (ref.name, ref.path)
             if key not in pointers:
                 pointers[key] = f"row{len(pointers)}"
-                source = self.own_address(ref.name) if self._inside(ref) else self._given(statement, ref)
+                inside = home is not None and home.space in self.around
+                source = self.own_address(ref.name) if inside else self.address(ref.name, self._row(statement, ref))
                 lines.append(f"const auto* const {pointers[key]} = {source};")
             return emitter.load(pointers[key]) if same else f"Value({pointers[key]}[{at}])"
 
@@ -110,13 +112,6 @@ class DeviceStatements(Places):
             lines.append(f"{self._kind(name)}* const out = {self.own_address(name)};")
         code = (self._spread if size(shape) >= WIDE else self._whole)(statement, loop, emitter, stored)
         return "{\n" + "\n".join([*lines, code]) + "\n}" + (self._wait(name, loop) if stored else "")
-
-    def _inside(self, ref: Ref) -> bool:
-        return ref.name in self.homes and self.homes[ref.name].space in self.around
-
-    def _given(self, statement: Statement, ref: Ref) -> str:
-        width = size(row_shape(self.arrays[ref.name]))
-        return f"{PREFIX}{ref.name} + {self._row(statement, ref)} * {width}"
 
     def _goal(self, statement: Statement, at: str, value: str) -> str:
         """Puts an element into the registers of the row, if they are read."""

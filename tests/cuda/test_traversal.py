@@ -1,0 +1,200 @@
+"""CUDA traversals in emulation against the interpreter: every statement, nest and group, layers, random programs."""
+
+from __future__ import annotations
+
+import dace
+import numpy as np
+import pytest
+
+from dacergnn import Config, parse
+from dacergnn.frontends.programs import hgt, rgat
+from dacergnn.graph.profile import TYPICAL, Profile
+from dacergnn.library_nodes.node import Typeclass
+from dacergnn.sdfg_passes import compile_program
+from tests.cuda.traversals import Kernels, emulated, source_of
+from tests.nodes.statements import traversals
+from tests.nodes.test_expansions import graphs
+from tests.nodes.test_fused_traversals import NESTS, as_one
+from tests.nodes.test_levels import PROFILES, single_typed
+from tests.nodes.test_schedules import everything
+from tests.support.emulated import Array
+from tests.support.nvcc import compile_nvcc
+from tests.support.random_graphs import RawGraph
+from tests.support.random_programs import large_case
+
+# Bodies beside those of the CPU's tests; each becomes one operator under its mapping.
+WIDE = {
+    # Wide rows that lanes cannot keep to themselves, over several loops: shifted, joined, seen in another shape.
+    "shifted": (
+        "ND",
+        """def p(g, a: E[3, 8], b: NS[24], m: ND[24]):
+    for e in g.edges():
+        e["s"] = reshape(e.a, 24) * e.src.b
+        e["t"] = concat(slice(e["s"], 8, 24), slice(e["s"], 0, 8)) + e.dst.m
+        e.dst["u"] += e["t"]
+        e.dst["low"] = min(e.dst["low"], sum(e["t"]))
+    for n in g.dst_nodes():
+        n["v"] = concat(slice(n["u"], 20, 24), slice(n["u"], 0, 20)) * n["low"]
+    for e in g.edges():
+        e["w"] = dot_prd(reshape(e["t"], 3, 8), reshape(e.dst["v"], 3, 8))
+        e.dst["x"] += dot_prd(e["w"], e["w"])
+    return w, x, u
+""",
+    ),
+    # Sums of many elements to a few: heads of whole rounds of the lanes, of parts of one, of neither; a lone one.
+    "sums": (
+        "NS",
+        """def p(g, a: E[2, 64], b: ND[8, 8], c: NS[3, 20], d: ND[3, 20], h: NS[130], k: ND[130]):
+    for e in g.edges():
+        e["s"] = sum(e.a)
+        e["t"] = dot_prd(e.dst.b, e.dst.b)
+        e["u"] = dot_prd(e.src.c, e.dst.d) * sum(e["s"])
+        e["v"] = dot_prd(e.src.h, e.dst.k)
+        e.src["x"] += sum(e["t"]) * e["v"]
+        e.src["y"] += e["u"] * e.dst.d
+    for n in g.src_nodes():
+        n["z"] = dot_prd(n["y"], n.c) * n["x"]
+    return s, t, u, z, x
+""",
+    ),
+    # Pairs between: values of theirs that edges read, with no sum over the edges of one.
+    "pairs": (
+        "ND",
+        """def p(g, a: NS[32], b: ND[32], q: R[32], r: U):
+    for v in g.dst_pairs():
+        v["s"] = dot_prd(v.dst.b, q[v.etype])
+    for e in g.edges():
+        e["t"] = leakyrelu(e.dst_pair["s"] + e.src_pair.r, 0.2)
+        e.dst["large"] = max(e.dst["large"], e["t"])
+        e["x"] = exp(e["t"] - e.dst["large"])
+        e.dst["total"] += e["x"]
+    for v in g.dst_pairs():
+        v["k"] = v["s"] / v.dst["total"]
+        v.dst["kept"] += v["k"] * q[v.etype]
+    for e in g.edges():
+        e.dst["out"] += e["x"] * e.dst_pair["k"] * e.src.a
+    for n in g.dst_nodes():
+        n["last"] = n["out"] / (n["kept"] + 3.0)
+    return last, x, k
+""",
+    ),
+    # No row needs another one.
+    "maps": (
+        "V",
+        """def p(g, a: E[40], b: ND[40], c: V):
+    for e in g.edges():
+        e["s"] = dot_prd(e.a, e.dst.b)
+        e["t"] = e["s"] * e.dst_pair.c * e.a
+    return s, t
+""",
+    ),
+}
+
+
+def hub(out: bool) -> RawGraph:
+    """Node 2 has 700 incoming (outgoing) edges, most of them of one type; others have a few, the last two none."""
+    rng = np.random.default_rng(7)
+    one = np.concatenate([np.full(700, 2), rng.integers(0, 7, 60)])
+    other, kinds = rng.integers(0, 7, len(one)), np.array([0, 1, 1, 0, 1, 0, 2, 0, 0])
+    src, dst = (one, other) if out else (other, one)
+    return RawGraph(src, dst, rng.choice([0, 0, 0, 2, 3], len(one)), kinds, kinds, 4, 3)
+
+
+def all_graphs() -> list[RawGraph]:
+    return [*graphs()[:-1], hub(out=False), hub(out=True)]
+
+
+def check(kernels: Kernels) -> None:
+    for number, raw in enumerate(all_graphs()):
+        kernels.check(raw, number)
+
+
+@pytest.mark.parametrize("nest", NESTS)
+def test_nests(nest: str) -> None:
+    mapping, text = NESTS[nest]
+    check(emulated(as_one(parse(text, dtype=dace.float64), mapping)))
+
+
+@pytest.mark.parametrize("dtype", [dace.float64, dace.float32])
+@pytest.mark.parametrize("nest", WIDE)
+def test_wide_nests(nest: str, dtype: Typeclass) -> None:
+    mapping, text = WIDE[nest]
+    check(emulated(as_one(parse(text, dtype=dtype), mapping), dtype, dace.int64))
+
+
+@pytest.mark.parametrize(("every", "dtype", "index"), [(1, dace.float64, dace.int32), (3, dace.float32, dace.int64)])
+def test_statements(every: int, dtype: Typeclass, index: Typeclass) -> None:
+    check(emulated(parse(traversals(every), dtype=dtype), dtype, index))
+
+
+def test_softmax_and_lone_reductions() -> None:
+    check(emulated(everything(dace.float32), dace.float32))
+
+
+LAYERS = {
+    "rgat": (rgat, {"x": "NS[64]", "W": "R[64, 64]", "q": "ONE[1, 64]", "k": "ONE[1, 64]", "bias": "ONE[1, 64]",
+                    "heads": 1, "channels": 64, "slope": 0.2}),
+    "rgat of odd heads": (rgat, {"x": "NS[10]", "W": "R[10, 21]", "q": "ONE[3, 7]", "k": "ONE[3, 7]",
+                                 "bias": "ONE[3, 7]", "heads": 3, "channels": 7, "slope": 0.2}),
+    "hgt": (hgt, {"x": "NS[64]", "W_k": "T[64, 64]", "W_q": "T[64, 64]", "W_v": "T[64, 64]", "W_att": "R[8, 8, 8]",
+                  "W_msg": "R[8, 8, 8]", "pri": "R[8]", "A": "T[64, 64]", "skip": "T", "heads": 8, "dim": 8,
+                  "width": 64, "scale": 0.25}),
+}  # fmt: skip
+
+
+def fused(layer: str, sizes: str, dtype: Typeclass) -> list[dace.SDFG]:
+    """Forward and backward as the passes leave them for these sizes."""
+    source, bindings = LAYERS[layer]
+    wrt = [n for n, spec in bindings.items() if isinstance(spec, str)]
+    profile = Profile(tuple(PROFILES[sizes].items()), single_typed=True)
+    plan = compile_program(parse(source, dtype=dtype, **bindings), wrt, Config(), dace.int32, profile)
+    steps = next(step.sdfgs for step in plan.steps if step.name == "select_schedule")
+    return [steps["forward"], steps["backward"]]
+
+
+@pytest.mark.parametrize(
+    ("layer", "sizes", "dtype"),
+    [
+        ("rgat", "sources", dace.float32),
+        ("rgat of odd heads", "relations", dace.float64),
+        ("hgt", "sources", dace.float64),
+        ("hgt", "destinations", dace.float32),
+    ],
+)
+def test_layers(layer: str, sizes: str, dtype: Typeclass) -> None:
+    forward, backward = (emulated(sdfg, dtype) for sdfg in fused(layer, sizes, dtype))
+    for number, raw in enumerate([*graphs()[6:-1], hub(out=False), hub(out=True)]):
+        values = forward.check(single_typed(raw), number)
+        backward.check(single_typed(raw), number, values)
+
+
+@pytest.mark.no_cover
+@pytest.mark.parametrize("seed", [2, 11])
+def test_large_random_programs(seed: int) -> None:
+    case = large_case(seed)
+    plan = compile_program(parse(case.text, dtype=dace.float64), case.wrt, Config(), dace.int32, TYPICAL)
+    steps = next(step.sdfgs for step in plan.steps if step.name == "select_schedule")
+    inputs = {name: value.numpy() for name, value in case.inputs.items()}
+    values = emulated(steps["forward"]).check(case.graph, seed, inputs)
+    emulated(steps["backward"]).check(case.graph, seed, values)
+
+
+def test_no_order_of_threads_changes_a_bit() -> None:
+    mapping, text = WIDE["sums"]
+    kernels, graph = emulated(as_one(parse(text, dtype=dace.float32), mapping), dace.float32), hub(out=True).hetero()
+    values = kernels.values(graph, 0, {})
+    found: list[dict[str, Array]] = []
+    for seed in (0, 1, 2):
+        kernels.library.seed(seed)
+        found.append(kernels.run(graph, values))
+    for other in found[1:]:
+        assert all(np.array_equal(found[0][name], other[name]) for name in other)
+
+
+def test_compiles_for_devices_without_warnings() -> None:
+    """And with nothing spilled."""
+    sources = [as_one(parse(text, dtype=dace.float32), mapping) for mapping, text in WIDE.values()]
+    sources += fused("rgat", "sources", dace.float32) + fused("hgt", "sources", dace.float32)
+    functions = [source_of(sdfg, dace.float32, dace.int32, f"p{n}_")[1] for n, sdfg in enumerate(sources)]
+    for usage in compile_nvcc("".join(functions)):
+        assert usage.spilled == 0, usage

@@ -1,0 +1,102 @@
+"""Traversals of a program as functions on arrays: CUDA in emulation, compared with the interpreter, one by one."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import dace
+import numpy as np
+
+from dacergnn import HeteroGraph
+from dacergnn.graph.spaces import ROW_SPACES
+from dacergnn.library_nodes import Traversal
+from dacergnn.library_nodes.node import PREFIX, Typeclass
+from dacergnn.library_nodes.traversal.expansions.cuda import cuda_scratch, device_kernel
+from dacergnn.program import Program, interpret
+from tests.nodes.test_expansions import TOLERANCE, TORCH, with_index
+from tests.support.emulated import Array, EmulatedLibrary, compile_emulated, device
+from tests.support.random_graphs import RawGraph
+
+HEAD = """#include "dacergnn/cuda/traversal.cuh"
+using Storage = {value};
+using Value = Storage;
+using Index = {index};
+"""
+NOTHING: Mapping[str, Array] = {}
+SIZES = [s for s in ROW_SPACES if s != "ONE"]
+
+
+@dataclass
+class Kernels:
+    """The traversals of a program, built for emulation."""
+
+    sdfg: dace.SDFG
+    operators: list[Traversal]
+    library: EmulatedLibrary
+    dtype: Typeclass
+    index: Typeclass
+
+    def values(self, graph: HeteroGraph, seed: int, known: Mapping[str, Array]) -> dict[str, Array]:
+        """Inputs, random where they are not known, and all that the interpreter makes of them."""
+        program, generator = Program(self.sdfg), np.random.default_rng(seed)
+        inputs = {
+            name: generator.uniform(-1, 1, (graph.size(program.space(name)), *program.shape(name)))
+            for name in program.inputs
+        }
+        return interpret(self.sdfg, graph, **inputs | {n: known[n] for n in inputs if n in known})
+
+    def check(self, raw: RawGraph, seed: int = 0, known: Mapping[str, Array] = NOTHING) -> dict[str, Array]:
+        """Compare every operator on what the interpreter gives it; returns the interpreter's values."""
+        graph = with_index(raw.hetero(), TORCH[self.index])
+        values = self.values(graph, seed, known)
+        self.library.seed(seed)
+        for name, found in self.run(graph, values).items():
+            expected = values[name]
+            error = np.abs(found - expected).max(initial=0) / max(1.0, np.abs(expected).max(initial=0))
+            producer = Program(self.sdfg).producer(name)
+            assert error <= TOLERANCE[self.dtype], (name, error, producer and producer.body)
+        return values
+
+    def run(self, graph: HeteroGraph, values: dict[str, Array]) -> dict[str, Array]:
+        """What each operator makes of the values of the arrays that it reads."""
+        found: dict[str, Array] = {}
+        for number, operator in enumerate(self.operators):
+            found |= self._run(number, operator, graph, values)
+        return found
+
+    def _run(self, number: int, operator: Traversal, graph: HeteroGraph, values: dict[str, Array]) -> dict[str, Array]:
+        program = Program(self.sdfg)
+        arrays = operator.arrays(self.sdfg, program.state)
+        dtype = np.dtype(self.dtype.type)
+        read = [device(values[n].astype(dtype)) for n in operator.read_arrays]
+        written = [device(np.full_like(values[n], np.nan, dtype=dtype)) for n in operator.written_arrays]
+        encodings = [device(graph.encoding(n).numpy()) for n in operator.scheme("cuda", arrays)]
+        sizes = graph.sizes
+        scratch = sum(bytes_a_row * sizes[space] for space, bytes_a_row in cuda_scratch(operator, arrays).items())
+        workspace = device(np.full(scratch, 0xFF, dtype=np.uint8))
+        self.library.set_call(workspace)
+        pointers = [ctypes.c_void_p(a.ctypes.data) for a in (*read, *written, *encodings)]
+        getattr(self.library, f"op{number}")(*pointers, *(ctypes.c_int64(sizes[s]) for s in SIZES))
+        return dict(zip(operator.written_arrays, written, strict=True))
+
+
+def source_of(sdfg: dace.SDFG, dtype: Typeclass, index: Typeclass, prefix: str = "op") -> tuple[list[Traversal], str]:
+    """The traversals of a program, and CUDA with a function op0, op1, ... for each."""
+    program = Program(sdfg)
+    operators = [o for o in program.operators if isinstance(o, Traversal)]
+    text = HEAD.format(value=dtype.ctype, index=index.ctype)
+    for number, operator in enumerate(operators):
+        arrays = operator.arrays(sdfg, program.state)
+        kernel = device_kernel(operator, arrays)
+        arguments = [f"Storage* {PREFIX}{n}" for n in (*operator.read_arrays, *operator.written_arrays)]
+        arguments += [f"const Index* {PREFIX}{n}" for n in kernel.encodings]
+        arguments += [f"[[maybe_unused]] int64_t {s}" for s in SIZES]
+        text += f'\nextern "C" void {prefix}{number}({", ".join(arguments)}) {{\n{kernel.code}\n}}\n'
+    return operators, text
+
+
+def emulated(sdfg: dace.SDFG, dtype: Typeclass = dace.float64, index: Typeclass = dace.int32) -> Kernels:
+    operators, source = source_of(sdfg, dtype, index)
+    return Kernels(sdfg, operators, compile_emulated(source), dtype, index)
