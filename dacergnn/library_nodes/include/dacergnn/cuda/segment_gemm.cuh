@@ -1,0 +1,93 @@
+// Products of gathered rows with the weight of their type: Y[i] = scale * X[gather[i]] @ W[type of i], and the forms
+// that add the products into target rows. All sums have a fixed order; nothing is added by atomics.
+#pragma once
+
+#include "segment_product.cuh"
+#include "summed_rows.cuh"
+
+namespace dacergnn::cuda {
+
+namespace detail {
+
+template <bool Tf32, class Value, int64_t H, int64_t K, int64_t M, bool TransposeW, int HS, int Local, class Result,
+          class Source, class Types, class Finish>
+void product(const Source& source, const Value* W, const Types& types, int64_t total, const Value* scale, Result* Y,
+             const Finish& finish) {
+    constexpr int64_t D = TransposeW ? M : K, C = TransposeW ? K : M;
+    using T = Tiling<Value, Result, H, D, C, Tf32>;
+    SegmentProduct<T, H, D, C, TransposeW, HS, Local, Source, Types, Finish>{source, types,  W,     scale,
+                                                                             Y,      finish, total, 0}
+        .run();
+}
+
+template <int64_t Width, int Local, class Value, class Acc, class I, class List, class Finish>
+void sum_rows(const Acc* X, const I* ptr, List list, int64_t first, int64_t targets, int64_t y_rows, Value* Y,
+              const Finish& finish) {
+    RowSums<Value, Acc, Width, Local, I, List, Finish>{X, ptr, list, first, targets, y_rows, Y, finish}.run();
+}
+
+}  // namespace detail
+
+// Y[i] = scale[i] * X[gather[i]] @ W[t] for the rows i of every type t: i = rows[p] for p in start(t) .. start(t + 1) of
+// `types` (Segments, EqualSegments), `total` rows in all. nullptr for rows or gather is the identity. X rows are (H, K),
+// W is (types, H, K, M), Y rows are (H, M). TransposeW: X rows are (H, M), Y rows are (H, K), multiplied with the
+// transposed weight. HS scales per row, read at scale[i * HS + h]: 0 none, 1 one for the row, H one per head.
+// A warp hands every row to finish(i, row, local) once it is there; `local` are Local elements of the warp's own.
+template <class Value, int64_t H, int64_t K, int64_t M, bool TransposeW, int HS, int Local = 0, bool Tf32 = kTf32,
+          class Gather, class Types, class Rows, class Finish = Keep>
+void segment_gemm(const Value* X, Gather gather, const Value* W, const Types& types, int64_t total, Rows rows,
+                  const Value* scale, Value* Y, const Finish& finish = {}) {
+    const GatheredRows<Value, H*(TransposeW ? M : K), Gather, Rows> source = {X, gather, rows};
+    detail::product<Tf32, Value, H, K, M, TransposeW, HS, Local>(source, W, types, total, scale, Y, finish);
+}
+
+// The same with the sums of rows in place of rows: Y[j] = (sum of scale[i] * X[gather[i]]) @ W[t] for i = list[q], q in
+// ptr[j] .. ptr[j + 1], and j = rows[p] in the order of types.
+template <class Value, int64_t H, int64_t K, int64_t M, bool TransposeW, int HS, int Local = 0, bool Tf32 = kTf32,
+          class Gather, class I, class List, class Types, class Rows, class Result, class Finish = Keep>
+void segment_gemm_of_sums(const Value* X, Gather gather, const Value* W, const Types& types, int64_t total, Rows rows,
+                          const Value* scale, const I* ptr, List list, Result* Y, const Finish& finish = {}) {
+    using Source = SummedRows<Value, H, TransposeW ? M : K, HS, I, Gather, List, Rows>;
+    const Source source = {X, gather, ptr, list, scale, rows};
+    constexpr const Value* kNone = nullptr;
+    detail::product<Tf32, Value, H, K, M, TransposeW, 0, Local>(source, W, types, total, kNone, Y, finish);
+}
+
+// Y[j] = the sum of scale[i] * X[gather[i]] @ W[type of i] over the rows i = target_rows[q] with the target j, q in
+// target_ptr[j] .. target_ptr[j + 1], for `targets` rows, and zeros for rows up to y_rows; otherwise as segment_gemm. The
+// workspace holds `total` rows of Y.
+template <class Value, int64_t H, int64_t K, int64_t M, bool TransposeW, int HS, int Local = 0, bool Tf32 = kTf32,
+          class Gather, class Types, class Rows, class I, class TargetRows, class Finish = Keep>
+void segment_gemm_scatter(const Value* X, Gather gather, const Value* W, const Types& types, int64_t total, Rows rows,
+                          const Value* scale, const I* target_ptr, TargetRows target_rows, int64_t targets,
+                          int64_t y_rows, Value* Y, const Finish& finish = {}) {
+    const GatheredRows<Value, H*(TransposeW ? M : K), Gather, Rows> source = {X, gather, rows};
+    auto* const products = reinterpret_cast<Accumulator<Value>*>(call.workspace);
+    detail::product<Tf32, Value, H, K, M, TransposeW, HS, 0>(source, W, types, total, scale, products, Keep());
+    detail::sum_rows<H*(TransposeW ? K : M), Local>(products, target_ptr, target_rows, 0, targets, y_rows, Y, finish);
+}
+
+// The same where the rows of a target and a type stand together, as a pair: pair j has the rows pair_rows[q], q in
+// pair_ptr[j] .. pair_ptr[j + 1], and they are added before they are multiplied. `types` are those of the pairs;
+// target_ptr and target_rows list the pairs of a target. The workspace holds `pairs` rows of Y.
+template <class Value, int64_t H, int64_t K, int64_t M, bool TransposeW, int HS, int Local = 0, bool Tf32 = kTf32,
+          class Gather, class Types, class PairRows, class I, class TargetRows, class Finish = Keep>
+void segment_gemm_scatter_pairs(const Value* X, Gather gather, const Value* W, const Types& types, int64_t pairs,
+                                const Value* scale, const I* pair_ptr, PairRows pair_rows, const I* target_ptr,
+                                TargetRows target_rows, int64_t targets, int64_t y_rows, Value* Y,
+                                const Finish& finish = {}) {
+    auto* const products = reinterpret_cast<Accumulator<Value>*>(call.workspace);
+    segment_gemm_of_sums<Value, H, K, M, TransposeW, HS, 0, Tf32>(X, gather, W, types, pairs, nullptr, scale, pair_ptr,
+                                                                  pair_rows, products);
+    detail::sum_rows<H*(TransposeW ? K : M), Local>(products, target_ptr, target_rows, 0, targets, y_rows, Y, finish);
+}
+
+// Zeros in the rows first .. last of Y, finished.
+template <class Value, int64_t Width, int Local = 0, class Finish = Keep>
+void zero_rows(int64_t first, int64_t last, Value* Y, const Finish& finish = {}) {
+    constexpr const Value* kNone = nullptr;
+    constexpr const int32_t* kNoRows = nullptr;
+    detail::sum_rows<Width, Local>(kNone, kNoRows, nullptr, first, 0, last, Y, finish);
+}
+
+}  // namespace dacergnn::cuda

@@ -1,0 +1,145 @@
+// The kernel under segment_gemm: rows in the order of their types times the weight of their type.
+#pragma once
+
+#include "gemm_tile.cuh"
+#include "sums.cuh"
+
+namespace dacergnn::cuda {
+
+// Y[place.target] = scale * row @ W[type] for the rows of `source`, by tiles that are loaded while others are multiplied.
+template <class T, int64_t H, int64_t D, int64_t C, bool TransposeW, int HS, int Local, class Source, class Types,
+          class Finish>
+struct SegmentProduct {
+    using Value = typename T::Value;
+    using Result = typename T::Result;
+    using Acc = Accumulator<Value>;
+    using Tile = std::conditional_t<T::kTf32, MatrixTile<T>, PlainTile<T>>;
+    static constexpr bool kFinishes = !std::is_same_v<Finish, Keep>;
+    // Rows that lie whole and without padding in a stage are finished there, others where they are stored.
+    static constexpr bool kFinishesStaged = kFinishes && T::kPanels == 1 && (T::kColumns == C || H == 1);
+    static constexpr int kWeights = T::kResident ? 1 : 2, kSlots = 3;
+    static constexpr std::size_t kBytes = 2 * T::kStageBytes + kWeights * T::kWeightBytes +
+                                          kSlots * kTileRows * sizeof(Place) + kTileThreads * 2 * sizeof(Acc) +
+                                          kTileWarps * Local * sizeof(Result);
+
+    Source source;
+    Types types;
+    const Value* W;
+    const Value* scale;
+    Result* Y;
+    Finish finish;
+    int64_t total, rows_per_block;
+
+    __device__ void operator()() const {
+        char* const memory = shared_memory<char>();
+        char* const weights = memory + 2 * T::kStageBytes;
+        Place* const places = reinterpret_cast<Place*>(weights + kWeights * T::kWeightBytes);
+        Acc* const partials = reinterpret_cast<Acc*>(places + kSlots * kTileRows);
+        Result* const local = reinterpret_cast<Result*>(partials + kTileThreads * 2) + warp() * Local;
+        const auto stage = [=](int s) { return reinterpret_cast<Value*>(memory + s % 2 * T::kStageBytes); };
+        const auto weight = [=](int s) { return reinterpret_cast<Value*>(weights + s % kWeights * T::kWeightBytes); };
+        const auto slot = [=](int s) { return places + s % kSlots * kTileRows; };
+
+        const int64_t begin = int64_t(blockIdx.x) * rows_per_block;
+        const Walk<kTileRows, T::kPanels, T::kChunks, Types> walk(types, begin, rows_per_block, total);
+        Step step = walk.start(), next = walk.after(step);
+        const int row = threadIdx.x;
+        if (row < step.count) slot(0)[row] = source.find(begin + step.first + row);
+        if (row < next.count) slot(1)[row] = source.find(begin + next.first + row);
+        __syncthreads();
+        load(step, slot(0), stage(0), weight(0), partials);
+        int loaded = -1;
+        Tile tile;
+        for (int s = 0; step.count > 0; ++s) {
+            copy_async_wait<0>();
+            __syncthreads();  // the step is there, and all threads are done with the one before
+            if (next.count > 0) load(next, slot(s + 1), stage(s + 1), weight(s + 1), partials);
+            if (T::kResident && step.type != loaded) {
+                T::template load_weight<TransposeW>(W + types.weight(step.type) * (H * D * C), 0, 0, 0, weight(0));
+                loaded = step.type;
+                __syncthreads();
+            }
+            const Step later = walk.after(next);
+            Place place = {};
+            if (row < later.count) place = source.find(begin + later.first + row);  // on its way during the product
+            if (step.chunk == 0) tile = Tile();
+            if (warp() * kWarpRows < step.count) {
+                tile.multiply(stage(s) + warp() * kWarpRows * T::kStride, T::part(weight(s), step));
+                if (step.chunk + 1 == T::kChunks)
+                    store(tile, step, slot(s), reinterpret_cast<Result*>(stage(s)), local);
+            }
+            if (row < later.count) slot(s + 2)[row] = place;
+            step = next;
+            next = later;
+        }
+    }
+
+    void run() {
+        if (total <= 0) return;
+        // Some blocks more than run at once, so that all multiprocessors are busy to the end.
+        constexpr int64_t kBlocks = 2 * std::clamp<int64_t>(220 * 1024 / (kBytes + 1024), 1, 8);
+        static_assert(kBytes <= 160 * 1024, "what a block needs of shared memory");
+        rows_per_block = round_up(divide_up(total, kBlocks * call.multiprocessors), kTileRows);
+        launch<kTileThreads>(divide_up(total, rows_per_block), kBytes, *this);
+    }
+
+  private:
+    __device__ void load(const Step& step, const Place* from, Value* stage, Value* weight, Acc* partials) const {
+        if constexpr (requires { Source::kColumnStride; })
+            load_rows<kTileThreads, kTileRows, H, D, Source::kColumnStride, T::kHeads, T::kDepth>(
+                source.X, [=](int r) { return from[r].source; }, step.count, T::head(step), T::depth(step), stage,
+                T::kStride);
+        else
+            source.template load<T>(from, step, stage, partials);
+        copy_async_commit();
+        if constexpr (!T::kResident)
+            T::template load_weight<TransposeW>(W + types.weight(step.type) * (H * D * C), T::head(step),
+                                                T::depth(step), T::column(step), weight);
+    }
+
+    // Results go through the stage that the rows of the warp were read from, so that whole rows are written.
+    __device__ void store(const Tile& tile, const Step& step, const Place* from, Result* stage, Result* local) const {
+        const int first = warp() * kWarpRows, head = T::head(step), column = T::column(step);
+        Result* const rows = stage + first * T::kResultStride;
+        __syncwarp();
+        tile.for_each([&](int r, int c, auto sum) {
+            constexpr int N = sizeof(sum) / sizeof(Acc);
+            Acc factor = 1;
+            if constexpr (HS != 0) {
+                const int h = head + c / T::kColumns;
+                if (first + r < step.count && h < H)
+                    factor = convert<Acc>(scale[from[first + r].target * HS + (HS > 1 ? h : 0)]);
+            }
+            Pack<Result, N> results;
+#pragma unroll
+            for (int n = 0; n < N; ++n) results[n] = convert<Result>(HS == 0 ? sum[n] : factor * sum[n]);
+            *reinterpret_cast<Pack<Result, N>*>(rows + r * T::kResultStride + c) = results;
+        });
+        __syncwarp();
+        const int count = smaller(kWarpRows, step.count - first);
+        if constexpr (kFinishesStaged) {
+            for (int r = 0; r < count; ++r) {
+                finish(from[first + r].target, rows + r * T::kResultStride, local);
+                __syncwarp();
+            }
+        }
+        constexpr int V = C % (16 / sizeof(Result)) == 0 ? 16 / sizeof(Result) : 1;
+        constexpr int kRow = T::kHeads * T::kColumns / V;
+        for (int n = lane(); n < kWarpRows * kRow; n += kWarp) {
+            const int r = n / kRow, c = n % kRow * V, h = head + c / T::kColumns;
+            if (r >= count || h >= H || column + c % T::kColumns >= C) continue;
+            Result* const to = Y + from[first + r].target * (H * C) + h * C + column + c % T::kColumns;
+            store_vector<V>(to, pack<V>(rows + r * T::kResultStride + c));
+        }
+        if constexpr (kFinishes && !kFinishesStaged) {
+            __syncwarp();
+            if (step.panel + 1 < T::kPanels) return;
+            for (int r = 0; r < count; ++r) {
+                finish(from[first + r].target, Y + from[first + r].target * (H * C), local);
+                __syncwarp();
+            }
+        }
+    }
+};
+
+}  // namespace dacergnn::cuda
