@@ -1,24 +1,21 @@
-// What a compiler under -fsanitize=thread calls before every access to memory.
+// What kernels, compiled with -fsanitize=thread, call before every access to memory.
 #pragma once
 
 #include "machine.h"
 
-#ifdef __SANITIZE_THREAD__
-
 namespace dacergnn::emulation {
 
-[[gnu::no_sanitize("thread")]] inline void note_access(const void* address, std::size_t bytes, bool write,
-                                                       const void* code, void* const* frame) {
-    Races::watching = false;
+// An access by the code after `address`, in the function with the given frame.
+inline void note_access(const void* address, std::size_t bytes, bool write, const void* code, void* const* frame) {
+    const Unwatched unwatched;
     machine.access(address, bytes, write, {code, static_cast<void* const*>(frame[0])});
-    Races::watching = true;
 }
 
 }  // namespace dacergnn::emulation
 
 #define DACERGNN_HOOK(name, bytes, write, ...)                                                                   \
-    extern "C" [[gnu::no_sanitize("thread"), gnu::noinline]] void name(__VA_ARGS__) {                            \
-        if (dacergnn::emulation::Races::watching)                                                                \
+    extern "C" [[gnu::noinline]] void name(__VA_ARGS__) {                            \
+        if (dacergnn::emulation::watching)                                                                \
             dacergnn::emulation::note_access(address, bytes, write, __builtin_return_address(0),                 \
                                              static_cast<void* const*>(__builtin_frame_address(0)));             \
     }
@@ -37,13 +34,11 @@ DACERGNN_HOOK(__tsan_write_range, bytes, true, void* address, std::size_t bytes)
 #undef DACERGNN_HOOKS
 #undef DACERGNN_HOOK
 extern "C" {
-[[gnu::no_sanitize("thread")]] void __tsan_init() {}
-[[gnu::no_sanitize("thread")]] void __tsan_vptr_update(void**, void*) {}
-[[gnu::no_sanitize("thread")]] void __tsan_vptr_read(void**) {}
+void __tsan_init() {}
+void __tsan_vptr_update(void**, void*) {}
+void __tsan_vptr_read(void**) {}
 // Of static variables that are initialized once.
-[[gnu::no_sanitize("thread")]] char __tsan_atomic8_load(const volatile char* address, int) { return *address; }
-[[gnu::no_sanitize("thread")]] void __tsan_func_entry(void*) {}
-[[gnu::no_sanitize("thread")]] void __tsan_func_exit(void*) {}
+char __tsan_atomic8_load(const volatile char* address, int) { return *address; }
+void __tsan_func_entry(void*) {}
+void __tsan_func_exit(void*) {}
 }
-
-#endif

@@ -18,7 +18,7 @@ inline void Machine::explain_warp(int thread) {
     for (int l = 0; l < kLanes; ++l) {
         const int t = first + l;
         if ((wait.mask >> l & 1) == 0 || t == thread) continue;
-        const bool here = t < count_ && at(t).state == State::waiting && at(t).wait.same_place(wait) &&
+        const bool here = t < count_ && at(t).state == State::waiting && same_place(at(t).wait, wait) &&
                           at(t).wait.mask == wait.mask;
         if (!here) {
             other = t;
@@ -30,21 +30,21 @@ inline void Machine::explain_warp(int thread) {
 }
 
 // Waits for the lanes of the mask, and gives what the chosen lane brought (of a ballot: the bits of all).
-inline std::uint64_t Machine::exchange(const Wait& wait) {
-    const Unwatched unwatched;
+inline std::uint64_t Machine::exchange(const Wait& wait, Position position) {
     const int me = running_, first = me / kLanes * kLanes;
     running().wait = wait;
     running().state = State::waiting;
     if ((wait.mask >> (me - first) & 1) == 0)
-        fail("calls " + wait.text() + " with a mask that does not name its own lane");
+        fail("calls " + text(wait) + " with a mask that does not name its own lane", position);
     if (wait.kind == Kind::shuffle && (wait.mask >> wait.source & 1) == 0)
-        fail("calls " + wait.text() + " to read from lane " + std::to_string(wait.source) +
-             ", which its mask does not name");
+        fail("calls " + text(wait) + " to read from lane " + std::to_string(wait.source) +
+                 ", which its mask does not name",
+             position);
     bool complete = true;
     for (int l = 0; l < kLanes && complete; ++l)
         if ((wait.mask >> l & 1) != 0)
             complete = first + l < count_ && at(first + l).state == State::waiting &&
-                       at(first + l).wait.same_place(wait) && at(first + l).wait.mask == wait.mask;
+                       same_place(at(first + l).wait, wait) && at(first + l).wait.mask == wait.mask;
     if (complete) release_warp(first, wait.mask);
     running().fiber.pause();
     return running().result;
@@ -81,12 +81,12 @@ inline void Machine::perform(const Copy& copy) {
 
 // A copy arrives at once or when it is waited for, as the seed will have it.
 inline void Machine::copy_async(const Copy& copy) {
-    const Unwatched unwatched;
     const auto misaligned = [&](const void* p) {
         return reinterpret_cast<std::uintptr_t>(p) % static_cast<unsigned>(copy.bytes) != 0;
     };
     if (misaligned(copy.to) || (copy.valid && misaligned(copy.from)))
-        fail("copies asynchronously from or to an address that is no multiple of " + std::to_string(copy.bytes));
+        fail("copies asynchronously from or to an address that is no multiple of " + std::to_string(copy.bytes),
+             copy.position);
     if (coin())
         perform(copy);
     else
@@ -94,7 +94,6 @@ inline void Machine::copy_async(const Copy& copy) {
 }
 
 inline void Machine::copy_async_wait(int groups) {
-    const Unwatched unwatched;
     auto& copies = running().copies;
     while (static_cast<int>(copies.size()) - 1 > groups) {
         for (const Copy& copy : copies.front()) perform(copy);

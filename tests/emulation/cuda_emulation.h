@@ -5,12 +5,10 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
-#include <cstdio>
 #include <cstring>
 #include <type_traits>
 
-#include "access_hooks.h"
-#include "cooperation.h"
+#include "emulation.h"
 
 #define __host__
 #define __device__
@@ -42,47 +40,24 @@ namespace dacergnn::emulation {
 
 template <class Kernel>
 const char* launch(std::int64_t blocks, int threads, std::size_t shared_bytes, const Kernel& kernel) {
-    if (shared_bytes > 163 * 1024) return "A block asks for more than 163 KiB of shared memory.";  // of sm_80
-    return machine.launch(blocks, threads, shared_bytes, kernel);
-}
-inline void* shared_memory() { return machine.shared_memory(); }
-[[gnu::noinline]] inline void copy_async(void* to, const void* from, int bytes, bool valid) {
-    auto* frame = static_cast<void* const*>(__builtin_frame_address(0));
-    machine.copy_async({to, from, bytes, valid, {frame[1], static_cast<void* const*>(frame[0])}});
-}
-inline void copy_async_commit() { machine.copy_async_commit(); }
-inline void copy_async_wait(int groups) { machine.copy_async_wait(groups); }
-
-inline void handle_signal(int signal, siginfo_t* info, void* context) {
-    if (!machine.inside_thread()) {  // not a kernel's: as if we were not here
-        ::signal(signal, SIG_DFL);
-        return;
-    }
-    const auto& registers = static_cast<ucontext_t*>(context)->uc_mcontext.gregs;
-    const Position position{reinterpret_cast<char*>(registers[REG_RIP]) + 1,
-                            reinterpret_cast<void* const*>(registers[REG_RBP])};
-    if (signal == SIGILL || signal == SIGFPE)
-        machine.fault("does what is undefined (index, alignment, shift or divisor out of range)", nullptr, position);
-    char text[64];
-    std::snprintf(text, sizeof text, "accesses memory at %p, which is not its own", info->si_addr);
-    machine.fault(text, info->si_addr, position);
+    return launch(blocks, threads, shared_bytes, &kernel, [](const void* k) { (*static_cast<const Kernel*>(k))(); });
 }
 
-inline int lane() { return static_cast<int>(threadIdx.x) % Machine::kLanes; }
+inline int lane() { return static_cast<int>(threadIdx.x) % kLanes; }
 
 template <class T>
 T shuffle(const char* name, const char* file, int line, unsigned mask, T value, int source, int width) {
     static_assert(std::is_arithmetic_v<T> && sizeof(T) >= 4 && sizeof(T) <= 8, "CUDA shuffles words of 4 or 8 bytes");
-    if (width <= 0 || width > Machine::kLanes || (width & (width - 1)) != 0)
-        machine.fail(std::string("calls ") + name + " with a width that is no power of 2 up to 32");
+    if (width <= 0 || width > kLanes || (width & (width - 1)) != 0)
+        fail("shuffles with a width that is no power of 2 up to 32");
     std::uint64_t bits = 0;
     std::memcpy(&bits, &value, sizeof value);
-    bits = machine.exchange({Kind::shuffle, name, file, line, mask, bits, source});
+    bits = exchange({Kind::shuffle, name, file, line, mask, bits, source});
     std::memcpy(&value, &bits, sizeof value);
     return value;
 }
 inline std::uint64_t ballot(const char* name, const char* file, int line, unsigned mask, bool value) {
-    return machine.exchange({Kind::ballot, name, file, line, mask, value, lane()});
+    return exchange({Kind::ballot, name, file, line, mask, value, lane()});
 }
 
 }  // namespace dacergnn::emulation
@@ -92,11 +67,11 @@ inline std::uint64_t ballot(const char* name, const char* file, int line, unsign
 
 inline void __syncthreads(DACERGNN_PLACE) {
     using namespace dacergnn::emulation;
-    machine.barrier({Kind::barrier, "__syncthreads", file, line});
+    barrier({Kind::barrier, "__syncthreads", file, line});
 }
 inline void __syncwarp(unsigned mask = 0xffffffffu, DACERGNN_PLACE) {
     using namespace dacergnn::emulation;
-    machine.exchange({Kind::warp, "__syncwarp", file, line, mask, 0, lane()});
+    exchange({Kind::warp, "__syncwarp", file, line, mask, 0, lane()});
 }
 template <class T>
 T __shfl_sync(unsigned mask, T value, int source, int width = 32, DACERGNN_PLACE) {
@@ -201,10 +176,3 @@ inline int __float_as_int(float x) { return std::bit_cast<int>(x); }
 inline unsigned __float_as_uint(float x) { return std::bit_cast<unsigned>(x); }
 inline float __int_as_float(int x) { return std::bit_cast<float>(x); }
 inline float __uint_as_float(unsigned x) { return std::bit_cast<float>(x); }
-
-// For who loads the library.
-extern "C" {
-[[gnu::used, gnu::visibility("default")]] inline void dacergnn_emulation_seed(std::uint64_t seed) {
-    dacergnn::emulation::machine.seed = seed;
-}
-}

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -21,36 +22,24 @@ namespace dacergnn::emulation {
 
 class Machine {
 public:
-    static constexpr int kLanes = 32;
     std::uint64_t seed = 1;
 
-    // Error of the launch, or nullptr.
-    template <class Kernel>
-    const char* launch(std::int64_t blocks, int threads, std::size_t shared_bytes, const Kernel& kernel) {
-        return launch(blocks, threads, shared_bytes, &kernel,
-                      [](const void* k) { (*static_cast<const Kernel*>(k))(); });
-    }
-
+    const char* launch(std::int64_t blocks, int threads, std::size_t shared_bytes, const void* kernel,
+                       void (*call)(const void*));
     void barrier(const Wait& wait) {
-        const Unwatched unwatched;
         running().wait = wait;
         running().state = State::waiting;
         running().fiber.pause();
     }
-    std::uint64_t exchange(const Wait& wait);
+    std::uint64_t exchange(const Wait& wait, Position position);
     void copy_async(const Copy& copy);
     void copy_async_commit() {
-        const Unwatched unwatched;
         running().copies.emplace_back();
     }
     void copy_async_wait(int groups);
     void* shared_memory() { return shared_->begin(); }
 
-    // Ends the launch with an error; called by a thread of it.
-    [[gnu::noinline]] void fail(const std::string& text) {
-        auto* frame = static_cast<void* const*>(__builtin_frame_address(0));
-        fail(text, {frame[1], static_cast<void* const*>(frame[0])});
-    }
+    // Ends the launch with an error of the running thread.
     void fail(const std::string& text, Position position) {
         failure_ = who(running_) + " " + text + "." + running().fiber.trace(position);
         running().fiber.pause();
@@ -60,8 +49,6 @@ public:
     bool inside_thread() const { return running_ >= 0; }
 
 private:
-    const char* launch(std::int64_t blocks, int threads, std::size_t shared_bytes, const void* kernel,
-                       void (*call)(const void*));
     void run_block();
     void resume(int thread);
     void release_warp(int first, unsigned mask);
@@ -76,6 +63,13 @@ private:
         return "Thread " + std::to_string(thread) + " of block " + std::to_string(blockIdx.x);
     }
     std::string what(int thread);
+    static std::string text(const Wait& wait) {
+        const char* folder = std::strrchr(wait.file, '/');
+        return std::string(wait.name) + " (" + (folder ? folder + 1 : wait.file) + ":" + std::to_string(wait.line) + ")";
+    }
+    static bool same_place(const Wait& a, const Wait& b) {
+        return a.kind == b.kind && a.line == b.line && (a.file == b.file || std::strcmp(a.file, b.file) == 0);
+    }
 
     std::mutex mutex_;
     std::vector<std::unique_ptr<Thread>> threads_;
@@ -94,9 +88,9 @@ inline Machine machine;
 
 inline void Machine::entry() {
     machine.running().fiber.entered();
-    Races::watching = true;
+    watching = true;
     machine.call_(machine.kernel_);
-    Races::watching = false;
+    watching = false;
     machine.running().state = State::left;
     machine.running().fiber.pause(true);
 }
@@ -119,9 +113,9 @@ inline const char* Machine::launch(std::int64_t blocks, int threads, std::size_t
         do step = 1 + static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(blocks));
         while (std::gcd(step, blocks) != 1);
     }
-    races_.start_launch();
     shared_ = std::make_unique<SharedMemory>(shared_bytes, seed);
     statics_ = std::make_unique<StaticSharedMemory>(seed);
+    races_.start_launch(statics_->image());
     {
         const Signals signals;
         for (std::int64_t i = 0; i < blocks && failure_.empty(); ++i) {
@@ -167,7 +161,7 @@ inline void Machine::resume(int thread) {
     running_ = thread;
     threadIdx = {static_cast<unsigned>(thread), 0, 0};
     at(thread).fiber.resume();
-    Races::watching = false;
+    watching = false;
     running_ = -1;
 }
 
@@ -182,7 +176,7 @@ inline bool Machine::release_barrier() {
             return false;
         } else if (waiting < 0) {
             waiting = t;
-        } else if (!at(t).wait.same_place(at(waiting).wait)) {
+        } else if (!same_place(at(t).wait, at(waiting).wait)) {
             failure_ = who(waiting) + " " + what(waiting) + ", but thread " + std::to_string(t) + " " + what(t) +
                        "; all threads of a block have to come to the same barrier.";
             return false;
@@ -203,13 +197,13 @@ inline std::string Machine::what(int thread) {
     if (thread >= count_) return "does not exist";
     if (at(thread).state == State::left) return "has left the kernel";
     const Wait& wait = at(thread).wait;
-    std::string text = "waits in " + wait.text();
+    std::string result = "waits in " + text(wait);
     if (wait.kind != Kind::barrier) {
         char mask[32];
         std::snprintf(mask, sizeof mask, " with mask 0x%08x", wait.mask);
-        text += mask;
+        result += mask;
     }
-    return text + at(thread).fiber.trace(at(thread).fiber.position());
+    return result + at(thread).fiber.trace(at(thread).fiber.position());
 }
 
 // Called by a signal handler on behalf of the running thread.
@@ -227,8 +221,8 @@ inline void Machine::access(const void* address, std::size_t bytes, bool write, 
     const Access* other = races_.note(running_, address, bytes, write, shared, position.code);
     if (other == nullptr) return;
     fail((write ? "writes what thread " : "reads what thread ") + std::to_string(other->thread) + " of block " +
-             std::to_string(other->block) + (other->write ? " wrote" : " read") +
-             running().fiber.trace({other->code, nullptr}) + "; no barrier comes in between",
+             std::to_string(races_.block(*other)) + (other->write ? " wrote" : " read") +
+             running().fiber.trace({races_.code(*other), nullptr}) + "; no barrier comes in between",
          position);
 }
 

@@ -10,8 +10,6 @@
 
 #include "fiber.h"
 
-#define __shared__ static thread_local
-
 namespace dacergnn::emulation {
 
 // NaN or -1, the largest or the smallest numbers: what a sum, a maximum, a minimum or an index cannot hide.
@@ -68,6 +66,7 @@ public:
         if (bytes_ != 0) std::memset(begin_, rubbish_, bytes_);
     }
     bool owns(const void* address) const { return begin_ <= address && address < begin_ + bytes_; }
+    const char* image() const { return image_; }
     // Whether it is another variable, or a constant, of this library.
     bool beside(const void* address) const { return image_ <= address && address < image_end_; }
 

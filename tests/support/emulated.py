@@ -15,7 +15,7 @@ import os
 import re
 import shutil
 import subprocess
-from functools import cache
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +29,12 @@ from dacergnn.runtime.build import compiler
 
 EMULATION = Path(__file__).resolve().parents[1] / "emulation"
 _SANITIZER = os.environ.get("DACERGNN_EMULATION_SANITIZER", "thread")
-FLAGS = (
-    *("-x", "c++", "-std=c++20", "-O1", "-g1", "-fPIC", "-shared", "-DDACERGNN_EMULATE_CUDA"),
-    *("-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas"),
+_BOTH_FLAGS = (
+    *("-x", "c++", "-std=c++20", "-g1", "-fPIC", "-Wall", "-Wextra", "-Werror"),
     "-fno-omit-frame-pointer",  # to say where a thread was
+)
+_KERNEL_FLAGS = (
+    *(*_BOTH_FLAGS, "-O1", "-shared", "-DDACERGNN_EMULATE_CUDA", "-Wno-unknown-pragmas"),
     "-fstack-clash-protection",  # large frames touch the page that guards a stack
     "-fno-gnu-unique",  # or libraries in one process share the variables of the emulation
     *("-fsanitize=undefined", "-fsanitize-undefined-trap-on-error"),  # indices of arrays, alignment, shifts
@@ -100,16 +102,22 @@ class EmulatedLibrary(ctypes.CDLL):
 def compile_emulated(source: str) -> EmulatedLibrary:
     """The library of a CUDA source with ``extern "C"`` functions that launch kernels; builds are kept by content."""
     code = '#include "dacergnn/cuda/platform.cuh"\n#line 1 "source"\n' + source + _ACCESS
-    key = hashlib.sha256("\n".join([_environment(), *FLAGS, code]).encode()).hexdigest()[:20]
+    return EmulatedLibrary(str(_build("emulated", code, FLAGS)))
+
+
+def _build(name: str, code: str, flags: Sequence[str]) -> Path:
+    headers = [*(INCLUDE_FOLDER / "dacergnn" / "cuda").rglob("*"), *EMULATION.rglob("*")]
+    contents = b"".join(f.read_bytes() for f in sorted(headers) if f.is_file())
+    path, version = compiler()
+    key = hashlib.sha256("\n".join([version, *flags, code]).encode() + contents).hexdigest()[:20]
 
     def build(folder: Path) -> None:
         (folder / "source.cu").write_text(code)
-        command = [compiler()[0], *FLAGS, str(folder / "source.cu"), "-o", str(folder / build_cache.LIBRARY)]
+        command = [path, *flags, str(folder / "source.cu"), "-o", str(folder / build_cache.LIBRARY)]
         run = subprocess.run(command, capture_output=True, text=True, check=False)
         assert run.returncode == 0, run.stderr
 
-    found = build_cache.lookup(key, "emulated") or build_cache.store(key, "emulated", build)
-    return EmulatedLibrary(str(found))
+    return build_cache.lookup(key, name) or build_cache.store(key, name, build)
 
 
 def device(array: Array) -> Array:
@@ -129,8 +137,11 @@ def device(array: Array) -> Array:
     return copy
 
 
-@cache
-def _environment() -> str:
-    files = [*(INCLUDE_FOLDER / "dacergnn" / "cuda").rglob("*"), *EMULATION.rglob("*")]
-    contents = (f.read_bytes() for f in sorted(files) if f.is_file())
-    return f"{compiler()[1]} {hashlib.sha256(b''.join(contents)).hexdigest()}"
+def _emulation() -> Path:
+    """The object file of the emulation itself, which no sanitizer but that of addresses looks at."""
+    address = ["-fsanitize=address"] if _SANITIZER == "address" else []
+    return _build("emulation", '#include "emulation.cpp"\n', (*_BOTH_FLAGS, "-O2", "-c", f"-I{EMULATION}", *address))
+
+
+FLAGS = (*_KERNEL_FLAGS, "-x", "none", str(_emulation()), "-x", "c++")
+"""What g++ needs besides a source to build a library that runs in emulation."""
