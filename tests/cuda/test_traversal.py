@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
+from itertools import pairwise
+
 import dace
 import numpy as np
 import pytest
@@ -17,7 +20,7 @@ from tests.nodes.test_expansions import graphs
 from tests.nodes.test_fused_traversals import NESTS, as_one
 from tests.nodes.test_levels import PROFILES, single_typed
 from tests.nodes.test_schedules import everything
-from tests.support.emulated import Array
+from tests.support.emulated import Array, compile_emulated, device
 from tests.support.nvcc import compile_nvcc
 from tests.support.random_graphs import RawGraph
 from tests.support.random_programs import large_case
@@ -177,6 +180,40 @@ def test_large_random_programs(seed: int) -> None:
     inputs = {name: value.numpy() for name, value in case.inputs.items()}
     values = emulated(steps["forward"]).check(case.graph, seed, inputs)
     emulated(steps["backward"]).check(case.graph, seed, values)
+
+
+CHUNKS = """#include "dacergnn/cuda/traversal.cuh"
+extern "C" void sums(const float* x, const int* ptr, int64_t groups, int64_t rows, int64_t limit, float* partials,
+                     float* out) {
+    using namespace dacergnn::cuda;
+    reduce_chunks<Sum>(Groups<int>{ptr, rows}, groups, rows, limit, 40, partials, out,
+                       [=] __device__(const Block crew, int64_t begin, int64_t end, int64_t, float* into) {
+        float own[2] = {};
+        for (int64_t i = begin + rank<32>(crew); i < end; i += teams<32>(crew))
+            for (int j = 0; j < 2; ++j)
+                if (const int f = j * 32 + lane(); f < 40) own[j] += x[i * 40 + f];
+        merge<32>(crew, own, Sum());
+        if (rank<32>(crew) == 0) store_row<32, 1, 40>(into, own);
+    });
+}
+"""
+
+
+@pytest.mark.parametrize("limit", [1, 3, 100])
+def test_sums_of_chunks(limit: int) -> None:
+    """Groups over several chunks, several in one, none at all; ``limit`` sums of chunks besides one for each group."""
+    lengths = [0, 700, 0, 1, 2, 300, 0, 1100, 5, 0]
+    ptr, rows = np.cumsum([0, *lengths]).astype(np.int32), sum(lengths)
+    x = np.random.default_rng(0).uniform(-1, 1, (rows, 40)).astype(np.float32)
+    out = device(np.full((len(lengths), 40), np.nan, dtype=np.float32))
+    arrays = [device(x), device(ptr), device(np.full((limit + len(lengths), 40), np.nan, dtype=np.float32)), out]
+    pointers = [ctypes.c_void_p(a.ctypes.data) for a in arrays]
+    sizes = [ctypes.c_int64(n) for n in (len(lengths), rows, limit)]
+    library = compile_emulated(CHUNKS)
+    library.seed(limit)
+    library.sums(*pointers[:2], *sizes, *pointers[2:])
+    expected = [x[a:b].sum(0, dtype=np.float64) for a, b in pairwise(ptr)]
+    np.testing.assert_allclose(out, expected, atol=1e-4)
 
 
 def test_no_order_of_threads_changes_a_bit() -> None:

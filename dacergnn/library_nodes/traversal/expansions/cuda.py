@@ -20,6 +20,9 @@ from dacergnn.library_nodes.traversal.nest import Loop, simplest
 ALIGNMENT = 256
 """Bytes to which arrays in scratch memory are aligned (``take`` of ``traversal.cuh``)."""
 
+CREWS = {"groups": 8, "edges": 4}
+"""Threads that share a group of narrow rows, by the schedule: "edges" where groups are short."""
+
 
 class DeviceReduction(DeviceNest):
     """A lone reduction into types: few groups, which all threads share."""
@@ -52,7 +55,7 @@ class DeviceReduction(DeviceNest):
         width, combine = self.homes[self._target].width, MERGE[self.statements[-1].op]
         partials = f"dacergnn::cuda::take<Value>(taken, ({self._limit} + {extent(outer)}) * {width})"
         return (
-            f"int64_t taken = 0;\n"
+            f"{self._before()}"
             f"dacergnn::cuda::reduce_chunks<dacergnn::cuda::{combine}>({self._groups()}, {extent(outer)}, "
             f"{extent(inner)}, {self._limit}, {width}, {partials}, {PREFIX}{self._target}, "
             f"[=] __device__(const dacergnn::cuda::Block crew, const int64_t begin_{inner}, const int64_t end_{inner}, "
@@ -64,7 +67,8 @@ def device_kernel(node: Any, arrays: dict[str, Any]) -> DeviceNest:
     """The kernel of a Traversal, given the descriptors of its arrays."""
     (first, *others) = simplest(node.space, node.statements)
     kind = DeviceReduction if not others and is_few(first.target.path) else DeviceNest
-    return kind(node.space, [first, *others], arrays, node.locals)
+    crew = CREWS[node.schedule_by]
+    return kind(node.space, [first, *others], arrays, node.locals, smallest_crew=crew)
 
 
 def cuda_scratch(node: Any, arrays: dict[str, Any]) -> dict[str, int]:

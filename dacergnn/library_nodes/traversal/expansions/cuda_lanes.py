@@ -68,11 +68,10 @@ class LaneEmitter(Emitter):
             return f"{{ constexpr int {index} = 0;\n(void){index};\n{body}\n}}"
         return f"{UNROLL}for (int {index} = 0; {index} < {extent}; ++{index}) {{\n{body}\n}}"
 
-    def load(self, pointer: str) -> str:
+    def load(self, pointer: str, constant: bool) -> str:
         """The element ``at`` of the row behind a pointer, read with the others of its run."""
-        if self.layout.vector == 1:
-            return f"Value({pointer}[at])"
-        name = self.loads.setdefault(pointer, f"run{len(self.loads)}")
+        kind = f"dacergnn::cuda::load_run<{self.layout.vector}, {str(constant).lower()}>"
+        name = self.loads.setdefault(f"{kind}({pointer} + start)", f"run{len(self.loads)}")
         return f"Value({name}[v])"
 
     def spread(self, expr: Expr, shape: Shape, store: Callable[[str], str], before: str = "", after: str = "") -> str:
@@ -88,7 +87,7 @@ class LaneEmitter(Emitter):
         if _uses(body, "at"):
             body = f"const int at = start + v;\n{body}"
         runs = layout.held(width) // vector
-        lines = [f"const auto {n} = dacergnn::cuda::load_vector<{vector}>({p} + start);" for p, n in self.loads.items()]
+        lines = [f"const auto {name} = {load};" for load, name in self.loads.items()]
         lines += [before, self._loop("v", vector, body, True), after]
         inside = "\n".join(line for line in lines if line)
         if width % layout.round:

@@ -17,20 +17,25 @@ from dacergnn.library_nodes.traversal.expansions.cuda_statements import DeviceSt
 from dacergnn.library_nodes.traversal.expansions.storage import homes_of
 from dacergnn.library_nodes.traversal.nest import Levels, Loop, apart, loops, reached, simplest
 
-SMALLEST_CREW = 8
-
 
 class DeviceNest(DeviceStatements):
     """The kernel of a body under a mapping.
 
     ``code`` is a block of C++ in which Storage, Value and Index are defined, ``encodings`` what it reads of the graph,
-    ``scratch`` what it needs besides.
+    ``scratch`` what it needs besides. A crew has ``smallest_crew`` threads, or more if they share a row.
     """
 
     def __init__(
-        self, mapping: str, statements: Sequence[Statement], arrays: dict[str, Any], local_arrays: Collection[str] = ()
+        self,
+        mapping: str,
+        statements: Sequence[Statement],
+        arrays: dict[str, Any],
+        local_arrays: Collection[str] = (),
+        *,
+        smallest_crew: int = 8,
     ) -> None:
         super().__init__(arrays)
+        self.smallest_crew = smallest_crew
         statements = simplest(mapping, statements)
         self.dtype = self.arrays[statements[0].target.name].dtype
         self.levels = Levels.of(mapping, statements)
@@ -42,12 +47,14 @@ class DeviceNest(DeviceStatements):
         between = self.levels.spaces[1:-1]
         nested = not between or any(s.target.path and reached(s.space, s.target.path) in between for s in statements)
         self.loops = (loops if nested else apart)(self.levels, statements)
-        for loop in self.loops:
-            self._split_sums(loop)
+        for loop in (inner for top in self.loops for inner in _all_loops(top)):
+            if self.loop_layout(loop).lanes > 1:
+                self._split_sums(loop)
         self.statements = [s for loop in self.loops for s in loop.statements()]
         self.homes = homes_of(self.loops, self.statements, self.shapes, [*local_arrays, *self.sums])
-        for loop in self.loops:
-            self._note_loops(loop, {})
+        inside = [loop for top in self.loops for loop in _all_loops(top)]
+        spaces = {name: home.space for name, home in self.homes.items()}
+        self.made_in = {s.target.name: k for k in inside for s in k.statements() if spaces[s.target.name] == k.space}
         self._body()
         self.code = self._write()  # now that it is known what goes through memory
 
@@ -60,38 +67,22 @@ class DeviceNest(DeviceStatements):
             self.sums.add(found)
             return found
 
-        if self.loop_layout(loop).lanes > 1:
-            items: list[Statement | Loop] = []
-            for item in loop.items:
-                items += sums_first(item, self.shapes, name) if isinstance(item, Statement) else [item]
-            loop.items = items
+        items: list[Statement | Loop] = []
         for item in loop.items:
-            if isinstance(item, Loop):
-                self._split_sums(item)
-
-    def _note_loops(self, loop: Loop, outside: dict[str, Loop]) -> None:
-        around = {**outside, loop.space: loop}
-        for item in loop.items:
-            if isinstance(item, Loop):
-                self._note_loops(item, around)
-            else:
-                self.made_in[item.target.name] = around[self.homes[item.target.name].space]
+            items += sums_first(item, self.shapes, name) if isinstance(item, Statement) else [item]
+        loop.items = items
 
     # The kernel
 
     def _write(self) -> str:
         outer, lanes = self.levels.spaces[0], self.layout.lanes
+        row = f"const int64_t row_{outer}"
         if len(self.levels.spaces) == 1:
-            head = (
-                f"dacergnn::cuda::traverse_rows<{lanes}>({extent(outer)}, [=] __device__(const int64_t row_{outer}) {{"
-            )
+            head = f"traverse_rows<{lanes}>({extent(outer)}, [=] __device__({row}) {{"
         else:
-            crew = max(lanes, SMALLEST_CREW)
-            head = (
-                f"dacergnn::cuda::traverse_groups<{crew}, Value>({self._groups()}, {extent(outer)}, "
-                f"[=] __device__(const auto crew, const int64_t row_{outer}) {{"
-            )
-        return f"{self._scratch()}{head}\n(void)row_{outer};\n{self._body()}\n}});{self._tails()}"
+            groups, crew = f"{self._groups()}, {extent(outer)}", max(lanes, self.smallest_crew)
+            head = f"traverse_groups<{crew}, Value>({groups}, [=] __device__(const auto crew, {row}) {{"
+        return f"{self._before()}dacergnn::cuda::{head}\n(void)row_{outer};\n{self._body()}\n}});{self._tails()}"
 
     def _body(self) -> str:
         """What the threads of an outermost row do."""
@@ -108,12 +99,17 @@ class DeviceNest(DeviceStatements):
         """Row space and elements a row of every array in scratch memory."""
         return [(self.homes[n].space, self.homes[n].width) for n in self.in_memory if self.is_local(n)]
 
-    def _scratch(self) -> str:
-        kept = [
-            (n, f"{extent(self.homes[n].space)} * {self.homes[n].width}") for n in self.in_memory if self.is_local(n)
+    def _before(self) -> str:
+        """What the host does before the launch."""
+        runs = [n for n in self.in_runs if self.layout.vector > 1 and not self.is_local(n)]
+        lines = [f"dacergnn::cuda::check_alignment({{{', '.join(PREFIX + n for n in runs)}}});"] if runs else []
+        kept = [(n, self.homes[n]) for n in self.in_memory if self.is_local(n)]
+        lines += ["int64_t taken = 0;"] if self.scratch else []
+        lines += [
+            f"Value* const kept_{n} = dacergnn::cuda::take<Value>(taken, {extent(h.space)} * {h.width});"
+            for n, h in kept
         ]
-        lines = [f"Value* const kept_{n} = dacergnn::cuda::take<Value>(taken, {elements});" for n, elements in kept]
-        return "\n".join(["int64_t taken = 0;", *lines, ""]) if lines else ""
+        return "\n".join([*lines, ""])
 
     def _tails(self) -> str:
         """Zeros for the rows of targets that the map does not reach."""
@@ -170,7 +166,8 @@ class DeviceNest(DeviceStatements):
                 _, edges = self._bounds(top, inner)
                 lines.append(f"int64_t run_{inner} = {edges}[row_{top}];")
         lines.append(self._rows(loop, begin, end))
-        for statement, own in _with_loops(loop):
+        reductions = [(s, own) for own in _all_loops(loop) for s in own.items if isinstance(s, Statement)]
+        for statement, own in reductions:
             if statement.target.path and reached(statement.space, statement.target.path) == outer.space:
                 lines += [self.merged(statement, own), self.result(statement, f"{begin} == {end}")]
         return "{\n" + "\n".join(line for line in lines if line) + "\n}"
@@ -197,9 +194,6 @@ class DeviceNest(DeviceStatements):
         return lines
 
 
-def _with_loops(loop: Loop) -> list[tuple[Statement, Loop]]:
-    """The statements inside of a loop with the loop that each stands in."""
-    found: list[tuple[Statement, Loop]] = []
-    for item in loop.items:
-        found += [(item, loop)] if isinstance(item, Statement) else _with_loops(item)
-    return found
+def _all_loops(loop: Loop) -> list[Loop]:
+    """The loop and those inside of it."""
+    return [loop, *(inner for item in loop.items if isinstance(item, Loop) for inner in _all_loops(item))]

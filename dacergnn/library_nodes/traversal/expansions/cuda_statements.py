@@ -30,9 +30,10 @@ class DeviceStatements(Places):
     def __init__(self, arrays: dict[str, Any]) -> None:
         super().__init__(arrays)
         self.sums: set[str] = set()  # targets that lanes add up together
-        self.made_in: dict[str, Loop] = {}  # loop over the rows of an array within which it is written
+        self.made_in: dict[str, Loop] = {}  # the loop over the rows of an array in which it is written
         self.in_memory: dict[str, None] = {}  # arrays of the nest that are read from memory in it
         self.in_registers: set[str] = set()  # those that are read from registers
+        self.in_runs: dict[str, None] = {}  # arrays whose elements are read or written several at a time
 
     def is_leaf(self, loop: Loop) -> bool:
         """Whether the teams of a crew share the rows of a loop; the whole crew is at each row of others."""
@@ -48,6 +49,9 @@ class DeviceStatements(Places):
         return name in self.homes and not self.homes[name].stored
 
     # Places
+
+    def _entry(self, name: str, at: str) -> str:
+        return f"__ldg({self._encoding(name)} + {at})"
 
     def address(self, name: str, row: str) -> str:
         """Pointer to a row of an array, given its number."""
@@ -99,7 +103,10 @@ class DeviceStatements(Places):
                 inside = home is not None and home.space in self.around
                 source = self.own_address(ref.name) if inside else self.address(ref.name, self._row(statement, ref))
                 lines.append(f"const auto* const {pointers[key]} = {source};")
-            return emitter.load(pointers[key]) if same else f"Value({pointers[key]}[{at}])"
+            if same and layout.vector > 1:
+                self.in_runs[ref.name] = None
+                return emitter.load(pointers[key], home is None)
+            return f"Value(__ldg({pointers[key]} + {at}))" if home is None else f"Value({pointers[key]}[{at}])"
 
         emitter = LaneEmitter(self.shapes, layout, read)
         if name in self.sums:
@@ -136,7 +143,8 @@ class DeviceStatements(Places):
             kind = self._kind(statement.target.name)
             into = f"\nresult[v] = {kind}({{0}});"
             before = f"dacergnn::cuda::Vector<{kind}, {vector}> result;"
-            after = f"{one}dacergnn::cuda::store_vector<{vector}>(out + start, result);"
+            after = f"{one}dacergnn::cuda::store_run(out + start, result);"
+            self.in_runs[statement.target.name] = None
 
         def store(value: str) -> str:
             return (self._goal(statement, "held", value) + into.format(value)).strip()
@@ -182,5 +190,6 @@ class DeviceStatements(Places):
         """Writes a reduced row to memory, by one of the teams that have it."""
         held = self._held(name)
         sizes = f"{held.lanes}, {held.vector}, {self.homes[name].width}"
+        self.in_runs[name] = None
         one = f"if (dacergnn::cuda::rank<{held.lanes}>(crew) == 0) "
         return f"{one}dacergnn::cuda::store_row<{sizes}>({address}, own_{name});"

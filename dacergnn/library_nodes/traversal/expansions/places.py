@@ -56,8 +56,12 @@ class Places:
         order = self.levels.up(space, self.levels.spaces[0])
         name = ordered_index_name(space, order, path) if order else index_name(space, path)
         if name:
-            return f"int64_t({self._encoding(name)}[{at}])"
+            return f"int64_t({self._entry(name, at)})"
         return "0" if path else at
+
+    def _entry(self, name: str, at: str) -> str:
+        """An element of an encoding."""
+        return f"{self._encoding(name)}[{at}]"
 
     def _group(self, space: str) -> str:
         """Place in the tile of the outermost row that a row belongs to."""

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <initializer_list>
 #include <limits>
 
 #include "dacergnn/cuda/platform.cuh"
@@ -38,6 +39,39 @@ struct Minimum {
         return minimum(a, b);
     }
 };
+
+// Runs: elements that fill one or several words of 16 bytes, and start at a multiple of that.
+
+// What runs are read from or written to starts at such a multiple, or the call fails.
+inline void check_alignment(std::initializer_list<const void*> arrays) {
+    for (const void* array : arrays)
+        if (reinterpret_cast<std::uintptr_t>(array) % 16 != 0 && call.failure == nullptr)
+            call.failure = "An array does not start at a multiple of 16 bytes; pass a copy of the tensor.";
+}
+// Constant: nobody writes to the array while the kernel runs.
+template <int N, bool Constant, class T>
+__device__ inline Vector<T, N> load_run(const T* from) {
+    static_assert(N * sizeof(T) % sizeof(int4) == 0);
+    alignas(sizeof(int4)) Vector<T, N> result;
+#pragma unroll
+    for (int i = 0; i < static_cast<int>(N * sizeof(T) / sizeof(int4)); ++i) {
+        const int4* const word = reinterpret_cast<const int4*>(from) + i;
+        reinterpret_cast<int4*>(&result)[i] = Constant ? __ldg(word) : *word;
+    }
+    return result;
+}
+template <int N, class T>
+__device__ inline void store_run(T* to, const Vector<T, N>& value) {
+    if constexpr (N * sizeof(T) % sizeof(int4) == 0) {
+        alignas(sizeof(int4)) const Vector<T, N> copy = value;
+#pragma unroll
+        for (int i = 0; i < static_cast<int>(N * sizeof(T) / sizeof(int4)); ++i)
+            reinterpret_cast<int4*>(to)[i] = reinterpret_cast<const int4*>(&copy)[i];
+    } else {
+#pragma unroll
+        for (int i = 0; i < N; ++i) to[i] = value[i];
+    }
+}
 
 // Lanes
 
@@ -137,7 +171,7 @@ __device__ inline void store_row(Out* out, const T (&values)[N]) {
         Vector<Out, V> result;
 #pragma unroll
         for (int v = 0; v < V; ++v) result[v] = convert<Out>(values[j * V + v]);
-        if (W % (L * V) == 0 || start < W) store_vector<V>(out + start, result);
+        if (W % (L * V) == 0 || start < W) store_run(out + start, result);
     }
 }
 
