@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import dace
 import dace.library
 
@@ -9,7 +11,11 @@ from dacergnn.errors import VerificationError
 from dacergnn.library_nodes.form import Gemm, Statement, match_gemm
 from dacergnn.library_nodes.node import GraphOperator
 from dacergnn.library_nodes.segment_gemm.expansions.cpu import ExpandSegmentGemmCPU
+from dacergnn.library_nodes.segment_gemm.expansions.cuda import DeviceGemm, ExpandSegmentGemmCUDA
 from dacergnn.library_nodes.segment_gemm.expansions.pure import ExpandSegmentGemmPure
+
+if TYPE_CHECKING:
+    from dace.data import Data
 
 
 @dace.library.node
@@ -26,7 +32,7 @@ class SegmentGemm(GraphOperator):
     and then, head by head, by B; ``inner(A, Y, H)`` is what its gradients consist of besides.
     """
 
-    implementations = {"pure": ExpandSegmentGemmPure, "cpu": ExpandSegmentGemmCPU}
+    implementations = {"pure": ExpandSegmentGemmPure, "cpu": ExpandSegmentGemmCPU, "cuda": ExpandSegmentGemmCUDA}
     default_implementation = "cpu"
 
     @property
@@ -37,6 +43,14 @@ class SegmentGemm(GraphOperator):
         if gemm is None:
             raise VerificationError(f'{self.label}: "{self.body[0]}" is not a product that SegmentGemm can run.')
         return statement, gemm
+
+    def scheme(self, implementation: str, arrays: dict[str, Data]) -> list[str]:
+        if implementation == "cuda":
+            return DeviceGemm(self, arrays).encodings
+        return super().scheme(implementation, arrays)
+
+    def scratch(self, implementation: str, arrays: dict[str, Data]) -> dict[str, int]:
+        return DeviceGemm(self, arrays).scratch if implementation == "cuda" else {}
 
     def validate(self, sdfg: dace.SDFG, state: dace.SDFGState) -> None:
         super().validate(sdfg, state)

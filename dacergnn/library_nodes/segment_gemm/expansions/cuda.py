@@ -1,0 +1,172 @@
+"""CUDA expansion of SegmentGemm: calls of the templates of ``cuda/segment_gemm.cuh`` and its neighbours."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dace
+import dace.library
+from dace.sdfg import nodes
+from dace.transformation.transformation import ExpandTransformation
+
+from dacergnn.graph.spaces import MAPS, encoding_name, kind, through
+from dacergnn.library_nodes.access import group_path, index_name, order_name, pointer_name, target_is_prefix
+from dacergnn.library_nodes.cpu import extent
+from dacergnn.library_nodes.cuda import CUDAHeaders, cuda_tasklet
+from dacergnn.library_nodes.form import WEIGHT_PRODUCTS, Ref, Shape, size
+from dacergnn.library_nodes.node import PREFIX, row_shape, row_space
+from dacergnn.library_nodes.operators import shape_of
+from dacergnn.library_nodes.parse import view_shape
+from dacergnn.library_nodes.segment_gemm.expansions.cuda_epilogue import DeviceEpilogue
+from dacergnn.library_nodes.segment_gemm.expansions.epilogue import stored_in
+
+MOST_BLOCKS, PARTIAL_ELEMENTS = 512, 1 << 22
+"""Partial sums of weight gradients, and the elements of all of them beyond which there are fewer."""
+
+
+class DeviceGemm:
+    """The kernels of a SegmentGemm: ``code`` launches them, ``encodings`` and ``scratch`` say what they need.
+
+    ``scratch`` holds bytes per row of a row space ("ONE": besides).
+    """
+
+    def __init__(self, node: Any, arrays: dict[str, Any]) -> None:
+        self.statement, self.gemm = node.gemm
+        self.arrays = arrays
+        self.encodings: list[str] = []
+        self.scratch: dict[str, int] = {}
+        self.space, self.group = self.statement.space, group_path(self.statement)
+        self.epilogue = DeviceEpilogue(node.statements, node.locals, arrays)
+        self.out = PREFIX + stored_in(node.statements, node.locals)
+        self._item = max(arrays[self.statement.target.name].dtype.bytes, 4)  # of a sum
+        if self.gemm.kind in WEIGHT_PRODUCTS:
+            self.code = self._weight_product()
+        elif self.gemm.kind == "outer_prod":
+            self.code = self._outer()
+        else:
+            self.code = self._linear()
+        self.encodings = list(dict.fromkeys(self.encodings + self.epilogue.encodings))
+
+    # Operands
+
+    def _read(self, name: str | None) -> str:
+        if name is None:
+            return "nullptr"
+        self.encodings.append(name)
+        return PREFIX + name
+
+    def _gather(self, ref: Ref) -> str:
+        """The kernels know gathered rows, not a repeated one."""
+        one = encoding_name("idx", self.space, "one") if ref.path == "one" else None
+        return self._read(one or index_name(self.space, ref.path))
+
+    def _segments(self, space: str, path: str) -> str:
+        """The rows of a space in the order of their types."""
+        if path == "one":
+            return f"dacergnn::cuda::EqualSegments<>{{{extent(space)}}}"
+        types = extent(MAPS[space, path])
+        return f"dacergnn::cuda::Segments<Index>{{{self._read(pointer_name(space, path))}, {types}}}"
+
+    def _scale(self) -> tuple[str, int]:
+        """The array of scales, and how many a row has."""
+        scale = self.gemm.scale
+        return ("nullptr", 0) if scale is None else (PREFIX + scale.name, size(row_shape(self.arrays[scale.name])))
+
+    def _needs(self, space: str, elements: int) -> None:
+        self.scratch[space] = self.scratch.get(space, 0) + elements * self._item
+
+    # Forms
+
+    def _weight_product(self) -> str:
+        def shapes(ref: Ref) -> Shape:
+            return view_shape(ref, row_shape(self.arrays[ref.name]))
+
+        gemm = self.gemm
+        x, w = shape_of(gemm.x, shapes), shape_of(gemm.w, shapes)
+        heads = (w[0] if len(w) == 3 else 1) if gemm.kind == "compose" else (gemm.dims or (1,))[0]
+        m = w[-1] if gemm.kind == "compose" else w[1] // heads
+        flags = ", ".join(str(ref.transposed).lower() for ref in (gemm.x, gemm.w))
+        operands = ", ".join(f"{PREFIX}{ref.name}, {self._gather(ref)}" for ref in (gemm.x, gemm.w))
+        template = f"<Storage, {heads}, {x[0]}, {x[1] // heads}, {m}, {flags}>"
+        return f"dacergnn::cuda::{gemm.kind}{template}({operands}, {extent(self.space)}, {self.out});"
+
+    def _outer(self) -> str:
+        gemm, shape = self.gemm, row_shape(self.arrays[self.statement.target.name])
+        heads, k, m = shape if len(shape) == 3 else (1, *shape)
+        scale, scales = self._scale()
+        operands = ", ".join(f"{PREFIX}{ref.name}, {self._gather(ref)}" for ref in (gemm.x, gemm.w))
+        blocks = min(max(PARTIAL_ELEMENTS // size(shape), 8), MOST_BLOCKS)
+        self._needs("ONE", blocks * size(shape))
+        self._needs(MAPS[self.space, self.group], size(shape))
+        return (
+            f"dacergnn::cuda::segment_outer<Storage, {heads}, {k}, {m}, {scales}>"
+            f"({operands}, {self._segments(self.space, self.group)}, {extent(self.space)}, "
+            f"{self._read(order_name(self.space, self.group))}, {scale}, {self.out});"
+        )
+
+    def _linear(self) -> str:
+        gemm, space, path = self.gemm, self.space, self.statement.target.path
+        shape = row_shape(self.arrays[gemm.w.name])
+        heads, k, m = shape if len(shape) == 3 else (1, *shape)
+        width = heads * (k if gemm.w.transposed else m)
+        scale, scales = self._scale()
+        owner = extent(row_space(self.arrays[self.statement.target.name]))
+        local = self.epilogue.local_elements
+        template = f"<Storage, {heads}, {k}, {m}, {str(gemm.w.transposed).lower()}, {scales}, {local}>"
+        operands = f"({PREFIX}{gemm.x.name}, {self._gather(gemm.x)}, {PREFIX}{gemm.w.name}"
+        head = f"const auto finish = {self.epilogue.code};\ndacergnn::cuda::"
+        if not path:
+            call = (
+                f"segment_gemm{template}{operands}, {self._segments(space, self.group)}, {extent(space)}, "
+                f"{self._read(order_name(space, self.group))}, {scale}, {self.out}, finish);"
+            )
+            if target_is_prefix(self.statement, row_space(self.arrays[self.statement.target.name])):
+                call += f"\ndacergnn::cuda::zero_rows<Storage, {width}>({extent(space)}, {owner}, {self.out});"
+            return head + call
+        reached, typed = MAPS[space, path], self._type_of_target()
+        if typed is not None:  # every target is a sum of rows, times the weight of its type
+            call = (
+                f"segment_gemm_of_sums{template}{operands}, {self._segments(reached, typed)}, {extent(reached)}, "
+                f"{self._read(order_name(reached, typed))}, {scale}, {self._read(pointer_name(space, path))}, "
+                f"{self._read(order_name(space, path))}, {self.out}, finish);"
+            )
+            if extent(reached) != owner:
+                zeros = f"zero_rows<Storage, {width}, {local}>({extent(reached)}, {owner}, {self.out}, finish)"
+                call += f"\ndacergnn::cuda::{zeros};"
+            return head + call
+        pair = f"{path}pair"
+        if kind(space) == "E" and self.group == "etype" and path in ("src", "dst"):
+            pairs = MAPS[space, pair]
+            self._needs(pairs, width)
+            return head + (
+                f"segment_gemm_scatter_pairs{template}{operands}, {self._segments(pairs, 'etype')}, {extent(pairs)}, "
+                f"{scale}, {self._read(pointer_name(space, pair))}, {self._read(order_name(space, pair))}, "
+                f"{self._targets(pairs, path)}, {extent(reached)}, {owner}, {self.out}, finish);"
+            )
+        self._needs(space, width)
+        return head + (
+            f"segment_gemm_scatter{template}{operands}, {self._segments(space, self.group)}, {extent(space)}, "
+            f"{self._read(order_name(space, self.group))}, {scale}, {self._targets(space, path)}, {extent(reached)}, "
+            f"{owner}, {self.out}, finish);"
+        )
+
+    def _targets(self, space: str, path: str) -> str:
+        """Pointer and list of the rows of a space by the row that a path leads to."""
+        return f"{self._read(pointer_name(space, path))}, {self._read(order_name(space, path))}"
+
+    def _type_of_target(self) -> str | None:
+        """The path from the target to the type of the weight, where targets do not outnumber rows by far."""
+        path = self.statement.target.path
+        return None if path in ("edge", "typedsrc") else through(self.space, path, self.group)
+
+
+@dace.library.expansion
+class ExpandSegmentGemmCUDA(ExpandTransformation):
+    """Calls that launch the kernels; sizes are template arguments."""
+
+    environments = [CUDAHeaders]
+
+    @staticmethod
+    def expansion(node: Any, state: dace.SDFGState, sdfg: dace.SDFG) -> nodes.Tasklet:
+        arrays = node.arrays(sdfg, state)
+        return cuda_tasklet(node, arrays, f"{{\n{DeviceGemm(node, arrays).code}\n}}")
