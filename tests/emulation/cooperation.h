@@ -10,25 +10,6 @@
 
 namespace dacergnn::emulation {
 
-// Why `thread` waits for lanes of its warp in vain.
-inline void Machine::explain_warp(int thread) {
-    const Wait& wait = at(thread).wait;
-    const int first = thread / kLanes * kLanes;
-    int other = thread;
-    for (int l = 0; l < kLanes; ++l) {
-        const int t = first + l;
-        if ((wait.mask >> l & 1) == 0 || t == thread) continue;
-        const bool here = t < count_ && at(t).state == State::waiting && same_place(at(t).wait, wait) &&
-                          at(t).wait.mask == wait.mask;
-        if (!here) {
-            other = t;
-            break;
-        }
-    }
-    failure_ = who(thread) + " " + what(thread) + " for thread " + std::to_string(other) + ", which " + what(other) +
-               "; all lanes that a mask names have to take part, with the same mask.";
-}
-
 // Waits for the lanes of the mask, and gives what the chosen lane brought (of a ballot: the bits of all).
 inline std::uint64_t Machine::exchange(const Wait& wait, Position position) {
     const int me = running_, first = me / kLanes * kLanes;

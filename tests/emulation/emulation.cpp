@@ -4,11 +4,11 @@
 
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <string>
 
 #include "access_hooks.h"
 #include "cooperation.h"
+#include "errors.h"
 
 uint3 threadIdx, blockIdx;
 dim3 blockDim, gridDim;

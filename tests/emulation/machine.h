@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdio>
 #include <cstring>
 #include <deque>
 #include <memory>
@@ -33,9 +32,7 @@ public:
     }
     std::uint64_t exchange(const Wait& wait, Position position);
     void copy_async(const Copy& copy);
-    void copy_async_commit() {
-        running().copies.emplace_back();
-    }
+    void copy_async_commit() { running().copies.emplace_back(); }
     void copy_async_wait(int groups);
     void* shared_memory() { return shared_->begin(); }
 
@@ -65,7 +62,8 @@ private:
     std::string what(int thread);
     static std::string text(const Wait& wait) {
         const char* folder = std::strrchr(wait.file, '/');
-        return std::string(wait.name) + " (" + (folder ? folder + 1 : wait.file) + ":" + std::to_string(wait.line) + ")";
+        const std::string file = folder ? folder + 1 : wait.file;
+        return std::string(wait.name) + " (" + file + ":" + std::to_string(wait.line) + ")";
     }
     static bool same_place(const Wait& a, const Wait& b) {
         return a.kind == b.kind && a.line == b.line && (a.file == b.file || std::strcmp(a.file, b.file) == 0);
@@ -191,39 +189,6 @@ inline bool Machine::release_barrier() {
     for (int t = 0; t < count_; ++t) at(t).state = State::ready;
     races_.barrier();
     return true;
-}
-
-inline std::string Machine::what(int thread) {
-    if (thread >= count_) return "does not exist";
-    if (at(thread).state == State::left) return "has left the kernel";
-    const Wait& wait = at(thread).wait;
-    std::string result = "waits in " + text(wait);
-    if (wait.kind != Kind::barrier) {
-        char mask[32];
-        std::snprintf(mask, sizeof mask, " with mask 0x%08x", wait.mask);
-        result += mask;
-    }
-    return result + at(thread).fiber.trace(at(thread).fiber.position());
-}
-
-// Called by a signal handler on behalf of the running thread.
-inline void Machine::fault(const std::string& text, const void* address, Position position) {
-    const char* why = "";
-    if (shared_->guards(address)) why = ", just outside shared memory";
-    if (running().fiber.overflowed(address)) why = ", as its stack is full";
-    fail(text + why, position);
-}
-
-// Called before the running thread reads or writes memory.
-inline void Machine::access(const void* address, std::size_t bytes, bool write, Position position) {
-    if (running().fiber.owns(address) || statics_->beside(address)) return;
-    const bool shared = shared_->owns(address) || statics_->owns(address);
-    const Access* other = races_.note(running_, address, bytes, write, shared, position.code);
-    if (other == nullptr) return;
-    fail((write ? "writes what thread " : "reads what thread ") + std::to_string(other->thread) + " of block " +
-             std::to_string(races_.block(*other)) + (other->write ? " wrote" : " read") +
-             running().fiber.trace({races_.code(*other), nullptr}) + "; no barrier comes in between",
-         position);
 }
 
 }  // namespace dacergnn::emulation

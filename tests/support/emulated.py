@@ -102,12 +102,12 @@ class EmulatedLibrary(ctypes.CDLL):
 def compile_emulated(source: str) -> EmulatedLibrary:
     """The library of a CUDA source with ``extern "C"`` functions that launch kernels; builds are kept by content."""
     code = '#include "dacergnn/cuda/platform.cuh"\n#line 1 "source"\n' + source + _ACCESS
-    return EmulatedLibrary(str(_build("emulated", code, FLAGS)))
+    return EmulatedLibrary(str(_build("emulated", code, FLAGS, INCLUDE_FOLDER / "dacergnn" / "cuda", EMULATION)))
 
 
-def _build(name: str, code: str, flags: Sequence[str]) -> Path:
-    headers = [*(INCLUDE_FOLDER / "dacergnn" / "cuda").rglob("*"), *EMULATION.rglob("*")]
-    contents = b"".join(f.read_bytes() for f in sorted(headers) if f.is_file())
+def _build(name: str, code: str, flags: Sequence[str], *includes: Path) -> Path:
+    headers = sorted(file for folder in includes for file in folder.rglob("*") if file.is_file())
+    contents = b"".join(h.read_bytes() for h in headers)
     path, version = compiler()
     key = hashlib.sha256("\n".join([version, *flags, code]).encode() + contents).hexdigest()[:20]
 
@@ -140,7 +140,8 @@ def device(array: Array) -> Array:
 def _emulation() -> Path:
     """The object file of the emulation itself, which no sanitizer but that of addresses looks at."""
     address = ["-fsanitize=address"] if _SANITIZER == "address" else []
-    return _build("emulation", '#include "emulation.cpp"\n', (*_BOTH_FLAGS, "-O2", "-c", f"-I{EMULATION}", *address))
+    flags = (*_BOTH_FLAGS, "-O2", "-c", f"-I{EMULATION}", *address)
+    return _build("emulation", '#include "emulation.cpp"\n', flags, EMULATION)
 
 
 FLAGS = (*_KERNEL_FLAGS, "-x", "none", str(_emulation()), "-x", "c++")
