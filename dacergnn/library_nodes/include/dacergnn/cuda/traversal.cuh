@@ -13,8 +13,8 @@
 
 namespace dacergnn::cuda {
 
-inline constexpr int kCrewThreads = 256;  // of a block
-inline constexpr int64_t kLongGroup = 256;  // rows from which on (exclusive) all threads of a block share a group
+inline constexpr int kCrewThreads = 256;    // of a block
+inline constexpr int64_t kLongGroup = 256;  // all threads of a block share a group of more rows
 
 // Scratch memory for `elements` values, after what `place` counts as taken.
 template <class T>
@@ -119,7 +119,7 @@ __device__ inline void segment_sums(const T (&parts)[J], T (&sums)[N]) {
 
 template <int Size>
 struct Crew {
-    static constexpr int kSize = Size, kLanes = Size < kWarp ? Size : kWarp;
+    static constexpr int kLanes = Size < kWarp ? Size : kWarp;
     __device__ void sync() const {
         if constexpr (Size > kWarp)
             __syncthreads();
@@ -182,8 +182,8 @@ template <class Index>
 struct Groups {
     const Index* pointers;
     int64_t rows;
-    __device__ int64_t begin(int64_t g) const { return pointers == nullptr ? 0 : static_cast<int64_t>(pointers[g]); }
-    __device__ int64_t end(int64_t g) const { return pointers == nullptr ? rows : static_cast<int64_t>(pointers[g + 1]); }
+    __device__ int64_t begin(int64_t g) const { return pointers == nullptr ? 0 : int64_t(pointers[g]); }
+    __device__ int64_t end(int64_t g) const { return pointers == nullptr ? rows : int64_t(pointers[g + 1]); }
     __device__ int64_t size(int64_t g) const { return end(g) - begin(g); }
 };
 
