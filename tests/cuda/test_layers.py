@@ -1,0 +1,66 @@
+"""Whole layers, forward and backward, as CUDA programs in emulation: the values and gradients of the CPU's."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from dacergnn import Config
+from dacergnn.errors import ArrayError
+from dacergnn.modules import HGT, RGAT, RGCN
+from dacergnn.runtime.cuda_executable import CUDAExecutable
+from tests.support.emulated_device import emulated_device
+from tests.support.random_graphs import joined_graph
+
+__all__ = ["emulated_device"]
+LAYERS: dict[str, Callable[[int, int, Config], Any]] = {
+    "rgcn": lambda types, relations, config: RGCN(16, 16, relations, config=config),
+    "rgat": lambda types, relations, config: RGAT(16, 16, relations, config=config),
+    "rgat, two heads": lambda types, relations, config: RGAT(6, 5, relations, heads=2, config=config),
+    "hgt": lambda types, relations, config: HGT(16, types, relations, config=config),
+    "hgt, two heads": lambda types, relations, config: HGT(12, types, relations, heads=2, config=config),
+}
+DTYPES = {torch.float32: 2e-4, torch.float64: 1e-10}
+
+
+def results(layer: Any, x: Tensor, graph: Any) -> list[Tensor]:
+    """The output, and the gradients of the features and of all parameters."""
+    x = x.clone().requires_grad_()
+    output = layer(x, graph)
+    weights = torch.linspace(-1, 1, output.numel(), dtype=x.dtype).view(output.shape)
+    return [output.detach(), *torch.autograd.grad((output * weights).sum(), [x, *layer.parameters()])]
+
+
+@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize(("nodes", "edges"), [(60, 300), (5, 2000)])
+def test_same_as_on_the_cpu(name: str, nodes: int, edges: int, emulated_device: Config) -> None:
+    """With many nodes of few edges, and with few nodes of so many that blocks of threads share them."""
+    raw = joined_graph(random.Random(3), nodes, edges, 4, 3)
+    graph = raw.hetero()
+    for dtype, tolerance in DTYPES.items():
+        torch.manual_seed(0)
+        layers = [
+            LAYERS[name](raw.num_node_types, raw.num_edge_types, c).to(dtype) for c in (Config(), emulated_device)
+        ]
+        layers[1].load_state_dict(layers[0].state_dict())
+        width = 6 if name == "rgat, two heads" else 12 if name == "hgt, two heads" else 16
+        x = torch.randn(graph.size("NS"), width, dtype=dtype)
+        expected, found = (results(layer, x, graph) for layer in layers)
+        for a, b in zip(expected, found, strict=True):
+            torch.testing.assert_close(b, a, rtol=tolerance, atol=tolerance * float(a.abs().max().clamp(1e-3)))
+
+
+def test_kernels_for_devices_refuse_graphs_on_the_cpu(emulated_device: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CUDAExecutable, "_device", "cuda")
+    raw = joined_graph(random.Random(3), 60, 300, 4, 3)
+    layer = RGCN(16, 16, 4, config=emulated_device)
+    with pytest.raises(ArrayError) as error:
+        layer(torch.randn(60, 16), raw.hetero())
+    assert str(error.value) == (
+        "graph is on cpu, but these kernels are for devices of type 'cuda'; move it with .to('cuda')."
+    )

@@ -1,0 +1,36 @@
+"""Layers whose CUDA programs run in emulation: graphs and tensors stay on the processor, and so does all else."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+import torch
+
+from dacergnn import Config
+from dacergnn.runtime import cuda_executable, nvcc
+from dacergnn.runtime.build import compiler
+from tests.support.emulated import FLAGS
+
+EMULATED = Config(implementation="cuda", cuda_arch=(80,))
+"""Compiles layers for an emulated device."""
+_QUIET = [flag for flag in FLAGS if not flag.startswith("-W")]  # the frame around kernels is DaCe's
+
+
+@pytest.fixture
+def emulated_device(monkeypatch: pytest.MonkeyPatch) -> Config:
+    """While it lasts, programs for CUDA are built for, and run by, the emulation."""
+
+    def command(architectures: tuple[int, ...]) -> list[str]:
+        return [compiler()[0], *_QUIET]
+
+    def stream(device: torch.device) -> Any:
+        return nullcontext(0)
+
+    monkeypatch.setattr(nvcc, "command", command)
+    monkeypatch.setattr(nvcc, "compiler", lambda: ("g++", "emulation"))
+    monkeypatch.setattr(cuda_executable, "current_stream", stream)
+    monkeypatch.setattr(cuda_executable, "multiprocessors", lambda device: 4)
+    monkeypatch.setattr(cuda_executable.CUDAExecutable, "_device", "cpu")
+    return EMULATED
