@@ -15,6 +15,9 @@ from dacergnn.runtime.cuda_device import DeviceMemory, current_stream, multiproc
 from dacergnn.runtime.executable import Executable, Prepared
 from dacergnn.runtime.pool import Lease
 
+_ALIGNMENT = 16
+"""Bytes that kernels read at once."""
+
 
 class CUDAExecutable(Executable):
     """The compiled form of one SDFG whose operators are expanded for CUDA."""
@@ -41,6 +44,7 @@ class CUDAExecutable(Executable):
             start = workspace.data_ptr()
             for position, offset in prepared.offsets:
                 arguments[position] = start + offset
+            inputs = [t if t.data_ptr() % _ALIGNMENT == 0 else t.clone() for t in inputs]
             inputs, _ = prepared.inputs.place(inputs, arguments)
             tail = (stream, start + prepared.scratch, multiprocessors(device))
             for position, value in enumerate(tail, self._end):

@@ -64,3 +64,12 @@ def test_kernels_for_devices_refuse_graphs_on_the_cpu(emulated_device: Config, m
     assert str(error.value) == (
         "graph is on cpu, but these kernels are for devices of type 'cuda'; move it with .to('cuda')."
     )
+
+
+def test_arrays_that_start_anywhere(emulated_device: Config) -> None:
+    raw = joined_graph(random.Random(3), 60, 300, 4, 3)
+    layer = RGCN(16, 16, 4, config=emulated_device)
+    x = torch.randn(60 * 16 + 1)
+    with torch.no_grad():
+        shifted, aligned = x[1:].view(60, 16), x[1:].clone().view(60, 16)
+        assert torch.equal(layer(shifted, raw.hetero()), layer(aligned, raw.hetero()))
