@@ -179,7 +179,7 @@ class Reach:
                 self._parts([v for v in inner if not isinstance(v, type)], where)
             elif not known(f) and not self._owned(f):
                 raise Unwatchable(f"it uses {where}")
-            self.mentioned |= reads(f.__code__).names - BY_NAME
+            self.mentioned |= reads(f.__code__).names - BY_NAME - {"__init__"}
             return
         found = reads(f.__code__)
         odd = [n for n in sorted(found.names) if method_of_dgl(n)]

@@ -36,7 +36,9 @@ class Looks(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         if self.found is None and not _recorded(result) and not _about_form(func):
-            self.found = f"{spelled(func)} is computed as it is ({place()})"
+            attribute = func.__name__ in ("__get__", "__set__")
+            name = f"torch.Tensor.{func.__self__.__name__}" if attribute else spelled(func)
+            self.found = f"{name} is computed as it is ({place()})"
         return result
 
 

@@ -97,14 +97,14 @@ def owner(function: FunctionType) -> str:
     return found
 
 
-def mentioned(cls: type) -> frozenset[str]:
-    """The names in all functions of a class of a library."""
+def mentioned(cls: type) -> set[str]:
+    """The names in all functions of a class of a library, which makes no instances of users' classes."""
     names: set[str] = set()
     for value in vars(cls).values():
         for part in (value, *[getattr(value, n, None) for n in ("fget", "fset", "__func__", "__wrapped__")]):
             if isinstance(part, FunctionType):
                 names |= reads(part.__code__).names
-    return frozenset(names - BY_NAME)
+    return names - BY_NAME - {"__init__"}
 
 
 def known(value: Any) -> bool:
