@@ -356,10 +356,11 @@ def frames(self: Any, x: Tensor) -> Tensor:
 
 
 EFFECTS = {
-    prints: "print is a builtin", draws: "random.random", draws_in_torch: "torch.rand", draws_unused: "random numbers",
+    prints: "it calls print", draws: "it calls random.random", draws_in_torch: "torch.rand",
+    draws_unused: "random numbers",
     looks: "torch.Tensor.sum", decides: "torch.Tensor.__getitem__", counts_rows: "torch.Tensor.nonzero",
     counts: "changes attributes", appends: "changes attributes",
-    tells_time: "time.time", imports: "imports", finds: "more is a Counter",
+    tells_time: "it calls time.time", imports: "imports", finds: "more is a Counter",
     writes: "torch.Tensor", writes_past: "torch.Tensor.data", sorts: "torch.sort", multiplies: "torch.Tensor.mul",
     names_globals: "STORE_GLOBAL", frames: "__globals__",
 }  # fmt: skip

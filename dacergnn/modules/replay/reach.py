@@ -107,7 +107,8 @@ class Reach:
             self.kinds.append(kind)
             self._table(vars(value), where)
         elif name not in _CLOSED and not known(value):
-            raise Unwatchable(f"{where} is a {kind.__name__}, whose state nobody can compare")
+            called = isinstance(value, types.BuiltinFunctionType)
+            raise Unwatchable(f"it calls {where}" if called else f"{where} is a {kind.__name__}, which may change")
 
     def _parts(self, values: Iterable[Any], where: str) -> None:
         for value in list(values):
@@ -178,7 +179,7 @@ class Reach:
                 inner = [c.cell_contents for c in f.__closure__ or ()]
                 self._parts([v for v in inner if not isinstance(v, type)], where)
             elif not known(f) and not self._owned(f):
-                raise Unwatchable(f"it uses {where}")
+                raise Unwatchable(f"it calls {where}")
             self.mentioned |= reads(f.__code__).names - BY_NAME - {"__init__"}
             return
         found = reads(f.__code__)
@@ -208,13 +209,14 @@ class Reach:
         value = self._place(table, path[0])
         if value is ABSENT:
             value = self._place(vars(builtins), path[0])
+        where = path[0]
         for name in path[1:]:
             if not isinstance(value, types.ModuleType):
                 break
-            value = self._place(vars(value), name)
+            value, where = self._place(vars(value), name), f"{where}.{name}"
         if value is ABSENT or isinstance(value, types.ModuleType):
-            raise Unwatchable(f"it uses {'.'.join(path)}, which is no function")
-        self.add(value, ".".join(path))
+            raise Unwatchable(f"it uses {where}, which is {'a module' if value is not ABSENT else 'unknown'}")
+        self.add(value, where)
 
     def _place(self, table: Mapping[str, Any], name: str) -> Any:
         self.places[id(table), name] = (table, name)

@@ -31,10 +31,13 @@ class Replays:
 
     def find(self, call: Call) -> Recording | None:
         """The recording that covers a call."""
-        for recording in self._recordings:
-            if recording.covers(call):
-                self._left.pop(self._kind(call), None)
-                return recording
+        try:
+            for recording in self._recordings:
+                if recording.covers(call):
+                    self._left.pop(self._kind(call), None)
+                    return recording
+        except (ValueError, RuntimeError):  # a variable is gone, or another thread is changing something
+            pass
         return None
 
     def attempt(self, call: Call) -> Attempt | None:
@@ -53,7 +56,9 @@ class Replays:
             return Attempt(call, Watch(self._module, self._others | graphs))
         except Unwatchable as reason:
             self.reason = str(reason)
-            return None
+        except Exception as error:  # of descriptors, say; no reason not to record
+            self.reason = f"finding out what it depends on fails with {type(error).__name__}: {error}"
+        return None
 
     def keep(self, attempt: Attempt, result: Any) -> None:
         """Note a call that has succeeded, if it can be repeated."""
