@@ -1,8 +1,9 @@
 """What it costs to write RGCN, RGAT and HGT oneself: every front end against the built-in layers.
 
-All forms run the same kernels (`tests/frontends/test_same_operators.py`); DGL- and PyG-style forwards are recorded
-anew at every call. Runs are interleaved in one process, which has one graph: functions keep the choices made for their
-first. Times are lower quartiles, so that other work on the machine disturbs them less.
+All forms run the same kernels (`tests/frontends/test_same_operators.py`); DGL- and PyG-style forwards are recorded in
+their first two calls, and run their program at once in those that follow. Runs are interleaved in one process, which
+has one graph: functions keep the choices made for their first. Times are lower quartiles, so that other work on the
+machine disturbs them less.
 
 Run: python benchmarks/front_ends.py [--data aifb] [--mode infer,train]
 """

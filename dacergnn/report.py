@@ -11,6 +11,7 @@ from dacergnn.graph import HeteroGraph
 from dacergnn.modules.base import ProgramModule
 from dacergnn.modules.compiled import Variant
 from dacergnn.modules.layer import CompiledLayer
+from dacergnn.modules.traced_layer import TracedLayer
 from dacergnn.program import Program, print_program
 from dacergnn.sdfg_passes import Plan
 
@@ -46,7 +47,8 @@ class BuildReport:
 class LayerReport:
     """A replaced layer; ``builds`` is empty until its first compiled call.
 
-    ``refusal`` tells why the last call that ran the original layer did so.
+    ``refusal`` tells why the last call that ran the original layer did so, ``calls`` whether calls of a layer that is
+    traced have to be recorded.
     """
 
     name: str
@@ -54,6 +56,7 @@ class LayerReport:
     builds: list[BuildReport]
     encoding_bytes: dict[str, int] = field(default_factory=dict[str, int])
     refusal: str | None = None
+    calls: str | None = None
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,8 @@ class Report:
                 lines.append(f"  {'' if uncompiled else 'some calls run as they are: '}{layer.refusal}")
             elif not layer.builds:
                 lines.append("  not called yet; builds are made at the first call")
+            if layer.calls is not None:
+                lines.append(f"  {layer.calls}")
             for build in layer.builds:
                 lines += _build_lines(build)
             if layer.encoding_bytes:
@@ -89,7 +94,8 @@ def layer_report(name: str, layer: ProgramModule) -> LayerReport:
         return LayerReport(name, kind, [], refusal=refusal)
     compiled, graph = last
     builds = [_build_report(v, graph) for v in compiled.variants]
-    return LayerReport(name, kind, builds, graph.encoding_bytes(), refusal)
+    calls = layer.replays.summary if isinstance(layer, TracedLayer) else None
+    return LayerReport(name, kind, builds, graph.encoding_bytes(), refusal, calls)
 
 
 def _build_report(variant: Variant, graph: HeteroGraph) -> BuildReport:

@@ -15,9 +15,8 @@ from dacergnn.errors import DacergnnError
 from dacergnn.frontends.dgl.forward import ForwardTracer
 from dacergnn.frontends.dgl.recorder import recording
 from dacergnn.modules.graphs import GraphCache
+from dacergnn.modules.replay import FORWARDS, Replays
 from dacergnn.modules.traced_layer import TracedLayer
-
-_KEY = "_compiled_forwards"
 
 
 class ForwardLayer(TracedLayer):
@@ -28,6 +27,7 @@ class ForwardLayer(TracedLayer):
     ) -> None:
         super().__init__(original, ForwardTracer(original, function), config, GraphCache(), on_unsupported)
         self.__dict__["function"] = function
+        self.__dict__["replays"] = Replays(original, {"forward": function})
 
     def __reduce__(self) -> tuple[Any, ...]:
         raise TypeError("a compiled forward belongs to its module, which makes it anew when it is called.")
@@ -116,7 +116,7 @@ def _blank(base: type[nn.Module], config: Config, on_unsupported: OnUnsupported)
 
 def compiled_forwards(module: nn.Module) -> list[ForwardLayer]:
     """The layers that run the compiled forwards of a module, for reports; none before its first call."""
-    return list(vars(module).get(_KEY, {}).values())
+    return list(vars(module).get(FORWARDS, {}).values())
 
 
 def _compiled(function: Callable[..., Any], config: Config, on_unsupported: OnUnsupported) -> Callable[..., Any]:
@@ -124,9 +124,9 @@ def _compiled(function: Callable[..., Any], config: Config, on_unsupported: OnUn
     def forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
         if torch.compiler.is_compiling() or recording() is not None:  # within another one, it is part of that
             return function(self, *args, **kwargs)
-        layers = self.__dict__.get(_KEY)
+        layers = self.__dict__.get(FORWARDS)
         if layers is None or any(known.original is not self for known in layers.values()):  # those of a shallow copy
-            layers = self.__dict__[_KEY] = _Forwards()
+            layers = self.__dict__[FORWARDS] = _Forwards()
         layer = layers.get(function)
         if layer is None:
             layer = layers[function] = ForwardLayer(self, function, config, on_unsupported)

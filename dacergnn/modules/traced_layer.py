@@ -1,9 +1,9 @@
-"""The module that stands in for a layer without a front end: every call is traced."""
+"""The module that stands in for a layer without a front end: calls are traced, unless they are like one before."""
 
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -12,11 +12,12 @@ from torch import Tensor, nn
 from dacergnn.config import Config, OnUnsupported
 from dacergnn.errors import DacergnnError, UnsupportedCallError
 from dacergnn.frontends import Program
-from dacergnn.frontends.symbolic import Tracer
+from dacergnn.frontends.symbolic import Computed, Tracer
 from dacergnn.frontends.symbolic.edges import EdgeSet
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.graphs import GraphCache
 from dacergnn.modules.layer import CompiledLayer, cast
+from dacergnn.modules.replay import Attempt, Call, Replays
 
 
 class TracedLayer(CompiledLayer):
@@ -25,6 +26,8 @@ class TracedLayer(CompiledLayer):
     Attributes, options and preprocessing of edges are honoured at every call. A call that no program covers runs the
     original, with a warning once (or as ``on_unsupported`` has it); so do calls inside torch.compile.
     """
+
+    replays: Replays
 
     def __init__(
         self,
@@ -35,6 +38,7 @@ class TracedLayer(CompiledLayer):
         on_unsupported: OnUnsupported = "warn",
     ) -> None:
         super().__init__(original, frontend, config, graphs, on_unsupported)  # pyright: ignore[reportArgumentType]
+        self.__dict__["replays"] = Replays(original, {})
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         if torch.compiler.is_compiling():
@@ -45,10 +49,20 @@ class TracedLayer(CompiledLayer):
         return self._call(args, kwargs)
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        runtime = _Runtime(self, {id(a) for a in (*args, *kwargs.values())})
+        replays = self.replays
+        call = Call.of(args, kwargs)
+        recording = None if call is None else replays.find(call)
+        attempt = None if call is None or recording is not None else replays.attempt(call)
         try:
+            if recording is not None and call is not None:
+                self.remember(recording.compiled, recording.graph)
+                return recording.run(call)
+            runtime = _Runtime(self, {id(a) for a in (*args, *kwargs.values())}, attempt)
             with _as_before(self.original):
-                return self.__dict__["frontend"].call(runtime, args, kwargs)
+                result = self.__dict__["frontend"].call(runtime, args, kwargs)
+            if attempt is not None:
+                replays.keep(attempt, result)
+            return result
         except UnsupportedCallError as reason:
             return self.fall_back(str(reason), args, kwargs)
         except DacergnnError:
@@ -61,19 +75,38 @@ class TracedLayer(CompiledLayer):
 class _Runtime:
     """Finds graphs and runs programs for one call."""
 
-    def __init__(self, layer: TracedLayer, given: set[int]) -> None:
+    def __init__(self, layer: TracedLayer, given: set[int], attempt: Attempt | None) -> None:
         self.layer = layer
         self.given = given
+        self.attempt = attempt
 
     def find_graph(self, edges: EdgeSet) -> HeteroGraph:
         """The graph of some edges, encoded unless it was seen before."""
+        if self.attempt is not None:
+            self.attempt.edges += edges.tensors
         return edges.find(self.layer.graphs, self.given)
 
     def run(self, program: Program, graph: HeteroGraph, arrays: Sequence[Tensor]) -> Sequence[Tensor]:
         """The outputs of a program for arrays in the order of its parameters."""
         compiled = self.layer.compiled(program, arrays[0].dtype, graph)
         self.layer.remember(compiled, graph)
+        if self.attempt is not None:
+            self.attempt.runs.append((compiled, graph, torch.is_grad_enabled()))
         return compiled(graph, list(arrays))
+
+    def computed(self, computed: Computed) -> None:
+        """Take note of what has been run."""
+        if self.attempt is not None:
+            self.attempt.computed.append(computed)
+
+    def looking(self) -> AbstractContextManager[Any]:
+        """A context for the layer's own Python, to see what it does besides."""
+        return nullcontext() if self.attempt is None else self.attempt.looks
+
+    def once(self, reason: str) -> None:
+        """Take note of why the call cannot be repeated by running its program again."""
+        if self.attempt is not None:
+            self.attempt.problem = self.attempt.problem or reason
 
 
 @contextmanager

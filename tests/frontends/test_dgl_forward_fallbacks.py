@@ -181,3 +181,19 @@ def test_softmax_across_relations_runs_in_dgl() -> None:
 
     g, x = hetero_graph(), {t: torch.randn(n, 2) for t, n in {"paper": 7, "author": 4, "topic": 3}.items()}
     torch.testing.assert_close(compile_forward(Across(), on_unsupported="error")(g, x), Across()(g, x))
+
+
+class Sampling(nn.Module):
+    def forward(self, g: Any, x: Tensor) -> Tensor:
+        with g.local_scope():
+            g.edata["p"] = torch.arange(1.0, g.num_edges() + 1)
+            g.ndata["h"] = x
+            g.update_all(fn.u_mul_e("h", "p", "m"), fn.sum("m", "out"))
+            chosen = g.sample_neighbors(g.nodes(), -1, prob="p")
+            return g.ndata["out"] * chosen.num_edges()
+
+
+def test_dgl_samples_by_recorded_numbers() -> None:
+    """Its C code reads them where they lie."""
+    g, x, plain = small_graph(), torch.randn(NODES, 3), Sampling()
+    torch.testing.assert_close(compile_forward(copy.deepcopy(plain))(g, x), plain(g, x))

@@ -45,6 +45,12 @@ class Interpreted:
         results = program.source.strip().rsplit("return ", 1)[1].split(", ")
         return [torch.from_numpy(np.array(found[name])) for name in results]
 
+    def computed(self, computed: Any) -> None:
+        """Nothing is repeated."""
+
+    def once(self, reason: str) -> None:
+        """Nor need it be."""
+
 
 def draw(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(*shape, dtype=F64, generator=torch.Generator().manual_seed(sum(shape) + seed))

@@ -50,6 +50,11 @@ class GraphEdges(EdgeSet):
         """Also for blocks: what destinations hold is set apart from what sources hold."""
         return self.graph.is_block or self.relation[0] != self.relation[2]
 
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """The types; ends of edges are the graph's own."""
+        return tuple(self.types.values())
+
     def choose_by(self, side: str, types: Tensor, count: int) -> bool:
         """Destinations have the types of the first sources, of which there must be enough."""
         return (side != "ntype" or self.sizes[0] >= self.sizes[1]) and super().choose_by(side, types, count)

@@ -47,7 +47,8 @@ class ForwardTracer(Tracer):
             raise UnsupportedCallError("there is no DGL graph among the arguments of forward.")
         before = dict(stand_in.__dict__)
         with recorder.active():
-            result = self.function(stand_in, *args, **kwargs)
+            with runtime.looking():
+                result = self.function(stand_in, *args, **kwargs)
             parts = [m for m in self.module.modules() if m is not self.module]
             found: Any = (
                 result,
@@ -60,7 +61,8 @@ class ForwardTracer(Tracer):
         for module, changed in zip([self.module, *parts], [own, *others], strict=True):
             module.__dict__.update(changed)
         for graph, changed in zip(graphs.values(), stored, strict=True):
-            graph.store(changed)
+            if graph.store(changed):
+                runtime.once("it leaves data in the graph; with g.local_scope() it would not")
         return result
 
 

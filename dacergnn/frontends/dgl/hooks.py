@@ -28,6 +28,8 @@ _HOOKS: tuple[tuple[str, str, Callable[..., Any]], ...] = (
     ("dgl.backend", "segment_mm", operators.segment_mm),
     ("dgl.backend", "segment_reduce", operators.in_dgl),
     ("dgl.backend", "replace_inf_with_zero", operators.replace_inf_with_zero),
+    ("dgl.backend", "zerocopy_to_dgl_ndarray", operators.in_memory),
+    ("dgl.backend.pytorch.tensor", "zerocopy_to_dgl_ndarray", operators.in_memory),
     ("dgl.core", "invoke_edge_udf", udf.edge_function),
     ("dgl.core", "invoke_udf_reduce", udf.reduce_function),
 )

@@ -158,4 +158,10 @@ def _types(recorder: Recorder, rows: Any, types: Any) -> EndIndex | None:
 
 def in_dgl(recorder: Recorder, original: Any, *args: Any, **kwargs: Any) -> Any:
     """DGL's own result, for what is computed so far."""
+    recorder.trace.runtime.once(f"{original.__name__} runs in DGL")
     return original(*recorder.trace.results(args), **recorder.trace.results(kwargs))
+
+
+def in_memory(recorder: Recorder, original: Any, data: Any) -> Any:
+    """What DGL's C code reads of a tensor: of a recorded one, its numbers."""
+    return in_dgl(recorder, original, data) if isinstance(data, Value) else original(data)

@@ -121,7 +121,12 @@ def recorded(recorder: Recorder, graph: Any, user_graph: Any) -> None:
 
 def is_graph(value: object) -> bool:
     """Whether an object is a DGL graph or block; dgl is imported already if it is."""
-    return any(c.__module__ == "dgl.heterograph" and c.__name__ == "DGLGraph" for c in type(value).__mro__)
+    return is_graph_class(type(value))
+
+
+def is_graph_class(kind: type) -> bool:
+    """Whether objects of a class are DGL graphs or blocks."""
+    return any(c.__module__ == "dgl.heterograph" and c.__name__ == "DGLGraph" for c in kind.__mro__)
 
 
 class StandIn:
@@ -158,15 +163,17 @@ class StandIn:
         pairs = zip(self._columns(), self._before, strict=True)
         return [{k: v for k, v in now.items() if before.get(k) is not v} for now, before in pairs]
 
-    def store(self, changes: list[dict[str, Any]]) -> None:
-        """Bring the user's graph up to date."""
-        graph = self.original
+    def store(self, changes: list[dict[str, Any]]) -> bool:
+        """Bring the user's graph up to date; whether there was anything to do."""
+        graph, stored = self.original, False
         frames = [*graph._node_frames, *graph._edge_frames]
         for frame, mine, before, changed in zip(frames, self._frames, self._before, changes, strict=True):
-            for name in before:
-                if name not in mine:
-                    frame.pop(name)
+            gone = [name for name in before if name not in mine]
+            for name in gone:
+                frame.pop(name)
             frame.update(changed)
+            stored = stored or bool(gone or changed)
+        return stored
 
 
 def _frame(recorder: Recorder, frame: Any, edges: GraphEdges | None, side: str) -> Any:

@@ -47,7 +47,9 @@ class MessagePassingTracer(Tracer):
         made: list[tuple[Any, Any]] = []
         stand_in = _stand_in(self.module, trace, made)
         args, kwargs = _with_types(trace, self.module.flow, args, kwargs)
-        result = stand_in.forward(*trace.wrap(args), **trace.wrap(kwargs))
+        args, kwargs = trace.wrap(args), trace.wrap(kwargs)
+        with runtime.looking():
+            result = stand_in.forward(*args, **kwargs)
         result, changes = trace.results((result, [_changes(*pair) for pair in made]))
         for (original, _), changed in zip(made, changes, strict=True):
             original.__dict__.update(changed)

@@ -69,10 +69,15 @@ class EdgeSet:
         self.rows[side] = count
         return True
 
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """What the graph is made of."""
+        return (self.edge_index, *[self.types[side] for side in TYPES if side in self.types])
+
     def find(self, graphs: GraphFinder, given: set[int]) -> HeteroGraph:
         """The encoded graph of these edges; ``given`` holds the ids of what the caller passed, and keeps."""
 
-        tensors = (self.edge_index, *[self.types[side] for side in TYPES if side in self.types])
+        tensors = self.tensors
         counts = tuple([self.rows.get(side) for side in TYPES])
         own = all(id(t) in given for t in tensors)
         return graphs.find_edges(tensors, (*self.sizes, self.flipped, *counts), own, self.encode)

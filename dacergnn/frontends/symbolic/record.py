@@ -25,7 +25,7 @@ LIBRARIES = [f"{Path(__file__).resolve().parents[2]}/", f"{Path(torch.__file__).
 """Folders whose code is not a user's."""
 RULE_MODULES = (axes, elementwise, products)
 """Fill the table when they are imported."""
-_ABOUT = {
+ABOUT = {
     getattr(owner, name)
     for owner in (torch, Tensor)
     for name in (
@@ -62,7 +62,7 @@ def record(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             found = indexing(trace, *args, **kwargs)
             if found is not None:
                 return found
-        if func in _ABOUT or func.__name__ == "__get__":
+        if func in ABOUT or func.__name__ == "__get__":
             return _attribute(func, args, kwargs)
         args, kwargs = plain(args), plain(kwargs)
         if not values:
@@ -167,15 +167,16 @@ def _in_place(trace: Trace, functional: Any, args: tuple[Any, ...], kwargs: dict
 def _in_torch(trace: Trace, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], values: list[Value]) -> Any:
     """Run a function on what is computed so far; it is about nodes."""
     name = func.__name__
+    trace.runtime.once(f"{spelled(func)} is computed in torch")
     if any(v.node.expr.on_edges for v in values):
-        raise UnsupportedCallError(f"{_spelled(func)} of a value per edge has no form in a program ({place()}).")
+        raise UnsupportedCallError(f"{spelled(func)} of a value per edge has no form in a program ({place()}).")
     writes = (name.endswith("_") and not name.endswith("__")) or name.startswith(("__i", "__set"))
     given = kwargs.get("out") is not None
     if not (writes or given or kwargs.get("inplace")):
         return func(*trace.results(args), **trace.results(kwargs))
     target = args[0]
     if given or (type(target) is Value and (trace.given(held(target)) or not target.alone())):
-        raise UnsupportedCallError(f"{_spelled(func)} writes to a tensor that is in use ({place()}).")
+        raise UnsupportedCallError(f"{spelled(func)} writes to a tensor that is in use ({place()}).")
     real = trace.results(target)
     result = func(*trace.results(args), **trace.results(kwargs))
     if type(target) is not Value:
@@ -184,7 +185,7 @@ def _in_torch(trace: Trace, func: Any, args: tuple[Any, ...], kwargs: dict[str, 
     return target if result is real else result
 
 
-def _spelled(func: Any) -> str:
+def spelled(func: Any) -> str:
     """The function as a user would look it up."""
     module = getattr(func, "__module__", None) or ""
     if "Tensor" in getattr(func, "__qualname__", ""):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
@@ -20,6 +22,20 @@ from dacergnn.graph import HeteroGraph
 DTYPES = (torch.float32, torch.float64)
 
 
+@dataclass(frozen=True)
+class Computed:
+    """How a program was run, so that it can be run again for other tensors.
+
+    Args:
+        inputs: What each input is made of: a tensor that was there before, with a row for each edge ("edges") or not
+            ("given"), or the input itself if it follows from the graph ("graph").
+        outputs: Tensors that were made, the output that each is a view of, and whether that has a row for each edge.
+    """
+
+    inputs: list[tuple[Tensor, str]]
+    outputs: list[tuple[Tensor, int, bool]]
+
+
 class Runtime(Protocol):
     """What a trace needs of its surroundings."""
 
@@ -29,6 +45,18 @@ class Runtime(Protocol):
 
     def run(self, program: Program, graph: HeteroGraph, arrays: Sequence[Tensor]) -> Sequence[Tensor]:
         """The outputs of a program for arrays in the order of its parameters."""
+        ...
+
+    def computed(self, computed: Computed) -> None:
+        """Take note of what has been run."""
+        ...
+
+    def looking(self) -> AbstractContextManager[Any]:
+        """A context for the layer's own Python, to see what it does besides."""
+        ...
+
+    def once(self, reason: str) -> None:
+        """Take note of why the call cannot be repeated by running its program again."""
         ...
 
 
@@ -175,14 +203,20 @@ class Trace:
         program, outputs, leaves, spaces = region(exprs, edges.bipartite)
         graph = self.runtime.find_graph(edges)
         arrays = [_array(leaf, space, graph) for leaf, space in zip(leaves, spaces, strict=True)]
+        inputs = [_origin(leaf, space, array) for leaf, space, array in zip(leaves, spaces, arrays, strict=True)]
         found = self.runtime.run(program, graph, arrays)
         for expr, (position, space) in zip(exprs, outputs, strict=True):
             rows = found[position]
             expr.becomes_leaf(graph.from_canonical(rows) if space == "E" else rows)
+        origins = dict(zip(map(id, exprs), outputs, strict=True))
+        made: list[tuple[Tensor, int, bool]] = []
         for node in nodes:
-            tensor = _unviewed(node.expr).tensor
-            assert tensor is not None
-            node.real = tensor.view(node.shape)
+            expr = _unviewed(node.expr)
+            assert expr.tensor is not None
+            node.real = expr.tensor.view(node.shape)
+            position, space = origins[id(expr)]
+            made.append((node.real, position, space == "E"))
+        self.runtime.computed(Computed(inputs, made))
 
 
 def _unviewed(expr: Expr) -> Expr:
@@ -209,6 +243,13 @@ def _array(leaf: Expr, space: str, graph: HeteroGraph) -> Tensor:
     if version(tensor) != leaf.version:
         raise UnsupportedCallError("a tensor is written to in place after it has been used.")
     return graph.to_canonical(tensor) if space == "E" else tensor
+
+
+def _origin(leaf: Expr, space: str, array: Tensor) -> tuple[Tensor, str]:
+    """What an input is made of, as in `Computed`."""
+    if leaf.op != "leaf" or leaf.tensor is None:
+        return array, "graph"
+    return leaf.tensor, "edges" if space == "E" else "given"
 
 
 def _degree(graph: HeteroGraph, side: str, dtype: torch.dtype) -> Tensor:

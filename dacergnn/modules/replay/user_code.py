@@ -1,0 +1,141 @@
+"""What a user's function depends on besides its arguments, as far as its byte code tells."""
+
+from __future__ import annotations
+
+import builtins
+import dis
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+_LIBRARIES = ("torch", "torch_geometric", "dgl", "dacergnn")
+_PURE = frozenset((
+    "abs", "all", "any", "bool", "bytes", "callable", "classmethod", "complex", "dict", "divmod", "enumerate",
+    "filter", "float", "format", "frozenset", "getattr", "hasattr", "int", "isinstance", "issubclass", "iter", "len",
+    "list", "map", "max", "min", "next", "object", "pow", "property", "range", "repr", "reversed", "round", "set",
+    "setattr", "slice", "sorted", "staticmethod", "str", "sum", "super", "tuple", "type", "zip",
+))  # fmt: skip
+BY_NAME = frozenset(("getattr", "hasattr", "attrgetter", "methodcaller", "format", "format_map"))
+"""Functions that reach attributes which no code spells out."""
+_SPECIAL = frozenset(("__init__", "__call__", "__class__", "__name__", "__getitem__", "__len__"))
+_FRAMES = frozenset(("gi_frame", "cr_frame", "ag_frame", "tb_frame", "f_globals", "f_locals", "f_builtins", "f_back"))
+_ELSEWHERE = ("IMPORT_", "STORE_GLOBAL", "DELETE_GLOBAL", "LOAD_NAME", "STORE_NAME", "DELETE_NAME", "LOAD_BUILD_CLASS",
+              "LOAD_CLASSDEREF", "LOAD_FROM_DICT", "LOAD_LOCALS", "MATCH_CLASS")  # fmt: skip
+"""Operations on names other than those of functions, or on attributes that are not among the names of the code."""
+_MODULES = ("torch.functional", "torch.nn.functional", "torch._jit_internal", "torch_geometric.utils",
+            "torch_geometric.nn", "torch_geometric._compile", "torch_geometric.index", "torch_geometric.typing",
+            "dgl.function", "dgl.ops", "dgl.nn", "operator", "typing")  # fmt: skip
+"""Their functions depend on their arguments and the state of torch; what they draw at random is noticed otherwise."""
+_CLASSES = ("torch_geometric.typing", "dgl.heterograph", "typing", "collections", "numbers", "functools", "itertools")
+_HOLDERS = ("math", "_operator", "torch._C._nn", "torch._C._special", "torch._C._linalg", "torch._C._fft")
+_TORCH: Any = torch._C._VariableFunctions  # pyright: ignore[reportAttributeAccessIssue, reportPrivateUsage]
+_GUARDED: tuple[Any, ...] = (torch.is_grad_enabled, torch.get_default_dtype, torch.is_tensor, torch.no_grad,
+                             torch.enable_grad, torch.finfo, torch.iinfo)  # fmt: skip
+"""Of torch; what they tell of its state is compared at every call."""
+
+
+@dataclass(frozen=True)
+class Reads:
+    """What some code mentions, that of functions in it included.
+
+    Args:
+        chains: Global names with the attributes that are asked of them, as ``("torch", "relu")``.
+        names: All names, those of attributes too.
+        problem: What it does that nobody can watch.
+    """
+
+    chains: tuple[tuple[str, ...], ...]
+    names: frozenset[str]
+    problem: str | None
+
+
+@lru_cache(maxsize=4096)
+def reads(code: CodeType) -> Reads:
+    """What a code object mentions."""
+    chains: dict[tuple[str, ...], None] = {}
+    names = set(code.co_names)
+    odd = sorted(n for n in names if n in _FRAMES or (n[:2] == "__" == n[-2:] and n not in _SPECIAL))
+    problem = f"{code.co_qualname} uses {odd[0]}" if odd else None
+    chain: list[str] = []
+    for step in dis.get_instructions(code):
+        if step.opname.startswith(_ELSEWHERE):
+            problem = problem or f"{code.co_qualname} imports, or defines names outside of itself ({step.opname})"
+        elif chain and step.opname in ("STORE_ATTR", "DELETE_ATTR", "COPY"):
+            problem = problem or f"{code.co_qualname} changes {'.'.join(chain)}"
+        elif step.opname in ("LOAD_ATTR", "LOAD_METHOD") and chain:
+            chain.append(str(step.argval))
+        elif step.opname != "EXTENDED_ARG":
+            if chain:
+                chains[tuple(chain)] = None
+            chain = [str(step.argval)] if step.opname == "LOAD_GLOBAL" else []
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            inner = reads(const)
+            chains.update(dict.fromkeys(inner.chains))
+            names |= inner.names
+            problem = problem or inner.problem
+    return Reads(tuple(chains), frozenset(names), problem)
+
+
+def is_user(owner: str) -> bool:
+    """Whether code of a module is a user's."""
+    top = owner.partition(".")[0]
+    return top not in _LIBRARIES and top not in sys.stdlib_module_names
+
+
+def owner(function: FunctionType) -> str:
+    """The module whose names a function sees; PyG's, for what PyG has written for a user's class."""
+    found = str(function.__globals__.get("__name__"))
+    if found.endswith(("_propagate", "_edge_updater")) and "CollectArgs" in function.__globals__:
+        return "torch_geometric.nn"
+    return found
+
+
+def mentioned(cls: type) -> set[str]:
+    """The names in all functions of a class of a library, which makes no instances of users' classes."""
+    names: set[str] = set()
+    for value in vars(cls).values():
+        for part in (value, *[getattr(value, n, None) for n in ("fget", "fset", "__func__", "__wrapped__")]):
+            if isinstance(part, FunctionType):
+                names |= reads(part.__code__).names
+    return names - BY_NAME - {"__init__"}
+
+
+def known(value: Any) -> bool:
+    """Whether a function or class of a library, or of Python, depends on nothing but what is guarded otherwise."""
+    if any(value is g for g in _GUARDED):
+        return True
+    if isinstance(value, BuiltinFunctionType):
+        holder: Any = value.__self__
+        if holder is builtins:
+            return value.__name__ in _PURE
+        if holder is None:
+            return getattr(_TORCH, value.__name__, None) is value
+        return isinstance(holder, ModuleType) and holder.__name__ in _HOLDERS
+    if isinstance(value, FunctionType):
+        module = owner(value)
+        return _within(module, _MODULES) and "sampl" not in module and "random" not in module
+    if isinstance(value, type):
+        if value.__module__ == "builtins":
+            return value.__name__ in _PURE or issubclass(value, BaseException)
+        about_tensors = issubclass(value, Tensor | nn.Module | torch.dtype | torch.Size | torch.device)
+        return not is_user(value.__module__) and (about_tensors or _within(value.__module__, _CLASSES))
+    return False
+
+
+def _within(module: str, parents: tuple[str, ...]) -> bool:
+    return any(module == p or module.startswith(f"{p}.") for p in parents)
+
+
+def method_of_dgl(name: str) -> bool:
+    """Whether DGL's graphs have a method of this name that samples or makes other graphs."""
+    library: Any = sys.modules.get("dgl.heterograph")
+    method: Callable[..., Any] | None = None if library is None else getattr(library.DGLGraph, name, None)
+    module = str(getattr(method, "__module__", ""))
+    return module.startswith("dgl.") and module != "dgl.heterograph"

@@ -1,0 +1,436 @@
+"""Calls like a recorded one run its program at once; whatever may change what the original computes is noticed."""
+
+from __future__ import annotations
+
+import gc
+import math
+import random
+import time
+import types
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import dacergnn
+from dacergnn.frontends.pyg.traced import MessagePassingTracer
+from dacergnn.modules.traced_layer import TracedLayer
+
+pytest.importorskip("torch_geometric")
+from torch_geometric.nn import MessagePassing
+
+N, E, K = 17, 60, 6
+SLOPE = 0.25
+OPTIONS = {"shift": 0.5}
+LOG: list[Any] = []
+
+
+def doubled(x: Tensor) -> Tensor:
+    return x * 2.0
+
+
+def make(factor: float) -> Any:
+    """A layer that depends on whatever a layer may depend on."""
+
+    class Layer(MessagePassing):
+        gain = 1.5
+
+        def __init__(self) -> None:
+            super().__init__(aggr="sum")
+            self.linear = nn.Linear(K, K, bias=False)
+            self.weight = nn.Parameter(torch.randn(K))
+            self.sizes = [3.0]
+            self.scale = 2.0
+            self.activation: Any = nn.Tanh()
+
+        def forward(self, x: Tensor, edge_index: Tensor, power: float = 1.0) -> Tensor:
+            out = self.propagate(edge_index, x=self.linear(x)) * self.scale * self.gain + OPTIONS["shift"]
+            if self.training:
+                out = out * self.weight
+            return self.activation(out) * (factor * self.sizes[0] * power)
+
+        def message(self, x_j: Tensor) -> Tensor:
+            return F.leaky_relu(doubled(x_j), SLOPE)
+
+    torch.manual_seed(1)
+    return Layer().double()
+
+
+@pytest.fixture
+def recorded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """As many items as calls have been recorded."""
+    found: list[int] = []
+    original = MessagePassingTracer.call
+
+    def call(self: Any, *args: Any) -> Any:
+        found.append(1)
+        return original(self, *args)
+
+    monkeypatch.setattr(MessagePassingTracer, "call", call)
+    return found
+
+
+def compiled(layer: nn.Module) -> TracedLayer:
+    found = dacergnn.optimize(layer, on_unsupported="error")
+    assert isinstance(found, TracedLayer)
+    return found
+
+
+def arguments(requires_grad: bool = False) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(3)
+    x = torch.randn(N, K, generator=generator, dtype=torch.float64).requires_grad_(requires_grad)
+    return x, torch.randint(N, (2, E), generator=generator)
+
+
+def repeated(layer: nn.Module, args: Any) -> TracedLayer:
+    """The compiled layer after calls of which the last one was not recorded."""
+    found = compiled(layer)
+    for _ in range(3):
+        found(*args)
+    return found
+
+
+def test_the_third_call_is_not_recorded(recorded: list[int]) -> None:
+    layer, (x, index) = make(1.0), arguments()
+    found = compiled(layer)
+    for count in (1, 2, 2, 2):
+        x = x.sin()
+        torch.testing.assert_close(found(x, index), layer(x, index))
+        assert len(recorded) == count
+    assert "calls like one before run its program at once" in str(dacergnn.explain(found))
+
+
+def test_gradients_of_repeated_calls(recorded: list[int]) -> None:
+    layer, (x, index) = make(1.0), arguments(requires_grad=True)
+    found = repeated(layer, (x, index))
+    leaves = [x, *layer.parameters()]
+    weights = torch.randn(N, K, dtype=torch.float64)
+    both = [torch.autograd.grad(f(x, index), leaves, weights) for f in (found, layer)]
+    torch.testing.assert_close(*both)
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+    for _ in range(3):
+        optimizer.zero_grad()
+        found(x, index).square().sum().backward()
+        optimizer.step()
+        torch.testing.assert_close(found(x, index), layer(x, index))
+    assert len(recorded) == 2
+
+
+def test_training_and_evaluation_in_turn(recorded: list[int]) -> None:
+    layer, (x, index) = make(1.0), arguments()
+    found = compiled(layer)
+    for turn in range(4):
+        for mode in (True, False):
+            found.train(mode)
+            with torch.set_grad_enabled(mode):
+                for _ in range(2):
+                    torch.testing.assert_close(found(x, index), layer(x, index))
+        assert turn == 0 or len(recorded) == 4
+
+
+def set_cell(layer: Any) -> None:
+    (cell,) = type(layer).forward.__closure__
+    cell.cell_contents = 4.0
+
+
+def hook(module: Any, args: Any, output: Tensor) -> Tensor:
+    return output * 3.0
+
+
+def new_message(self: Any, x_j: Tensor) -> Tensor:
+    return x_j - 1.0
+
+
+def other_code(x: Tensor) -> Tensor:
+    return x * 5.0
+
+
+Change = Callable[[Any, pytest.MonkeyPatch], object]
+CHANGES: dict[str, Change] = {
+    "an attribute": lambda layer, _: setattr(layer, "scale", 3.0),
+    "an item of a list": lambda layer, _: layer.sizes.__setitem__(0, 2.0),
+    "a parameter": lambda layer, _: setattr(layer, "weight", nn.Parameter(layer.weight.detach() + 1)),
+    "a submodule": lambda layer, _: setattr(layer, "activation", nn.ReLU()),
+    "all submodules": lambda layer, _: setattr(layer, "_modules", {**layer._modules, "activation": nn.ELU()}),
+    "a parameter of a submodule": lambda layer, _: setattr(
+        layer.linear, "weight", nn.Parameter(layer.linear.weight + 1)
+    ),
+    "a hook of a submodule": lambda layer, _: layer.linear.register_forward_hook(hook),
+    "a hook for all modules": lambda _, patch: patch.setitem(nn.modules.module._global_forward_hooks, 0, hook),
+    "the class of a submodule": lambda layer, _: setattr(layer.activation, "__class__", nn.Sigmoid),
+    "a method of the class": lambda layer, patch: patch.setattr(type(layer), "message", new_message),
+    "a method of the instance": lambda layer, _: setattr(layer, "message", types.MethodType(new_message, layer)),
+    "a method of PyG": lambda _, patch: patch.setattr(MessagePassing, "update", new_message),
+    "an attribute of the class": lambda layer, patch: patch.setattr(type(layer), "gain", 2.5),
+    "a variable of the surroundings": lambda layer, _: set_cell(layer),
+    "a global number": lambda _, patch: patch.setitem(globals(), "SLOPE", 0.5),
+    "an item of a global dictionary": lambda _, patch: patch.setitem(OPTIONS, "shift", 0.75),
+    "a global function": lambda _, patch: patch.setitem(globals(), "doubled", other_code),
+    "the code of a function": lambda _, patch: patch.setattr(doubled, "__code__", other_code.__code__),
+    "a function of torch": lambda _, patch: patch.setattr(F, "leaky_relu", torch.nn.functional.elu),
+    "the training flag": lambda layer, _: layer.eval(),
+    "whether a parameter needs a gradient": lambda layer, _: layer.weight.requires_grad_(False),
+    "what a parameter is made of": lambda layer, _: setattr(layer.weight, "data", torch.ones(1, dtype=torch.float64)),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_changes_are_noticed(change: str, recorded: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    layer, args = make(1.0), arguments()
+    found = repeated(layer, args)
+    assert len(recorded) == 2
+    CHANGES[change](layer, monkeypatch)
+    mine, theirs = found(*args), layer(*args)
+    assert len(recorded) == 3
+    torch.testing.assert_close(mine, theirs)
+    assert mine.requires_grad == theirs.requires_grad
+
+
+def test_numbers_of_parameters_are_those_of_the_moment(recorded: list[int]) -> None:
+    layer, args = make(1.0), arguments()
+    found = repeated(layer, args)
+    before = found(*args)
+    with torch.no_grad():
+        layer.weight.mul_(2.0)
+        layer.linear.weight.data = layer.linear.weight + 1.0
+    after = found(*args)
+    torch.testing.assert_close(after, layer(*args))
+    assert not torch.equal(before, after)
+    assert len(recorded) == 2
+
+
+def written(x: Tensor, index: Tensor) -> tuple[Any, ...]:
+    index[0, 0] = (index[0, 0] + 1) % N
+    return x, index
+
+
+OTHERS: dict[str, Callable[[Tensor, Tensor], tuple[Any, ...]]] = {
+    "more nodes": lambda x, index: (torch.cat([x, x]), index),
+    "another graph": lambda x, index: (x, index.flip(1).clone()),
+    "edges written to": written,
+    "a number": lambda x, index: (x, index, 2.0),
+    "an integer": lambda x, index: (x, index, 1),
+    "features with gradient": lambda x, index: (x.clone().requires_grad_(), index),
+    "columns": lambda x, index: (x.t().contiguous().t(), index),
+    "a parameter": lambda x, index: (nn.Parameter(x), index),
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_other_arguments_are_noticed(other: str, recorded: list[int]) -> None:
+    layer, args = make(1.0), arguments()
+    found = repeated(layer, args)
+    args = OTHERS[other](*args)
+    torch.testing.assert_close(found(*args), layer(*args))
+    assert len(recorded) == 3
+
+
+def test_modes_of_torch_are_noticed(recorded: list[int]) -> None:
+    layer, args = make(1.0), arguments()
+    found = repeated(layer, args)
+    with torch.no_grad():
+        assert not found(*args).requires_grad
+    with torch.inference_mode():
+        assert found(*args).is_inference()
+    default = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    found(*args)
+    torch.set_default_dtype(default)
+    with torch.device("cpu"):
+        found(*args)
+    assert len(recorded) == 6
+    low = args[0].bfloat16()
+    with torch.autocast("cpu"):
+        torch.testing.assert_close(found(low, args[1]), layer(low.double(), args[1]))
+
+
+def test_parameters_of_another_type(recorded: list[int]) -> None:
+    layer, (x, index) = make(1.0), arguments()
+    found = repeated(layer, (x, index))
+    found.float()
+    assert found(x.float(), index).dtype == torch.float32
+    assert len(recorded) == 3
+
+
+class Plain(MessagePassing):
+    """Parts that do more than compute are added to this."""
+
+    def __init__(self) -> None:
+        super().__init__(aggr="sum")
+        self.weight = nn.Parameter(torch.ones(K, dtype=torch.float64))
+        self.register_buffer("count", torch.zeros(1, dtype=torch.float64))
+        self.calls = 0
+        self.more: Any = None
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.effect(self.propagate(edge_index, x=x) * self.weight)
+
+    def effect(self, x: Tensor) -> Tensor:
+        return x
+
+
+def prints(self: Any, x: Tensor) -> Tensor:
+    print("called")  # noqa: T201
+    return x
+
+
+def draws(self: Any, x: Tensor) -> Tensor:
+    return x * random.random()
+
+
+def draws_in_torch(self: Any, x: Tensor) -> Tensor:
+    return x * torch.rand(K, dtype=torch.float64)
+
+
+def draws_unused(self: Any, x: Tensor) -> Tensor:
+    F.dropout(x, 0.5)
+    return x
+
+
+def looks(self: Any, x: Tensor) -> Tensor:
+    return x * self.weight.sum().item()
+
+
+def decides(self: Any, x: Tensor) -> Tensor:
+    return x * 2.0 if self.weight[0] > 0 else x
+
+
+def counts_rows(self: Any, x: Tensor) -> Tensor:
+    return x * float(self.weight.nonzero().shape[0])
+
+
+def counts(self: Any, x: Tensor) -> Tensor:
+    self.calls += 1
+    return x * self.calls
+
+
+def appends(self: Any, x: Tensor) -> Tensor:
+    LOG.append(1)
+    return x * len(LOG)
+
+
+def tells_time(self: Any, x: Tensor) -> Tensor:
+    return x * math.ceil(time.time() * 1e3)
+
+
+def imports(self: Any, x: Tensor) -> Tensor:
+    import time as clock
+
+    return x * clock.time()
+
+
+def finds(self: Any, x: Tensor) -> Tensor:
+    return getattr(self, "eff" + "ects", lambda y: y)(x) * self.more.value
+
+
+def writes(self: Any, x: Tensor) -> Tensor:
+    self.count += 1
+    return x * self.count.clone()
+
+
+def writes_past(self: Any, x: Tensor) -> Tensor:
+    self.count.data.add_(1)
+    return x
+
+
+def sorts(self: Any, x: Tensor) -> Tensor:
+    return torch.sort(x, 0).values
+
+
+def multiplies(self: Any, x: Tensor) -> Tensor:
+    return x * (self.weight * 2)
+
+
+def names_globals(self: Any, x: Tensor) -> Tensor:
+    global SLOPE
+    SLOPE = SLOPE + 0.0
+    return x * SLOPE
+
+
+def frames(self: Any, x: Tensor) -> Tensor:
+    return x * tells_time.__globals__["time"].time()
+
+
+EFFECTS = {
+    prints: "it calls print", draws: "it calls random.random", draws_in_torch: "torch.rand",
+    draws_unused: "random numbers",
+    looks: "torch.Tensor.sum", decides: "torch.Tensor.__getitem__", counts_rows: "torch.Tensor.nonzero",
+    counts: "changes attributes", appends: "changes attributes",
+    tells_time: "it calls time.time", imports: "imports", finds: "more is a Counter",
+    writes: "torch.Tensor", writes_past: "torch.Tensor.data", sorts: "torch.sort", multiplies: "torch.Tensor.mul",
+    names_globals: "STORE_GLOBAL", frames: "__globals__",
+}  # fmt: skip
+
+
+class Counter:
+    """Another number whenever it is asked for."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    @property
+    def value(self) -> float:
+        self.calls += 1
+        return float(self.calls)
+
+
+@pytest.mark.parametrize("effect", EFFECTS, ids=lambda e: e.__name__)
+def test_calls_that_do_more_are_recorded(effect: Any, recorded: list[int], capsys: pytest.CaptureFixture[str]) -> None:
+    layer, args = type("Plain", (Plain,), {"effect": effect, "__module__": __name__})(), arguments()
+    layer.more = Counter() if effect is finds else None
+    LOG.clear()
+    found = compiled(layer)
+    with torch.no_grad():
+        for _ in range(5):
+            found(*args)
+    assert len(recorded) == 5
+    assert capsys.readouterr().out.count("called") == (5 if effect is prints else 0)
+    assert len(LOG) == (5 if effect is appends else 0)
+    assert (layer.calls, layer.more and layer.more.calls) == (5 if effect is counts else 0, layer.more and 5)
+    report = str(dacergnn.explain(found))
+    assert "every call is recorded: " in report
+    assert EFFECTS[effect] in report
+
+
+def test_attributes_that_no_code_mentions_may_be_anything(recorded: list[int]) -> None:
+    layer = make(1.0)
+    layer.notes = Counter()
+    repeated(layer, arguments())
+    assert len(recorded) == 2
+
+
+def test_edges_made_in_a_call_are_recorded(recorded: list[int]) -> None:
+    class Looped(Plain):
+        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+            return self.propagate(edge_index.flip(0), x=x) * self.weight
+
+    layer, args = Looped(), arguments()
+    found = compiled(layer)
+    for _ in range(4):
+        torch.testing.assert_close(found(*args), layer(*args))
+    assert len(recorded) == 4
+
+
+def test_what_was_replaced_is_not_kept() -> None:
+    layer, (x, index) = make(1.0), arguments()
+    found = repeated(layer, (x, index))
+    old = [weakref.ref(t) for t in (layer.weight, x, index)]
+    layer.weight = nn.Parameter(layer.weight.detach() + 1)
+    x, index = arguments()
+    for _ in range(3):
+        found(x, index)
+    gc.collect()  # of what was recorded
+    assert [r() for r in old] == [None] * 3
+
+
+def test_graphs_in_turn(recorded: list[int]) -> None:
+    layer, (x, index) = make(1.0), arguments()
+    other = index.flip(0).clone()
+    found = compiled(layer)
+    for edges in (index, index, other, other, index, other, index, other):
+        torch.testing.assert_close(found(x, edges), layer(x, edges))
+    assert len(recorded) == 4
