@@ -12,6 +12,10 @@ namespace dacergnn::cuda {
 inline constexpr int kTileThreads = 128, kTileRows = 64, kTileWarps = kTileThreads / kWarp;
 inline constexpr int kWarpRows = kTileRows / kTileWarps;  // a warp computes all columns of its rows
 
+// Blocks of a multiprocessor whose registers hold the sums of tiles.
+template <class T>
+inline constexpr int kLeastTileBlocks = T::kTf32 ? 4 : sizeof(typename T::Value) <= 4 ? 3 : 2;
+
 // N neighbors in shared memory, aligned to their size.
 template <class T, int N>
 struct alignas(smaller<int64_t>(N * sizeof(T), 16)) Pack : Vector<T, N> {};
@@ -161,7 +165,7 @@ class MatrixTile {
         w += t * T::kWeightStride + g;
 #pragma unroll
         for (int h = 0; h < T::kHeads; ++h) {
-#pragma unroll 2
+#pragma unroll 1
             for (int d = 0; d < T::kDepth; d += 8) {
                 float a[4];
 #pragma unroll

@@ -27,9 +27,19 @@ struct Call {
 };
 inline thread_local Call call;
 
+// Blocks that a multiprocessor should have room for, where a kernel says so: then its threads have the registers that this
+// leaves. Otherwise the compiler makes room for more blocks where it takes few registers to be spilled.
+template <class Kernel>
+constexpr int least_blocks() {
+    if constexpr (requires { Kernel::kLeastBlocks; })
+        return Kernel::kLeastBlocks;
+    else
+        return 0;
+}
+
 #ifndef DACERGNN_EMULATE_CUDA
 template <int Threads, class Kernel>
-__global__ void __launch_bounds__(Threads) run(const __grid_constant__ Kernel kernel) {
+__global__ void __launch_bounds__(Threads, least_blocks<Kernel>()) run(const __grid_constant__ Kernel kernel) {
     kernel();
 }
 #endif

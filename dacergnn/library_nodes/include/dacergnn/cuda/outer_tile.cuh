@@ -108,7 +108,7 @@ class MatrixOuterTile {
         const int g = lane() / 4, t = lane() % 4;
         const float* x = stage + head() * T::kDepth + depth() + g;
         const float* y = stage + T::kYOffset + head() * T::kColumns + g;
-#pragma unroll 2
+#pragma unroll 1
         for (int first = group() * 8; first < T::kRows; first += T::kGroups * 8) {
             float a[4];
 #pragma unroll

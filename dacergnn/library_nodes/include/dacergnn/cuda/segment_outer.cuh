@@ -28,7 +28,7 @@ struct OuterBlocks {
     using Value = typename T::Value;
     using Acc = Accumulator<Value>;
     using Tile = std::conditional_t<T::kTf32, MatrixOuterTile<T>, PlainOuterTile<T>>;
-    static constexpr int kSlots = 3;
+    static constexpr int kLeastBlocks = kLeastTileBlocks<T>, kSlots = 3;
     static constexpr std::size_t kBytes = 2 * T::kStageBytes + T::kSumBytes + kSlots * T::kRows * sizeof(OuterPlace);
 
     Source source;
@@ -114,7 +114,7 @@ struct OuterBlocks {
 // dW[t] = the sum of the partial sums of its blocks in ascending order, zeros where it has no rows.
 template <class Value, class Acc, int64_t Size, class Types>
 struct OuterSums {
-    static constexpr int kWarps = 8;
+    static constexpr int kLeastBlocks = 4, kWarps = 8;
     const Acc* partials;
     Types types;
     Value* dW;

@@ -17,6 +17,7 @@ struct SegmentProduct {
     static constexpr bool kFinishes = !std::is_same_v<Finish, Keep>;
     // Rows that lie whole and without padding in a stage are finished there, others where they are stored.
     static constexpr bool kFinishesStaged = kFinishes && T::kPanels == 1 && (T::kColumns == C || H == 1);
+    static constexpr int kLeastBlocks = kLeastTileBlocks<T>;
     static constexpr int kWeights = T::kResident ? 1 : 2, kSlots = 3;
     static constexpr std::size_t kBytes = 2 * T::kStageBytes + kWeights * T::kWeightBytes +
                                           kSlots * kTileRows * sizeof(Place) + kTileThreads * 2 * sizeof(Acc) +

@@ -63,7 +63,7 @@ struct Keep {
 // Y[j] = the sum of X[list[q]] over ptr[j] <= q < ptr[j + 1] for `targets` rows, zeros for rows from there to y_rows; from first_row on.
 template <class Value, class Acc, int64_t Width, int Local, class I, class List, class Finish>
 struct RowSums {
-    static constexpr int kWarps = 8, kElements = lane_elements(Width, sizeof(Acc));
+    static constexpr int kLeastBlocks = 4, kWarps = 8, kElements = lane_elements(Width, sizeof(Acc));
     static constexpr std::size_t kBytes = kWarps * kWarp * kElements * sizeof(Acc) + kWarps * Local * sizeof(Value);
 
     const Acc* X;

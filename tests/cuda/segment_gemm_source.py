@@ -1,0 +1,146 @@
+"""CUDA sources with one C function per tested instantiation of the products of segments."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+HEAD = """
+#include "dacergnn/cuda/weight_product.cuh"
+using namespace dacergnn::cuda;
+
+// f of the lists, or where they are null, of lists that are known to be the identity.
+template <class F, class... I>
+void with_lists(F f, const I*... lists) {
+    if ((... && (lists == nullptr)))
+        f(((void)lists, nullptr)...);
+    else
+        f(lists...);
+}
+
+// Turns a row around through the memory of the warp, adds its number and stores its sum.
+template <class T, int64_t Width>
+struct Turn {
+    T* sums;
+    __device__ void operator()(int64_t i, T* row, T* local) const {
+        T sum = 0;
+        for (int64_t j = lane(); j < Width; j += 32) {
+            local[j] = row[j];
+            sum += row[j];
+        }
+        __syncwarp();
+        for (int64_t j = lane(); j < Width; j += 32) row[j] = local[Width - 1 - j] + T(i);
+        sum = warp_sum(sum);
+        if (lane() == 0) sums[i] = sum;
+    }
+};
+"""
+PRODUCTS = """
+extern "C" void gemm{n}_{name}(const {t}* X, const {i}* gather, const {t}* W, const {i}* ptr, int64_t types,
+                               int64_t total, const {i}* rows, const {t}* scale, {t}* Y, {t}* sums) {{
+    constexpr int64_t width = {width};
+    const Segments<{i}> segments = {{ptr, types}};
+    if (gather == nullptr)
+        segment_gemm<{args}, width, {tf32}>(X, nullptr, W, segments, total, nullptr, scale, Y,
+                                            Turn<{t}, width>{{sums}});
+    else
+        segment_gemm<{args}, 0, {tf32}>(X, gather, W, segments, total, rows, scale, Y);
+}}
+extern "C" void scatter{n}_{name}(const {t}* X, const {i}* gather, const {t}* W, const {i}* ptr, int64_t types,
+                                  int64_t total, const {i}* rows, const {t}* scale, const {i}* target_ptr,
+                                  const {i}* target_rows, int64_t targets, int64_t y_rows, {t}* Y, {t}* sums) {{
+    constexpr int64_t width = {width};
+    with_lists([&](auto gather, auto rows) {{
+        segment_gemm_scatter<{args}, width, {tf32}>(X, gather, W, Segments<{i}>{{ptr, types}}, total, rows, scale,
+                                                    target_ptr, target_rows, targets, y_rows, Y,
+                                                    Turn<{t}, width>{{sums}});
+    }}, gather, rows);
+}}
+extern "C" void pairs{n}_{name}(const {t}* X, const {i}* gather, const {t}* W, const {i}* ptr, int64_t types,
+                                int64_t pairs, const {t}* scale, const {i}* pair_ptr, const {i}* pair_rows,
+                                const {i}* target_ptr, const {i}* target_rows, int64_t targets, int64_t y_rows,
+                                {t}* Y) {{
+    segment_gemm_scatter_pairs<{args}, 0, {tf32}>(X, gather, W, Segments<{i}>{{ptr, types}}, pairs, scale, pair_ptr,
+                                                  pair_rows, target_ptr, target_rows, targets, y_rows, Y);
+}}
+extern "C" void sums{n}_{name}(const {t}* X, const {t}* W, const {t}* scale, const {i}* target_ptr, int64_t targets,
+                               int64_t y_rows, {t}* Y, {t}* sums) {{
+    constexpr int64_t width = {width};
+    const Turn<{t}, width> finish = {{sums}};
+    segment_gemm_of_sums<{args}, width, {tf32}>(X, nullptr, W, EqualSegments<>{{targets}}, targets, nullptr, scale,
+                                                target_ptr, nullptr, Y, finish);
+    zero_rows<{t}, width, width>(targets, y_rows, Y, finish);
+}}
+"""
+OUTER = """
+extern "C" void outer_{name}(const {t}* X, const {i}* gx, const {t}* Y, const {i}* gy, const {i}* ptr, int64_t types,
+                             int64_t total, const {i}* rows, const {t}* scale, {t}* dW) {{
+    with_lists([&](auto gx, auto gy, auto rows) {{
+        if (ptr == nullptr)
+            segment_outer<{args}, {tf32}>(X, gx, Y, gy, EqualSegments<>{{total}}, total, rows, scale, dW);
+        else
+            segment_outer<{args}, {tf32}>(X, gx, Y, gy, Segments<{i}>{{ptr, types}}, total, rows, scale, dW);
+    }}, gx, gy, rows);
+}}
+"""
+WEIGHTS = """
+extern "C" void {kind}{flags}_{name}(const {t}* A, const {i}* a, const {t}* B, const {i}* b, int64_t rows, {t}* Y) {{
+    with_lists([&](auto a, auto b) {{ {kind}<{args}, {tf32}>(A, a, B, b, rows, Y); }}, a, b);
+}}
+"""
+
+
+@dataclass(frozen=True)
+class Config:
+    """Template arguments of one instantiation."""
+
+    dtype: str
+    index: str
+    heads: int
+    k: int
+    m: int
+    scale_size: int
+    tf32: bool = False
+
+    @property
+    def name(self) -> str:
+        kind = "tf32" if self.tf32 else self.dtype
+        return f"{kind}_{self.index}_H{self.heads}_K{self.k}_M{self.m}_S{self.scale_size}"
+
+    def functions(self) -> str:
+        """C functions of the configuration: the digit is 1 for transposed weights."""
+        names = {"name": self.name, "t": self.dtype, "i": self.index, "tf32": str(self.tf32).lower()}
+        shape = f"{self.dtype}, {self.heads}, {self.k}, {self.m}"
+        text = OUTER.format(args=f"{shape}, {self.scale_size}", **names)
+        for n, flag in enumerate(("false", "true")):
+            args, width = f"{shape}, {flag}, {self.scale_size}", self.heads * (self.k if n else self.m)
+            text += PRODUCTS.format(n=n, args=args, width=width, **names)
+        return text
+
+
+@dataclass(frozen=True)
+class WeightConfig:
+    """Template arguments of the products of weights."""
+
+    dtype: str
+    index: str
+    heads: int
+    k: int
+    d: int
+    m: int
+    tf32: bool = False
+
+    @property
+    def name(self) -> str:
+        kind = "tf32" if self.tf32 else self.dtype
+        return f"{kind}_{self.index}_H{self.heads}_K{self.k}_D{self.d}_M{self.m}"
+
+    def functions(self) -> str:
+        """C functions compose00_, compose01_, ..., inner11_: the digits say which operands are transposed."""
+        names = {"name": self.name, "t": self.dtype, "i": self.index, "tf32": str(self.tf32).lower()}
+        sizes = f"{self.dtype}, {self.heads}, {self.k}, {self.d}, {self.m}"
+        flags = [(str(left).lower(), str(right).lower()) for left in (False, True) for right in (False, True)]
+        return "".join(
+            WEIGHTS.format(kind=kind, flags=f"{number:02b}", args=f"{sizes}, {left}, {right}", **names)
+            for kind in ("compose", "inner")
+            for number, (left, right) in enumerate(flags)
+        )

@@ -1,0 +1,95 @@
+"""The CUDA expansion of SegmentGemm in emulation against the interpreter: every form of statement, with epilogues."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+
+import dace
+import pytest
+
+from dacergnn import Config
+from dacergnn.library_nodes.node import Typeclass
+from dacergnn.program import parse
+from dacergnn.runtime.cuda_executable import CUDAExecutable
+from dacergnn.sdfg_passes import select_adjacency
+from dacergnn.sdfg_passes.gemm_epilogue_fusion import gemm_epilogue_fusion
+from tests.nodes.statements import products
+from tests.nodes.test_expansions import Compiled, graphs
+from tests.nodes.test_weight_products import PRODUCTS
+from tests.nodes.test_weight_products import graphs as joined_graphs
+from tests.support.emulated_device import emulated_device
+from tests.support.random_graphs import RawGraph
+
+__all__ = ["emulated_device"]
+
+# Sums, rows of other arrays, values of a head, in place and not, with values that only the epilogue needs.
+EPILOGUES = """def program(
+    g, x: NS[20], W: R[20, 6], Wh: R[2, 10, 17], P: T[20, 20], b: ONE[6], c: ND[6], s: E, q: R[2, 17], m: ND[20],
+):
+    for e in g.edges():
+        e.dst["sum"] += e.s * linear(e.src.x, W[e.etype])
+    for n in g.dst_nodes():
+        n["a"] = relu(n["sum"] + n.c + b)
+    for p in g.src_pairs():
+        p["h"] = linear(reshape(p.src.x, 2, 10), Wh[p.etype])
+    for p in g.src_pairs():
+        p["score"] = dot_prd(p["h"], q[p.etype])
+    for n in g.dst_nodes():
+        n["t"] = linear(n.m, P[n.ntype])
+    for n in g.dst_nodes():
+        n["u"] = tanh(n["t"]) * sum(n["t"])
+    for n in g.dst_nodes():
+        n["v"] = concat(slice(n["u"], 10, 20), slice(n["u"], 0, 10)) + sum(n["u"])
+    for e in g.edges():
+        e.dst["by_type"] += linear(e.src.x, P[e.dst.ntype])
+    for n in g.dst_nodes():
+        n["w"] = n["by_type"] * 2.0 + n.m
+    for v in g.dst_pairs():
+        v.dst.src["far"] += linear(v.dst.m, P[v.dst.ntype])
+    return a, h, score, v, w, far
+"""
+
+
+def compiled(text: str, dtype: Typeclass, index: Typeclass, *, fused: int = 0) -> Compiled:
+    """The program for the interpreter, and for CUDA with at least so many statements in epilogues."""
+    plain = parse(text, dtype=dtype)
+    sdfg = copy.deepcopy(plain)
+    assert gemm_epilogue_fusion(sdfg) >= fused
+    select_adjacency(sdfg, index=index, implementation="cuda")
+    sdfg.validate()
+    return Compiled(plain, CUDAExecutable(sdfg, architectures=(80,)), dtype, index)
+
+
+CASES: dict[str, tuple[Callable[[], str], Typeclass, Typeclass]] = {
+    "odd-float32-int32": (lambda: products(["odd"]), dace.float32, dace.int32),
+    "full-float32-int64": (lambda: products(["full"]), dace.float32, dace.int64),
+    "heads-float64-int32": (lambda: products(["heads"]), dace.float64, dace.int32),
+    "thin-float64-int64": (lambda: products(["thin"]), dace.float64, dace.int64),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_statements(case: str, emulated_device: Config) -> None:
+    text, dtype, index = CASES[case]
+    program = compiled(text(), dtype, index)
+    for number, raw in enumerate(graphs()):
+        program.check(raw, number)
+
+
+def test_products_of_weights(emulated_device: Config) -> None:
+    text = PRODUCTS
+    for kind in ("y6", "S1", "S2"):  # of a traversal besides
+        lines = (line for line in text.split("\n") if f'"{kind}"' not in line and f"        {kind}[" not in line)
+        text = "\n".join(lines).replace(f" {kind},", "")
+    program = compiled(text, dace.float32, dace.int32)
+    for number, raw in enumerate(joined_graphs()):
+        program.check(raw, number)
+
+
+@pytest.mark.parametrize("dtype", [dace.float32, dace.float64])
+def test_epilogues(dtype: Typeclass, emulated_device: Config) -> None:
+    program = compiled(EPILOGUES, dtype, dace.int32, fused=4)
+    check: list[RawGraph] = graphs()
+    for number, raw in enumerate(check):
+        program.check(raw, number)
