@@ -25,7 +25,7 @@ LAYERS: dict[str, Callable[[int, int, Config], Any]] = {
     "hgt": lambda types, relations, config: HGT(16, types, relations, config=config),
     "hgt, two heads": lambda types, relations, config: HGT(12, types, relations, heads=2, config=config),
 }
-DTYPES = {torch.float32: 2e-4, torch.float64: 1e-10}
+WIDTHS = {"rgat, two heads": 6, "hgt, two heads": 12}
 
 
 def results(layer: Any, x: Tensor, graph: Any) -> list[Tensor]:
@@ -37,22 +37,23 @@ def results(layer: Any, x: Tensor, graph: Any) -> list[Tensor]:
 
 
 @pytest.mark.parametrize("name", LAYERS)
-@pytest.mark.parametrize(("nodes", "edges"), [(60, 300), (5, 2000)])
-def test_same_as_on_the_cpu(name: str, nodes: int, edges: int, emulated_device: Config) -> None:
+@pytest.mark.parametrize(
+    ("nodes", "edges", "dtype", "tolerance"), [(60, 300, torch.float64, 1e-10), (5, 2000, torch.float32, 2e-4)]
+)
+def test_same_as_on_the_cpu(
+    name: str, nodes: int, edges: int, dtype: torch.dtype, tolerance: float, emulated_device: Config
+) -> None:
     """With many nodes of few edges, and with few nodes of so many that blocks of threads share them."""
     raw = joined_graph(random.Random(3), nodes, edges, 4, 3)
     graph = raw.hetero()
-    for dtype, tolerance in DTYPES.items():
-        torch.manual_seed(0)
-        layers = [
-            LAYERS[name](raw.num_node_types, raw.num_edge_types, c).to(dtype) for c in (Config(), emulated_device)
-        ]
-        layers[1].load_state_dict(layers[0].state_dict())
-        width = 6 if name == "rgat, two heads" else 12 if name == "hgt, two heads" else 16
-        x = torch.randn(graph.size("NS"), width, dtype=dtype)
-        expected, found = (results(layer, x, graph) for layer in layers)
-        for a, b in zip(expected, found, strict=True):
-            torch.testing.assert_close(b, a, rtol=tolerance, atol=tolerance * float(a.abs().max().clamp(1e-3)))
+    torch.manual_seed(0)
+    configs = Config(), emulated_device
+    layers = [LAYERS[name](raw.num_node_types, raw.num_edge_types, config).to(dtype) for config in configs]
+    layers[1].load_state_dict(layers[0].state_dict())
+    x = torch.randn(graph.size("NS"), WIDTHS.get(name, 16), dtype=dtype)
+    expected, found = (results(layer, x, graph) for layer in layers)
+    for a, b in zip(expected, found, strict=True):
+        torch.testing.assert_close(b, a, rtol=tolerance, atol=tolerance * float(a.abs().max().clamp(1e-3)))
 
 
 def test_kernels_for_devices_refuse_graphs_on_the_cpu(emulated_device: Config, monkeypatch: pytest.MonkeyPatch) -> None:
