@@ -14,7 +14,7 @@ inline constexpr int kWarpRows = kTileRows / kTileWarps;  // a warp computes all
 
 // Blocks of a multiprocessor whose registers hold the sums of tiles.
 template <class T>
-inline constexpr int kLeastTileBlocks = T::kTf32 ? 4 : sizeof(typename T::Value) <= 4 ? 3 : 2;
+inline constexpr int kLeastTileBlocks = sizeof(typename T::Value) <= 4 ? 3 : 2;
 
 // N neighbors in shared memory, aligned to their size.
 template <class T, int N>
@@ -24,7 +24,9 @@ __device__ inline const Pack<T, N>& pack(const T* from) {
     return *reinterpret_cast<const Pack<T, N>*>(from);
 }
 
-__host__ __device__ constexpr int64_t power_of_two_from(int64_t n) { return n <= 1 ? 1 : 2 * power_of_two_from((n + 1) / 2); }
+__host__ __device__ constexpr int64_t power_of_two_from(int64_t n) {
+    return n <= 1 ? 1 : 2 * power_of_two_from((n + 1) / 2);
+}
 
 // How rows of H heads of D elements are multiplied with H matrices of D x C. Sizes in shared memory are padded with
 // zeros to multiples of kUnit. A step computes a panel of at most 64 columns: some heads, or a piece of one; and
@@ -74,11 +76,12 @@ struct Tiling {
         return kResident ? w + head(step) * kHeadStride + depth(step) * kWeightStride + column(step) : w;
     }
 
-    // The weight of a type (H, D, C), or (H, C, D) with Transposed, from a head, depth and column on, into shared memory.
+    // Brings the weight of a type (H, D, C), or (H, C, D) with Transposed, from a head, depth and column on.
     template <bool Transposed>
     __device__ static void load_weight(const Value* from, int head, int depth, int column, Value* into) {
         constexpr int kFours = kWeightHeads * kWeightDepth * kWeightColumns / 4;
         constexpr int kLast = Transposed ? D : C, kRows = Transposed ? kWeightColumns : kWeightDepth;
+#pragma unroll 2
         for (int n = threadIdx.x; n < kFours; n += kTileThreads) {
             // Four elements that are neighbors in memory. Transposed, neighboring threads take neighboring columns, so
             // that they store to different banks.

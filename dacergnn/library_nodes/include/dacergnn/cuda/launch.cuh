@@ -27,8 +27,8 @@ struct Call {
 };
 inline thread_local Call call;
 
-// Blocks that a multiprocessor should have room for, where a kernel says so: then its threads have the registers that this
-// leaves. Otherwise the compiler makes room for more blocks where it takes few registers to be spilled.
+// Blocks that a multiprocessor should have room for, where a kernel says so: then its threads have the registers that
+// this leaves. Otherwise the compiler makes room for more blocks where it takes few registers to be spilled.
 template <class Kernel>
 constexpr int least_blocks() {
     if constexpr (requires { Kernel::kLeastBlocks; })

@@ -151,7 +151,7 @@ struct GatheredRows {
     }
 };
 
-// The rows of the matrices X[list[i]] of Rows x Width, one matrix after the other, or of their transposes: Width x Rows.
+// The rows of the matrices X[list[i]] of Rows x Width, one matrix after the other; Transposed: X holds Width x Rows.
 template <class Value, int64_t Rows, int64_t Width, bool Transposed, class List>
 struct MatrixRows {
     static constexpr int64_t kColumnStride = Transposed ? Rows : 1;

@@ -28,11 +28,11 @@ void sum_rows(const Acc* X, const I* ptr, List list, int64_t first, int64_t targ
 
 }  // namespace detail
 
-// Y[i] = scale[i] * X[gather[i]] @ W[t] for the rows i of every type t: i = rows[p] for p in start(t) .. start(t + 1) of
-// `types` (Segments, EqualSegments), `total` rows in all. nullptr for rows or gather is the identity. X rows are (H, K),
-// W is (types, H, K, M), Y rows are (H, M). TransposeW: X rows are (H, M), Y rows are (H, K), multiplied with the
-// transposed weight. HS scales per row, read at scale[i * HS + h]: 0 none, 1 one for the row, H one per head.
-// A warp hands every row to finish(i, row, local) once it is there; `local` are Local elements of the warp's own.
+// Y[i] = scale[i] * X[gather[i]] @ W[t] for the rows i of every type t: i = rows[p] for p in start(t) .. start(t + 1)
+// of `types` (Segments, EqualSegments), `total` rows in all. nullptr for rows or gather is the identity. X rows are
+// (H, K), W is (types, H, K, M), Y rows are (H, M). TransposeW: X rows are (H, M), Y rows are (H, K), multiplied with
+// the transposed weight. HS scales per row, read at scale[i * HS + h]: 0 none, 1 one for the row, H one per head. A
+// warp hands every row to finish(i, row, local) once it is there; `local` are Local elements of the warp's own.
 template <class Value, int64_t H, int64_t K, int64_t M, bool TransposeW, int HS, int Local = 0, bool Tf32 = kTf32,
           class Gather, class Types, class Rows, class Finish = Keep>
 void segment_gemm(const Value* X, Gather gather, const Value* W, const Types& types, int64_t total, Rows rows,
@@ -54,8 +54,8 @@ void segment_gemm_of_sums(const Value* X, Gather gather, const Value* W, const T
 }
 
 // Y[j] = the sum of scale[i] * X[gather[i]] @ W[type of i] over the rows i = target_rows[q] with the target j, q in
-// target_ptr[j] .. target_ptr[j + 1], for `targets` rows, and zeros for rows up to y_rows; otherwise as segment_gemm. The
-// workspace holds `total` rows of Y.
+// target_ptr[j] .. target_ptr[j + 1], for `targets` rows, and zeros for rows up to y_rows; otherwise as segment_gemm.
+// The workspace holds `total` rows of Y.
 template <class Value, int64_t H, int64_t K, int64_t M, bool TransposeW, int HS, int Local = 0, bool Tf32 = kTf32,
           class Gather, class Types, class Rows, class I, class TargetRows, class Finish = Keep>
 void segment_gemm_scatter(const Value* X, Gather gather, const Value* W, const Types& types, int64_t total, Rows rows,

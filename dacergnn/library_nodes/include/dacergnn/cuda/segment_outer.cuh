@@ -21,8 +21,8 @@ struct GatheredPairs {
     }
 };
 
-// The sums of a block of `length` rows for every type in it: to dW where the block has all rows of the type, else to row
-// block + type of partials, which no other block and type share.
+// The sums of a block of `length` rows for every type in it: to dW where the block has all rows of the type, else to
+// row block + type of partials, which no other block and type share.
 template <class T, int64_t H, int64_t K, int64_t M, int HS, class Source, class Types>
 struct OuterBlocks {
     using Value = typename T::Value;
@@ -141,8 +141,8 @@ template <int64_t Size>
 inline constexpr int64_t kOuterBlocks = std::clamp<int64_t>((int64_t{1} << 22) / Size, 8, 512);
 
 // dW[t] (H, K, M) = sum of scale[i] * X[xgather[i]]^T Y[ygather[i]] over the rows i of type t; zeros for a type without
-// rows. Rows, gathers (nullptr: identity), types and scale as in segment_gemm; X rows are (H, K), Y rows are (H, M). The
-// workspace holds kOuterBlocks<H * K * M> + types rows of H * K * M sums.
+// rows. Rows, gathers (nullptr: identity), types and scale as in segment_gemm; X rows are (H, K), Y rows are (H, M).
+// The workspace holds kOuterBlocks<H * K * M> + types rows of H * K * M sums.
 template <class Value, int64_t H, int64_t K, int64_t M, int HS, bool Tf32 = kTf32, class XGather, class YGather,
           class Types, class List>
 void segment_outer(const Value* X, XGather xgather, const Value* Y, YGather ygather, const Types& types, int64_t total,

@@ -6,7 +6,7 @@
 
 namespace dacergnn::cuda {
 
-// Y[place.target] = scale * row @ W[type] for the rows of `source`, by tiles that are loaded while others are multiplied.
+// Y[place.target] = scale * row @ W[type] for the rows of `source`, by tiles; the next is loaded during a product.
 template <class T, int64_t H, int64_t D, int64_t C, bool TransposeW, int HS, int Local, class Source, class Types,
           class Finish>
 struct SegmentProduct {
@@ -20,7 +20,7 @@ struct SegmentProduct {
     static constexpr int kLeastBlocks = kLeastTileBlocks<T>;
     static constexpr int kWeights = T::kResident ? 1 : 2, kSlots = 3;
     static constexpr std::size_t kBytes = 2 * T::kStageBytes + kWeights * T::kWeightBytes +
-                                          kSlots * kTileRows * sizeof(Place) + kTileThreads * 2 * sizeof(Acc) +
+                                          kSlots * kTileRows * sizeof(Place) + kTileThreads * sizeof(Acc) +
                                           kTileWarps * Local * sizeof(Result);
 
     Source source;
@@ -36,7 +36,7 @@ struct SegmentProduct {
         char* const weights = memory + 2 * T::kStageBytes;
         Place* const places = reinterpret_cast<Place*>(weights + kWeights * T::kWeightBytes);
         Acc* const partials = reinterpret_cast<Acc*>(places + kSlots * kTileRows);
-        Result* const local = reinterpret_cast<Result*>(partials + kTileThreads * 2) + warp() * Local;
+        Result* const local = reinterpret_cast<Result*>(partials + kTileThreads) + warp() * Local;
         const auto stage = [=](int s) { return reinterpret_cast<Value*>(memory + s % 2 * T::kStageBytes); };
         const auto weight = [=](int s) { return reinterpret_cast<Value*>(weights + s % kWeights * T::kWeightBytes); };
         const auto slot = [=](int s) { return places + s % kSlots * kTileRows; };
@@ -130,7 +130,8 @@ struct SegmentProduct {
             const int r = n / kRow, c = n % kRow * V, h = head + c / T::kColumns;
             if (r >= count || h >= H || column + c % T::kColumns >= C) continue;
             Result* const to = Y + from[first + r].target * (H * C) + h * C + column + c % T::kColumns;
-            store_vector<V>(to, pack<V>(rows + r * T::kResultStride + c));
+            const Pack<Result, V> result = pack<V>(rows + r * T::kResultStride + c);
+            store_vector<V>(to, result);
         }
         if constexpr (kFinishes && !kFinishesStaged) {
             __syncwarp();

@@ -21,33 +21,77 @@ struct SummedRows {
         return {int64_t(ptr[j]), int64_t(ptr[j + 1]), j};
     }
 
+    // The rows of a step in a stage; long ones by all warps, a warp's other ones by groups of its lanes.
     template <class T, class Acc>
     __device__ void load(const Place* places, const Step& step, Value* stage, Acc* partials) const {
-        constexpr int kRow = T::kHeads * T::kDepth, N = D % 2 == 0 ? smaller(2, lane_elements(kRow, sizeof(Acc))) : 1;
-        static_assert(kRow <= kWarp * 2);
-        for (int column = 0; column < kRow; column += kWarp * N) {
-            const int own = column + lane() * N, head = T::head(step) + own / T::kDepth;
-            const int d = T::depth(step) + own % T::kDepth;
-            const bool inside = own < kRow && head < H && d < D;
-            const auto term = [&](int64_t q) {
-                Vector<Acc, N> one = {};
-                if (!inside) return one;
-                const int64_t i = at(list, q);
-                const Vector<Value, N> x = load_vector<N>(X + at(gather, i) * (H * D) + head * D + d);
-                const Acc factor = HS == 0 ? Acc(1) : convert<Acc>(scale[i * HS + (HS > 1 ? head : 0)]);
+        constexpr int kRow = T::kHeads * T::kDepth, kWide = 16 / sizeof(Acc), N = D % kWide == 0 ? kWide : 1;
+        constexpr int kLanes = smaller<int>(kWarp, power_of_two_from(kRow / N));
+        constexpr int kGroupRows = kWarpRows * kLanes / kWarp;
+        const int first = warp() * kWarpRows + lane() / kLanes * kGroupRows;
+        for (int column = lane() % kLanes * N; column < kRow; column += kLanes * N)
+            add_rows<T, Acc, N>(places, first, smaller(first + kGroupRows, step.count), column, step, stage);
+        for (int row = 0; row < step.count; ++row) {
+            const Place place = places[row];
+            if (place.source_end - place.source <= kLongSum) continue;
+            for (int from = 0; from < kRow; from += kWarp) {
+                const int column = from + lane();
+                const auto column_term = [&](int64_t q) { return term<T, Acc, 1>(q, column, step); };
+                const auto sum = sum_terms_of_block<Acc, 1, kTileWarps>(place.source, place.source_end, column_term,
+                                                                        partials);
+                if (warp() == 0 && column < kRow) stage[row * T::kStride + column] = convert<Value>(sum[0]);
+            }
+        }
+    }
+
+  private:
+    // N columns of what is added for list[q].
+    template <class T, class Acc, int N>
+    __device__ Vector<Acc, N> term(int64_t q, int column, const Step& step) const {
+        const int head = T::head(step) + column / T::kDepth, d = T::depth(step) + column % T::kDepth;
+        Vector<Acc, N> result = {};
+        if (column >= T::kHeads * T::kDepth || head >= H || d >= D) return result;
+        const int64_t i = at(list, q);
+        const Vector<Value, N> x = load_vector<N>(X + at(gather, i) * (H * D) + head * D + d);
+        const Acc factor = HS == 0 ? Acc(1) : convert<Acc>(scale[i * HS + (HS > 1 ? head : 0)]);
 #pragma unroll
-                for (int n = 0; n < N; ++n) one[n] = factor * convert<Acc>(x[n]);
-                return one;
-            };
-            for (int row = 0; row < step.count; ++row) {
-                const Place place = places[row];
-                const bool shared = place.source_end - place.source > kLongSum, mine = row / kWarpRows == warp();
-                if (!shared && !mine) continue;
-                const auto sum =
-                    shared ? sum_terms_of_block<Acc, N, kTileWarps>(place.source, place.source_end, term, partials)
-                           : sum_terms<Acc, N>(place.source, place.source_end, term);
-                if (!mine || own >= kRow) continue;
-                for (int n = 0; n < N; ++n) stage[row * T::kStride + own + n] = convert<Value>(sum[n]);
+        for (int n = 0; n < N; ++n) result[n] = factor * convert<Acc>(x[n]);
+        return result;
+    }
+
+    // N columns of the rows first .. last, but for long ones. Terms of several rows are on their way at once.
+    template <class T, class Acc, int N>
+    __device__ void add_rows(const Place* places, int first, int last, int column, const Step& step,
+                             Value* stage) const {
+        constexpr int kAhead = 8;
+        const auto store = [&](int row, const Vector<Acc, N>& sum) {
+#pragma unroll
+            for (int n = 0; n < N; ++n) stage[row * T::kStride + column + n] = convert<Value>(sum[n]);
+        };
+        int row = first - 1;
+        int64_t q = 0, end = 0;
+        Vector<Acc, N> sum = {};
+        for (bool more = true; more;) {
+            Vector<Acc, N> terms[kAhead];
+            int ends[kAhead];  // the row that is complete with a term, or -1
+#pragma unroll
+            for (int u = 0; u < kAhead; ++u) {
+                while (q == end && ++row < last) {
+                    q = places[row].source;
+                    end = places[row].source_end;
+                    if (q == end) store(row, {});
+                    if (end - q > kLongSum) q = end;
+                }
+                more = row < last;
+                ends[u] = more && q + 1 == end ? row : -1;
+                terms[u] = more ? term<T, Acc, N>(q++, column, step) : Vector<Acc, N>{};
+            }
+#pragma unroll
+            for (int u = 0; u < kAhead; ++u) {
+#pragma unroll
+                for (int n = 0; n < N; ++n) sum[n] += terms[u][n];
+                if (ends[u] < 0) continue;
+                store(ends[u], sum);
+                sum = {};
             }
         }
     }

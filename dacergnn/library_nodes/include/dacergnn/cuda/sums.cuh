@@ -37,8 +37,8 @@ __device__ inline Vector<Acc, N> sum_terms(int64_t begin, int64_t end, const Ter
     return sum;
 }
 
-// The same by all warps of the block, lane by lane; every warp gets the sum. partials: Warps * 32 * N elements of shared
-// memory.
+// The same by all warps of the block, lane by lane; every warp gets the sum. partials: Warps * 32 * N elements of
+// shared memory.
 template <class Acc, int N, int Warps, class Term>
 __device__ inline Vector<Acc, N> sum_terms_of_block(int64_t begin, int64_t end, const Term& term, Acc* partials) {
     const int64_t part = divide_up(end - begin, Warps), from = begin + warp() * part;
@@ -60,7 +60,8 @@ struct Keep {
     __device__ void operator()(int64_t, T*, T*) const {}
 };
 
-// Y[j] = the sum of X[list[q]] over ptr[j] <= q < ptr[j + 1] for `targets` rows, zeros for rows from there to y_rows; from first_row on.
+// Y[j] = the sum of X[list[q]] over ptr[j] <= q < ptr[j + 1] for `targets` rows, zeros for rows from there to y_rows;
+// from first_row on.
 template <class Value, class Acc, int64_t Width, int Local, class I, class List, class Finish>
 struct RowSums {
     static constexpr int kLeastBlocks = 4, kWarps = 8, kElements = lane_elements(Width, sizeof(Acc));
@@ -74,31 +75,48 @@ struct RowSums {
     Finish finish;
 
     __device__ void operator()() const {
-        Acc* partials = shared_memory<Acc>();
-        Value* local = reinterpret_cast<Value*>(partials + kWarps * kWarp * kElements) + warp() * Local;
-        const int64_t first = first_row + int64_t(blockIdx.x) * kWarps;
-        for (int w = 0; w < kWarps; ++w) {
-            const int64_t row = first + w;
-            const int64_t begin = row < targets ? int64_t(ptr[row]) : 0, end = row < targets ? int64_t(ptr[row + 1]) : 0;
-            const bool shared = end - begin > kLongSum;
-            if (!shared && w != warp()) continue;
-            for (int column = 0; column < Width; column += kWarp * kElements) {
-                const int own = column + lane() * kElements;
-                const auto term = [&](int64_t q) {
-                    return own < Width ? load_vector<kElements>(X + at(list, q) * Width + own)
-                                       : Vector<Acc, kElements>{};
-                };
-                const auto sum = shared ? sum_terms_of_block<Acc, kElements, kWarps>(begin, end, term, partials)
-                                        : sum_terms<Acc, kElements>(begin, end, term);
-                if (w != warp() || own >= Width || row >= y_rows) continue;
-                Vector<Value, kElements> result;
-                for (int n = 0; n < kElements; ++n) result[n] = convert<Value>(sum[n]);
-                store_vector(Y + row * Width + own, result);
-            }
+        Acc* const partials = shared_memory<Acc>();
+        Value* const local = reinterpret_cast<Value*>(partials + kWarps * kWarp * kElements) + warp() * Local;
+        const int64_t first = first_row + int64_t(blockIdx.x) * kWarps, row = first + warp();
+        // The bounds of the rows of the block, one for each lane; those beyond the targets are empty.
+        const int64_t at_lane = smaller(first + smaller(lane(), kWarps), targets);
+        const int64_t bound = targets > 0 ? static_cast<int64_t>(ptr[at_lane]) : 0;
+        const auto bounds = [&](int w, int64_t& begin, int64_t& end) {
+            begin = __shfl_sync(kAll, bound, w);
+            end = __shfl_sync(kAll, bound, w + 1);
+        };
+        const unsigned shared = __ballot_sync(kAll, __shfl_down_sync(kAll, bound, 1) - bound > kLongSum);
+        int64_t begin, end;
+        bounds(warp(), begin, end);
+        if ((shared >> warp() & 1) == 0 && row < y_rows) {
+            columns(row, [&](const auto& term) { return sum_terms<Acc, kElements>(begin, end, term); });
         }
-        const int64_t row = first + warp();
+        for (int w = 0; w < kWarps; ++w) {
+            if ((shared >> w & 1) == 0) continue;
+            bounds(w, begin, end);
+            columns(w == warp() ? row : y_rows, [&](const auto& term) {
+                return sum_terms_of_block<Acc, kElements, kWarps>(begin, end, term, partials);
+            });
+        }
         __syncwarp();
         if (row < y_rows) finish(row, Y + row * Width, local);
+    }
+
+    // Stores sum(term) for the columns of a row of Y, or nowhere behind its end.
+    template <class F>
+    __device__ void columns(int64_t row, const F& sum) const {
+        for (int from = 0; from < Width; from += kWarp * kElements) {
+            const int column = from + lane() * kElements;
+            const auto total = sum([&](int64_t q) {
+                return column < Width ? load_vector<kElements>(X + at(list, q) * Width + column)
+                                      : Vector<Acc, kElements>{};
+            });
+            if (column >= Width || row >= y_rows) continue;
+            Vector<Value, kElements> result;
+#pragma unroll
+            for (int n = 0; n < kElements; ++n) result[n] = convert<Value>(total[n]);
+            store_vector(Y + row * Width + column, result);
+        }
     }
 
     void run() const {
