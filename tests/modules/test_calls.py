@@ -40,9 +40,9 @@ def builds(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     names: list[str] = []
     original = build.build
 
-    def noted(name: str, code: str) -> Path:
+    def noted(name: str, code: str, architectures: tuple[int, ...] = ()) -> Path:
         names.append(name)
-        return original(name, code)
+        return original(name, code, architectures)
 
     monkeypatch.setattr(build, "build", noted)
     return names
