@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -162,16 +161,3 @@ def test_a_stack_that_is_full() -> None:
     y = device(np.zeros(32, np.float32))
     with pytest.raises(EmulationError, match="as its stack is full"):
         library().deep(pointer(y))
-
-
-def test_launches_of_several_threads_of_the_host() -> None:
-    def run(name: str) -> bool:
-        if name == "kNone":
-            result, expected = product(fault(name))
-            return np.allclose(result, expected, rtol=1e-5)
-        with pytest.raises(EmulationError, match="has left the kernel"):
-            product(fault(name))
-        return True
-
-    with ThreadPoolExecutor(4) as threads:
-        assert all(threads.map(run, ["kNone", "kExitBeforeBarrier"] * 8))
