@@ -19,8 +19,11 @@ struct SegmentProduct {
     static constexpr bool kFinishesStaged = kFinishes && T::kPanels == 1 && (T::kColumns == C || H == 1);
     static constexpr int kLeastBlocks = kLeastTileBlocks<T>;
     static constexpr int kWeights = T::kResident ? 1 : 2, kSlots = 3;
+    struct ScaledPlace : Place {
+        Acc factor;  // with one for the row
+    };
     static constexpr std::size_t kBytes = 2 * T::kStageBytes + kWeights * T::kWeightBytes +
-                                          kSlots * kTileRows * sizeof(Place) + kTileThreads * sizeof(Acc) +
+                                          kSlots * kTileRows * sizeof(ScaledPlace) + kTileThreads * sizeof(Acc) +
                                           kTileWarps * Local * sizeof(Result);
 
     Source source;
@@ -34,7 +37,7 @@ struct SegmentProduct {
     __device__ void operator()() const {
         char* const memory = shared_memory<char>();
         char* const weights = memory + 2 * T::kStageBytes;
-        Place* const places = reinterpret_cast<Place*>(weights + kWeights * T::kWeightBytes);
+        ScaledPlace* const places = reinterpret_cast<ScaledPlace*>(weights + kWeights * T::kWeightBytes);
         Acc* const partials = reinterpret_cast<Acc*>(places + kSlots * kTileRows);
         Result* const local = reinterpret_cast<Result*>(partials + kTileThreads) + warp() * Local;
         const auto stage = [=](int s) { return reinterpret_cast<Value*>(memory + s % 2 * T::kStageBytes); };
@@ -45,8 +48,8 @@ struct SegmentProduct {
         const Walk<kTileRows, T::kPanels, T::kChunks, Types> walk(types, begin, rows_per_block, total);
         Step step = walk.start(), next = walk.after(step);
         const int row = threadIdx.x;
-        if (row < step.count) slot(0)[row] = source.find(begin + step.first + row);
-        if (row < next.count) slot(1)[row] = source.find(begin + next.first + row);
+        if (row < step.count) slot(0)[row] = find(begin + step.first + row);
+        if (row < next.count) slot(1)[row] = find(begin + next.first + row);
         __syncthreads();
         load(step, slot(0), stage(0), weight(0), partials);
         int loaded = -1;
@@ -61,8 +64,8 @@ struct SegmentProduct {
                 __syncthreads();
             }
             const Step later = walk.after(next);
-            Place place = {};
-            if (row < later.count) place = source.find(begin + later.first + row);  // on its way during the product
+            ScaledPlace place = {};
+            if (row < later.count) place = find(begin + later.first + row);  // on its way during the product
             if (step.chunk == 0) tile = Tile();
             if (warp() * kWarpRows < step.count) {
                 tile.multiply(stage(s) + warp() * kWarpRows * T::kStride, T::part(weight(s), step));
@@ -85,7 +88,12 @@ struct SegmentProduct {
     }
 
   private:
-    __device__ void load(const Step& step, const Place* from, Value* stage, Value* weight, Acc* partials) const {
+    __device__ ScaledPlace find(int64_t p) const {
+        const Place place = source.find(p);
+        return {place, HS == 1 ? convert<Acc>(scale[place.target]) : Acc(1)};
+    }
+
+    __device__ void load(const Step& step, const ScaledPlace* from, Value* stage, Value* weight, Acc* partials) const {
         if constexpr (requires { Source::kColumnStride; })
             load_rows<kTileThreads, kTileRows, H, D, Source::kColumnStride, T::kHeads, T::kDepth>(
                 source.X, [=](int r) { return from[r].source; }, step.count, T::head(step), T::depth(step), stage,
@@ -99,17 +107,17 @@ struct SegmentProduct {
     }
 
     // Results go through the stage that the rows of the warp were read from, so that whole rows are written.
-    __device__ void store(const Tile& tile, const Step& step, const Place* from, Result* stage, Result* local) const {
+    __device__ void store(const Tile& tile, const Step& step, const ScaledPlace* from, Result* stage,
+                          Result* local) const {
         const int first = warp() * kWarpRows, head = T::head(step), column = T::column(step);
         Result* const rows = stage + first * T::kResultStride;
         __syncwarp();
         tile.for_each([&](int r, int c, auto sum) {
             constexpr int N = sizeof(sum) / sizeof(Acc);
-            Acc factor = 1;
-            if constexpr (HS != 0) {
+            Acc factor = HS == 1 && first + r < step.count ? from[first + r].factor : Acc(1);
+            if constexpr (HS > 1) {
                 const int h = head + c / T::kColumns;
-                if (first + r < step.count && h < H)
-                    factor = convert<Acc>(scale[from[first + r].target * HS + (HS > 1 ? h : 0)]);
+                if (first + r < step.count && h < H) factor = convert<Acc>(scale[from[first + r].target * HS + h]);
             }
             Pack<Result, N> results;
 #pragma unroll

@@ -22,8 +22,8 @@ struct SummedRows {
     }
 
     // The rows of a step in a stage; long ones by all warps, a warp's other ones by groups of its lanes.
-    template <class T, class Acc>
-    __device__ void load(const Place* places, const Step& step, Value* stage, Acc* partials) const {
+    template <class T, class Acc, class PlaceOfRow>
+    __device__ void load(const PlaceOfRow* places, const Step& step, Value* stage, Acc* partials) const {
         constexpr int kRow = T::kHeads * T::kDepth, kWide = 16 / sizeof(Acc), N = D % kWide == 0 ? kWide : 1;
         constexpr int kLanes = smaller<int>(kWarp, power_of_two_from(kRow / N));
         constexpr int kGroupRows = kWarpRows * kLanes / kWarp;
@@ -31,13 +31,12 @@ struct SummedRows {
         for (int column = lane() % kLanes * N; column < kRow; column += kLanes * N)
             add_rows<T, Acc, N>(places, first, smaller(first + kGroupRows, step.count), column, step, stage);
         for (int row = 0; row < step.count; ++row) {
-            const Place place = places[row];
-            if (place.source_end - place.source <= kLongSum) continue;
+            const int64_t begin = places[row].source, end = places[row].source_end;
+            if (end - begin <= kLongSum) continue;
             for (int from = 0; from < kRow; from += kWarp) {
                 const int column = from + lane();
                 const auto column_term = [&](int64_t q) { return term<T, Acc, 1>(q, column, step); };
-                const auto sum = sum_terms_of_block<Acc, 1, kTileWarps>(place.source, place.source_end, column_term,
-                                                                        partials);
+                const auto sum = sum_terms_of_block<Acc, 1, kTileWarps>(begin, end, column_term, partials);
                 if (warp() == 0 && column < kRow) stage[row * T::kStride + column] = convert<Value>(sum[0]);
             }
         }
@@ -59,8 +58,8 @@ struct SummedRows {
     }
 
     // N columns of the rows first .. last, but for long ones. Terms of several rows are on their way at once.
-    template <class T, class Acc, int N>
-    __device__ void add_rows(const Place* places, int first, int last, int column, const Step& step,
+    template <class T, class Acc, int N, class PlaceOfRow>
+    __device__ void add_rows(const PlaceOfRow* places, int first, int last, int column, const Step& step,
                              Value* stage) const {
         constexpr int kAhead = 8;
         const auto store = [&](int row, const Vector<Acc, N>& sum) {

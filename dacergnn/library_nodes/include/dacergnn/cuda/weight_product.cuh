@@ -33,8 +33,8 @@ void compose(const Value* A, AList a, const Value* B, BList b, int64_t rows, Val
     detail::product<Tf32, Value, H, kLeft, kRight, TransposeB, 0, 0>(source, B, types, rows * K, kNone, Y, Keep());
 }
 
-// P[i] (H, D, M) = sum of A[a[i]][k]^T Y[y[i]][k] over k in 0..K, head by head; rows of A are (K, H * D), those of Y are
-// (K, H * M), or (H * D, K) and (H * M, K) with TransposeA and TransposeY. a and y as in compose.
+// P[i] (H, D, M) = sum of A[a[i]][k]^T Y[y[i]][k] over k in 0..K, head by head; rows of A are (K, H * D), those of Y
+// are (K, H * M), or (H * D, K) and (H * M, K) with TransposeA and TransposeY. a and y as in compose.
 template <class Value, int64_t H, int64_t K, int64_t D, int64_t M, bool TransposeA, bool TransposeY, bool Tf32 = kTf32,
           class AList, class YList>
 void inner(const Value* A, AList a, const Value* Y, YList y, int64_t rows, Value* P) {
