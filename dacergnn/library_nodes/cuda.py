@@ -8,7 +8,7 @@ import dace
 import dace.library
 from dace.sdfg import nodes
 
-from dacergnn.library_nodes.cpu import INCLUDE_FOLDER, cpp_tasklet, index_alias
+from dacergnn.library_nodes.cpu import CPUHeaders, cpp_tasklet, index_alias
 
 HEADERS = (
     "dacergnn/scalar.h",
@@ -20,22 +20,10 @@ HEADERS = (
 
 
 @dace.library.environment
-class CUDAHeaders:
+class CUDAHeaders(CPUHeaders):
     """Makes the kernel headers visible to generated code."""
 
-    cmake_minimum_version = None
-    cmake_packages: list[str] = []
-    cmake_variables: dict[str, str] = {}
-    cmake_includes: list[str] = [str(INCLUDE_FOLDER)]
-    cmake_libraries: list[str] = []
-    cmake_compile_flags: list[str] = []
-    cmake_link_flags: list[str] = []
-    cmake_files: list[str] = []
     headers = {"frame": [f"include/{h}" for h in HEADERS]}
-    state_fields: list[str] = []
-    init_code = ""
-    finalize_code = ""
-    dependencies: list[Any] = []
 
 
 def cuda_tasklet(node: Any, arrays: dict[str, Any], code: str) -> nodes.Tasklet:

@@ -34,15 +34,20 @@ def _runs(space: str, gemm: Gemm) -> str:
     return f"dacergnn::Runs::{runs}"
 
 
-def _weight_product(space: str, gemm: Gemm, out: str, shapes: ShapeOf) -> str:
-    """The call of a function of ``weight_product.h``."""
+def weight_product_sizes(gemm: Gemm, shapes: ShapeOf) -> str:
+    """Template arguments of a product of weights: H, K, D, M, and which operands are transposed."""
     x, w = shape_of(gemm.x, shapes), shape_of(gemm.w, shapes)
     heads = (w[0] if len(w) == 3 else 1) if gemm.kind == "compose" else (gemm.dims or (1,))[0]
     m = w[-1] if gemm.kind == "compose" else w[1] // heads
-    flags = ", ".join(str(ref.transposed).lower() for ref in (gemm.x, gemm.w))
+    flags = [str(ref.transposed).lower() for ref in (gemm.x, gemm.w)]
+    return ", ".join(map(str, (heads, x[0], x[1] // heads, m, *flags)))
+
+
+def _weight_product(space: str, gemm: Gemm, out: str, shapes: ShapeOf) -> str:
+    """The call of a function of ``weight_product.h``."""
     operands = ", ".join(f"{PREFIX}{ref.name}, {_index(space, ref)}" for ref in (gemm.x, gemm.w))
-    template = f"<Value, Index, {heads}, {x[0]}, {x[1] // heads}, {m}, {flags}>"
-    return f"dacergnn::{gemm.kind}{template}({operands}, {extent(space)}, {PREFIX}{out});"
+    sizes = weight_product_sizes(gemm, shapes)
+    return f"dacergnn::{gemm.kind}<Value, Index, {sizes}>({operands}, {extent(space)}, {PREFIX}{out});"
 
 
 @dace.library.expansion

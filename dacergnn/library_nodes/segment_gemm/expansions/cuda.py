@@ -15,8 +15,8 @@ from dacergnn.library_nodes.cpu import extent
 from dacergnn.library_nodes.cuda import CUDAHeaders, cuda_tasklet
 from dacergnn.library_nodes.form import WEIGHT_PRODUCTS, Ref, Shape, size
 from dacergnn.library_nodes.node import PREFIX, row_shape, row_space
-from dacergnn.library_nodes.operators import shape_of
 from dacergnn.library_nodes.parse import view_shape
+from dacergnn.library_nodes.segment_gemm.expansions.cpu import weight_product_sizes
 from dacergnn.library_nodes.segment_gemm.expansions.cuda_epilogue import DeviceEpilogue
 from dacergnn.library_nodes.segment_gemm.expansions.epilogue import stored_in
 
@@ -82,13 +82,9 @@ class DeviceGemm:
             return view_shape(ref, row_shape(self.arrays[ref.name]))
 
         gemm = self.gemm
-        x, w = shape_of(gemm.x, shapes), shape_of(gemm.w, shapes)
-        heads = (w[0] if len(w) == 3 else 1) if gemm.kind == "compose" else (gemm.dims or (1,))[0]
-        m = w[-1] if gemm.kind == "compose" else w[1] // heads
-        flags = ", ".join(str(ref.transposed).lower() for ref in (gemm.x, gemm.w))
         operands = ", ".join(f"{PREFIX}{ref.name}, {self._gather(ref)}" for ref in (gemm.x, gemm.w))
-        template = f"<Storage, {heads}, {x[0]}, {x[1] // heads}, {m}, {flags}>"
-        return f"dacergnn::cuda::{gemm.kind}{template}({operands}, {extent(self.space)}, {self.out});"
+        sizes = weight_product_sizes(gemm, shapes)
+        return f"dacergnn::cuda::{gemm.kind}<Storage, {sizes}>({operands}, {extent(self.space)}, {self.out});"
 
     def _outer(self) -> str:
         gemm, shape = self.gemm, row_shape(self.arrays[self.statement.target.name])

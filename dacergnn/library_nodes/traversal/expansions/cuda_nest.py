@@ -128,17 +128,13 @@ class DeviceNest(DeviceStatements):
 
     def _body_of(self, loop: Loop) -> str:
         """What happens at a row of a loop, whose number or place is known."""
-        space, inner = loop.space, self.levels.spaces[-1]
+        space = loop.space
         self.around[space] = loop
-        lines = self._declarations(loop)
-        middle = len(self.levels.spaces) == 3 and space == self.levels.spaces[1]
-        if middle and any(s.space == inner for s in loop.statements()):
-            _, bounds = self._bounds(space, inner)
-            lines.append(f"const int64_t begin_{inner} = run_{inner};")
-            lines.append(f"run_{inner} += {bounds}[row_{space} + 1] - {bounds}[row_{space}];")
-            lines.append(f"const int64_t end_{inner} = run_{inner};")
-        for item in loop.items:
-            lines.append(self.statement(item, loop) if isinstance(item, Statement) else self._inner(item, loop))
+        lines = [*self._declarations(loop), *self._run(loop)]
+        lines += [
+            self.statement(item, loop) if isinstance(item, Statement) else self._inner(item, loop)
+            for item in loop.items
+        ]
         del self.around[space]
         if space != self.levels.spaces[0] and any(f"row_{space}" in line for line in lines):
             lines.insert(0, f"const int64_t row_{space} = {self._row_at(space, f'at_{space}')};")

@@ -221,14 +221,7 @@ class NestKernel(Places):
         lines: list[str] = []
         if variable == f"at_{space}" and not loop.flat:
             lines.append(self._prefetches(loop))
-        lines += self._declarations(loop)
-        middle = len(self.levels.spaces) == 3 and space == self.levels.spaces[1]
-        inner = self.levels.spaces[-1]
-        if middle and any(s.space == inner for s in loop.statements()):
-            _, bounds = self._bounds(space, inner)
-            lines.append(f"const int64_t begin_{inner} = run_{inner};")
-            lines.append(f"run_{inner} += {bounds}[row_{space} + 1] - {bounds}[row_{space}];")
-            lines.append(f"const int64_t end_{inner} = run_{inner};")
+        lines += [*self._declarations(loop), *self._run(loop)]
         for item in loop.items:
             lines.append(self._statement(item, loop) if isinstance(item, Statement) else self._inner(item, loop))
         del self.around[space]

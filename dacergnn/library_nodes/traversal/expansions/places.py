@@ -51,6 +51,19 @@ class Places:
             return f"const Index bounds[2] = {{0, Index({extent(inner)})}};\n", "bounds"
         return "", self._encoding(name)
 
+    def _run(self, loop: Loop) -> list[str]:
+        """Declarations of the part of the innermost rows that belongs to a row in the middle of three levels."""
+        space, inner = loop.space, self.levels.spaces[-1]
+        middle = len(self.levels.spaces) == 3 and space == self.levels.spaces[1]
+        if not middle or all(s.space != inner for s in loop.statements()):
+            return []
+        _, bounds = self._bounds(space, inner)
+        return [
+            f"const int64_t begin_{inner} = run_{inner};",
+            f"run_{inner} += {bounds}[row_{space} + 1] - {bounds}[row_{space}];",
+            f"const int64_t end_{inner} = run_{inner};",
+        ]
+
     def _row_at(self, space: str, at: str, path: str = "") -> str:
         """The row that a path leads to from the row at a place in the order in which the nest visits a space."""
         order = self.levels.up(space, self.levels.spaces[0])

@@ -1,0 +1,61 @@
+"""Layers whose calls are counted as they are recorded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import dacergnn
+from dacergnn.frontends.pyg.traced import MessagePassingTracer
+from dacergnn.modules.traced_layer import TracedLayer
+
+N, E, K = 17, 60, 6
+
+
+@pytest.fixture
+def recorded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """As many items as calls have been recorded."""
+    found: list[int] = []
+    original = MessagePassingTracer.call
+
+    def call(self: Any, *args: Any) -> Any:
+        found.append(1)
+        return original(self, *args)
+
+    monkeypatch.setattr(MessagePassingTracer, "call", call)
+    return found
+
+
+def compiled(layer: nn.Module) -> TracedLayer:
+    found = dacergnn.optimize(layer, on_unsupported="error")
+    assert isinstance(found, TracedLayer)
+    return found
+
+
+def arguments(requires_grad: bool = False) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(3)
+    x = torch.randn(N, K, generator=generator, dtype=torch.float64).requires_grad_(requires_grad)
+    return x, torch.randint(N, (2, E), generator=generator)
+
+
+def repeated(layer: nn.Module, args: Any) -> TracedLayer:
+    """The compiled layer after calls of which the last one was not recorded."""
+    found = compiled(layer)
+    for _ in range(3):
+        found(*args)
+    return found
+
+
+class Counter:
+    """Another number whenever it is asked for."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    @property
+    def value(self) -> float:
+        self.calls += 1
+        return float(self.calls)

@@ -1,0 +1,163 @@
+"""Forwards that do more than compute are recorded at every call, and `explain` says why."""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import dacergnn
+from tests.modules.recorded_calls import Counter, K, arguments, compiled, recorded
+
+pytest.importorskip("torch_geometric")
+from torch_geometric.nn import MessagePassing
+
+__all__ = ["recorded"]
+SLOPE = 0.25
+LOG: list[Any] = []
+
+
+class Plain(MessagePassing):
+    """Parts that do more than compute are added to this."""
+
+    def __init__(self) -> None:
+        super().__init__(aggr="sum")
+        self.weight = nn.Parameter(torch.ones(K, dtype=torch.float64))
+        self.register_buffer("count", torch.zeros(1, dtype=torch.float64))
+        self.calls = 0
+        self.more: Any = None
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.effect(self.propagate(edge_index, x=x) * self.weight)
+
+    def effect(self, x: Tensor) -> Tensor:
+        return x
+
+
+def prints(self: Any, x: Tensor) -> Tensor:
+    print("called")  # noqa: T201
+    return x
+
+
+def draws(self: Any, x: Tensor) -> Tensor:
+    return x * random.random()
+
+
+def draws_in_torch(self: Any, x: Tensor) -> Tensor:
+    return x * torch.rand(K, dtype=torch.float64)
+
+
+def draws_unused(self: Any, x: Tensor) -> Tensor:
+    F.dropout(x, 0.5)
+    return x
+
+
+def looks(self: Any, x: Tensor) -> Tensor:
+    return x * self.weight.sum().item()
+
+
+def decides(self: Any, x: Tensor) -> Tensor:
+    return x * 2.0 if self.weight[0] > 0 else x
+
+
+def counts_rows(self: Any, x: Tensor) -> Tensor:
+    return x * float(self.weight.nonzero().shape[0])
+
+
+def counts(self: Any, x: Tensor) -> Tensor:
+    self.calls += 1
+    return x * self.calls
+
+
+def appends(self: Any, x: Tensor) -> Tensor:
+    LOG.append(1)
+    return x * len(LOG)
+
+
+def tells_time(self: Any, x: Tensor) -> Tensor:
+    return x * math.ceil(time.time() * 1e3)
+
+
+def imports(self: Any, x: Tensor) -> Tensor:
+    import time as clock
+
+    return x * clock.time()
+
+
+def finds(self: Any, x: Tensor) -> Tensor:
+    return getattr(self, "eff" + "ects", lambda y: y)(x) * self.more.value
+
+
+def writes(self: Any, x: Tensor) -> Tensor:
+    self.count += 1
+    return x * self.count.clone()
+
+
+def writes_past(self: Any, x: Tensor) -> Tensor:
+    self.count.data.add_(1)
+    return x
+
+
+def sorts(self: Any, x: Tensor) -> Tensor:
+    return torch.sort(x, 0).values
+
+
+def multiplies(self: Any, x: Tensor) -> Tensor:
+    return x * (self.weight * 2)
+
+
+def names_globals(self: Any, x: Tensor) -> Tensor:
+    global SLOPE
+    SLOPE = SLOPE + 0.0
+    return x * SLOPE
+
+
+def frames(self: Any, x: Tensor) -> Tensor:
+    return x * tells_time.__globals__["time"].time()
+
+
+EFFECTS = {
+    prints: "it calls print", draws: "it calls random.random", draws_in_torch: "torch.rand",
+    draws_unused: "random numbers",
+    looks: "torch.Tensor.sum", decides: "torch.Tensor.__getitem__", counts_rows: "torch.Tensor.nonzero",
+    counts: "changes attributes", appends: "changes attributes",
+    tells_time: "it calls time.time", imports: "imports", finds: "more is a Counter",
+    writes: "torch.Tensor", writes_past: "torch.Tensor.data", sorts: "torch.sort", multiplies: "torch.Tensor.mul",
+    names_globals: "STORE_GLOBAL", frames: "__globals__",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("effect", EFFECTS, ids=lambda e: e.__name__)
+def test_calls_that_do_more_are_recorded(effect: Any, recorded: list[int], capsys: pytest.CaptureFixture[str]) -> None:
+    layer, args = type("Plain", (Plain,), {"effect": effect, "__module__": __name__})(), arguments()
+    layer.more = Counter() if effect is finds else None
+    LOG.clear()
+    found = compiled(layer)
+    with torch.no_grad():
+        for _ in range(5):
+            found(*args)
+    assert len(recorded) == 5
+    assert capsys.readouterr().out.count("called") == (5 if effect is prints else 0)
+    assert len(LOG) == (5 if effect is appends else 0)
+    assert (layer.calls, layer.more and layer.more.calls) == (5 if effect is counts else 0, layer.more and 5)
+    report = str(dacergnn.explain(found))
+    assert "every call is recorded: " in report
+    assert EFFECTS[effect] in report
+
+
+def test_edges_made_in_a_call_are_recorded(recorded: list[int]) -> None:
+    class Looped(Plain):
+        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+            return self.propagate(edge_index.flip(0), x=x) * self.weight
+
+    layer, args = Looped(), arguments()
+    found = compiled(layer)
+    for _ in range(4):
+        torch.testing.assert_close(found(*args), layer(*args))
+    assert len(recorded) == 4
