@@ -6,7 +6,7 @@
 
 from dacergnn import datasets
 from dacergnn.api import compile, explain, optimize, revert
-from dacergnn.config import Config
+from dacergnn.config import Config, Rates
 from dacergnn.graph import HeteroGraph
 from dacergnn.logs import configure_logs
 from dacergnn.program import interpret, parse, print_program
@@ -16,6 +16,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Config",
     "HeteroGraph",
+    "Rates",
     "compile",
     "datasets",
     "explain",

@@ -33,6 +33,30 @@ OnUnsupported = Literal["warn", "error", "ignore"]
 
 
 @dataclass(frozen=True)
+class Rates:
+    """What a machine does in a second; passes choose by the ratios of these. `dacergnn env` measures them.
+
+    Args:
+        flops: Floating-point operations of matrix products.
+        streamed: Bytes read or written in order.
+        gathered: Bytes read row by row through an index.
+    """
+
+    flops: float
+    streamed: float
+    gathered: float
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if not 0 < value < float("inf"):
+                raise DacergnnError(f"rates: {name}={value!r}; pass what the machine does in a second.")
+
+
+TYPICAL_RATES = {"cpu": Rates(1.2e11, 2.0e10, 3.0e10), "cuda": Rates(4.0e13, 3.0e12, 3.0e12)}
+"""Of kernels on two cores of a server, as they were measured; of a large device, by its data sheet."""
+
+
+@dataclass(frozen=True)
 class Config:
     """How layers are compiled; hashable, so that equal layers share a build.
 
@@ -43,12 +67,14 @@ class Config:
             slow reference); None for that of the device on which the arrays are.
         cuda_arch: Compute capabilities to build CUDA programs for, such as (80, 90); None for those of the devices of
             this machine. Builds need no device.
+        rates: Of the machine, to choose by; None for typical ones (`TYPICAL_RATES`).
     """
 
     level: str = "O2"
     passes: tuple[str, ...] | None = None
     implementation: str | None = None
     cuda_arch: tuple[int, ...] | None = None
+    rates: Rates | None = None
 
     def __post_init__(self) -> None:
         if self.level not in LEVELS:
@@ -64,6 +90,8 @@ class Config:
                 )
         if self.implementation not in (None, *IMPLEMENTATIONS):
             raise DacergnnError(f"implementation={self.implementation!r} is not one of {', '.join(IMPLEMENTATIONS)}.")
+        if self.rates is not None and not isinstance(self.rates, Rates):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise DacergnnError(f"rates={self.rates!r} is a {type(self.rates).__name__}; pass dacergnn.Rates(...).")
         if self.cuda_arch is not None:
             object.__setattr__(self, "cuda_arch", tuple(self.cuda_arch))
             if not self.cuda_arch or not all(type(a) is int and a >= OLDEST_ARCHITECTURE for a in self.cuda_arch):
@@ -75,6 +103,11 @@ class Config:
     def on(self, device: str) -> Config:
         """These choices, with the implementation for arrays on a type of device ("cpu", "cuda") where none is given."""
         return self if self.implementation is not None else replace(self, implementation=device)
+
+    @property
+    def machine(self) -> Rates:
+        """The rates to choose by."""
+        return self.rates or TYPICAL_RATES["cuda" if self.implementation == "cuda" else "cpu"]
 
     @property
     def selected(self) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import dace
 
+from dacergnn.config import Rates
 from dacergnn.graph.spaces import MAPS, TYPE_PATHS, kind, part
 from dacergnn.library_nodes import GraphOperator, row_shape, row_space
 from dacergnn.library_nodes.form import WEIGHT_PRODUCTS, Const, Expr, Op, Ref, ShapeOf, Statement, match_gemm, size
@@ -46,18 +47,9 @@ class Cost:
     def __sub__(self, other: Cost) -> Cost:
         return Cost(self.flops - other.flops, self.streamed - other.streamed, self.gathered - other.gathered)
 
-
-@dataclass(frozen=True)
-class Rates:
-    """What a machine does in a second: FLOPs of skinny products, bytes in order, bytes through an index."""
-
-    flops: float = 1.2e11
-    streamed: float = 2.0e10
-    gathered: float = 3.0e10
-
-    def seconds(self, cost: Cost) -> float:
+    def seconds(self, rates: Rates) -> float:
         """Time of a program whose kernels overlap nothing."""
-        return cost.flops / self.flops + cost.streamed / self.streamed + cost.gathered / self.gathered
+        return self.flops / rates.flops + self.streamed / rates.streamed + self.gathered / rates.gathered
 
 
 def program_cost(sdfg: dace.SDFG, sizes: Mapping[str, int]) -> Cost:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dacergnn.bench.errors import BenchmarkError
+from dacergnn.bench.rates import measure_rates
 from dacergnn.bench.report import Report
 from dacergnn.bench.runner import run
 from dacergnn.bench.settings import Settings
 
-__all__ = ["BenchmarkError", "Report", "Settings", "run"]
+__all__ = ["BenchmarkError", "Report", "Settings", "measure_rates", "run"]

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dacergnn.bench.errors import BenchmarkError
-from dacergnn.bench.rates import Rates
+from dacergnn.config import Rates
 
 
 @dataclass(frozen=True)
@@ -87,9 +87,9 @@ def bound(model: str, mode: str, sizes: Mapping[str, int], d: int, rates: Rates)
 def _plan_bound(plan: Plan, train: bool, rates: Rates) -> Bound:
     factor = _TRAINING if train else dict.fromkeys(_TRAINING, 1.0)
     seconds = {
-        "FLOP": plan.flop * factor["flop"] / (rates.gemm_gflop_s * 1e9),
-        "copy bandwidth": plan.streamed * factor["streamed"] / (rates.copy_gb_s * 1e9),
-        "gather bandwidth": plan.gathered * factor["gathered"] / (rates.gather_gb_s * 1e9),
+        "FLOP": plan.flop * factor["flop"] / rates.flops,
+        "copy bandwidth": plan.streamed * factor["streamed"] / rates.streamed,
+        "gather bandwidth": plan.gathered * factor["gathered"] / rates.gathered,
     }
     limit = max(seconds, key=lambda name: seconds[name])
     return Bound(1e3 * seconds[limit], plan.name, limit)

@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.nn import functional
 
 from dacergnn.bench.measure import time_call
+from dacergnn.config import Rates
 
 
-@dataclass(frozen=True)
-class Rates:
-    """Best of a few measurements each."""
+def measure_rates(rows: int = 1 << 18, width: int = 64) -> Rates:
+    """Measure on torch's current number of threads, in about a second, the best of a few times.
 
-    copy_gb_s: float
-    """Bytes read and written by a large copy."""
-    gather_gb_s: float
-    """Bytes of the rows gathered from a table in random order and summed at once, nothing else stored."""
-    gemm_gflop_s: float
-    """float32 product of large square matrices."""
+    Streamed are the bytes that a large copy reads and writes; gathered are those of rows read from a table in random
+    order and summed at once; FLOPs are those of a float32 product of large square matrices.
 
-
-def measure_rates(rows: int = 16_384, width: int = 64) -> Rates:
-    """Measure on torch's current number of threads, in less than a second.
-
-    rows and width are those of the gathered float32 table: a small one comes from the caches.
+    Args:
+        rows: Of the gathered float32 table: a small one comes from the caches.
+        width: Of its rows.
     """
     source = torch.ones(32 << 20)
     target = torch.empty_like(source)
@@ -45,7 +38,7 @@ def measure_rates(rows: int = 16_384, width: int = 64) -> Rates:
     square = torch.ones(n, n)
     product = torch.empty_like(square)
     gemm = 2 * n**3 / _best(lambda: torch.mm(square, square, out=product), 3)
-    return Rates(copy / 1e9, gather / 1e9, gemm / 1e9)
+    return Rates(gemm, copy, gather)
 
 
 def _best(call: Callable[[], Any], times: int) -> float:

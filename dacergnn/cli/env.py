@@ -86,7 +86,7 @@ def measured_rates() -> dict[str, str]:
 
     rates = measure_rates()
     return {
-        "copy bandwidth": f"{rates.copy_gb_s:.1f} GB/s",
-        "gather bandwidth": f"{rates.gather_gb_s:.1f} GB/s",
-        "GEMM rate": f"{rates.gemm_gflop_s:.0f} GFLOP/s",
+        "copy bandwidth": f"{rates.streamed / 1e9:.1f} GB/s",
+        "gather bandwidth": f"{rates.gathered / 1e9:.1f} GB/s",
+        "GEMM rate": f"{rates.flops / 1e9:.0f} GFLOP/s",
     }

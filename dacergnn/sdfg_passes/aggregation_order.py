@@ -50,7 +50,7 @@ from functools import partial
 
 import dace
 
-from dacergnn.cost import Rates
+from dacergnn.config import TYPICAL_RATES, Rates
 from dacergnn.graph.spaces import FEWER, MAPS, PARTS, along, kind, part, through
 from dacergnn.library_nodes.form import Op, Ref, Statement, match_gemm, size
 from dacergnn.program.listing import Listing, rebase
@@ -62,7 +62,7 @@ _OPPOSITE = {"src": "dstpair", "dst": "srcpair"}
 
 
 def aggregation_order(
-    sdfg: dace.SDFG, sizes: Mapping[str, int], rates: Rates | None = None, wrt: Sequence[str] = ()
+    sdfg: dace.SDFG, sizes: Mapping[str, int], rates: Rates = TYPICAL_RATES["cpu"], wrt: Sequence[str] = ()
 ) -> int:
     """Rewrite every sum over edges in its cheapest order; returns how many were rewritten.
 
@@ -72,7 +72,7 @@ def aggregation_order(
         wrt: Inputs that gradients will be generated for; their programs are part of the price.
     """
     listing = Listing.of(sdfg)
-    best, taken = cheapest_order(listing, sizes, rates or Rates(), wrt)
+    best, taken = cheapest_order(listing, sizes, rates, wrt)
     if taken:
         best.write(sdfg)
     return taken

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 
-from dacergnn.cost import ITEM, Cost, Rates, is_gathered, statement_cost
+from dacergnn.config import Rates
+from dacergnn.cost import ITEM, Cost, is_gathered, statement_cost
 from dacergnn.graph.spaces import PARTS, kind
 from dacergnn.library_nodes.form import Ref, Statement, match_gemm, size
 from dacergnn.program.listing import Listing
@@ -60,7 +61,7 @@ def has_parts(sizes: Mapping[str, int]) -> bool:
 
 def listing_seconds(listing: Listing, sizes: Mapping[str, int], rates: Rates) -> float:
     """Time of all statements on a graph with ``sizes``."""
-    return rates.seconds(listing_cost(listing, sizes)) + START * len(listing.statements)
+    return listing_cost(listing, sizes).seconds(rates) + START * len(listing.statements)
 
 
 def choose(

@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 
 import dace
 
-from dacergnn.cost import Rates
+from dacergnn.config import TYPICAL_RATES, Rates
 from dacergnn.graph.spaces import FEWER, MAPS, PARTS, TYPE_PATHS, along, through
 from dacergnn.library_nodes.form import Expr, Op, Ref, Statement, match_gemm, size
 from dacergnn.program.listing import Listing, map_refs
@@ -36,7 +36,7 @@ from dacergnn.sdfg_passes.compact_materialization import compact
 
 
 def linear_operator_reordering(
-    sdfg: dace.SDFG, sizes: Mapping[str, int] | None, rates: Rates | None = None, *, single_typed: bool = False
+    sdfg: dace.SDFG, sizes: Mapping[str, int] | None, rates: Rates = TYPICAL_RATES["cpu"], *, single_typed: bool = False
 ) -> int:
     """Rewrite products in their cheapest order; returns how many were rewritten.
 
@@ -50,7 +50,7 @@ def linear_operator_reordering(
     while True:  # a product of weights may be an operand of the next
         listing = Listing.of(sdfg)
         listing.settle()
-        best, taken = _reorder(listing, sizes, rates or Rates(), single_typed)
+        best, taken = _reorder(listing, sizes, rates, single_typed)
         if not taken:
             return total
         total += taken

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 import dace
 
-from dacergnn.config import Config
+from dacergnn.config import TYPICAL_RATES, Config, Rates
 from dacergnn.graph.profile import TYPICAL, Profile
 from dacergnn.library_nodes.node import Typeclass, copied
 from dacergnn.program import verify
@@ -31,17 +31,18 @@ log = logging.getLogger("dacergnn.passes")
 
 @dataclass(frozen=True)
 class Circumstances:
-    """What passes go by: the level and the profile of the graph that the program is compiled for."""
+    """What passes go by: the level, the profile of the graph that the program is compiled for, the machine's rates."""
 
     level: str = "O2"
     profile: Profile = TYPICAL
+    rates: Rates = TYPICAL_RATES["cpu"]
     wrt: tuple[str, ...] = ()
     """Inputs that gradients are still to be generated for."""
 
 
 def _reorder(sdfg: dace.SDFG, given: Circumstances) -> int:
     sizes = None if given.level == "hector" else given.profile.sizes
-    return linear_operator_reordering(sdfg, sizes, single_typed=given.profile.single_typed)
+    return linear_operator_reordering(sdfg, sizes, given.rates, single_typed=given.profile.single_typed)
 
 
 def _compact(sdfg: dace.SDFG, given: Circumstances) -> int:
@@ -55,7 +56,7 @@ OPTIMIZATIONS: dict[str, Callable[[dace.SDFG, Circumstances], int]] = {
     "propagation_postponing": lambda sdfg, given: propagation_postponing(sdfg),
     "compact_materialization": _compact,
     "gemm_scale_fusion": lambda sdfg, given: gemm_scale_fusion(sdfg),
-    "aggregation_order": lambda sdfg, given: aggregation_order(sdfg, given.profile.sizes, wrt=given.wrt),
+    "aggregation_order": lambda sdfg, given: aggregation_order(sdfg, given.profile.sizes, given.rates, given.wrt),
     "narrow_products": lambda sdfg, given: narrow_products(sdfg),
     "gemm_epilogue_fusion": lambda sdfg, given: gemm_epilogue_fusion(sdfg),
     "traversal_fusion": lambda sdfg, given: traversal_fusion(sdfg, given.profile.sizes),
@@ -110,7 +111,7 @@ def compile_program(
         profile: The graph that choices are made for; the result is right for every graph.
         keep: Whether to keep a copy of what every pass left behind, which takes as long as the passes.
     """
-    given = Circumstances(config.level, profile, tuple(wrt))
+    given = Circumstances(config.level, profile, config.machine, tuple(wrt))
     early = [name for name in config.selected if name not in FUSIONS]
     late = [name for name in config.selected if name in FUSIONS]
     plan = Plan(copied(sdfg), None, [], list(wrt), keep)

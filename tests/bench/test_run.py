@@ -16,11 +16,11 @@ from dacergnn.bench.candidate import Candidate, make_step, unwrapped
 from dacergnn.bench.command import bench
 from dacergnn.bench.parameters import make_parameters
 from dacergnn.bench.problem import Problem
-from dacergnn.bench.rates import Rates
 from dacergnn.bench.reference import compute_reference, max_error
 from dacergnn.bench.report import geometric_means
 from dacergnn.bench.trial import Request, cached_trial, run_trial
 from dacergnn.bench.worker import tiny_problem
+from dacergnn.config import Rates
 
 KEYS = {
     *("model", "data", "mode", "level", "ours_ms", "library", "library_ms", "ratio_library"),
@@ -49,7 +49,7 @@ def without_compiler(monkeypatch: pytest.MonkeyPatch) -> list[Request]:
         )
 
     monkeypatch.setattr(ours, "candidate", stand_in)
-    monkeypatch.setattr(runner, "measure_rates", lambda rows, width: Rates(25.0, 40.0, 150.0))
+    monkeypatch.setattr(runner, "measure_rates", lambda rows, width: Rates(150e9, 25e9, 40e9))
     monkeypatch.setattr(case, "run_trial", answer)
     monkeypatch.setattr(case, "cached_trial", answer)
     return asked

@@ -12,10 +12,10 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from dacergnn.bench.rates import Rates
 from dacergnn.cli import COMMANDS, main
 from dacergnn.cli.env import compiler, cpu_facts
 from dacergnn.cli.view import inside_vscode, saved_steps, show
+from dacergnn.config import Rates
 from dacergnn.errors import GraphError
 from dacergnn.runtime.build import compiler as found_compiler
 from dacergnn.runtime.cache import LIBRARY, store
@@ -71,7 +71,7 @@ def test_env_shows_versions_and_processor() -> None:
 
 
 def test_env_measures_rates(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dacergnn.bench.rates.measure_rates", lambda: Rates(12.34, 20, 98.7))
+    monkeypatch.setattr("dacergnn.bench.rates.measure_rates", lambda: Rates(98.7e9, 12.34e9, 20e9))
     facts = json.loads(run("env", "--json").output)
     assert facts["copy bandwidth"] == "12.3 GB/s"
     assert facts["GEMM rate"] == "99 GFLOP/s"

@@ -62,5 +62,5 @@ def test_layer_in_single_precision(case: Case, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.filterwarnings("ignore:The input graph for the user-defined edge function")  # DGL's, without edges
 @pytest.mark.parametrize("case", named(*ANY_GRAPH), ids=lambda case: case.name)
 def test_other_graphs(case: Case) -> None:
-    for count, seed in ((0, 1), (1, 2), (7, 3), (25, 4), (90, 5), (300, 6)):
+    for count, seed in ((0, 1), (1, 2), (25, 4), (300, 6)):
         compare(case, typed_edges(count, seed), torch.float64)

@@ -7,8 +7,9 @@ from dataclasses import replace
 import dace
 import pytest
 
-from dacergnn import Config, parse
-from dacergnn.cost import Rates
+from dacergnn import Config, Rates, parse
+from dacergnn.config import TYPICAL_RATES
+from dacergnn.errors import DacergnnError
 from dacergnn.graph.profile import Profile
 from dacergnn.library_nodes.form import Const, Op, Ref, Statement
 from dacergnn.program.listing import Listing
@@ -64,7 +65,7 @@ def test_equal_computations_are_paid_once() -> None:
         return apply
 
     sites = [[through_sums(s, operand)] for s, operand in zip(found.statements, ("x", "y"), strict=True)]
-    best, taken = choose(found, sites, sizes(**MANY_DESTINATIONS), Rates())
+    best, taken = choose(found, sites, sizes(**MANY_DESTINATIONS), TYPICAL_RATES["cpu"])
     assert taken == 2
     assert [s.space for s in best.statements].count("E") == 1
 
@@ -83,7 +84,7 @@ def test_two_that_pay_together_only() -> None:
     def _is(statement: Statement) -> bool:
         return statement.target.name in ("s", "t")
 
-    best, taken = choose(found, [[by("s")], [by("t")]], sizes(), Rates(), price)
+    best, taken = choose(found, [[by("s")], [by("t")]], sizes(), TYPICAL_RATES["cpu"], price)
     assert taken == 2
     assert price(best) == 3.0
 
@@ -114,14 +115,14 @@ def test_one_after_the_other_beyond_a_limit(most: int, monkeypatch: pytest.Monke
         return sum(s.expr.value if isinstance(s.expr, Const) else 2.0 for s in candidate.statements)
 
     sites = [[to("s", 1.0), to("s", 0.5), to("s", 0.7)], [to("t", 3.0)], [to("u", 1.5), to("u", 1.75)]]
-    best, taken = choose(found, sites, sizes(), Rates(), price)
+    best, taken = choose(found, sites, sizes(), TYPICAL_RATES["cpu"], price)
     assert taken == 2
     assert [s.expr for s in best.statements if isinstance(s.expr, Const)] == [Const(0.5), Const(1.5)]
 
 
 def test_nothing_cheaper_leaves_the_listing() -> None:
     found = listing('e["s"] = exp(e.a)', "s")
-    assert choose(found, [[lambda candidate: None]], sizes(), Rates()) == (found, 0)
+    assert choose(found, [[lambda candidate: None]], sizes(), TYPICAL_RATES["cpu"]) == (found, 0)
 
 
 # Models
@@ -155,3 +156,20 @@ def test_hgt_moves_the_weights_of_the_logit_to_the_side_with_fewer_pairs() -> No
     plan = ordered("hgt", **MANY_DESTINATIONS)
     assert '        r["W_k_W_att"] = compose(W_k[r.src.ntype], r["W_att"])' in bare(plan.forward)
     assert not [line for line in bare(plan.forward) if "W_q_W_att" in line]
+
+
+def test_the_rates_of_the_machine_choose() -> None:
+    """Summing first saves products and costs additions out of order: worth it where products are slow."""
+    found = []
+    for flops in (1e9, 1e15):
+        config = Config(passes=ORDERS, rates=Rates(flops, 2e10, 3e10))
+        rows = sizes(E=100_000, U=52_000, V=50_000)
+        plan = compile_program(parsed("rgcn"), (), config, dace.int32, Profile(tuple(rows.items()), single_typed=True))
+        found.append(any("src_pairs" in line for line in bare(plan.forward)))
+    assert found == [False, True]
+
+
+@pytest.mark.parametrize("rate", [0.0, -1.0, float("inf"), float("nan")])
+def test_rates_that_no_machine_has(rate: float) -> None:
+    with pytest.raises(DacergnnError, match=rf"^rates: gathered={rate}; pass what the machine does in a second"):
+        Rates(1e11, 2e10, rate)

@@ -242,16 +242,16 @@ def check(case: Case, seed: int) -> int:
 
 
 @pytest.mark.no_cover
-@pytest.mark.parametrize("first", range(0, 400, 100))
+@pytest.mark.parametrize("first", range(0, 200, 50))
 def test_random_programs(first: int) -> None:
     fired = 0
-    for seed in range(first, first + 100):
+    for seed in range(first, first + 50):
         case = random_case(seed)
         try:
             fired += check(case, seed)
         except Exception as error:
             raise AssertionError(f"seed {seed}:\n{case.text}") from error
-    assert fired > 20
+    assert fired > 10
 
 
 def combination(rng: random.Random, width: int, depth: int) -> str:
@@ -274,10 +274,10 @@ def combination(rng: random.Random, width: int, depth: int) -> str:
 
 
 @pytest.mark.no_cover
-@pytest.mark.parametrize("first", range(0, 100, 50))
+@pytest.mark.parametrize("first", range(0, 50, 25))
 def test_random_combinations(first: int) -> None:
     fired = 0
-    for seed in range(first, first + 50):
+    for seed in range(first, first + 25):
         rng = random.Random(seed)
         lines = []
         for number in range(3):
@@ -308,7 +308,7 @@ def test_random_combinations(first: int) -> None:
             fired += check(Case(text, graph, inputs, list(inputs), smooth=True), seed)
         except Exception as error:
             raise AssertionError(f"seed {seed}:\n{text}") from error
-    assert fired > 50
+    assert fired > 25
 
 
 def test_models_keep_their_values() -> None:

@@ -21,7 +21,7 @@ from tests.program.golden import MODELS
 from tests.support.random_programs import large_case, random_case
 
 GOLDEN = Path(__file__).parent / "golden"
-PROGRAMS, BATCH = 300, 50
+PROGRAMS, BATCH = 150, 25
 
 
 def fused(text: str) -> tuple[int, dace.SDFG]:

@@ -1,4 +1,4 @@
-"""2,000 random programs on random graphs: interpreter, gradients, text and fusion against torch and each other."""
+"""800 random programs on random graphs: interpreter, gradients, text and fusion against torch and each other."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dacergnn.sdfg_passes import Gradient, differentiate, gemm_scale_fusion
 from tests.support.random_programs import Case, cases, random_case
 from tests.support.torch_evaluate import torch_evaluate
 
-PROGRAMS, BATCH = 2000, 50
+PROGRAMS, BATCH = 800, 50
 Values = dict[str, Any]
 
 

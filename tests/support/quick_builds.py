@@ -24,8 +24,10 @@ def quick(level: str = "-O0") -> str:
     compiled = header.with_name("kernels.h.gch")
     if not compiled.exists():
         header.parent.mkdir(parents=True, exist_ok=True)
-        header.write_text("".join(f'#include "{h}"\n' for h in headers))
+        # By the names that generated code has for them: others would be read again to see that they are the same.
+        header.write_text("".join(f'#include "include/{h.relative_to(INCLUDE_FOLDER)}"\n' for h in headers))
         own = compiled.with_name(f"{os.getpid()}.gch")  # another process may be at it
-        subprocess.run([path, *FLAGS, level, "-x", "c++-header", str(header), "-o", str(own)], check=True)
+        include = f"-I{INCLUDE_FOLDER.parent}"
+        subprocess.run([path, *FLAGS, level, include, "-x", "c++-header", str(header), "-o", str(own)], check=True)
         own.replace(compiled)
     return f"{level} -include {header}"
