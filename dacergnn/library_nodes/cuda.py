@@ -29,8 +29,7 @@ class CUDAHeaders(CPUHeaders):
 def cuda_tasklet(node: Any, arrays: dict[str, Any], code: str) -> nodes.Tasklet:
     """A tasklet of host code that launches kernels, in which types have names.
 
-    ``Storage`` is the type of elements in memory, ``Value`` that of sums of them, ``Index`` that of encodings.
+    ``Storage`` is the type of elements in memory, ``Value`` that of everything computed, ``Index`` that of encodings.
     """
     alias = index_alias(arrays).replace("Value", "Storage")
-    value = "double" if "Storage = double" in alias else "float"
-    return cpp_tasklet(node, arrays, f"{alias}using Value = {value};\n{code}")
+    return cpp_tasklet(node, arrays, f"{alias}using Value = dacergnn::cuda::Accumulator<Storage>;\n{code}")

@@ -5,12 +5,20 @@ from __future__ import annotations
 import ctypes
 from dataclasses import dataclass
 
+import ml_dtypes
 import numpy as np
 
 from tests.cuda.segment_gemm_source import HEAD, Config, WeightConfig
 from tests.support.emulated import Array, EmulatedLibrary, compile_emulated, device
 
-NUMPY = {"float": np.float32, "double": np.float64, "int32_t": np.int32, "int64_t": np.int64}
+NUMPY = {
+    "float": np.float32,
+    "double": np.float64,
+    "__nv_bfloat16": ml_dtypes.bfloat16,
+    "__half": np.float16,
+    "int32_t": np.int32,
+    "int64_t": np.int64,
+}
 
 
 @dataclass
@@ -63,6 +71,7 @@ class Operands:
         self.rng = np.random.default_rng(seed)
         self.dtype = NUMPY[config.dtype]
         self.tf32 = config.tf32
+        self.small = np.dtype(self.dtype).itemsize == 2
         self.shift = 0 if aligned else 1
 
     def array(self, shape: tuple[int, ...], fill: float | None = None) -> Array:
@@ -80,13 +89,18 @@ class Operands:
     def check(self, actual: Array, expected: Array, *, of_sums: bool = False) -> None:
         """Equal up to the rounding of the dtype of `actual`, relative to the largest expected value.
 
-        ``of_sums``: factors that are sums may round to the next number of TF32.
+        Results of 16 bits have been rounded once. ``of_sums``: factors that are sums, or rows that are stored twice,
+        may round to the next number of their type.
         """
-        eps = 2.0**-11 if self.tf32 and of_sums else 100 * float(np.finfo(actual.dtype).eps)
+        twice = of_sums and (self.small or self.tf32)
+        ulps = (1.0 if twice else 0.51) if self.small else 100
+        eps = 2.0**-11 if twice and self.tf32 else ulps * float(ml_dtypes.finfo(actual.dtype).eps)
+        actual = actual.astype(np.float64)
         np.testing.assert_allclose(actual, expected, rtol=0, atol=eps * float(np.abs(expected).max(initial=1.0)))
 
     def check_turned(self, actual: Array, sums: Array, expected: Array, *, of_sums: bool = False) -> None:
         """Rows as the tests finish them: backwards, with their number added; and the sums that they had."""
+        of_sums = of_sums or self.small
         self.check(actual, expected[:, ::-1] + np.arange(len(actual))[:, None], of_sums=of_sums)
         self.check(sums, expected.sum(1), of_sums=of_sums)
 

@@ -22,15 +22,16 @@ template <class T, int64_t Width>
 struct Turn {
     T* sums;
     __device__ void operator()(int64_t i, T* row, T* local) const {
-        T sum = 0;
+        Accumulator<T> sum = 0;
         for (int64_t j = lane(); j < Width; j += 32) {
             local[j] = row[j];
-            sum += row[j];
+            sum += convert<Accumulator<T>>(row[j]);
         }
         __syncwarp();
-        for (int64_t j = lane(); j < Width; j += 32) row[j] = local[Width - 1 - j] + T(i);
+        for (int64_t j = lane(); j < Width; j += 32)
+            row[j] = convert<T>(convert<Accumulator<T>>(local[Width - 1 - j]) + Accumulator<T>(i));
         sum = warp_sum(sum);
-        if (lane() == 0) sums[i] = sum;
+        if (lane() == 0) sums[i] = convert<T>(sum);
     }
 };
 """

@@ -22,11 +22,14 @@ CONFIGS = [
     Config("float", "int32_t", 1, 64, 64, 0, tf32=True),
     Config("float", "int32_t", 8, 8, 8, 8, tf32=True),
     Config("float", "int64_t", 2, 33, 17, 2, tf32=True),
+    Config("__nv_bfloat16", "int32_t", 1, 64, 64, 1),
+    Config("__half", "int64_t", 3, 33, 17, 3),
 ]
 WEIGHT_CONFIGS = [
     WeightConfig("float", "int64_t", 2, 70, 17, 9),
     WeightConfig("double", "int32_t", 3, 7, 5, 1),
     WeightConfig("float", "int32_t", 4, 20, 16, 16, tf32=True),
+    WeightConfig("__half", "int64_t", 2, 20, 24, 9),
 ]
 LENGTHS = {
     "mixed": [0, 1, 17, 0, 5, 73, 2, 0],
@@ -155,8 +158,8 @@ def test_weight_gradient(config: Config, listed: bool, lengths: list[int]) -> No
     x = o.array((n if gx is None else case.nodes, h, k))
     y = o.array((n if gy is None else case.y_rows, h, m))
     left, right = (x if gx is None else x[gx]).astype(np.float64), (y if gy is None else y[gy])
-    if config.tf32:
-        left = o.factor((left * factor[:, :, None]).astype(np.float32))
+    if config.tf32 or o.small:
+        left = o.factor((left * factor[:, :, None]).astype(np.float32).astype(o.dtype))
     else:
         left *= factor[:, :, None]
     right = o.factor(np.ascontiguousarray(right))

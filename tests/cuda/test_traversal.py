@@ -118,8 +118,11 @@ def test_nests(nest: str) -> None:
     check(emulated(as_one(parse(text, dtype=dace.float64), mapping)))
 
 
-@pytest.mark.parametrize("dtype", [dace.float64, dace.float32])
-@pytest.mark.parametrize("nest", WIDE)
+@pytest.mark.parametrize(
+    ("nest", "dtype"),
+    [*((nest, dtype) for nest in WIDE for dtype in (dace.float64, dace.float32)),
+     ("shifted", dace.float16), ("sums", dace.bfloat16)],
+)  # fmt: skip
 def test_wide_nests(nest: str, dtype: Typeclass) -> None:
     mapping, text = WIDE[nest]
     check(emulated(as_one(parse(text, dtype=dtype), mapping), dtype, dace.int64))

@@ -15,15 +15,18 @@ from dacergnn.library_nodes import Traversal
 from dacergnn.library_nodes.node import PREFIX, Typeclass
 from dacergnn.library_nodes.traversal.expansions.cuda import cuda_scratch, device_kernel
 from dacergnn.program import Program, interpret
-from tests.nodes.test_expansions import TOLERANCE, TORCH, with_index
+from tests.nodes.test_expansions import TOLERANCE as COMPUTED
+from tests.nodes.test_expansions import TORCH, with_index
 from tests.support.emulated import Array, EmulatedLibrary, compile_emulated, device
 from tests.support.random_graphs import RawGraph
 
 HEAD = """#include "dacergnn/cuda/traversal.cuh"
 using Storage = {value};
-using Value = Storage;
+using Value = dacergnn::cuda::Accumulator<Storage>;
 using Index = {index};
 """
+TOLERANCE = {**COMPUTED, dace.bfloat16: 2.0**-7, dace.float16: 2.0**-10}
+"""16 bits are rounded once, relative to the largest element."""
 NOTHING: Mapping[str, Array] = {}
 SIZES = [s for s in ROW_SPACES if s != "ONE"]
 
@@ -45,6 +48,7 @@ class Kernels:
             name: generator.uniform(-1, 1, (graph.size(program.space(name)), *program.shape(name)))
             for name in program.inputs
         }
+        inputs = {name: values.astype(self.dtype.type).astype(np.float64) for name, values in inputs.items()}
         return interpret(self.sdfg, graph, **inputs | {n: known[n] for n in inputs if n in known})
 
     def check(self, raw: RawGraph, seed: int = 0, known: Mapping[str, Array] = NOTHING) -> dict[str, Array]:

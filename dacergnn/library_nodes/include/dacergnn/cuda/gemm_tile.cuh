@@ -36,8 +36,8 @@ template <class Value_, class Result_, int64_t H, int64_t D, int64_t C, bool Tf3
 struct Tiling {
     using Value = Value_;
     using Result = Result_;
-    static constexpr bool kTf32 = Tf32_ && std::is_same_v<Value, float>;
-    static constexpr int kMost = 64, kUnit = kTf32 || sizeof(Value) < 4 ? 8 : 4;
+    static constexpr bool kTf32 = Tf32_ && std::is_same_v<Value, float>, kMatrix = kTf32 || kSmall<Value>;
+    static constexpr int kMost = 64, kUnit = kSmall<Value> ? 16 : kTf32 ? 8 : 4;
 
     static constexpr int kPieces = divide_up(C, kMost);
     static constexpr int kColumns = round_up(divide_up(C, kPieces), kUnit);
@@ -55,7 +55,7 @@ struct Tiling {
     static constexpr int kStride = kRowBytes / sizeof(Value), kResultStride = kRowBytes / sizeof(Result);
     static constexpr int kStageBytes = kTileRows * kRowBytes;
 
-    static constexpr int stride_of(int columns) { return columns + (kTf32 && columns % 16 == 0 ? 8 : 0); }
+    static constexpr int stride_of(int columns) { return columns + (kMatrix && columns % 16 == 0 ? 8 : 0); }
     static constexpr int64_t kWholeBytes =
         int64_t(sizeof(Value)) * kHeadGroups * kHeads * kChunks * kDepth * stride_of(kPieces * kColumns);
     static constexpr bool kResident = kWholeBytes <= 72 * 1024;
@@ -154,15 +154,38 @@ class PlainTile {
     }
 };
 
-// The sums of a thread as the matrix instruction lays them out, for eight columns after eight columns.
+// The sums of a thread as matrix instructions lay them out, for eight columns after eight columns.
 template <class T>
 class MatrixTile {
+    using Value = typename T::Value;
     static constexpr int kBlocks = T::kColumns / 8;
 
     float sum_[T::kHeads][kBlocks][4] = {};
 
   public:
-    __device__ void multiply(const float* x, const float* w) {
+    __device__ void multiply(const Value* x, const Value* w) {
+        if constexpr (T::kTf32)
+            multiply_tf32(x, w);
+        else
+            multiply_small(x, w);
+    }
+
+    template <class F>
+    __device__ void for_each(F f) const {
+        const int g = lane() / 4, t = lane() % 4;
+#pragma unroll
+        for (int h = 0; h < T::kHeads; ++h)
+#pragma unroll
+            for (int n = 0; n < kBlocks; ++n)
+#pragma unroll
+                for (int i = 0; i < 4; i += 2) {
+                    const Vector<float, 2> pair = {sum_[h][n][i], sum_[h][n][i + 1]};
+                    f(g + i / 2 * 8, h * T::kColumns + n * 8 + 2 * t, pair);
+                }
+    }
+
+  private:
+    __device__ void multiply_tf32(const float* x, const float* w) {
         const int g = lane() / 4, t = lane() % 4;
         x += g * T::kStride + t;
         w += t * T::kWeightStride + g;
@@ -184,18 +207,24 @@ class MatrixTile {
         }
     }
 
-    template <class F>
-    __device__ void for_each(F f) const {
-        const int g = lane() / 4, t = lane() % 4;
+    __device__ void multiply_small(const Value* x, const Value* w) {
+        x += lane() % 16 * T::kStride + lane() / 16 * 8;
+        w += lane() % 16 * T::kWeightStride + lane() / 16 * 8;
 #pragma unroll
-        for (int h = 0; h < T::kHeads; ++h)
+        for (int h = 0; h < T::kHeads; ++h) {
+#pragma unroll 1
+            for (int d = 0; d < T::kDepth; d += 16) {
+                unsigned a[4];
+                load_matrices<false>(a, x + h * T::kDepth + d);
 #pragma unroll
-            for (int n = 0; n < kBlocks; ++n)
-#pragma unroll
-                for (int i = 0; i < 4; i += 2) {
-                    const Vector<float, 2> pair = {sum_[h][n][i], sum_[h][n][i + 1]};
-                    f(g + i / 2 * 8, h * T::kColumns + n * 8 + 2 * t, pair);
+                for (int n = 0; n < kBlocks; n += 2) {
+                    unsigned b[4];
+                    load_matrices<true>(b, w + h * T::kHeadStride + d * T::kWeightStride + n * 8);
+                    multiply_add_16x8x16<Value>(sum_[h][n], a, b[0], b[1]);
+                    multiply_add_16x8x16<Value>(sum_[h][n + 1], a, b[2], b[3]);
                 }
+            }
+        }
     }
 };
 

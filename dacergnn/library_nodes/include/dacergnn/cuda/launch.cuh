@@ -84,9 +84,4 @@ __device__ inline T* shared_memory() {
 __device__ inline int lane() { return static_cast<int>(threadIdx.x) % kWarp; }
 __device__ inline int warp() { return static_cast<int>(threadIdx.x) / kWarp; }
 
-template <class To, class From>
-__device__ inline To convert(const From& value) {
-    return static_cast<To>(value);
-}
-
 }  // namespace dacergnn::cuda

@@ -16,8 +16,9 @@ struct OuterPlace {
 template <class Value_, int64_t H, int64_t K, int64_t M, bool Tf32_>
 struct OuterTiling {
     using Value = Value_;
-    static constexpr bool kTf32 = Tf32_ && std::is_same_v<Value, float>;
-    static constexpr int kRows = 32, kMost = 64, kDepthUnit = kTf32 ? 16 : 8, kColumnUnit = kTf32 ? 8 : 4;
+    static constexpr bool kTf32 = Tf32_ && std::is_same_v<Value, float>, kMatrix = kTf32 || kSmall<Value>;
+    static constexpr int kRows = kSmall<Value> ? 64 : 32, kMost = 64;
+    static constexpr int kDepthUnit = kMatrix ? 16 : 8, kColumnUnit = kSmall<Value> ? 16 : kTf32 ? 8 : 4;
 
     static constexpr int kDepthPieces = divide_up(K, kMost), kColumnPieces = divide_up(M, kMost);
     static constexpr int kDepth = round_up(divide_up(K, kDepthPieces), kDepthUnit);
@@ -26,11 +27,12 @@ struct OuterTiling {
         kDepthPieces * kColumnPieces > 1 ? 1 : smaller<int64_t>(H, kMost / std::max(kDepth, kColumns));
     static constexpr int kPanels = divide_up(H, kHeads) * kDepthPieces * kColumnPieces;
 
-    // Parts of a panel: of 8 x 4 elements, of a thread, or of 16 rows of a head, of a warp.
-    static constexpr int kParts = kHeads * (kTf32 ? kDepth / 16 : kDepth / 8 * (kColumns / 4));
+    // Parts of a panel: of 8 x 4 elements, of a thread, or of 16 rows of a head, of a warp; rows that it takes at once.
+    static constexpr int kParts = kHeads * (kMatrix ? kDepth / 16 : kDepth / 8 * (kColumns / 4));
+    static constexpr int kAtOnce = kSmall<Value> ? 16 : kTf32 ? 8 : 1;
     static constexpr int kGroups =
-        std::max(1, smaller<int>(kRows / (kTf32 ? 8 : 1), (kTf32 ? kTileWarps : kTileThreads) / kParts));
-    static_assert(kParts <= (kTf32 ? kTileWarps : kTileThreads));
+        std::max(1, smaller<int>(kRows / kAtOnce, (kMatrix ? kTileWarps : kTileThreads) / kParts));
+    static_assert(kParts <= (kMatrix ? kTileWarps : kTileThreads));
 
     // Lanes read four rows and eight columns at once: rows are an odd number of eight columns apart.
     static constexpr int stride_of(int columns) { return round_up(columns, 8) + (round_up(columns, 8) % 16 ? 0 : 8); }
@@ -90,9 +92,10 @@ class PlainOuterTile {
     }
 };
 
-// The sums of a warp: 16 rows of a head, as the matrix instruction lays them out, over the rows of its group.
+// The sums of a warp: 16 rows of a head, as matrix instructions lay them out, over the rows of its group.
 template <class T>
 class MatrixOuterTile {
+    using Value = typename T::Value;
     static constexpr int kBlocks = T::kColumns / 8, kDown = T::kDepth / 16;
 
     float sum_[kBlocks][4] = {};
@@ -103,8 +106,27 @@ class MatrixOuterTile {
 
   public:
     template <bool Scaled>
-    __device__ void add(const float* stage) {
+    __device__ void add(const Value* stage) {
         if (group() >= T::kGroups) return;
+        if constexpr (T::kTf32)
+            add_tf32<Scaled>(stage);
+        else
+            add_small<Scaled>(stage);
+    }
+
+    __device__ void store(float* sums) const {
+        if (group() >= T::kGroups) return;
+        const int g = lane() / 4, t = lane() % 4;
+        float* to = sums + group() * T::kPanelSize + (head() * T::kDepth + depth() + g) * T::kColumns + 2 * t;
+#pragma unroll
+        for (int n = 0; n < kBlocks; ++n)
+#pragma unroll
+            for (int i = 0; i < 4; ++i) to[i / 2 * 8 * T::kColumns + n * 8 + i % 2] = sum_[n][i];
+    }
+
+  private:
+    template <bool Scaled>
+    __device__ void add_tf32(const float* stage) {
         const int g = lane() / 4, t = lane() % 4;
         const float* x = stage + head() * T::kDepth + depth() + g;
         const float* y = stage + T::kYOffset + head() * T::kColumns + g;
@@ -127,14 +149,38 @@ class MatrixOuterTile {
         }
     }
 
-    __device__ void store(float* sums) const {
-        if (group() >= T::kGroups) return;
-        const int g = lane() / 4, t = lane() % 4;
-        float* to = sums + group() * T::kPanelSize + (head() * T::kDepth + depth() + g) * T::kColumns + 2 * t;
+    template <bool Scaled>
+    __device__ void add_small(const Value* stage) {
+        const Value* x = stage + (lane() / 16 * 8 + lane() % 8) * T::kXStride + head() * T::kDepth + depth() +
+                         lane() / 8 % 2 * 8;
+        const Value* y = stage + T::kYOffset + lane() % 16 * T::kYStride + head() * T::kColumns + lane() / 16 * 8;
+#pragma unroll 1
+        for (int first = group() * 16; first < T::kRows; first += T::kGroups * 16) {
+            unsigned a[4];
+            load_matrices<true>(a, x + first * T::kXStride);
+            if constexpr (Scaled) {
 #pragma unroll
-        for (int n = 0; n < kBlocks; ++n)
+                for (int i = 0; i < 4; ++i) a[i] = scaled(a[i], stage, first + lane() % 4 * 2 + i / 2 * 8);
+            }
 #pragma unroll
-            for (int i = 0; i < 4; ++i) to[i / 2 * 8 * T::kColumns + n * 8 + i % 2] = sum_[n][i];
+            for (int n = 0; n < kBlocks; n += 2) {
+                unsigned b[4];
+                load_matrices<true>(b, y + first * T::kYStride + n * 8);
+                multiply_add_16x8x16<Value>(sum_[n], a, b[0], b[1]);
+                multiply_add_16x8x16<Value>(sum_[n + 1], a, b[2], b[3]);
+            }
+        }
+    }
+
+    // Elements of a row and the next, scaled.
+    __device__ static unsigned scaled(unsigned word, const Value* stage, int row) {
+        Pair<Value> pair = Pair<Value>::of(word);
+#pragma unroll
+        for (int n = 0; n < 2; ++n) {
+            const Value factor = stage[T::kScaleOffset + (row + n) * T::kHeads + head()];
+            pair.element[n] = convert<Value>(convert<float>(pair.element[n]) * convert<float>(factor));
+        }
+        return pair.word();
     }
 };
 

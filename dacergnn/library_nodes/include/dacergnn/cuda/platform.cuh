@@ -3,4 +3,5 @@
 
 #include "copies.cuh"
 #include "launch.cuh"
+#include "numbers.cuh"
 #include "warp_reduce.cuh"

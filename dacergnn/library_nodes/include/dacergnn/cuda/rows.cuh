@@ -23,10 +23,6 @@ __host__ __device__ constexpr T smaller(T a, T b) {
     return b < a ? b : a;
 }
 
-// Sums of elements of a type are kept in this type.
-template <class Value>
-using Accumulator = std::conditional_t<std::is_same_v<Value, double>, double, float>;
-
 // Type t has the rows ptr[t] .. ptr[t + 1], ptr[0] = 0, and the weight t.
 template <class I>
 struct Segments {

@@ -85,7 +85,7 @@ void segment_gemm_scatter_pairs(const Value* X, Gather gather, const Value* W, c
 // Zeros in the rows first .. last of Y, finished.
 template <class Value, int64_t Width, int Local = 0, class Finish = Keep>
 void zero_rows(int64_t first, int64_t last, Value* Y, const Finish& finish = {}) {
-    constexpr const Value* kNone = nullptr;
+    constexpr const Accumulator<Value>* kNone = nullptr;
     constexpr const int32_t* kNoRows = nullptr;
     detail::sum_rows<Width, Local>(kNone, kNoRows, nullptr, first, 0, last, Y, finish);
 }

@@ -27,7 +27,7 @@ template <class T, int64_t H, int64_t K, int64_t M, int HS, class Source, class 
 struct OuterBlocks {
     using Value = typename T::Value;
     using Acc = Accumulator<Value>;
-    using Tile = std::conditional_t<T::kTf32, MatrixOuterTile<T>, PlainOuterTile<T>>;
+    using Tile = std::conditional_t<T::kMatrix, MatrixOuterTile<T>, PlainOuterTile<T>>;
     static constexpr int kLeastBlocks = kLeastTileBlocks<T>, kSlots = 3;
     static constexpr std::size_t kBytes = 2 * T::kStageBytes + T::kSumBytes + kSlots * T::kRows * sizeof(OuterPlace);
 

@@ -13,7 +13,7 @@ struct SegmentProduct {
     using Value = typename T::Value;
     using Result = typename T::Result;
     using Acc = Accumulator<Value>;
-    using Tile = std::conditional_t<T::kTf32, MatrixTile<T>, PlainTile<T>>;
+    using Tile = std::conditional_t<T::kMatrix, MatrixTile<T>, PlainTile<T>>;
     static constexpr bool kFinishes = !std::is_same_v<Finish, Keep>;
     // Rows that lie whole and without padding in a stage are finished there, others where they are stored.
     static constexpr bool kFinishesStaged = kFinishes && T::kPanels == 1 && (T::kColumns == C || H == 1);
