@@ -24,6 +24,7 @@ from dacergnn.library_nodes.node import Typeclass
 from dacergnn.program import Program as View
 from dacergnn.program import parse
 from dacergnn.program.flatten import flatten
+from dacergnn.program.names import sdfg_name
 from dacergnn.runtime import plan_cache
 from dacergnn.runtime.build import build_all
 from dacergnn.runtime.cuda_device import architectures
@@ -79,7 +80,7 @@ class CompiledProgram:
         self.config = config
         self.profile = profile
         self.name: str = flat.name
-        self.inputs: list[str] = list(flat.arrays)
+        self.inputs = [sdfg_name(name) for name in flat.arrays]
         arrays = [(name, ast.dump(node)) for name, node in flat.arrays.items()]
         # All that the parser reads: helper functions are inlined, constants bound.
         self._circumstances = (flat.name, arrays, [ast.dump(n) for n in flat.body], dtype, index, config, profile)

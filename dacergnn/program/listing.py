@@ -16,6 +16,7 @@ from dacergnn.graph.spaces import along, through
 from dacergnn.library_nodes.form import Expr, Op, Ref, Shape, Statement, match_gemm
 from dacergnn.library_nodes.node import Typeclass
 from dacergnn.library_nodes.parse import view_shape
+from dacergnn.program.names import sdfg_name
 from dacergnn.program.view import Program
 
 
@@ -35,8 +36,8 @@ class Listing:
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
     statements: list[Statement] = field(default_factory=list[Statement])
-    reserved: frozenset[str] = frozenset()
-    """Names that new arrays must not take, such as those of row spaces."""
+    item: int = 4
+    """Bytes of an element of the arrays."""
 
     @classmethod
     def of(cls, sdfg: dace.SDFG) -> Listing:
@@ -48,7 +49,8 @@ class Listing:
             if len(operator.statements) != 1:
                 raise ProgramError(f"{operator.label} is fused; this pass runs before traversal_fusion.")
             statements += operator.statements
-        return cls(arrays, tuple(program.inputs), tuple(program.outputs), statements, frozenset(sdfg.symbols))
+        item = next((desc.dtype.bytes for desc in sdfg.arrays.values()), 4)
+        return cls(arrays, tuple(program.inputs), tuple(program.outputs), statements, item)
 
     def write(self, sdfg: dace.SDFG) -> None:
         """Put the listing in place of the program that ``sdfg`` holds; its inputs and outputs stay as they are."""
@@ -108,8 +110,9 @@ class Listing:
 
     def add(self, name: str, space: str, shape: Shape) -> str:
         """Declare an array; returns its name, made unique."""
+        name = sdfg_name(name)
         candidate, count = name, 0
-        while candidate in self.arrays or candidate in self.reserved:
+        while candidate in self.arrays:
             count += 1
             candidate = f"{name}_{count}"
         self.arrays[candidate] = Rows(space, shape)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import keyword
 
+from dacergnn.graph.spaces import ROW_SPACES
 from dacergnn.library_nodes.cpu import is_encoding
 
 _CPP_WORDS = """
@@ -24,3 +25,8 @@ def name_problem(name: str) -> str | None:
     if is_encoding(name):
         return f'"{name}" reads like a graph encoding; choose a name that does not start with {name.split("_")[0]}_'
     return None
+
+
+def sdfg_name(name: str) -> str:
+    """What an array of a program is called in SDFGs: names of row spaces are symbols there, which no array can have."""
+    return f"{name}_" if name in ROW_SPACES else name

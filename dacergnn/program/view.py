@@ -25,6 +25,7 @@ from dacergnn.library_nodes import GraphOperator, SegmentGemm, Statement, Traver
 from dacergnn.library_nodes.form import Ref, Shape
 from dacergnn.library_nodes.node import PREFIX, Typeclass, ordered_operators
 from dacergnn.library_nodes.parse import view_shape
+from dacergnn.program.names import sdfg_name
 
 SYMBOLS = {space: dace.symbol(space, dtype=dace.int64) for space in ROW_SPACES if space != "ONE"}
 
@@ -103,24 +104,19 @@ class Program:
     # What can be done
 
     def add_input(self, name: str, space: str, shape: Shape, dtype: Typeclass = dace.float32) -> str:
-        """Declare an array that the caller provides."""
-        self._check_symbols(name, space)
+        """Declare an array that the caller provides; returns its name (`sdfg_name`)."""
+        name = sdfg_name(name)
+        if name in self.sdfg.arrays:
+            raise ProgramError(f'two arrays of {self.sdfg.name} would be called "{name}"; rename one.')
         self.sdfg.add_datadesc(name, _rows(space, shape, dtype))
         self.sdfg.arg_names = [*self.sdfg.arg_names, name]
         return name
 
     def add_array(self, name: str, space: str, shape: Shape, dtype: Typeclass = dace.float32) -> str:
         """Declare an intermediate array; returns its name, made unique."""
-        name = self.fresh(name)
-        self._check_symbols(name, space)
+        name = self.fresh(sdfg_name(name))
         self.sdfg.add_datadesc(name, _rows(space, shape, dtype, transient=True))
         return name
-
-    def _check_symbols(self, name: str, space: str) -> None:
-        """An array shares its name with no row space of the program: both become arguments of one C function."""
-        clash = name if name in self.sdfg.symbols else space
-        if clash in (name, *self.sdfg.arrays):
-            raise ProgramError(f'"{clash}" names an array and a row space of {self.sdfg.name}; rename the array.')
 
     def mark_output(self, name: str) -> None:
         """Make an intermediate array one that the caller receives."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 
 from dacergnn.config import Rates
-from dacergnn.cost import ITEM, Cost, is_gathered, statement_cost
+from dacergnn.cost import Cost, is_gathered, statement_cost
 from dacergnn.graph.spaces import PARTS, kind
 from dacergnn.library_nodes.form import Ref, Statement, match_gemm, size
 from dacergnn.program.listing import Listing
@@ -38,11 +38,11 @@ def listing_cost(listing: Listing, sizes: Mapping[str, int]) -> Cost:
             return sum(size(listing.shape(r)) for key, r in gathered.items() if r.path in _OWN[side] or key in known)
 
         side = _side(statement) or max(_OWN, key=at_hand)
-        total += Cost(gathered=-sizes[statement.space] * ITEM * at_hand(side))
+        total += Cost(gathered=-sizes[statement.space] * listing.item * at_hand(side))
         if _side(statement) or at_hand(side):
             sides[statement.space, side].update(gathered)
     for statement in listing.statements:
-        total += statement_cost(statement, sizes, space=listing.space, shapes=listing.shape)
+        total += statement_cost(statement, sizes, space=listing.space, shapes=listing.shape, item=listing.item)
     return total
 
 

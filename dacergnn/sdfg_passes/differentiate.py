@@ -102,7 +102,7 @@ class _Differentiation:
     def __init__(self, forward: Listing, wrt: list[str]) -> None:
         self.forward = forward
         self.wrt = wrt
-        self.backward = Listing()
+        self.backward = Listing(item=forward.item)
         self.contributions: dict[str, _Contributions] = {}
         self.gradients: dict[str, str] = {}
         self.emitted: dict[object, str] = {}

@@ -181,3 +181,19 @@ def test_the_same_listing_and_values_as_the_native_layer(name: str, function: Pr
         assert plan.backward is not None
         listings.append([print_program(plan.forward), print_program(plan.backward)])
     assert listings[0] == listings[1]
+
+
+@dacergnn.compile
+def named_like_spaces(g, E, V, U):
+    for e in g.edges():
+        e["R"] = linear(e.src.E, U[e.etype])
+        e.dst["T"] += dot_prd(e["R"], e.dst.V) * e["R"]
+    return T
+
+
+def test_arrays_named_like_row_spaces() -> None:
+    """Compiled programs have arguments of these names for the numbers of rows."""
+    x, y, w = draw(EDGES.num_src, K), draw(EDGES.num_dst, 3), draw(R, K, 3)
+    h = typed_linear(x[SRC], w, ETYPE)
+    expected = scatter_sum((h * y[DST]).sum(-1, keepdim=True) * h, DST, ND)
+    check(named_like_spaces(GRAPH, x, V=y, U=w), (expected,), [x, y, w])

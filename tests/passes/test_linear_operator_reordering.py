@@ -14,19 +14,19 @@ wherever = partial(linear_operator_reordering, sizes=None)
 
 def test_a_linear_after_a_linear() -> None:
     assert rewritten(
-        """def p(g, x: NS[8], W: R[8, 6], V: R[6, 3]):
+        """def p(g, x: NS[8], W: R[8, 6], Z: R[6, 3]):
     for e in g.edges():
         e["h"] = linear(e.src.x, W[e.etype])
-        e["s"] = linear(e["h"], V[e.etype])
+        e["s"] = linear(e["h"], Z[e.etype])
     return s
 """,
         wherever,
     ) == (
         1,
         """for r in g.edge_types():
-    r["W_V"] = compose(r["W"], r["V"])
+    r["W_Z"] = compose(r["W"], r["Z"])
 for e in g.edges():
-    e["s"] = linear(e.src["x"], W_V[e.etype])
+    e["s"] = linear(e.src["x"], W_Z[e.etype])
 return s""",
     )
 

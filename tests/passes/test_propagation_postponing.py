@@ -108,7 +108,7 @@ def test_listings(before: str, fired: int, after: str) -> None:
 def body(*lines: str) -> str:
     loop = "".join(f"        {line}\n" for line in lines)
     return (
-        "def p(g, x: NS[4], z: ND[4], f: E[4], s: E, t: T, w: ONE[4], W: ONE[4, 2], V: ONE[8, 2], R1: R[4, 2], "
+        "def p(g, x: NS[4], z: ND[4], f: E[4], s: E, t: T, w: ONE[4], W: ONE[4, 2], Z: ONE[8, 2], R1: R[4, 2], "
         f"R2: R[8, 2]):\n    for e in g.edges():\n{loop}    return y\n"
     )
 
@@ -118,10 +118,10 @@ def body(*lines: str) -> str:
     [
         # Another end of a concatenation stays on edges.
         (
-            ['e["y"] = tanh(linear(concat(e.src.x, e.f), V))'],
+            ['e["y"] = tanh(linear(concat(e.src.x, e.f), Z))'],
             [
-                'o["V_0_4"] = take_rows(o["V"], 0, 4)', 'n["tmp_1_src"] = linear(n["x"], V_0_4)',
-                'o["V_4_8"] = take_rows(o["V"], 4, 8)', 'e["tmp_1_edge"] = linear(e["f"], V_4_8)',
+                'o["Z_0_4"] = take_rows(o["Z"], 0, 4)', 'n["tmp_1_src"] = linear(n["x"], Z_0_4)',
+                'o["Z_4_8"] = take_rows(o["Z"], 4, 8)', 'e["tmp_1_edge"] = linear(e["f"], Z_4_8)',
                 'e["tmp_1"] = e.src["tmp_1_src"] + e["tmp_1_edge"]', 'e["y"] = tanh(e["tmp_1"])',
             ],
         ),

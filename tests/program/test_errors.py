@@ -102,7 +102,6 @@ EDGE_STATEMENTS = [
         'e["idx_E_src"] = e.src.x',
         'line 3, column 9: "idx_E_src" reads like a graph encoding; choose a name that does not start with idx_',
     ),
-    ('e["R"] = e.src.x', 'line 3, column 9: "R" names an array and a row space of p; rename the array.'),
     (
         'e.src.dst["y"] += e.s',
         "line 3, column 9: e.src has no .dst",

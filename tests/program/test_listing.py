@@ -64,7 +64,7 @@ def test_names_stay_unique() -> None:
     listing = Listing.of(parsed("rgcn"))
     assert listing.add("msg", "U", ()) == "msg_1"
     assert listing.add("msg", "U", ()) == "msg_2"
-    assert listing.add("E", "U", ()) == "E_1", "the name of a row space"
+    assert listing.add("E", "U", ()) == "E_", "the name of a row space"
     assert listing.arrays["msg_1"] == Rows("U", ())
 
 

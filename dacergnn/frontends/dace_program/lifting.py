@@ -37,7 +37,7 @@ class _Lifting:
     def __init__(self, sdfg: dace.SDFG, name: str) -> None:
         self.sdfg = sdfg
         self.name = name
-        self.listing = Listing(reserved=frozenset(ROW_SPACES))
+        self.listing = Listing()
         self.current: dict[str, str] = {}
         """Array of the listing that holds what an array of the SDFG holds at this point."""
         self.dtypes: set[Typeclass] = set()
