@@ -121,7 +121,7 @@ def test_nests(nest: str) -> None:
 @pytest.mark.parametrize(
     ("nest", "dtype"),
     [*((nest, dtype) for nest in WIDE for dtype in (dace.float64, dace.float32)),
-     ("shifted", dace.float16), ("sums", dace.bfloat16)],
+     ("pairs", dace.float16), ("sums", dace.bfloat16)],
 )  # fmt: skip
 def test_wide_nests(nest: str, dtype: Typeclass) -> None:
     mapping, text = WIDE[nest]
