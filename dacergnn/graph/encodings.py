@@ -81,7 +81,7 @@ class Encodings:
     def pair_mean_weights(self, dtype: torch.dtype) -> Tensor:
         """[E] 1 / number of edges with the same destination and edge type."""
         counts = self.get("ptr_E_dstpair").diff()
-        weights = counts.to(dtype).reciprocal()
+        weights = counts.to(torch.promote_types(dtype, torch.float32)).reciprocal().to(dtype)
         return weights.repeat_interleave(counts, output_size=self.size("E"))
 
     def single_typed(self) -> bool:

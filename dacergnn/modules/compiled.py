@@ -16,18 +16,18 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from dacergnn.config import Config
-from dacergnn.errors import ArrayError
 from dacergnn.frontends import Program
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.profile import Profile
 from dacergnn.library_nodes.node import Typeclass
+from dacergnn.modules.elements import ELEMENTS, check_elements
 from dacergnn.program import Program as View
 from dacergnn.program import parse
 from dacergnn.program.flatten import flatten
 from dacergnn.program.names import sdfg_name
 from dacergnn.runtime import plan_cache
 from dacergnn.runtime.build import build_all
-from dacergnn.runtime.cuda_device import architectures
+from dacergnn.runtime.cuda_device import allows_tf32, architectures
 from dacergnn.runtime.cuda_executable import CUDAExecutable
 from dacergnn.runtime.executable import Executable
 from dacergnn.runtime.lower import lower
@@ -35,7 +35,6 @@ from dacergnn.runtime.plan_cache import LoweredProgram
 from dacergnn.runtime.stacks import Stacks
 from dacergnn.sdfg_passes import Plan, compile_program
 
-_ELEMENTS: dict[torch.dtype, Typeclass] = {torch.float32: dace.float32, torch.float64: dace.float64}
 _INDICES: dict[torch.dtype, Typeclass] = {torch.int32: dace.int32, torch.int64: dace.int64}
 Mask = tuple[bool, ...]
 _BUILDING = threading.RLock()  # DaCe keeps global state
@@ -70,9 +69,7 @@ class CompiledProgram:
     def __init__(
         self, program: Program, dtype: torch.dtype, index: torch.dtype, config: Config, profile: Profile
     ) -> None:
-        if dtype not in _ELEMENTS:
-            problem = f"has dtype {dtype}; compiled layers take torch.float32 or torch.float64; convert it"
-            raise ArrayError("the layer", f"{problem} with .float()")
+        check_elements("the layer", dtype, config.implementation)
         flat = flatten(program.source, dict(program.bindings))
         self.program = program
         self.dtype = dtype
@@ -93,7 +90,7 @@ class CompiledProgram:
     def sdfg(self) -> dace.SDFG:
         """The program as it was parsed, before all passes."""
         with _BUILDING:
-            return parse(self.program.source, dtype=_ELEMENTS[self.dtype], **dict(self.program.bindings))
+            return parse(self.program.source, dtype=ELEMENTS[self.dtype], **dict(self.program.bindings))
 
     def variant(self, mask: Mask) -> Variant:
         """The build for inputs of which those in ``mask`` need gradients."""
@@ -119,7 +116,8 @@ class CompiledProgram:
         key = plan_cache.plan_key(*self._circumstances, mask)
         kept = plan_cache.load(key, self.name)
         program = kept or self._lower(self._plan(wrt, keep=False))
-        build_all([(part.name, part.code) for part in program.parts], self._architectures)
+        tf32 = program.forward.has_tf32 and allows_tf32()
+        build_all([(part.name, part.source(tf32=tf32)) for part in program.parts], self._architectures)
         if kept is None:
             plan_cache.keep(key, self.name, program)
         return self._load(program, cache(partial(self._plan, wrt, keep=True)))

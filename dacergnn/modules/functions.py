@@ -15,6 +15,7 @@ from dacergnn.config import Config
 from dacergnn.errors import ArrayError
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.compiled import CompiledProgram
+from dacergnn.modules.elements import autocast_type, cast, is_autocast
 from dacergnn.modules.graph_layer import GraphLayer, OwnProgram, check_graph
 from dacergnn.modules.traced import traced_outputs
 from dacergnn.modules.user_program import LEADING, UserProgram
@@ -60,28 +61,27 @@ class UserLayer(GraphLayer):
     def eager(self, graph: HeteroGraph, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
         """A call that runs the kernels."""
         arrays = self.arrays(inputs)
-        if torch.is_autocast_enabled("cpu"):
-            arrays = [
-                a.float() if isinstance(a, Tensor) and a.is_floating_point() and a.dtype.itemsize < 4 else a
-                for a in arrays
-            ]
+        if is_autocast():
+            own = next((a.dtype for a in arrays if isinstance(a, Tensor) and a.is_floating_point()), torch.float32)
+            dtype = autocast_type(graph.device, self.config, own)
+            arrays = arrays if dtype is None else [cast(a, dtype) for a in arrays]
         given = [a for a in arrays if a is not None]
         try:
             call = (graph.key, given[0].dtype, *[None if a is None else a.shape for a in arrays])
         except (AttributeError, IndexError):
-            self.user.check(graph, arrays)
+            self.user.check(graph, arrays, self.config)
             raise
         compiled = self._calls.get(call) or self._specialize(call, graph, arrays)
         self.remember(compiled, graph)
         try:
             return compiled(graph, given)
         except ArrayError:
-            self.user.check(graph, arrays)  # says more of the array
+            self.user.check(graph, arrays, self.config)  # says more of the array
             raise
 
     def _specialize(self, call: tuple[Any, ...], graph: HeteroGraph, arrays: list[Any]) -> CompiledProgram:
         """The program for the row shapes of a call; calls of the same shapes on the same graph find it quickly."""
-        self.user.check(graph, arrays)
+        self.user.check(graph, arrays, self.config)
         program = self.user.program(arrays)
         if len(self._calls) >= _CALLS:
             self._calls.clear()

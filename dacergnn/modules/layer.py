@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from dacergnn.config import Config, OnUnsupported
 from dacergnn.errors import UnsupportedCallError
@@ -18,12 +18,12 @@ from dacergnn.graph import HeteroGraph
 from dacergnn.graph.profile import Profile
 from dacergnn.modules.base import ProgramModule
 from dacergnn.modules.compiled import CompiledProgram, compiled_program
+from dacergnn.modules.elements import autocast_type, cast, is_autocast, with_parameters, without_autocast
 from dacergnn.modules.graphs import GraphCache
 from dacergnn.modules.repeated import Repeated
 from dacergnn.modules.traced import register_layer, traced_call
 
 log = logging.getLogger("dacergnn.modules")
-Call = tuple[tuple[Any, ...], dict[str, Any]]
 _SHARED = ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set", "_is_full_backward_hook")
 
 
@@ -104,7 +104,7 @@ class CompiledLayer(ProgramModule):
 
     def run(self, frontend: Frontend, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """An eager call through ``frontend``."""
-        autocast = torch.is_autocast_enabled("cpu")
+        autocast = is_autocast()
         own = frontend is self.frontend and not autocast
         try:
             last = self._repeated
@@ -115,10 +115,7 @@ class CompiledLayer(ProgramModule):
                     return last.finish(last.compiled.stacked(last.graph, tensors, last.stacks))
             graph = self.find_graph(frontend, args, kwargs)
             if autocast:
-                with torch.autocast("cpu", enabled=False):
-                    args, kwargs = cast((args, kwargs), frontend.module)
-                    binding = frontend.bind(graph, *args, **kwargs)
-                    return self._execute(binding, graph, self.compiled(binding.program, binding.dtype, graph))
+                return self._autocast(frontend, graph, args, kwargs)
             binding = frontend.bind(graph, *args, **kwargs)
             compiled = self.compiled(binding.program, binding.dtype, graph)
             if own and binding.again is not None:
@@ -128,6 +125,20 @@ class CompiledLayer(ProgramModule):
             return self._execute(binding, graph, compiled)
         except UnsupportedCallError as reason:
             return self.fall_back(str(reason), args, kwargs)
+
+    def _autocast(self, frontend: Frontend, graph: HeteroGraph, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call under autocast: arguments and parameters are cast to one type, in which gradients flow back."""
+        module = frontend.module
+        own = next((p.dtype for p in module.parameters()), None)
+        dtype = None if own is None else autocast_type(graph.device, self.config, own)
+        if dtype is not None:
+            args, kwargs = cast((args, kwargs), dtype)
+        if dtype is not None and dtype is not own:
+            frontend = copy.copy(frontend)
+            frontend.module = with_parameters(module, {n: p.to(dtype) for n, p in module.named_parameters()})
+        with without_autocast():
+            binding = frontend.bind(graph, *args, **kwargs)
+            return self._execute(binding, graph, self.compiled(binding.program, binding.dtype, graph))
 
     def find_graph(self, frontend: Frontend, args: tuple[Any, ...], kwargs: dict[str, Any]) -> HeteroGraph:
         """The graph that a call is about, encoded unless it was seen before."""
@@ -194,22 +205,3 @@ def _restore(
 ) -> CompiledLayer:
     """A layer from its pickle; builds come from the cache, graphs are encoded again."""
     return layer(original, frontend(original), config, GraphCache(), on_unsupported)
-
-
-def cast(call: Call, module: nn.Module) -> Call:
-    """Arguments with floating-point tensors in the type of the parameters, as autocast has it for float32."""
-    parameter = next(iter(module.parameters()), None)
-    if parameter is None:
-        return call
-
-    def convert(value: Any) -> Any:
-        if isinstance(value, Tensor) and value.is_floating_point():
-            return value.to(parameter.dtype)
-        if isinstance(value, dict):
-            return {k: convert(v) for k, v in value.items()}  # pyright: ignore[reportUnknownVariableType]
-        if type(value) is tuple:
-            return tuple(convert(v) for v in value)  # pyright: ignore[reportUnknownVariableType]
-        return value
-
-    args, kwargs = call
-    return tuple(convert(a) for a in args), convert(kwargs)

@@ -12,6 +12,7 @@ from dacergnn.errors import ArrayError, UnsupportedLayerError
 from dacergnn.frontends import Program, programs
 from dacergnn.frontends.frontend import spec
 from dacergnn.graph import HeteroGraph
+from dacergnn.modules.elements import autocast_type
 from dacergnn.modules.graph_layer import GraphLayer, check_graph
 from dacergnn.modules.traced import traced_call
 
@@ -44,13 +45,14 @@ class NativeLayer(GraphLayer):
             raise ArrayError("x", f"is a {type(x).__name__}; it must be a tensor with a row for each source node")
         if torch.compiler.is_compiling():
             return traced_call(self, (x, graph), {})
-        dtype = next(iter(self._parameters.values())).dtype  # pyright: ignore[reportOptionalMemberAccess]
-        if torch.is_autocast_enabled("cpu"):
-            x = x.to(dtype)
+        own = next(iter(self._parameters.values())).dtype  # pyright: ignore[reportOptionalMemberAccess]
+        autocast = autocast_type(graph.device, self.config, own)
+        dtype = autocast or own
         compiled = self.compiled((dtype,), graph, dtype, self.program)
         self.remember(compiled, graph)
         arrays = {"x": x, **self.arrays(graph)}
-        (out,) = compiled(graph, [arrays[name] for name in compiled.inputs])
+        inputs = [arrays[name] for name in compiled.inputs]
+        (out,) = compiled(graph, inputs if autocast is None else [a.to(dtype) for a in inputs])
         return out.flatten(1)
 
     def result(self, x: Tensor, graph: HeteroGraph) -> tuple[int, int]:

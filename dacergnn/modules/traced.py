@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from dacergnn.graph import HeteroGraph
+from dacergnn.modules.elements import autocast_type, cast, with_parameters
 
 if TYPE_CHECKING:
     from dacergnn.modules.graph_layer import GraphLayer
@@ -47,6 +48,10 @@ def traced_outputs(layer: CompiledLayer | GraphLayer, args: tuple[Any, ...], kwa
     text = _describe((args, kwargs), tensors)
     names = [n for n, _ in layer.named_parameters()]
     parameters = [p for _, p in layer.named_parameters()]
+    like = next((t for t in [*parameters, *tensors] if t.is_floating_point()), None)
+    dtype = None if like is None else autocast_type(like.device, layer.config, like.dtype)
+    if dtype is not None:  # the operator computes in the type that it is given
+        tensors, parameters = [cast(t, dtype) for t in tensors], [p.to(dtype) for p in parameters]
     return call_layer(tensors, parameters, layer.number, text, ",".join(names))
 
 
@@ -97,20 +102,11 @@ def _eager(number: int, text: str, tensors: list[Tensor], names: str, parameters
     """The call with the given tensors in place of the layer's own parameters."""
     layer = _LAYERS[number]
     frontend = copy.copy(layer.frontend)
-    frontend.module = _with_parameters(
+    frontend.module = with_parameters(
         layer.original, dict(zip(names.split(","), parameters, strict=True)) if names else {}
     )
     args, kwargs = _arguments(text, tensors)
     return _leaves(layer.run(frontend, args, kwargs))
-
-
-def _with_parameters(module: Any, parameters: dict[str, Tensor], prefix: str = "") -> Any:
-    """A shallow copy of ``module`` whose parameters are the given tensors."""
-    stand_in = copy.copy(module)
-    own = {n: parameters.get(prefix + n, p) for n, p in module._parameters.items()}
-    children = {n: m and _with_parameters(m, parameters, f"{prefix}{n}.") for n, m in module._modules.items()}
-    stand_in.__dict__.update(_parameters=own, _modules=children)
-    return stand_in
 
 
 @torch.library.custom_op("dacergnn::layer", mutates_args=())

@@ -15,8 +15,9 @@ from dacergnn.frontends import Program
 from dacergnn.frontends.symbolic import Computed, Tracer
 from dacergnn.frontends.symbolic.edges import EdgeSet
 from dacergnn.graph import HeteroGraph
+from dacergnn.modules.elements import cast, is_autocast, without_autocast
 from dacergnn.modules.graphs import GraphCache
-from dacergnn.modules.layer import CompiledLayer, cast
+from dacergnn.modules.layer import CompiledLayer
 from dacergnn.modules.replay import Attempt, Call, Replays
 
 
@@ -43,9 +44,12 @@ class TracedLayer(CompiledLayer):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         if torch.compiler.is_compiling():
             return self.uncompiled(*args, **kwargs)
-        if torch.is_autocast_enabled("cpu"):
-            with torch.autocast("cpu", enabled=False):
-                return self._call(*cast((args, kwargs), self.original))
+        if is_autocast():  # programs are recorded in the type of the parameters
+            parameter = next(self.original.parameters(), None)
+            if parameter is not None:
+                args, kwargs = cast((args, kwargs), parameter.dtype)
+            with without_autocast():
+                return self._call(args, kwargs)
         return self._call(args, kwargs)
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -8,14 +8,15 @@ from collections.abc import Mapping, Sequence
 from types import CodeType, FunctionType
 from typing import Any
 
-import torch
 from torch import Tensor
 
+from dacergnn.config import Config
 from dacergnn.errors import ArrayError, ProgramError
 from dacergnn.frontends import Program
 from dacergnn.frontends.frontend import spec
 from dacergnn.graph import HeteroGraph
 from dacergnn.library_nodes.diagnostics import closest
+from dacergnn.modules.elements import check_elements
 from dacergnn.program.flatten import flatten
 from dacergnn.program.infer import MEANING, Spaces, infer
 from dacergnn.program.source import CONSTANT, read
@@ -97,7 +98,7 @@ class UserProgram:
                 specs[name] = spec(space, *spaces.shapes.get(name, array.shape[len(LEADING.get(space, (space,))) :]))
         return Program(self.source, tuple(sorted({**self.bindings, **specs}.items())))
 
-    def check(self, graph: HeteroGraph, arrays: Sequence[object]) -> None:
+    def check(self, graph: HeteroGraph, arrays: Sequence[object], config: Config) -> None:
         """Raise ArrayError, with the name of the array, unless the arrays fit each other and the graph."""
         named: list[tuple[str, Any]] = [(n, a) for n, a in zip(self.names, arrays, strict=True) if a is not None]
         if not named:
@@ -106,8 +107,7 @@ class UserProgram:
             if not isinstance(array, Tensor):
                 hint = "; give constants to compile" if isinstance(array, int | float | str) else ""
                 raise ArrayError(name, f"is a {type(array).__name__}; it must be a tensor{hint}")
-            if array.dtype not in (torch.float32, torch.float64):
-                raise ArrayError(name, f"has dtype {array.dtype}; it must be torch.float32 or torch.float64")
+            check_elements(name, array.dtype, config.implementation or graph.device.type)
             first, like = named[0]
             if array.dtype != like.dtype:
                 raise ArrayError(name, f"has dtype {array.dtype}, but {first} has {like.dtype}; use .to({like.dtype})")

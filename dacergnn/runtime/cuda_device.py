@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 from functools import cache
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from dacergnn.errors import BuildError
+
+_HAS_PRECISION = hasattr(torch.backends.cuda.matmul, "fp32_precision")
 
 
 @contextmanager
@@ -37,6 +40,13 @@ def architectures(chosen: tuple[int, ...] | None) -> tuple[int, ...]:
     if not found:
         raise BuildError("This machine has no CUDA device to build for; name some in Config(cuda_arch=(80, 90)).")
     return tuple(sorted(10 * major + minor for major, minor in found))
+
+
+def allows_tf32() -> bool:
+    """Whether torch lets products of float32 on CUDA devices round their factors to TF32 at the moment."""
+    matmul: Any = torch.backends.cuda.matmul
+    # Where torch has the newer setting, the older one raises an error after the newer one was set.
+    return matmul.fp32_precision == "tf32" if _HAS_PRECISION else matmul.allow_tf32
 
 
 class DeviceMemory:

@@ -6,12 +6,14 @@ A call waits for nothing and reads nothing from the device, so CUDA graphs captu
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from dacergnn.errors import DeviceError
-from dacergnn.runtime.cuda_device import DeviceMemory, current_stream, multiprocessors
+from dacergnn.runtime.cuda_device import DeviceMemory, allows_tf32, current_stream, multiprocessors
 from dacergnn.runtime.executable import Executable, Prepared
 from dacergnn.runtime.pool import Lease
 
@@ -25,8 +27,24 @@ class CUDAExecutable(Executable):
     _device = "cuda"
     _tail = 3  # stream, scratch memory, number of multiprocessors
 
+    def _source(self) -> str:
+        self._tf32 = self._takes_tf32()
+        return self.lowered.source(tf32=self._tf32)
+
     def _load(self, library: ctypes.CDLL) -> None:
-        self._function.restype = ctypes.c_char_p  # pyright: ignore[reportFunctionMemberAccess]
+        self._functions = {self._tf32: self._entry(library, ctypes.c_char_p)}
+
+    def _takes_tf32(self) -> bool:
+        return self.lowered.has_tf32 and allows_tf32()
+
+    def _current(self) -> Callable[..., Any]:
+        """The function of the build that torch's setting of TF32 asks for; there are two once it has changed."""
+        tf32 = self._takes_tf32()
+        found = self._functions.get(tf32)
+        if found is None:
+            library = self._open(self.lowered.source(tf32=tf32))
+            found = self._functions[tf32] = self._entry(library, ctypes.c_char_p)
+        return found
 
     def run(self, prepared: Prepared, inputs: list[Tensor]) -> tuple[list[Tensor], Lease | None]:
         device = prepared.inputs.device
@@ -49,7 +67,7 @@ class CUDAExecutable(Executable):
             tail = (stream, start + prepared.scratch, multiprocessors(device))
             for position, value in enumerate(tail, self._end):
                 arguments[position] = value
-            failure = self._function(arguments.buffer_info()[0])
+            failure = self._current()(arguments.buffer_info()[0])
         if failure is not None:
             raise DeviceError(f"{self.lowered.name} cannot run on {device}: {failure.decode()}")
         return results, lease

@@ -25,7 +25,12 @@ from dacergnn.runtime.memory import aligned, plan_memory
 from dacergnn.runtime.pool import LARGE, POOL, SMALL, Lease, in_huge_pages
 from dacergnn.runtime.stacks import Stacks
 
-_DTYPES = {"float32": torch.float32, "float64": torch.float64}
+_DTYPES = {
+    "float32": torch.float32,
+    "float64": torch.float64,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+}
 Frame = tuple["array[int]", int, Tensor]
 """Arguments of the C function, complete but for inputs and outputs; their address; the workspace they point into."""
 
@@ -64,20 +69,32 @@ class Executable:
         self.lowered = sdfg if isinstance(sdfg, Lowered) else lower(sdfg)
         self.results = len(self.lowered.outputs) if results is None else results
         self.dtype = _DTYPES[self.lowered.dtype]
-        self.library = build(self.lowered.name, self.lowered.code, architectures)
+        self._architectures = architectures
         self._position = {n: i + 1 for i, n in enumerate(self.lowered.signature)}
         self._saved = [self._position[b.name] for b in self.lowered.outputs[self.results :]]
         self._end = 1 + len(self.lowered.signature)
-        library = ctypes.CDLL(str(self.library))  # RTLD_LOCAL: every library exports the same helper symbols
+        library = self._open(self._source())
         self._handle = self._initialize(library)
-        self._function: Callable[..., Any] = getattr(library, f"call_{self.lowered.name}")
-        self._function.argtypes = [ctypes.c_void_p]  # pyright: ignore[reportFunctionMemberAccess]
         self._load(library)
 
+    def _source(self) -> str:
+        """The code to build."""
+        return self.lowered.code
+
+    def _open(self, code: str) -> ctypes.CDLL:
+        path = build(self.lowered.name, code, self._architectures)
+        return ctypes.CDLL(str(path))  # RTLD_LOCAL: every library exports the same helper symbols
+
     def _load(self, library: ctypes.CDLL) -> None:
-        """Find what calls need besides the function."""
-        self._function.restype = None  # pyright: ignore[reportFunctionMemberAccess]
+        """Find what calls need."""
+        self._function = self._entry(library, None)
         self._read_and_call = builtin(library, f"read_and_call_{self.lowered.name}")
+
+    def _entry(self, library: ctypes.CDLL, result: type | None) -> Callable[..., Any]:
+        """The C function of a build."""
+        function = getattr(library, f"call_{self.lowered.name}")
+        function.argtypes, function.restype = [ctypes.c_void_p], result
+        return function
 
     def _initialize(self, library: ctypes.CDLL) -> int:
         name, signature = self.lowered.name, self.lowered.signature

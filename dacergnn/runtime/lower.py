@@ -61,6 +61,15 @@ class Lowered:
     implementation: str
     scratch: tuple[dict[str, int], ...]  # bytes per row of each row space, for each operator that needs some
 
+    @property
+    def has_tf32(self) -> bool:
+        """Whether there is another build whose products take TF32 factors."""
+        return self.implementation == "cuda" and self.dtype == "float32"
+
+    def source(self, *, tf32: bool = False) -> str:
+        """The code of a build."""
+        return f"#define DACERGNN_TF32\n{self.code}" if tf32 else self.code
+
 
 def lower(sdfg: dace.SDFG) -> Lowered:
     """Generate the code of ``sdfg`` (left as it is); intermediates become arguments that the caller allocates."""

@@ -91,8 +91,8 @@ ROWS: list[tuple[str, Act, type[Exception], str]] = [
      "x has dtype torch.float64, but the layer was compiled for torch.float32; use .to(torch.float32)."),
     ("x on another device", call(rgcn, X.to("meta"), E, T), ArrayError, f"x is on meta, {CPU} .cpu()."),
     ("layer in float16", call(lambda: rgcn().half(), X.half(), E, T), ArrayError,
-     "the layer has dtype torch.float16; compiled layers take torch.float32 or torch.float64; convert it with"
-     " .float()."),
+     "the layer has dtype torch.float16; compiled layers take torch.float32 or torch.float64 on the CPU; convert it "
+     "with .float()."),
     ("x of another type", call(hgt, {"t9": X, "t8": X[:, :5]}, hgt_arguments()[1]), UnsupportedCallError,
      cannot("HGTConv", "x_dict['t9'] is [15, 6]; it must be a tensor of shape [N, 8].")),
     ("an unknown node type", call(hgt, {"person": X}, hgt_arguments()[1]), UnsupportedCallError,

@@ -1,0 +1,87 @@
+"""Types of elements: those that programs are compiled for, and the one that a call computes in under autocast."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Generator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import dace
+import torch
+from torch import Tensor
+
+from dacergnn.config import Config
+from dacergnn.errors import ArrayError
+from dacergnn.library_nodes.node import Typeclass
+
+ELEMENTS: dict[torch.dtype, Typeclass] = {
+    torch.float32: dace.float32,
+    torch.float64: dace.float64,
+    torch.bfloat16: dace.bfloat16,
+    torch.float16: dace.float16,
+}
+_EVERYWHERE = (torch.float32, torch.float64)
+_DEVICES = ("cpu", "cuda")
+
+
+def check_elements(name: str, dtype: torch.dtype, implementation: str | None) -> None:
+    """Raise ArrayError, with the name of the array, unless there are kernels for its element type.
+
+    CUDA kernels compute in float32 for all types but float64, and store what they are given; others take float32 and
+    float64.
+    """
+    known = tuple(ELEMENTS) if implementation == "cuda" else _EVERYWHERE
+    if dtype not in known:
+        *most, last = map(str, known)
+        where = "" if implementation == "cuda" else " on the CPU"
+        taken = f"compiled layers take {', '.join(most)} or {last}{where}"
+        raise ArrayError(name, f"has dtype {dtype}; {taken}; convert it with .float()")
+
+
+def is_autocast() -> bool:
+    """Whether autocast is on for a type of device that there are kernels for."""
+    return any(map(torch.is_autocast_enabled, _DEVICES))
+
+
+def autocast_type(device: torch.device, config: Config, own: torch.dtype) -> torch.dtype | None:
+    """The type that a call computes in, and that its results have, under autocast; None where that is off.
+
+    That of autocast where there are kernels for it, else ``own``, the type of the parameters, but float32 at least.
+    float64 stays.
+    """
+    if not torch.is_autocast_enabled(device.type):
+        return None
+    if own is not torch.float64 and (config.implementation or device.type) == "cuda":
+        return torch.get_autocast_dtype(device.type)
+    return torch.promote_types(own, torch.float32)
+
+
+@contextmanager
+def without_autocast() -> Generator[None]:
+    """No autocast, for what computes in the type that it is given."""
+    with ExitStack() as stack:
+        for device in _DEVICES:
+            if torch.is_autocast_enabled(device):
+                stack.enter_context(torch.autocast(device, enabled=False))
+        yield
+
+
+def cast(value: Any, dtype: torch.dtype) -> Any:
+    """``value`` with the floating-point tensors in it, also those in dictionaries and tuples, in another type."""
+    if isinstance(value, Tensor) and value.is_floating_point():
+        return value.to(dtype)
+    if isinstance(value, dict):
+        return {k: cast(v, dtype) for k, v in value.items()}  # pyright: ignore[reportUnknownVariableType]
+    if type(value) is tuple:
+        return tuple(cast(v, dtype) for v in value)  # pyright: ignore[reportUnknownVariableType]
+    return value
+
+
+def with_parameters(module: Any, parameters: Mapping[str, Tensor], prefix: str = "") -> Any:
+    """A shallow copy of ``module`` whose parameters are the given tensors."""
+    stand_in = copy.copy(module)
+    own = {n: parameters.get(prefix + n, p) for n, p in module._parameters.items()}
+    children = {n: m and with_parameters(m, parameters, f"{prefix}{n}.") for n, m in module._modules.items()}
+    stand_in.__dict__.update(_parameters=own, _modules=children)
+    return stand_in
