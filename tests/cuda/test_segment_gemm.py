@@ -29,7 +29,6 @@ WEIGHT_CONFIGS = [
     WeightConfig("float", "int64_t", 2, 70, 17, 9),
     WeightConfig("double", "int32_t", 3, 7, 5, 1),
     WeightConfig("float", "int32_t", 4, 20, 16, 16, tf32=True),
-    WeightConfig("__half", "int64_t", 2, 20, 24, 9),
 ]
 LENGTHS = {
     "mixed": [0, 1, 17, 0, 5, 73, 2, 0],
