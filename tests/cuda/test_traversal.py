@@ -238,3 +238,9 @@ def test_compiles_for_devices_without_warnings() -> None:
     functions = [source_of(sdfg, dace.float32, dace.int32, f"p{n}_")[1] for n, sdfg in enumerate(sources)]
     for usage in compile_nvcc("".join(functions)):
         assert usage.spilled <= 16, usage
+
+
+def test_small_elements_compile_for_devices() -> None:
+    mapping, text = WIDE["sums"]
+    source = source_of(as_one(parse(text, dtype=dace.bfloat16), mapping), dace.bfloat16, dace.int32)[1]
+    assert all(usage.spilled == 0 for usage in compile_nvcc(source, (80,)))
