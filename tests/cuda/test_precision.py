@@ -16,7 +16,7 @@ from torch_geometric.nn import RGCNConv
 import dacergnn
 from dacergnn import Config, HeteroGraph
 from dacergnn.errors import ArrayError
-from dacergnn.modules import HGT, RGCN
+from dacergnn.modules import HGT, RGCN, traced
 from dacergnn.modules.functions import ProgramFunction
 from dacergnn.modules.native import NativeLayer
 from tests.reference import gallery
@@ -197,3 +197,14 @@ template void kernels(const __half*, const int*, int64_t, __half*);
 def test_compiles_for_devices_without_warnings_or_spills() -> None:
     for usage in compile_nvcc(KERNELS):
         assert usage.spilled == 0, usage
+
+
+def test_autocast_of_traced_calls(monkeypatch: pytest.MonkeyPatch, emulated_device: Config) -> None:
+    """Casts are part of the traced graph: the operator in it runs without autocast."""
+    graph, layer = graph_of(5, 2000), rgcn(emulated_device)
+    x = torch.randn(graph.size("NS"), layer.width, requires_grad=True)
+    monkeypatch.setattr(traced, "autocast_type", lambda *_: torch.bfloat16)
+    output = torch.compile(layer, backend="aot_eager", fullgraph=True)(x, graph)
+    gradients = torch.autograd.grad(output.float().sum(), [x, *layer.parameters()])
+    assert output.dtype is torch.bfloat16
+    assert all(g.dtype is torch.float32 and g.any() for g in gradients)
