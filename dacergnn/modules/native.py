@@ -44,6 +44,9 @@ class NativeLayer(GraphLayer):
             raise ArrayError("x", f"is a {type(x).__name__}; it must be a tensor with a row for each source node")
         if torch.compiler.is_compiling():
             return traced_call(self, (x, graph), {})
+        return self._run(self._eager, x, graph)
+
+    def _eager(self, x: Tensor, graph: HeteroGraph) -> Tensor:
         dtype = next(iter(self._parameters.values())).dtype  # pyright: ignore[reportOptionalMemberAccess]
         if torch.is_autocast_enabled("cpu"):
             x = x.to(dtype)

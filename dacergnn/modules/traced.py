@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from dacergnn.graph import HeteroGraph
+from dacergnn.runtime.cuda_device import on_this_stream
 
 if TYPE_CHECKING:
     from dacergnn.modules.graph_layer import GraphLayer
@@ -149,7 +150,7 @@ def layer_backward(
         ]
 
     # Inside an operator this thread dispatches below autograd; another one records as usual.
-    return _WORKER.submit(differentiate).result()
+    return _WORKER.submit(on_this_stream(differentiate, gradients[0].device)).result()
 
 
 @layer_backward.register_fake
