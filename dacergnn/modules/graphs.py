@@ -12,7 +12,7 @@ from torch import Tensor
 from dacergnn.errors import DeviceError, UnsupportedCallError
 from dacergnn.frontends.frontend import GraphKey
 from dacergnn.graph import HeteroGraph
-from dacergnn.runtime.cuda_graph import capturing
+from dacergnn.runtime import cuda_graph
 
 _KEPT = 16
 
@@ -61,7 +61,7 @@ class GraphCache:
         for entry in self._entries:
             if entry.matches(owner, key):
                 return entry.graph
-        if capturing():
+        if cuda_graph.capturing():
             raise DeviceError(
                 "A graph that was not met before cannot be encoded while a CUDA graph is recorded; make the call once "
                 "before."
@@ -83,7 +83,7 @@ class GraphCache:
         """
         if own:
             return self.find("edges", (tensors, sizes), encode)
-        if capturing():
+        if cuda_graph.capturing():
             raise UnsupportedCallError(
                 "its edges are made during the call, and cannot be compared with known ones while a CUDA graph is "
                 "recorded; make them before the call."

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from dacergnn.errors import DeviceError
 from dacergnn.graph import HeteroGraph
+from dacergnn.runtime import cuda_graph
 from dacergnn.runtime.cuda_device import DeviceMemory, check_built_for, current_stream, finish, multiprocessors
-from dacergnn.runtime.cuda_graph import capturing
 from dacergnn.runtime.executable import Executable, Prepared
 from dacergnn.runtime.pool import Lease
 from dacergnn.runtime.stacks import Stacks
@@ -33,7 +33,7 @@ class CUDAExecutable(Executable):
         self._function.restype = ctypes.c_char_p  # pyright: ignore[reportFunctionMemberAccess]
 
     def _prepare(self, graph: HeteroGraph, stacks: Stacks | None) -> Prepared:
-        if capturing():
+        if cuda_graph.capturing():
             raise DeviceError(
                 f"{self.lowered.name} has not run on this graph yet, which it has to before it is recorded into a CUDA "
                 "graph; make the call once before, with gradients if they are recorded."

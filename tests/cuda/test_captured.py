@@ -5,7 +5,9 @@ from __future__ import annotations
 import copy
 import gc
 import random
+from contextlib import nullcontext
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,9 +16,11 @@ from torch import Tensor, nn
 
 import dacergnn
 from dacergnn import Config
-from dacergnn.errors import ArrayError, DacergnnError, DeviceError
+from dacergnn.errors import ArrayError, DacergnnError, DeviceError, UnsupportedCallError
+from dacergnn.graph import HeteroGraph
 from dacergnn.modules import RGCN
 from dacergnn.report import layer_report
+from dacergnn.runtime import cuda_executable
 from tests.support.emulated_device import emulated_device
 from tests.support.emulated_graph import EmulatedRecorder, Tape, emulated_graphs
 from tests.support.random_graphs import joined_graph
@@ -209,6 +213,59 @@ def test_layers_of_pyg(emulated_device: Config, emulated_graphs: Recorder) -> No
     torch.testing.assert_close(
         fast(features(9), edge_index, edge_type), original(features(9), edge_index, edge_type), rtol=1e-4, atol=1e-3
     )
+
+
+def test_traced_layers(emulated_device: Config, emulated_graphs: Recorder) -> None:
+    """Replayed from the call on whose program runs without being traced."""
+    pyg = pytest.importorskip("torch_geometric.nn")
+    torch.manual_seed(0)
+    original = pyg.GraphConv(16, 16)
+    edge_index = torch.stack([torch.from_numpy(RAW.src), torch.from_numpy(RAW.dst)])[:, :50]
+    fast = dacergnn.optimize(original, config=replace(emulated_device, cuda_graph=True), on_unsupported="error")
+    for step in range(7):
+        outputs = [layer(features(step), edge_index) for layer in (original, fast)]
+        torch.testing.assert_close(outputs[1], outputs[0], rtol=1e-4, atol=1e-3)
+        found = [torch.autograd.grad(out.square().sum(), list(original.parameters())) for out in outputs]
+        for a, b in zip(*found, strict=True):
+            torch.testing.assert_close(b, a, rtol=1e-3, atol=1e-2)
+    assert emulated_graphs.count == 2
+
+
+def test_streams_that_read_a_graph_are_noted(
+    layers: tuple[RGCN, RGCN], graph: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its memory is not to be used otherwise before they are done."""
+    streams = [SimpleNamespace(cuda_stream=1), SimpleNamespace(cuda_stream=2)]
+    noted: list[Any] = []
+    monkeypatch.setattr(HeteroGraph, "record_stream", lambda self, stream: noted.append(stream))
+    with torch.no_grad():
+        for stream in (*streams, *streams):
+            monkeypatch.setattr(cuda_executable, "current_stream", lambda device, stream=stream: nullcontext(stream))
+            layers[1](features(0), graph)
+    assert noted == streams
+
+
+def test_recordings_need_a_call_before(layers: tuple[RGCN, RGCN], graph: Any) -> None:
+    with torch.no_grad():
+        layers[1](features(0), graph)
+    with Tape(), pytest.raises(DeviceError) as error:
+        layers[1](features(0), graph)
+    assert "has not run on this graph yet" in str(error.value)
+    assert str(error.value).endswith("make the call once before, with gradients if they are recorded.")
+
+
+def test_graphs_that_are_met_in_a_recording(emulated_device: Config) -> None:
+    pyg = pytest.importorskip("torch_geometric.nn")
+    fast = dacergnn.optimize(pyg.RGCNConv(16, 16, RAW.num_edge_types), config=emulated_device)
+    edge_index = torch.stack([torch.from_numpy(RAW.src), torch.from_numpy(RAW.dst)])
+    with (
+        Tape(),
+        pytest.raises(DeviceError, match="cannot be encoded while a CUDA graph is recorded; make the call once"),
+    ):
+        fast(features(0), edge_index, torch.from_numpy(RAW.edge_type))
+    tensors = (torch.from_numpy(RAW.src),)
+    with Tape(), pytest.raises(UnsupportedCallError, match="its edges are made during the call"):
+        fast.graphs.find_edges(tensors, (), False, lambda: graph)
 
 
 def test_recordings_of_users(layers: tuple[RGCN, RGCN], graph: Any, emulated_graphs: Recorder) -> None:

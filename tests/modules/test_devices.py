@@ -13,8 +13,10 @@ from torch import Tensor, nn
 import dacergnn
 from dacergnn import Config
 from dacergnn.errors import UnsupportedCallError
+from dacergnn.frontends.dgl.edges import GraphEdges
 from dacergnn.frontends.symbolic import Trace
 from dacergnn.modules import CompiledLayer
+from dacergnn.modules.graph_forward import compiled_forwards
 from dacergnn.modules.traced_layer import TracedLayer
 from tests.frontends.cases import CASES, Case
 from tests.modules import test_hetero_conv as hetero
@@ -141,3 +143,31 @@ def test_dropout_and_conversions_stay_there() -> None:
     found, args, _ = on_device(Layer().eval(), (traced.draw(17, 6), traced.edges()))
     found.train()
     run(found, args, {})
+
+
+def test_forwards_over_graphs_of_dgl(monkeypatch: pytest.MonkeyPatch) -> None:
+    dgl = pytest.importorskip("dgl")
+    fn = pytest.importorskip("dgl.function")
+
+    class Layer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(6, 4, dtype=torch.float64)
+
+        def forward(self, g: Any, x: Tensor) -> Tensor:
+            with g.local_scope():
+                g.ndata["h"] = self.linear(x)
+                g.apply_edges(fn.u_dot_v("h", "h", "score"))
+                g.edata["a"] = dgl.ops.edge_softmax(g, g.edata["score"])
+                g.update_all(fn.u_mul_e("h", "a", "m"), fn.sum("m", "out"))
+                return g.ndata["out"]
+
+    g = dgl.graph(tuple(traced.edges()), num_nodes=traced.N)
+    x = traced.draw(traced.N, 6)
+    on_cpu = dacergnn.compile(Layer(), config=CONFIG, on_unsupported="error")
+    on_cpu(g, x)
+    graph = on_meta(compiled_forwards(on_cpu)[0].last_call[1])  # pyright: ignore[reportOptionalSubscript]
+    monkeypatch.setattr(GraphEdges, "find", lambda *_: graph)
+    monkeypatch.setattr(dgl.DGLGraph, "device", property(lambda self: torch.device("meta")))
+    found = dacergnn.compile(Layer().to("meta"), config=CONFIG, on_unsupported="error")
+    run(found, (g, moved(x)), {})
