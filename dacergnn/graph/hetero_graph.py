@@ -179,7 +179,7 @@ class HeteroGraph:
 
         Torch sees to that by itself for the stream on which it was made.
         """
-        made = (*self._encodings.built(), *self.derived.values(), self._edge_perm)
+        made = (*self._encodings.built(), *list(self.derived.values()), self._edge_perm)
         for tensor in made:
             if isinstance(tensor, Tensor) and tensor.is_cuda:
                 tensor.record_stream(stream)

@@ -37,9 +37,11 @@ def on_this_stream(work: Callable[[], Result], device: torch.device) -> Callable
 
 
 def random_state(device: torch.device) -> list[Tensor]:
-    """The state of torch's random numbers on the processor, and on a device."""
+    """The state of torch's random numbers on the processor, and on a device unless its work is being recorded."""
     states = [torch.get_rng_state()]
-    return [*states, torch.cuda.get_rng_state(device)] if device.type == "cuda" else states
+    if device.type == "cuda" and not torch.cuda.is_current_stream_capturing():
+        states.append(torch.cuda.get_rng_state(device))
+    return states
 
 
 def set_random_state(device: torch.device, states: Sequence[Tensor]) -> None:
