@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from inspect import signature
 from types import FunctionType
 from typing import Any, overload
@@ -19,6 +19,7 @@ from dacergnn.frontends import find_frontend, find_tracer, joined_layers
 from dacergnn.frontends.dace_program.source import is_dace_program, program_text
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.base import ProgramModule
+from dacergnn.modules.captured import check_capturable
 from dacergnn.modules.functions import ProgramFunction
 from dacergnn.modules.graph_forward import compile_forward, compiled_forwards
 from dacergnn.modules.graphs import GraphCache
@@ -70,6 +71,7 @@ def optimize(
     config: Config | None = None,
     filter_fn: Filter | None = None,
     on_unsupported: OnUnsupported = "warn",
+    cuda_graph: bool = False,
 ) -> nn.Module:
     """The model with its supported layers replaced by compiled ones; ``model`` itself stays as it is.
 
@@ -83,9 +85,13 @@ def optimize(
         filter_fn: Takes a module and its qualified name; False leaves the layer as it is.
         on_unsupported: What to do with a layer that has a front end but an option that cannot be expressed, and, in
             layers that are traced, with a call that no program expresses: "error" raises UnsupportedCallError.
+        cuda_graph: Replay the calls of each layer as CUDA graphs: forward, and backward in training. A call is recorded
+            when one like it has been made before: with the same graph and parameters (which may be written to), and
+            features of the same shapes.
 
     Raises:
         UnsupportedLayerError: With ``on_unsupported="error"``.
+        ArrayError: ``cuda_graph`` for a graph that is not on a CUDA device.
     """
     _check_model(model)
     if graph is not None and not isinstance(graph, HeteroGraph | Dataset):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -98,9 +104,13 @@ def optimize(
         raise DacergnnError(f"filter_fn is a {type(filter_fn).__name__}; pass a function of a module and its name.")
     if on_unsupported not in ("warn", "error", "ignore"):
         raise DacergnnError(f'on_unsupported={on_unsupported!r} is not one of "warn", "error", "ignore".')
-    replacement = _Replacement(config or Config(), filter_fn, on_unsupported)
+    config = replace(config or Config(), cuda_graph=cuda_graph or (config is not None and config.cuda_graph))
+    replacement = _Replacement(config, filter_fn, on_unsupported)
     if graph is not None:
-        replacement.graphs.offer(graph.graph if isinstance(graph, Dataset) else graph)
+        graph = graph.graph if isinstance(graph, Dataset) else graph
+        if config.cuda_graph:
+            check_capturable("graph", graph.device)
+        replacement.graphs.offer(graph)
     result = _replace(model, replacement, "", {})
     result.__dict__["_dacergnn_refused"] = replacement.refused
     if on_unsupported == "warn":

@@ -68,6 +68,7 @@ class Config:
         cuda_arch: Compute capabilities to build CUDA programs for, such as (80, 90); None for those of the devices of
             this machine. Builds need no device.
         rates: Of the machine, to choose by; None for typical ones (`TYPICAL_RATES`).
+        cuda_graph: Record calls that come again as CUDA graphs and replay them; changes no build.
     """
 
     level: str = "O2"
@@ -75,6 +76,7 @@ class Config:
     implementation: str | None = None
     cuda_arch: tuple[int, ...] | None = None
     rates: Rates | None = None
+    cuda_graph: bool = False
 
     def __post_init__(self) -> None:
         if self.level not in LEVELS:
@@ -99,10 +101,23 @@ class Config:
                     f"cuda_arch={self.cuda_arch!r}: pass compute capabilities without the dot, "
                     f"{OLDEST_ARCHITECTURE} or more, as in (80, 90)."
                 )
+        if self.cuda_graph and self.implementation not in (None, "cuda"):
+            raise DacergnnError(
+                f"cuda_graph=True records calls of CUDA programs, but implementation={self.implementation!r}; "
+                "leave one of them out."
+            )
 
     def on(self, device: str) -> Config:
-        """These choices, with the implementation for arrays on a type of device ("cpu", "cuda") where none is given."""
-        return self if self.implementation is not None else replace(self, implementation=device)
+        """What a build for arrays on a type of device ("cpu", "cuda") depends on.
+
+        Raises:
+            DacergnnError: No implementation is given, and there is none for such devices.
+        """
+        if self.implementation is None and device not in IMPLEMENTATIONS:
+            raise DacergnnError(f"There are no kernels for devices of type {device!r}; move arrays with .to('cpu').")
+        if self.implementation is not None and not self.cuda_graph:
+            return self
+        return replace(self, implementation=self.implementation or device, cuda_graph=False)
 
     @property
     def machine(self) -> Rates:

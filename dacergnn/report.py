@@ -9,6 +9,7 @@ from dacergnn.config import PASSES
 from dacergnn.cost import Cost, program_cost
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.base import ProgramModule
+from dacergnn.modules.captured import Captures
 from dacergnn.modules.compiled import Variant
 from dacergnn.modules.layer import CompiledLayer
 from dacergnn.modules.traced_layer import TracedLayer
@@ -48,7 +49,7 @@ class LayerReport:
     """A replaced layer; ``builds`` is empty until its first compiled call.
 
     ``refusal`` tells why the last call that ran the original layer did so, ``calls`` whether calls of a layer that is
-    traced have to be recorded.
+    traced have to be recorded, and which are replayed as CUDA graphs.
     """
 
     name: str
@@ -94,7 +95,10 @@ def layer_report(name: str, layer: ProgramModule) -> LayerReport:
         return LayerReport(name, kind, [], refusal=refusal)
     compiled, graph = last
     builds = [_build_report(v, graph) for v in compiled.variants]
-    calls = layer.replays.summary if isinstance(layer, TracedLayer) else None
+    captures: Captures | None = vars(layer).get("_captures")
+    notes = [layer.replays.summary] if isinstance(layer, TracedLayer) else []
+    notes += [captures.summary] if captures is not None else []
+    calls = "; ".join([note for note in notes if note is not None]) or None
     return LayerReport(name, kind, builds, graph.encoding_bytes(), refusal, calls)
 
 

@@ -114,6 +114,11 @@ class Frontend(ABC):
         raise UnsupportedCallError(f"{type(self.module).__name__} cannot be traced.")
 
     @property
+    def repeatable(self) -> bool:
+        """Whether calls follow from arguments and parameters alone, and draw no random numbers."""
+        return True
+
+    @property
     def parameters(self) -> dict[str, Any]:
         """The layer's own parameters by name, without the cost of attribute access on a module."""
         return self.module._parameters

@@ -11,6 +11,14 @@ from torch import Tensor
 
 from dacergnn.errors import ArrayError, GraphError
 
+DEVICES = ("cpu", "cuda")
+"""Types of devices that there are kernels for."""
+
+
+def has_kernels(device: torch.device) -> bool:
+    """Whether layers run on a device."""
+    return device.type in DEVICES
+
 
 def as_index_vector(name: str, values: object) -> Tensor:
     """`values` (torch or NumPy, 1-D, int32 or int64) as a torch tensor, sharing memory where it can."""
@@ -43,7 +51,7 @@ def check_length(name: str, vector: Tensor, length: int, meaning: str) -> None:
 
 def check_kernels(name: str, device: torch.device) -> None:
     """ArrayError unless there are kernels for `device`, on which the array or graph of that name is."""
-    if device.type not in ("cpu", "cuda"):
+    if not has_kernels(device):
         raise ArrayError(
             name, f"is on {device}, but layers run on the CPU and on CUDA devices; move it with .to('cpu')"
         )
@@ -59,7 +67,7 @@ def check_range(name: str, vector: Tensor, count: int, things: str, argument: st
     """GraphError unless 0 <= vector < count; names the first offending position and what to change."""
     if not len(vector) or vector.is_meta:
         return
-    low, high = (int(v) for v in vector.aminmax())
+    low, high = torch.stack(vector.aminmax()).tolist()
     if low >= 0 and high < count:
         return
     position = int(((vector < 0) | (vector >= count)).nonzero()[0])

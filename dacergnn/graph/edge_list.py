@@ -68,7 +68,7 @@ def make_edge_list(
     edge_types = _count("edge_type", [types], num_edge_types, edge_type_names)
 
     src_type, dst_type = _node_types(node_type, num_src, num_dst, bipartite, src.device)
-    given = [t for t in (src_type, dst_type) if t is not None]
+    given = [t for t in (src_type, dst_type if bipartite else None) if t is not None]
     node_types = _count("node_type", given, num_node_types, node_type_names)
     return EdgeList(
         src, dst, types, num_src, num_dst, edge_types, src_type, dst_type, node_types, bipartite,

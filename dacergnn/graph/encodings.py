@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from dacergnn.errors import GraphError
+from dacergnn.graph import sorting
 from dacergnn.graph.canonical import row_counts
 from dacergnn.graph.edge_list import EdgeList
 from dacergnn.graph.sorting import pointers, segment_starts, stable_order
@@ -32,11 +33,20 @@ class Encodings:
         """Number of rows of a space; counting U sorts the edges by (etype, src) once."""
         if space not in self._sizes:
             if part(space):
-                rows = self.get(f"ptr_{kind(space)}_etype").diff()
-                self._sizes[space] = int((rows * self._in_part(part(space))).sum())
+                self._sizes |= self._part_sizes()
             else:
                 self._sizes[space] = len(self.get("ptr_E_srcpair" if space == "U" else "ptr_E_dstpair")) - 1
         return self._sizes[space]
+
+    def _part_sizes(self) -> dict[str, int]:
+        """Rows of the spaces of both parts, which the host is told at once."""
+        spaces = [f"{k}{name}" for k in ("E", "U", "V") for name in ("s", "d")]
+        rows = [self.get(f"ptr_{kind(s)}_etype").diff() * self._in_part(part(s)) for s in spaces]
+        return dict(zip(spaces, torch.stack([r.sum() for r in rows]).tolist(), strict=True))
+
+    def take_sizes(self, other: Encodings) -> None:
+        """Take over what has been counted of the same edges on another device."""
+        self._sizes |= other._sizes
 
     def _in_part(self, name: str) -> Tensor:
         """[R] whether the edges of a type belong to a part."""
@@ -66,6 +76,13 @@ class Encodings:
                 with torch.inference_mode(False), torch.no_grad():
                     self._built[name] = build()
             return self._built[name]
+
+    def built(self) -> list[Tensor]:
+        """The edges, and what has been built of them."""
+        edges = self._edges
+        own = [t for t in (edges.src, edges.dst, edges.edge_type, edges.src_type, edges.dst_type) if t is not None]
+        with self._lock:
+            return [*own, *self._built.values(), *(t for p in self._parts.values() for t in p.built())]
 
     def byte_counts(self) -> dict[str, int]:
         """Bytes of what has been built, by name; encodings that share memory count once."""
@@ -173,7 +190,8 @@ class Encodings:
         if space == "E" and paths[-1] in ("srcpair", "typedsrc") and paths[:-1] in ((), ("etype",)):
             return self.get("ids_E_etype_src")  # both order edges by (etype, src)
         keys = [(self.get(f"idx_{space}_{path}"), self.size(target_space(space, path))) for path in paths]
-        order = stable_order(keys)
+        canonical = space == "E" and paths == ("etype", "dst", "src")[: len(paths)]
+        order = None if canonical else stable_order(keys, ask=sorting.at_hand(self._edges.src))
         if order is None:
             return self.once(f"arange_{space}", lambda: self._arange(space))
         return order.to(self._dtype)

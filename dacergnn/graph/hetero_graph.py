@@ -169,7 +169,20 @@ class HeteroGraph:
             return self
         graph = HeteroGraph.__new__(HeteroGraph)  # sorted already
         graph._hold(moved, None if self._edge_perm is None else self._edge_perm.to(device))
+        graph._encodings.take_sizes(self._encodings)
+        if "single_typed" in vars(self):
+            graph.single_typed = self.single_typed
         return graph
+
+    def record_stream(self, stream: torch.cuda.Stream) -> None:
+        """Keep the memory of all that was made for the graph from being used otherwise before work on a stream is done.
+
+        Torch sees to that by itself for the stream on which it was made.
+        """
+        made = (*self._encodings.built(), *list(self.derived.values()), self._edge_perm)
+        for tensor in made:
+            if isinstance(tensor, Tensor) and tensor.is_cuda:
+                tensor.record_stream(stream)
 
     @property
     def device(self) -> torch.device:

@@ -9,6 +9,7 @@ from functools import cached_property
 import torch
 
 from dacergnn.graph.hetero_graph import HeteroGraph
+from dacergnn.graph.sorting import occurrences
 
 
 @dataclass(frozen=True)
@@ -24,8 +25,10 @@ class Profile:
 
     @classmethod
     def of(cls, graph: HeteroGraph) -> Profile:
-        """The profile of a graph; counts its unique pairs."""
-        return cls(tuple(graph.sizes.items()), graph.single_typed, tuple(_hubs(graph).items()))
+        """The profile of a graph, kept with it; counts its unique pairs."""
+        if cls not in graph.derived:
+            graph.derived[cls] = cls(tuple(graph.sizes.items()), graph.single_typed, tuple(_hubs(graph).items()))
+        return graph.derived[cls]
 
     @cached_property
     def sizes(self) -> Mapping[str, int]:
@@ -41,9 +44,10 @@ def _hubs(graph: HeteroGraph) -> dict[str, int]:
     """Edges of the longest group by path, from encodings that are there once pairs have been counted."""
     if graph.size("E") == 0:
         return {}
-    ends = {path: torch.bincount(graph.index("E", path)) for path in ("src", "dst")}
+    ends = {path: occurrences(graph.index("E", path), graph.size(n)) for path, n in (("src", "NS"), ("dst", "ND"))}
     pairs = {path: graph.encoding(f"ptr_E_{path}").diff() for path in ("srcpair", "dstpair")}
-    return {path: int(counts.max()) for path, counts in (ends | pairs).items()}
+    longest = torch.stack([counts.max() for counts in (*ends.values(), *pairs.values())])
+    return dict(zip((*ends, *pairs), longest.tolist(), strict=True))
 
 
 TYPICAL = Profile(

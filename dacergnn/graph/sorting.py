@@ -9,6 +9,11 @@ INT32_LIMIT = 2**31
 INT64_LIMIT = 2**63
 
 
+def at_hand(tensor: Tensor) -> bool:
+    """Whether the host reads a tensor without waiting for a device."""
+    return tensor.is_cpu
+
+
 def is_sorted(keys: Tensor) -> bool:
     """Whether `keys` ascends."""
     return len(keys) < 2 or bool((keys[1:] >= keys[:-1]).all())
@@ -27,11 +32,15 @@ def combine(keys: list[tuple[Tensor, int]]) -> Tensor | None:
     return combined.int() if bound < INT32_LIMIT else combined
 
 
-def stable_order(keys: list[tuple[Tensor, int]]) -> Tensor | None:
-    """Rows stably sorted by `keys` (most important first), as positions; None if they are sorted."""
+def stable_order(keys: list[tuple[Tensor, int]], *, ask: bool = True) -> Tensor | None:
+    """Rows stably sorted by `keys` (most important first), as positions; None if they are found to be sorted.
+
+    Args:
+        ask: Find out whether they are, which devices have to tell the host.
+    """
     combined = combine(keys)
     if combined is not None:
-        return None if is_sorted(combined) else torch.sort(combined, stable=True).indices
+        return None if ask and is_sorted(combined) else torch.sort(combined, stable=True).indices
     # Too wide for one key: sort by the least important key first, later sorts keep its order.
     order = torch.sort(keys[-1][0], stable=True).indices
     for vector, _ in reversed(keys[:-1]):
@@ -43,8 +52,17 @@ def pointers(targets: Tensor, count: int) -> Tensor:
     """Row starts int64[count + 1] of the groups of equal `targets`, all below `count`."""
     starts = torch.zeros(count + 1, dtype=torch.int64, device=targets.device)
     if len(targets):
-        torch.cumsum(torch.bincount(targets, minlength=count), 0, out=starts[1:])
+        torch.cumsum(occurrences(targets, count), 0, out=starts[1:])
     return starts
+
+
+def occurrences(targets: Tensor, count: int) -> Tensor:
+    """int64[count]: how often each number below `count` is among `targets`."""
+    if at_hand(targets):
+        return torch.bincount(targets, minlength=count)
+    # Elsewhere bincount waits to find out how large its result is.
+    ones = torch.ones_like(targets, dtype=torch.int64)
+    return torch.zeros(count, dtype=torch.int64, device=targets.device).scatter_add_(0, targets.long(), ones)
 
 
 def segment_starts(*sorted_keys: Tensor) -> Tensor:

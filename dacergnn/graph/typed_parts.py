@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -47,7 +47,6 @@ def join_types(
     def joined(vectors: list[Tensor]) -> Tensor:
         return torch.cat(vectors) if vectors else torch.zeros(0, dtype=torch.int64, device=device)
 
-    lengths = torch.tensor([len(part.src) for part in parts], dtype=torch.int64, device=device)
     node_types = [_types(counts, names, device) for counts in (src_counts, targets)]
     named: dict[str, Any] = {
         "edge_type_names": [":".join(part.key) for part in parts] or None,
@@ -59,12 +58,18 @@ def join_types(
             joined([part.src.long() + src_starts[part.key[0]] for part in parts]),
             joined([part.dst.long() + dst_starts[part.key[2]] for part in parts]),
         ),
-        torch.arange(len(parts), device=device).repeat_interleave(lengths),
+        repeated([len(part.src) for part in parts], device),
         num_nodes=(sum(src_counts.values()), sum(targets.values())),
         node_type=(node_types[0], node_types[1]) if bipartite else node_types[0],
         bipartite=bipartite,
         **(named | options),
     )
+
+
+def repeated(counts: Sequence[int], device: torch.device) -> Tensor:
+    """int64[sum(counts)]: position i as often as ``counts[i]`` says."""
+    lengths = torch.tensor(counts, dtype=torch.int64, device=device)
+    return torch.arange(len(counts), device=device).repeat_interleave(lengths, output_size=sum(counts))
 
 
 def _starts(counts: Mapping[str, int]) -> dict[str, int]:
@@ -78,7 +83,7 @@ def _starts(counts: Mapping[str, int]) -> dict[str, int]:
 
 def _types(counts: Mapping[str, int], names: list[str], device: torch.device) -> Tensor:
     types = torch.tensor([names.index(name) for name in counts], dtype=torch.int64, device=device)
-    return types.repeat_interleave(torch.tensor(list(counts.values()), dtype=torch.int64, device=device))
+    return types.index_select(0, repeated(list(counts.values()), device))
 
 
 def _check(part: TypedEdges, src_counts: Mapping[str, int], dst_counts: Mapping[str, int]) -> None:

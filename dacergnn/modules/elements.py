@@ -50,7 +50,7 @@ def autocast_type(device: torch.device, config: Config, own: torch.dtype) -> tor
     That of autocast where there are kernels for it, else ``own``, the type of the parameters, but float32 at least.
     float64 stays.
     """
-    if not torch.is_autocast_enabled(device.type):
+    if device.type not in _DEVICES or not torch.is_autocast_enabled(device.type):
         return None
     if own is not torch.float64 and (config.implementation or device.type) == "cuda":
         return torch.get_autocast_dtype(device.type)

@@ -55,10 +55,10 @@ class UserLayer(GraphLayer):
         if torch.compiler.is_compiling():
             outputs = tuple(traced_outputs(self, (graph, *inputs), {}))
         else:
-            outputs = self.eager(graph, inputs)
+            outputs = self._run(self._eager, graph, *inputs)
         return outputs[0] if len(outputs) == 1 else outputs
 
-    def eager(self, graph: HeteroGraph, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
+    def _eager(self, graph: HeteroGraph, *inputs: Any) -> tuple[Tensor, ...]:
         """A call that runs the kernels."""
         arrays = self.arrays(inputs)
         if is_autocast():
@@ -91,7 +91,7 @@ class UserLayer(GraphLayer):
 
     def run(self, frontend: OwnProgram, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[int, Tensor]:
         graph, *inputs = args
-        return dict(enumerate(frontend.module.eager(graph, inputs)))
+        return dict(enumerate(frontend.module._eager(graph, *inputs)))
 
     def result(self, graph: HeteroGraph, *inputs: Any) -> dict[int, tuple[int, ...]]:
         program = self.user.program(self.arrays(inputs))

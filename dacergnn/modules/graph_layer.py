@@ -18,6 +18,7 @@ from dacergnn.graph import HeteroGraph
 from dacergnn.graph.checks import check_kernels
 from dacergnn.graph.profile import Profile
 from dacergnn.modules.base import ProgramModule
+from dacergnn.modules.captured import Captures
 from dacergnn.modules.compiled import CompiledProgram, compiled_program
 from dacergnn.modules.traced import register_layer
 
@@ -25,6 +26,8 @@ from dacergnn.modules.traced import register_layer
 class GraphLayer(ProgramModule, ABC):
     """A module that runs programs on the graph that it is called with."""
 
+    _captures: Captures | None
+    """Calls that are replayed as CUDA graphs; None if none are to be."""
     original: GraphLayer
     frontend: OwnProgram
     number: int
@@ -40,9 +43,10 @@ class GraphLayer(ProgramModule, ABC):
         object.__setattr__(self, "original", self)
         object.__setattr__(self, "frontend", OwnProgram(self))
         object.__setattr__(self, "number", register_layer(self))
+        object.__setattr__(self, "_captures", Captures(self) if self.config.cuda_graph else None)
 
     def __getstate__(self) -> dict[str, Any]:
-        transient = ("original", "frontend", "number", "_compiled")
+        transient = ("original", "frontend", "number", "_captures", "_compiled")
         return {k: v for k, v in super().__getstate__().items() if k not in transient}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -60,6 +64,13 @@ class GraphLayer(ProgramModule, ABC):
                 rows = parameter.size(-2) if parameter.dim() > 1 else 1
                 bound = sqrt(6.0 / (rows + parameter.size(-1)))
                 nn.init.uniform_(parameter, -bound, bound)
+
+    def _run(self, function: Callable[..., Any], *args: Any) -> Any:
+        """``function(*args)``, a call of this layer that reads its parameters besides; replayed if it can be."""
+        if self._captures is None:
+            return function(*args)
+        own = [p for p in self._parameters.values() if p is not None]
+        return self._captures.run(function, args, {}, own, self.training)
 
     def compiled(
         self, key: tuple[Any, ...], graph: HeteroGraph, dtype: torch.dtype, make: Callable[[], Program]

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from dacergnn.errors import DeviceError, UnsupportedCallError
 from dacergnn.frontends.frontend import GraphKey
 from dacergnn.graph import HeteroGraph
+from dacergnn.runtime import cuda_graph
 
 _KEPT = 16
 
@@ -59,6 +61,11 @@ class GraphCache:
         for entry in self._entries:
             if entry.matches(owner, key):
                 return entry.graph
+        if cuda_graph.capturing():
+            raise DeviceError(
+                "A graph that was not met before cannot be encoded while a CUDA graph is recorded; make the call once "
+                "before."
+            )
         with torch.inference_mode(False):  # what is made in inference mode could take no part in training later
             graph = self._known(encode())
         self.encoded += 1
@@ -76,6 +83,11 @@ class GraphCache:
         """
         if own:
             return self.find("edges", (tensors, sizes), encode)
+        if cuda_graph.capturing():
+            raise UnsupportedCallError(
+                "its edges are made during the call, and cannot be compared with known ones while a CUDA graph is "
+                "recorded; make them before the call."
+            )
         for kept, kept_sizes, counted, graph in self._copies:
             unchanged = kept_sizes == sizes and len(kept) == len(tensors) and counted == [*map(_version, kept)]
             if unchanged and all(_same(a, b) for a, b in zip(kept, tensors, strict=True)):

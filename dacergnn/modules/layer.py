@@ -9,14 +9,16 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from dacergnn.config import Config, OnUnsupported
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends import Binding, Frontend, Program
+from dacergnn.frontends.parameters import Parameters
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.profile import Profile
 from dacergnn.modules.base import ProgramModule
+from dacergnn.modules.captured import Captures
 from dacergnn.modules.compiled import CompiledProgram, compiled_program
 from dacergnn.modules.elements import autocast_type, cast, is_autocast, with_parameters, without_autocast
 from dacergnn.modules.graphs import GraphCache
@@ -38,6 +40,8 @@ class CompiledLayer(ProgramModule):
     on_unsupported: OnUnsupported
     refusal: str | None
     """Why the last uncompiled call ran the original."""
+    _captures: Captures | None
+    """Calls that are replayed as CUDA graphs; None if none are to be."""
     _repeated: Repeated | None
 
     def __init__(
@@ -62,6 +66,7 @@ class CompiledLayer(ProgramModule):
             refusal=None,
             _warned=set[str](),
             _repeated=None,
+            _captures=Captures(self) if config.cuda_graph else None,
             _compiled=dict[tuple[int, torch.dtype, torch.dtype, bool, str], tuple[Program, CompiledProgram]](),
         )
         self.__dict__["number"] = register_layer(self)
@@ -104,27 +109,42 @@ class CompiledLayer(ProgramModule):
 
     def run(self, frontend: Frontend, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """An eager call through ``frontend``."""
-        autocast = is_autocast()
-        own = frontend is self.frontend and not autocast
         try:
-            last = self._repeated
-            if own and last is not None and not kwargs and last.covers(args):
-                tensors = last.again(*args)
-                if tensors[0].dtype is last.compiled.dtype:
-                    self.remember(last.compiled, last.graph)
-                    return last.finish(last.compiled.stacked(last.graph, tensors, last.stacks))
-            graph = self.find_graph(frontend, args, kwargs)
-            if autocast:
-                return self._autocast(frontend, graph, args, kwargs)
-            binding = frontend.bind(graph, *args, **kwargs)
-            compiled = self.compiled(binding.program, binding.dtype, graph)
-            if own and binding.again is not None:
-                # Noting a call takes time, which it saves where graphs do not take turns.
-                same = not kwargs and self.last_call is not None and self.last_call[1] is graph
-                self.__dict__["_repeated"] = Repeated.of(graph, compiled, binding, args) if same else None
-            return self._execute(binding, graph, compiled)
+            if self._captures is None or frontend is not self.frontend or not frontend.repeatable:
+                return self._run(frontend, args, kwargs)
+            return self._captures.run(self._captured, args, kwargs, self._own_parameters(), self.training)
         except UnsupportedCallError as reason:
             return self.fall_back(str(reason), args, kwargs)
+
+    def _captured(self, *args: Any, **kwargs: Any) -> Any:
+        return self._run(self.frontend, args, kwargs)
+
+    def _own_parameters(self) -> list[Tensor]:
+        found = self.__dict__.get("_parameters_within")
+        if found is None:
+            paths = [tuple(name.split(".")) for name, _ in self.original.named_parameters()]
+            found = self.__dict__["_parameters_within"] = Parameters(self.original, paths)
+        return found.read(self.original)
+
+    def _run(self, frontend: Frontend, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        autocast = is_autocast()
+        own = frontend is self.frontend and not autocast
+        last = self._repeated
+        if own and last is not None and not kwargs and last.covers(args):
+            tensors = last.again(*args)
+            if tensors[0].dtype is last.compiled.dtype:
+                self.remember(last.compiled, last.graph)
+                return last.finish(last.compiled.stacked(last.graph, tensors, last.stacks))
+        graph = self.find_graph(frontend, args, kwargs)
+        if autocast:
+            return self._autocast(frontend, graph, args, kwargs)
+        binding = frontend.bind(graph, *args, **kwargs)
+        compiled = self.compiled(binding.program, binding.dtype, graph)
+        if own and binding.again is not None:
+            # Noting a call takes time, which it saves where graphs do not take turns.
+            same = not kwargs and self.last_call is not None and self.last_call[1] is graph
+            self.__dict__["_repeated"] = Repeated.of(graph, compiled, binding, args) if same else None
+        return self._execute(binding, graph, compiled)
 
     def _autocast(self, frontend: Frontend, graph: HeteroGraph, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call under autocast: arguments and parameters are cast to one type, in which gradients flow back."""

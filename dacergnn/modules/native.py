@@ -45,6 +45,9 @@ class NativeLayer(GraphLayer):
             raise ArrayError("x", f"is a {type(x).__name__}; it must be a tensor with a row for each source node")
         if torch.compiler.is_compiling():
             return traced_call(self, (x, graph), {})
+        return self._run(self._eager, x, graph)
+
+    def _eager(self, x: Tensor, graph: HeteroGraph) -> Tensor:
         own = next(iter(self._parameters.values())).dtype  # pyright: ignore[reportOptionalMemberAccess]
         autocast = autocast_type(graph.device, self.config, own)
         dtype = autocast or own

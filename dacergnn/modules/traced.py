@@ -18,6 +18,7 @@ from torch import Tensor
 
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.elements import autocast_type, cast, with_parameters
+from dacergnn.runtime.cuda_device import on_this_stream
 
 if TYPE_CHECKING:
     from dacergnn.modules.graph_layer import GraphLayer
@@ -145,7 +146,7 @@ def layer_backward(
         ]
 
     # Inside an operator this thread dispatches below autograd; another one records as usual.
-    return _WORKER.submit(differentiate).result()
+    return _WORKER.submit(on_this_stream(differentiate, gradients[0].device)).result()
 
 
 @layer_backward.register_fake

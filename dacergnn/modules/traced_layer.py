@@ -19,6 +19,7 @@ from dacergnn.modules.elements import cast, is_autocast, without_autocast
 from dacergnn.modules.graphs import GraphCache
 from dacergnn.modules.layer import CompiledLayer
 from dacergnn.modules.replay import Attempt, Call, Replays
+from dacergnn.runtime.cuda_device import random_state, set_random_state
 
 
 class TracedLayer(CompiledLayer):
@@ -60,7 +61,9 @@ class TracedLayer(CompiledLayer):
         try:
             if recording is not None and call is not None:
                 self.remember(recording.compiled, recording.graph)
-                return recording.run(call)
+                if self._captures is None:
+                    return recording.run(call)
+                return self._captures.run(recording.again, args, kwargs, recording.tensors, recording)
             runtime = _Runtime(self, {id(a) for a in (*args, *kwargs.values())}, attempt)
             with _as_before(self.original):
                 result = self.__dict__["frontend"].call(runtime, args, kwargs)
@@ -119,12 +122,13 @@ def _as_before(module: nn.Module) -> Generator[None]:
     if not module.training:
         yield
         return
-    state = torch.get_rng_state()
+    device = next((t.device for t in (*module.parameters(), *module.buffers())), torch.device("cpu"))
+    state = random_state(device)
     buffers = [(b, b.clone()) for b in module.buffers()]
     try:
         yield
     except Exception:
-        torch.set_rng_state(state)
+        set_random_state(device, state)
         with torch.no_grad():
             for buffer, before in buffers:
                 buffer.copy_(before)

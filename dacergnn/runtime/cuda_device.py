@@ -2,24 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
-from dacergnn.errors import BuildError
+from dacergnn.config import OLDEST_ARCHITECTURE
+from dacergnn.errors import BuildError, DeviceError
+
+Result = TypeVar("Result")
 
 _HAS_PRECISION = hasattr(torch.backends.cuda.matmul, "fp32_precision")
 
 
 @contextmanager
-def current_stream(device: torch.device) -> Generator[int]:
-    """Make ``device`` the current one; gives the handle of torch's current stream there."""
+def current_stream(device: torch.device) -> Generator[torch.cuda.Stream]:
+    """Make ``device`` the current one; gives torch's current stream there."""
     with torch.cuda.device(device):
-        yield torch.cuda.current_stream(device).cuda_stream
+        yield torch.cuda.current_stream(device)
+
+
+def on_this_stream(work: Callable[[], Result], device: torch.device) -> Callable[[], Result]:
+    """``work`` for another thread to do, on this thread's current stream of a device."""
+    if device.type != "cuda":
+        return work
+    stream = torch.cuda.current_stream(device)
+
+    def on_stream() -> Result:
+        with torch.cuda.stream(stream):
+            return work()
+
+    return on_stream
+
+
+def random_state(device: torch.device) -> list[Tensor]:
+    """The state of torch's random numbers on the processor, and on a device unless its work is being recorded."""
+    states = [torch.get_rng_state()]
+    if device.type == "cuda" and not torch.cuda.is_current_stream_capturing():
+        states.append(torch.cuda.get_rng_state(device))
+    return states
+
+
+def set_random_state(device: torch.device, states: Sequence[Tensor]) -> None:
+    """Go back to what `random_state` gave."""
+    torch.set_rng_state(states[0])
+    for state in states[1:]:
+        torch.cuda.set_rng_state(state, device)
+
+
+def finish(device: torch.device) -> None:
+    """Wait until what the current stream has to do is done."""
+    torch.cuda.current_stream(device).synchronize()
 
 
 @cache
@@ -32,14 +68,47 @@ def architectures(chosen: tuple[int, ...] | None) -> tuple[int, ...]:
     """The compute capabilities to build for: those ``chosen``, else those of the devices here.
 
     Raises:
-        BuildError: None is chosen, and there is no device.
+        BuildError: None is chosen, and there is no device, or none that is new enough.
     """
     if chosen is not None:
         return chosen
-    found = {torch.cuda.get_device_capability(i) for i in range(torch.cuda.device_count())}
+    found = {capability(torch.device("cuda", i)) for i in range(torch.cuda.device_count())}
     if not found:
         raise BuildError("This machine has no CUDA device to build for; name some in Config(cuda_arch=(80, 90)).")
-    return tuple(sorted(10 * major + minor for major, minor in found))
+    if max(found) < OLDEST_ARCHITECTURE:
+        newest = f"The CUDA devices of this machine have compute capability {max(found) / 10} at most"
+        raise BuildError(
+            f"{newest}, but kernels need {OLDEST_ARCHITECTURE / 10}; move model and graph with .to('cpu')."
+        )
+    return tuple(sorted(a for a in found if a >= OLDEST_ARCHITECTURE))
+
+
+@cache
+def capability(device: torch.device) -> int:
+    """The compute capability of a device, without the dot."""
+    major, minor = torch.cuda.get_device_capability(device)
+    return 10 * major + minor
+
+
+def check_built_for(device: torch.device, built: tuple[int, ...]) -> None:
+    """DeviceError unless a program that was built for some architectures runs on a device.
+
+    Code for an architecture runs on later ones of the same major version, that for the last one on all later ones.
+    """
+    own = capability(device)
+    if own < OLDEST_ARCHITECTURE:
+        needed = f"but kernels need {OLDEST_ARCHITECTURE / 10}; move model and graph with .to('cpu')"
+        raise DeviceError(f"{device} has compute capability {own / 10}, {needed}.")
+    if not any(a <= own and (a // 10 == own // 10 or a == max(built)) for a in built):
+        named = tuple(sorted({*built, own}))
+        raise DeviceError(
+            f"{device} has compute capability {own / 10}, but the program was built for {_listed(built)} only; "
+            f"name it in Config(cuda_arch={named})."
+        )
+
+
+def _listed(architectures: tuple[int, ...]) -> str:
+    return ", ".join(str(a / 10) for a in architectures)
 
 
 def allows_tf32() -> bool:

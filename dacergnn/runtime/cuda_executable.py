@@ -6,6 +6,7 @@ A call waits for nothing and reads nothing from the device, so CUDA graphs captu
 from __future__ import annotations
 
 import ctypes
+from array import array
 from collections.abc import Callable
 from typing import Any
 
@@ -13,9 +14,19 @@ import torch
 from torch import Tensor
 
 from dacergnn.errors import DeviceError
-from dacergnn.runtime.cuda_device import DeviceMemory, allows_tf32, current_stream, multiprocessors
+from dacergnn.graph import HeteroGraph
+from dacergnn.runtime import cuda_graph
+from dacergnn.runtime.cuda_device import (
+    DeviceMemory,
+    allows_tf32,
+    check_built_for,
+    current_stream,
+    finish,
+    multiprocessors,
+)
 from dacergnn.runtime.executable import Executable, Prepared
 from dacergnn.runtime.pool import Lease
+from dacergnn.runtime.stacks import Stacks
 
 _ALIGNMENT = 16
 """Bytes that kernels read at once."""
@@ -46,10 +57,26 @@ class CUDAExecutable(Executable):
             found = self._functions[tf32] = self._entry(library, ctypes.c_char_p)
         return found
 
+    def _prepare(self, graph: HeteroGraph, stacks: Stacks | None) -> Prepared:
+        if cuda_graph.capturing():
+            raise DeviceError(
+                f"{self.lowered.name} has not run on this graph yet, which it has to before it is recorded into a CUDA "
+                "graph; make the call once before, with gradients if they are recorded."
+            )
+        prepared = super()._prepare(graph, stacks)
+        check_built_for(graph.device, self.architectures)
+        finish(graph.device)  # calls on any stream read what has been made of the graph
+        return prepared
+
     def run(self, prepared: Prepared, inputs: list[Tensor]) -> tuple[list[Tensor], Lease | None]:
         device = prepared.inputs.device
         arguments, memory = prepared.arguments[:], DeviceMemory(device)
         with current_stream(device) as stream:
+            if stream.cuda_stream not in prepared.streams:
+                graph = prepared.graph()
+                if graph is not None:
+                    graph.record_stream(stream)
+                prepared.streams.add(stream.cuda_stream)
             results = [torch.empty(shape, dtype=self.dtype, device=device) for _, shape, _ in prepared.outputs]
             for (position, _, _), tensor in zip(prepared.outputs, results, strict=True):
                 arguments[position] = tensor.data_ptr()
@@ -64,10 +91,14 @@ class CUDAExecutable(Executable):
                 arguments[position] = start + offset
             inputs = [t if t.data_ptr() % _ALIGNMENT == 0 else t.clone() for t in inputs]
             inputs, _ = prepared.inputs.place(inputs, arguments)
-            tail = (stream, start + prepared.scratch, multiprocessors(device))
+            tail = (stream.cuda_stream, start + prepared.scratch, multiprocessors(device))
             for position, value in enumerate(tail, self._end):
                 arguments[position] = value
-            failure = self._current()(arguments.buffer_info()[0])
+            failure = self._launch(arguments)
         if failure is not None:
             raise DeviceError(f"{self.lowered.name} cannot run on {device}: {failure.decode()}")
         return results, lease
+
+    def _launch(self, arguments: array[int]) -> bytes | None:
+        """Launch the kernels; returns what went wrong."""
+        return self._current()(arguments.buffer_info()[0])

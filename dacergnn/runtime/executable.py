@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import weakref
 from array import array
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -50,6 +51,8 @@ class Prepared:
     offsets: list[tuple[int, int]]  # position of an argument, offset in the workspace
     encodings: list[Tensor]  # keeps the memory behind the pointers alive
     spare: list[Frame]  # with small workspaces, that no call is using
+    graph: Callable[[], HeteroGraph | None]  # weak: the graph holds this
+    streams: set[int]  # handles of those on which a device has run it
 
 
 class Executable:
@@ -68,6 +71,7 @@ class Executable:
     ) -> None:
         self.lowered = sdfg if isinstance(sdfg, Lowered) else lower(sdfg)
         self.results = len(self.lowered.outputs) if results is None else results
+        self.architectures = architectures
         self.dtype = _DTYPES[self.lowered.dtype]
         self._architectures = architectures
         self._position = {n: i + 1 for i, n in enumerate(self.lowered.signature)}
@@ -149,6 +153,8 @@ class Executable:
             [(self._position[n], offset) for n, offset in (plan.offsets | stacked).items()],
             list(encodings.values()),
             [],
+            weakref.ref(graph),
+            set(),
         )
 
     def __call__(self, prepared: Prepared, inputs: list[Tensor]) -> list[Tensor]:

@@ -54,12 +54,31 @@ def compiler() -> tuple[str, str]:
     return path, f"{release[0]}.{release[1]}"
 
 
+@cache
+def known() -> list[int]:
+    """The architectures that nvcc knows, without the dot; none if it does not tell."""
+    run = subprocess.run([compiler()[0], "--list-gpu-arch"], capture_output=True, text=True, check=False)
+    return sorted(int(number) for number in re.findall(r"compute_(\d+)", run.stdout))
+
+
 def command(architectures: tuple[int, ...]) -> list[str]:
     """The call of nvcc, but for include folders and files, that makes one library for all ``architectures``.
 
     Args:
         architectures: Compute capabilities without the dot, such as 90. Devices newer than the last get its PTX.
+
+    Raises:
+        BuildError: There is no nvcc, or none that will do.
     """
     machines = [f"-gencode=arch=compute_{a},code=sm_{a}" for a in sorted(architectures)]
     newest = max(architectures)
+    listed = known()
+    unknown = [a for a in sorted(architectures) if listed and a not in listed]
+    if unknown:
+        path, release = compiler()
+        raise BuildError(
+            f"{path} of CUDA {release} does not know compute capability {unknown[0] / 10}, only {listed[0] / 10} to "
+            f"{listed[-1] / 10}; install another CUDA toolkit, or name older ones in Config(cuda_arch=({listed[-1]},)),"
+            " whose code newer devices run as well."
+        )
     return [compiler()[0], *FLAGS, *machines, f"-gencode=arch=compute_{newest},code=compute_{newest}"]

@@ -253,7 +253,8 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "half": (
         lambda: (draw(N, K).bfloat16(), edges()),
-        "a tensor of torch.bfloat16 on cpu; compiled layers take torch.float32 or torch.float64 on the CPU.",
+        "a tensor of torch.bfloat16 on cpu; compiled layers take torch.float32 or torch.float64 on the CPU and on "
+        "CUDA devices.",
     ),
 }
 

@@ -13,14 +13,18 @@ from dacergnn.runtime import nvcc
 
 @pytest.fixture(autouse=True)
 def forget_compiler() -> Iterator[None]:
-    nvcc.compiler.cache_clear()
+    for function in (nvcc.compiler, nvcc.known):
+        function.cache_clear()
     yield
-    nvcc.compiler.cache_clear()
+    for function in (nvcc.compiler, nvcc.known):
+        function.cache_clear()
 
 
-def pretend(folder: Path, release: str) -> Path:
+def pretend(folder: Path, release: str, architectures: tuple[int, ...] = ()) -> Path:
     path = folder / "nvcc"
-    path.write_text(f"#!/bin/sh\necho 'Cuda compilation tools, release {release}, V{release}.48'\n")
+    listed = "\\n".join(f"compute_{a}" for a in architectures)
+    version = f"Cuda compilation tools, release {release}, V{release}.48"
+    path.write_text(f'#!/bin/sh\ncase $1 in --list-gpu-arch) printf "{listed}";; *) echo "{version}";; esac\n')
     path.chmod(0o755)
     return path
 
@@ -63,4 +67,16 @@ def test_a_toolkit_that_is_too_old(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert str(error.value) == (
         f"{path} is of CUDA 11.8, but generated code needs 12.0 or newer; install a newer CUDA toolkit, or set NVCC to "
         "the nvcc of one."
+    )
+
+
+def test_architectures_that_the_toolkit_does_not_know(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = pretend(tmp_path, "12.2", (50, 80, 90))
+    monkeypatch.setenv("NVCC", str(path))
+    assert nvcc.command((80, 90))[0] == str(path)
+    with pytest.raises(BuildError) as error:
+        nvcc.command((80, 120))
+    assert str(error.value) == (
+        f"{path} of CUDA 12.2 does not know compute capability 12.0, only 5.0 to 9.0; install another CUDA toolkit, or "
+        "name older ones in Config(cuda_arch=(90,)), whose code newer devices run as well."
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from tests.support.emulated import FLAGS
 
 EMULATED = Config(implementation="cuda", cuda_arch=(80,))
 """Compiles layers for an emulated device."""
+STREAM = SimpleNamespace(cuda_stream=0)
 _QUIET = [flag for flag in FLAGS if not flag.startswith("-W")]  # the frame around kernels is DaCe's
 
 
@@ -26,11 +28,13 @@ def emulated_device(monkeypatch: pytest.MonkeyPatch) -> Config:
         return [compiler()[0], *_QUIET]
 
     def stream(device: torch.device) -> Any:
-        return nullcontext(0)
+        return nullcontext(STREAM)
 
     monkeypatch.setattr(nvcc, "command", command)
     monkeypatch.setattr(nvcc, "compiler", lambda: ("g++", "emulation"))
     monkeypatch.setattr(cuda_executable, "current_stream", stream)
     monkeypatch.setattr(cuda_executable, "multiprocessors", lambda device: 4)
+    monkeypatch.setattr(cuda_executable, "check_built_for", lambda device, built: None)
+    monkeypatch.setattr(cuda_executable, "finish", lambda device: None)
     monkeypatch.setattr(cuda_executable.CUDAExecutable, "_device", "cpu")
     return EMULATED

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from dacergnn.frontends.dgl.edges import GraphEdges
 from dacergnn.graph import HeteroGraph
+from dacergnn.graph.typed_parts import repeated
 
 if TYPE_CHECKING:
     from dacergnn.frontends.symbolic.trace import Trace
@@ -44,9 +45,10 @@ class AllEdges(GraphEdges):
             ids = part.graph.edges(etype=part.relation, order="eid")
             for side, found, values in zip(ends, ends.values(), ids, strict=True):
                 found.append(values.long() + self.nodes[side][part.relation[ENDS[side]]][0])
-        types = [_repeated([b - a for a, b in ranges.values()]) for ranges in self.nodes.values()]
+        device = ends["src"][0].device
+        types = [repeated([b - a for a, b in ranges.values()], device) for ranges in self.nodes.values()]
         return HeteroGraph.from_arrays(
-            (torch.cat(ends["src"]), torch.cat(ends["dst"])), _repeated([p.count for p in self.parts]),
+            (torch.cat(ends["src"]), torch.cat(ends["dst"])), repeated([p.count for p in self.parts], device),
             num_nodes=self.sizes, num_edge_types=len(self.parts), bipartite=self.bipartite,
             node_type=(types[0], types[1]) if self.bipartite else types[0], num_node_types=len(self.nodes["src"]),
         )  # fmt: skip
@@ -59,7 +61,3 @@ def _ranges(names: Sequence[str], count: Callable[[str], int]) -> dict[str, tupl
         ranges[name] = (start, start + int(count(name)))
         start = ranges[name][1]
     return ranges
-
-
-def _repeated(counts: Sequence[int]) -> Tensor:
-    return torch.repeat_interleave(torch.arange(len(counts)), torch.tensor(counts))

@@ -31,6 +31,9 @@ class _Encoded:
 _ENCODED = "_dacergnn_encoded"
 """Attribute of DGL's index of a graph, which is another one whenever the structure of the graph has changed."""
 
+_REACHED = "_dacergnn_reached"
+"""Attribute of the same, for what edges lead to."""
+
 
 class GraphEdges(EdgeSet):
     """The edges of one relation, by edge id."""
@@ -63,6 +66,16 @@ class GraphEdges(EdgeSet):
     def reached(self) -> Tensor:
         """[ND] whether an edge leads to a destination."""
         return self.graph.in_degrees(etype=self.relation) > 0
+
+    @property
+    def all_reached(self) -> bool:
+        """Whether an edge leads to every destination; looked up once for each structure of the graph."""
+        index = self.graph._graph
+        known: dict[object, bool] = getattr(index, _REACHED, {})
+        if self.key not in known:
+            known = {**known, self.key: bool(self.reached.all())}
+            setattr(index, _REACHED, known)
+        return known[self.key]
 
     def find(self, graphs: GraphFinder, given: set[int]) -> HeteroGraph:
         """The encoded graph, made anew if the structure or the types have changed."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import nn
 
 from dacergnn.errors import UnsupportedCallError
@@ -28,8 +29,7 @@ class ForwardTracer(Tracer):
 
         def wrap(tree: Any) -> Any:
             if is_graph(tree):
-                if str(tree.device) != "cpu":
-                    raise UnsupportedCallError(f"a graph on {tree.device}; compiled layers run on the CPU.")
+                trace.place(torch.device(tree.device))
                 if id(tree) not in graphs:
                     graphs[id(tree)] = StandIn(recorder, tree)
                 return graphs[id(tree)].graph

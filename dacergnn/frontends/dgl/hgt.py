@@ -44,6 +44,10 @@ class DGLHGTFrontend(Frontend):
     def graph(self, g: Any, x: Any, ntype: Any, etype: Any, *, presorted: bool = False) -> HeteroGraph:
         return encode(g, etype, self.num_etypes, ntype, self.num_ntypes)
 
+    @property
+    def repeatable(self) -> bool:
+        return not (self.module.training and self.module.drop.p > 0)
+
     def bind(self, graph: HeteroGraph, g: Any, x: Any, ntype: Any, etype: Any, *, presorted: bool = False) -> Binding:
         layer = self.module
         arrays: dict[str, Tensor] = {

@@ -152,7 +152,7 @@ def at_reached(recorder: Recorder, edges: GraphEdges, result: Any) -> Any:
     if type(result) is Value and _vanishes(result.node.expr):
         return result
     reached = edges.reached
-    if bool(reached.all()):
+    if edges.all_reached:
         return result
     if type(result) is Value and not _finite(result.node.expr):
         raise unsupported("a quotient of messages at nodes without edges")

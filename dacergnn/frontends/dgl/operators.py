@@ -91,7 +91,7 @@ def gspmm(recorder: Recorder, original: Any, index: Any, op: str, reduce_op: str
         return in_dgl(recorder, original, index, op, reduce_op, lhs, rhs)
     found = aggregate(recorder, edges, _messages(recorder, edges, op, lhs, rhs, ("u", "e")), reduce_op)
     reached = edges.reached if reduce_op != "sum" and not recorder.fills_zeros else None
-    if reached is None or bool(reached.all()):
+    if reached is None or edges.all_reached:
         return found
     empty = -torch.inf if reduce_op == "max" else torch.inf
     return torch.where(reached.view(-1, *[1] * (found.dim() - 1)), found, empty)
@@ -133,7 +133,8 @@ def gather_mm(recorder: Recorder, original: Any, a: Any, b: Any, idx_a: Any = No
 
 def segment_mm(recorder: Recorder, original: Any, a: Any, b: Any, seglen_a: Any) -> Any:
     """Consecutive rows by one matrix each."""
-    types = torch.repeat_interleave(torch.arange(b.shape[0]), seglen_a.long())
+    lengths = seglen_a.cpu().long()
+    types = torch.repeat_interleave(torch.arange(b.shape[0]), lengths).to(b.device)
     index = _types(recorder, a, types) if types.shape[0] == a.shape[0] else None
     if index is None:
         return in_dgl(recorder, original, a, b, seglen_a)

@@ -45,6 +45,13 @@ class RelGraphFrontend(Frontend):
     def graph(self, g: Any, feat: Any, etypes: Any, norm: Any = None, *, presorted: bool = False) -> HeteroGraph:
         return encode(g, etypes, self.num_rels)
 
+    @property
+    def repeatable(self) -> bool:
+        layer = self.module
+        activation = type(layer.activation) if isinstance(layer.activation, nn.Module) else layer.activation
+        known = activation is None or str(getattr(activation, "__module__", "")).startswith("torch.")
+        return known and not (layer.training and layer.dropout.p > 0)
+
     def bind(
         self, graph: HeteroGraph, g: Any, feat: Any, etypes: Any, norm: Any = None, *, presorted: bool = False
     ) -> Binding:

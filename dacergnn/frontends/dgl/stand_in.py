@@ -8,7 +8,6 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from dacergnn.frontends.dgl.edges import GraphEdges
@@ -16,6 +15,7 @@ from dacergnn.frontends.dgl.hooks import install
 from dacergnn.frontends.dgl.operators import unsupported
 from dacergnn.frontends.dgl.recorder import Recorder
 from dacergnn.frontends.dgl.relations import summed
+from dacergnn.runtime.cuda_device import random_state, set_random_state
 
 _CHANGES = ("add_edges", "remove_edges", "add_nodes", "remove_nodes")
 """Methods that change the structure of the graph itself."""
@@ -64,10 +64,11 @@ class Recording:
 
     def multi_update_all(self, etype_dict: Any, cross_reducer: Any, apply_node_func: Any = None) -> None:
         this: Any = self
-        state = torch.get_rng_state()
+        device = self._recorder.trace.device
+        state = random_state(device)
         found = self._together(etype_dict, cross_reducer)
         if found is None:
-            torch.set_rng_state(state)
+            set_random_state(device, state)
             parent: Any = super()
             parent.multi_update_all(etype_dict, cross_reducer, apply_node_func)
             return

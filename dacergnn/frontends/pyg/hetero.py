@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import accumulate
 from typing import Any, ClassVar
 
 import torch
@@ -15,6 +16,7 @@ from dacergnn.frontends.hetero_programs import hetero
 from dacergnn.frontends.pyg.message_passing import check_edge_index, check_features, plain
 from dacergnn.frontends.pyg.relation_arrays import (
     Layout,
+    constant,
     edge_coefficients,
     edge_weights,
     stacked,
@@ -24,6 +26,7 @@ from dacergnn.frontends.pyg.relation_arrays import (
 from dacergnn.frontends.pyg.relations import EdgeType, Relation
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.checks import check_range
+from dacergnn.graph.typed_parts import repeated
 
 _SPACES = {"x": "NS", "norm": "E", "root": "T", "bias": "T", "share": "T"}  # other arrays: one row for each relation
 
@@ -99,8 +102,8 @@ class HeteroFrontend(Frontend):
 
     def graph(self, x_dict: Any, edge_index_dict: Any, **_: Any) -> HeteroGraph:
         layout = self._layout(edge_index_dict)
-        sizes = torch.tensor([x_dict[name].size(0) for name in layout.node_types])
-        starts = dict(zip(layout.node_types, (sizes.cumsum(0) - sizes).tolist(), strict=True))
+        sizes: list[int] = [x_dict[name].size(0) for name in layout.node_types]
+        starts = dict(zip(layout.node_types, accumulate(sizes, initial=0), strict=False))
         parts: list[Tensor] = []
         for relation in layout.relations:
             (src, _name, dst), label = relation.key, f"edge_index_dict[{relation.key!r}]"
@@ -109,13 +112,12 @@ class HeteroFrontend(Frontend):
             check_range(f"{label}[0]", edges[0], x_dict[src].size(0), f"{src} nodes", "x_dict")
             check_range(f"{label}[1]", edges[1], x_dict[dst].size(0), f"{dst} nodes", "x_dict")
             edges = with_loops(edges, relation, x_dict[src].size(0))
-            parts.append(edges + torch.tensor([[starts[src]], [starts[dst]]], dtype=edges.dtype))
-        counts = torch.tensor([part.size(1) for part in parts])
+            parts.append(edges + torch.tensor([[starts[src]], [starts[dst]]], dtype=edges.dtype, device=edges.device))
         return HeteroGraph.from_arrays(
-            torch.cat(parts, dim=1), torch.arange(len(parts)).repeat_interleave(counts),
-            num_nodes=(int(sizes.sum()), int(sizes[: len(layout.destinations)].sum())),
+            torch.cat(parts, dim=1), repeated([part.size(1) for part in parts], parts[0].device),
+            num_nodes=(sum(sizes), sum(sizes[: len(layout.destinations)])),
             num_edge_types=len(parts), num_node_types=len(sizes),
-            node_type=torch.arange(len(sizes)).repeat_interleave(sizes),
+            node_type=repeated(sizes, parts[0].device),
             edge_type_names=["__".join(r.key) for r in layout.relations], node_type_names=layout.node_types,
         )  # fmt: skip
 
@@ -123,19 +125,19 @@ class HeteroFrontend(Frontend):
         layout = self._layout(edge_index_dict)
         relations, convs = layout.relations, self.convs()
         x = torch.cat([self._features(name, x_dict) for name in layout.node_types])
-        weights = edge_weights(relations, x_dict, edge_index_dict, edge_weight_dict or {}, x.dtype)
+        weights = edge_weights(graph, relations, x_dict, edge_index_dict, edge_weight_dict or {}, x.dtype)
         found: dict[str, Tensor | None] = {
             "x": x,
             "W": stacked([self._matrix(r, convs, r.weight) for r in relations]),
             "norm": edge_coefficients(graph, relations, weights, x.dtype),
             "root": layout.totals([self._matrix(r, convs, r.root) for r in relations]),
             "bias": layout.totals([r.parameter(convs, r.bias) for r in relations]),
-            "share": layout.share(x.dtype) if self.module.aggr == "mean" else None,
+            "share": layout.share(graph, x.dtype) if self.module.aggr == "mean" else None,
         }
         if any(r.attention for r in relations):
             found |= self._attention_arrays(relations, convs)
             if found["norm"] is not None:
-                found["attends"] = torch.tensor([float(r.attention is not None) for r in relations], dtype=x.dtype)
+                found["attends"] = constant(graph, [float(r.attention is not None) for r in relations], x.dtype)
         bias = found.pop("bias") if self.averaged else None
         if bias is not None and found["share"] is not None:
             bias = bias * found["share"].view(-1, 1)

@@ -26,6 +26,7 @@ from dacergnn.frontends.pyg.message_passing import (
 )
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.checks import check_range
+from dacergnn.graph.typed_parts import repeated
 from dacergnn.runtime.stacks import Stack, Stacks, stacks_of
 
 
@@ -94,15 +95,13 @@ class HGTFrontend(MessagePassingFrontend):
             check_range(f"edge_index_dict[{key!r}][1]", edges[1], counts[dst], f"{dst} nodes", "x_dict")
             offsets = torch.tensor([[starts[src]], [starts[dst]]], dtype=edges.dtype, device=device)
             parts.append(edges + offsets)
-        edge_counts = torch.tensor([p.size(1) for p in parts], device=device)
         types = torch.tensor([self.edge_types[key] for key in edge_index_dict], device=device)
+        which = repeated([p.size(1) for p in parts], device)
         sizes = [counts.get(name, 0) for name in self.node_types]
         return HeteroGraph.from_arrays(
-            torch.cat(parts, dim=1), types.repeat_interleave(edge_counts), num_nodes=sum(sizes),
+            torch.cat(parts, dim=1), types.index_select(0, which), num_nodes=sum(sizes),
             num_edge_types=len(self.edge_types), num_node_types=len(sizes),
-            node_type=torch.arange(len(sizes), device=device).repeat_interleave(
-                torch.tensor(sizes, device=device)
-            ),
+            node_type=repeated(sizes, device),
             edge_type_names=["__".join(key) for key in self.edge_types], node_type_names=self.node_types,
         )  # fmt: skip
 

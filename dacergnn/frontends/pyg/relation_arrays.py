@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from torch.nn.functional import pad
 
 from dacergnn.frontends.pyg.message_passing import plain
 from dacergnn.frontends.pyg.relations import EdgeType, Relation
+from dacergnn.frontends.symbolic.expr import version
 from dacergnn.graph import HeteroGraph
 
 
@@ -28,10 +30,10 @@ class Layout:
         self.node_types = list(dict.fromkeys([*self.destinations, *[r.key[0] for r in relations]]))
         self._into = [self.destinations.index(r.key[-1]) for r in relations]
 
-    def share(self, dtype: torch.dtype) -> Tensor | None:
+    def share(self, graph: HeteroGraph, dtype: torch.dtype) -> Tensor | None:
         """[T] one over the number of relations into a node type; None where that is 1 for all."""
-        counts = torch.tensor(self._into).bincount(minlength=len(self.node_types)).clamp(min=1)
-        return counts.to(dtype).reciprocal() if int(counts.max()) > 1 else None
+        counts = [max(self._into.count(i), 1) for i in range(len(self.node_types))]
+        return constant(graph, [1 / n for n in counts], dtype) if max(counts) > 1 else None
 
     def totals(self, values: Sequence[Tensor | None]) -> Tensor | None:
         """[T, ...] sums over the relations into each node type; None if no relation has a value."""
@@ -42,6 +44,15 @@ class Layout:
         if not any(given):
             return None
         return stacked([torch.stack(parts).sum(0) if parts else None for parts in given])
+
+
+def constant(graph: HeteroGraph, numbers: Sequence[float], dtype: torch.dtype) -> Tensor:
+    """Some numbers as a tensor where the graph is; kept with the graph, since devices take them from the host."""
+    key = ("constant", tuple(numbers), dtype)
+    if key not in graph.derived:
+        with torch.inference_mode(False):
+            graph.derived[key] = torch.tensor(numbers, dtype=dtype, device=graph.device)
+    return graph.derived[key]
 
 
 def widened(value: Tensor, width: int) -> Tensor:
@@ -59,11 +70,27 @@ def with_loops(edge_index: Tensor, relation: Relation, count: int) -> Tensor:
     """The edges that the layer of a relation sums over: with a self loop at each of `count` nodes, if it wants them."""
     if not relation.loops:
         return edge_index
-    loop = torch.arange(count, dtype=edge_index.dtype)
+    loop = torch.arange(count, dtype=edge_index.dtype, device=edge_index.device)
     return torch.cat([edge_index[:, edge_index[0] != edge_index[1]], torch.stack([loop, loop])], dim=1)
 
 
+def _loops(graph: HeteroGraph, relation: Relation, edges: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Positions of the edges of a relation that are no self loops, of those that are, and the nodes of these.
+
+    Their number is read from the device, and so kept with the graph as long as the edges are the same tensor.
+    """
+    key = ("loops", relation.key)
+    known = graph.derived.get(key)
+    if known is None or known[0]() is not edges or known[1] != version(edges):
+        loop = edges[0] == edges[1]
+        at = loop.nonzero().view(-1)
+        found = ((~loop).nonzero().view(-1), at, edges[0].index_select(0, at).long())
+        known = graph.derived[key] = (weakref.ref(edges), version(edges), found)
+    return known[2]
+
+
 def edge_weights(
+    graph: HeteroGraph,
     relations: Sequence[Relation],
     x_dict: dict[str, Tensor],
     edge_index_dict: dict[EdgeType, Any],
@@ -76,14 +103,14 @@ def edge_weights(
     parts: list[Tensor] = []
     for relation in relations:
         edges, weight = plain(edge_index_dict[relation.key]), weights.get(relation.key)
-        count = x_dict[relation.key[0]].size(0)
+        count, fill = x_dict[relation.key[0]].size(0), relation.loops if weight is not None else 1.0
         if weight is None:
-            parts.append(torch.ones(with_loops(edges, relation, count).size(1), dtype=dtype))
-        elif relation.loops:
+            weight = torch.ones(edges.size(1), dtype=dtype, device=graph.device)
+        if relation.loops:
             # A loop that is there keeps its weight.
-            loop = edges[0] == edges[1]
-            fill = torch.full((count,), relation.loops, dtype=dtype)
-            parts += [weight[~loop], fill.index_put((edges[0][loop].long(),), weight[loop])]
+            others, at, nodes = _loops(graph, relation, edges)
+            added = torch.full((count,), fill, dtype=dtype, device=graph.device)
+            parts += [weight.index_select(0, others), added.index_put((nodes,), weight.index_select(0, at))]
         else:
             parts.append(weight)
     return torch.cat(parts)
@@ -104,7 +131,7 @@ def edge_coefficients(
         return None
     key = ("edge coefficients", rules, dtype)
     if key not in graph.derived:
-        graph.derived[key] = _coefficients(graph, rules, torch.ones(graph.size("E"), dtype=dtype))
+        graph.derived[key] = _coefficients(graph, rules, torch.ones(graph.size("E"), dtype=dtype, device=graph.device))
     return graph.derived[key]
 
 
@@ -112,7 +139,7 @@ def _coefficients(graph: HeteroGraph, rules: Sequence[str], weights: Tensor) -> 
     result = torch.zeros_like(weights)
     types = graph.index("E", "etype").long()
     for rule in set(rules) - {"attention"}:
-        rows = torch.tensor([r == rule for r in rules])[types].nonzero().view(-1)
+        rows = _rows(graph, rules, rule)
         values = weights[rows]
         if rule == "mean":
             values = values * graph.pair_mean_weights(weights.dtype)[rows]
@@ -120,6 +147,16 @@ def _coefficients(graph: HeteroGraph, rules: Sequence[str], weights: Tensor) -> 
             values = _symmetric(graph, types[rows], rows, values)
         result = result.index_copy(0, rows, values)
     return result
+
+
+def _rows(graph: HeteroGraph, rules: Sequence[str], rule: str) -> Tensor:
+    """The edges of the relations that follow a rule; their number is read from the device, once."""
+    key = ("edges by rule", tuple(rules), rule)
+    if key not in graph.derived:
+        with torch.inference_mode(False):
+            follows = torch.tensor([r == rule for r in rules], device=graph.device)
+            graph.derived[key] = follows[graph.index("E", "etype").long()].nonzero().view(-1)
+    return graph.derived[key]
 
 
 def _symmetric(graph: HeteroGraph, types: Tensor, rows: Tensor, weights: Tensor) -> Tensor:

@@ -107,8 +107,12 @@ class Call:
         return self.parameter(tensor, shape[1:])
 
     def _converted(self, tensor: Tensor) -> Tensor:
-        if tensor.layout is not torch.strided or not tensor.is_cpu or tensor.is_complex():
+        if tensor.layout is not torch.strided or tensor.is_complex():
             raise Untranslatable
+        if tensor.device != self.trace.device:
+            if tensor.dim() or not tensor.is_cpu:
+                raise Untranslatable
+            tensor = tensor.to(self.trace.device)  # as torch does with single numbers
         if tensor.dtype == self.dtype:
             return tensor
         if tensor.dim() and torch.promote_types(tensor.dtype, self.dtype) != self.dtype:

@@ -160,7 +160,7 @@ def _dropout(c: Call, a: Any, p: float = 0.5, training: bool = True, inplace: bo
     if not training or p == 0:
         return x
     # The same random numbers as torch draws for a tensor of this shape.
-    mask = torch.nn.functional.dropout(torch.ones(c.shape, dtype=c.dtype), p)
+    mask = torch.nn.functional.dropout(torch.ones(c.shape, dtype=c.dtype, device=c.trace.device), p)
     return apply("mul", x, c.trace.leaf(mask, "row", mask.shape))
 
 
@@ -173,9 +173,15 @@ def _detach(c: Call, a: Any) -> Expr:
 @rule("contiguous", "clone", "float", "double", "to", "type_as", view=True)
 def _same(c: Call, a: Any, *args: Any, **options: Any) -> Expr:
     for place in (*args, *options.values()):
-        if isinstance(place, str | torch.device) and torch.device(place).type != "cpu":
+        if isinstance(place, str | torch.device) and not _here(torch.device(place), c.trace.device):
             raise Untranslatable
     return c.operand(a)
+
+
+def _here(place: torch.device, device: torch.device) -> bool:
+    if place == torch.device("cuda"):  # the current one
+        place = torch.device("cuda", torch.cuda.current_device())
+    return place == device
 
 
 @rule("new_zeros", "zeros_like")

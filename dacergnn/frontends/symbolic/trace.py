@@ -18,6 +18,7 @@ from dacergnn.frontends.symbolic.expr import Expr, reached, squeezed, version
 from dacergnn.frontends.symbolic.region import region
 from dacergnn.frontends.symbolic.value import Node, Value
 from dacergnn.graph import HeteroGraph
+from dacergnn.graph.checks import has_kernels
 
 DTYPES = (torch.float32, torch.float64)
 
@@ -91,8 +92,23 @@ class Trace:
         self._leaves: dict[tuple[int, str], Expr] = {}
         self._edge_sets: dict[tuple[int, bool], EdgeSet] = {}
         self._given: set[int] = set()
+        self._device: torch.device | None = None
 
     # What goes in
+
+    def place(self, device: torch.device) -> None:
+        """Note where something is that the call is about."""
+        if self._device is None:
+            self._device = device
+        elif self._device != device:
+            raise UnsupportedCallError(
+                f"there are tensors on {self._device} and on {device}; move them to one device with .to()."
+            )
+
+    @property
+    def device(self) -> torch.device:
+        """Where the tensors of the call are."""
+        return self._device or torch.device("cpu")
 
     def leaf(self, tensor: Tensor, kind: str, shape: torch.Size) -> Expr:
         """The expression for a tensor that exists: a row for each node or edge ("row"), or one row ("one")."""
@@ -104,11 +120,12 @@ class Trace:
 
     def value(self, tensor: Tensor) -> Value:
         """A value that stands for a tensor with one row for each node or edge."""
-        if tensor.dtype not in DTYPES or not tensor.is_cpu:
+        if tensor.dtype not in DTYPES or not has_kernels(tensor.device):
             raise UnsupportedCallError(
                 f"a tensor of {tensor.dtype} on {tensor.device}; compiled layers take torch.float32 or torch.float64 "
-                "on the CPU."
+                "on the CPU and on CUDA devices."
             )
+        self.place(tensor.device)
         return Value(self, Node(self.leaf(tensor, "row", tensor.shape), tensor.shape, tensor.dtype, (), tensor))
 
     def wrap(self, tree: Any) -> Any:
@@ -151,6 +168,7 @@ class Trace:
         key = (id(edge_index), flipped)
         found = self._edge_sets.get(key)
         if found is None:
+            self.place(edge_index.device)
             found = self._edge_sets[key] = EdgeSet(self, edge_index, flipped)
         return found
 

@@ -40,7 +40,7 @@ class Value(Tensor):
 
     @staticmethod
     def __new__(cls: type[Value], trace: Trace, node: Node, aliases: list[weakref.ref[Value]] | None = None) -> Value:
-        found = _wrap(cls, node.shape, dtype=node.dtype)
+        found = _wrap(cls, node.shape, dtype=node.dtype, device=trace.device)
         found.owner, found.node = trace, node
         found.aliases = [] if aliases is None else aliases
         found.aliases.append(weakref.ref(found))
@@ -70,7 +70,7 @@ class Value(Tensor):
         return self.node.dtype
 
     layout = property(lambda self: torch.strided)  # pyright: ignore[reportAssignmentType]
-    is_cuda = property(lambda self: False)  # pyright: ignore[reportAssignmentType]
+    is_cuda = property(lambda self: self.owner.device.type == "cuda")  # pyright: ignore[reportAssignmentType]
 
     @property
     def requires_grad(self) -> bool:  # pyright: ignore[reportIncompatibleMethodOverride, reportIncompatibleVariableOverride]

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from dacergnn.frontends.dgl.stand_in import is_graph_class
+from dacergnn.graph import HeteroGraph
 
 SIMPLE = (type(None), bool, int, float, str, torch.dtype)
 _C: Any = torch._C  # pyright: ignore[reportPrivateUsage]
@@ -51,7 +52,7 @@ class Call:
         if kind is Tensor or kind is nn.Parameter:
             self.tensors.append(value)
             if value.is_floating_point():
-                form += (kind, value.dtype, value.shape, value.stride(), value.requires_grad, value.is_cpu)
+                form += (kind, value.dtype, value.shape, value.stride(), value.requires_grad, value.device)
             elif value.__dict__:
                 raise TypeError
             else:
@@ -67,7 +68,7 @@ class Call:
             form += (kind, tuple(value))
             for item in value.values():
                 self._add(item)
-        elif _is_graph(kind):
+        elif kind is HeteroGraph or _is_graph(kind):
             form.append(kind)
             self.same.append(value)
         else:
@@ -76,4 +77,4 @@ class Call:
     @property
     def graphs(self) -> list[Any]:
         """Graphs of DGL."""
-        return [v for v in self.same if not isinstance(v, Tensor)]
+        return [v for v in self.same if not isinstance(v, Tensor | HeteroGraph)]

@@ -21,6 +21,7 @@ from dacergnn.modules.compiled import CompiledProgram
 from dacergnn.modules.replay.call import SIMPLE, Call
 from dacergnn.modules.replay.reach import Unwatchable
 from dacergnn.modules.replay.watch import Watch
+from dacergnn.runtime.cuda_device import random_state
 
 _FORM = frozenset(("shape", "dtype", "device", "layout", "requires_grad", "ndim", "is_cpu", "is_cuda", "is_sparse",
                    "is_sparse_csr", "is_quantized", "is_nested", "is_meta", "is_mkldnn"))  # fmt: skip
@@ -71,7 +72,8 @@ class Attempt:
 
     def _state(self) -> Any:
         versions = [0 if t.is_inference() else t._version for t in self.call.tensors]
-        return versions, self.watch.versions(), torch.get_rng_state().numpy().tobytes()
+        device = self.call.tensors[0].device if self.call.tensors else torch.device("cpu")
+        return versions, self.watch.versions(), [s.numpy().tobytes() for s in random_state(device)]
 
     def finish(self, result: Any, forget: Callable[[object], None]) -> Recording:
         """What repeats the call; ``forget`` is called when a graph is gone.
@@ -138,6 +140,15 @@ class Recording:
             and self.watch.unchanged()
             and self._overlap(call) == self._known
         )
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """What the program reads besides the arguments."""
+        return [a for a in self._arrays if a is not None]
+
+    def again(self, *args: Any, **kwargs: Any) -> Any:
+        """The result for the arguments of a call that is covered."""
+        return self.run(Call(args, kwargs))
 
     def _overlap(self, call: Call) -> list[int]:
         """Which arguments are tensors that the layer, or a graph, holds as well."""

@@ -13,7 +13,7 @@ from dacergnn.modules.replay.reach import ABSENT, Reach, Unwatchable
 _MOST = 5000
 _order, _content, _version, _table = map(attrgetter, ("__mro__", "cell_contents", "_version", "__dict__"))
 _parts = attrgetter("__code__", "__defaults__", "__kwdefaults__", "__dict__")
-_form, _strides = attrgetter("requires_grad", "dtype", "shape", "is_cpu"), methodcaller("stride")
+_form, _strides = attrgetter("requires_grad", "dtype", "shape", "device"), methodcaller("stride")
 
 
 class Watch:
