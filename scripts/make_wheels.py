@@ -8,6 +8,7 @@ scipy). Wheels that are no longer needed are removed.
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -37,6 +38,7 @@ def main() -> None:
     pinned, others = requirements()
     for old in folder.glob("*.whl"):
         old.unlink()
+    shutil.rmtree(ROOT / "build" / "lib", ignore_errors=True)  # of an earlier wheel: what is gone would be packed again
     subprocess.run([*pip, "wheel", "--quiet", "--no-deps", "-w", str(folder), str(ROOT), *pinned], check=True)
     built = [str(path) for path in folder.glob("*.whl") if not path.name.startswith("dacergnn-")]
     options = ["--only-binary=:all:", "--implementation", "cp", "--python-version", release]
