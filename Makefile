@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench wheels clean
 
 demo: $(STAMP)
 	$(BIN)/python -m dacergnn.demo
@@ -20,6 +20,10 @@ lint: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/dacergnn bench
+
+# What scripts/gpu_check.sh installs on a machine without network; see docs/gpu.md.
+wheels: $(STAMP)
+	$(BIN)/python scripts/make_wheels.py build/wheels $(or $(WHEELS_PYTHON),3.12) "$(WITHOUT)"
 
 clean:
 	rm -rf $(VENV) .cache .dacecache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage build *.egg-info

@@ -68,6 +68,8 @@ class Candidate:
     memory: Callable[[Problem, bool], int] = field(default=edge_memory, repr=False)
     """Estimate of the peak in bytes, for (problem, training)."""
     compiled: bool = False
+    replayed: bool = False
+    """Whether steps are replayed from a CUDA graph."""
 
 
 def leaf(x: Tensor) -> Tensor:

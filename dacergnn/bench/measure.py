@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
+import torch
+
 TURN_S = 0.002
 """A turn lasts at least this long, so that short calls are not all measured with cold caches."""
 REST_S = 0.001
@@ -41,22 +43,35 @@ def time_call(call: Callable[[], Any]) -> float:
     return time.perf_counter() - start
 
 
+def time_on_device(call: Callable[[], Any], times: int = 1) -> float:
+    """Seconds of one call on the current CUDA device, of several in a row, by events of its stream; waits for them."""
+    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    start.record()
+    for _ in range(times):
+        call()
+    end.record()
+    end.synchronize()
+    return 1e-3 * start.elapsed_time(end) / times
+
+
 def interleave(
     calls: Mapping[str, Callable[[], Any]],
     repeat: int = 30,
     budget_s: float = 20.0,
     on_round: Callable[[int, int], None] | None = None,
+    clock: Clock | None = None,
 ) -> dict[str, Timing]:
     """Time every call in turns, one after the other, `repeat` rounds or until the budget is spent.
 
     Every call has run once before. At least three rounds are made unless they take three budgets. Calls
     that twice took more than a tenth of the budget are not among them, and keep the better sample.
     """
+    clock = clock or ON_PROCESSOR
     timings = {name: Timing() for name in calls}
     for name, call in calls.items():
-        seconds = time_call(call)
+        seconds = clock.time(call)
         if seconds > budget_s / 10:
-            seconds = min(seconds, time_call(call))
+            seconds = min(seconds, clock.time(call))
         if seconds > budget_s / 10:
             timings[name].samples.append(seconds)
     active = [name for name in calls if not timings[name].samples]
@@ -66,7 +81,7 @@ def interleave(
     try:
         for turn in range(repeat):
             for name in active:
-                _take_turn(calls[name], timings[name])
+                clock.take_turn(calls[name], timings[name])
             if on_round is not None:
                 on_round(turn + 1, repeat)
             if turn == 2:
@@ -88,3 +103,27 @@ def _take_turn(call: Callable[[], Any], timing: Timing) -> None:
         timing.samples.append(time_call(call))
         if time.perf_counter() >= end:
             return
+
+
+def _take_turn_on_device(call: Callable[[], Any], timing: Timing) -> None:
+    """One sample: the mean of so many calls in a row that a turn lasts, as calls follow one another in training."""
+    seconds = time_on_device(call)
+    times = min(max(round(TURN_S / max(seconds, 1e-6)), 1), 100)
+    timing.samples.append(time_on_device(call, times))
+
+
+@dataclass(frozen=True)
+class Clock:
+    """How one call is timed, and how the samples of a turn are taken."""
+
+    time: Callable[[Callable[[], Any]], float]
+    take_turn: Callable[[Callable[[], Any], Timing], None]
+
+
+ON_PROCESSOR = Clock(time_call, _take_turn)
+ON_DEVICE = Clock(time_on_device, _take_turn_on_device)
+
+
+def clock_of(device: torch.device) -> Clock:
+    """The clock of calls that compute on a device."""
+    return ON_DEVICE if device.type == "cuda" else ON_PROCESSOR

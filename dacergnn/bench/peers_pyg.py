@@ -33,7 +33,7 @@ def _gathered_weights(copies: int) -> Callable[[Problem, bool], int]:
 
 def _homogeneous(make: Callable[[Problem], nn.Module], names: tuple[str, ...]) -> Any:
     def build(problem: Problem, shared: Parameters, wrap: Wrap) -> Built:
-        layer: Any = make(problem)
+        layer: Any = make(problem).to(problem.x)
         slots = [Slot(name, getattr(layer, name)) for name in names]
         x, edge_index = leaf(problem.x), torch.stack([problem.src, problem.dst])
         run = wrap(layer)
@@ -75,9 +75,10 @@ def _typed_edges(problem: Problem, sparse: bool) -> dict[tuple[str, str, str], T
         pair = problem.edges_of(r)
         if sparse:  # the transposed adjacency, which PyG multiplies with instead of gathering
             shape = (problem.ntype_sizes[d], problem.ntype_sizes[s])
-            ptr = torch.zeros(shape[0] + 1, dtype=torch.int64)
+            ptr = pair.new_zeros(shape[0] + 1)
             ptr[1:] = torch.bincount(pair[1], minlength=shape[0]).cumsum(0)
-            pair = torch.sparse_csr_tensor(ptr, pair[0], torch.ones(pair.shape[1]), shape, check_invariants=False)
+            ones = problem.x.new_ones(pair.shape[1])
+            pair = torch.sparse_csr_tensor(ptr, pair[0], ones, shape, check_invariants=False)
         edges[edge_key(problem, r)] = pair
     return edges
 
@@ -85,7 +86,9 @@ def _typed_edges(problem: Problem, sparse: bool) -> dict[tuple[str, str, str], T
 def _hetero_sage(sparse: bool) -> Any:
     def build(problem: Problem, shared: Parameters, wrap: Wrap) -> Built:
         d = problem.hidden
-        layer = HeteroLayer(problem, lambda: library.SAGEConv(d, d, root_weight=False, bias=False), root=True)
+        layer = HeteroLayer(problem, lambda: library.SAGEConv(d, d, root_weight=False, bias=False), root=True).to(
+            problem.x
+        )
         assert layer.root is not None
         slots = [Slot("root", layer.root.weight, transposed=True), Slot("bias", layer.root.bias)]
         for r in range(problem.num_etypes):
@@ -99,7 +102,9 @@ def _hetero_sage(sparse: bool) -> Any:
 
 def _hetero_gat(problem: Problem, shared: Parameters, wrap: Wrap) -> Built:
     d = problem.hidden
-    layer = HeteroLayer(problem, lambda: library.GATConv(d, d, add_self_loops=False, bias=False), root=False)
+    layer = HeteroLayer(problem, lambda: library.GATConv(d, d, add_self_loops=False, bias=False), root=False).to(
+        problem.x
+    )
     xs, edges, run = typed_leaves(problem), _typed_edges(problem, sparse=False), wrap(layer)
     return finish(lambda: run(xs, edges), tuple(xs.values()), [], shared, layer)
 
@@ -107,7 +112,7 @@ def _hetero_gat(problem: Problem, shared: Parameters, wrap: Wrap) -> Built:
 def _hgt(problem: Problem, shared: Parameters, wrap: Wrap) -> Built:
     d, types = problem.hidden, [f"t{i}" for i in range(problem.num_ntypes)]
     keys = [edge_key(problem, r) for r in range(problem.num_etypes)]
-    layer: Any = library.HGTConv(d, d, (types, keys), heads=1)
+    layer: Any = library.HGTConv(d, d, (types, keys), heads=1).to(problem.x)
     slots = [Slot("att", layer.k_rel.weight), Slot("msg", layer.v_rel.weight)]
     slots += [Slot("pri", layer.p_rel["__".join(key)], r) for r, key in enumerate(keys)]
     for i, name in enumerate(types):

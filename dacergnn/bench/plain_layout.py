@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from dacergnn.bench.plain_matmul import Bucket, padded_matmul, typed_matmul
-from dacergnn.bench.plain_ops import Adjacency, aggregate
+from dacergnn.bench.plain_matmul import Bucket, grouped_matmul, padded_matmul, typed_matmul
+from dacergnn.bench.plain_ops import Adjacency, Coordinates, Pattern, aggregate
 from dacergnn.bench.problem import Pairs, Problem
 
 FILL = 0.75
 """A bucket of padded types takes smaller types down to this share of its row count."""
+Products = Literal["typed", "padded", "grouped"]
+"""A matmul for each type, a batched one for types of about one size, or torch's for groups of rows."""
 
 
 @dataclass(frozen=True)
@@ -31,21 +34,30 @@ class PairRows:
     order: Tensor | None = None
     """Types by falling size, where the rows are padded."""
     buckets: tuple[Bucket, ...] = ()
+    ends: Tensor | None = None
+    """int32: where the rows of each type end, where torch is to multiply by groups."""
 
     def matmul(self, rows: Tensor, weight: Tensor) -> Tensor:
         """rows [n, k] times weight [R, k, m] of each row's type -> [n, m]."""
+        if self.ends is not None:
+            return grouped_matmul(rows, weight, self.ends)
         if self.order is None:
             return typed_matmul(rows, weight, self.type_sizes)
         return padded_matmul(rows, weight.index_select(0, self.order), self.buckets)
 
 
-def contiguous_rows(pairs: Pairs) -> PairRows:
+def contiguous_rows(pairs: Pairs, *, grouped: bool = False) -> PairRows:
     """One row a pair."""
-    return PairRows(pairs.node, pairs.of_edge, torch.arange(len(pairs.node)), pairs.type_sizes)
+    device = pairs.node.device
+    sizes = torch.tensor(pairs.type_sizes)
+    ends = sizes.cumsum(0).to(device, torch.int32) if grouped else None
+    of_pair = torch.arange(len(pairs.node), device=device)
+    return PairRows(pairs.node, pairs.of_edge, of_pair, pairs.type_sizes, ends=ends)
 
 
 def padded_rows(pairs: Pairs) -> PairRows:
     """Types by falling size, similar ones padded to the largest of them; empty types left out."""
+    device = pairs.node.device
     sizes = torch.tensor(pairs.type_sizes)
     order = torch.argsort(sizes, descending=True, stable=True)[: int((sizes > 0).sum())]
     buckets: list[Bucket] = []
@@ -59,23 +71,30 @@ def padded_rows(pairs: Pairs) -> PairRows:
         buckets[-1] = Bucket(last.start, last.types + 1, last.rows)
         start_of_type[etype] = total
         total += last.rows
-    within = torch.arange(len(pairs.node)) - (sizes.cumsum(0) - sizes)[pairs.etype]
-    of_pair = start_of_type[pairs.etype] + within
-    node = torch.zeros(total, dtype=torch.int64).index_copy_(0, of_pair, pairs.node)
-    return PairRows(node, of_pair[pairs.of_edge], of_pair, pairs.type_sizes, order, tuple(buckets))
+    shift = (start_of_type - sizes.cumsum(0) + sizes).to(device)
+    of_pair = torch.arange(len(pairs.node), device=device) + shift[pairs.etype]
+    node = pairs.node.new_zeros(total).index_copy_(0, of_pair, pairs.node)
+    return PairRows(node, of_pair[pairs.of_edge], of_pair, pairs.type_sizes, order.to(device), tuple(buckets))
 
 
 class Layout:
     """What the forward functions need to know of a problem."""
 
-    def __init__(self, problem: Problem, padded: bool = False) -> None:
-        self.problem = problem
+    def __init__(self, problem: Problem, products: Products = "typed", *, scatter: bool = False) -> None:
+        self.problem, self.products = problem, products
         self.src, self.dst, self.etype = problem.src, problem.dst, problem.etype
         self.n, self.r = problem.num_nodes, problem.num_etypes
         self.nodes, self.edges = list(problem.ntype_sizes), problem.etype_sizes
         self.mean = problem.mean_weight
         self.u_of_edge, self.v_of_edge = problem.src_pairs.of_edge, problem.dst_pairs.of_edge
-        self._rows = padded_rows if padded else contiguous_rows
+        self._pattern = Coordinates if scatter else Adjacency.make
+
+    def _rows(self, pairs: Pairs) -> PairRows:
+        return (
+            padded_rows(pairs)
+            if self.products == "padded"
+            else contiguous_rows(pairs, grouped=self.products == "grouped")
+        )
 
     @cached_property
     def u(self) -> PairRows:
@@ -86,28 +105,28 @@ class Layout:
         return self._rows(self.problem.dst_pairs)
 
     @cached_property
-    def node_from_u(self) -> Adjacency:
-        return Adjacency.make(self.dst, self.u.of_edge, (self.n, len(self.u.node)))
+    def node_from_u(self) -> Pattern:
+        return self._pattern(self.dst, self.u.of_edge, (self.n, len(self.u.node)))
 
     @cached_property
-    def v_from_node(self) -> Adjacency:
-        return Adjacency.make(self.v.of_edge, self.src, (len(self.v.node), self.n))
+    def v_from_node(self) -> Pattern:
+        return self._pattern(self.v.of_edge, self.src, (len(self.v.node), self.n))
 
     @cached_property
-    def node_from_v(self) -> Adjacency:
-        return Adjacency.make(self.problem.dst_pairs.node, self.v.of_pair, (self.n, len(self.v.node)))
+    def node_from_v(self) -> Pattern:
+        return self._pattern(self.problem.dst_pairs.node, self.v.of_pair, (self.n, len(self.v.node)))
 
     @cached_property
-    def type_by_u(self) -> Adjacency:
-        return _by_type(self.problem.src_pairs, (self.r, self.n))
+    def type_by_u(self) -> Pattern:
+        return self._by_type(self.problem.src_pairs)
 
     @cached_property
-    def type_by_v(self) -> Adjacency:
-        return _by_type(self.problem.dst_pairs, (self.r, self.n))
+    def type_by_v(self) -> Pattern:
+        return self._by_type(self.problem.dst_pairs)
 
     @cached_property
     def v_ones(self) -> Tensor:
-        return torch.ones(len(self.v.of_pair))
+        return self.problem.x.new_ones(len(self.v.of_pair))
 
     def sum_pairs(self, rows: Tensor) -> Tensor:
         """Sum V rows to their destinations."""
@@ -117,6 +136,5 @@ class Layout:
         """Sum E rows to their destinations."""
         return rows.new_zeros(self.n, rows.shape[1]).index_add_(0, self.dst, rows)
 
-
-def _by_type(pairs: Pairs, shape: tuple[int, int]) -> Adjacency:
-    return Adjacency.make(pairs.etype, pairs.node, shape)
+    def _by_type(self, pairs: Pairs) -> Pattern:
+        return self._pattern(pairs.etype, pairs.node, (self.r, self.n))

@@ -92,3 +92,11 @@ def typed_matmul(rows: Tensor, weight: Tensor, sizes: list[int]) -> Tensor:
 def padded_matmul(rows: Tensor, weight: Tensor, buckets: tuple[Bucket, ...]) -> Tensor:
     """rows [n, k] lie in buckets, whose types follow one another in weight [types, k, m] -> [n, m]."""
     return call(_PaddedMatmul, rows, weight.contiguous(), buckets)
+
+
+def grouped_matmul(rows: Tensor, weight: Tensor, ends: Tensor) -> Tensor:
+    """rows [n, k] lie by type, those of type t up to ends[t] (int32): each times weight [types, k, m] -> [n, m].
+
+    One kernel of torch's on devices that have one for the element type, bfloat16 above all.
+    """
+    return torch.ops.aten._grouped_mm(rows, weight, ends)

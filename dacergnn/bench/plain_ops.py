@@ -1,6 +1,6 @@
 """Differentiable pieces of the plain-PyTorch layers: sparse products and segment softmax.
 
-They keep no tensor of one feature row an edge, in forward or backward.
+Those over an `Adjacency` keep no tensor of one feature row an edge, in forward or backward.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ class Adjacency:
 
 
 def _compress(row: Tensor, column: Tensor, rows: int) -> tuple[Tensor, Tensor, Tensor | None]:
-    ptr = torch.zeros(rows + 1, dtype=torch.int32)
+    ptr = row.new_zeros(rows + 1, dtype=torch.int32)
     ptr[1:] = torch.bincount(row, minlength=rows).cumsum(0)
     order = torch.argsort(row, stable=True)
-    if torch.equal(order, torch.arange(len(row))):
+    if torch.equal(order, torch.arange(len(row), device=row.device)):
         return ptr, column.int(), None
     return ptr, column[order].int(), order
 
@@ -125,14 +125,31 @@ class _Softmax(Function):
         return product.addcmul_(weights, total.index_select(0, index), value=-1.0), None, None
 
 
-def aggregate(values: Tensor, rows: Tensor, adjacency: Adjacency) -> Tensor:
+@dataclass(frozen=True)
+class Coordinates:
+    """A sparse [rows, columns] pattern by its entries: rows are gathered for each, and added where they belong."""
+
+    row: Tensor
+    column: Tensor
+    shape: tuple[int, int]
+
+
+Pattern = Adjacency | Coordinates
+
+
+def aggregate(values: Tensor, rows: Tensor, pattern: Pattern) -> Tensor:
     """Sum of rows [columns, d] weighted by the values [n] -> [rows, d]."""
-    return call(_Aggregate, values, rows, adjacency)
+    if isinstance(pattern, Coordinates):
+        taken = rows.index_select(0, pattern.column) * values[:, None]
+        return rows.new_zeros(pattern.shape[0], rows.shape[1]).index_add(0, pattern.row, taken)
+    return call(_Aggregate, values, rows, pattern)
 
 
-def edge_dot(left: Tensor, right: Tensor, adjacency: Adjacency) -> Tensor:
+def edge_dot(left: Tensor, right: Tensor, pattern: Pattern) -> Tensor:
     """Product of left [rows, d] and right [columns, d] at every entry -> [n]."""
-    return call(_EdgeDot, left, right, adjacency)
+    if isinstance(pattern, Coordinates):
+        return (left.index_select(0, pattern.row) * right.index_select(0, pattern.column)).sum(-1)
+    return call(_EdgeDot, left, right, pattern)
 
 
 def softmax(logits: Tensor, index: Tensor, count: int) -> Tensor:

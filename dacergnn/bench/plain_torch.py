@@ -17,9 +17,9 @@ from torch.nn import functional
 
 from dacergnn.bench.candidate import Built, Candidate, Wrap, finish, leaf
 from dacergnn.bench.parameters import Parameters, Slot
-from dacergnn.bench.plain_layout import Layout
+from dacergnn.bench.plain_layout import Layout, Products
 from dacergnn.bench.plain_matmul import typed_matmul
-from dacergnn.bench.plain_ops import Adjacency, aggregate, edge_dot, softmax
+from dacergnn.bench.plain_ops import Pattern, aggregate, edge_dot, softmax
 from dacergnn.bench.problem import Problem
 
 Weights = Mapping[str, Tensor]
@@ -52,7 +52,7 @@ def _rgat_weights(source: Tensor, destination: Tensor, g: Layout) -> Tensor:
     return softmax(functional.leaky_relu(source + destination, 0.2), g.dst, g.n)
 
 
-def _scores(vector: Tensor, x: Tensor, weight: Tensor, by_type: Adjacency, of_edge: Tensor) -> Tensor:
+def _scores(vector: Tensor, x: Tensor, weight: Tensor, by_type: Pattern, of_edge: Tensor) -> Tensor:
     """Product of x with the weights' part along a vector, once for every pair, then for every edge."""
     return edge_dot((weight @ vector).squeeze(-1), x, by_type).index_select(0, of_edge)
 
@@ -137,20 +137,22 @@ FORWARDS: tuple[tuple[str, Forward], ...] = (
 class PlainLayer(nn.Module):
     """Holds the parameters of one layer as the functions above expect them."""
 
-    def __init__(self, forward: Forward, problem: Problem, shared: Parameters, padded: bool) -> None:
+    def __init__(self, forward: Forward, problem: Problem, shared: Parameters, layout: Layout) -> None:
         super().__init__()
-        self.tensors = {name: nn.Parameter(value.clone()) for name, value in shared.items()}
+        self.tensors = {name: nn.Parameter(value.to(problem.x, copy=True)) for name, value in shared.items()}
         for name, value in self.tensors.items():
             self.register_parameter(name, value)
-        self.layout, self.function = Layout(problem, padded), forward
+        self.layout, self.function = layout, forward
 
     def forward(self, x: Tensor) -> Tensor:
         return self.function(self.tensors, x, self.layout)
 
 
-def _builder(forward: Forward, padded: bool) -> Callable[[Problem, Parameters, Wrap], Built]:
+def _builder(
+    forward: Forward, products: Products = "typed", *, scatter: bool = False
+) -> Callable[[Problem, Parameters, Wrap], Built]:
     def build(problem: Problem, shared: Parameters, wrap: Wrap) -> Built:
-        layer = PlainLayer(forward, problem, shared, padded)
+        layer = PlainLayer(forward, problem, shared, Layout(problem, products, scatter=scatter))
         x, run = leaf(problem.x), wrap(layer)
         slots = [Slot(name, value) for name, value in layer.tensors.items()]
         return finish(lambda: run(x), (x,), slots, shared, layer)
@@ -165,7 +167,28 @@ def candidates(model: str) -> list[Candidate]:
         if name != model:
             continue
         label = forward.__name__.removeprefix(f"{name}_")
-        found.append(Candidate(label, "torch", name, _builder(forward, padded=False), name))
+        found.append(Candidate(label, "torch", name, _builder(forward), name))
         if label in ("sources", "destinations"):
-            found.append(Candidate(f"{label} padded", "torch", name, _builder(forward, padded=True), name))
+            found.append(Candidate(f"{label} padded", "torch", name, _builder(forward, "padded"), name))
+    return found
+
+
+def device_candidates(model: str, dtype: torch.dtype) -> list[Candidate]:
+    """What may be fastest on a CUDA device besides `candidates`: sums by index_add, products by torch's grouped kernel.
+
+    Grouped products are among them in bfloat16, for which torch has a kernel.
+    """
+    products: tuple[Products, ...] = ("typed", "padded", "grouped") if dtype == torch.bfloat16 else ("typed", "padded")
+    found: list[Candidate] = []
+    for name, forward in FORWARDS:
+        label = forward.__name__.removeprefix(f"{name}_")
+        if name != model or label not in ("sources", "destinations"):
+            continue
+        for kind in products:
+            for scatter in (False, True):
+                if scatter or kind == "grouped":
+                    parts = [label, *[kind] * (kind != "typed"), *["scatter"] * scatter]
+                    found.append(
+                        Candidate(" ".join(parts), "torch", name, _builder(forward, kind, scatter=scatter), name)
+                    )
     return found

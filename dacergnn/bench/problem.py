@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -30,7 +30,7 @@ class Problem:
     relations: tuple[tuple[int, int], ...]
     """(source type, destination type) of every edge type."""
     x: Tensor
-    """Features, float32 [N, hidden]."""
+    """Features [N, hidden]: float32, unless moved to another dtype."""
     labels: Tensor
     """Random classes below hidden, int64 [N]; IGNORED where the type of the node receives no edges."""
 
@@ -56,7 +56,8 @@ class Problem:
 
     @cached_property
     def ntype(self) -> Tensor:
-        return torch.repeat_interleave(torch.arange(self.num_ntypes), torch.tensor(self.ntype_sizes))
+        types = torch.repeat_interleave(torch.arange(self.num_ntypes), torch.tensor(self.ntype_sizes))
+        return types.to(self.x.device)
 
     @cached_property
     def ntype_starts(self) -> tuple[int, ...]:
@@ -79,8 +80,13 @@ class Problem:
 
     @cached_property
     def mean_weight(self) -> Tensor:
-        """1 / (edges of the same destination and type), float32 [E]: makes a sum each relation's mean."""
-        return (1.0 / torch.bincount(self.dst_pairs.of_edge).float())[self.dst_pairs.of_edge]
+        """1 / (edges of the same destination and type), [E] of the dtype of x: makes a sum each relation's mean."""
+        return (1.0 / torch.bincount(self.dst_pairs.of_edge)).to(self.x.dtype)[self.dst_pairs.of_edge]
+
+    def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> Problem:
+        """The problem with its tensors on a device, and its features of a dtype (None: as they are)."""
+        moved = {name: getattr(self, name).to(device) for name in ("src", "dst", "etype", "labels")}
+        return replace(self, x=self.x.to(device, dtype), **moved)
 
     def edges_of(self, etype: int) -> Tensor:
         """int64 [2, E_t]: the edges of one type, with ids that count from the start of the node types."""

@@ -2,45 +2,85 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.nn import functional
 
-from dacergnn.bench.measure import time_call
+from dacergnn.bench.measure import Clock, clock_of
 from dacergnn.config import Rates
 
+PRECISIONS = {
+    "float32": torch.float32,
+    "tf32": torch.float32,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+    "float64": torch.float64,
+}
+"""Ways to compute on a device, and the element type of each: in TF32 factors of products are rounded."""
 
-def measure_rates(rows: int = 1 << 18, width: int = 64) -> Rates:
-    """Measure on torch's current number of threads, in about a second, the best of a few times.
+
+@contextmanager
+def precision(name: str) -> Generator[None]:
+    """While it lasts, products of float32 on devices round their factors to TF32 just where ``name`` is "tf32"."""
+    with warnings.catch_warnings():  # newer releases of torch have a second way to say so, and point to it
+        warnings.simplefilter("ignore")
+        before = torch.backends.cuda.matmul.allow_tf32
+        torch.backends.cuda.matmul.allow_tf32 = name == "tf32"
+    try:
+        yield
+    finally:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            torch.backends.cuda.matmul.allow_tf32 = before
+
+
+def measure_rates(
+    rows: int = 1 << 18, width: int = 64, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32
+) -> Rates:
+    """Measure on a device, or on torch's current number of threads, in about a second, the best of a few times.
 
     Streamed are the bytes that a large copy reads and writes; gathered are those of rows read from a table in random
-    order and summed at once; FLOPs are those of a float32 product of large square matrices.
+    order and summed at once; FLOPs are those of a product of large square matrices.
 
     Args:
-        rows: Of the gathered float32 table: a small one comes from the caches.
+        rows: Of the gathered table: a small one comes from the caches.
         width: Of its rows.
+        dtype: Of the table and the matrices.
     """
-    source = torch.ones(32 << 20)
+    place = torch.device(device)
+    clock, large = clock_of(place), place.type == "cuda"
+    source = torch.ones((256 if large else 32) << 20, device=place)
     target = torch.empty_like(source)
     copied = 2 * source.nbytes
-    copy = copied / _best(lambda: target.copy_(source), 5)
+    copy = copied / _best(lambda: target.copy_(source), 5, clock)
 
     bag = 32
-    table = torch.ones(max(rows, 1), width)
-    index = torch.randint(max(rows, 1), (1 << 19,), generator=torch.Generator().manual_seed(0))
-    offsets = torch.arange(0, len(index), bag)
-    gathered = len(index) * width * 4
-    gather = gathered / _best(lambda: functional.embedding_bag(index, table, offsets, mode="sum"), 5)
+    table = torch.ones(max(rows, 1), width, dtype=dtype, device=place)
+    draws = torch.Generator().manual_seed(0)
+    index = torch.randint(max(rows, 1), (1 << (22 if large else 19),), generator=draws).to(place)
+    offsets = torch.arange(0, len(index), bag, device=place)
+    gathered = len(index) * width * table.itemsize
+    gather = gathered / _best(lambda: functional.embedding_bag(index, table, offsets, mode="sum"), 5, clock)
+    if large:  # torch's sum of bags may be further from what the device can do than a plain gather
+        out = table.new_empty(len(index), width)
+        gather = max(gather, 2 * gathered / _best(lambda: torch.index_select(table, 0, index, out=out), 5, clock))
 
-    n = 2048
-    square = torch.ones(n, n)
+    n = 8192 if large else 2048
+    return Rates(gemm_rate(n, place, dtype), copy, gather)
+
+
+def gemm_rate(n: int, device: torch.device, dtype: torch.dtype) -> float:
+    """FLOPs of a product of n by n matrices of random numbers, in a second."""
+    square: Tensor = torch.randn(n, n, device=device).to(dtype)
     product = torch.empty_like(square)
-    gemm = 2 * n**3 / _best(lambda: torch.mm(square, square, out=product), 3)
-    return Rates(gemm, copy, gather)
+    return 2 * n**3 / _best(lambda: torch.mm(square, square, out=product), 3, clock_of(device))
 
 
-def _best(call: Callable[[], Any], times: int) -> float:
+def _best(call: Callable[[], Any], times: int, clock: Clock) -> float:
     call()
-    return min(time_call(call) for _ in range(times))
+    return min(clock.time(call) for _ in range(times))

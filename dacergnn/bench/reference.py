@@ -32,7 +32,7 @@ class Reference:
 def compute_reference(function: str, problem: Problem, shared: Parameters) -> Reference:
     """Run one of FUNCTIONS forward and backward in float64."""
     x = problem.x.double().requires_grad_()
-    p = {name: value.double().requires_grad_() for name, value in shared.items()}
+    p = {name: value.to(x, copy=True).requires_grad_() for name, value in shared.items()}
     if function == "rgcn":
         out = _rgcn(p, x, problem)
     elif function == "rgat":
@@ -65,7 +65,7 @@ def _as_rows(out: Any, problem: Problem) -> Tensor:
     if not isinstance(out, Mapping):
         return out.detach()
     typed: Mapping[str, Tensor] = out
-    missing = {f"t{i}": torch.zeros(n, problem.hidden) for i, n in enumerate(problem.ntype_sizes)}
+    missing = {f"t{i}": problem.x.new_zeros(n, problem.hidden) for i, n in enumerate(problem.ntype_sizes)}
     return torch.cat([typed.get(name, rows).detach() for name, rows in missing.items()])
 
 
@@ -86,7 +86,7 @@ def _sum_to(rows: Tensor, index: Tensor, count: int) -> Tensor:
 
 
 def _softmax(logits: Tensor, index: Tensor, count: int) -> Tensor:
-    top = torch.full((count,), -math.inf, dtype=logits.dtype).scatter_reduce(0, index, logits.detach(), "amax")
+    top = logits.new_full((count,), -math.inf).scatter_reduce(0, index, logits.detach(), "amax")
     weights = torch.exp(logits - top[index])
     return weights / _sum_to(weights, index, count)[index]
 

@@ -18,7 +18,7 @@ void with_lists(F f, const I*... lists) {
 }
 
 // Turns a row around through the memory of the warp, adds its number and stores its sum.
-template <class T, int64_t Width>
+template <class T, int Width>  // nvcc writes constants of type int64_t as casts that C++ does not have
 struct Turn {
     T* sums;
     __device__ void operator()(int64_t i, T* row, T* local) const {
@@ -38,7 +38,7 @@ struct Turn {
 PRODUCTS = """
 extern "C" void gemm{n}_{name}(const {t}* X, const {i}* gather, const {t}* W, const {i}* ptr, int64_t types,
                                int64_t total, const {i}* rows, const {t}* scale, {t}* Y, {t}* sums) {{
-    constexpr int64_t width = {width};
+    constexpr int width = {width};
     const Segments<{i}> segments = {{ptr, types}};
     if (gather == nullptr)
         segment_gemm<{args}, width, {tf32}>(X, nullptr, W, segments, total, nullptr, scale, Y,
@@ -49,7 +49,7 @@ extern "C" void gemm{n}_{name}(const {t}* X, const {i}* gather, const {t}* W, co
 extern "C" void scatter{n}_{name}(const {t}* X, const {i}* gather, const {t}* W, const {i}* ptr, int64_t types,
                                   int64_t total, const {i}* rows, const {t}* scale, const {i}* target_ptr,
                                   const {i}* target_rows, int64_t targets, int64_t y_rows, {t}* Y, {t}* sums) {{
-    constexpr int64_t width = {width};
+    constexpr int width = {width};
     with_lists([&](auto gather, auto rows) {{
         segment_gemm_scatter<{args}, width, {tf32}>(X, gather, W, Segments<{i}>{{ptr, types}}, total, rows, scale,
                                                     target_ptr, target_rows, targets, y_rows, Y,
@@ -65,7 +65,7 @@ extern "C" void pairs{n}_{name}(const {t}* X, const {i}* gather, const {t}* W, c
 }}
 extern "C" void sums{n}_{name}(const {t}* X, const {t}* W, const {t}* scale, const {i}* target_ptr, int64_t targets,
                                int64_t y_rows, {t}* Y, {t}* sums) {{
-    constexpr int64_t width = {width};
+    constexpr int width = {width};
     const Turn<{t}, width> finish = {{sums}};
     segment_gemm_of_sums<{args}, width, {tf32}>(X, nullptr, W, EqualSegments<>{{targets}}, targets, nullptr, scale,
                                                 target_ptr, nullptr, Y, finish);

@@ -1,5 +1,7 @@
 """CUDA sources built by g++ to run in emulation: every thread of a block a fiber, faults as exceptions.
 
+With DACERGNN_KERNELS_ON_DEVICE they are built by nvcc and run on a device instead (`on_device`).
+
 With the address sanitizer, which ends the process at the first fault::
 
     DACERGNN_EMULATION_SANITIZER=address ASAN_OPTIONS=detect_leaks=0 \\
@@ -26,6 +28,7 @@ from dacergnn.errors import DacergnnError
 from dacergnn.library_nodes.cpu import INCLUDE_FOLDER
 from dacergnn.runtime import cache as build_cache
 from dacergnn.runtime.build import compiler
+from tests.support import on_device
 
 EMULATION = Path(__file__).resolve().parents[1] / "emulation"
 _SANITIZER = os.environ.get("DACERGNN_EMULATION_SANITIZER", "thread")
@@ -101,6 +104,8 @@ class EmulatedLibrary(ctypes.CDLL):
 
 def compile_emulated(source: str) -> EmulatedLibrary:
     """The library of a CUDA source with ``extern "C"`` functions that launch kernels; builds are kept by content."""
+    if on_device.CHOSEN:
+        return EmulatedLibrary(str(on_device.build_native(source)))
     code = '#include "dacergnn/cuda/platform.cuh"\n#line 1 "source"\n' + source + _ACCESS
     return EmulatedLibrary(str(_build("emulated", code, FLAGS, INCLUDE_FOLDER / "dacergnn" / "cuda", EMULATION)))
 
@@ -125,6 +130,8 @@ def device(array: Array) -> Array:
 
     Reading beyond its end is a fault after 15 bytes at most, before its start after a page at most.
     """
+    if on_device.CHOSEN:
+        return on_device.pinned(array)
     used = -(-array.nbytes // 16) * 16
     end = _GUARD - (-used // mmap.PAGESIZE) * mmap.PAGESIZE
     raw = np.frombuffer(mmap.mmap(-1, end + _GUARD), np.uint8)
@@ -144,5 +151,5 @@ def _emulation() -> Path:
     return _build("emulation", '#include "emulation.cpp"\n', flags, EMULATION)
 
 
-FLAGS = (*_KERNEL_FLAGS, "-x", "none", str(_emulation()), "-x", "c++")
+FLAGS = () if on_device.CHOSEN else (*_KERNEL_FLAGS, "-x", "none", str(_emulation()), "-x", "c++")
 """What g++ needs besides a source to build a library that runs in emulation."""

@@ -1,0 +1,224 @@
+"""Compiled layers on a CUDA device against PyG and careful plain PyTorch, on synthetic graphs of full size.
+
+    python benchmarks/gpu.py --json results.jsonl --markdown results.md
+
+First the device is measured: bandwidth of copies, rates of matrix products. Then every graph has a process of its own,
+and every case (a model on a graph, in inference or training) leaves a line of JSON when it is done: what is ended early
+keeps what it measured, and what brings a process down costs one case. With ``--build`` nothing is measured: the kernels
+of all cases are built, several graphs at a time, without a device if ``--arch`` names one's compute capability.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+import time
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+import torch
+
+from dacergnn.bench.bound import bound
+from dacergnn.bench.candidate import make_step, unwrapped
+from dacergnn.bench.device_case import DeviceCase, own_candidate
+from dacergnn.bench.device_report import Line, append_line, case_line, markdown, read_lines
+from dacergnn.bench.device_settings import DeviceSettings
+from dacergnn.bench.entry import Entry
+from dacergnn.bench.parameters import make_parameters
+from dacergnn.bench.problem import Problem, load_problem
+from dacergnn.bench.rates import PRECISIONS, gemm_rate, measure_rates, precision
+from dacergnn.bench.settings import MODELS, MODES
+from dacergnn.cli.env import environment
+from dacergnn.errors import ArrayError
+from dacergnn.runtime.cache import cache_folder
+
+DATA = ("aifb", "fb15k", "mag", "am", "wikikg2", "biokg", "mutag", "bgs")
+"""Small and large graphs, many and few relations in turn: a run that is ended early has some of each."""
+START_S = 15.0
+"""No process is started when less time is left; one that is still busy so long after its time is ended."""
+
+
+def names(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in value.split(",") if name.strip())
+
+
+@click.command()
+@click.option("--data", default=",".join(DATA), callback=names, show_default=True, help="Synthetic graphs.")
+@click.option("--scale", default=1.0, show_default=True, help="Of the numbers of nodes and edges.")
+@click.option("--models", default=",".join(MODELS), callback=names, show_default=True)
+@click.option("--mode", default=",".join(MODES), callback=names, show_default=True)
+@click.option("--dtype", default="float32", type=click.Choice(list(PRECISIONS)), show_default=True)
+@click.option("--level", default="O2,hector", callback=names, show_default=True, help="Levels of ours.")
+@click.option("--against", default="pyg,torch", callback=names, show_default=True, help="pyg, torch, compiled.")
+@click.option("--hidden", default=64, show_default=True, type=click.IntRange(1), help="Features in and out.")
+@click.option("--repeat", default=20, show_default=True, type=click.IntRange(1), help="Most rounds of a case.")
+@click.option("--budget", default=2.0, show_default=True, help="Seconds for the rounds of one case.")
+@click.option("--time-limit", default=math.inf, help="Seconds for everything; what is not begun by then is left out.")
+@click.option("--case-limit", default=math.inf, help="Seconds for a process; the case that it is at then fails.")
+@click.option("--device", default="cuda", show_default=True)
+@click.option("--arch", type=int, help="Compute capability to build for, such as 90; that of the device by default.")
+@click.option("--build", is_flag=True, help="Build the kernels of all cases and measure nothing.")
+@click.option("--json", "path", type=click.Path(dir_okay=False, path_type=Path), default="gpu.jsonl", show_default=True)
+@click.option("--markdown", "table", type=click.Path(dir_okay=False, path_type=Path), help="Write tables here.")
+@click.option("--inline", is_flag=True, hidden=True, help="Measure in this process.")
+@click.option("--cases", default="", callback=names, hidden=True, help="As model:mode, in place of models and modes.")
+def main(data: tuple[str, ...], scale: float, models: tuple[str, ...], mode: tuple[str, ...], **options: Any) -> None:
+    """Measure RGCN, RGAT and HGT, one layer with one head, on a CUDA device."""
+    cases = [(model, how) for model in models for how in mode]
+    if options["cases"]:
+        cases = [(model, how) for model, _, how in (case.partition(":") for case in options["cases"])]
+    arch: int | None = options["arch"] or _architecture(options["device"])
+    settings = DeviceSettings(
+        options["level"], options["against"], options["dtype"], options["device"], None if arch is None else (arch,),
+        options["repeat"], options["budget"],
+    )  # fmt: skip
+    deadline = time.monotonic() + options["time_limit"]
+    if options["build"] and options["inline"]:
+        build(full_name(data[0], scale), cases, settings, options["hidden"])
+    elif options["build"]:
+        commands = [[*command(), "--inline", "--data", name] for name in data]
+        with ThreadPoolExecutor(max(1, (os.cpu_count() or 2) // 2)) as workers:
+            codes = list(workers.map(lambda command: subprocess.run(command, check=False).returncode, commands))
+        sys.exit(max(map(abs, codes)))
+    elif options["inline"]:
+        measure(full_name(data[0], scale), cases, settings, options["hidden"], options["path"], deadline)
+    else:
+        append_line(options["path"], machine(torch.device(options["device"])))
+        run_all(data, scale, cases, settings.precision, options["path"], deadline, options["case_limit"])
+        text = markdown(read_lines(options["path"]))
+        click.echo(text)
+        if options["table"] is not None:
+            options["table"].write_text(text)
+
+
+def machine(device: torch.device) -> Line:
+    """Versions, and what the device can do: bandwidth of copies in GB/s, rates of products in GFLOP/s."""
+    size = 8192 if device.type == "cuda" else 512
+    rates: dict[str, float] = {"copy_gb_s": measure_rates(device=device).streamed / 1e9}
+    for name in ("float32", "tf32", "bfloat16") if device.type == "cuda" else ("float32",):
+        with precision(name):
+            rates[f"{name}_gflop_s"] = gemm_rate(size, device, PRECISIONS[name]) / 1e9
+    if device.type == "cuda":
+        torch.cuda.empty_cache()  # for the processes that measure
+    line = {"environment": environment(), "rates": rates}
+    click.echo(line)
+    return line
+
+
+def run_all(data: tuple[str, ...], scale: float, cases: list[tuple[str, str]], dtype: str, path: Path,
+            deadline: float, case_limit: float) -> None:  # fmt: skip
+    """A process for each graph, and another for the cases behind the one at which a process ended before its time."""
+    for name in data:
+        todo = list(cases)
+        while todo and deadline - time.monotonic() > START_S:
+            begun, left = len(read_lines(path)), deadline - time.monotonic()
+            chosen = ",".join(":".join(case) for case in todo)
+            arguments = ["--inline", "--data", name, "--cases", chosen, "--time-limit", str(left)]
+            failure = run([*command(), *arguments], min(left + START_S, case_limit))
+            done = {(line["model"], line["mode"]) for line in read_lines(path)[begun:]}
+            todo = [case for case in todo if case not in done]
+            if failure is None:
+                break
+            if todo:
+                model, mode = todo.pop(0)
+                append_line(path, failed_line(model, full_name(name, scale), mode, dtype, failure))
+
+
+def failed_line(model: str, data: str, mode: str, dtype: str, reason: str) -> Line:
+    """What is left of a case whose process ended."""
+    facts = {"model": model, "data": data, "mode": mode, "precision": dtype, "edges": 0}
+    return facts | {"bound_ms": None, "status": "failed", "note": reason, "candidates": []}
+
+
+def command() -> list[str]:
+    """This call, whose options those that follow override."""
+    return [sys.executable, str(Path(__file__).resolve()), *sys.argv[1:]]
+
+
+def run(arguments: list[str], limit: float) -> str | None:
+    """Run a process; why it did not end well, or None."""
+    try:
+        code = subprocess.run(arguments, check=False, timeout=None if math.isinf(limit) else limit).returncode
+    except subprocess.TimeoutExpired:
+        return f"not done after {limit:.0f} s"
+    return f"the process ended with code {code}" if code else None
+
+
+def full_name(name: str, scale: float) -> str:
+    """Of a synthetic graph, as `dacergnn.datasets.resolve` knows it."""
+    return f"{name}~{scale:g}" if scale != 1 else f"{name}~"
+
+
+def kept_problem(data: str, hidden: int, seed: int) -> Problem:
+    """A problem on the processor; large ones take a minute to make, so they are kept with the builds."""
+    path = cache_folder() / "problems" / f"{data}-{hidden}-{seed}.pt"
+    if path.exists():
+        return torch.load(path, weights_only=False)
+    problem = load_problem(data, hidden, seed)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(f".{os.getpid()}")
+    torch.save(problem, part)
+    part.replace(path)
+    return problem
+
+
+def build(data: str, cases: list[tuple[str, str]], settings: DeviceSettings, hidden: int) -> None:
+    """Compile our layers for a graph that stays on the processor, where their kernels refuse to run."""
+    problem = kept_problem(data, hidden, settings.seed)
+    problem = problem.to("cpu", settings.dtype)
+    with precision(settings.precision):
+        for model, mode in cases:
+            shared = make_parameters(model, problem, settings.seed)
+            for level in settings.levels:
+                built = own_candidate(model, level, settings).build(problem, shared, unwrapped)
+                started = time.monotonic()
+                with suppress(ArrayError):
+                    make_step(built, problem, mode == "train")()
+                click.echo(f"{data} {model} {mode} {level}: built in {time.monotonic() - started:.0f} s")
+
+
+def measure(data: str, cases: list[tuple[str, str]], settings: DeviceSettings, hidden: int, path: Path,
+            deadline: float) -> None:  # fmt: skip
+    """Measure cases on one graph, and leave a line for each."""
+    warnings.simplefilter("ignore")  # of the libraries, about their own internals
+    device = torch.device(settings.device)
+    problem = kept_problem(data, hidden, settings.seed).to(device, settings.dtype)
+    sizes = problem.sizes()
+    with precision(settings.precision):
+        rates = measure_rates(problem.num_nodes, hidden, device, settings.dtype)
+        for model in dict.fromkeys(model for model, _ in cases):
+            case = DeviceCase(model, problem, settings, deadline)
+            for mode in [how for name, how in cases if name == model]:
+                if time.monotonic() > deadline:
+                    return
+                entries = case.measure(mode)
+                limit = bound(model, mode, sizes, hidden, rates, settings.dtype.itemsize)
+                line = case_line(
+                    model, data, mode, entries, limit, precision=settings.precision, edges=problem.num_edges,
+                    sizes=sizes, rates=asdict(rates),
+                )  # fmt: skip
+                append_line(path, line)
+                click.echo(f"{model} {data} {mode}: {', '.join(f'{e.label} {_state(e)}' for e in entries)}")
+
+
+def _state(entry: Entry) -> str:
+    return f"{entry.status} {entry.note}" if entry.ms is None else f"{entry.ms:.3g} ms"
+
+
+def _architecture(device: str) -> int | None:
+    """Compute capability without the dot; None where there is no such device."""
+    if device != "cuda" or not torch.cuda.is_available():
+        return None
+    major, minor = torch.cuda.get_device_capability()
+    return 10 * major + minor
+
+
+if __name__ == "__main__":
+    main()

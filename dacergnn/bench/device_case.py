@@ -1,0 +1,170 @@
+"""One case on a CUDA device: each candidate by itself, validated, weighed and timed; then the best in turns."""
+
+from __future__ import annotations
+
+import gc
+import math
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from dacergnn.bench import ours, peers, plain_torch
+from dacergnn.bench.candidate import Built, Candidate, make_step, unwrapped
+from dacergnn.bench.device_settings import DeviceSettings
+from dacergnn.bench.entry import Entry
+from dacergnn.bench.measure import Timing, clock_of, interleave
+from dacergnn.bench.parameters import make_parameters
+from dacergnn.bench.problem import Problem
+from dacergnn.bench.reference import Reference, compute_reference, max_error
+from dacergnn.bench.replay import replayed
+from dacergnn.config import Config
+
+Step = Callable[[], Any]
+ALONE_S = 0.1
+"""Time for the samples of a candidate by itself."""
+
+
+def own_candidate(model: str, level: str, settings: DeviceSettings) -> Candidate:
+    """Our layer at a level, built for the architectures of the settings, with or without a device at hand."""
+    config = Config(level=level, implementation="cuda", cuda_arch=settings.architectures)
+    return ours.configured(model, level, config)
+
+
+class DeviceCase:
+    """Runs the candidates of one model on one problem, whose tensors are on the device and of the wanted type.
+
+    Args:
+        deadline: Of time.monotonic(); candidates whose turn comes later are skipped.
+    """
+
+    def __init__(self, model: str, problem: Problem, settings: DeviceSettings, deadline: float = math.inf) -> None:
+        self.model, self.problem, self.settings, self.deadline = model, problem, settings, deadline
+        self.cuda = problem.x.is_cuda
+        self.clock = clock_of(problem.x.device)
+        shared = make_parameters(model, problem, settings.seed)
+        self.shared = {name: value.to(settings.dtype).float() for name, value in shared.items()}
+        self.references: dict[str, Reference | None] = {}
+
+    def measure(self, mode: str) -> list[Entry]:
+        """Entries of all candidates in a mode ("infer" or "train"), ours first."""
+        entries = [self._alone(candidate, mode) for candidate in self._candidates()]
+        quick = [e for e in self._best(entries) if e.ms is not None and e.ms < self.settings.replay_below_ms]
+        captured = [e.candidate for e in quick if e.candidate.library != "pyg"] if self.cuda else []
+        entries += [self._alone(replace(c, name=f"{c.name} replayed", replayed=True), mode) for c in captured]
+        self._interleave([*self._best(entries), *[e for e in entries if e.candidate.replayed]], mode)
+        return entries
+
+    def _candidates(self) -> list[Candidate]:
+        settings, model = self.settings, self.model
+        found = [own_candidate(model, level, settings) for level in settings.levels]
+        for name in settings.against:
+            if name == "torch":
+                found += plain_torch.candidates(model) + plain_torch.device_candidates(model, settings.dtype)
+            else:
+                eager = peers.candidates(model, ("pyg",), compiled=False)
+                found += [peers.through_compiler(c) for c in eager] if name == "compiled" else eager
+        return found
+
+    def _best(self, entries: list[Entry]) -> list[Entry]:
+        """Ours and the fastest others, of those that are not replayed."""
+        timed = sorted((e for e in entries if e.ms is not None and not e.candidate.replayed), key=lambda e: e.timing.ms)
+        chosen = [e for e in timed if e.candidate.library == "ours"]
+        for library in ("pyg", "torch"):
+            chosen += [e for e in timed if e.candidate.library == library][: self.settings.finalists]
+        return chosen
+
+    def _alone(self, candidate: Candidate, mode: str) -> Entry:
+        """Time, peak memory and error of one candidate while no other holds memory."""
+        entry, train = Entry(candidate), mode == "train"
+        if time.monotonic() > self.deadline:
+            entry.status = "skipped"
+            return entry
+        need = candidate.memory(self.problem, train) * self.problem.x.itemsize / 4
+        if candidate.library == "pyg" and need > self._memory():
+            entry.status, entry.note = "out of memory", f"estimated at {need / 1e9:.0f} GB"
+            return entry
+        before = self._settle()
+        try:
+            step, built = self._step(candidate, train)
+            step()
+            out = step()
+            entry.peak_mb = self._peak(before)
+            self._validate(entry, built, out, train)
+            entry.timing = self._samples(step)
+        except torch.OutOfMemoryError:
+            entry.status = "out of memory"
+        except Exception as error:  # a candidate's failure is a result, shown in the table
+            entry.status, entry.note = "failed", " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        if entry.status == "failed" and self.cuda:
+            torch.cuda.synchronize()  # raises where the device is lost to this process: no other candidate can run
+        return entry
+
+    def _step(self, candidate: Candidate, train: bool) -> tuple[Step, Built]:
+        built = candidate.build(self.problem, self.shared, unwrapped)
+        step = make_step(built, self.problem, train)
+        return (replayed(step) if candidate.replayed else step), built
+
+    def _validate(self, entry: Entry, built: Built, out: Any, train: bool) -> None:
+        function, tolerance = entry.candidate.function, self.settings.tolerance
+        reference = self._reference(function) if function else None
+        if reference is None:
+            entry.note = "not compared with a reference, which takes too much memory" if function else ""
+            return
+        entry.error = max_error(reference, built, self.problem, out, train)
+        if not entry.error <= tolerance:
+            note = f"differs from the float64 reference by {entry.error:.1e}"
+            # In short types libraries add up long sums as they like: that is theirs to do.
+            short = self.settings.dtype.itemsize < 4 and entry.candidate.library == "pyg"
+            entry.status, entry.note = ("ok" if short else "wrong"), note
+
+    def _reference(self, function: str) -> Reference | None:
+        if function not in self.references:
+            self.references[function] = None
+            with suppress(torch.OutOfMemoryError):
+                self.references[function] = compute_reference(function, self.problem, self.shared)
+            self._settle()
+        return self.references[function]
+
+    def _samples(self, step: Step) -> Timing:
+        timing, end = Timing(), time.monotonic() + ALONE_S
+        while len(timing.samples) < 3 or (time.monotonic() < end and len(timing.samples) < self.settings.repeat):
+            self.clock.take_turn(step, timing)
+        return timing
+
+    def _interleave(self, entries: list[Entry], mode: str) -> None:
+        """Time the entries anew, in turns; where they do not fit into memory together, their times stay."""
+        steps: dict[str, Step] = {}
+        timings: dict[str, Timing] = {}
+        self._settle()
+        with suppress(torch.OutOfMemoryError):
+            for entry in entries:
+                steps[entry.label] = self._step(entry.candidate, mode == "train")[0]
+                steps[entry.label]()
+            timings = interleave(steps, self.settings.repeat, self.settings.budget_s, clock=self.clock)
+        for entry in entries:
+            if entry.label in timings:
+                entry.timing = timings[entry.label]
+            else:
+                entry.note = f"{entry.note} timed by itself".strip()
+        steps.clear()
+
+    def _memory(self) -> float:
+        return torch.cuda.mem_get_info()[1] if self.cuda else math.inf
+
+    def _settle(self) -> int:
+        """Free what nobody holds; the bytes that are held."""
+        gc.collect()
+        if not self.cuda:
+            return 0
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+        return torch.cuda.memory_allocated()
+
+    def _peak(self, before: int) -> float | None:
+        """MB that a candidate took at most: its parameters, encodings, results and all in between."""
+        return (torch.cuda.max_memory_allocated() - before) / 1e6 if self.cuda else None

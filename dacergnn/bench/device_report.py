@@ -1,0 +1,189 @@
+"""Results on a CUDA device: a line of JSON for each case, and the tables made of them."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from dacergnn.bench.bound import Bound
+from dacergnn.bench.entry import Entry
+
+Line = dict[str, Any]
+LARGE = 1_000_000
+"""Edges from which on the share of the bound is summed up: smaller graphs do not fill a device."""
+
+
+def case_line(model: str, data: str, mode: str, entries: list[Entry], bound: Bound, **facts: Any) -> Line:
+    """What one measured case leaves: its bound, every candidate, and further facts by name."""
+    return {
+        "model": model,
+        "data": data,
+        "mode": mode,
+        "bound_ms": bound.ms,
+        "bound_plan": bound.plan,
+        "bound_limit": bound.limit,
+        **facts,
+        "candidates": [e.as_json() | {"compiled": e.candidate.compiled, "replayed": e.candidate.replayed}
+                       for e in entries],
+    }  # fmt: skip
+
+
+def append_line(path: Path, line: Line) -> None:
+    """Add a line to a file; it is on the disk when this returns."""
+    with path.open("a") as file:
+        file.write(json.dumps(line) + "\n")
+
+
+def read_lines(path: Path) -> list[Line]:
+    """All lines of a file, none where there is no file; what a killed process left of its last one is passed over."""
+    found: list[Line] = []
+    for text in path.read_text().splitlines() if path.exists() else []:
+        try:
+            found.append(json.loads(text))
+        except ValueError:
+            continue
+    return found
+
+
+def key_of(line: Line) -> tuple[str, ...]:
+    """Lines of the same case have the same key."""
+    return tuple(str(line[name]) for name in ("data", "model", "mode", "precision"))
+
+
+class Summary:
+    """The best of every kind in one line: ours by level, the fastest library layer, the fastest plain one."""
+
+    def __init__(self, line: Line) -> None:
+        self.line = line
+        self.candidates: list[Line] = line["candidates"]
+
+    def own(self, level: str, *, replayed: bool = False) -> Line | None:
+        """Our layer at a level."""
+        name = f"{level} replayed" if replayed else level
+        return next((c for c in self.candidates if c["library"] == "ours" and c["name"] == name), None)
+
+    def peer(self, *libraries: str, replayed: bool = False) -> Line | None:
+        """The fastest other layer; of those that are replayed as well if so asked."""
+        timed = [c for c in self.candidates if c["library"] in libraries and c["ms"] is not None]
+        return min((c for c in timed if replayed or not c["replayed"]), key=lambda c: c["ms"], default=None)
+
+    def ratio(self, level: str = "O2", *, replayed: bool = False) -> float | None:
+        """Time of the fastest other layer over ours; with ``replayed``, of both in whatever way is fastest."""
+        peer = self.peer("pyg", "torch", replayed=replayed)
+        times = [_ms(self.own(level)), _ms(self.own(level, replayed=True)) if replayed else None]
+        own = min((ms for ms in times if ms is not None), default=None)
+        return None if peer is None or own is None else peer["ms"] / own
+
+    @property
+    def share(self) -> float | None:
+        """The bound over our time, at level O2 in whatever way is fastest."""
+        times = [ms for ms in (_ms(self.own("O2")), _ms(self.own("O2", replayed=True))) if ms is not None]
+        return self.line["bound_ms"] / min(times) if times and self.line["bound_ms"] else None
+
+
+def merged(lines: Iterable[Line]) -> list[Line]:
+    """One line for each case: candidates that an earlier line of the case does not have come from later ones.
+
+    Times of a later line are scaled by what ours took in both, since processes differ.
+    """
+    found: dict[tuple[str, ...], Line] = {}
+    for line in lines:
+        if "candidates" not in line:
+            continue
+        first = found.setdefault(key_of(line), line | {"candidates": []})
+        if first["bound_ms"] is None:
+            found[key_of(line)] = first = line | {"candidates": first["candidates"]}
+        own, again = _ms(Summary(first).own("O2")), _ms(Summary(line).own("O2"))
+        scale = own / again if own and again else 1.0
+        names = {(c["library"], c["name"]) for c in first["candidates"]}
+        for candidate in line["candidates"]:
+            if (candidate["library"], candidate["name"]) not in names:
+                ms = candidate["ms"]
+                first["candidates"].append(candidate | {"ms": None if ms is None else ms * scale})
+    return list(found.values())
+
+
+def markdown(lines: Iterable[Line]) -> str:
+    """A table of all cases, and the geometric means by model and mode."""
+    cases = [Summary(line) for line in merged(lines)]
+    head = ("model", "graph", "mode", "precision", "O2", "replayed", "hector", "fastest library", "ms",
+            "fastest plain", "ms", "ratio", "replayed", "bound", "share", "peak MB", "leanest peer MB")  # fmt: skip
+    rows = [_cells(case) for case in cases]
+    table = [_row(head), _row("---" if i < 4 else "---:" for i in range(len(head))), *map(_row, rows)]
+    return "\n".join([*table, "", *_means(cases)]) + "\n"
+
+
+def _cells(case: Summary) -> list[str]:
+    line = case.line
+    library, plain = case.peer("pyg"), case.peer("torch")
+    own = case.own("O2")
+    peaks = [c["peak_mb"] for c in case.candidates if c["library"] != "ours" and c["ms"] and c["peak_mb"]]
+    return [
+        *(line["model"], line["data"], line["mode"], line["precision"]),
+        _number(_ms(own)) if _ms(own) else (own or {}).get("status", line.get("status", "-")),
+        _number(_ms(case.own("O2", replayed=True))),
+        _number(_ms(case.own("hector"))),
+        *_named(library),
+        *_named(plain),
+        _number(case.ratio()),
+        _number(case.ratio(replayed=True)),
+        _number(line["bound_ms"]),
+        _number(case.share),
+        _number((own or {}).get("peak_mb"), 4),
+        _number(min(peaks, default=None), 4),
+    ]
+
+
+def _means(cases: list[Summary]) -> list[str]:
+    """Rows of geometric means, with the smallest; those of shares over large graphs alone."""
+    head = ("model", "mode", "precision", "graphs", "peer / O2", "replayed", "hector / O2", "bound / O2, large graphs")
+    table = [_row(head), _row("---" if i < 3 else "---:" for i in range(len(head)))]
+    groups: dict[tuple[str, str, str], list[Summary]] = {}
+    for case in cases:
+        groups.setdefault((case.line["model"], case.line["mode"], case.line["precision"]), []).append(case)
+    for names, group in groups.items():
+        large = [case for case in group if case.line["edges"] >= LARGE]
+        table.append(
+            _row(
+                [
+                    *names,
+                    str(len(group)),
+                    _mean(group, lambda case: case.ratio()),
+                    _mean(group, lambda case: case.ratio(replayed=True)),
+                    _mean(group, _over_hector),
+                    _mean(large, lambda case: case.share),
+                ]
+            )
+        )
+    return table
+
+
+def _over_hector(case: Summary) -> float | None:
+    ours, hector = _ms(case.own("O2")), _ms(case.own("hector"))
+    return hector / ours if ours and hector else None
+
+
+def _mean(cases: list[Summary], value: Callable[[Summary], float | None]) -> str:
+    found = [v for v in map(value, cases) if v is not None]
+    if not found:
+        return "-"
+    return f"{math.exp(sum(map(math.log, found)) / len(found)):.3g} ({min(found):.3g})"
+
+
+def _ms(candidate: Line | None) -> float | None:
+    return None if candidate is None else candidate["ms"]
+
+
+def _named(candidate: Line | None) -> tuple[str, str]:
+    return ("-", "-") if candidate is None else (candidate["name"], _number(candidate["ms"]))
+
+
+def _number(value: float | None, digits: int = 3) -> str:
+    return "-" if value is None else f"{value:.{digits}g}"
+
+
+def _row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"

@@ -1,0 +1,41 @@
+"""What is measured on a CUDA device, and with which limits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from dacergnn.bench.rates import PRECISIONS
+
+
+@dataclass(frozen=True)
+class DeviceSettings:
+    """How the candidates of a case are chosen and timed."""
+
+    levels: tuple[str, ...] = ("O2", "hector")
+    against: tuple[str, ...] = ("pyg", "torch")
+    """Peers: "pyg", "torch" (plain), and "compiled" for the layers of PyG through torch.compile."""
+    precision: str = "float32"
+    """One of `PRECISIONS`."""
+    device: str = "cuda"
+    architectures: tuple[int, ...] | None = None
+    """To build for; None for that of the device."""
+    repeat: int = 20
+    """Rounds of the interleaved measurement."""
+    budget_s: float = 2.0
+    """Time for the interleaved measurement of one case."""
+    replay_below_ms: float = 2.0
+    """Steps that take less are also captured in a CUDA graph and replayed."""
+    finalists: int = 2
+    """So many of PyG's and as many plain layers are interleaved with ours; the others are timed by themselves."""
+    seed: int = 0
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return PRECISIONS[self.precision]
+
+    @property
+    def tolerance(self) -> float:
+        """Relative to the largest value of a tensor; what is further from the reference is wrong."""
+        return {"float64": 1e-9, "float32": 1e-3, "tf32": 2e-2}.get(self.precision, 0.1)

@@ -1,0 +1,217 @@
+"""The benchmark for CUDA devices, run on the processor with a plain layer in place of ours: cases, lines, tables."""
+
+from __future__ import annotations
+
+import math
+import sys
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from click.testing import CliRunner
+
+from benchmarks import gpu
+from dacergnn.bench import device_case, plain_torch
+from dacergnn.bench.bound import Bound, bound, plans
+from dacergnn.bench.candidate import Candidate, make_step, unwrapped
+from dacergnn.bench.device_case import DeviceCase
+from dacergnn.bench.device_report import Line, Summary, append_line, case_line, markdown, merged, read_lines
+from dacergnn.bench.device_settings import DeviceSettings
+from dacergnn.bench.entry import Entry
+from dacergnn.bench.measure import Timing
+from dacergnn.bench.parameters import make_parameters
+from dacergnn.bench.problem import Problem
+from dacergnn.bench.rates import precision
+from dacergnn.bench.reference import compute_reference, max_error
+from dacergnn.config import Rates
+
+SETTINGS = DeviceSettings(against=("torch",), repeat=1, budget_s=0.1, device="cpu")
+
+
+def stand_in(model: str, level: str, settings: DeviceSettings) -> Candidate:
+    return replace(plain_torch.candidates(model)[-1], name=level, library="ours")
+
+
+@pytest.fixture
+def plain_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device_case, "own_candidate", stand_in)
+    monkeypatch.setattr(device_case, "ALONE_S", 0.0)
+
+
+@pytest.mark.parametrize("model", ["rgcn", "rgat", "hgt"])
+def test_plain_layers_for_devices_agree_with_the_reference(model: str, problem: Problem) -> None:
+    found = plain_torch.device_candidates(model, torch.float32)
+    assert [c.name for c in found] == [f"{rows}{kind} scatter" for rows in ("sources", "destinations")
+                                       for kind in ("", " padded")]  # fmt: skip
+    shared = make_parameters(model, problem)
+    reference = compute_reference(model, problem, shared)
+    for candidate in found:
+        built = candidate.build(problem, shared, unwrapped)
+        out = make_step(built, problem, train=True)()
+        assert max_error(reference, built, problem, out, train=True) < 2e-6, candidate.name
+
+
+def test_grouped_products_in_bfloat16(problem: Problem) -> None:
+    short = problem.to("cpu", torch.bfloat16)
+    shared = make_parameters("rgcn", problem)
+    reference = compute_reference("rgcn", problem, shared)
+    found = [c for c in plain_torch.device_candidates("rgcn", torch.bfloat16) if "grouped" in c.name]
+    assert len(found) == 4
+    for candidate in (c for c in found if "scatter" in c.name):  # MKL has no sparse products in bfloat16
+        built = candidate.build(short, shared, unwrapped)
+        out = make_step(built, short, train=True)()
+        assert out.dtype == torch.bfloat16
+        assert max_error(reference, built, short, out, train=True) < 0.05, candidate.name
+
+
+def test_a_case_validates_every_candidate_and_times_the_best_in_turns(problem: Problem, plain_ours: None) -> None:
+    case = DeviceCase("rgcn", problem, SETTINGS)
+    for mode in ("infer", "train"):
+        entries = case.measure(mode)
+        assert [e.label for e in entries[:2]] == ["ours O2", "ours hector"]
+        assert len(entries) == 2 + 6 + 4
+        assert all(e.status == "ok" and e.ms is not None and e.error is not None and e.error < 1e-5 for e in entries)
+
+
+def test_a_wrong_candidate_has_no_time(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(model: str, level: str, settings: DeviceSettings) -> Candidate:
+        good = stand_in(model, level, settings)
+
+        def build(*arguments: Any) -> Any:
+            if level == "hector":
+                raise ValueError("cannot be built")
+            if level == "O0":
+                raise torch.OutOfMemoryError("full")
+            built = good.build(*arguments)
+            return replace(built, forward=lambda: built.forward() * 1.01)
+
+        return replace(good, build=build)
+
+    monkeypatch.setattr(device_case, "own_candidate", broken)
+    settings = replace(SETTINGS, levels=("O2", "hector", "O0"), against=())
+    wrong, failed, full = DeviceCase("rgcn", problem, settings).measure("infer")
+    assert (wrong.status, wrong.ms) == ("wrong", None)
+    assert "differs from the float64 reference by" in wrong.note
+    assert (failed.status, failed.note) == ("failed", "ValueError: cannot be built")
+    assert full.status == "out of memory"
+    late = DeviceCase("rgcn", problem, settings, deadline=-math.inf).measure("infer")
+    assert {e.status for e in late} == {"skipped"}
+
+
+def entry(library: str, name: str, ms: float | None, **flags: bool) -> Entry:
+    candidate = replace(plain_torch.candidates("rgcn")[0], name=name, library=library, **flags)
+    return Entry(candidate, Timing([] if ms is None else [ms / 1e3]), "ok" if ms else "failed", peak_mb=ms)
+
+
+def line(data: str, *entries: Entry, edges: int = 2_000_000) -> Line:
+    return case_line("rgcn", data, "train", list(entries), Bound(1.0, "compact", "FLOP"), precision="float32",
+                     edges=edges)  # fmt: skip
+
+
+def test_tables() -> None:
+    big = line("am~", entry("ours", "O2", 2.0), entry("ours", "hector", 3.0), entry("pyg", "RGCNConv", 20.0),
+               entry("torch", "sources", 8.0), entry("torch", "edges", None))  # fmt: skip
+    small = line(
+        "aifb~", entry("ours", "O2", 4.0), entry("ours", "O2 replayed", 0.5, replayed=True),
+        entry("torch", "sources", 8.0), entry("torch", "sources replayed", 2.0, replayed=True), edges=9,
+    )  # fmt: skip
+    summary = Summary(small)
+    assert summary.ratio() == pytest.approx(2.0)
+    assert summary.ratio(replayed=True) == pytest.approx(4.0)
+    assert summary.share == pytest.approx(2.0)
+    text = markdown([{"rates": {}}, big, small, gpu.failed_line("hgt", "mag~", "infer", "float32", "ended")])
+    rows = [[cell.strip() for cell in row.split("|")[1:-1]] for row in text.splitlines() if row]
+    assert rows[2][:4] == ["rgcn", "am~", "train", "float32"]
+    assert rows[2][4:] == ["2", "-", "3", "RGCNConv", "20", "sources", "8", "4", "4", "1", "0.5", "2", "8"]
+    assert rows[4][4] == "failed"
+    assert rows[7] == ["rgcn", "train", "float32", "2", "2.83 (2)", "4 (4)", "1.5 (1.5)", "0.5 (0.5)"]
+    assert len({len(row) for row in rows[:5]}) == 1
+
+
+def test_lines_of_one_case_are_merged() -> None:
+    first = line("am~", entry("ours", "O2", 2.0), entry("pyg", "RGCNConv", 20.0))
+    second = line("am~", entry("ours", "O2", 4.0), entry("pyg", "RGCNConv compiled", 30.0, compiled=True))
+    (one,) = merged([first, second])
+    assert [c["ms"] for c in one["candidates"]] == pytest.approx([2.0, 20.0, 15.0])
+
+
+def test_lines_survive_a_killed_writer(tmp_path: Path) -> None:
+    path = tmp_path / "lines.jsonl"
+    assert read_lines(path) == []
+    append_line(path, {"a": 1})
+    with path.open("a") as file:
+        file.write('{"b": ')
+    assert read_lines(path) == [{"a": 1}]
+
+
+def test_bounds_of_short_types() -> None:
+    sizes = {"N": 10**6, "E": 10**7, "U": 10**6, "V": 10**6, "R": 4}
+    slow_memory = Rates(1e18, 1e9, 1e18)
+    whole, half = (bound("rgcn", "infer", sizes, 64, slow_memory, size) for size in (4, 2))
+    assert 0.5 < half.ms / whole.ms < 0.6
+    assert plans("hgt", sizes, 64)[0].flop == plans("hgt", sizes, 64, 2)[0].flop
+
+
+def test_tf32_is_left_as_it_was() -> None:
+    with precision("tf32"):
+        pass
+    with precision("float32"):
+        pass
+
+
+def test_one_graph_on_the_processor(tmp_path: Path, plain_ours: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu, "measure_rates", lambda *arguments: Rates(150e9, 25e9, 40e9))
+    monkeypatch.setenv("DACERGNN_CACHE_DIR", str(tmp_path))
+    path = tmp_path / "lines.jsonl"
+    options = ["--data", "aifb", "--scale", "0.01", "--cases", "rgcn:infer,rgat:infer", "--against", "",
+               "--device", "cpu", "--hidden", "8", "--budget", "0.1", "--repeat", "1"]  # fmt: skip
+    for _ in range(2):  # the second time with the kept graph
+        result = CliRunner().invoke(gpu.main, [*options, "--inline", "--json", str(path)])
+        assert result.exit_code == 0, result.output
+    lines = read_lines(path)
+    assert [(x["model"], x["data"]) for x in lines] == [("rgcn", "aifb~0.01"), ("rgat", "aifb~0.01")] * 2
+    assert lines[0]["edges"] == lines[0]["sizes"]["E"] == 488
+    assert lines[0]["bound_ms"] > 0
+
+
+def test_a_process_that_ends_costs_one_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, asked = tmp_path / "lines.jsonl", []
+
+    def run(arguments: list[str], limit: float) -> str | None:
+        options = dict(pairwise(arguments))
+        asked.append((options["--data"], options["--cases"]))
+        if options["--cases"] != "rgcn:train":
+            append_line(path, line("", entry("ours", "O2", 1.0)) | {"data": options["--data"], "mode": "infer"})
+            return "the process ended with code -6"
+        return "not done after 3 s"
+
+    monkeypatch.setattr(gpu, "run", run)
+    monkeypatch.setattr(gpu, "machine", lambda device: {"rates": {}})
+    table = tmp_path / "table.md"
+    monkeypatch.setattr(sys, "argv", ["gpu.py"])
+    options = [
+        "--data",
+        "am,bgs",
+        "--models",
+        "rgcn,hgt",
+        "--device",
+        "cpu",
+        "--json",
+        str(path),
+        "--markdown",
+        str(table),
+    ]
+    result = CliRunner().invoke(gpu.main, [*options, "--time-limit", "100"])
+    assert result.exit_code == 0, result.output
+    assert asked[0] == ("am", "rgcn:infer,rgcn:train,hgt:infer,hgt:train")
+    assert next(x["note"] for x in read_lines(path) if "note" in x) == "the process ended with code -6"
+    assert "failed" in table.read_text()
+
+
+def test_ended_processes_say_why() -> None:
+    assert gpu.run([sys.executable, "-c", "pass"], math.inf) is None
+    assert gpu.run([sys.executable, "-c", "raise SystemExit(3)"], 60) == "the process ended with code 3"
+    assert gpu.run(["sleep", "60"], 0.1) == "not done after 0 s"
