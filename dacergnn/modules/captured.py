@@ -56,7 +56,7 @@ class Captures:
             ArrayError: The arguments are not on a CUDA device.
         """
         call = None if cuda_graph.capturing() else Call.of(args, kwargs)
-        if call is None:
+        if call is None or not call.comparable:
             return function(*args, **kwargs)
         device = _device(call, tensors)
         key = [owner, *_circumstances(), *call.form]

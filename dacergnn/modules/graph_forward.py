@@ -46,6 +46,8 @@ class ForwardLayer(TracedLayer):
 class _Forwards(dict[Any, ForwardLayer]):
     """The compiled forwards of a module by the functions that they run; copies of the module begin with none."""
 
+    owner: nn.Module | None = None
+
     def __deepcopy__(self, memo: dict[int, Any]) -> _Forwards:
         return _Forwards()
 
@@ -125,8 +127,9 @@ def _compiled(function: Callable[..., Any], config: Config, on_unsupported: OnUn
         if torch.compiler.is_compiling() or recording() is not None:  # within another one, it is part of that
             return function(self, *args, **kwargs)
         layers = self.__dict__.get(FORWARDS)
-        if layers is None or any(known.original is not self for known in layers.values()):  # those of a shallow copy
+        if layers is None or layers.owner is not self:  # those of a shallow copy
             layers = self.__dict__[FORWARDS] = _Forwards()
+            layers.owner = self
         layer = layers.get(function)
         if layer is None:
             layer = layers[function] = ForwardLayer(self, function, config, on_unsupported)

@@ -97,9 +97,11 @@ class _Runtime:
         """The outputs of a program for arrays in the order of its parameters."""
         compiled = self.layer.compiled(program, arrays[0].dtype, graph)
         self.layer.remember(compiled, graph)
+        found = compiled(graph, list(arrays))
         if self.attempt is not None:
             self.attempt.runs.append((compiled, graph, torch.is_grad_enabled()))
-        return compiled(graph, list(arrays))
+            self.attempt.shapes += [t.shape for t in found]
+        return found
 
     def computed(self, computed: Computed) -> None:
         """Take note of what has been run."""

@@ -113,6 +113,7 @@ def other_code(x: Tensor) -> Tensor:
 Change = Callable[[Any, pytest.MonkeyPatch], object]
 CHANGES: dict[str, Change] = {
     "an attribute": lambda layer, _: setattr(layer, "scale", 3.0),
+    "an attribute that is added again": lambda layer, _: (delattr(layer, "scale"), setattr(layer, "scale", 3.0)),
     "an item of a list": lambda layer, _: layer.sizes.__setitem__(0, 2.0),
     "a parameter": lambda layer, _: setattr(layer, "weight", nn.Parameter(layer.weight.detach() + 1)),
     "a submodule": lambda layer, _: setattr(layer, "activation", nn.ReLU()),
@@ -169,10 +170,16 @@ def written(x: Tensor, index: Tensor) -> tuple[Any, ...]:
     return x, index
 
 
+def noted(x: Tensor, index: Tensor) -> tuple[Any, ...]:
+    vars(index)["note"] = 1
+    return x, index
+
+
 OTHERS: dict[str, Callable[[Tensor, Tensor], tuple[Any, ...]]] = {
     "more nodes": lambda x, index: (torch.cat([x, x]), index),
     "another graph": lambda x, index: (x, index.flip(1).clone()),
     "edges written to": written,
+    "edges with an attribute": noted,
     "a number": lambda x, index: (x, index, 2.0),
     "an integer": lambda x, index: (x, index, 1),
     "features with gradient": lambda x, index: (x.clone().requires_grad_(), index),
@@ -215,6 +222,18 @@ def test_parameters_of_another_type(recorded: list[int]) -> None:
     found.float()
     assert found(x.float(), index).dtype == torch.float32
     assert len(recorded) == 3
+
+
+def test_dictionaries_that_have_been_larger_are_the_same(recorded: list[int]) -> None:
+    layer, args = make(1.0), arguments()
+    found = repeated(layer, args)
+    for table in (vars(layer), OPTIONS, layer.linear._parameters):
+        names = [f"name {i}" for i in range(500)]
+        table.update(dict.fromkeys(names))
+        for name in names:
+            del table[name]
+        torch.testing.assert_close(found(*args), layer(*args))
+    assert len(recorded) == 2
 
 
 def test_attributes_that_no_code_mentions_may_be_anything(recorded: list[int]) -> None:

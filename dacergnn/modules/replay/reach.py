@@ -33,7 +33,7 @@ _AROUND = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward
 """Of a module that is called, what runs before and after its forward."""
 _NEVER = (FORWARDS, "_dacergnn_refused", "_state_dict_hooks", "_state_dict_pre_hooks", "_load_state_dict_pre_hooks",
           "_load_state_dict_post_hooks")  # fmt: skip
-_GLOBAL_HOOKS = [v for n, v in vars(nn.modules.module).items() if n.startswith("_global_") and isinstance(v, dict)]
+GLOBAL_HOOKS = [v for n, v in vars(nn.modules.module).items() if n.startswith("_global_") and isinstance(v, dict)]
 
 
 class Unwatchable(Exception):
@@ -51,11 +51,10 @@ class Reach:
     def __init__(self, module: nn.Module, names: frozenset[str]) -> None:
         self.mentioned = set(names)
         """Those names, and what is found besides."""
-        self.tables: list[Any] = []
-        """Dictionaries that hold something, lists alike; keys and values stay the same objects."""
-        self.lists: list[Any] = []
-        self.empty: list[Any] = [*_GLOBAL_HOOKS]
-        """Dictionaries and lists that hold nothing."""
+        self.tables: list[Any] = [*GLOBAL_HOOKS]
+        """Dictionaries; keys and values stay the same objects."""
+        self.sequences: list[Any] = []
+        """Lists and sets, alike."""
         self.tensors: list[Tensor] = []
         self.modules: list[nn.Module] = []
         self.kinds: list[type] = []
@@ -86,7 +85,7 @@ class Reach:
         if kind in (tuple, frozenset) or (issubclass(kind, tuple) and not is_user(kind.__module__)):
             self._parts(value, where)
         elif kind in (list, set):
-            self.lists.append(value) if value else self.empty.append(value)
+            self.sequences.append(value)
             self._parts(value, where)
         elif kind in (dict, OrderedDict):
             self._table(value, where)
@@ -115,7 +114,7 @@ class Reach:
             self.add(value, where)
 
     def _table(self, table: dict[Any, Any], where: str) -> None:
-        self.tables.append(table) if table else self.empty.append(table)
+        self.tables.append(table)
         for key, value in list(table.items()):
             if type(key) not in _CONSTANT and type(key) is not tuple:
                 raise Unwatchable(f"{where} has a {type(key).__name__} as a key")

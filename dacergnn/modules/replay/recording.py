@@ -20,6 +20,7 @@ from dacergnn.graph import HeteroGraph
 from dacergnn.modules.compiled import CompiledProgram
 from dacergnn.modules.replay.call import SIMPLE, Call
 from dacergnn.modules.replay.reach import Unwatchable
+from dacergnn.modules.replay.snapshot import Forms
 from dacergnn.modules.replay.watch import Watch
 from dacergnn.runtime.cuda_device import random_state
 
@@ -63,6 +64,8 @@ class Attempt:
     watch: Watch
     looks: Looks = field(default_factory=Looks)
     runs: list[tuple[CompiledProgram, HeteroGraph, bool]] = field(default_factory=list)
+    shapes: list[torch.Size] = field(default_factory=list)
+    """Of what the programs give."""
     computed: list[Computed] = field(default_factory=list)
     edges: list[Tensor] = field(default_factory=list)
     problem: str | None = None
@@ -88,7 +91,7 @@ class Attempt:
             raise Unwatchable(f"it runs {len(self.runs)} programs")
         if not self.watch.unchanged() or self._state() != self._before:
             raise Unwatchable("it changes attributes or tensors, or draws random numbers")
-        if self.runs[0][2] is not self.call.form[0]:
+        if self.runs[0][2] is not self.call.outline[0]:
             raise Unwatchable("gradients are on in parts of it")
         guarded = {id(v) for v in (*self.call.same, *self.watch.integers)}
         if not guarded.issuperset(map(id, self.edges)):
@@ -100,8 +103,10 @@ class Recording:
     """How to run the program of a call for others that are like it."""
 
     def __init__(self, attempt: Attempt, computed: Computed, result: Any, forget: Callable[[object], None]) -> None:
-        self.form, self.watch = attempt.call.form, attempt.watch
+        self._outline, self.watch = attempt.call.outline, attempt.watch
+        self._integers = attempt.call.integers
         self.same = [weakref.ref(v, forget) for v in attempt.call.same]
+        self._forms = Forms(attempt.call.tensors)
         self._known = self._overlap(attempt.call)
         self.compiled, self.graph, _ = attempt.runs[0]
         self._arrays: list[Any] = []
@@ -115,14 +120,15 @@ class Recording:
             if origin == "edges":
                 self._on_edges.append(slot)
             self._arrays.append(None if id(tensor) in attempt.call.ids else tensor)
-        self._outputs: list[tuple[int, bool, torch.Size]] = []
+        self._outputs: list[tuple[int, bool, torch.Size | None]] = []  # a shape unless it is that of the program
+        self._shapes = attempt.shapes
         self._result = self._template(result, {id(made[0]): made for made in computed.outputs})
 
     def _template(self, tree: Any, made: dict[int, Any]) -> Any:
         """The result with numbers of outputs in place of tensors."""
         if id(tree) in made:
             tensor, position, on_edges = made[id(tree)]
-            self._outputs.append((position, on_edges, tensor.shape))
+            self._outputs.append((position, on_edges, tensor.shape if tensor.shape != self._shapes[position] else None))
             return _Output(len(self._outputs) - 1)
         if type(tree) in (tuple, list):
             return type(tree)([self._template(v, made) for v in tree])
@@ -135,8 +141,9 @@ class Recording:
     def covers(self, call: Call) -> bool:
         """Whether a call is like the recorded one, and everything else as it was then."""
         return (
-            call.form == self.form
-            and all(map(is_, call.same, [r() for r in self.same]))
+            call.outline == self._outline
+            and all(map(is_, call.pick(self._integers), [r() for r in self.same]))
+            and self._forms.same(call.tensors)
             and self.watch.unchanged()
             and self._overlap(call) == self._known
         )
@@ -165,7 +172,8 @@ class Recording:
         outputs: list[Tensor] = []
         for position, on_edges, shape in self._outputs:
             rows = found[position]
-            outputs.append((self.graph.from_canonical(rows) if on_edges else rows).view(shape))
+            rows = self.graph.from_canonical(rows) if on_edges else rows
+            outputs.append(rows if shape is None else rows.view(shape))
         return _filled(self._result, outputs)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import nn
 
+from dacergnn.graph import HeteroGraph
 from dacergnn.modules.replay.call import Call
 from dacergnn.modules.replay.reach import Unwatchable
 from dacergnn.modules.replay.recording import Attempt, Recording
@@ -36,12 +37,14 @@ class Replays:
                 if recording.covers(call):
                     self._left.pop(self._kind(call), None)
                     return recording
-        except (ValueError, RuntimeError):  # a variable is gone, or another thread is changing something
+        except RuntimeError:  # a tensor has become a sparse one, say
             pass
         return None
 
     def attempt(self, call: Call) -> Attempt | None:
         """What records a call so that it can be repeated; None if the call before it was another, or that is vain."""
+        if not call.comparable:
+            return None
         last, self._last = self._last, (call.form, [weakref.ref(v) for v in call.same])
         left = self._left.get(self._kind(call), _ATTEMPTS)
         if not left and self.reason is None:
@@ -51,7 +54,7 @@ class Replays:
         if not all(map(is_, call.same, [r() for r in last[1]])):
             return None
         self._left[self._kind(call)] = left - 1
-        graphs = {f"graph {i}": g for i, g in enumerate(call.graphs)}
+        graphs = {f"graph {i}": g for i, g in enumerate(call.graphs) if not isinstance(g, HeteroGraph)}
         try:
             return Attempt(call, Watch(self._module, self._others | graphs))
         except Unwatchable as reason:
@@ -73,7 +76,7 @@ class Replays:
         self._recordings = [found, *others[: _KEPT - 1]]
 
     def _kind(self, call: Call) -> tuple[bool, bool]:
-        return self._module.training, call.form[0]
+        return self._module.training, call.outline[0]
 
     @property
     def summary(self) -> str | None:

@@ -1,0 +1,170 @@
+// Whether objects of Python are as they were, by address: what Python compares itself it touches, to count references.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+
+#include "read_tensors.h"
+
+// Of Python's interface; its headers need not be installed.
+extern "C" std::ptrdiff_t PyDict_Size(void *table);
+extern "C" int PyDict_Next(void *table, std::ptrdiff_t *position, void **key, void **value);
+extern "C" void *PyDict_GetItemWithError(void *table, void *key);
+extern "C" std::ptrdiff_t PyObject_Size(void *object);
+extern "C" void *PyObject_GetIter(void *object);
+extern "C" void *PyIter_Next(void *iterator);
+extern "C" void *PyObject_GetAttr(void *object, void *name);
+extern "C" void *PyObject_GenericGetDict(void *object, void *context);
+extern "C" void *PyObject_Type(void *object);
+extern "C" void *PyType_GetSlot(void *type, int slot);
+extern "C" void *PyCell_Get(void *cell);
+extern "C" void *PyFunction_GetCode(void *function);
+extern "C" void *PyFunction_GetDefaults(void *function);
+extern "C" void *PyFunction_GetKwDefaults(void *function);
+extern "C" long long PyLong_AsLongLong(void *number);
+extern "C" void Py_DecRef(void *object);
+
+namespace dacergnn {
+
+// Reads numbers and addresses one after the other.
+struct Words {
+  const std::int64_t *next;
+  std::int64_t number() { return *next++; }
+  void *object() { return (void *)*next++; }
+};
+
+// A new reference, given back: the object lives on where it was found.
+inline void *borrowed(void *object) {
+  if (object) {
+    Py_DecRef(object);
+  } else {
+    PyErr_Clear();
+  }
+  return object;
+}
+
+// A number of dictionaries, those, then of each its size, keys and values in order.
+inline bool same_tables(Words &expected) {
+  const std::int64_t count = expected.number(), *tables = expected.next;
+  expected.next += count;
+  for (std::int64_t i = 0; i < count; ++i) __builtin_prefetch((void *)tables[i]);
+  for (std::int64_t i = 0; i < count; ++i) {
+    void *table = (void *)tables[i], *key, *value;
+    std::int64_t size = expected.number();
+    if (PyDict_Size(table) != size) return false;
+    for (std::ptrdiff_t position = 0; size > 0; --size)
+      if (!PyDict_Next(table, &position, &key, &value) || key != expected.object() || value != expected.object())
+        return false;
+  }
+  return true;
+}
+
+// A list, its size, its items.
+inline bool same_list(Words &expected) {
+  void *list = expected.object();
+  const std::int64_t size = expected.number();
+  if (PyList_Size(list) != size) return false;
+  for (std::int64_t i = 0; i < size; ++i)
+    if (PyList_GetItem(list, i) != expected.object()) return false;
+  return true;
+}
+
+// A set or an ordered dictionary, its size, what it gives in order.
+inline bool same_order(Words &expected) {
+  void *items = expected.object();
+  std::int64_t size = expected.number();
+  if (PyObject_Size(items) != size) return false;
+  if (size == 0) return true;
+  void *iterator = PyObject_GetIter(items);
+  bool same = iterator != nullptr;
+  for (; same && size > 0; --size) same = borrowed(PyIter_Next(iterator)) == expected.object();
+  borrowed(iterator);
+  return same;
+}
+
+// A dictionary, a key, its value (null: none).
+inline bool same_item(Words &expected) {
+  void *table = expected.object(), *key = expected.object();
+  void *value = PyDict_GetItemWithError(table, key);
+  if (!value) PyErr_Clear();
+  return value == expected.object();
+}
+
+// An object, and what `part` finds at it.
+template <void *(*part)(void *)>
+bool same_part(Words &expected) {
+  void *object = expected.object();
+  return part(object) == expected.object();
+}
+
+inline void *class_of(void *object) { return borrowed(PyObject_Type(object)); }
+inline void *dictionary_of(void *object) { return borrowed(PyObject_GenericGetDict(object, nullptr)); }
+inline void *bases_of(void *type) { return PyType_GetSlot(type, 49); }  // Py_tp_bases
+inline void *content_of(void *cell) { return borrowed(PyCell_Get(cell)); }
+
+// A built-in function of Python, given the address of what `same_tables` reads and, for each of the other functions, a
+// number, and so often what it reads.
+inline void *same_objects(void *const *arguments) {
+  Words expected{(const std::int64_t *)PyLong_AsVoidPtr(arguments[0])};
+  if (!same_tables(expected)) return PyBool_FromLong(0);
+  for (const auto same : {same_list, same_order, same_item, same_part<class_of>, same_part<dictionary_of>,
+                          same_part<bases_of>, same_part<content_of>, same_part<PyFunction_GetCode>,
+                          same_part<PyFunction_GetDefaults>, same_part<PyFunction_GetKwDefaults>})
+    for (std::int64_t count = expected.number(); count > 0; --count)
+      if (!same(expected)) return PyBool_FromLong(0);
+  return PyBool_FromLong(1);
+}
+
+// Names of attributes.
+struct Names {
+  void *requires_grad, *version;
+};
+
+// Gives `note` what a tensor looks like, number by number, until it returns false: its floating-point numbers are not
+// part of it, for others how often it was written to and how many attributes it has.
+template <class Note>
+bool form_of(void *tensor, int (*describe)(void *, Tensor *), Names names, Note note) {
+  constexpr int floating = 2, brain_floating = 4;
+  Tensor found;
+  if (describe(tensor, &found)) {
+    PyErr_Clear();
+    return false;
+  }
+  if (!note((std::int64_t)borrowed(PyObject_GetAttr(tensor, names.requires_grad))) || !note(found.device) ||
+      !note(found.device_id) || !note(found.code) || !note(found.bits) || !note(found.lanes) || !note(found.dimensions))
+    return false;
+  for (int d = 0; d < found.dimensions; ++d)
+    if (!note(found.shape[d]) || !note(found.strides[d])) return false;
+  if (found.code == floating || found.code == brain_floating) return true;
+  void *version = PyObject_GetAttr(tensor, names.version);
+  if (!version) {
+    PyErr_Clear();
+    return false;
+  }
+  const std::int64_t written = PyLong_AsLongLong(version);
+  Py_DecRef(version);
+  return note(written) && note(PyDict_Size(dictionary_of(tensor)));
+}
+
+// A built-in function of Python: its arguments are a list of tensors, the address of numbers, and whether to write them.
+// The first four are given: the exchange function, the names "requires_grad" and "_version", the number of tensors. The
+// others are what the tensors look like; returns whether they do, or, of those that it writes, whether it could.
+inline void *same_forms(void *const *arguments) {
+  auto *numbers = (std::int64_t *)PyLong_AsVoidPtr(arguments[1]);
+  const auto describe = (int (*)(void *, Tensor *))numbers[0];
+  const Names names{(void *)numbers[1], (void *)numbers[2]};
+  const std::int64_t count = numbers[3];
+  const bool writes = PyLong_AsVoidPtr(arguments[2]) != nullptr;
+  numbers += 4;
+  const auto note = [&](std::int64_t found) {
+    if (writes) *numbers = found;
+    return *numbers++ == found;
+  };
+  if (PyList_Size(arguments[0]) != count) return PyBool_FromLong(0);
+  for (std::int64_t i = 0; i < count; ++i)
+    if (!form_of(PyList_GetItem(arguments[0], i), describe, names, note)) return PyBool_FromLong(0);
+  return PyBool_FromLong(1);
+}
+
+}  // namespace dacergnn

@@ -1,0 +1,133 @@
+"""What objects hold at one moment; whether they still do is found by C code, which touches little memory."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+from array import array
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from itertools import chain
+from types import CellType, FunctionType, MappingProxyType
+from typing import Any
+
+from torch import Tensor
+
+from dacergnn.modules.replay.reach import ABSENT, Unwatchable
+from dacergnn.runtime.build import build
+from dacergnn.runtime.builtin import builtin
+from dacergnn.runtime.exchange import DESCRIBE
+
+_CODE = """
+#include "include/dacergnn/same_objects.h"
+extern "C" void *same_objects(void *, void *const *arguments, std::ptrdiff_t) {
+  return dacergnn::same_objects(arguments);
+}
+extern "C" void *same_forms(void *, void *const *arguments, std::ptrdiff_t) { return dacergnn::same_forms(arguments); }
+"""
+_NAMES = ("requires_grad", "_version")
+
+
+@cache
+def _function(name: str) -> Callable[..., bool]:
+    return builtin(ctypes.CDLL(str(build("same_objects", _CODE))), name)
+
+
+class Snapshot:
+    """The objects that others hold, which it keeps alive; compared by identity.
+
+    Args:
+        tables: Dictionaries, those of classes too: their keys and values, in order.
+        sequences: Lists and sets: their items, in order.
+        items: Dictionaries, and keys that they may have or not.
+        objects: Their classes, and the dictionaries of their attributes.
+        classes: Their bases, and those of their bases.
+        cells: What they hold.
+        functions: Their code, defaults and attributes.
+    """
+
+    def __init__(
+        self,
+        tables: Iterable[Any] = (),
+        sequences: Sequence[Any] = (),
+        items: Iterable[tuple[Any, str]] = (),
+        objects: Iterable[Any] = (),
+        classes: Iterable[type] = (),
+        cells: Iterable[CellType] = (),
+        functions: Iterable[FunctionType] = (),
+    ) -> None:
+        tables = [gc.get_referents(t)[0] if type(t) is MappingProxyType else t for t in tables]
+        contents = [[*chain.from_iterable(dict.items(t))] for t in tables]
+        ordered = [t for t in tables if type(t) is OrderedDict and len(t) > 1]  # the dictionary has an order of its own
+        lists = [s for s in sequences if type(s) is list]
+        sets = [s for s in sequences if type(s) is not list]
+        words = array("q", [len(tables), *map(id, tables)])
+        for table, content in zip(tables, contents, strict=True):
+            words.extend((len(table), *map(id, content)))
+        self.kept = [*tables, *chain.from_iterable(contents)]
+        """Everything that is compared, and what holds it."""
+        for group in (lists, [*sets, *ordered]):
+            words.append(len(group))
+            for holder in group:
+                words.extend((id(holder), len(holder), *map(id, holder)))
+                self.kept += (holder, *holder)
+        functions, objects = [*functions], [*objects]
+        parts = (
+            [(t, key, t.get(key, ABSENT)) for t, key in items],
+            [(o, type(o)) for o in objects],
+            [(o, o.__dict__) for o in (*objects, *functions)],
+            [(c, c.__bases__) for c in dict.fromkeys(b for c in classes for b in c.__mro__)],
+            [(c, c.cell_contents) for c in cells],
+            [(f, f.__code__) for f in functions],
+            [(f, ABSENT if f.__defaults__ is None else f.__defaults__) for f in functions],
+            [(f, ABSENT if f.__kwdefaults__ is None else f.__kwdefaults__) for f in functions],
+        )
+        for part in parts:
+            found = [*chain.from_iterable(part)]
+            words.append(len(part))
+            words.extend(0 if v is ABSENT else id(v) for v in found)
+            self.kept += found
+        self._words = words
+        self._address = words.buffer_info()[0]
+        self._same = _function("same_objects")
+
+    def unchanged(self) -> bool:
+        """Whether everything is as it was."""
+        return self._same(self._address)
+
+
+class Forms:
+    """What tensors look like: types, shapes, strides, devices, whether they need gradients.
+
+    Of those that hold no floating-point numbers also how often they were written to, and how many attributes they have.
+
+    Raises:
+        Unwatchable: Torch cannot tell.
+    """
+
+    def __init__(self, tensors: list[Tensor]) -> None:
+        self._same: Callable[..., bool] | None = None
+        if DESCRIBE is None:
+            self._forms = forms(tensors)
+            return
+        self._numbers = array("q", [DESCRIBE, *map(id, _NAMES), len(tensors)])
+        self._numbers.extend([0] * sum(9 + 2 * t.dim() for t in tensors))
+        self._address = self._numbers.buffer_info()[0]
+        self._same = _function("same_forms")
+        if not self._same(tensors, self._address, True):
+            raise Unwatchable("a tensor is of an unusual kind")
+
+    def same(self, tensors: list[Tensor]) -> bool:
+        """Whether others look like these."""
+        return forms(tensors) == self._forms if self._same is None else self._same(tensors, self._address, False)
+
+
+def forms(tensors: Sequence[Tensor]) -> list[Any]:
+    """That as a list of properties.
+
+    Raises:
+        RuntimeError: A tensor does not have all of them.
+    """
+    found: list[Any] = [(t.requires_grad, t.dtype, t.shape, t.stride(), t.device) for t in tensors]
+    return found + [(t._version, len(t.__dict__)) for t in tensors if not t.is_floating_point()]
