@@ -107,16 +107,17 @@ class Forms:
     """
 
     def __init__(self, tensors: list[Tensor]) -> None:
-        self._same: Callable[..., bool] | None = None
-        if DESCRIBE is None:
+        try:
             self._forms = forms(tensors)
-            return
-        self._numbers = array("q", [DESCRIBE, *map(id, _NAMES), len(tensors)])
-        self._numbers.extend([0] * sum(9 + 2 * t.dim() for t in tensors))
-        self._address = self._numbers.buffer_info()[0]
-        self._same = _function("same_forms")
-        if not self._same(tensors, self._address, True):
-            raise Unwatchable("a tensor is of an unusual kind")
+        except RuntimeError:
+            raise Unwatchable("a tensor is of an unusual kind") from None
+        self._same: Callable[..., bool] | None = None
+        if DESCRIBE is not None:
+            self._numbers = array("q", [DESCRIBE, *map(id, _NAMES), len(tensors)])
+            self._numbers.extend([0] * sum(9 + 2 * t.dim() for t in tensors))
+            self._address = self._numbers.buffer_info()[0]
+            same = _function("same_forms")
+            self._same = same if same(tensors, self._address, True) else None  # it knows no tensors without memory
 
     def same(self, tensors: list[Tensor]) -> bool:
         """Whether others look like these."""
