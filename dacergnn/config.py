@@ -28,6 +28,10 @@ source side, as the paper has it (C+R), before gradients are generated; "O2" doe
 IMPLEMENTATIONS = ("cpu", "cuda", "pure")
 OLDEST_ARCHITECTURE = 80
 """Compute capability, without the dot, from which on devices have what CUDA kernels use."""
+STRATEGIES = ("cache_all", "recompute_all", "papers", "auto", "budget:BYTES")
+"""What becomes of arrays that the backward reads: all are saved, none; what reductions and products give is saved, what
+takes a constant number of operations an element is computed again; whatever is fastest by the cost model within half
+of the memory that is free, or within a budget."""
 OnUnsupported = Literal["warn", "error", "ignore"]
 """What becomes of what no program expresses: it runs as it is, with a warning or silently, or is an error."""
 
@@ -56,6 +60,16 @@ TYPICAL_RATES = {"cpu": Rates(1.2e11, 2.0e10, 3.0e10), "cuda": Rates(4.0e13, 3.0
 """Of kernels on two cores of a server, as they were measured; of a large device, by its data sheet."""
 
 
+def budget_of(caching: str) -> float | None:
+    """The bytes of a strategy "budget:BYTES"; None for others."""
+    head, _, figure = caching.partition(":")
+    try:
+        found = float(figure)
+    except ValueError:
+        return None
+    return found if head == "budget" and found >= 0 else None
+
+
 @dataclass(frozen=True)
 class Config:
     """How layers are compiled; hashable, so that equal layers share a build.
@@ -69,6 +83,10 @@ class Config:
             this machine. Builds need no device.
         rates: Of the machine, to choose by; None for typical ones (`TYPICAL_RATES`).
         cuda_graph: Record calls that come again as CUDA graphs and replay them; changes no build.
+        caching: Which arrays are saved for the backward, and which it computes again: "cache_all", "recompute_all",
+            "papers", "auto" or "budget:BYTES" (`STRATEGIES`).
+        cache: Names of arrays to save, whatever ``caching`` says; `explain` shows the names.
+        recompute: Names of arrays to compute again.
     """
 
     level: str = "O2"
@@ -77,6 +95,9 @@ class Config:
     cuda_arch: tuple[int, ...] | None = None
     rates: Rates | None = None
     cuda_graph: bool = False
+    caching: str = "cache_all"
+    cache: tuple[str, ...] = ()
+    recompute: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.level not in LEVELS:
@@ -94,6 +115,15 @@ class Config:
             raise DacergnnError(f"implementation={self.implementation!r} is not one of {', '.join(IMPLEMENTATIONS)}.")
         if self.rates is not None and not isinstance(self.rates, Rates):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise DacergnnError(f"rates={self.rates!r} is a {type(self.rates).__name__}; pass dacergnn.Rates(...).")
+        if budget_of(self.caching) is None and self.caching not in STRATEGIES[:-1]:
+            raise DacergnnError(f"caching={self.caching!r} is not one of {', '.join(STRATEGIES)}.")
+        for name in ("cache", "recompute"):
+            if isinstance(getattr(self, name), str):
+                raise DacergnnError(f"{name}={getattr(self, name)!r} is a string; pass a tuple of names of arrays.")
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        both = [name for name in self.cache if name in self.recompute]
+        if both:
+            raise DacergnnError(f"cache and recompute both name {both[0]!r}; name it in one of them.")
         if self.cuda_arch is not None:
             object.__setattr__(self, "cuda_arch", tuple(self.cuda_arch))
             if not self.cuda_arch or not all(type(a) is int and a >= OLDEST_ARCHITECTURE for a in self.cuda_arch):

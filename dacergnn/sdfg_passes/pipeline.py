@@ -9,11 +9,13 @@ from dataclasses import dataclass, field, replace
 
 import dace
 
-from dacergnn.config import TYPICAL_RATES, Config, Rates
+from dacergnn.config import TYPICAL_RATES, Config, Rates, budget_of
 from dacergnn.graph.profile import TYPICAL, Profile
 from dacergnn.library_nodes.node import Typeclass, copied
-from dacergnn.program import verify
+from dacergnn.program import Program, verify
+from dacergnn.runtime.free_memory import free_memory
 from dacergnn.sdfg_passes.aggregation_order import aggregation_order
+from dacergnn.sdfg_passes.cache_or_recompute import cache_or_recompute
 from dacergnn.sdfg_passes.canonical_form import canonical_form
 from dacergnn.sdfg_passes.compact_materialization import SIDES, compact_materialization
 from dacergnn.sdfg_passes.differentiate import differentiate
@@ -115,11 +117,13 @@ def compile_program(
     early = [name for name in config.selected if name not in FUSIONS]
     late = [name for name in config.selected if name in FUSIONS]
     plan = Plan(copied(sdfg), None, [], list(wrt), keep)
+    results = Program(sdfg).outputs
     _record(plan, "frontend", dict)
     for name in early:
         _record(plan, name, lambda name=name: {"forward": OPTIMIZATIONS[name](plan.forward, given)})
     if wrt:
         _record(plan, "differentiate", lambda: _differentiate(plan))
+        _record(plan, "cache_or_recompute", lambda: _cache(plan, results, config, given))
         given = replace(given, wrt=())
         for name in _of_backward(plan, early, config.level):
             _record(plan, name, lambda name=name: {"backward": OPTIMIZATIONS[name](_backward(plan), given)})
@@ -154,6 +158,20 @@ def _differentiate(plan: Plan) -> dict[str, int]:
     plan.backward = gradient.backward if gradient.wrt else None  # no result depends on any of the inputs
     plan.saved, plan.wrt = gradient.saved, gradient.wrt
     return {"forward": len(plan.saved), "backward": len(plan.wrt)}
+
+
+def _cache(plan: Plan, results: list[str], config: Config, given: Circumstances) -> dict[str, int]:
+    """Counts the arrays that are saved no more."""
+    if plan.backward is None:
+        return {}
+    before, budget = len(plan.saved), budget_of(config.caching)
+    if config.caching == "auto":
+        budget = free_memory(config.implementation or "cpu") / 2
+    plan.forward, plan.backward, plan.saved = cache_or_recompute(
+        plan.forward, plan.backward, results, given.profile.sizes,
+        strategy=config.caching, budget=budget, cache=config.cache, recompute=config.recompute, rates=given.rates,
+    )  # fmt: skip
+    return {"forward": before - len(plan.saved)}
 
 
 def _select(plan: Plan, config: Config, index: Typeclass) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""5,000 random programs on random graphs: any passes, chosen for any sizes, leave results and gradients unchanged.
+"""5,000 random programs on random graphs: any passes and caching, chosen for any sizes, change no result or gradient.
 
 Every program runs through `compile_program` with passes, level and sizes drawn at random, and through the
 interpreter; results and gradients are those of torch on the source text.
@@ -38,9 +38,10 @@ Pass = Callable[[dace.SDFG, pipeline.Circumstances], int]
 
 
 def random_config(rng: random.Random) -> Config:
+    caching = rng.choice(["cache_all", "cache_all", "recompute_all", "papers", f"budget:{10 ** rng.uniform(2, 8)}"])
     if rng.random() < 0.3:
-        return Config(level=rng.choice([*LEVELS]))
-    return Config(passes=tuple(name for name in PASSES if rng.random() < 0.7))
+        return Config(level=rng.choice([*LEVELS]), caching=caching)
+    return Config(passes=tuple(name for name in PASSES if rng.random() < 0.7), caching=caching)
 
 
 def random_profile(rng: random.Random, graph: RawGraph) -> Profile:

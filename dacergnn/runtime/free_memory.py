@@ -1,0 +1,18 @@
+"""How much memory there is to take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+_FIGURES = Path("/proc/meminfo")
+
+
+def free_memory(device: str = "cpu") -> float:
+    """Bytes that can be allocated on a type of device ("cpu", "cuda") now; infinite where the system does not say."""
+    if device == "cuda":
+        return float(torch.cuda.mem_get_info()[0]) if torch.cuda.is_available() else float("inf")
+    lines = _FIGURES.read_text().splitlines() if _FIGURES.exists() else []
+    kilobytes = [line.split()[1] for line in lines if line.startswith("MemAvailable:")]
+    return 1024.0 * int(kilobytes[0]) if kilobytes else float("inf")

@@ -1,0 +1,214 @@
+"""Caching or recomputation: which arrays of the forward are saved for the backward, and which it computes again.
+
+(Cached Operator Reordering, tables 1 to 3; Zhang et al., section 6.)
+
+Precondition: a forward and the backward that `differentiate` made of it, which reads what it needs as saved arrays;
+operators hold one statement each.
+
+Before, with e["a"] saved, E rows::
+
+    e["a"] = exp(e.src.s + e.dst.t)            # forward
+    grad_s[e.src] += e["grad_a"] * e["a"]      # backward, reads a
+
+After, the backward has a clone of the producer, which fusion makes a local of the loop that reads it::
+
+    e["a"] = exp(e.src.s + e.dst.t)            # backward, reads s and t
+    grad_s[e.src] += e["grad_a"] * e["a"]
+
+What is recomputed reads inputs of the program, saved arrays, or further recomputed ones. With s_i and r_i saying
+whether array i is saved and recomputed, the choice is a 0-1 program: every array that the backward reads has
+s_i + r_i >= 1, and r_i <= s_j + r_j for every array j that its producer reads; the sum of s_i bytes_i stays within
+the budget; the time to write and read saved arrays and to run producers again is least.
+
+Saves: ``rows(i) * bytes(i)`` of memory for every array that is not saved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from math import prod
+
+import dace
+import numpy as np
+from scipy.optimize import Bounds, LinearConstraint, milp
+
+from dacergnn.config import TYPICAL_RATES, Rates
+from dacergnn.cost import statement_cost
+from dacergnn.errors import ProgramError
+from dacergnn.library_nodes.form import Expr, Op, Statement
+from dacergnn.library_nodes.node import Typeclass
+from dacergnn.program.listing import Listing
+
+ALIGNMENT = 64
+"""Saved arrays begin at multiples of this many bytes."""
+
+
+def cache_or_recompute(
+    forward: dace.SDFG,
+    backward: dace.SDFG,
+    results: Sequence[str],
+    sizes: Mapping[str, int],
+    *,
+    strategy: str = "cache_all",
+    budget: float | None = None,
+    cache: Collection[str] = (),
+    recompute: Collection[str] = (),
+    rates: Rates = TYPICAL_RATES["cpu"],
+) -> tuple[dace.SDFG, dace.SDFG, list[str]]:
+    """Forward, backward, and the names of what the one saves for the other; the same SDFGs where nothing changes.
+
+    Args:
+        forward: Returns ``results``, then what the backward reads of its arrays.
+        sizes: Rows of every row space of the graph that the programs are compiled for.
+        strategy: "cache_all", "recompute_all" or "papers" (what a reduction or a product gives is saved, what takes a
+            constant number of operations an element is computed again), where there is no budget.
+        budget: Bytes that may be saved; what takes the least time within them is chosen.
+        cache: Names of arrays to save whatever the strategy says, if the backward has a use for them.
+        recompute: Names of arrays to compute again.
+        rates: What the machine does in a second.
+
+    Raises:
+        ProgramError: A name is not one of an array that the forward computes.
+    """
+    before, after = Listing.of(forward), Listing.of(backward)
+    choice = _Choice(before, after, results, sizes, forward.arrays[before.outputs[0]].dtype, rates)
+    choice.force(cache, recompute)
+    again = choice.made(strategy, budget)
+    if again:
+        _compute_again(before, after, again)
+    saved = [n for n in after.inputs if before.producer(n) is not None]
+    if again:
+        before.outputs = (*results, *(n for n in saved if n not in results))
+        forward, backward = (p.build(s.name, choice.dtype) for p, s in ((before, forward), (after, backward)))
+    return forward, backward, saved
+
+
+def _compute_again(before: Listing, after: Listing, again: set[str]) -> None:
+    """Put clones of the producers of ``again`` in front of the backward."""
+    clones = [s for s in before.statements if s.target.name in again]
+    read = dict.fromkeys(r.name for s in clones for r in s.reads)
+    after.arrays |= {n: before.arrays[n] for n in (*again, *read)}
+    after.statements = [*clones, *after.statements]
+    after.inputs = tuple(dict.fromkeys(n for n in (*after.inputs, *read) if n not in again))
+
+
+class _Choice:
+    """Which of the arrays that the forward computes are saved, and which computed again."""
+
+    def __init__(
+        self,
+        before: Listing,
+        after: Listing,
+        results: Sequence[str],
+        sizes: Mapping[str, int],
+        dtype: Typeclass,
+        rates: Rates,
+    ) -> None:
+        self.dtype = dtype
+        self._producers = {s.target.name: s for s in before.statements}
+        self._needed = [n for n in after.inputs if n in self._producers]
+        self._free = {*results}
+        """There in any case."""
+        self._listing, self._sizes, self._rates = before, sizes, rates
+        self._forced: dict[str, bool] = {}
+
+    def force(self, cache: Collection[str], recompute: Collection[str]) -> None:
+        """Decide on single arrays: saved, or computed again."""
+        for option, names in (("cache", cache), ("recompute", recompute)):
+            for name in names:
+                if name not in self._producers:
+                    known = ", ".join(self._producers)
+                    raise ProgramError(f'{option}: "{name}" is no array that the forward computes; it has {known}.')
+                self._forced[name] = option == "cache"
+
+    def made(self, strategy: str, budget: float | None) -> set[str]:
+        """The arrays to compute again."""
+        if budget is not None:
+            return self._cheapest(budget)
+        again: set[str] = set()
+        waiting = [n for n in self._needed if n not in self._free]
+        while waiting:
+            name = waiting.pop()
+            if name in again or self._is_saved(name, strategy):
+                continue
+            again.add(name)
+            waiting += [n for n in self._read(name) if n not in self._free]
+        return again
+
+    def _is_saved(self, name: str, strategy: str) -> bool:
+        if name in self._forced:
+            return self._forced[name]
+        if strategy == "papers":
+            return not _is_light(self._producers[name])
+        return strategy == "cache_all"
+
+    def _read(self, name: str) -> list[str]:
+        """Computed arrays that the producer of an array reads."""
+        return [n for n in dict.fromkeys(r.name for r in self._producers[name].reads) if n in self._producers]
+
+    def _bytes(self, name: str) -> int:
+        rows = self._listing.arrays[name]
+        return -(-self._sizes[rows.space] * prod(rows.shape) * self.dtype.bytes // ALIGNMENT) * ALIGNMENT
+
+    def _cheapest(self, budget: float) -> set[str]:
+        """The 0-1 program, over all s, then all r."""
+        names = [n for n in self._producers if n not in self._free]
+        position = {n: i for i, n in enumerate(names)}
+        count = len(names)
+        if not count:
+            return set()
+        size = np.array([self._bytes(n) for n in names], dtype=np.float64)
+        again = [
+            statement_cost(
+                self._producers[n],
+                self._sizes,
+                space=self._listing.space,
+                shapes=self._listing.shape,
+                item=self.dtype.bytes,
+            ).seconds(self._rates)
+            for n in names
+        ]
+        rows: list[np.ndarray] = []
+        least: list[float] = []
+        for name in self._needed:
+            if name in position:
+                rows.append(_row(2 * count, {position[name]: 1, count + position[name]: 1}))
+                least.append(1)
+        for name in names:
+            for other in self._read(name):
+                if other in position:
+                    at = position[other]
+                    rows.append(_row(2 * count, {at: 1, count + at: 1, count + position[name]: -1}))
+                    least.append(0)
+        if not rows:
+            return set()
+        # scipy's annotations know no bounds of more than one number.
+        constraints = [LinearConstraint(np.array(rows), np.array(least), np.inf)]  # pyright: ignore[reportArgumentType]
+        if budget < size.sum():
+            constraints.append(LinearConstraint(np.concatenate([size, np.zeros(count)]), -np.inf, budget))
+        allowed = np.ones(2 * count)
+        for name, saved in self._forced.items():
+            if name in position:
+                allowed[position[name] + (count if saved else 0)] = 0
+        cost = np.concatenate([2 * size / self._rates.streamed, again])
+        bounds = Bounds(0, allowed)  # pyright: ignore[reportArgumentType]
+        found = milp(cost / cost.max(), constraints=constraints, integrality=np.ones(2 * count), bounds=bounds)
+        if found.x is None:
+            raise ProgramError(f"budget: no choice of saved arrays takes {budget:.0f} bytes or less; {found.message}")
+        return {n for n, chosen in zip(names, found.x[count:], strict=True) if chosen > 0.5}
+
+
+def _row(length: int, entries: Mapping[int, float]) -> np.ndarray:
+    row = np.zeros(length)
+    for position, value in entries.items():
+        row[position] += value
+    return row
+
+
+def _is_light(statement: Statement) -> bool:
+    """Whether an element takes a constant number of operations (Zhang et al.): neither a product nor a reduction."""
+    return statement.op == "=" and not statement.is_gemm and not _has_sum(statement.expr)
+
+
+def _has_sum(expr: Expr) -> bool:
+    return isinstance(expr, Op) and (expr.name in ("dot_prd", "sum") or any(map(_has_sum, expr.args)))
