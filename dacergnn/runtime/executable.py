@@ -73,7 +73,6 @@ class Executable:
         self.results = len(self.lowered.outputs) if results is None else results
         self.architectures = architectures
         self.dtype = _DTYPES[self.lowered.dtype]
-        self._architectures = architectures
         self._position = {n: i + 1 for i, n in enumerate(self.lowered.signature)}
         self._saved = [self._position[b.name] for b in self.lowered.outputs[self.results :]]
         self._end = 1 + len(self.lowered.signature)
@@ -86,7 +85,7 @@ class Executable:
         return self.lowered.code
 
     def _open(self, code: str) -> ctypes.CDLL:
-        path = build(self.lowered.name, code, self._architectures)
+        path = build(self.lowered.name, code, self.architectures)
         return ctypes.CDLL(str(path))  # RTLD_LOCAL: every library exports the same helper symbols
 
     def _load(self, library: ctypes.CDLL) -> None:
