@@ -86,11 +86,15 @@ class Kernels:
         return dict(zip(operator.written_arrays, written, strict=True))
 
 
-def source_of(sdfg: dace.SDFG, dtype: Typeclass, index: Typeclass, prefix: str = "op") -> tuple[list[Traversal], str]:
+def source_of(
+    sdfg: dace.SDFG, dtype: Typeclass, index: Typeclass, prefix: str = "op", *, split_hubs: bool = False
+) -> tuple[list[Traversal], str]:
     """The traversals of a program, and CUDA with a function op0, op1, ... for each."""
     program = Program(sdfg)
     operators = [o for o in program.operators if isinstance(o, Traversal)]
     text = HEAD.format(value=dtype.ctype, index=index.ctype)
+    for operator in operators:
+        operator.split_hubs |= split_hubs
     for number, operator in enumerate(operators):
         arrays = operator.arrays(sdfg, program.state)
         kernel = device_kernel(operator, arrays)
@@ -101,6 +105,11 @@ def source_of(sdfg: dace.SDFG, dtype: Typeclass, index: Typeclass, prefix: str =
     return operators, text
 
 
-def emulated(sdfg: dace.SDFG, dtype: Typeclass = dace.float64, index: Typeclass = dace.int32) -> Kernels:
-    operators, source = source_of(sdfg, dtype, index)
-    return Kernels(sdfg, operators, compile_emulated(source), dtype, index)
+def emulated(
+    sdfg: dace.SDFG, dtype: Typeclass = dace.float64, index: Typeclass = dace.int32, *, hub_rows: int = 0
+) -> Kernels:
+    """With ``hub_rows``, several blocks share the rows of each group of more."""
+    operators, source = source_of(sdfg, dtype, index, split_hubs=hub_rows > 0)
+    library = compile_emulated(source)
+    library.set_least_chunk(hub_rows)
+    return Kernels(sdfg, operators, library, dtype, index)

@@ -82,7 +82,12 @@ class DeviceNest(DeviceStatements):
         else:
             groups, crew = f"{self._groups()}, {extent(outer)}", max(lanes, self.smallest_crew)
             head = f"traverse_groups<{crew}, Value>({groups}, [=] __device__(const auto crew, {row}) {{"
-        return f"{self._before()}dacergnn::cuda::{head}\n(void)row_{outer};\n{self._body()}\n}});{self._tails()}"
+        main = f"{head}\n(void)row_{outer};\n{self._body()}\n}}"
+        return self._before() + "\n".join(f"dacergnn::cuda::{call});" for call in self._calls(main)) + self._tails()
+
+    def _calls(self, main: str) -> list[str]:
+        """The launches, given the one over all groups; closing parentheses are left out."""
+        return [main]
 
     def _body(self) -> str:
         """What the threads of an outermost row do."""
