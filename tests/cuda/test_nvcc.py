@@ -70,7 +70,13 @@ def layer(name: str, dtype: Typeclass, hubs: int = 0) -> str:
     program = parse(source, dtype=dtype, **bindings)
     plan = compile_program(program, wrt, Config(implementation="cuda"), dace.int32, profile, keep=False)
     assert plan.backward is not None
-    return "\n".join(lower(sdfg).code for sdfg in (plan.forward, plan.backward))
+    code = "\n".join(lower(sdfg).code for sdfg in (plan.forward, plan.backward))
+    return code.replace(name, f"{name}_hubs") if hubs else code
+
+
+def layers(dtype: Typeclass, *hubs: int) -> str:
+    """In one file, so that kernels that several layers use are compiled once."""
+    return "\n".join(layer(name, dtype, longest) for name in ("rgcn", "rgat", "hgt") for longest in hubs)
 
 
 def nests(dtype: Typeclass) -> str:
@@ -87,15 +93,8 @@ def products() -> str:
 SOURCES: dict[str, Callable[[], str]] = {
     "products": products,
     "nests, float32": lambda: nests(dace.float32),
-    "rgcn, float32": lambda: layer("rgcn", dace.float32),
-    "rgat, float32": lambda: layer("rgat", dace.float32),
-    "hgt, float32": lambda: layer("hgt", dace.float32),
-    "rgcn, float64": lambda: layer("rgcn", dace.float64),
-    "rgat, float64": lambda: layer("rgat", dace.float64),
-    "hgt, float64": lambda: layer("hgt", dace.float64),
-    "rgcn with hubs": lambda: layer("rgcn", dace.float32, 100_000),
-    "rgat with hubs": lambda: layer("rgat", dace.float32, 100_000),
-    "hgt with hubs": lambda: layer("hgt", dace.float32, 100_000),
+    "layers, float32": lambda: layers(dace.float32, 0, 100_000),
+    "layers, float64": lambda: layers(dace.float64, 0),
 }
 
 

@@ -14,7 +14,7 @@ from dacergnn.frontends.programs import hgt, rgat, rgcn
 from dacergnn.graph.profile import TYPICAL, Profile
 from dacergnn.library_nodes.node import Typeclass
 from dacergnn.sdfg_passes import compile_program
-from tests.cuda.traversals import Kernels, emulated
+from tests.cuda.traversals import Kernels, emulated, source_of
 from tests.nodes.statements import traversals
 from tests.nodes.test_expansions import graphs
 from tests.nodes.test_fused_traversals import NESTS, as_one
@@ -94,9 +94,9 @@ WIDE = {
 
 
 def hub(out: bool) -> RawGraph:
-    """Node 2 has 700 incoming (outgoing) edges, most of them of one type; others have a few, the last two none."""
+    """Node 2 (0) has 700 incoming (outgoing) edges, most of one type; others have a few, the last two none."""
     rng = np.random.default_rng(7)
-    one = np.concatenate([np.full(700, 2), rng.integers(0, 7, 60)])
+    one = np.concatenate([np.full(700, 0 if out else 2), rng.integers(0, 7, 60)])
     other, kinds = rng.integers(0, 7, len(one)), np.array([0, 1, 1, 0, 1, 0, 2, 0, 0])
     src, dst = (one, other) if out else (other, one)
     return RawGraph(src, dst, rng.choice([0, 0, 0, 2, 3], len(one)), kinds, kinds, 4, 3)
@@ -185,6 +185,16 @@ def test_large_random_programs(seed: int) -> None:
     inputs = {name: value.numpy() for name, value in case.inputs.items()}
     values = emulated(steps["forward"]).check(case.graph, seed, inputs)
     emulated(steps["backward"]).check(case.graph, seed, values)
+
+
+@pytest.mark.parametrize(("nest", "launches"), [("pairs", 6), ("sums", 2), ("shifted", 1), ("maps", 1)])
+def test_launches_for_hubs(nest: str, launches: int) -> None:
+    """One for every loop over a group and one to store its row; none where that row is needed in memory."""
+    mapping, text = WIDE[nest]
+    sdfg = as_one(parse(text, dtype=dace.float32), mapping)
+    for split_hubs in (False, True):
+        _, source = source_of(sdfg, dace.float32, dace.int32, split_hubs=split_hubs)
+        assert source.count("cuda::traverse_") == (launches if split_hubs else 1)
 
 
 CHUNKS = """#include "dacergnn/cuda/traversal.cuh"

@@ -39,7 +39,7 @@ _BOTH_FLAGS = (
     "-fno-omit-frame-pointer",  # to say where a thread was
 )
 _KERNEL_FLAGS = (
-    *(*_BOTH_FLAGS, "-O1", "-shared", "-DDACERGNN_EMULATE_CUDA", "-Wno-unknown-pragmas"),
+    *(*_BOTH_FLAGS, "-O0", "-shared", "-DDACERGNN_EMULATE_CUDA", "-Wno-unknown-pragmas"),
     "-fstack-clash-protection",  # large frames touch the page that guards a stack
     "-fno-gnu-unique",  # or libraries in one process share the variables of the emulation
     *("-fsanitize=undefined", "-fsanitize-undefined-trap-on-error"),  # indices of arrays, alignment, shifts
