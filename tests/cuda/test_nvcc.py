@@ -85,6 +85,21 @@ def nests(dtype: Typeclass) -> str:
     return "".join(functions)
 
 
+SMALL_ELEMENTS = """#include "dacergnn/cuda/weight_product.cuh"
+using namespace dacergnn::cuda;
+template <class T>
+void kernels(const T* X, const int* index, int64_t n, T* Y) {
+    const Segments<int> types = {index, n};
+    segment_gemm<T, 1, 64, 64, false, 1>(X, index, X, types, n, index, X, Y);
+    segment_gemm<T, 4, 33, 17, true, 0>(X, nullptr, X, types, n, index, X, Y);
+    segment_gemm_scatter_pairs<T, 1, 64, 64, true, 1>(X, index, X, types, n, X, index, index, index, index, n, n, Y);
+    segment_outer<T, 1, 64, 64, 1>(X, index, X, index, types, n, index, X, Y);
+}
+template void kernels(const __nv_bfloat16*, const int*, int64_t, __nv_bfloat16*);
+template void kernels(const __half*, const int*, int64_t, __half*);
+"""
+
+
 def products() -> str:
     """On matrix units, of several heads, with scales, lists and an epilogue; the others are in layers."""
     return segment_gemm_source.HEAD + CONFIGS[6].functions()
@@ -92,7 +107,9 @@ def products() -> str:
 
 SOURCES: dict[str, Callable[[], str]] = {
     "products": products,
+    "products of 16 bits": lambda: SMALL_ELEMENTS,
     "nests, float32": lambda: nests(dace.float32),
+    "nests, bfloat16": lambda: nests(dace.bfloat16),
     "layers, float32": lambda: layers(dace.float32, 0, 100_000),
     "layers, float64": lambda: layers(dace.float64, 0),
 }

@@ -124,7 +124,7 @@ def test_nests(nest: str) -> None:
 )  # fmt: skip
 def test_wide_nests(nest: str, dtype: Typeclass) -> None:
     mapping, text = WIDE[nest]
-    hub_rows = 300 if dtype == dace.float32 else 0
+    hub_rows = 0 if dtype == dace.float64 else 300
     check(emulated(as_one(parse(text, dtype=dtype), mapping), dtype, dace.int64, hub_rows=hub_rows))
 
 
@@ -241,18 +241,3 @@ def test_no_order_of_threads_changes_a_bit() -> None:
         found.append(kernels.run(graph, values))
     for other in found[1:]:
         assert all(np.array_equal(found[0][name], other[name]) for name in other)
-
-
-def test_compiles_for_devices_without_warnings() -> None:
-    """And without spills, but for a register or two that the compiler gives for another block on the multiprocessor."""
-    sources = [as_one(parse(text, dtype=dace.float32), mapping) for mapping, text in WIDE.values()]
-    sources += fused("rgat", "sources", dace.float32) + fused("hgt", "sources", dace.float32)
-    functions = [source_of(sdfg, dace.float32, dace.int32, f"p{n}_")[1] for n, sdfg in enumerate(sources)]
-    for usage in compile_nvcc("".join(functions)):
-        assert usage.spilled <= 16, usage
-
-
-def test_small_elements_compile_for_devices() -> None:
-    mapping, text = WIDE["sums"]
-    source = source_of(as_one(parse(text, dtype=dace.bfloat16), mapping), dace.bfloat16, dace.int32)[1]
-    assert all(usage.spilled == 0 for usage in compile_nvcc(source, (80,)))

@@ -26,7 +26,6 @@ import numpy.typing as npt
 
 from dacergnn.errors import DacergnnError
 from dacergnn.library_nodes.cpu import INCLUDE_FOLDER
-from dacergnn.library_nodes.cuda import HEADERS
 from dacergnn.runtime import cache as build_cache
 from dacergnn.runtime.build import compiler
 from tests.support import on_device
@@ -37,11 +36,11 @@ _SANITIZER = os.environ.get("DACERGNN_EMULATION_SANITIZER", "thread")
 _BOTH_FLAGS = (
     *("-x", "c++", "-std=c++20", "-g1", "-fPIC", "-Wall", "-Wextra", "-Werror"),
     "-fno-omit-frame-pointer",  # to say where a thread was
+    "-fno-gnu-unique",  # or libraries in one process share the variables of the emulation
 )
 _KERNEL_FLAGS = (
     *(*_BOTH_FLAGS, "-O0", "-shared", "-DDACERGNN_EMULATE_CUDA", "-Wno-unknown-pragmas"),
     "-fstack-clash-protection",  # large frames touch the page that guards a stack
-    "-fno-gnu-unique",  # or libraries in one process share the variables of the emulation
     *("-fsanitize=undefined", "-fsanitize-undefined-trap-on-error"),  # indices of arrays, alignment, shifts
     f"-fsanitize={_SANITIZER}",
     # The thread sanitizer without its library: the emulation has the functions that are called at every access.
@@ -49,7 +48,8 @@ _KERNEL_FLAGS = (
     *(["-nodefaultlibs", "-lstdc++", "-lm", "-lgcc_s", "-lc"] if _SANITIZER == "thread" else []),
     *(f"-I{EMULATION}", f"-I{INCLUDE_FOLDER.parent}", f"-I{INCLUDE_FOLDER}"),
 )
-_KERNELS = [INCLUDE_FOLDER / name for name in HEADERS]
+# Without the products: whether they take TF32 factors is for the source to say, before it includes them.
+_PRECOMPILED = [INCLUDE_FOLDER / "dacergnn" / name for name in ("scalar.h", "cuda/traversal.cuh")]
 _ACCESS = """
 extern "C" void dacergnn_set_call(char* workspace, int multiprocessors) {
     dacergnn::cuda::call = {nullptr, workspace, multiprocessors, nullptr};
@@ -162,7 +162,7 @@ def _emulation() -> Path:
 def _flags() -> tuple[str, ...]:
     if on_device.CHOSEN:
         return ()
-    header = precompiled(_KERNELS, _KERNEL_FLAGS, EMULATION)
+    header = precompiled(_PRECOMPILED, _KERNEL_FLAGS, EMULATION)
     return (*_KERNEL_FLAGS, "-include", str(header), "-x", "none", str(_emulation()), "-x", "c++")
 
 

@@ -35,7 +35,7 @@ class DividedNest(DeviceNest):
             return [main]
         groups = f"{self._groups()}, {extent(self.levels.spaces[0])}"
         first, *later = self.bodies
-        return [f"{main}, {first}", *(f"traverse_hubs<Value>({groups}, {body}" for body in later)]
+        return [f"{main}, {first}", *(f"traverse_hubs<Value, {self.held}>({groups}, {body}" for body in later)]
 
     @property
     def scratch(self) -> list[tuple[str, int]]:

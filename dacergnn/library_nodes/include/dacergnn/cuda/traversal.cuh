@@ -207,13 +207,15 @@ inline void traverse_rows(int64_t rows, const Body& body) {
     launch<kCrewThreads>((rows + kRows - 1) / kRows, 0, RowKernel<L, Body>{rows, body});
 }
 
-// Without a number of blocks, the compiler would spill registers to make room for one more.
-template <class T>
-inline constexpr int kLeastCrewBlocks = sizeof(T) <= 4 ? 3 : 2;
+// Blocks that have room where a thread holds so many values of a group: without a number, the compiler would spill
+// registers to make room for one more.
+template <class T, int Held>
+inline constexpr int kLeastCrewBlocks = sizeof(T) <= 4 ? (Held <= 8 ? 5 : Held <= 24 ? 4 : 3)
+                                                       : (Held <= 2 ? 5 : Held <= 10 ? 4 : 2);
 
-template <int Size, class T, class Index, class Body, class Hub>
+template <int Size, class T, int Held, class Index, class Body, class Hub>
 struct GroupKernel {
-    static constexpr int kLeastBlocks = kLeastCrewBlocks<T>;
+    static constexpr int kLeastBlocks = kLeastCrewBlocks<T, Held>;
     static constexpr bool kHubs = !std::is_null_pointer_v<Hub>;
     static constexpr int kCrews = kCrewThreads / Size;
     Groups<Index> groups;
@@ -236,19 +238,19 @@ struct GroupKernel {
     }
 };
 // body(crew, group) for every group: by a crew of Size threads, or by a block where it is long. With `hub`, hubs are
-// left out, and blocks do hub(part) for their parts.
-template <int Size, class T, class Index, class Body, class Hub = std::nullptr_t>
+// left out, and blocks do hub(part) for their parts. A thread holds `Held` values of type T.
+template <int Size, class T, int Held, class Index, class Body, class Hub = std::nullptr_t>
 inline void traverse_groups(const Groups<Index>& groups, int64_t count, const Body& body, const Hub& hub = nullptr) {
-    using Kernel = GroupKernel<Size, T, Index, Body, Hub>;
+    using Kernel = GroupKernel<Size, T, Held, Index, Body, Hub>;
     const Chunks chunks(groups.rows);
     const int64_t blocks = (count + Kernel::kCrews - 1) / Kernel::kCrews;
     launch<kCrewThreads>(blocks + (Kernel::kHubs ? chunks.count : 0), kMergeBytes<T>,
                          Kernel{groups, count, chunks, body, hub});
 }
 
-template <class T, class Index, class Hub>
+template <class T, int Held, class Index, class Hub>
 struct HubKernel {
-    static constexpr int kLeastBlocks = kLeastCrewBlocks<T>;
+    static constexpr int kLeastBlocks = kLeastCrewBlocks<T, Held>;
     Groups<Index> groups;
     int64_t count;
     Chunks chunks;
@@ -256,10 +258,10 @@ struct HubKernel {
     __device__ void operator()() const { hub_part(groups, count, chunks, blockIdx.x, hub); }
 };
 // hub(part) for the parts of all hubs.
-template <class T, class Index, class Hub>
+template <class T, int Held, class Index, class Hub>
 inline void traverse_hubs(const Groups<Index>& groups, int64_t count, const Hub& hub) {
     const Chunks chunks(groups.rows);
-    launch<kCrewThreads>(chunks.count, kMergeBytes<T>, HubKernel<T, Index, Hub>{groups, count, chunks, hub});
+    launch<kCrewThreads>(chunks.count, kMergeBytes<T>, HubKernel<T, Held, Index, Hub>{groups, count, chunks, hub});
 }
 
 template <class Index, class T, class Body>
