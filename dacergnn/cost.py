@@ -31,6 +31,8 @@ HUB_ROWS = 4096
 """Rows of a group that make up for the parallel regions in which threads share them."""
 HUB_PARTS = 64
 """One thread may have the rows of a group to itself that are no more than all rows over this."""
+HUB_CHUNK_ROWS, HUB_CHUNKS = 1024, 2048
+"""The same for a block of threads of a device (``hubs.cuh``)."""
 
 
 @dataclass(frozen=True)
@@ -126,9 +128,10 @@ def tile_rows(row_bytes: int) -> int:
     return min(max(TILE_BYTES // max(row_bytes, 1), least), most)
 
 
-def longest_undivided(rows: int) -> int:
-    """Rows of the longest group that is no hub, where groups have ``rows`` in all: as ``parallel.h`` has it."""
-    return max(rows // HUB_PARTS, HUB_ROWS)
+def longest_undivided(rows: int, implementation: str = "cpu") -> int:
+    """Rows of the longest group that is no hub, where groups have ``rows`` in all: as ``parallel.h``, ``hubs.cuh``."""
+    parts, least = (HUB_CHUNKS, HUB_CHUNK_ROWS) if implementation == "cuda" else (HUB_PARTS, HUB_ROWS)
+    return max(rows // parts, least)
 
 
 def is_gathered(statement: Statement, ref: Ref) -> bool:

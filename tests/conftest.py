@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 UNTRACED = ("examples", "kernels", "parity", "training")
@@ -20,6 +21,7 @@ import hypothesis  # noqa: E402
 import pytest  # noqa: E402
 import torch  # noqa: E402
 
+from tests.support import nvcc  # noqa: E402
 from tests.support.quick_builds import quick  # noqa: E402
 
 os.environ.setdefault("CXXFLAGS", quick())
@@ -37,6 +39,18 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write the listings in tests/program/golden anew")
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """What the compiler for devices says of each kernel, by the test that compiled it."""
+    reports = [r for kind in ("passed", "failed") for r in terminalreporter.stats.get(kind, [])]
+    found = [value for r in reports for name, value in getattr(r, "user_properties", []) if name == nvcc.PROPERTY]
+    if found:
+        terminalreporter.section("registers of CUDA kernels, a thread")
+    for kernels in found:
+        terminalreporter.line(f"{kernels['title']}:")
+        for line in nvcc.report(nvcc.KernelUsage(**usage) for usage in kernels["usages"]):
+            terminalreporter.line(line)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import dace
 
@@ -129,8 +130,9 @@ def compile_program(
             _record(plan, name, lambda name=name: {"backward": OPTIMIZATIONS[name](_backward(plan), given)})
     for name in late:
         _record(plan, name, lambda name=name: {r: OPTIMIZATIONS[name](s, given) for r, s in _sdfgs(plan).items()})
-    sizes, longest = profile.sizes, profile.longest
-    _record(plan, "select_schedule", lambda: {r: select_schedule(s, sizes, longest) for r, s in _sdfgs(plan).items()})
+    code = config.implementation or "cpu"
+    schedule = partial(select_schedule, sizes=profile.sizes, longest=profile.longest, implementation=code)
+    _record(plan, "select_schedule", lambda: {role: schedule(sdfg) for role, sdfg in _sdfgs(plan).items()})
     _record(plan, "select_adjacency", lambda: _select(plan, config, index))
     return plan
 

@@ -6,7 +6,8 @@ Precondition: a fused inter-operator SDFG.
   loop over all rows of a tile and adds each value to the sum of its group, which costs a load and a store a row and no
   mispredicted branch a group. Only sums of a few elements have the choice.
 - ``split_hubs``: all threads share the rows of each group of very many, chunk by chunk, also in nests of three levels.
-  That takes a second form of the kernel, so only where the graph has such a group.
+  That takes a second form of the kernel, so only where the graph has such a group. On devices, several blocks of
+  threads share them, also in products that sum up rows, in one launch more for every loop over a group.
 - ``tile_rows``: rows that the loops of a nest run over one after the other, as many as have their scratch in the cache.
 
 Saves, for groups of two edges, about two fifths of the time of their sums; of a hub of h edges, the time of
@@ -16,14 +17,15 @@ rows cost 4 %.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import dace
 
 from dacergnn.cost import longest_undivided, tile_rows
-from dacergnn.graph.spaces import kind
-from dacergnn.library_nodes import Traversal
+from dacergnn.graph.spaces import MAPS, kind
+from dacergnn.library_nodes import SegmentGemm, Traversal
+from dacergnn.library_nodes.segment_gemm.expansions.cuda import pair_path
 from dacergnn.library_nodes.traversal.expansions.cpu import traversal_kernel
 from dacergnn.library_nodes.traversal.expansions.nest_kernel import NestKernel
 from dacergnn.library_nodes.traversal.nest import Levels
@@ -34,14 +36,23 @@ BRANCH = 4.0
 NO_HUBS: Mapping[str, int] = {}
 
 
-def select_schedule(sdfg: dace.SDFG, sizes: Mapping[str, int], longest: Mapping[str, int] = NO_HUBS) -> int:
-    """Fix the schedule of every traversal of ``sdfg``, in place; returns how many got another one than they had.
+def select_schedule(
+    sdfg: dace.SDFG, sizes: Mapping[str, int], longest: Mapping[str, int] = NO_HUBS, implementation: str = "cpu"
+) -> int:
+    """Fix the schedule of every operator of ``sdfg``, in place; returns how many got another one than they had.
 
     Args:
         sizes: Rows of every row space.
         longest: Edges of the longest group by the path to its row, such as "dst"; for paths that it leaves out, groups
             are taken to be alike.
+        implementation: The expansion that it is for.
     """
+
+    def has_hubs(space: str, outer: str, path: str) -> bool:
+        known = longest.get(path, 0) if kind(space) == "E" else 0
+        most = max(known, sizes[space] // max(sizes[outer], 1))
+        return most > longest_undivided(sizes[space], implementation)
+
     changed = 0
     program = Program(sdfg)
     traversals: list[Any] = [o for o in program.operators if isinstance(o, Traversal)]
@@ -55,9 +66,21 @@ def select_schedule(sdfg: dace.SDFG, sizes: Mapping[str, int], longest: Mapping[
         arrays = operator.arrays(sdfg, program.state)
         kernel = traversal_kernel(operator, arrays)
         if isinstance(kernel, NestKernel):
-            known = longest.get(levels.up(inner, outer) or "", 0) if kind(inner) == "E" else 0
-            operator.split_hubs = max(known, sizes[inner] // max(sizes[outer], 1)) > longest_undivided(sizes[inner])
+            operator.split_hubs = has_hubs(inner, outer, levels.up(inner, outer) or "")
             item = max(arrays[s.target.name].dtype.bytes for s in operator.statements)
             operator.tile_rows = tile_rows(kernel.kept_elements * item)
         changed += before != (operator.schedule_by, operator.split_hubs, operator.tile_rows)
+    if implementation == "cuda":
+        for product in (o for o in program.operators if isinstance(o, SegmentGemm)):
+            changed += _divide_sums(product, has_hubs)
     return changed
+
+
+def _divide_sums(product: Any, has_hubs: Callable[[str, str, str], bool]) -> bool:
+    """Whether it changed that several blocks share the sums of a product."""
+    statement, gemm = product.gemm
+    space, path, before = statement.space, statement.target.path, product.split_hubs
+    if gemm.kind == "linear" and path:
+        summed = pair_path(statement) or path
+        product.split_hubs = has_hubs(space, MAPS[space, summed], summed)
+    return product.split_hubs != before

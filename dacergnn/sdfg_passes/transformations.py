@@ -125,9 +125,11 @@ class SelectSchedule(ProgramTransformation):
     longest = DictProperty(
         key_type=str, value_type=int, default={}, desc="Edges of the longest group by its path (Profile.longest)"
     )
+    code = Property(dtype=str, default="cpu", choices=list(IMPLEMENTATIONS), desc="Expansion of the library nodes")
 
     def rewrite(self, sdfg: dace.SDFG) -> int:
-        return select_schedule(sdfg, _with_typical(self.sizes), cast("Mapping[str, int]", self.longest))
+        longest = cast("Mapping[str, int]", self.longest)
+        return select_schedule(sdfg, _with_typical(self.sizes), longest, str(self.code))
 
 
 @make_properties

@@ -46,29 +46,32 @@ extern "C" void gemm{n}_{name}(const {t}* X, const {i}* gather, const {t}* W, co
     else
         segment_gemm<{args}, 0, {tf32}>(X, gather, W, segments, total, rows, scale, Y);
 }}
-extern "C" void scatter{n}_{name}(const {t}* X, const {i}* gather, const {t}* W, const {i}* ptr, int64_t types,
+"""
+SUMS = """
+extern "C" void scatter_{name}(const {t}* X, const {i}* gather, const {t}* W, const {i}* ptr, int64_t types,
                                   int64_t total, const {i}* rows, const {t}* scale, const {i}* target_ptr,
                                   const {i}* target_rows, int64_t targets, int64_t y_rows, {t}* Y, {t}* sums) {{
     constexpr int width = {width};
     with_lists([&](auto gather, auto rows) {{
         segment_gemm_scatter<{args}, width, {tf32}>(X, gather, W, Segments<{i}>{{ptr, types}}, total, rows, scale,
                                                     target_ptr, target_rows, targets, y_rows, Y,
-                                                    Turn<{t}, width>{{sums}});
+                                                    Turn<{t}, width>{{sums}}, Chunks(total));
     }}, gather, rows);
 }}
-extern "C" void pairs{n}_{name}(const {t}* X, const {i}* gather, const {t}* W, const {i}* ptr, int64_t types,
+extern "C" void pairs_{name}(const {t}* X, const {i}* gather, const {t}* W, const {i}* ptr, int64_t types,
                                 int64_t pairs, const {t}* scale, const {i}* pair_ptr, const {i}* pair_rows,
                                 const {i}* target_ptr, const {i}* target_rows, int64_t targets, int64_t y_rows,
-                                {t}* Y) {{
+                                int64_t total, {t}* Y) {{
     segment_gemm_scatter_pairs<{args}, 0, {tf32}>(X, gather, W, Segments<{i}>{{ptr, types}}, pairs, scale, pair_ptr,
-                                                  pair_rows, target_ptr, target_rows, targets, y_rows, Y);
+                                                  pair_rows, target_ptr, target_rows, targets, y_rows, Y,
+                                                  Keep(), Chunks(total));
 }}
-extern "C" void sums{n}_{name}(const {t}* X, const {t}* W, const {t}* scale, const {i}* target_ptr, int64_t targets,
-                               int64_t y_rows, {t}* Y, {t}* sums) {{
+extern "C" void sums_{name}(const {t}* X, const {t}* W, const {t}* scale, const {i}* target_ptr, int64_t targets,
+                               int64_t y_rows, int64_t total, {t}* Y, {t}* sums) {{
     constexpr int width = {width};
     const Turn<{t}, width> finish = {{sums}};
     segment_gemm_of_sums<{args}, width, {tf32}>(X, nullptr, W, EqualSegments<>{{targets}}, targets, nullptr, scale,
-                                                target_ptr, nullptr, Y, finish);
+                                                target_ptr, nullptr, Y, finish, Chunks(total));
     zero_rows<{t}, width, width>(targets, y_rows, Y, finish);
 }}
 """
@@ -107,14 +110,21 @@ class Config:
         kind = "tf32" if self.tf32 else self.dtype
         return f"{kind}_{self.index}_H{self.heads}_K{self.k}_M{self.m}_S{self.scale_size}"
 
+    @property
+    def sums_transposed(self) -> bool:
+        """Whether the weights are transposed in the forms that sum up rows."""
+        return self.k > self.m
+
     def functions(self) -> str:
-        """C functions of the configuration: the digit is 1 for transposed weights."""
+        """C functions of the configuration: gemm1_ is that of transposed weights."""
         names = {"name": self.name, "t": self.dtype, "i": self.index, "tf32": str(self.tf32).lower()}
         shape = f"{self.dtype}, {self.heads}, {self.k}, {self.m}"
         text = OUTER.format(args=f"{shape}, {self.scale_size}", **names)
         for n, flag in enumerate(("false", "true")):
             args, width = f"{shape}, {flag}, {self.scale_size}", self.heads * (self.k if n else self.m)
             text += PRODUCTS.format(n=n, args=args, width=width, **names)
+            if n == self.sums_transposed:
+                text += SUMS.format(args=args, width=width, **names)
         return text
 
 

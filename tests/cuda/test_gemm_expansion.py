@@ -73,7 +73,8 @@ CASES: dict[str, tuple[Callable[[], str], Typeclass, Typeclass]] = {
 def test_statements(case: str, emulated_device: Config) -> None:
     text, dtype, index = CASES[case]
     program = compiled(text(), dtype, index)
-    for number, raw in enumerate(graphs()):
+    long_sums = case.startswith(("odd", "heads"))  # the last graph has them, and takes as long as all others
+    for number, raw in enumerate(graphs() if long_sums else graphs()[:-1]):
         program.check(raw, number)
 
 

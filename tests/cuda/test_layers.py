@@ -53,6 +53,19 @@ def test_same_as_on_the_cpu(name: str, emulated_device: Config) -> None:
         torch.testing.assert_close(b, a, rtol=tolerance, atol=tolerance * float(a.abs().max().clamp(1e-3)))
 
 
+@pytest.mark.parametrize("name", ["rgcn", "rgat"])
+def test_hubs(name: str, emulated_device: Config) -> None:
+    """Several blocks share the edges of a node, as the graph that a layer is compiled for asks for it."""
+    raw = joined_graph(random.Random(5), 2, 2600, 2, 1)
+    torch.manual_seed(0)
+    layers = [LAYERS[name](1, 2, config) for config in (Config(), emulated_device)]
+    layers[1].load_state_dict(layers[0].state_dict())
+    x = torch.randn(2, 16)
+    expected, found = (results(layer, x, raw.hetero()) for layer in layers)
+    for a, b in zip(expected, found, strict=True):
+        torch.testing.assert_close(b, a, rtol=2e-4, atol=2e-4 * float(a.abs().max()))
+
+
 def test_kernels_for_devices_refuse_graphs_on_the_cpu(emulated_device: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CUDAExecutable, "_device", "cuda")
     raw = joined_graph(random.Random(3), 60, 300, 4, 3)

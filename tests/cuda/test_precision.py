@@ -23,7 +23,6 @@ from tests.reference import gallery
 from tests.reference.scatter import typed_linear
 from tests.support.emulated import compile_emulated, device
 from tests.support.emulated_device import emulated_device
-from tests.support.nvcc import compile_nvcc
 from tests.support.random_graphs import joined_graph
 
 __all__ = ["emulated_device"]
@@ -177,26 +176,6 @@ def test_emulated_numbers_are_rounded_to_the_nearest() -> None:
     for small, wide, reference in zip(found[:2], found[2:], expected, strict=True):
         assert np.array_equal(small.view(np.uint16), reference.view(np.uint16))
         assert np.array_equal(wide, reference.astype(np.float32))
-
-
-KERNELS = """#include "dacergnn/cuda/weight_product.cuh"
-using namespace dacergnn::cuda;
-template <class T>
-void kernels(const T* X, const int* index, int64_t n, T* Y) {
-    const Segments<int> types = {index, n};
-    segment_gemm<T, 1, 64, 64, false, 1>(X, index, X, types, n, index, X, Y);
-    segment_gemm<T, 4, 33, 17, true, 0>(X, nullptr, X, types, n, index, X, Y);
-    segment_gemm_scatter_pairs<T, 1, 64, 64, true, 1>(X, index, X, types, n, X, index, index, index, index, n, n, Y);
-    segment_outer<T, 1, 64, 64, 1>(X, index, X, index, types, n, index, X, Y);
-}
-template void kernels(const __nv_bfloat16*, const int*, int64_t, __nv_bfloat16*);
-template void kernels(const __half*, const int*, int64_t, __half*);
-"""
-
-
-def test_compiles_for_devices_without_warnings_or_spills() -> None:
-    for usage in compile_nvcc(KERNELS):
-        assert usage.spilled == 0, usage
 
 
 def test_autocast_of_traced_calls(monkeypatch: pytest.MonkeyPatch, emulated_device: Config) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import dace
 import numpy as np
@@ -59,38 +60,50 @@ class Kernels:
         for name, found in self.run(graph, values).items():
             expected = values[name]
             error = np.abs(found - expected).max(initial=0) / max(1.0, np.abs(expected).max(initial=0))
-            producer = Program(self.sdfg).producer(name)
-            assert error <= TOLERANCE[self.dtype], (name, error, producer and producer.body)
+            body = next(o.body for o in self.operators if name in o.written_arrays)
+            assert error <= TOLERANCE[self.dtype], (name, error, body)
         return values
 
     def run(self, graph: HeteroGraph, values: dict[str, Array]) -> dict[str, Array]:
         """What each operator makes of the values of the arrays that it reads."""
         found: dict[str, Array] = {}
-        for number, operator in enumerate(self.operators):
-            found |= self._run(number, operator, graph, values)
+        for number in range(len(self.operators)):
+            found |= self._run(number, graph, values)
         return found
 
-    def _run(self, number: int, operator: Traversal, graph: HeteroGraph, values: dict[str, Array]) -> dict[str, Array]:
-        program = Program(self.sdfg)
-        arrays = operator.arrays(self.sdfg, program.state)
+    @cached_property
+    def _needs(self) -> list[tuple[list[str], list[str], list[str], dict[str, int]]]:
+        """What each operator reads, writes, reads of the graph, and needs as scratch memory."""
+        arrays = [o.arrays(self.sdfg, Program(self.sdfg).state) for o in self.operators]
+        return [
+            (o.read_arrays, o.written_arrays, o.scheme("cuda", a), cuda_scratch(o, a))
+            for o, a in zip(self.operators, arrays, strict=True)
+        ]
+
+    def _run(self, number: int, graph: HeteroGraph, values: dict[str, Array]) -> dict[str, Array]:
         dtype = np.dtype(self.dtype.type)
-        read = [device(values[n].astype(dtype)) for n in operator.read_arrays]
-        written = [device(np.full_like(values[n], np.nan, dtype=dtype)) for n in operator.written_arrays]
-        encodings = [device(graph.encoding(n).numpy()) for n in operator.scheme("cuda", arrays)]
+        reads, writes, scheme, needs = self._needs[number]
+        read = [device(values[n].astype(dtype)) for n in reads]
+        written = [device(np.full_like(values[n], np.nan, dtype=dtype)) for n in writes]
+        encodings = [device(graph.encoding(n).numpy()) for n in scheme]
         sizes = graph.sizes
-        scratch = sum(bytes_a_row * sizes[space] for space, bytes_a_row in cuda_scratch(operator, arrays).items())
+        scratch = sum(bytes_a_row * sizes[space] for space, bytes_a_row in needs.items())
         workspace = device(np.full(scratch, 0xFF, dtype=np.uint8))
         self.library.set_call(workspace)
         pointers = [ctypes.c_void_p(a.ctypes.data) for a in (*read, *written, *encodings)]
         getattr(self.library, f"op{number}")(*pointers, *(ctypes.c_int64(sizes[s]) for s in SIZES))
-        return dict(zip(operator.written_arrays, written, strict=True))
+        return dict(zip(writes, written, strict=True))
 
 
-def source_of(sdfg: dace.SDFG, dtype: Typeclass, index: Typeclass, prefix: str = "op") -> tuple[list[Traversal], str]:
+def source_of(
+    sdfg: dace.SDFG, dtype: Typeclass, index: Typeclass, prefix: str = "op", *, split_hubs: bool = False
+) -> tuple[list[Traversal], str]:
     """The traversals of a program, and CUDA with a function op0, op1, ... for each."""
     program = Program(sdfg)
     operators = [o for o in program.operators if isinstance(o, Traversal)]
     text = HEAD.format(value=dtype.ctype, index=index.ctype)
+    for operator in operators:
+        operator.split_hubs |= split_hubs
     for number, operator in enumerate(operators):
         arrays = operator.arrays(sdfg, program.state)
         kernel = device_kernel(operator, arrays)
@@ -101,6 +114,11 @@ def source_of(sdfg: dace.SDFG, dtype: Typeclass, index: Typeclass, prefix: str =
     return operators, text
 
 
-def emulated(sdfg: dace.SDFG, dtype: Typeclass = dace.float64, index: Typeclass = dace.int32) -> Kernels:
-    operators, source = source_of(sdfg, dtype, index)
-    return Kernels(sdfg, operators, compile_emulated(source), dtype, index)
+def emulated(
+    sdfg: dace.SDFG, dtype: Typeclass = dace.float64, index: Typeclass = dace.int32, *, hub_rows: int = 0
+) -> Kernels:
+    """With ``hub_rows``, several blocks share the rows of each group of more."""
+    operators, source = source_of(sdfg, dtype, index, split_hubs=hub_rows > 0)
+    library = compile_emulated(source)
+    library.set_least_chunk(hub_rows)
+    return Kernels(sdfg, operators, library, dtype, index)

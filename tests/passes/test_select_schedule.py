@@ -107,6 +107,30 @@ def test_groups_are_divided_where_the_graph_has_hubs() -> None:
     assert hubs(sdfg) == set()
 
 
+def test_hubs_of_devices_are_shorter_and_products_have_them_too() -> None:
+    sdfg = parse(
+        """def p(g, a: E, x: NS[4], W: R[4, 4], P: T[4, 4]):
+    for e in g.edges():
+        e.dst["sum"] += e.a
+        e.dst["typed"] += linear(e.src.x, W[e.etype])
+        e.dst["of_nodes"] += linear(e.src.x, P[e.dst.ntype])
+        e["msg"] = linear(e.src.x, W[e.etype])
+    return sum, typed, of_nodes, msg
+"""
+    )
+    divided = {"sum": False, "typed": False, "of_nodes": False, "msg": False}
+
+    def schedule(longest: dict[str, int], implementation: str = "cuda") -> dict[str, bool]:
+        select_schedule(sdfg, TYPICAL.sizes, longest, implementation)
+        return {o.written_arrays[0]: o.split_hubs for o in Program(sdfg).operators}
+
+    assert schedule({"dst": 1024, "dstpair": 1024}) == divided
+    assert schedule({"dst": 1025, "dstpair": 1024}) == divided | {"sum": True, "of_nodes": True}
+    assert schedule({"dst": 1025, "dstpair": 1025}) == divided | {"sum": True, "of_nodes": True, "typed": True}
+    assert schedule({"dst": 1024}) == divided
+    assert schedule({"dst": 20_000, "dstpair": 20_000}, "cpu") == divided | {"sum": True}
+
+
 def test_profile_knows_the_longest_groups() -> None:
     src, dst = torch.tensor([0, 1, 2, 3, 3, 0]), torch.tensor([1, 1, 1, 1, 0, 1])
     graph = HeteroGraph.from_arrays((src, dst), torch.tensor([0, 0, 0, 1, 1, 0]), num_nodes=4)

@@ -29,28 +29,32 @@ from dacergnn.library_nodes.cpu import INCLUDE_FOLDER
 from dacergnn.runtime import cache as build_cache
 from dacergnn.runtime.build import compiler
 from tests.support import on_device
+from tests.support.quick_builds import precompiled
 
 EMULATION = Path(__file__).resolve().parents[1] / "emulation"
 _SANITIZER = os.environ.get("DACERGNN_EMULATION_SANITIZER", "thread")
 _BOTH_FLAGS = (
     *("-x", "c++", "-std=c++20", "-g1", "-fPIC", "-Wall", "-Wextra", "-Werror"),
     "-fno-omit-frame-pointer",  # to say where a thread was
+    "-fno-gnu-unique",  # or libraries in one process share the variables of the emulation
 )
 _KERNEL_FLAGS = (
-    *(*_BOTH_FLAGS, "-O1", "-shared", "-DDACERGNN_EMULATE_CUDA", "-Wno-unknown-pragmas"),
+    *(*_BOTH_FLAGS, "-O0", "-shared", "-DDACERGNN_EMULATE_CUDA", "-Wno-unknown-pragmas"),
     "-fstack-clash-protection",  # large frames touch the page that guards a stack
-    "-fno-gnu-unique",  # or libraries in one process share the variables of the emulation
     *("-fsanitize=undefined", "-fsanitize-undefined-trap-on-error"),  # indices of arrays, alignment, shifts
     f"-fsanitize={_SANITIZER}",
     # The thread sanitizer without its library: the emulation has the functions that are called at every access.
     *("--param=tsan-instrument-func-entry-exit=0", "-Wl,--no-as-needed"),
     *(["-nodefaultlibs", "-lstdc++", "-lm", "-lgcc_s", "-lc"] if _SANITIZER == "thread" else []),
-    *(f"-I{EMULATION}", f"-I{INCLUDE_FOLDER}"),
+    *(f"-I{EMULATION}", f"-I{INCLUDE_FOLDER.parent}", f"-I{INCLUDE_FOLDER}"),
 )
+# Without the products: whether they take TF32 factors is for the source to say, before it includes them.
+_PRECOMPILED = [INCLUDE_FOLDER / "dacergnn" / name for name in ("scalar.h", "cuda/traversal.cuh")]
 _ACCESS = """
 extern "C" void dacergnn_set_call(char* workspace, int multiprocessors) {
     dacergnn::cuda::call = {nullptr, workspace, multiprocessors, nullptr};
 }
+extern "C" void dacergnn_set_least_chunk(int64_t rows) { dacergnn::cuda::least_chunk = rows; }
 extern "C" const char* dacergnn_take_failure() {
     const char* failure = dacergnn::cuda::call.failure;
     dacergnn::cuda::call.failure = nullptr;
@@ -84,6 +88,10 @@ class EmulatedLibrary(ctypes.CDLL):
         pointer = None if workspace is None else workspace.ctypes.data
         self.dacergnn_set_call(ctypes.c_void_p(pointer), multiprocessors)
 
+    def set_least_chunk(self, rows: int) -> None:
+        """Set how many rows a group may have that several blocks do not share, where they share any."""
+        self.dacergnn_set_least_chunk(ctypes.c_int64(rows))
+
     def _check(self, result: Any, _function: Any, _arguments: Any) -> Any:
         take = self.dacergnn_take_failure
         take.restype = ctypes.c_char_p
@@ -106,7 +114,7 @@ def compile_emulated(source: str) -> EmulatedLibrary:
     """The library of a CUDA source with ``extern "C"`` functions that launch kernels; builds are kept by content."""
     if on_device.CHOSEN:
         return EmulatedLibrary(str(on_device.build_native(source)))
-    code = '#include "dacergnn/cuda/platform.cuh"\n#line 1 "source"\n' + source + _ACCESS
+    code = '#include "dacergnn/cuda/hubs.cuh"\n#line 1 "source"\n' + source + _ACCESS
     return EmulatedLibrary(str(_build("emulated", code, FLAGS, INCLUDE_FOLDER / "dacergnn" / "cuda", EMULATION)))
 
 
@@ -151,5 +159,12 @@ def _emulation() -> Path:
     return _build("emulation", '#include "emulation.cpp"\n', flags, EMULATION)
 
 
-FLAGS = () if on_device.CHOSEN else (*_KERNEL_FLAGS, "-x", "none", str(_emulation()), "-x", "c++")
+def _flags() -> tuple[str, ...]:
+    if on_device.CHOSEN:
+        return ()
+    header = precompiled(_PRECOMPILED, _KERNEL_FLAGS, EMULATION)
+    return (*_KERNEL_FLAGS, "-include", str(header), "-x", "none", str(_emulation()), "-x", "c++")
+
+
+FLAGS = _flags()
 """What g++ needs besides a source to build a library that runs in emulation."""

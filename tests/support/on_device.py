@@ -24,6 +24,7 @@ _ACCESS = """
 extern "C" void dacergnn_set_call(char* workspace, int multiprocessors) {
     dacergnn::cuda::call = {nullptr, workspace, multiprocessors, nullptr};
 }
+extern "C" void dacergnn_set_least_chunk(int64_t rows) { dacergnn::cuda::least_chunk = rows; }
 extern "C" const char* dacergnn_take_failure() {
     const char* failure = dacergnn::cuda::call.failure;
     dacergnn::cuda::call.failure = nullptr;
@@ -36,7 +37,7 @@ extern "C" void dacergnn_emulation_seed(uint64_t) {}
 
 def build_native(source: str, chosen: tuple[int, ...] | None = None) -> Path:
     """The library of a CUDA source for the devices of this machine, or those ``chosen``; builds are kept by content."""
-    code = '#include "dacergnn/cuda/platform.cuh"\n#line 1 "source"\n' + source + _ACCESS
+    code = '#include "dacergnn/cuda/hubs.cuh"\n#line 1 "source"\n' + source + _ACCESS
     headers = sorted(p for p in (INCLUDE_FOLDER / "dacergnn" / "cuda").rglob("*") if p.is_file())
     command = [*nvcc.command(architectures(chosen)), f"-I{INCLUDE_FOLDER}"]
     contents = b"".join(h.read_bytes() for h in headers)

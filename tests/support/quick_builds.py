@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import subprocess
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -17,9 +18,17 @@ FOLDER = Path(__file__).resolve().parent.parent.parent / ".cache" / "headers"
 @cache
 def quick(level: str = "-O0") -> str:
     """Value for CXXFLAGS. Values do not depend on how hard g++ tries; tests of kernels build them as users do."""
+    return f"{level} -include {precompiled(sorted(INCLUDE_FOLDER.rglob('*.h')), [*FLAGS, level])}"
+
+
+def precompiled(headers: Sequence[Path], flags: Sequence[str], *folders: Path) -> Path:
+    """A header that includes others, compiled with these flags: what ``-include`` takes with the same ones.
+
+    It is compiled anew when a header of the kernels, or in ``folders``, has changed.
+    """
     path, version = compiler()
-    headers = sorted(INCLUDE_FOLDER.rglob("*.h"))
-    contents = "".join([version, level, *(h.read_text() for h in headers)])
+    read = sorted(file for folder in (INCLUDE_FOLDER, *folders) for file in folder.rglob("*") if file.is_file())
+    contents = "\n".join([version, *flags, *map(str, headers), *(file.read_text() for file in read)])
     header = FOLDER / hashlib.sha256(contents.encode()).hexdigest()[:16] / "kernels.h"
     compiled = header.with_name("kernels.h.gch")
     if not compiled.exists():
@@ -27,7 +36,7 @@ def quick(level: str = "-O0") -> str:
         # By the names that generated code has for them: others would be read again to see that they are the same.
         header.write_text("".join(f'#include "include/{h.relative_to(INCLUDE_FOLDER)}"\n' for h in headers))
         own = compiled.with_name(f"{os.getpid()}.gch")  # another process may be at it
-        include = f"-I{INCLUDE_FOLDER.parent}"
-        subprocess.run([path, *FLAGS, level, include, "-x", "c++-header", str(header), "-o", str(own)], check=True)
+        command = [path, *flags, f"-I{INCLUDE_FOLDER.parent}", "-x", "c++-header", str(header), "-o", str(own)]
+        subprocess.run(command, check=True)
         own.replace(compiled)
-    return f"{level} -include {header}"
+    return header

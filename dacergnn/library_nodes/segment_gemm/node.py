@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import dace
 import dace.library
+from dace import properties
 
 from dacergnn.errors import VerificationError
 from dacergnn.library_nodes.form import Gemm, Statement, match_gemm
@@ -34,6 +35,10 @@ class SegmentGemm(GraphOperator):
 
     implementations = {"pure": ExpandSegmentGemmPure, "cpu": ExpandSegmentGemmCPU, "cuda": ExpandSegmentGemmCUDA}
     default_implementation = "cpu"
+
+    split_hubs = properties.Property(
+        dtype=bool, default=False, desc="Whether several blocks of a device share very long sums (select_schedule)"
+    )
 
     @property
     def gemm(self) -> tuple[Statement, Gemm]:

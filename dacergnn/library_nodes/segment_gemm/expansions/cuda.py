@@ -13,15 +13,24 @@ from dacergnn.graph.spaces import MAPS, encoding_name, kind, through
 from dacergnn.library_nodes.access import group_path, index_name, order_name, pointer_name, target_is_prefix
 from dacergnn.library_nodes.cpu import extent
 from dacergnn.library_nodes.cuda import CUDAHeaders, cuda_tasklet
-from dacergnn.library_nodes.form import WEIGHT_PRODUCTS, Ref, Shape, size
+from dacergnn.library_nodes.form import WEIGHT_PRODUCTS, Ref, Shape, Statement, size
 from dacergnn.library_nodes.node import PREFIX, row_shape, row_space
 from dacergnn.library_nodes.parse import view_shape
 from dacergnn.library_nodes.segment_gemm.expansions.cpu import weight_product_sizes
 from dacergnn.library_nodes.segment_gemm.expansions.cuda_epilogue import DeviceEpilogue
 from dacergnn.library_nodes.segment_gemm.expansions.epilogue import stored_in
 
+MOST_CHUNKS = 2048
+"""Partial sums of hubs that there may be (``kMostChunks`` of ``hubs.cuh``)."""
 MOST_BLOCKS, PARTIAL_ELEMENTS = 512, 1 << 22
 """Partial sums of weight gradients, and the elements of all of them beyond which there are fewer."""
+
+
+def pair_path(statement: Statement) -> str | None:
+    """The path to the pairs of target and type whose rows are added before they are multiplied, if they are."""
+    path = statement.target.path
+    summed = path in ("src", "dst") and kind(statement.space) == "E" and group_path(statement) == "etype"
+    return f"{path}pair" if summed else None
 
 
 class DeviceGemm:
@@ -32,6 +41,7 @@ class DeviceGemm:
 
     def __init__(self, node: Any, arrays: dict[str, Any]) -> None:
         self.statement, self.gemm = node.gemm
+        self.split_hubs: bool = node.split_hubs
         self.arrays = arrays
         self.encodings: list[str] = []
         self.scratch: dict[str, int] = {}
@@ -110,6 +120,10 @@ class DeviceGemm:
         local = self.epilogue.local_elements
         template = f"<Storage, {heads}, {k}, {m}, {str(gemm.w.transposed).lower()}, {scales}, {local}>"
         operands = f"({PREFIX}{gemm.x.name}, {self._gather(gemm.x)}, {PREFIX}{gemm.w.name}"
+        chunks = ""
+        if path and self.split_hubs:
+            chunks = f", dacergnn::cuda::Chunks({extent(space)})"
+            self._needs("ONE", MOST_CHUNKS * heads * max(k, m) + 64)
         head = f"const auto finish = {self.epilogue.code};\ndacergnn::cuda::"
         if not path:
             call = (
@@ -124,26 +138,26 @@ class DeviceGemm:
             call = (
                 f"segment_gemm_of_sums{template}{operands}, {self._segments(reached, typed)}, {extent(reached)}, "
                 f"{self._read(order_name(reached, typed))}, {scale}, {self._read(pointer_name(space, path))}, "
-                f"{self._read(order_name(space, path))}, {self.out}, finish);"
+                f"{self._read(order_name(space, path))}, {self.out}, finish{chunks});"
             )
             if extent(reached) != owner:
                 zeros = f"zero_rows<Storage, {width}, {local}>({extent(reached)}, {owner}, {self.out}, finish)"
                 call += f"\ndacergnn::cuda::{zeros};"
             return head + call
-        pair = f"{path}pair"
-        if kind(space) == "E" and self.group == "etype" and path in ("src", "dst"):
+        pair = pair_path(self.statement)
+        if pair is not None:
             pairs = MAPS[space, pair]
             self._needs(pairs, width)
             return head + (
                 f"segment_gemm_scatter_pairs{template}{operands}, {self._segments(pairs, 'etype')}, {extent(pairs)}, "
                 f"{scale}, {self._read(pointer_name(space, pair))}, {self._read(order_name(space, pair))}, "
-                f"{self._targets(pairs, path)}, {extent(reached)}, {owner}, {self.out}, finish);"
+                f"{self._targets(pairs, path)}, {extent(reached)}, {owner}, {self.out}, finish{chunks});"
             )
         self._needs(space, width)
         return head + (
             f"segment_gemm_scatter{template}{operands}, {self._segments(space, self.group)}, {extent(space)}, "
             f"{self._read(order_name(space, self.group))}, {scale}, {self._targets(space, path)}, {extent(reached)}, "
-            f"{owner}, {self.out}, finish);"
+            f"{owner}, {self.out}, finish{chunks});"
         )
 
     def _targets(self, space: str, path: str) -> str:

@@ -13,6 +13,7 @@ from dacergnn.library_nodes.access import is_few
 from dacergnn.library_nodes.cpu import extent
 from dacergnn.library_nodes.cuda import CUDAHeaders, cuda_tasklet
 from dacergnn.library_nodes.node import PREFIX
+from dacergnn.library_nodes.traversal.expansions.cuda_hubs import DividedNest
 from dacergnn.library_nodes.traversal.expansions.cuda_nest import DeviceNest
 from dacergnn.library_nodes.traversal.expansions.cuda_statements import MERGE
 from dacergnn.library_nodes.traversal.nest import Loop, simplest
@@ -66,7 +67,9 @@ class DeviceReduction(DeviceNest):
 def device_kernel(node: Any, arrays: dict[str, Any]) -> DeviceNest:
     """The kernel of a Traversal, given the descriptors of its arrays."""
     (first, *others) = simplest(node.space, node.statements)
-    kind = DeviceReduction if not others and is_few(first.target.path) else DeviceNest
+    kind = DividedNest if node.split_hubs else DeviceNest
+    if not others and is_few(first.target.path):
+        kind = DeviceReduction
     crew = CREWS[node.schedule_by]
     return kind(node.space, [first, *others], arrays, node.locals, smallest_crew=crew)
 

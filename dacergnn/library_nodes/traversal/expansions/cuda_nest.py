@@ -81,8 +81,13 @@ class DeviceNest(DeviceStatements):
             head = f"traverse_rows<{lanes}>({extent(outer)}, [=] __device__({row}) {{"
         else:
             groups, crew = f"{self._groups()}, {extent(outer)}", max(lanes, self.smallest_crew)
-            head = f"traverse_groups<{crew}, Value>({groups}, [=] __device__(const auto crew, {row}) {{"
-        return f"{self._before()}dacergnn::cuda::{head}\n(void)row_{outer};\n{self._body()}\n}});{self._tails()}"
+            head = f"traverse_groups<{crew}, Value, {self.held}>({groups}, [=] __device__(const auto crew, {row}) {{"
+        main = f"{head}\n(void)row_{outer};\n{self._body()}\n}}"
+        return self._before() + "\n".join(f"dacergnn::cuda::{call});" for call in self._calls(main)) + self._tails()
+
+    def _calls(self, main: str) -> list[str]:
+        """The launches, given the one over all groups; closing parentheses are left out."""
+        return [main]
 
     def _body(self) -> str:
         """What the threads of an outermost row do."""
@@ -93,6 +98,12 @@ class DeviceNest(DeviceStatements):
         outer, inner = self.levels.spaces[0], self.levels.spaces[-1]
         name = pointer_name(inner, self.levels.up(inner, outer) or "")
         return f"dacergnn::cuda::Groups<Index>{{{self._encoding(name) if name else 'nullptr'}, {extent(inner)}}}"
+
+    @property
+    def held(self) -> int:
+        """Elements that a thread has in registers."""
+        names = [n for n, home in self.homes.items() if home.reduced or n in self.in_registers]
+        return sum(self._held(n).held(self.homes[n].width) for n in names)
 
     @property
     def scratch(self) -> list[tuple[str, int]]:

@@ -34,6 +34,8 @@ class DeviceStatements(Places):
         self.in_memory: dict[str, None] = {}  # arrays of the nest that are read from memory in it
         self.in_registers: set[str] = set()  # those that are read from registers
         self.in_runs: dict[str, None] = {}  # arrays whose elements are read or written several at a time
+        self.finishing = True  # not at a part of a hub that others have to finish
+        self.divisible = True  # no such part needs memory for a row of the group
 
     def is_leaf(self, loop: Loop) -> bool:
         """Whether the teams of a crew share the rows of a loop; the whole crew is at each row of others."""
@@ -97,6 +99,7 @@ class DeviceStatements(Places):
                 return f"own_{ref.name}[{at if whole else 'held'}]"
             if home is not None:
                 self.in_memory[ref.name] = None
+                self.divisible &= self.finishing or home.space != self.levels.spaces[0]
             key = (ref.name, ref.path)
             if key not in pointers:
                 pointers[key] = f"row{len(pointers)}"
@@ -115,6 +118,7 @@ class DeviceStatements(Places):
             code = lane_sums(emitter, f"own_{name}", body, shape_of(body, self.shapes))
             return "{\n" + "\n".join([*lines, code]) + "\n}"
         stored = not statement.target.path and (self.homes[name].stored or name in self.in_memory)
+        stored &= self.finishing or loop.space != self.levels.spaces[0]
         if stored:
             lines.append(f"{self._kind(name)}* const out = {self.own_address(name)};")
         code = (self._spread if size(shape) >= WIDE else self._whole)(statement, loop, emitter, stored)
@@ -174,11 +178,11 @@ class DeviceStatements(Places):
         lanes, combine = self.loop_layout(loop).lanes, f"dacergnn::cuda::{MERGE[statement.op]}()"
         return f"dacergnn::cuda::merge<{lanes}>(crew, own_{statement.target.name}, {combine});"
 
-    def result(self, statement: Statement, empty: str) -> str:
-        """What becomes of a reduced row when its loop has ended."""
+    def result(self, statement: Statement, empty: str | None) -> str:
+        """What becomes of a reduced row when its loop, which may have been ``empty``, has ended."""
         name = statement.target.name
         lines: list[str] = []
-        if statement.op != "+=":
+        if statement.op != "+=" and empty is not None:
             lines.append(f"if ({empty}) {{\n{UNROLL}for (auto& value : own_{name}) value = Value(0);\n}}")
         if self.homes[name].stored or name in self.in_memory:
             lines.append(self.stored_row(name, self.own_address(name)))

@@ -7,7 +7,8 @@
 namespace dacergnn::cuda {
 
 // Rows list[q] for ptr[j] <= q < ptr[j + 1], gathered from X, scaled and added up to one row, for every j in targets.
-template <class Value, int64_t H, int64_t D, int HS, class I, class Gather, class List, class Targets>
+// Hubs: HubRows, or nullptr where there are none.
+template <class Value, int64_t H, int64_t D, int HS, class I, class Gather, class List, class Targets, class Hubs>
 struct SummedRows {
     const Value* X;
     Gather gather;
@@ -15,6 +16,7 @@ struct SummedRows {
     List list;
     const Value* scale;
     Targets targets;
+    Hubs hubs;
 
     __device__ Place find(int64_t p) const {
         const int64_t j = at(targets, p);
@@ -36,25 +38,42 @@ struct SummedRows {
             for (int from = 0; from < kRow; from += kWarp) {
                 const int column = from + lane();
                 const auto column_term = [&](int64_t q) { return term<T, Acc, 1>(q, column, step); };
-                const auto sum = sum_terms_of_block<Acc, 1, kTileWarps>(begin, end, column_term, partials);
+                const auto sum = [&] {
+                    if constexpr (!std::is_null_pointer_v<Hubs>)
+                        if (hubs.covers(begin, end))
+                            return hubs.template sum<1, kTileWarps>(begin, end, in_row<T>(column, step), partials);
+                    return sum_terms_of_block<Acc, 1, kTileWarps>(begin, end, column_term, partials);
+                }();
                 if (warp() == 0 && column < kRow) stage[row * T::kStride + column] = convert<Value>(sum[0]);
             }
         }
     }
 
-  private:
-    // N columns of what is added for list[q].
-    template <class T, class Acc, int N>
-    __device__ Vector<Acc, N> term(int64_t q, int column, const Step& step) const {
-        const int head = T::head(step) + column / T::kDepth, d = T::depth(step) + column % T::kDepth;
-        Vector<Acc, N> result = {};
-        if (column >= T::kHeads * T::kDepth || head >= H || d >= D) return result;
+    // N elements from `element` on, of one head, of what is added for list[q].
+    template <class Acc, int N>
+    __device__ Vector<Acc, N> value(int64_t q, int element) const {
         const int64_t i = at(list, q);
-        const Vector<Value, N> x = load_vector<N>(X + at(gather, i) * (H * D) + head * D + d);
-        const Acc factor = HS == 0 ? Acc(1) : convert<Acc>(scale[i * HS + (HS > 1 ? head : 0)]);
+        const Vector<Value, N> x = load_vector<N>(X + at(gather, i) * (H * D) + element);
+        const Acc factor = HS == 0 ? Acc(1) : convert<Acc>(scale[i * HS + (HS > 1 ? element / D : 0)]);
+        Vector<Acc, N> result;
 #pragma unroll
         for (int n = 0; n < N; ++n) result[n] = factor * convert<Acc>(x[n]);
         return result;
+    }
+
+  private:
+    // The element of a row that stands in a column of a step, or the first behind it.
+    template <class T>
+    __device__ static int in_row(int column, const Step& step) {
+        const int head = T::head(step) + column / T::kDepth, d = T::depth(step) + column % T::kDepth;
+        return column >= T::kHeads * T::kDepth || head >= H || d >= D ? H * D : head * D + d;
+    }
+
+    // N columns of what is added for list[q].
+    template <class T, class Acc, int N>
+    __device__ Vector<Acc, N> term(int64_t q, int column, const Step& step) const {
+        const int element = in_row<T>(column, step);
+        return element < H * D ? value<Acc, N>(q, element) : Vector<Acc, N>{};
     }
 
     // N columns of the rows first .. last, but for long ones. Terms of several rows are on their way at once.

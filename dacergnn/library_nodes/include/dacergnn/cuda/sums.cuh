@@ -61,8 +61,8 @@ struct Keep {
 };
 
 // Y[j] = the sum of X[list[q]] over ptr[j] <= q < ptr[j + 1] for `targets` rows, zeros for rows from there to y_rows;
-// from first_row on.
-template <class Value, class Acc, int64_t Width, int Local, class I, class List, class Finish>
+// from first_row on. Hubs: HubRows, or nullptr where there are none.
+template <class Value, class Acc, int64_t Width, int Local, class I, class List, class Finish, class Hubs>
 struct RowSums {
     static constexpr int kLeastBlocks = 4, kWarps = 8, kElements = lane_elements(Width, sizeof(Acc));
     static constexpr std::size_t kBytes = kWarps * kWarp * kElements * sizeof(Acc) + kWarps * Local * sizeof(Value);
@@ -73,6 +73,7 @@ struct RowSums {
     int64_t first_row, targets, y_rows;
     Value* Y;
     Finish finish;
+    Hubs hubs;
 
     __device__ void operator()() const {
         Acc* const partials = shared_memory<Acc>();
@@ -89,12 +90,15 @@ struct RowSums {
         int64_t begin, end;
         bounds(warp(), begin, end);
         if ((shared >> warp() & 1) == 0 && row < y_rows) {
-            columns(row, [&](const auto& term) { return sum_terms<Acc, kElements>(begin, end, term); });
+            columns(row, [&](int, const auto& term) { return sum_terms<Acc, kElements>(begin, end, term); });
         }
         for (int w = 0; w < kWarps; ++w) {
             if ((shared >> w & 1) == 0) continue;
             bounds(w, begin, end);
-            columns(w == warp() ? row : y_rows, [&](const auto& term) {
+            columns(w == warp() ? row : y_rows, [&](int column, const auto& term) {
+                if constexpr (!std::is_null_pointer_v<Hubs>)
+                    if (hubs.covers(begin, end))
+                        return hubs.template sum<kElements, kWarps>(begin, end, column, partials);
                 return sum_terms_of_block<Acc, kElements, kWarps>(begin, end, term, partials);
             });
         }
@@ -102,12 +106,12 @@ struct RowSums {
         if (row < y_rows) finish(row, Y + row * Width, local);
     }
 
-    // Stores sum(term) for the columns of a row of Y, or nowhere behind its end.
+    // Stores sum(column, term) for the columns of a row of Y, or nowhere behind its end.
     template <class F>
     __device__ void columns(int64_t row, const F& sum) const {
         for (int from = 0; from < Width; from += kWarp * kElements) {
             const int column = from + lane() * kElements;
-            const auto total = sum([&](int64_t q) {
+            const auto total = sum(column, [&](int64_t q) {
                 return column < Width ? load_vector<kElements>(X + at(list, q) * Width + column)
                                       : Vector<Acc, kElements>{};
             });

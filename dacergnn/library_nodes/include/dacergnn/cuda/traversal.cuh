@@ -8,7 +8,7 @@
 #include <initializer_list>
 #include <limits>
 
-#include "dacergnn/cuda/platform.cuh"
+#include "dacergnn/cuda/hubs.cuh"
 #include "dacergnn/scalar.h"
 
 namespace dacergnn::cuda {
@@ -162,6 +162,20 @@ __device__ inline void merge(Crew<Size>, T (&values)[N], Combine combine) {
 template <class T>
 inline constexpr std::size_t kMergeBytes = kCrewThreads * sizeof(T);
 
+// The same with what the parts of a hub have left in the rows of their chunks, of W elements.
+template <int L, int V, int W, class Combine, class T, int N>
+__device__ inline void merge_parts(Block crew, const Part& hub, const T* partials, T (&values)[N], Combine combine) {
+    for (int64_t p = rank<L>(crew); p < hub.count; p += teams<L>(crew)) {
+        const T* const row = partials + (hub.first_chunk + p) * W;
+#pragma unroll
+        for (int n = 0; n < N; ++n) {
+            const int at = (n / V * L + lane_of<L>()) * V + n % V;
+            if (W % (L * V) == 0 || at < W) values[n] = combine(values[n], row[at]);
+        }
+    }
+    merge<L>(crew, values, combine);
+}
+
 // A row of W elements whose lanes hold V at a time of every L * V.
 template <int L, int V, int W, class Out, class T, int N>
 __device__ inline void store_row(Out* out, const T (&values)[N]) {
@@ -176,16 +190,6 @@ __device__ inline void store_row(Out* out, const T (&values)[N]) {
 }
 
 // Launches
-
-// Places of the rows of each group; without pointers one group of all rows.
-template <class Index>
-struct Groups {
-    const Index* pointers;
-    int64_t rows;
-    __device__ int64_t begin(int64_t g) const { return pointers == nullptr ? 0 : int64_t(pointers[g]); }
-    __device__ int64_t end(int64_t g) const { return pointers == nullptr ? rows : int64_t(pointers[g + 1]); }
-    __device__ int64_t size(int64_t g) const { return end(g) - begin(g); }
-};
 
 template <int L, class Body>
 struct RowKernel {
@@ -203,26 +207,61 @@ inline void traverse_rows(int64_t rows, const Body& body) {
     launch<kCrewThreads>((rows + kRows - 1) / kRows, 0, RowKernel<L, Body>{rows, body});
 }
 
-template <int Size, class Index, class Body>
+// Blocks that have room where a thread holds so many values of a group: without a number, the compiler would spill
+// registers to make room for one more.
+template <class T, int Held>
+inline constexpr int kLeastCrewBlocks = sizeof(T) <= 4 ? (Held <= 8 ? 5 : Held <= 24 ? 4 : 3)
+                                                       : (Held <= 2 ? 5 : Held <= 10 ? 4 : 2);
+
+template <int Size, class T, int Held, class Index, class Body, class Hub>
 struct GroupKernel {
+    static constexpr int kLeastBlocks = kLeastCrewBlocks<T, Held>;
+    static constexpr bool kHubs = !std::is_null_pointer_v<Hub>;
     static constexpr int kCrews = kCrewThreads / Size;
     Groups<Index> groups;
     int64_t count;
+    Chunks chunks;
     Body body;
+    Hub hub;
     __device__ void operator()() const {
-        const int64_t first = static_cast<int64_t>(blockIdx.x) * kCrews, last = minimum(first + kCrews, count);
+        int64_t block = blockIdx.x;
+        if constexpr (kHubs) {  // their parts come first
+            if (block < chunks.count) return hub_part(groups, count, chunks, block, hub);
+            block -= chunks.count;
+        }
+        const int64_t first = block * kCrews, last = minimum(first + kCrews, count);
         const int64_t own = first + static_cast<int>(threadIdx.x) / Size;
         if (own < last && groups.size(own) <= kLongGroup) body(Crew<Size>(), own);
         if (groups.end(last - 1) - groups.begin(first) <= kLongGroup) return;
         for (int64_t g = first; g < last; ++g)
-            if (groups.size(g) > kLongGroup) body(Block(), g);
+            if (groups.size(g) > kLongGroup && !(kHubs && groups.size(g) > chunks.length)) body(Block(), g);
     }
 };
-// body(crew, group) for every group: by a crew of Size threads, or by a block where it is long.
-template <int Size, class T, class Index, class Body>
-inline void traverse_groups(const Groups<Index>& groups, int64_t count, const Body& body) {
-    using Kernel = GroupKernel<Size, Index, Body>;
-    launch<kCrewThreads>((count + Kernel::kCrews - 1) / Kernel::kCrews, kMergeBytes<T>, Kernel{groups, count, body});
+// body(crew, group) for every group: by a crew of Size threads, or by a block where it is long. With `hub`, hubs are
+// left out, and blocks do hub(part) for their parts. A thread holds `Held` values of type T.
+template <int Size, class T, int Held, class Index, class Body, class Hub = std::nullptr_t>
+inline void traverse_groups(const Groups<Index>& groups, int64_t count, const Body& body, const Hub& hub = nullptr) {
+    using Kernel = GroupKernel<Size, T, Held, Index, Body, Hub>;
+    const Chunks chunks(groups.rows);
+    const int64_t blocks = (count + Kernel::kCrews - 1) / Kernel::kCrews;
+    launch<kCrewThreads>(blocks + (Kernel::kHubs ? chunks.count : 0), kMergeBytes<T>,
+                         Kernel{groups, count, chunks, body, hub});
+}
+
+template <class T, int Held, class Index, class Hub>
+struct HubKernel {
+    static constexpr int kLeastBlocks = kLeastCrewBlocks<T, Held>;
+    Groups<Index> groups;
+    int64_t count;
+    Chunks chunks;
+    Hub hub;
+    __device__ void operator()() const { hub_part(groups, count, chunks, blockIdx.x, hub); }
+};
+// hub(part) for the parts of all hubs.
+template <class T, int Held, class Index, class Hub>
+inline void traverse_hubs(const Groups<Index>& groups, int64_t count, const Hub& hub) {
+    const Chunks chunks(groups.rows);
+    launch<kCrewThreads>(chunks.count, kMergeBytes<T>, HubKernel<T, Held, Index, Hub>{groups, count, chunks, hub});
 }
 
 template <class Index, class T, class Body>
