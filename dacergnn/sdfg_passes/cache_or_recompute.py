@@ -3,7 +3,8 @@
 (Cached Operator Reordering, tables 1 to 3; Zhang et al., section 6.)
 
 Precondition: a forward and the backward that `differentiate` made of it, which reads what it needs as saved arrays;
-operators hold one statement each.
+operators hold one statement each. Both have been optimized but for fusion: clones are in the order that was chosen
+for the forward.
 
 Before, with e["a"] saved, E rows::
 

@@ -124,10 +124,10 @@ def compile_program(
         _record(plan, name, lambda name=name: {"forward": OPTIMIZATIONS[name](plan.forward, given)})
     if wrt:
         _record(plan, "differentiate", lambda: _differentiate(plan))
-        _record(plan, "cache_or_recompute", lambda: _cache(plan, results, config, given))
         given = replace(given, wrt=())
         for name in _of_backward(plan, early, config.level):
             _record(plan, name, lambda name=name: {"backward": OPTIMIZATIONS[name](_backward(plan), given)})
+        _record(plan, "cache_or_recompute", lambda: _cache(plan, results, config, given))
     for name in late:
         _record(plan, name, lambda name=name: {r: OPTIMIZATIONS[name](s, given) for r, s in _sdfgs(plan).items()})
     code = config.implementation or "cpu"
