@@ -54,7 +54,13 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tracing lines doubles the time of passes; what these folders run through, others measure."""
+    """Tracing lines, DaCe's among them, doubles the time: of a test with parameters, the first case is measured.
+
+    What some folders run through, others measure.
+    """
+    traced: set[str] = set()
     for item in items:
-        if item.path.relative_to(ROOT / "tests").parts[0] in UNTRACED:
+        name, _, _ = item.nodeid.partition("[")
+        if name in traced or item.path.relative_to(ROOT / "tests").parts[0] in UNTRACED:
             item.add_marker(pytest.mark.no_cover)
+        traced.add(name)
