@@ -13,7 +13,7 @@ from dacergnn.bench.entry import Entry, fastest
 from dacergnn.bench.measure import HOPELESS, Timing, interleave, time_call
 from dacergnn.bench.parameters import make_parameters
 from dacergnn.bench.problem import Problem
-from dacergnn.bench.reference import Reference, compute_reference, max_error
+from dacergnn.bench.reference import UNCOMPARED, Reference, compute_reference, max_error, reference_memory
 from dacergnn.bench.settings import Settings
 from dacergnn.bench.trial import Request, cached_trial, run_trial
 
@@ -66,7 +66,9 @@ class Case:
             built = candidate.build(self.problem, self.shared, unwrapped)
             step = make_step(built, self.problem, train)
             out = step()
-            if candidate.function:
+            if reference_memory(candidate.function, self.problem) > settings.memory_limit:
+                entry.note = UNCOMPARED
+            elif candidate.function:
                 entry.error = max_error(self._reference(candidate.function), built, self.problem, out, train)
         except Exception as error:  # a candidate's failure is a result, shown in the table
             entry.status, entry.note = "failed", " ".join(f"{type(error).__name__}: {error}".split())[:300]

@@ -19,7 +19,7 @@ from dacergnn.bench.entry import Entry
 from dacergnn.bench.measure import Timing, clock_of, interleave
 from dacergnn.bench.parameters import make_parameters
 from dacergnn.bench.problem import Problem
-from dacergnn.bench.reference import Reference, compute_reference, max_error
+from dacergnn.bench.reference import UNCOMPARED, Reference, compute_reference, max_error
 from dacergnn.bench.replay import replayed
 from dacergnn.config import Config
 
@@ -112,7 +112,7 @@ class DeviceCase:
         function, tolerance = entry.candidate.function, self.settings.tolerance
         reference = self._reference(function) if function else None
         if reference is None:
-            entry.note = "not compared with a reference, which takes too much memory" if function else ""
+            entry.note = UNCOMPARED if function else ""
             return
         entry.error = max_error(reference, built, self.problem, out, train)
         if not entry.error <= tolerance:

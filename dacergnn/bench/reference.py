@@ -29,6 +29,16 @@ class Reference:
     gradients: Parameters
 
 
+_ROWS = {"rgcn": 6, "rgat": 12, "hgt": 12, "hgt_linear": 12}
+"""Rows of features for every edge that there are at once, forward and backward."""
+UNCOMPARED = "not compared with a reference, which takes too much memory"
+
+
+def reference_memory(function: str, problem: Problem) -> int:
+    """Bytes that `compute_reference` takes, about."""
+    return 8 * _ROWS.get(function, 0) * len(problem.src) * problem.hidden
+
+
 def compute_reference(function: str, problem: Problem, shared: Parameters) -> Reference:
     """Run one of FUNCTIONS forward and backward in float64."""
     x = problem.x.double().requires_grad_()

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from operator import is_
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
-from torch.autograd.graph import saved_tensors_hooks
-from torch.utils import _pytree as pytree
 
 from dacergnn.errors import ArrayError, DacergnnError, DeviceError
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.base import ProgramModule
+from dacergnn.modules.captured_call import Captured, Function
 from dacergnn.modules.replay.call import Call
 from dacergnn.runtime import cuda_graph
 from dacergnn.runtime.cuda_device import allows_tf32
 
 _KEPT = 8
-Function = Callable[..., Any]
 
 
 class Captures:
@@ -117,160 +113,3 @@ def _in_backward() -> bool:
 def _circumstances() -> list[Any]:
     """What kernels are chosen by besides the call."""
     return [allows_tf32(), torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda")]
-
-
-class Captured:
-    """One recorded call. Its memory stays where it is: what comes in is copied there, results are copied out.
-
-    So results and gradients are tensors like any other, and parameters are read where they are at every replay.
-    """
-
-    def __init__(
-        self,
-        function: Function,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        call: Call,
-        tensors: Sequence[Tensor],
-        key: list[Any],
-        device: torch.device,
-        layer: ProgramModule | None,
-    ) -> None:
-        self._key, self._same, self._tensors = key, call.same, list(tensors)
-        first = {id(t): i for i, t in reversed([*enumerate(call.tensors)]) if t.is_floating_point()}
-        self.given = [*first.values()]
-        """Positions of those tensors of a call that are copied in."""
-        given = {i: call.tensors[place] for i, place in first.items()}
-        own = {i: t.detach().clone().requires_grad_(t.requires_grad) for i, t in given.items()}
-        args, kwargs = pytree.tree_map(lambda v: own.get(id(v), v), (args, kwargs))
-        self._inputs = [t.detach() for t in own.values()]
-        self._wanted = [t.requires_grad for t in (*own.values(), *tensors)]
-        wanted = [t for t in (*own.values(), *tensors) if t.requires_grad]
-        self.differentiable = torch.is_grad_enabled() and bool(wanted)
-        self.generation = 0
-        self._form: Any = None
-        self._token: Callable[[], object] = lambda: None
-        self._recorder = cuda_graph.Recorder(device)
-
-        def forward() -> list[Any]:
-            leaves, self._form = pytree.tree_flatten(function(*args, **kwargs))
-            return leaves
-
-        def backward(roots: list[Tensor], gradients: list[Tensor]) -> Sequence[Tensor | None]:
-            # Kept, so that gradients can be asked for again.
-            return torch.autograd.grad(roots, wanted, gradients, retain_graph=True, allow_unused=True)
-
-        def once() -> None:
-            roots = [v for v in forward() if isinstance(v, Tensor) and v.requires_grad]
-            if roots and self.differentiable:
-                backward(roots, [torch.zeros_like(r) for r in roots])
-
-        saved: set[int] = set()
-
-        def note(tensor: Tensor) -> Tensor:
-            saved.add(tensor.data_ptr())
-            return tensor
-
-        with saved_tensors_hooks(note, lambda t: t):  # none of the user's, who does not see what is recorded
-            self._recorder.warm_up(once)
-            leaves, self._forward = self._recorder.record(forward)
-            outputs = [v for v in leaves if isinstance(v, Tensor)]
-            self._roots = [i for i, t in enumerate(outputs) if t.requires_grad]
-            self.differentiable = self.differentiable and bool(self._roots)
-            if self.differentiable:
-                roots = [outputs[i] for i in self._roots]
-                self._incoming = [torch.zeros_like(r) for r in roots]
-                found, self._backward = self._recorder.record(lambda: backward(roots, self._incoming))
-                self._gradients = [None if g is None else g.detach() for g in found]
-        self._outputs = [t.detach() for t in outputs]
-        self._places = [i for i, v in enumerate(leaves) if isinstance(v, Tensor)]
-        self._leaves = [None if isinstance(v, Tensor) else v for v in leaves]
-        self.read_again = [t for t in tensors if t.data_ptr() in saved]
-        """What a backward reads where it is, so that autograd has to see to it that nobody has written to it."""
-        self.ran = None if layer is None else layer.last_call
-
-    def covers(self, key: list[Any], call: Call, tensors: Sequence[Tensor]) -> bool:
-        """Whether a call is like the recorded one."""
-        return key == self._key and all(map(is_, call.same, self._same)) and all(map(is_, tensors, self._tensors))
-
-    @property
-    def busy(self) -> bool:
-        """Whether a backward may still read what the last replay has left for it."""
-        return self._token() is not None
-
-    def run(self, given: Sequence[Tensor]) -> Any:
-        """The result for other features."""
-        if self.differentiable:
-            outputs: Sequence[Tensor] = _Replay.apply(self, *given, *self._tensors)  # pyright: ignore[reportUnknownMemberType, reportAssignmentType]
-        else:
-            outputs = self.replay(given)
-        leaves = self._leaves.copy()
-        for place, output in zip(self._places, outputs, strict=True):
-            leaves[place] = output
-        return pytree.tree_unflatten(leaves, self._form)
-
-    def replay(self, given: Sequence[Tensor]) -> list[Tensor]:
-        """Copies of the outputs."""
-        with self._turn(), torch.no_grad():
-            self.generation += 1
-            _copy(self._inputs, given)
-            self._forward()
-            return _copies(self._outputs)
-
-    def replay_backward(self, generation: int, gradients: Sequence[Tensor]) -> list[Tensor | None]:
-        """Copies of the gradients of what was given, then of the tensors, None for those that need none."""
-        if generation != self.generation:
-            raise DeviceError(
-                "What a call with cuda_graph=True left for its backward was overwritten by a later one; call backward "
-                "before the layer is called again, or optimize without cuda_graph."
-            )
-        with self._turn(), torch.no_grad():
-            _copy(self._incoming, [gradients[i] for i in self._roots])
-            self._backward()
-            made = iter(_copies([g for g in self._gradients if g is not None]))
-        found = iter([None if g is None else next(made) for g in self._gradients])
-        return [next(found) if wanted else None for wanted in self._wanted]
-
-    def _turn(self) -> AbstractContextManager[None]:
-        return self._recorder.turn(None if self.ran is None else self.ran[1])
-
-    def left(self, token: Tensor) -> None:
-        """Note what lives as long as a backward of the last replay may come."""
-        self._token = weakref.ref(token)
-
-    @property
-    def constant(self) -> list[int]:
-        """Outputs that no gradient comes to."""
-        return [i for i in range(len(self._outputs)) if i not in self._roots]
-
-
-class _Replay(torch.autograd.Function):
-    """A replay as one step of autograd."""
-
-    @staticmethod
-    def forward(ctx: Any, captured: Captured, *tensors: Tensor) -> tuple[Tensor, ...]:
-        outputs = captured.replay(tensors[: len(captured.given)])
-        # Saved tensors are let go of after the last backward, and only then. On the CPU, where it can be read.
-        token = torch.tensor(captured.generation, device="cpu")
-        ctx.save_for_backward(token, *captured.read_again)
-        captured.left(token)
-        ctx.captured = captured
-        ctx.mark_non_differentiable(*[outputs[i] for i in captured.constant])
-        return tuple(outputs)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        token, *_ = ctx.saved_tensors
-        return (None, *ctx.captured.replay_backward(int(token), gradients))
-
-
-def _copy(targets: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
-    if targets:
-        torch._foreach_copy_(list(targets), list(sources))  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
-
-
-def _copies(tensors: Sequence[Tensor]) -> list[Tensor]:
-    made = [torch.empty_like(t) for t in tensors]
-    _copy(made, tensors)
-    return made
