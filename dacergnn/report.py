@@ -129,7 +129,7 @@ def _pass_reports(plan: Plan, sizes: Mapping[str, int]) -> list[PassReport]:
         for role, sdfg in step.sdfgs.items():
             cost = program_cost(sdfg, sizes)
             fired = step.fired.get(role, 0)
-            if fired and role in costs and step.name in PASSES:
+            if fired and role in costs and step.name in (*PASSES, "cache_or_recompute"):
                 found.append(PassReport(step.name, role, fired, costs[role] - cost))
             costs[role] = cost
     return found

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils import _pytree as pytree
 
 from dacergnn.errors import ArrayError, EncodingError
 from dacergnn.graph.canonical import canonical_order, to_device, type_ranges
@@ -179,8 +180,7 @@ class HeteroGraph:
 
         Torch sees to that by itself for the stream on which it was made.
         """
-        made = (*self._encodings.built(), *list(self.derived.values()), self._edge_perm)
-        for tensor in made:
+        for tensor in pytree.tree_leaves([self._encodings.built(), list(self.derived.values()), self._edge_perm]):
             if isinstance(tensor, Tensor) and tensor.is_cuda:
                 tensor.record_stream(stream)
 

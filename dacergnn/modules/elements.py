@@ -13,6 +13,7 @@ from torch import Tensor
 
 from dacergnn.config import Config
 from dacergnn.errors import ArrayError
+from dacergnn.graph.checks import DEVICES
 from dacergnn.library_nodes.node import Typeclass
 
 ELEMENTS: dict[torch.dtype, Typeclass] = {
@@ -22,7 +23,6 @@ ELEMENTS: dict[torch.dtype, Typeclass] = {
     torch.float16: dace.float16,
 }
 _EVERYWHERE = (torch.float32, torch.float64)
-_DEVICES = ("cpu", "cuda")
 
 
 def check_elements(name: str, dtype: torch.dtype, implementation: str | None) -> None:
@@ -41,7 +41,7 @@ def check_elements(name: str, dtype: torch.dtype, implementation: str | None) ->
 
 def is_autocast() -> bool:
     """Whether autocast is on for a type of device that there are kernels for."""
-    return any(map(torch.is_autocast_enabled, _DEVICES))
+    return any(map(torch.is_autocast_enabled, DEVICES))
 
 
 def autocast_type(device: torch.device, config: Config, own: torch.dtype) -> torch.dtype | None:
@@ -50,7 +50,7 @@ def autocast_type(device: torch.device, config: Config, own: torch.dtype) -> tor
     That of autocast where there are kernels for it, else ``own``, the type of the parameters, but float32 at least.
     float64 stays.
     """
-    if device.type not in _DEVICES or not torch.is_autocast_enabled(device.type):
+    if device.type not in DEVICES or not torch.is_autocast_enabled(device.type):
         return None
     if own is not torch.float64 and (config.implementation or device.type) == "cuda":
         return torch.get_autocast_dtype(device.type)
@@ -61,7 +61,7 @@ def autocast_type(device: torch.device, config: Config, own: torch.dtype) -> tor
 def without_autocast() -> Generator[None]:
     """No autocast, for what computes in the type that it is given."""
     with ExitStack() as stack:
-        for device in _DEVICES:
+        for device in DEVICES:
             if torch.is_autocast_enabled(device):
                 stack.enter_context(torch.autocast(device, enabled=False))
         yield

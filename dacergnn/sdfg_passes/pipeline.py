@@ -163,17 +163,17 @@ def _differentiate(plan: Plan) -> dict[str, int]:
 
 
 def _cache(plan: Plan, results: list[str], config: Config, given: Circumstances) -> dict[str, int]:
-    """Counts the arrays that are saved no more."""
+    """Counts the arrays that are saved no more, which both programs show."""
     if plan.backward is None:
         return {}
-    before, budget = len(plan.saved), budget_of(config.caching)
+    before, budget = plan.saved, budget_of(config.caching)
     if config.caching == "auto":
         budget = free_memory(config.implementation or "cpu") / 2
     plan.forward, plan.backward, plan.saved = cache_or_recompute(
         plan.forward, plan.backward, results, given.profile.sizes,
         strategy=config.caching, budget=budget, cache=config.cache, recompute=config.recompute, rates=given.rates,
     )  # fmt: skip
-    return {"forward": before - len(plan.saved)}
+    return dict.fromkeys(_sdfgs(plan), len({*before} - {*plan.saved}))
 
 
 def _select(plan: Plan, config: Config, index: Typeclass) -> dict[str, int]:

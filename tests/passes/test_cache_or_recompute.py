@@ -8,7 +8,7 @@ from math import prod
 import dace
 import pytest
 
-from dacergnn import Config, parse
+from dacergnn import Config, parse, print_program
 from dacergnn.config import TYPICAL_RATES
 from dacergnn.cost import statement_cost
 from dacergnn.errors import DacergnnError, ProgramError
@@ -81,6 +81,20 @@ def test_results_are_there_in_any_case() -> None:
     found = compile_program(parse(text), ["x"], Config(caching="recompute_all"), dace.int32, PROFILE)
     assert found.saved == ["y"]
     assert Program(found.forward).outputs == ["y"]
+
+
+def test_the_step_is_kept_and_counted() -> None:
+    """Here as many arrays are saved as before, but others."""
+    found = chain(recompute=("b",))
+    (at,) = [i for i, step in enumerate(found.steps) if step.name == "cache_or_recompute"]
+    before, step = found.steps[at - 1], found.steps[at]
+    assert step.fired == {"forward": 1, "backward": 1}
+    for role in ("forward", "backward"):
+        assert print_program(step.sdfgs[role]) != print_program(before.sdfgs[role])
+    assert set(Program(step.sdfgs["forward"]).outputs) == {"y", "a", "c"}
+    assert Program(step.sdfgs["backward"]).producer("b") is not None
+    unchanged = next(step for step in chain().steps if step.name == "cache_or_recompute")
+    assert unchanged.fired == {"forward": 0, "backward": 0}
 
 
 # Single arrays

@@ -51,10 +51,6 @@ _KERNEL_FLAGS = (
 # Without the products: whether they take TF32 factors is for the source to say, before it includes them.
 _PRECOMPILED = [INCLUDE_FOLDER / "dacergnn" / name for name in ("scalar.h", "cuda/traversal.cuh")]
 _ACCESS = """
-extern "C" void dacergnn_set_call(char* workspace, int multiprocessors) {
-    dacergnn::cuda::call = {nullptr, workspace, multiprocessors, nullptr};
-}
-extern "C" void dacergnn_set_least_chunk(int64_t rows) { dacergnn::cuda::least_chunk = rows; }
 extern "C" const char* dacergnn_take_failure() {
     const char* failure = dacergnn::cuda::call.failure;
     dacergnn::cuda::call.failure = nullptr;
@@ -114,7 +110,7 @@ def compile_emulated(source: str) -> EmulatedLibrary:
     """The library of a CUDA source with ``extern "C"`` functions that launch kernels; builds are kept by content."""
     if on_device.CHOSEN:
         return EmulatedLibrary(str(on_device.build_native(source)))
-    code = '#include "dacergnn/cuda/hubs.cuh"\n#line 1 "source"\n' + source + _ACCESS
+    code = on_device.HEAD + source + on_device.SETTERS + _ACCESS
     return EmulatedLibrary(str(_build("emulated", code, FLAGS, INCLUDE_FOLDER / "dacergnn" / "cuda", EMULATION)))
 
 

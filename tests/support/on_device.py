@@ -20,11 +20,16 @@ from dacergnn.runtime import nvcc
 from dacergnn.runtime.cuda_device import architectures
 
 CHOSEN = bool(os.environ.get("DACERGNN_KERNELS_ON_DEVICE"))
-_ACCESS = """
+HEAD = '#include "dacergnn/cuda/hubs.cuh"\n#line 1 "source"\n'
+"""What stands before every source."""
+SETTERS = """
 extern "C" void dacergnn_set_call(char* workspace, int multiprocessors) {
     dacergnn::cuda::call = {nullptr, workspace, multiprocessors, nullptr};
 }
 extern "C" void dacergnn_set_least_chunk(int64_t rows) { dacergnn::cuda::least_chunk = rows; }
+"""
+"""What tests set, behind every source."""
+_ACCESS = """
 extern "C" const char* dacergnn_take_failure() {
     const char* failure = dacergnn::cuda::call.failure;
     dacergnn::cuda::call.failure = nullptr;
@@ -37,7 +42,7 @@ extern "C" void dacergnn_emulation_seed(uint64_t) {}
 
 def build_native(source: str, chosen: tuple[int, ...] | None = None) -> Path:
     """The library of a CUDA source for the devices of this machine, or those ``chosen``; builds are kept by content."""
-    code = '#include "dacergnn/cuda/hubs.cuh"\n#line 1 "source"\n' + source + _ACCESS
+    code = HEAD + source + SETTERS + _ACCESS
     headers = sorted(p for p in (INCLUDE_FOLDER / "dacergnn" / "cuda").rglob("*") if p.is_file())
     command = [*nvcc.command(architectures(chosen)), f"-I{INCLUDE_FOLDER}"]
     contents = b"".join(h.read_bytes() for h in headers)
