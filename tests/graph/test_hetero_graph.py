@@ -135,7 +135,7 @@ def test_streams_are_told_of_all_that_was_made_for_a_graph(monkeypatch: pytest.M
     told: list[int] = []
     monkeypatch.setattr(torch.Tensor, "is_cuda", property(lambda tensor: True))
     monkeypatch.setattr(torch.Tensor, "record_stream", lambda tensor, stream: told.append(id(tensor)))
-    graph = HeteroGraph.from_arrays(([0, 1, 2], [1, 2, 0]), [1, 0, 0], num_nodes=3)
+    graph = HeteroGraph.from_arrays(np.array([[0, 1, 2], [1, 2, 0]]), np.array([1, 0, 0]), num_nodes=3)
     pairs, permuted = graph.encoding("ptr_E_srcpair"), graph.edge_perm
     graph.derived["alone"] = alone = torch.ones(1)
     graph.derived["within"] = ("a note", (within := torch.ones(1),))
