@@ -57,6 +57,7 @@ from dacergnn.program.listing import Listing, rebase
 from dacergnn.sdfg_passes.choice import Option, choose, has_parts, listing_seconds
 from dacergnn.sdfg_passes.compact_materialization import compact
 from dacergnn.sdfg_passes.differentiate import derive
+from dacergnn.sdfg_passes.node_orders import node_orders
 
 _OPPOSITE = {"src": "dstpair", "dst": "srcpair"}
 
@@ -104,14 +105,14 @@ def _sites(listing: Listing, parted: bool) -> list[list[Option]]:
     """For every sum over edges the ways to compute it besides the present one; by parts where both have edges."""
     sites: list[list[Option]] = []
     for statement in listing.statements:
-        if kind(statement.space) != "E" or statement.op != "+=" or not statement.target.path:
-            continue
-        options = [
-            *_aggregate_first(listing, statement),
-            *_transform_first(listing, statement),
-            *_through_pairs(listing, statement),
-            *(_by_relation(listing, statement) if parted else ()),
-        ]
+        options = [*node_orders(listing, statement)]
+        if kind(statement.space) == "E" and statement.op == "+=" and statement.target.path:
+            options += [
+                *_aggregate_first(listing, statement),
+                *_transform_first(listing, statement),
+                *_through_pairs(listing, statement),
+                *(_by_relation(listing, statement) if parted else ()),
+            ]
         if options:
             sites.append(options)
     return sites

@@ -1,0 +1,180 @@
+"""The order of a product of nodes and a sum over edges: A (X W) or (A X) W.
+
+(Cached Operator Reordering, 3.1, tables 1 and 2.)
+
+Transform-first::
+
+    for n in g.src_nodes():
+        n["h"] = linear(n.x, W)
+    for n in g.dst_nodes(): for e in n.incoming_edges():
+        n["out"] += e["a"] * e.src["h"]
+
+Propagate-first; the gradient of W reads the sums, which are saved for it::
+
+    for n in g.dst_nodes(): for e in n.incoming_edges():
+        n["sum"] += e["a"] * e.src.x
+    for n in g.dst_nodes():
+        n["out"] = linear(n["sum"], W)
+
+The same holds for sums over outgoing edges, as gradients have them, and for products of sums that are scaled row by row
+or added to other values of the nodes. These are options for `aggregation_order`, which prices them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from dacergnn.graph.spaces import MAPS, kind
+from dacergnn.library_nodes.form import Expr, Gemm, Op, Ref, Shape, Statement, match_gemm, size
+from dacergnn.library_nodes.operators import shape_of
+from dacergnn.program.listing import Listing
+from dacergnn.sdfg_passes.choice import Option
+
+_NODES = ("NS", "ND")
+_ENDS = ("src", "dst")
+
+
+def node_orders(listing: Listing, statement: Statement) -> Iterator[Option]:
+    """The other order of a sum over edges of products, or of a product of such sums."""
+    if kind(statement.space) == "E":
+        yield from _propagate_first(listing, statement)
+    elif statement.space in _NODES and statement.op == "=" and not statement.target.path:
+        yield from _transform_first(listing, statement)
+
+
+@dataclass(frozen=True)
+class _Sum:
+    """A sum over edges of rows of one end point, each times a value of the edge."""
+
+    statement: Statement
+    scale: Ref | None
+    rows: Ref
+
+    def of(self, rows: str) -> Expr:
+        """What is summed, with the rows of another array in place of these."""
+        return Ref(rows, self.rows.path) if self.scale is None else Op("mul", (self.scale, Ref(rows, self.rows.path)))
+
+
+def _sum(listing: Listing, statement: Statement | None) -> _Sum | None:
+    if statement is None or statement.op != "+=" or statement.target.path not in _ENDS or statement.target.view:
+        return None
+    expr, scale = statement.expr, None
+    if isinstance(expr, Op) and expr.name == "mul":
+        known = [a for a in expr.args if isinstance(a, Ref)]
+        scale = next((a for a in known if not a.path and size(listing.shape(a)) == 1), None)
+        expr = next((a for a in known if a.path), None)
+        if scale is None or len(known) < 2:
+            return None
+        scale = replace(scale, view=() if listing.arrays[scale.name].shape else None)
+    if not isinstance(expr, Ref) or expr.path not in _ENDS or expr.path == statement.target.path or expr.view:
+        return None
+    if listing.shape(expr) != listing.shape(statement.target):
+        return None
+    return _Sum(statement, scale, expr)
+
+
+def _product(statement: Statement | None) -> Gemm | None:
+    """The product of own rows with the one weight of all nodes that a statement is."""
+    if statement is None or statement.space not in _NODES or statement.op != "=" or statement.target.path:
+        return None
+    gemm = match_gemm(statement)
+    if gemm is None or gemm.kind != "linear" or gemm.scale is not None:
+        return None
+    return gemm if gemm.w.path == "one" and not gemm.x.path and not gemm.x.view else None
+
+
+def _propagate_first(listing: Listing, statement: Statement) -> Iterator[Option]:
+    total = _sum(listing, statement)
+    producer = None if total is None else listing.producer(total.rows.name)
+    gemm = _product(producer)
+    if total is None or gemm is None or producer is None or producer.target.view:
+        return
+
+    def apply(listing: Listing) -> None:
+        nodes = MAPS[statement.space, statement.target.path]
+        name = listing.add("sum", nodes, listing.shape(gemm.x))
+        listing.exchange(
+            statement,
+            Statement(statement.space, Ref(name, statement.target.path), "+=", total.of(gemm.x.name)),
+            Statement(nodes, Ref(statement.target.name), "=", Op("linear", (Ref(name), gemm.w))),
+        )
+
+    yield apply
+
+
+def _transform_first(listing: Listing, statement: Statement) -> Iterator[Option]:
+    gemm = _product(statement)
+    if gemm is None:
+        return
+    shape = listing.shape(gemm.x)
+    if not _Moving(listing.copy(), statement, gemm.w, shape).reaches_sums(gemm.x):
+        return
+
+    def apply(listing: Listing) -> None:
+        moving = _Moving(listing, statement, gemm.w, shape)
+        expr = moving.product(gemm.x)
+        listing.exchange(statement, *moving.statements, replace(statement, expr=expr))
+
+    yield apply
+
+
+@dataclass
+class _Moving:
+    """Moves the product of own rows with ``weight`` in front of the sums that the rows are made of."""
+
+    listing: Listing
+    statement: Statement
+    weight: Ref
+    shape: Shape
+    statements: list[Statement] = field(default_factory=list[Statement])
+    sums: int = 0
+
+    def reaches_sums(self, expr: Expr) -> bool:
+        """Whether there is a sum over edges that a product of ``expr`` can be moved in front of."""
+        self.product(expr)
+        return self.sums > 0
+
+    def product(self, expr: Expr) -> Expr:
+        """The product of ``expr``, an expression of rows that is linear in them."""
+        if isinstance(expr, Op):
+            return replace(expr, args=tuple(self.product(a) if self._is_row(a) else a for a in expr.args))
+        assert isinstance(expr, Ref)
+        producer = self.listing.producer(expr.name)
+        total = _sum(self.listing, producer)
+        if total is not None:
+            self.sums += 1
+            rows = self._added(self.listing.space(total.rows.name), Op("linear", (Ref(total.rows.name), self.weight)))
+            edges = total.statement
+            name = self.listing.add(expr.name, self.listing.space(expr.name), self.listing.shape(self.statement.target))
+            self.statements.append(replace(edges, target=replace(edges.target, name=name), expr=total.of(rows)))
+            return Ref(name)
+        if producer is not None and producer.op == "=" and not producer.target.view and self._is_linear(producer.expr):
+            return self.product(producer.expr)
+        return Ref(self._added(self.statement.space, Op("linear", (expr, self.weight))))
+
+    def _added(self, space: str, product: Op) -> str:
+        """The array of a product of rows of ``space``."""
+        name = self.listing.add("rows", space, self.listing.shape(self.statement.target))
+        self.statements.append(Statement(space, Ref(name), "=", product))
+        return name
+
+    def _is_linear(self, expr: Expr) -> bool:
+        """Whether an expression is a linear function of own rows, with factors that are numbers."""
+        if isinstance(expr, Ref):
+            return not expr.path and not expr.view and self._is_row(expr)
+        if not isinstance(expr, Op):
+            return False
+        rows = tuple(a for a in expr.args if self._is_row(a))
+        factors = [a for a in expr.args if not shape_of(a, self.listing.shape)]
+        if expr.name == "mul":
+            fits = len(rows) == len(factors) == 1
+        elif expr.name == "div":
+            fits = rows == expr.args[:1] and len(factors) == 1
+        else:
+            fits = expr.name in ("add", "sub", "neg") and rows == expr.args
+        return fits and all(map(self._is_linear, rows))
+
+    def _is_row(self, expr: Expr) -> bool:
+        """Whether an expression has the shape of the rows that are multiplied."""
+        return shape_of(expr, self.listing.shape) == self.shape
