@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from inspect import signature
@@ -16,10 +17,13 @@ from dacergnn.config import Config, OnUnsupported
 from dacergnn.datasets import Dataset
 from dacergnn.errors import DacergnnError, ProgramError, UnsupportedLayerError
 from dacergnn.frontends import find_frontend, find_tracer, joined_layers
+from dacergnn.frontends.activations import activation_of
 from dacergnn.frontends.dace_program.source import is_dace_program, program_text
+from dacergnn.frontends.followed import followed
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.base import ProgramModule
 from dacergnn.modules.captured import check_capturable
+from dacergnn.modules.follower import DoneBefore
 from dacergnn.modules.functions import ProgramFunction
 from dacergnn.modules.graph_forward import compile_forward, compiled_forwards
 from dacergnn.modules.graphs import GraphCache
@@ -112,6 +116,7 @@ def optimize(
             check_capturable("graph", graph.device)
         replacement.graphs.offer(graph)
     result = _replace(model, replacement, "", {})
+    _fuse_activations(result)
     result.__dict__["_dacergnn_refused"] = replacement.refused
     if on_unsupported == "warn":
         for name, reason in replacement.refused.items():
@@ -173,10 +178,24 @@ def _is_forward(function: object) -> bool:
     return isinstance(function, FunctionType) and next(iter(signature(function).parameters), "") == "self"
 
 
+def _fuse_activations(model: nn.Module) -> None:
+    """Let layers do the activations that follow them, where both have no other use."""
+    uses = Counter(module for _, module in model.named_modules(remove_duplicate=False))
+    for container in list(model.modules()):
+        for paths, place in followed(container):
+            found, activation = [container.get_submodule(path) for path in paths], container.get_submodule(place)
+            layers = [layer for layer in found if isinstance(layer, CompiledLayer) and layer.takes_activations]
+            alone = all(uses[module] == 1 for module in (*found, activation))
+            if alone and len(layers) == len(found) and activation_of(activation) is not None:
+                for layer in layers:
+                    layer.follow(activation)
+                setattr(container, place, DoneBefore(activation))
+
+
 def revert(model: nn.Module) -> nn.Module:
     """The model with the original layers in place of compiled ones; parameters stay shared."""
     _check_model(model)
-    return _replace(model, lambda m, _: m.original if isinstance(m, CompiledLayer) else None, "", {})
+    return _replace(model, lambda m, _: m.original if isinstance(m, CompiledLayer | DoneBefore) else None, "", {})
 
 
 def explain(model: nn.Module) -> Report:

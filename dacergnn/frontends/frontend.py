@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from dacergnn.errors import UnsupportedCallError, UnsupportedLayerError
 from dacergnn.graph import HeteroGraph
+from dacergnn.program.flatten import Activation
 from dacergnn.runtime.stacks import Stacks
 
 Outputs = tuple[Tensor, ...]
@@ -32,10 +33,12 @@ class Program:
     Args:
         source: A function that is parsed, never run, or text that holds one.
         bindings: Pairs of a name and a specification like ``"NS[64]"``, None (no such array) or a constant.
+        then: Applied to the results.
     """
 
     source: FunctionType | str
     bindings: tuple[tuple[str, object], ...]
+    then: Activation | None = None
 
     @classmethod
     def of(cls, source: FunctionType, **bindings: object) -> Program:
@@ -55,6 +58,7 @@ class Binding:
             Parameters are passed as they are, as views or as results of torch operations, so that autograd
             reaches them.
         finish: Takes the program's outputs, returns what the layer returns.
+        reshapes: Whether `finish` only gives the one output another shape, so that an activation may come before it.
         stacks: How ``parts`` make up the arrays that are not among ``arrays``.
         parts: Tensors that would be concatenated at every call.
         again: Takes the arguments of another call, features of the same types and shapes and of all else the very
@@ -68,6 +72,7 @@ class Binding:
     stacks: Stacks | None = None
     parts: list[Tensor] = field(default_factory=list)
     again: Callable[..., list[Tensor]] | None = None
+    reshapes: bool = False
 
     @property
     def dtype(self) -> torch.dtype:

@@ -2,7 +2,8 @@
 
 `numpy` evaluates whole columns (operands already broadcast against each other), `code` is a scalar
 C++ and Python expression of the operands, `derivative` gives, for the operands, the gradient of the result
-and the result itself, the gradient of every operand (None: no gradient).
+and the result itself, the gradient of every operand (None: no gradient). `slope_of_result` is the derivative of a
+function of one operand and positive constants in terms of its result, for results that are kept anyway.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ class Operator:
     code: str
     derivative: Derivative
     python: str | None = None  # where the Python spelling differs from the C++ one
+    slope_of_result: Callable[..., Expr] | None = None
 
 
 def op(name: str, *args: Expr | float, dims: Shape = ()) -> Expr:
@@ -107,6 +109,10 @@ def _elu_slope(x: Expr, alpha: Expr) -> Expr:
     return op("add", op("gt", x, 0.0), op("mul", op("sub", 1.0, op("gt", x, 0.0)), negative))
 
 
+def _elu_slope_of_result(y: Expr, alpha: Expr) -> Expr:
+    return op("add", op("gt", y, 0.0), op("mul", op("sub", 1.0, op("gt", y, 0.0)), op("add", y, alpha)))
+
+
 OPERATORS: dict[str, Operator] = {
     "add": Operator(2, np.add, "({0} + {1})", lambda a, s, y: (s, s)),
     "sub": Operator(2, np.subtract, "({0} - {1})", lambda a, s, y: (s, op("neg", s))),
@@ -138,11 +144,13 @@ OPERATORS: dict[str, Operator] = {
     "sigmoid": _unary(
         special.expit, "(Value(1) / (Value(1) + dacergnn::exp(-{0})))", _sigmoid_slope, "(1 / (1 + exp(-{0})))"
     ),
-    "relu": _unary(
+    "relu": Operator(
+        1,
         lambda x: np.maximum(x, 0.0),
         "dacergnn::maximum({0}, Value(0))",
-        lambda x, y: op("gt", x, 0.0),
+        lambda a, s, y: (op("mul", s, op("gt", a[0], 0.0)),),
         "max({0}, 0)",
+        lambda y: op("gt", y, 0.0),
     ),
     "gelu": _unary(
         lambda x: 0.5 * x * (1 + special.erf(x * math.sqrt(0.5))),
@@ -156,6 +164,7 @@ OPERATORS: dict[str, Operator] = {
         "(({0} > 0 ? {0} : Value(0)) + {1} * (Value(0) < {0} ? Value(0) : {0}))",  # no branch; hands NaN on
         lambda a, s, y: (op("mul", s, _leaky_slope(*a)), None),
         "({0} if {0} > 0 else {1} * {0})",
+        _leaky_slope,
     ),
     "elu": Operator(
         2,
@@ -163,6 +172,7 @@ OPERATORS: dict[str, Operator] = {
         "({0} > 0 ? {0} : {1} * std::expm1({0}))",
         lambda a, s, y: (op("mul", s, _elu_slope(*a)), None),
         "({0} if {0} > 0 else {1} * (exp({0}) - 1))",
+        _elu_slope_of_result,
     ),
     "max": _extremum(np.maximum, "max", "max({0}, {1})"),
     "min": _extremum(np.minimum, "min", "min({0}, {1})"),

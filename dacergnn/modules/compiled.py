@@ -22,9 +22,9 @@ from dacergnn.graph.profile import Profile
 from dacergnn.library_nodes.node import Typeclass
 from dacergnn.modules.elements import ELEMENTS, check_elements
 from dacergnn.program import Program as View
-from dacergnn.program import parse
-from dacergnn.program.flatten import flatten
+from dacergnn.program.flatten import FlatProgram, flatten
 from dacergnn.program.names import sdfg_name
+from dacergnn.program.parser import parse_flat
 from dacergnn.runtime import plan_cache
 from dacergnn.runtime.build import build_all
 from dacergnn.runtime.cuda_device import allows_tf32, architectures
@@ -70,8 +70,8 @@ class CompiledProgram:
         self, program: Program, dtype: torch.dtype, index: torch.dtype, config: Config, profile: Profile
     ) -> None:
         check_elements("the layer", dtype, config.implementation)
-        flat = flatten(program.source, dict(program.bindings))
         self.program = program
+        flat = self._flat()
         self.dtype = dtype
         self.index = index
         self.config = config
@@ -86,11 +86,14 @@ class CompiledProgram:
         self._last: Variant | None = None
         self._inference: Variant | None = None
 
+    def _flat(self) -> FlatProgram:
+        return flatten(self.program.source, dict(self.program.bindings), self.program.then)
+
     @cached_property
     def sdfg(self) -> dace.SDFG:
         """The program as it was parsed, before all passes."""
         with _BUILDING:
-            return parse(self.program.source, dtype=ELEMENTS[self.dtype], **dict(self.program.bindings))
+            return parse_flat(self._flat(), ELEMENTS[self.dtype])
 
     def variant(self, mask: Mask) -> Variant:
         """The build for inputs of which those in ``mask`` need gradients."""

@@ -21,6 +21,7 @@ from dacergnn.modules.base import ProgramModule
 from dacergnn.modules.captured import Captures
 from dacergnn.modules.compiled import CompiledProgram, compiled_program
 from dacergnn.modules.elements import autocast_type, cast, is_autocast, with_parameters, without_autocast
+from dacergnn.modules.follower import Follower
 from dacergnn.modules.graphs import GraphCache
 from dacergnn.modules.repeated import Repeated
 from dacergnn.modules.traced import register_layer, traced_call
@@ -43,6 +44,8 @@ class CompiledLayer(ProgramModule):
     _captures: Captures | None
     """Calls that are replayed as CUDA graphs; None if none are to be."""
     _repeated: Repeated | None
+    follower: Follower | None
+    """The activation that the layer's calls apply, too."""
 
     def __init__(
         self,
@@ -66,6 +69,7 @@ class CompiledLayer(ProgramModule):
             refusal=None,
             _warned=set[str](),
             _repeated=None,
+            follower=None,
             _captures=Captures(self) if config.cuda_graph else None,
             _compiled=dict[tuple[int, torch.dtype, torch.dtype, bool, str], tuple[Program, CompiledProgram]](),
         )
@@ -77,10 +81,22 @@ class CompiledLayer(ProgramModule):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> CompiledLayer:
         original = copy.deepcopy(self.original, memo)
-        return type(self)(original, type(self.frontend)(original), self.config, self.graphs, self.on_unsupported)
+        result = type(self)(original, type(self.frontend)(original), self.config, self.graphs, self.on_unsupported)
+        result.__dict__["follower"] = copy.deepcopy(self.follower, memo)
+        return result
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restore, (type(self), self.original, type(self.frontend), self.config, self.on_unsupported)
+        made_by = (type(self), self.original, type(self.frontend), self.config, self.on_unsupported, self.follower)
+        return _restore, made_by
+
+    @property
+    def takes_activations(self) -> bool:
+        """Whether `follow` may be asked for: hooks would see other results."""
+        return not self._forward_hooks
+
+    def follow(self, activation: nn.Module) -> None:
+        """Apply an activation to the results of all calls from now on."""
+        self.__dict__.update(follower=Follower(activation), _repeated=None)
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -96,7 +112,8 @@ class CompiledLayer(ProgramModule):
         return super().train(mode)
 
     def extra_repr(self) -> str:
-        return f"compiled {type(self.original).__name__}"
+        followed = "" if self.follower is None else f" with {self.follower.module}"
+        return f"compiled {type(self.original).__name__}{followed}"
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         if not torch.compiler.is_compiling():
@@ -104,7 +121,7 @@ class CompiledLayer(ProgramModule):
         try:
             self.frontend.edges(*args, **kwargs)
         except UnsupportedCallError:
-            return self.original.forward(*args, **kwargs)
+            return self.uncompiled(*args, **kwargs)
         return traced_call(self, args, kwargs)
 
     def run(self, frontend: Frontend, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -138,7 +155,7 @@ class CompiledLayer(ProgramModule):
         graph = self.find_graph(frontend, args, kwargs)
         if autocast:
             return self._autocast(frontend, graph, args, kwargs)
-        binding = frontend.bind(graph, *args, **kwargs)
+        binding = self._bind(frontend, graph, args, kwargs)
         compiled = self.compiled(binding.program, binding.dtype, graph)
         if own and binding.again is not None:
             # Noting a call takes time, which it saves where graphs do not take turns.
@@ -157,8 +174,12 @@ class CompiledLayer(ProgramModule):
             frontend = copy.copy(frontend)
             frontend.module = with_parameters(module, {n: p.to(dtype) for n, p in module.named_parameters()})
         with without_autocast():
-            binding = frontend.bind(graph, *args, **kwargs)
+            binding = self._bind(frontend, graph, args, kwargs)
             return self._execute(binding, graph, self.compiled(binding.program, binding.dtype, graph))
+
+    def _bind(self, frontend: Frontend, graph: HeteroGraph, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Binding:
+        binding = frontend.bind(graph, *args, **kwargs)
+        return binding if self.follower is None else self.follower.bind(binding)
 
     def find_graph(self, frontend: Frontend, args: tuple[Any, ...], kwargs: dict[str, Any]) -> HeteroGraph:
         """The graph that a call is about, encoded unless it was seen before."""
@@ -204,7 +225,8 @@ class CompiledLayer(ProgramModule):
 
     def uncompiled(self, *args: Any, **kwargs: Any) -> Any:
         """The original's result; the hooks are the same, and run around this call already."""
-        return self.original.forward(*args, **kwargs)
+        result = self.original.forward(*args, **kwargs)
+        return result if self.follower is None else self.follower.module(result)
 
     def warn(self, reason: str) -> None:
         """Say once of every reason that a call ran the original layer, or raise, as ``on_unsupported`` has it."""
@@ -222,6 +244,9 @@ def _restore(
     frontend: Callable[[nn.Module], Any],
     config: Config,
     on_unsupported: OnUnsupported,
+    follower: Follower | None = None,
 ) -> CompiledLayer:
     """A layer from its pickle; builds come from the cache, graphs are encoded again."""
-    return layer(original, frontend(original), config, GraphCache(), on_unsupported)
+    result = layer(original, frontend(original), config, GraphCache(), on_unsupported)
+    result.__dict__["follower"] = follower
+    return result

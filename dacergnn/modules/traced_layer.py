@@ -42,6 +42,10 @@ class TracedLayer(CompiledLayer):
         super().__init__(original, frontend, config, graphs, on_unsupported)  # pyright: ignore[reportArgumentType]
         self.__dict__["replays"] = Replays(original, {})
 
+    @property
+    def takes_activations(self) -> bool:
+        return False
+
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         if torch.compiler.is_compiling():
             return self.uncompiled(*args, **kwargs)

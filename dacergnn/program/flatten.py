@@ -34,8 +34,16 @@ class FlatProgram:
         return self.definition.name
 
 
-def flatten(source: Source, bindings: Mapping[str, Any]) -> FlatProgram:
-    """Resolve everything that is known at compile time.
+@dataclass(frozen=True)
+class Activation:
+    """An element-wise operator that follows a program, such as ``Activation("leakyrelu", (0.2,))``."""
+
+    name: str
+    constants: tuple[float, ...] = ()
+
+
+def flatten(source: Source, bindings: Mapping[str, Any], then: Activation | None = None) -> FlatProgram:
+    """Resolve everything that is known at compile time; ``then`` is applied to the rows of nodes that are returned.
 
     ``bindings`` holds array declarations like ``x="NS[64]"`` for the parameters of the program, None for
     a parameter that is not there, and constants by name. Other constants are found where Python would find them.
@@ -56,4 +64,14 @@ def flatten(source: Source, bindings: Mapping[str, Any]) -> FlatProgram:
         elif parameter.arg not in absent:
             undeclared[parameter.arg] = parameter
     body = Inliner(main).block(main.node.body, scope)
+    if then is not None:
+        body[-1:] = [*_activated(body[-1], main.node.args.args[0].arg, then), body[-1]]
     return FlatProgram(main.node, arrays, body, undeclared, papers=not isinstance(source, str))
+
+
+def _activated(returned: ast.stmt, graph: str, activation: Activation) -> list[ast.stmt]:
+    """Loops that apply an activation to the results."""
+    names = [n.id for n in ast.walk(returned) if isinstance(n, ast.Name)]
+    arguments = "".join(f", {c!r}" for c in activation.constants)
+    lines = [f'    n["{name}"] = {activation.name}(n["{name}"]{arguments})' for name in names]
+    return ast.parse("\n".join([f"for n in {graph}.dst_nodes():", *lines])).body

@@ -40,7 +40,12 @@ def parse(source: Source, *, dtype: Typeclass = dace.float32, **bindings: Any) -
     Raises:
         ProgramError: With line and column of what is not in the program form.
     """
-    return _Parser(flatten(source, bindings), dtype).run()
+    return parse_flat(flatten(source, bindings), dtype)
+
+
+def parse_flat(flat: FlatProgram, dtype: Typeclass) -> dace.SDFG:
+    """The same of a program that has been flattened."""
+    return _Parser(flat, dtype).run()
 
 
 class _Parser:

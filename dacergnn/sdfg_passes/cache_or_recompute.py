@@ -151,6 +151,14 @@ class _Choice:
         rows = self._listing.arrays[name]
         return -(-self._sizes[rows.space] * prod(rows.shape) * self.dtype.bytes // ALIGNMENT) * ALIGNMENT
 
+    def _seconds(self, statement: Statement) -> float:
+        """Time to run a statement again; what is light becomes a local of the loop that reads it."""
+        own = {(ref.name, "") for ref in (*statement.reads, statement.target)} if _is_light(statement) else ()
+        return statement_cost(
+            statement, self._sizes, space=self._listing.space, shapes=self._listing.shape, item=self.dtype.bytes,
+            at_hand=own,
+        ).seconds(self._rates)  # fmt: skip
+
     def _cheapest(self, budget: float) -> set[str]:
         """The 0-1 program, over all s, then all r."""
         names = [n for n in self._producers if n not in self._free]
@@ -159,16 +167,7 @@ class _Choice:
         if not count:
             return set()
         size = np.array([self._bytes(n) for n in names], dtype=np.float64)
-        again = [
-            statement_cost(
-                self._producers[n],
-                self._sizes,
-                space=self._listing.space,
-                shapes=self._listing.shape,
-                item=self.dtype.bytes,
-            ).seconds(self._rates)
-            for n in names
-        ]
+        again = [self._seconds(self._producers[n]) for n in names]
         rows: list[np.ndarray] = []
         least: list[float] = []
         for name in self._needed:

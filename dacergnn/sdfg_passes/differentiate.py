@@ -346,9 +346,20 @@ class _Differentiation:
             else:
                 yield expr.args[0], Op("take_rows", (seed,), (expr.dims[0], expr.dims[0] + wide[-2])), wide
         else:
-            gradients = OPERATORS[expr.name].derivative(expr.args, seed, expr if result is None else result)
-            for arg, gradient in zip(expr.args, gradients, strict=True):
+            slope = self._slope_of_result(expr, result)
+            gradients: tuple[Expr | None, ...] = (op("mul", seed, slope),) if slope is not None else ()
+            if not gradients:
+                gradients = OPERATORS[expr.name].derivative(expr.args, seed, expr if result is None else result)
+            for arg, gradient in zip(expr.args, gradients, strict=False):  # constants have none
                 yield arg, gradient, shape_of(expr, shapes)
+
+    def _slope_of_result(self, expr: Op, result: Expr | None) -> Expr | None:
+        """The derivative of a function whose result the program returns, which then stands for its operand."""
+        slope, constants = OPERATORS[expr.name].slope_of_result, expr.args[1:]
+        returned = isinstance(result, Ref) and result.name in self.forward.outputs
+        if slope is None or not returned or not all(isinstance(c, Const) and c.value > 0 for c in constants):
+            return None
+        return slope(result, *constants)
 
     def _shape(self, ref: Ref) -> Shape:
         """Row shape of a reference to an array of either program."""

@@ -99,7 +99,7 @@ class RGATFrontend(MessagePassingFrontend):
         if self.has_bias and self.concat:
             arrays["bias"] = own["bias"]
         if self.plain and edge_attr is None:
-            return Binding(self.program("plain", self._plain_program), arrays, self._finish)
+            return Binding(self.program("plain", self._plain_program), arrays, self._finish, reshapes=self.concat)
         if edge_attr is not None:
             arrays["edge_attr"] = graph.to_canonical(edge_attr.contiguous())
             arrays["lin_edge"] = self.module.lin_edge.weight
@@ -116,7 +116,7 @@ class RGATFrontend(MessagePassingFrontend):
             arrays["degree"] = (starts[1:] - starts[:-1]).to(x.dtype)
         has_edge_attr = edge_attr is not None
         program = self.program(has_edge_attr, partial(self._modes_program, has_edge_attr))
-        return Binding(program, arrays, self._finish)
+        return Binding(program, arrays, self._finish, reshapes=self.concat)
 
     def _finish(self, outputs: Outputs) -> Tensor:
         if self.concat:

@@ -99,7 +99,7 @@ class RGCNFrontend(MessagePassingFrontend):
         if x_l is None or not x_l.is_floating_point():
             if root is not None:
                 arrays["root"] = _root_rows(root, x_r, self.in_channels[0])
-            return Binding(self.program("ids", self._featureless), arrays, only)
+            return Binding(self.program("ids", self._featureless), arrays, only, reshapes=True)
         arrays["x"] = x_l.contiguous()
         pair = isinstance(x, tuple)
         if root is not None:
@@ -107,7 +107,8 @@ class RGCNFrontend(MessagePassingFrontend):
             if pair:
                 arrays["x_own"] = x_r.contiguous()
         make: Callable[[], Program] = self._pair if pair else self._single
-        return Binding(self.program(pair, make), arrays, self._join if self.num_blocks else only)
+        finish = self._join if self.num_blocks else only
+        return Binding(self.program(pair, make), arrays, finish, reshapes=True)
 
     def _num_dst(self, x: Any) -> int:
         x_r = x[1] if isinstance(x, tuple) else x
