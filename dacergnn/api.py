@@ -56,11 +56,14 @@ class _Replacement:
         try:
             if frontend is not None:
                 return CompiledLayer(module, frontend(module), self.config, self.graphs)
-            assert tracer is not None
+        except UnsupportedLayerError as reason:
+            if tracer is None:
+                return self._refuse(name, reason)
+        assert tracer is not None
+        try:
             return TracedLayer(module, tracer(module), self.config, self.graphs, self.on_unsupported)
         except UnsupportedLayerError as reason:
-            self._refuse(name, reason)
-            return None
+            return self._refuse(name, reason)
 
     def _refuse(self, name: str, reason: UnsupportedLayerError) -> None:
         if self.on_unsupported == "error":

@@ -24,10 +24,16 @@ _FRONTENDS: dict[str, tuple[str, str]] = {
     _PYG + "rgcn_conv.FastRGCNConv": ("pyg.rgcn", "FastRGCNFrontend"),
     _PYG + "rgat_conv.RGATConv": ("pyg.rgat", "RGATFrontend"),
     _PYG + "hgt_conv.HGTConv": ("pyg.hgt", "HGTFrontend"),
+    _PYG + "gcn_conv.GCNConv": ("pyg.gcn", "GCNFrontend"),
+    _PYG + "sage_conv.SAGEConv": ("pyg.sage", "SAGEFrontend"),
+    _PYG + "gin_conv.GINConv": ("pyg.gin", "GINFrontend"),
     _PYG + "hetero_conv.HeteroConv": ("pyg.hetero", "HeteroFrontend"),
     "dacergnn.frontends.pyg.to_hetero.RelationGroup": ("pyg.to_hetero", "GroupFrontend"),
     _DGL + "relgraphconv.RelGraphConv": ("dgl.relgraph", "RelGraphFrontend"),
     _DGL + "hgtconv.HGTConv": ("dgl.hgt", "DGLHGTFrontend"),
+    _DGL + "graphconv.GraphConv": ("dgl.graphconv", "GraphConvFrontend"),
+    _DGL + "sageconv.SAGEConv": ("dgl.sage", "DGLSAGEFrontend"),
+    _DGL + "ginconv.GINConv": ("dgl.gin", "DGLGINFrontend"),
 }
 
 

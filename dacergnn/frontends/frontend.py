@@ -47,6 +47,13 @@ class Program:
         names = {*code.co_varnames[1 : code.co_argcount], *bindings}
         return cls(source, tuple((name, bindings.get(name)) for name in sorted(names)))
 
+    @property
+    def arrays(self) -> tuple[str, ...]:
+        """The arrays that a function takes, in the order of its parameters."""
+        source: Any = self.source
+        code, bindings = source.__code__, dict(self.bindings)
+        return tuple(name for name in code.co_varnames[1 : code.co_argcount] if bindings[name] is not None)
+
 
 @dataclass
 class Binding:

@@ -16,7 +16,7 @@ def edge_list_of_pyg(data: Any, edge_type: Any = None, **options: Any) -> EdgeLi
     """Edge list of anything that `HeteroGraph.from_pyg` takes; GraphError if `data` is none of these."""
     if hasattr(data, "edge_types") and hasattr(data, "node_types"):
         return _of_hetero_data(data, options)
-    if _is_adjacency(data):
+    if is_adjacency(data):
         return _of_adjacency(data, edge_type, options)
     if hasattr(data, "num_nodes") and hasattr(data, "stores"):
         return _of_data(data, edge_type, options)
@@ -54,7 +54,8 @@ def _of_edge_index(edge_index: Tensor, edge_type: Any, options: dict[str, Any]) 
     return make_edge_list(plain, edge_type, **options)
 
 
-def _is_adjacency(data: Any) -> bool:
+def is_adjacency(data: Any) -> bool:
+    """Whether this is a sparse matrix of torch or torch_sparse."""
     if isinstance(data, Tensor):
         return data.layout in (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc)
     return hasattr(data, "coo") and hasattr(data, "sparse_sizes")
@@ -64,7 +65,7 @@ def _plain(edge_index: Any) -> Tensor:
     return edge_index.as_tensor() if hasattr(edge_index, "as_tensor") else edge_index
 
 
-def _coordinates(adjacency: Any) -> tuple[Tensor, Tensor, Tensor | None, tuple[int, int]]:
+def coordinates(adjacency: Any) -> tuple[Tensor, Tensor, Tensor | None, tuple[int, int]]:
     """(row, column, value, sizes) of a torch or torch_sparse adjacency, in its own order."""
     if not isinstance(adjacency, Tensor):
         row, col, value = adjacency.coo()
@@ -84,7 +85,7 @@ def _coordinates(adjacency: Any) -> tuple[Tensor, Tensor, Tensor | None, tuple[i
 
 
 def _of_adjacency(adjacency: Any, edge_type: Any, options: dict[str, Any]) -> EdgeList:
-    dst, src, value, (num_dst, num_src) = _coordinates(adjacency)
+    dst, src, value, (num_dst, num_src) = coordinates(adjacency)
     if edge_type is None and value is not None and not value.is_floating_point():
         edge_type = value.long()
     if edge_type is None and value is not None and options.get("num_edge_types", 1) != 1:
@@ -104,7 +105,7 @@ def _of_hetero_data(data: Any, options: dict[str, Any]) -> EdgeList:
         if "edge_index" in store:
             src, dst = _plain(store.edge_index)
         elif "adj_t" in store:
-            dst, src, _, _ = _coordinates(store.adj_t)
+            dst, src, _, _ = coordinates(store.adj_t)
         else:
             raise GraphError(f"Edge type {key} has neither edge_index nor adj_t; remove it or give it edges.")
         parts.append(TypedEdges(key, src, dst))

@@ -178,8 +178,10 @@ class CompiledProgram:
         executable = self.inference()
         return tuple(executable.run(executable.prepare(graph), inputs)[0])
 
-    def stacked(self, graph: HeteroGraph, tensors: list[Tensor], stacks: Stacks) -> tuple[Tensor, ...]:
+    def stacked(self, graph: HeteroGraph, tensors: list[Tensor], stacks: Stacks | None) -> tuple[Tensor, ...]:
         """Run on the inputs that ``stacks`` does not make, in order, then on its parts; differentiable likewise."""
+        if stacks is None:
+            return self(graph, tensors)
         # Kernels of the CPU take parts where they lie; on devices, and for autograd, torch puts them together.
         on_cpu = self.config.implementation != "cuda"
         if not on_cpu or (torch.is_grad_enabled() and any(t.requires_grad for t in tensors)):

@@ -147,8 +147,8 @@ class CompiledLayer(ProgramModule):
         autocast = is_autocast()
         own = frontend is self.frontend and not autocast
         last = self._repeated
-        if own and last is not None and not kwargs and last.covers(args):
-            tensors = last.again(*args)
+        if own and last is not None and last.covers(args, kwargs):
+            tensors = last.again(*args, **kwargs)
             if tensors[0].dtype is last.compiled.dtype:
                 self.remember(last.compiled, last.graph)
                 return last.finish(last.compiled.stacked(last.graph, tensors, last.stacks))
@@ -159,8 +159,8 @@ class CompiledLayer(ProgramModule):
         compiled = self.compiled(binding.program, binding.dtype, graph)
         if own and binding.again is not None:
             # Noting a call takes time, which it saves where graphs do not take turns.
-            same = not kwargs and self.last_call is not None and self.last_call[1] is graph
-            self.__dict__["_repeated"] = Repeated.of(graph, compiled, binding, args) if same else None
+            same = self.last_call is not None and self.last_call[1] is graph
+            self.__dict__["_repeated"] = Repeated.of(graph, compiled, binding, args, kwargs) if same else None
         return self._execute(binding, graph, compiled)
 
     def _autocast(self, frontend: Frontend, graph: HeteroGraph, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -193,9 +193,8 @@ class CompiledLayer(ProgramModule):
     def _execute(self, binding: Binding, graph: HeteroGraph, compiled: CompiledProgram) -> Any:
         self.remember(compiled, graph)
         arrays, stacks = binding.arrays, binding.stacks
-        if stacks is None:
-            return binding.finish(compiled(graph, [arrays[name] for name in compiled.inputs]))
-        tensors = [arrays[name] for name in compiled.inputs if name not in stacks.names]
+        made = () if stacks is None else stacks.names
+        tensors = [arrays[name] for name in compiled.inputs if name not in made]
         return binding.finish(compiled.stacked(graph, [*tensors, *binding.parts], stacks))
 
     def compiled(self, program: Program, dtype: torch.dtype, graph: HeteroGraph) -> CompiledProgram:

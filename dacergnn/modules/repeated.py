@@ -30,21 +30,28 @@ class Repeated:
     graph: HeteroGraph
     compiled: CompiledProgram
     again: Callable[..., list[Tensor]]
-    stacks: Stacks
+    stacks: Stacks | None
     finish: Callable[[Outputs], Any]
 
     @classmethod
     def of(
-        cls, graph: HeteroGraph, compiled: CompiledProgram, binding: Binding, args: tuple[Any, ...]
+        cls,
+        graph: HeteroGraph,
+        compiled: CompiledProgram,
+        binding: Binding,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
     ) -> Repeated | None:
         """From a call about ``graph``; None if one cannot tell that another is like it."""
-        form, values = _spread(args)
-        if binding.again is None or binding.stacks is None or not all(isinstance(v, Tensor) for v in values):
+        form, values = _spread(args, kwargs)
+        if binding.again is None or not all(value is None or isinstance(value, Tensor) for value in values):
             return None
         features: list[tuple[int, torch.Size, torch.dtype, torch.layout]] = []
         others: list[tuple[int, Callable[[], object], int]] = []
         for i, value in enumerate(values):
-            if value.is_floating_point():
+            if value is None:
+                continue
+            if value.is_floating_point() and value.layout is torch.strided:
                 features.append((i, value.shape, value.dtype, value.layout))
             elif value.is_inference():  # counts no versions
                 return None
@@ -53,9 +60,9 @@ class Repeated:
         types = [*map(type, values)]
         return cls(form, types, features, others, graph, compiled, binding.again, binding.stacks, binding.finish)
 
-    def covers(self, args: tuple[Any, ...]) -> bool:
+    def covers(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Whether features have the types and shapes they had, and all other tensors are the same, unwritten."""
-        form, values = _spread(args)
+        form, values = _spread(args, kwargs)
         if form != self.form or [*map(type, values)] != self.types:
             return False
         for i, reference, version in self.others:
@@ -69,14 +76,19 @@ class Repeated:
         return True
 
 
-def _spread(args: tuple[Any, ...]) -> tuple[list[object], list[Any]]:
-    """Where the arguments and the items of dictionaries among them stand, and what they are."""
+def _spread(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[object], list[Any]]:
+    """Where the arguments and the items of dictionaries and tuples among them stand, and what they are."""
     form: list[object] = []
     values: list[Any] = []
-    for value in args:
+    for value in (*args, kwargs):
         if type(value) is dict:
             form.append(tuple(value))
             values += value.values()
+        elif type(value) is tuple and not all(type(item) is int for item in value):
+            form.append(len(value))
+            values += value
+        elif type(value) is tuple:
+            form.append(value)
         else:
             form.append(None)
             values.append(value)

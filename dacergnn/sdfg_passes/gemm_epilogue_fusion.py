@@ -21,6 +21,7 @@ from __future__ import annotations
 import dace
 
 from dacergnn.library_nodes import GraphOperator, SegmentGemm, Traversal
+from dacergnn.library_nodes.access import target_is_prefix
 from dacergnn.library_nodes.form import Statement, match_gemm, size
 from dacergnn.library_nodes.operators import is_elementwise
 from dacergnn.library_nodes.traversal.nest import problem
@@ -52,6 +53,8 @@ def _fuse_one(program: Program) -> bool:
 
 def _fits(program: Program, product: GraphOperator, statement: Statement) -> bool:
     """Whether the statement can run on each finished row of the product."""
+    if target_is_prefix(statement, program.space(statement.target.name)):
+        return False  # the product knows nothing of the other rows, which have to be 0
     body = (*product.statements, statement)
     gemm = match_gemm(body[0])
     return gemm is not None and gemm.kind == "linear" and problem(statement.space, body) is None

@@ -11,6 +11,7 @@ from tests.frontends.cases import CASES, Case
 from tests.frontends.check import assert_same, run, skip_without_library
 
 
+@pytest.mark.filterwarnings("ignore:Sparse ")  # torch, of adjacencies
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_restatement_equals_layer(case: Case, dtype: torch.dtype) -> None:

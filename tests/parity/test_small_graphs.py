@@ -48,6 +48,7 @@ def compare(case: Case, edges: Edges, dtype: torch.dtype) -> None:
     assert_same(found[1], expected[1], dtype)
 
 
+@pytest.mark.filterwarnings("ignore:Sparse ")  # torch, of adjacencies
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_layer_in_double_precision(case: Case) -> None:
     compare(case, case.edges(), torch.float64)

@@ -104,3 +104,15 @@ def test_readers_at_other_rows_stay_apart() -> None:
     return y
 """
     assert fused(text)[0] == 0
+
+
+def test_rows_of_destinations_among_those_of_sources_are_not_fused() -> None:
+    """The others have to be 0, and the product has no rows for them."""
+    text = """def p(g, x: NS[20], W: ONE[20, 24]):
+    for n in g.dst_nodes():
+        n["h"] = linear(n.x, W)
+        n.src["y"] = relu(n["h"])
+    return y
+"""
+    assert fused(text)[0] == 0
+    assert fused(text.replace("n.src", "n"))[0] == 1

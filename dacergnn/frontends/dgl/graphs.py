@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from dacergnn.errors import UnsupportedCallError
+from dacergnn.frontends.kept import kept
 from dacergnn.graph import HeteroGraph
 
 
@@ -22,6 +25,18 @@ def graph_sizes(g: Any) -> tuple[int, int, int]:
     return sizes
 
 
+def relation_sizes(g: Any) -> tuple[int, int, int]:
+    """Sources, destinations and edges of `g`; UnsupportedCallError unless it has one edge type."""
+    if len(g.canonical_etypes) != 1:
+        raise UnsupportedCallError("g has several edge types; wrap layers of one type each in a HeteroGraphConv.")
+    return int(g.num_src_nodes()), int(g.num_dst_nodes()), int(g.num_edges())
+
+
+def is_bipartite(g: Any) -> bool:
+    """Whether sources and destinations of `g` are different nodes; those of a block are the first of its sources."""
+    return not g.is_block and g.srctypes != g.dsttypes
+
+
 def encode(
     g: Any, etype: Tensor, num_edge_types: int, ntype: Tensor | None = None, num_node_types: int = 1
 ) -> HeteroGraph:
@@ -30,6 +45,25 @@ def encode(
         tuple(g.edges()), etype, num_nodes=(int(g.num_src_nodes()), int(g.num_dst_nodes())),
         num_edge_types=num_edge_types, node_type=ntype, num_node_types=num_node_types,
     )  # fmt: skip
+
+
+def encode_relation(g: Any, *, bipartite: bool = False, loops: bool = False) -> HeteroGraph:
+    """The edges of `g` by edge id, all of one type.
+
+    Args:
+        bipartite: Sources and destinations are different nodes, as they are where they have different types.
+        loops: Add a self loop at each destination; if these are different nodes, from further sources.
+    """
+    src, dst = g.edges(order="eid")
+    sources, destinations = int(g.num_src_nodes()), int(g.num_dst_nodes())
+    bipartite = bipartite or is_bipartite(g)
+    if loops:
+        nodes = torch.arange(destinations, dtype=src.dtype, device=src.device)
+        src, dst = torch.cat([src, nodes + sources * bipartite]), torch.cat([dst, nodes])
+        sources += destinations * bipartite
+    return HeteroGraph.from_arrays(
+        (src, dst), None, num_nodes=(sources, destinations), num_edge_types=1, bipartite=bipartite
+    )
 
 
 def check_rows(name: str, value: object, rows: int, channels: int) -> None:
@@ -43,3 +77,31 @@ def check_types(name: str, value: object) -> None:
     """UnsupportedCallError unless `value` is a tensor of types."""
     if not isinstance(value, Tensor) or value.dim() != 1:
         raise UnsupportedCallError(f"{name} must be a tensor with one type for each row.")
+
+
+def check_edge_weight(weight: object, edges: int, dtype: torch.dtype) -> None:
+    """UnsupportedCallError unless there is no weight, or a tensor of one for each edge."""
+    if weight is None:
+        return
+    if not isinstance(weight, Tensor) or weight.shape not in ((edges,), (edges, 1)) or weight.dtype != dtype:
+        raise UnsupportedCallError(f"edge_weight must be a tensor [{edges}] of {dtype}.")
+
+
+def coefficients(graph: HeteroGraph, key: Hashable, weight: Tensor | None, share: Tensor | None) -> Tensor | None:
+    """[E] in canonical order: weights times shares, None for 1; kept with the graph if there is no gradient.
+
+    Args:
+        key: Tells the shares apart.
+        weight: [E] or [E, 1] by edge id.
+        share: [E] in canonical order.
+    """
+    if weight is None:
+        return share
+
+    def make() -> Tensor:
+        values = graph.to_canonical(weight.view(-1))
+        return values if share is None else values * share
+
+    if weight.requires_grad and torch.is_grad_enabled():
+        return make()
+    return kept(graph, ("weights", key), weight, make)

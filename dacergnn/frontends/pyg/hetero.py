@@ -21,9 +21,9 @@ from dacergnn.frontends.pyg.relation_arrays import (
     edge_weights,
     stacked,
     widened,
-    with_loops,
 )
 from dacergnn.frontends.pyg.relations import EdgeType, Relation
+from dacergnn.frontends.pyg.self_loops import with_loops
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.checks import check_range
 from dacergnn.graph.typed_parts import repeated
@@ -111,7 +111,8 @@ class HeteroFrontend(Frontend):
             # Here, because ids count within their type: with the offsets, a wrong one hits another type.
             check_range(f"{label}[0]", edges[0], x_dict[src].size(0), f"{src} nodes", "x_dict")
             check_range(f"{label}[1]", edges[1], x_dict[dst].size(0), f"{dst} nodes", "x_dict")
-            edges = with_loops(edges, relation, x_dict[src].size(0))
+            if relation.loops:
+                edges = with_loops(edges, x_dict[src].size(0))
             parts.append(edges + torch.tensor([[starts[src]], [starts[dst]]], dtype=edges.dtype, device=edges.device))
         return HeteroGraph.from_arrays(
             torch.cat(parts, dim=1), repeated([part.size(1) for part in parts], parts[0].device),

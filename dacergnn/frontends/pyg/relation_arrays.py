@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +11,7 @@ from torch.nn.functional import pad
 
 from dacergnn.frontends.pyg.message_passing import plain
 from dacergnn.frontends.pyg.relations import EdgeType, Relation
-from dacergnn.frontends.symbolic.expr import version
+from dacergnn.frontends.pyg.self_loops import symmetric_norm, with_loop_weights
 from dacergnn.graph import HeteroGraph
 
 
@@ -66,29 +65,6 @@ def stacked(values: Sequence[Tensor | None]) -> Tensor:
     return torch.stack([torch.zeros_like(like) if v is None else v for v in values])
 
 
-def with_loops(edge_index: Tensor, relation: Relation, count: int) -> Tensor:
-    """The edges that the layer of a relation sums over: with a self loop at each of `count` nodes, if it wants them."""
-    if not relation.loops:
-        return edge_index
-    loop = torch.arange(count, dtype=edge_index.dtype, device=edge_index.device)
-    return torch.cat([edge_index[:, edge_index[0] != edge_index[1]], torch.stack([loop, loop])], dim=1)
-
-
-def _loops(graph: HeteroGraph, relation: Relation, edges: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Positions of the edges of a relation that are no self loops, of those that are, and the nodes of these.
-
-    Their number is read from the device, and so kept with the graph as long as the edges are the same tensor.
-    """
-    key = ("loops", relation.key)
-    known = graph.derived.get(key)
-    if known is None or known[0]() is not edges or known[1] != version(edges):
-        loop = edges[0] == edges[1]
-        at = loop.nonzero().view(-1)
-        found = ((~loop).nonzero().view(-1), at, edges[0].index_select(0, at).long())
-        known = graph.derived[key] = (weakref.ref(edges), version(edges), found)
-    return known[2]
-
-
 def edge_weights(
     graph: HeteroGraph,
     relations: Sequence[Relation],
@@ -107,12 +83,8 @@ def edge_weights(
         if weight is None:
             weight = torch.ones(edges.size(1), dtype=dtype, device=graph.device)
         if relation.loops:
-            # A loop that is there keeps its weight.
-            others, at, nodes = _loops(graph, relation, edges)
-            added = torch.full((count,), fill, dtype=dtype, device=graph.device)
-            parts += [weight.index_select(0, others), added.index_put((nodes,), weight.index_select(0, at))]
-        else:
-            parts.append(weight)
+            weight = with_loop_weights(graph, relation.key, edges, weight, fill, count)
+        parts.append(weight)
     return torch.cat(parts)
 
 
@@ -163,7 +135,4 @@ def _symmetric(graph: HeteroGraph, types: Tensor, rows: Tensor, weights: Tensor)
     """Weights over the roots of the weighted in-degrees, within its relation, of both ends of an edge."""
     count = graph.size("ND")
     src, dst = (types * count + graph.index("E", end)[rows] for end in ("src", "dst"))
-    degrees = weights.new_zeros(graph.size("R") * count).index_add(0, dst, weights)
-    roots = degrees.pow(-0.5)
-    roots = roots.masked_fill(roots == float("inf"), 0)
-    return roots[src] * weights * roots[dst]
+    return symmetric_norm(src, dst, graph.size("R") * count, weights)

@@ -1,0 +1,103 @@
+"""Convolutions over the edges of one type: GCN, GraphSAGE and GIN.
+
+These functions are parsed, never run: names that are no parameters are operators of the program form or constants
+bound when a program is made; an array that is bound to None is false in an `if`. With ``transposed``, weights stand as
+torch's linear layers have them, [out, in].
+"""
+# ruff: noqa: F821, ANN
+# pyright: basic, reportUndefinedVariable=false, reportUnusedExpression=false
+
+from __future__ import annotations
+
+
+def gcn(g, x, W, norm, bias):
+    """Sums of messages, each ``norm`` times; without W, sums of features."""
+    for e in g.edges():
+        if not W:
+            e["msg"] = e.src.x
+        elif transposed:
+            e["msg"] = linear(e.src.x, W[e.etype].T)
+        else:
+            e["msg"] = linear(e.src.x, W[e.etype])
+    for n in g.dst_nodes():
+        for e in n.incoming_edges():
+            if norm:
+                n["out"] += e.norm * e["msg"]
+            else:
+                n["out"] += e["msg"]
+        if bias:
+            n["out"] = n["out"] + bias
+    return out
+
+
+def reduce_messages(g, reduce):
+    for n in g.dst_nodes():
+        for e in n.incoming_edges():
+            if reduce == "sum":
+                n["found"] += e["msg"]
+            elif reduce == "max":
+                n["found"] = max(n["found"], e["msg"])
+            else:
+                n["found"] = min(n["found"], e["msg"])
+
+
+def sage(g, x, x_own, pool, pool_bias, W, norm, root, bias):
+    """Reduces over neighbours, whose features go through a layer of their own where there is ``pool``."""
+    if pool:
+        for n in g.src_nodes():
+            if pool_bias:
+                n["pooled"] = relu(linear(n.x, pool.T) + pool_bias)
+            else:
+                n["pooled"] = relu(linear(n.x, pool.T))
+    for e in g.edges():
+        e["row"] = e.src[features]
+        if reduce == "sum":
+            e["row"] = linear(e["row"], W[e.etype].T)
+        if norm:
+            e["msg"] = e.norm * e["row"]
+        else:
+            e["msg"] = e["row"]
+    reduce_messages(g, reduce)
+    for n in g.dst_nodes():
+        if reduce == "sum":
+            n["out"] = n["found"]
+        else:
+            n["out"] = linear(n["found"], W.T)
+        if root and x_own:
+            n["out"] = n["out"] + linear(n.x_own, root.T)
+        elif root:
+            n["out"] = n["out"] + linear(n.x, root.T)
+        if bias:
+            n["out"] = n["out"] + bias
+        if unit:
+            n["out"] = n["out"] / sqrt(clamp_min(sum(n["out"] * n["out"]), 1e-24))
+    return out
+
+
+def gin(g, x, x_own, eps, W, bias, norm):
+    """Own features (1 + eps) times, and those of neighbours reduced; then a linear layer where there is W.
+
+    With ``transform_first``, the linear layer comes before sums.
+    """
+    if transform_first:
+        for n in g.src_nodes():
+            n["h"] = linear(n.x, W.T)
+        if x_own:
+            for n in g.dst_nodes():
+                n["h_own"] = linear(n.x_own, W.T)
+    for e in g.edges():
+        if norm:
+            e["msg"] = e.norm * e.src[features]
+        else:
+            e["msg"] = e.src[features]
+    reduce_messages(g, reduce)
+    for n in g.dst_nodes():
+        if own:
+            n["out"] = n["found"] + (1.0 + eps) * n[own]
+        else:
+            n["out"] = n["found"]
+        if W and not transform_first:
+            n["out"] = linear(n["out"], W.T)
+        if bias:
+            n["out"] = n["out"] + bias
+    return out

@@ -1,0 +1,65 @@
+"""Front end for DGL's `GINConv`."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from torch import nn
+
+from dacergnn.errors import UnsupportedCallError
+from dacergnn.frontends.dgl.graphs import (
+    check_edge_weight,
+    check_rows,
+    coefficients,
+    encode_relation,
+    is_bipartite,
+    relation_sizes,
+)
+from dacergnn.frontends.frontend import Binding, GraphKey, Outputs
+from dacergnn.frontends.gin import GINProgram
+from dacergnn.frontends.linear import Network, is_torch
+from dacergnn.graph import HeteroGraph
+
+
+class DGLGINFrontend(GINProgram):
+    """Of `apply_func`, a Linear that comes first is in the program; torch runs the rest, and the activation."""
+
+    handles: ClassVar[tuple[str, ...]] = ("dgl.nn.pytorch.conv.ginconv.GINConv",)
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__(module)
+        self.aggr: str = self.module._aggregator_type
+        self.network = Network(module, "apply_func")
+
+    def edges(self, graph: Any, feat: Any, edge_weight: Any = None) -> GraphKey:
+        sizes, pair = relation_sizes(graph), isinstance(feat, tuple)
+        bipartite = pair or is_bipartite(graph)
+        if bipartite and not pair:
+            raise UnsupportedCallError("feat is one tensor for sources and destinations that are different nodes.")
+        for i, x in enumerate(feat if pair else (feat,)):
+            check_rows(f"feat[{i}]" if pair else "feat", x, sizes[i], self.check_width(feat[0] if pair else feat))
+        check_edge_weight(edge_weight, sizes[2], (feat[0] if pair else feat).dtype)
+        return (graph,), (*sizes, bipartite, False)
+
+    def graph_owner(self) -> object:
+        return "dgl", "one type"
+
+    def graph(self, graph: Any, feat: Any, edge_weight: Any = None) -> HeteroGraph:
+        return encode_relation(graph, bipartite=isinstance(feat, tuple))
+
+    @property
+    def repeatable(self) -> bool:
+        return self.network.width(self.module, 1) is not None and is_torch(self.module.activation)
+
+    def bind(self, encoded: HeteroGraph, graph: Any, feat: Any, edge_weight: Any = None) -> Binding:
+        pair = isinstance(feat, tuple)
+        x, x_own = feat if pair else (feat, None)
+        share = encoded.pair_mean_weights(x.dtype) if self.aggr == "mean" else None
+        norm = coefficients(encoded, ("gin", self.aggr, x.dtype), edge_weight, share)
+        program = self.gin_program(x, "x_own" if pair else "x", norm is not None)
+        arrays = dict(zip(program.arrays, self.gin_arrays(program, x, x_own, norm), strict=True))
+        return Binding(program, arrays, self._finish)
+
+    def _finish(self, outputs: Outputs) -> Any:
+        out = self.network.finish(self.module, outputs[0])
+        return out if self.module.activation is None else self.module.activation(out)

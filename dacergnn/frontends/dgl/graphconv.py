@@ -1,0 +1,107 @@
+"""Front end for DGL's `GraphConv`."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from dacergnn.errors import UnsupportedCallError
+from dacergnn.frontends.convolution_programs import gcn
+from dacergnn.frontends.dgl.graphs import (
+    check_edge_weight,
+    check_rows,
+    coefficients,
+    encode_relation,
+    is_bipartite,
+    relation_sizes,
+)
+from dacergnn.frontends.frontend import Binding, Frontend, GraphKey, Outputs, Program, spec
+from dacergnn.frontends.kept import kept
+from dacergnn.frontends.linear import is_torch
+from dacergnn.graph import HeteroGraph
+
+
+class GraphConvFrontend(Frontend):
+    """Norms of both ends are coefficients of edges; the activation is run by torch."""
+
+    handles: ClassVar[tuple[str, ...]] = ("dgl.nn.pytorch.conv.graphconv.GraphConv",)
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__(module)
+        self.norm: str = self.module._norm
+        self.has_bias: bool = self.module.bias is not None
+
+    def edges(self, graph: Any, feat: Any, weight: Any = None, edge_weight: Any = None) -> GraphKey:
+        sizes = relation_sizes(graph)
+        x, own = feat[0] if isinstance(feat, tuple) else feat, self.parameters["weight"]
+        if weight is not None and own is not None:
+            self.module.forward(graph, feat, weight, edge_weight)  # says what is wrong
+        matrix = own if weight is None else weight
+        check_rows("feat", x, sizes[0], matrix.size(0) if isinstance(matrix, Tensor) else x.shape[-1])
+        if matrix is not None and (matrix.dim() != 2 or matrix.dtype != x.dtype):
+            raise UnsupportedCallError(f"weight must be a matrix of {x.dtype}.")
+        check_edge_weight(edge_weight, sizes[2], x.dtype)
+        return (graph,), (*sizes, is_bipartite(graph), False)
+
+    def graph_owner(self) -> object:
+        return "dgl", "one type"
+
+    def graph(self, graph: Any, *_: Any, **__: Any) -> HeteroGraph:
+        return encode_relation(graph)
+
+    @property
+    def repeatable(self) -> bool:
+        return is_torch(self.module._activation)
+
+    def bind(self, encoded: HeteroGraph, graph: Any, feat: Any, weight: Any = None, edge_weight: Any = None) -> Binding:
+        layer = self.module
+        if not layer._allow_zero_in_degree and kept(encoded, "unreached", None, partial(_some_unreached, encoded)):
+            layer.forward(graph, feat, weight, edge_weight)  # says what is wrong
+        arrays: dict[str, Tensor | None] = {
+            "x": feat[0] if isinstance(feat, tuple) else feat,
+            "W": self.parameters["weight"] if weight is None else weight,
+            "bias": self.parameters["bias"],
+        }
+        x = arrays["x"]
+        assert x is not None
+        share = self._share(encoded, x.dtype)
+        arrays["norm"] = coefficients(encoded, (self.norm, x.dtype), edge_weight, share)
+        shape = None if arrays["W"] is None else tuple(arrays["W"].shape)
+        key = shape, x.size(1), arrays["norm"] is not None
+        program = self.program(key, partial(self._program, *key))
+        return Binding(program, {n: a for n, a in arrays.items() if a is not None}, self._finish)
+
+    def _share(self, graph: HeteroGraph, dtype: torch.dtype) -> Tensor | None:
+        """[E] what the degrees of both ends make of a message, None for 1."""
+        if self.norm == "none":
+            return None
+
+        def make() -> Tensor:
+            share = torch.ones(graph.size("E"), dtype=dtype, device=graph.device)
+            for end, space, norms in (("src", "NS", ("left", "both")), ("dst", "ND", ("right", "both"))):
+                if self.norm in norms:
+                    ids = graph.index("E", end)
+                    degrees = torch.bincount(ids, minlength=graph.size(space)).to(dtype).index_select(0, ids)
+                    share = share * degrees.pow(-0.5 if self.norm == "both" else -1.0)
+            return share
+
+        return kept(graph, ("degrees", self.norm, dtype), None, make)
+
+    def _finish(self, outputs: Outputs) -> Any:
+        activation = self.module._activation
+        return outputs[0] if activation is None else activation(outputs[0])
+
+    def _program(self, shape: tuple[int, int] | None, k: int, norm: bool) -> Program:
+        m = k if shape is None else shape[1]
+        return Program.of(
+            gcn, x=spec("NS", k), W=None if shape is None else spec("R", k, m), norm=spec("E") if norm else None,
+            bias=spec("ONE", m) if self.has_bias else None, transposed=False,
+        )  # fmt: skip
+
+
+def _some_unreached(graph: HeteroGraph) -> bool:
+    """Whether there is a destination without edges."""
+    return bool((graph.encoding("ptr_E_dst").diff() == 0).any())

@@ -1,0 +1,29 @@
+"""What follows from the tensors of a call, kept with its graph, so that calls with the same tensors compute it once."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Hashable
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from dacergnn.frontends.symbolic.expr import version
+from dacergnn.graph import HeteroGraph
+
+T = TypeVar("T")
+
+
+def kept(graph: HeteroGraph, key: Hashable, source: Tensor | None, make: Callable[[], T]) -> T:
+    """The value of ``make``, the one from before if ``source`` is the same tensor, unwritten; has no gradient."""
+    known = graph.derived.get(key)
+    if known is None or known[0]() is not source or known[1] != version(source):
+        with torch.inference_mode(False), torch.no_grad():
+            known = (_nothing if source is None else weakref.ref(source), version(source), make())
+        graph.derived[key] = known
+    return known[2]
+
+
+def _nothing() -> None:
+    """Stands for the reference to no tensor."""

@@ -1,0 +1,148 @@
+"""Front end for PyG's `GCNConv`."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from dacergnn.errors import UnsupportedCallError
+from dacergnn.frontends.convolution_programs import gcn
+from dacergnn.frontends.frontend import Binding, GraphKey, Program, only, spec
+from dacergnn.frontends.kept import kept
+from dacergnn.frontends.parameters import Parameters
+from dacergnn.frontends.pyg.convolution import ConvolutionFrontend, edge_values, ends, is_sparse
+from dacergnn.frontends.pyg.message_passing import check_features, plain
+from dacergnn.frontends.pyg.self_loops import loops, symmetric_norm, with_loop_weights, with_loops
+from dacergnn.graph import HeteroGraph
+
+
+class _Edges(NamedTuple):
+    """What a call sums over: edges and their weights, and whether these are to be normalized yet."""
+
+    index: Any
+    weight: Tensor | None
+    normalize: bool
+    loops: str
+    """Which self loops are added: "" for none, "remaining" where there are none, "all" besides those there are."""
+
+
+class GCNFrontend(ConvolutionFrontend):
+    """Self loops are edges of the encoded graph, which keeps coefficients that need no gradient.
+
+    The edges that a layer with ``cached=True`` keeps, and their coefficients, stay where PyG has them.
+    """
+
+    handles: ClassVar[tuple[str, ...]] = ("torch_geometric.nn.conv.gcn_conv.GCNConv",)
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__(module)
+        self.check_options("add")
+        self.check_linear(["lin"])
+        self.layer = self.module  # stays where `module` is exchanged for a call
+        self.out_channels, self.in_channels = self.layer.lin.weight.shape
+        self.has_bias: bool = self.layer.bias is not None
+        self.fill = 2.0 if self.layer.improved else 1.0
+        paths = [("lin", "weight"), ("bias",)]
+        self._own = Parameters(self.layer, paths if self.has_bias else paths[:1])
+
+    def edges(self, x: Any, edge_index: Any, edge_weight: Any = None) -> GraphKey:
+        x = check_features("x", x, self.in_channels)
+        self.check_edges(edge_index, x.dtype)
+        sizes = self.sizes(x, edge_index, None)
+        if edge_weight is not None and not is_sparse(edge_index):
+            self._check_weight(edge_weight, edge_index.size(1), x.dtype)
+        edges = self._edges(edge_index, edge_weight, x)
+        return self.key(edges.index, sizes, False, edges.loops)
+
+    def result(self, x: Any, *_: Any, **__: Any) -> tuple[int, int]:
+        return x.size(0), self.out_channels
+
+    def graph(self, x: Any, edge_index: Any, edge_weight: Any = None) -> HeteroGraph:
+        count = x.size(0)
+        edges = self._edges(edge_index, edge_weight, x)
+        return self.encode(_joined(edges, count), (count, count), pair=False)
+
+    def bind(self, graph: HeteroGraph, x: Any, edge_index: Any, edge_weight: Any = None) -> Binding:
+        edges = self._edges(edge_index, edge_weight, x)
+        bare = not edges.normalize and edges.weight is None and not is_sparse(edges.index)
+        program = self.program(bare, partial(self._program, bare))
+
+        def again(x: Any, edge_index: Any, edge_weight: Any = None) -> list[Tensor]:
+            norm = self._norm(graph, self._edges(edge_index, edge_weight, x), x.dtype)
+            weight, *bias = self._own.read(self.module)
+            return [x, weight, *([] if norm is None else [norm]), *bias]
+
+        arrays = dict(zip(program.arrays, again(x, edge_index, edge_weight), strict=True))
+        return Binding(program, arrays, only, again=again)
+
+    def _edges(self, edge_index: Any, edge_weight: Tensor | None, x: Tensor) -> _Edges:
+        layer: Any = self.layer
+        if is_sparse(edge_index):
+            edge_weight = None
+        if not layer.normalize:
+            return _Edges(edge_index, edge_weight, False, "")
+        added = "" if not layer.add_self_loops else "all" if is_sparse(edge_index) else "remaining"
+        if not layer.cached:
+            return _Edges(edge_index, edge_weight, True, added)
+        if layer._cached_edge_index is None:
+            self._keep(_Edges(edge_index, edge_weight, True, added), x)
+        cached: Any = layer._cached_edge_index
+        return _Edges(cached[0], cached[1], False, "")
+
+    def _keep(self, edges: _Edges, x: Tensor) -> None:
+        """Let the layer know the edges and coefficients of all calls to come."""
+        if torch.compiler.is_compiling():
+            raise UnsupportedCallError("cached is set and nothing cached yet; call the layer once before.")
+        count, weight = x.size(0), edges.weight
+        with torch.inference_mode(False):
+            index = _joined(edges, count)
+            graph = self.encode(index, (count, count), pair=False)
+            norm = graph.from_canonical(self._coefficients(graph, edges, x.dtype))
+        self.layer._cached_edge_index = (index, norm if weight is not None else norm.detach())
+
+    def _norm(self, graph: HeteroGraph, edges: _Edges, dtype: torch.dtype) -> Tensor | None:
+        """[E] in canonical order: what messages are multiplied with, None for 1."""
+        source = edges.index if edges.weight is None else edges.weight
+        if not edges.normalize and edges.weight is None and not is_sparse(edges.index):
+            return None
+        if source.requires_grad and torch.is_grad_enabled():
+            return self._coefficients(graph, edges, dtype)
+        key = (GCNFrontend, edges.normalize, edges.loops, self.fill, edges.weight is None, dtype)
+        return kept(graph, key, source, lambda: self._coefficients(graph, edges, dtype))
+
+    def _coefficients(self, graph: HeteroGraph, edges: _Edges, dtype: torch.dtype) -> Tensor:
+        count, weight = graph.size("NS"), edges.weight
+        if is_sparse(edges.index):
+            weight = edge_values(edges.index)
+        if weight is None:
+            weight = torch.ones(graph.size("E"), dtype=dtype, device=graph.device)
+        elif edges.loops == "all":
+            weight = torch.cat([weight, weight.new_full((count,), self.fill)])
+        elif edges.loops:
+            weight = with_loop_weights(graph, "one type", plain(edges.index), weight, self.fill, count)
+        weight = graph.to_canonical(weight)
+        if not edges.normalize:
+            return weight
+        return symmetric_norm(graph.index("E", "src"), graph.index("E", "dst"), count, weight)
+
+    def _check_weight(self, weight: object, count: int, dtype: torch.dtype) -> None:
+        if not isinstance(weight, Tensor) or weight.shape != (count,) or weight.dtype != dtype:
+            raise UnsupportedCallError(f"edge_weight must be a tensor [{count}] of {dtype}.")
+
+    def _program(self, bare: bool) -> Program:
+        k, m = self.in_channels, self.out_channels
+        return Program.of(
+            gcn, x=spec("NS", k), W=spec("R", m, k), norm=None if bare else spec("E"),
+            bias=spec("ONE", m) if self.has_bias else None, transposed=True,
+        )  # fmt: skip
+
+
+def _joined(edges: _Edges, count: int) -> Tensor:
+    """[2, E] the edges with the self loops that are added to them."""
+    index = ends(edges.index, (count, count))
+    if edges.loops == "all":
+        return torch.cat([index, loops(index, count)], dim=1)
+    return with_loops(index, count) if edges.loops else index

@@ -1,0 +1,87 @@
+"""Front end for PyG's `SAGEConv`."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, ClassVar
+
+from torch import Tensor, nn
+
+from dacergnn.frontends.convolution_programs import sage
+from dacergnn.frontends.frontend import Binding, GraphKey, Program, only, spec
+from dacergnn.frontends.parameters import Parameters
+from dacergnn.frontends.pyg.convolution import ConvolutionFrontend, ends, is_sparse
+from dacergnn.frontends.pyg.message_passing import check_features
+from dacergnn.graph import HeteroGraph
+
+
+class SAGEFrontend(ConvolutionFrontend):
+    """Projection of the sources, root weight and normalization are in the program."""
+
+    handles: ClassVar[tuple[str, ...]] = ("torch_geometric.nn.conv.sage_conv.SAGEConv",)
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__(module)
+        self.aggr = self.check_options("mean", "add", "max", "min")
+        layer = self.module
+        self.has_root: bool = layer.root_weight
+        self.has_pool: bool = layer.project and hasattr(layer, "lin")
+        lins = ["lin_l", *["lin_r"] * self.has_root, *["lin"] * self.has_pool]
+        self.check_linear(lins)
+        paths = {"W": ("lin_l", "weight"), "bias": ("lin_l", "bias")}
+        if self.has_root:
+            paths["root"] = ("lin_r", "weight")
+        if self.has_pool:
+            paths |= {"pool": ("lin", "weight"), "pool_bias": ("lin", "bias")}
+        paths = {name: path for name, path in paths.items() if getattr(layer, path[0])._parameters[path[1]] is not None}
+        self._own = Parameters(layer, list(paths.values()))
+        self._names = list(paths)
+        self.out_channels, self.in_channels = layer.lin_l.weight.shape
+        self.own_channels: int = layer.lin_r.weight.size(1) if self.has_root else 0
+
+    def edges(self, x: Any, edge_index: Any, size: Any = None) -> GraphKey:
+        pair = isinstance(x, tuple | list)
+        x_l, x_r = x if pair else (x, x)  # pyright: ignore[reportUnknownVariableType]
+        x_l = check_features("x[0]" if pair else "x", x_l, self.in_channels)
+        if self.has_root and x_r is not None:
+            check_features("x[1]" if pair else "x", x_r, self.own_channels)
+        self.check_edges(edge_index, x_l.dtype)
+        return self.key(edge_index, self.sizes(x, edge_index, size), pair)
+
+    def result(self, x: Any, edge_index: Any, size: Any = None) -> tuple[int, int]:
+        return self.sizes(x, edge_index, size)[1], self.out_channels
+
+    def graph(self, x: Any, edge_index: Any, size: Any = None) -> HeteroGraph:
+        sizes = self.sizes(x, edge_index, size)
+        return self.encode(ends(edge_index, sizes), sizes, isinstance(x, tuple | list))
+
+    def bind(self, graph: HeteroGraph, x: Any, edge_index: Any, size: Any = None) -> Binding:
+        pair = isinstance(x, tuple | list)
+        own = pair and self.has_root and x[1] is not None
+        kind = own, self.has_root and (own or not pair), self.aggr == "mean" or is_sparse(edge_index)
+        program = self.program(kind, partial(self._program, *kind))
+        names = program.arrays
+
+        def again(x: Any, edge_index: Any, size: Any = None) -> list[Tensor]:
+            arrays = dict(zip(self._names, self._own.read(self.module), strict=True))
+            arrays["x"] = x[0] if pair else x
+            if own:
+                arrays["x_own"] = x[1]
+            norm = self.norm(graph, edge_index, arrays["x"].dtype, mean=self.aggr == "mean")
+            if norm is not None:
+                arrays["norm"] = norm
+            return [arrays[name] for name in names]
+
+        return Binding(program, dict(zip(names, again(x, edge_index), strict=True)), only, again=again)
+
+    def _program(self, own: bool, root: bool, norm: bool) -> Program:
+        k, m, k_own = self.in_channels, self.out_channels, self.own_channels
+        reduce = self.aggr if self.aggr in ("max", "min") else "sum"
+        return Program.of(
+            sage, x=spec("NS", k), x_own=spec("ND", k_own) if own else None,
+            pool=spec("ONE", k, k) if self.has_pool else None,
+            pool_bias=spec("ONE", k) if "pool_bias" in self._names else None,
+            W=spec("R" if reduce == "sum" else "ONE", m, k), norm=spec("E") if norm else None,
+            root=spec("ONE", m, k_own) if root else None, bias=spec("ONE", m) if "bias" in self._names else None,
+            reduce=reduce, features="pooled" if self.has_pool else "x", unit=bool(self.module.normalize),
+        )  # fmt: skip

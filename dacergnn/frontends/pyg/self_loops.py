@@ -1,0 +1,56 @@
+"""Self loops in place of those that are there, with their weights, and the symmetric norm of GCN."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+import torch
+from torch import Tensor
+
+from dacergnn.frontends.kept import kept
+from dacergnn.graph import HeteroGraph
+
+
+def with_loops(edge_index: Tensor, count: int) -> Tensor:
+    """The edges between different nodes, then a self loop at each of ``count`` nodes."""
+    return torch.cat([edge_index[:, edge_index[0] != edge_index[1]], loops(edge_index, count)], dim=1)
+
+
+def loops(edge_index: Tensor, count: int) -> Tensor:
+    """[2, count] a self loop at each node, typed and placed as ``edge_index``."""
+    return torch.arange(count, dtype=edge_index.dtype, device=edge_index.device).expand(2, -1)
+
+
+def with_loop_weights(
+    graph: HeteroGraph, key: Hashable, edge_index: Tensor, weight: Tensor, fill: float, count: int
+) -> Tensor:
+    """``weight`` [E] in the order of `with_loops`: a loop that is there keeps its weight, others have ``fill``.
+
+    Args:
+        key: Tells ``edge_index`` from others that the graph is made of.
+    """
+    others, at, nodes = _found(graph, key, edge_index)
+    added = torch.full((count,), fill, dtype=weight.dtype, device=weight.device)
+    return torch.cat([weight.index_select(0, others), added.index_put((nodes,), weight.index_select(0, at))])
+
+
+def _found(graph: HeteroGraph, key: Hashable, edges: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Positions of the edges that are no self loops, of those that are, and the nodes of these.
+
+    Their number is read from the device, and so kept with the graph as long as the edges are the same tensor.
+    """
+
+    def find() -> tuple[Tensor, Tensor, Tensor]:
+        loop = edges[0] == edges[1]
+        at = loop.nonzero().view(-1)
+        return (~loop).nonzero().view(-1), at, edges[0].index_select(0, at).long()
+
+    return kept(graph, ("loops", key), edges, find)
+
+
+def symmetric_norm(src: Tensor, dst: Tensor, count: int, weights: Tensor) -> Tensor:
+    """[E] weights over the roots of the weighted in-degrees of both ends; 0 where nothing arrives."""
+    degrees = weights.new_zeros(count).index_add(0, dst, weights)
+    roots = degrees.pow(-0.5)
+    roots = roots.masked_fill(roots == float("inf"), 0)
+    return roots[src] * weights * roots[dst]
