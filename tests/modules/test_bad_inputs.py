@@ -23,6 +23,7 @@ from dacergnn.errors import (
     UnsupportedCallError,
     UnsupportedLayerError,
 )
+from dacergnn.frontends.pyg.hgt import HGTFrontend
 from dacergnn.modules import HGT, RGAT, RGCN
 from dacergnn.modules.compiled import compiled_program
 from dacergnn.runtime import build
@@ -163,10 +164,9 @@ ROWS: list[tuple[str, Act, type[Exception], str]] = [
     ("an unknown aggregation", lambda: RGCN(K, M, R, aggr="median"), UnsupportedLayerError,
      'aggr=\'median\' of RGCN is not supported; use "mean" or "add".'),
     # Options of layers that no program expresses
-    ("flow", lambda: compiled(rgcn(flow="target_to_source")), UnsupportedLayerError,
-     "flow='target_to_source' of RGCNConv is not supported; swap the rows of edge_index and use"
-     ' "source_to_target".'),
-    ("lazy channels", lambda: compiled(pyg().HGTConv(-1, M, (["a"], [("a", "r", "a")]))), UnsupportedLayerError,
+    ("decomposed layers", lambda: compiled(rgcn(decomposed_layers=2)), UnsupportedLayerError,
+     "decomposed_layers=2 of RGCNConv is not supported; leave it at 1; nothing is gained from it."),
+    ("lazy channels", lambda: HGTFrontend(pyg().HGTConv(-1, M, (["a"], [("a", "r", "a")]))), UnsupportedLayerError,
      "in_channels=-1 of HGTConv is not supported; run the model once before it is optimized."),
     # Entry points
     ("no module", lambda: optimize("model"), DacergnnError,  # type: ignore[arg-type]

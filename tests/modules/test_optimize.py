@@ -15,7 +15,7 @@ from dacergnn.modules import CompiledLayer
 from tests.frontends.graphs import typed_edges
 from tests.modules.layers import EDGES, K, M, R, arguments, assert_close, gradients, hetero_graph, pyg, rgat, rgcn
 
-VARIANCE = 'aggr=\'var\' of RGCNConv is not supported; use one of "add", "mean", "max", "min" as a string.'
+DECOMPOSED = "decomposed_layers=2 of RGCNConv is not supported; leave it at 1; nothing is gained from it."
 
 
 class Encoder(nn.Module):
@@ -105,23 +105,23 @@ def test_filter() -> None:
 
 
 def test_unsupported_layer_warns_and_stays() -> None:
-    model = Model(rgcn(aggr="var"))
+    model = Model(rgcn(decomposed_layers=2))
     with pytest.warns(UserWarning, match="is left as it is") as caught:
         fast = dacergnn.optimize(model)
-    assert [str(w.message) for w in caught] == [f"encoder.second is left as it is: {VARIANCE}"]
+    assert [str(w.message) for w in caught] == [f"encoder.second is left as it is: {DECOMPOSED}"]
     assert caught[0].filename == __file__
     assert replaced(fast) == ["encoder.blocks.0.conv"]
     assert_close(fast(*arguments()), model(*arguments()))
-    assert f"encoder.second: left as it is; {VARIANCE}" in str(dacergnn.explain(fast)).splitlines()
+    assert f"encoder.second: left as it is; {DECOMPOSED}" in str(dacergnn.explain(fast)).splitlines()
     with pytest.warns(UserWarning, match=r"^the model is left as it is: "):
-        dacergnn.optimize(rgcn(aggr="var"))
+        dacergnn.optimize(rgcn(decomposed_layers=2))
 
 
 def test_unsupported_layer_can_be_an_error_or_passed_over() -> None:
-    model = Model(rgcn(aggr="var"))
+    model = Model(rgcn(decomposed_layers=2))
     with pytest.raises(UnsupportedLayerError) as caught:
         dacergnn.optimize(model, on_unsupported="error")
-    assert str(caught.value) == VARIANCE
+    assert str(caught.value) == DECOMPOSED
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert replaced(dacergnn.optimize(model, on_unsupported="ignore")) == ["encoder.blocks.0.conv"]

@@ -22,6 +22,7 @@ from dacergnn.frontends.frontend import Binding, Frontend, GraphKey, Outputs, Pr
 from dacergnn.frontends.kept import kept
 from dacergnn.frontends.linear import is_torch
 from dacergnn.graph import HeteroGraph
+from dacergnn.graph.sorting import occurrences
 
 
 class GraphConvFrontend(Frontend):
@@ -84,7 +85,7 @@ class GraphConvFrontend(Frontend):
             for end, space, norms in (("src", "NS", ("left", "both")), ("dst", "ND", ("right", "both"))):
                 if self.norm in norms:
                     ids = graph.index("E", end)
-                    degrees = torch.bincount(ids, minlength=graph.size(space)).to(dtype).index_select(0, ids)
+                    degrees = occurrences(ids, graph.size(space)).to(dtype).index_select(0, ids)
                     share = share * degrees.pow(-0.5 if self.norm == "both" else -1.0)
             return share
 
