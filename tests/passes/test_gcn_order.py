@@ -1,0 +1,62 @@
+"""GCN on a graph of the sizes of ogbn-arxiv: which of the schemes of Cached Operator Reordering, Table 2, is chosen.
+
+With m features in and k out, sums of transformed features are cheaper while k < m, or while k < m / 2 where features need
+no gradient, since the gradient of the weights takes one more pass over the edges then. The thresholds of the passes are
+within a factor of two of these.
+"""
+
+from __future__ import annotations
+
+import re
+
+import dace
+import pytest
+
+from dacergnn import parse, print_program
+from dacergnn.config import Config
+from dacergnn.frontends.convolution_programs import gcn
+from dacergnn.graph.profile import Profile
+from dacergnn.sdfg_passes import Plan, compile_program
+
+NODES, EDGES = 169_343, 1_166_243
+ROWS = {"NS": NODES, "ND": NODES, "E": EDGES + NODES, "U": NODES, "V": NODES, "R": 1, "T": 1, "ONE": 1, "RNS": NODES}
+ARXIV = Profile(tuple(ROWS.items()), single_typed=True)
+IN = 128
+WRT = {"inference": [], "weights": ["W", "bias"], "features": ["x", "W", "bias"]}
+
+
+def plan(out: int, wrt: list[str]) -> Plan:
+    arrays = {"x": f"NS[{IN}]", "W": f"R[{out}, {IN}]", "norm": "E", "bias": f"ONE[{out}]"}
+    sdfg = parse(gcn, dtype=dace.float32, transposed=True, **arrays)
+    return compile_program(sdfg, wrt, Config(), dace.int32, ARXIV)
+
+
+def edge_sums(sdfg: dace.SDFG) -> list[str]:
+    """What is summed over the edges of each end point."""
+    return re.findall(r'for e in .*\n\s+[np]\["\w+"\] \+= (.*)', print_program(sdfg))
+
+
+@pytest.mark.parametrize(
+    ("mode", "first", "out"),
+    [
+        *(("inference", "transform", IN // 2), ("inference", "propagate", IN * 2)),
+        *(("features", "transform", IN // 2), ("features", "propagate", IN * 2)),
+        *(("weights", "transform", IN // 4), ("weights", "propagate", IN)),
+    ],
+)
+def test_order(mode: str, first: str, out: int) -> None:
+    found = plan(out, WRT[mode])
+    (summed,) = edge_sums(found.forward)
+    assert ('e.src["x"]' in summed) == (first == "propagate")
+    if found.backward is None:
+        assert mode == "inference"
+        return
+    saved = set(found.forward.arglist()) & set(found.backward.arglist()) - {"x", "W", "norm", "bias"}
+    sums = edge_sums(found.backward)
+    if first == "propagate":
+        assert any(name.startswith("sum") for name in saved), "A X is cached"
+        assert len(sums) == (mode == "features")
+    else:
+        assert not any(name.startswith("sum") for name in saved)
+        assert len(sums) == 1, "the gradient of the sums goes back over the edges once, for weights and features"
+        assert 'e.dst["grad_out' in sums[0]
