@@ -68,4 +68,4 @@ def assert_same(found: Any, expected: Any, dtype: torch.dtype) -> None:
 def _flat(value: Any) -> list[Tensor | None]:
     if isinstance(value, dict):
         return list(value.values())
-    return list(value) if isinstance(value, tuple | list) else [value]
+    return [part for item in value for part in _flat(item)] if isinstance(value, tuple | list) else [value]

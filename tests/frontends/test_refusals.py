@@ -199,3 +199,31 @@ def test_dgl_calls_handed_back() -> None:
     for args, kwargs, reason in calls:
         with pytest.raises(UnsupportedCallError, match=reason):
             layer.edges(*args, **kwargs)
+
+
+def gat(**options: Any) -> nn.Module:
+    return pyg.GATConv(options.pop("channels", 6), 4, **options)
+
+
+def test_options_of_attention_layers_that_are_refused() -> None:
+    with pytest.raises(UnsupportedLayerError, match="flow"):
+        frontend(gat(flow="target_to_source"))
+    with pytest.raises(UnsupportedLayerError, match="aggr"):
+        frontend(pyg.GATv2Conv(6, 4, aggr="max"))
+
+
+@pytest.mark.parametrize(
+    ("layer", "args", "message"),
+    [
+        (gat(channels=(6, 5)), ((X, None), EDGES.edge_index), r"x\[1\] is None"),
+        (gat(), (X[:, :5], EDGES.edge_index), r"x is \[15, 5\]; it must be a tensor of shape \[N, 6\]"),
+        (gat(), (X, EDGES.edge_index, None, (15, 14)), r"size=\(15, 14\) differs from \(15, 15\)"),
+        (gat(edge_dim=3), (X, EDGES.edge_index, X[:2]), r"edge_attr is \[2, 6\]"),
+        (gat(), (X, EDGES.edge_index, None, None, False), "return_attention_weights is False"),
+        (pyg.GATv2Conv(6, 4), (X, EDGES.edge_index, X), "without edge_dim"),
+        (gat(), (X, EDGES.edge_index.to_sparse()), "edge_index is a Tensor; compiled layers take dense tensors"),
+    ],
+)
+def test_calls_of_attention_layers_that_are_handed_back(layer: nn.Module, args: Any, message: str) -> None:
+    with pytest.raises(UnsupportedCallError, match=message):
+        frontend(layer).edges(*args)

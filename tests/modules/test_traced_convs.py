@@ -64,10 +64,7 @@ CASES: dict[str, Case] = {
     "bipartite GraphConv": lambda: (
         pyg().GraphConv((K, D), M, aggr="max"), ((draw(N, K), draw(N + 4, D)), edges(), weights(), (N, N + 4))
     ),
-    "GATConv": lambda: (
-        pyg().GATConv(K, 4, heads=2, concat=False, edge_dim=D, residual=True), (draw(N, K), edges(), draw(E, D))
-    ),
-    "GATv2Conv": lambda: (pyg().GATv2Conv(K, 4, heads=2, share_weights=True), (draw(N, K), edges())),
+    "SuperGATConv": lambda: (pyg().SuperGATConv(K, 4, heads=2).eval(), (draw(N, K), edges())),
     "TransformerConv": lambda: (
         pyg().TransformerConv(K, 4, heads=2, beta=True, edge_dim=D), (draw(N, K), edges(), draw(E, D))
     ),
@@ -179,7 +176,7 @@ def test_state_that_a_call_sets_is_kept() -> None:
 
 
 def test_edge_values_come_back_in_the_order_of_the_edges() -> None:
-    layer = pyg().GATConv(K, 4, heads=2).double()
+    layer = pyg().TransformerConv(K, 4, heads=2).double()
     args = (draw(N, K), edges())
     out, (index, alpha) = traced(layer)(*args, return_attention_weights=True)
     expected, (expected_index, expected_alpha) = layer(*args, return_attention_weights=True)
@@ -187,7 +184,9 @@ def test_edge_values_come_back_in_the_order_of_the_edges() -> None:
     assert_close([out, alpha], [expected, expected_alpha], 1e-10)
 
 
-@pytest.mark.parametrize("make", [lambda: pyg().GATConv(K, 4, heads=2, dropout=0.5), lambda: pyg().APPNP(2, 0.1, 0.5)])
+@pytest.mark.parametrize(
+    "make", [lambda: pyg().TransformerConv(K, 4, heads=2, dropout=0.5), lambda: pyg().APPNP(2, 0.1, 0.5)]
+)
 def test_dropout_in_training(make: Callable[[], nn.Module]) -> None:
     layer = make().double()
     optimized = traced(layer)

@@ -13,14 +13,14 @@ from dacergnn.frontends.kept import kept
 from dacergnn.graph import HeteroGraph
 
 
-def graph_sizes(g: Any) -> tuple[int, int, int]:
-    """Sources, destinations and edges of `g`; UnsupportedCallError unless it has one type and ND <= NS."""
+def graph_sizes(g: Any, *, bipartite: bool = False) -> tuple[int, int, int]:
+    """Sources, destinations and edges of `g`, of one type; UnsupportedCallError unless ND <= NS or `bipartite`."""
     if len(g.canonical_etypes) != 1:
         raise UnsupportedCallError(
             "g has several edge types; pass a homogeneous graph with types as tensors (dgl.to_homogeneous)."
         )
     sizes = (int(g.num_src_nodes()), int(g.num_dst_nodes()), int(g.num_edges()))
-    if sizes[1] > sizes[0]:
+    if sizes[1] > sizes[0] and not bipartite:
         raise UnsupportedCallError(f"g has {sizes[1]} destinations but {sizes[0]} sources, so they are no prefix.")
     return sizes
 
@@ -38,12 +38,13 @@ def is_bipartite(g: Any) -> bool:
 
 
 def encode(
-    g: Any, etype: Tensor, num_edge_types: int, ntype: Tensor | None = None, num_node_types: int = 1
-) -> HeteroGraph:
+    g: Any, etype: Tensor | None, num_edge_types: int, ntype: Tensor | None = None, num_node_types: int = 1,
+    *, bipartite: bool = False,
+) -> HeteroGraph:  # fmt: skip
     """The edges of `g` by edge id, with a type for each edge and for each source node."""
     return HeteroGraph.from_arrays(
         tuple(g.edges()), etype, num_nodes=(int(g.num_src_nodes()), int(g.num_dst_nodes())),
-        num_edge_types=num_edge_types, node_type=ntype, num_node_types=num_node_types,
+        num_edge_types=num_edge_types, node_type=ntype, num_node_types=num_node_types, bipartite=bipartite,
     )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 
 from dacergnn.errors import UnsupportedCallError
-from dacergnn.frontends.dgl.graphs import check_rows, check_types, encode, graph_sizes
+from dacergnn.frontends.dgl.graphs import check_rows, check_types, encode, graph_sizes, is_repeatable
 from dacergnn.frontends.frontend import Binding, Frontend, GraphKey, Outputs, Program, spec
 from dacergnn.frontends.programs import rgcn
 from dacergnn.frontends.rgcn_programs import rgcn_modes
@@ -48,9 +48,7 @@ class RelGraphFrontend(Frontend):
     @property
     def repeatable(self) -> bool:
         layer = self.module
-        activation = type(layer.activation) if isinstance(layer.activation, nn.Module) else layer.activation
-        known = activation is None or str(getattr(activation, "__module__", "")).startswith("torch.")
-        return known and not (layer.training and layer.dropout.p > 0)
+        return is_repeatable(layer.activation) and not (layer.training and layer.dropout.p > 0)
 
     def bind(
         self, graph: HeteroGraph, g: Any, feat: Any, etypes: Any, norm: Any = None, *, presorted: bool = False

@@ -14,7 +14,7 @@ from dacergnn.frontends.frontend import Binding, GraphKey, Program, only, spec
 from dacergnn.frontends.kept import kept
 from dacergnn.frontends.parameters import Parameters
 from dacergnn.frontends.pyg.convolution import ConvolutionFrontend, edge_values, ends, is_sparse
-from dacergnn.frontends.pyg.message_passing import check_features, plain
+from dacergnn.frontends.pyg.message_passing import check_features
 from dacergnn.frontends.pyg.self_loops import loops, symmetric_norm, with_loop_weights, with_loops
 from dacergnn.graph import HeteroGraph
 
@@ -122,7 +122,7 @@ class GCNFrontend(ConvolutionFrontend):
         elif edges.loops == "all":
             weight = torch.cat([weight, weight.new_full((count,), self.fill)])
         elif edges.loops:
-            weight = with_loop_weights(graph, "one type", plain(edges.index), weight, self.fill, count)
+            weight = with_loop_weights(graph, "one type", edges.index, weight, self.fill, count)
         weight = graph.to_canonical(weight)
         if not edges.normalize:
             return weight

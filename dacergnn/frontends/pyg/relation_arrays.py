@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from dacergnn.frontends.pyg.message_passing import plain
 from dacergnn.frontends.pyg.relations import EdgeType, Relation
 from dacergnn.frontends.pyg.self_loops import symmetric_norm, with_loop_weights
 from dacergnn.graph import HeteroGraph
@@ -78,12 +77,12 @@ def edge_weights(
         return None
     parts: list[Tensor] = []
     for relation in relations:
-        edges, weight = plain(edge_index_dict[relation.key]), weights.get(relation.key)
+        edge_index, weight = edge_index_dict[relation.key], weights.get(relation.key)
         count, fill = x_dict[relation.key[0]].size(0), relation.loops if weight is not None else 1.0
         if weight is None:
-            weight = torch.ones(edges.size(1), dtype=dtype, device=graph.device)
+            weight = torch.ones(edge_index.size(1), dtype=dtype, device=graph.device)
         if relation.loops:
-            weight = with_loop_weights(graph, relation.key, edges, weight, fill, count)
+            weight = with_loop_weights(graph, relation.key, edge_index, weight, fill, count)
         parts.append(weight)
     return torch.cat(parts)
 

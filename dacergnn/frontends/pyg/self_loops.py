@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from dacergnn.frontends.kept import kept
+from dacergnn.frontends.pyg.message_passing import plain
 from dacergnn.graph import HeteroGraph
 
 
@@ -29,23 +30,24 @@ def with_loop_weights(
     Args:
         key: Tells ``edge_index`` from others that the graph is made of.
     """
-    others, at, nodes = _found(graph, key, edge_index)
+    others, at, nodes = split_loops(graph, key, edge_index)
     added = torch.full((count,), fill, dtype=weight.dtype, device=weight.device)
     return torch.cat([weight.index_select(0, others), added.index_put((nodes,), weight.index_select(0, at))])
 
 
-def _found(graph: HeteroGraph, key: Hashable, edges: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def split_loops(graph: HeteroGraph, key: Hashable, edge_index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Positions of the edges that are no self loops, of those that are, and the nodes of these.
 
     Their number is read from the device, and so kept with the graph as long as the edges are the same tensor.
     """
 
     def find() -> tuple[Tensor, Tensor, Tensor]:
+        edges = plain(edge_index)
         loop = edges[0] == edges[1]
         at = loop.nonzero().view(-1)
         return (~loop).nonzero().view(-1), at, edges[0].index_select(0, at).long()
 
-    return kept(graph, ("loops", key), edges, find)
+    return kept(graph, ("loops", key), edge_index, find)
 
 
 def symmetric_norm(src: Tensor, dst: Tensor, count: int, weights: Tensor) -> Tensor:

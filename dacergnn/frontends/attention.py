@@ -1,0 +1,50 @@
+"""What the front ends of attention layers share: programs from arrays, and masks of dropout."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import FunctionType
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from dacergnn.frontends.attention_programs import gat, gatv2
+from dacergnn.frontends.frontend import Program, spec
+from dacergnn.graph import HeteroGraph
+
+__all__ = ["attention_program", "gat", "gatv2", "kept_weights"]
+
+_SPACES = {"x": "NS", "x_dst": "ND", "edge_attr": "E", "kept": "E", "edge_weight": "E"}
+_BY_HEAD = ("q", "k", "q_edge", "bias")
+
+
+def attention_program(
+    source: FunctionType, arrays: Mapping[str, Tensor], *,
+    heads: int, channels: int, slope: float, residual: bool, attention: bool,
+) -> Program:  # fmt: skip
+    """The program of a layer whose calls have these arrays.
+
+    Args:
+        source: `gat` or `gatv2`.
+        residual: Features of destinations are added to the result, by the array "res" if there is one.
+        attention: The weights of edges are a second result.
+    """
+    shapes: dict[str, tuple[int, ...]] = {}
+    for name, array in arrays.items():
+        shapes[name] = tuple(array.shape[1:]) if name in _SPACES else tuple(array.shape)
+        if name in _BY_HEAD:
+            shapes[name] = (heads, channels)
+    bindings: dict[str, object] = {n: spec(_SPACES.get(n, "ONE"), *shape) for n, shape in shapes.items()}
+    constants = {"heads": heads, "channels": channels, "slope": slope, "residual": residual}
+    return Program.of(source, with_attention=attention, **constants, **bindings)
+
+
+def kept_weights(graph: HeteroGraph, p: float, shape: tuple[int, ...], like: Tensor) -> Tensor:
+    """[E, heads] in canonical order: what dropout multiplies the weights of edges with.
+
+    Drawn by torch as it draws for a tensor of the ``shape`` that a library has, in its order of edges.
+    """
+    with torch.no_grad():
+        drawn = functional.dropout(like.new_ones(shape), p, training=True)
+    return graph.to_canonical(drawn.view(shape[0], shape[1]))

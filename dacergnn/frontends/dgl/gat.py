@@ -1,0 +1,165 @@
+"""Front ends for DGL's `GATConv` and `GATv2Conv`."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from functools import partial
+from types import FunctionType
+from typing import Any, ClassVar
+
+from torch import Tensor, nn
+
+from dacergnn.errors import UnsupportedCallError
+from dacergnn.frontends.attention import attention_program, gat, gatv2, kept_weights
+from dacergnn.frontends.dgl.graphs import check_rows, encode, graph_sizes
+from dacergnn.frontends.frontend import Binding, Frontend, GraphKey, Outputs, Program
+from dacergnn.frontends.linear import is_torch
+from dacergnn.frontends.parameters import Parameters
+from dacergnn.graph import HeteroGraph
+
+Path = tuple[str, ...]
+
+
+class _AttentionFrontend(Frontend):
+    """Dropout of features and activation are torch's; so are masks of dropout of attention."""
+
+    source: ClassVar[FunctionType]
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__(module)
+        layer = self.module
+        self.in_feats: tuple[int, int] = (layer._in_src_feats, layer._in_dst_feats)
+        self.heads: int = layer._num_heads
+        self.channels: int = layer._out_feats
+        self.slope = float(layer.leaky_relu.negative_slope)
+        self.has_residual: bool = layer.res_fc is not None
+        paths = {name: path for name, path in self.paths().items() if path is not None}
+        if isinstance(layer.res_fc, nn.Linear):
+            paths["res"] = ("res_fc", "weight")
+            if "bias" in dict(layer.res_fc.named_parameters()):
+                paths["res_bias"] = ("res_fc", "bias")
+        self.names = list(paths)
+        self._own_parameters = Parameters(layer, list(paths.values()))
+
+    @abstractmethod
+    def paths(self) -> dict[str, Path | None]:
+        """Where the parameters are, by the names that they have in the program; None for those that are not there."""
+
+    def _key(self, graph: Any, feat: Any, edge_weight: Any = None) -> GraphKey:
+        pair = isinstance(feat, tuple)
+        sizes = graph_sizes(graph, bipartite=pair)
+        if not pair and not graph.is_block and sizes[0] != sizes[1]:
+            raise UnsupportedCallError(
+                f"graph has {sizes[0]} sources and {sizes[1]} destinations; pass a pair as feat."
+            )
+        check_rows("feat[0]" if pair else "feat", feat[0] if pair else feat, sizes[0], self.in_feats[0])
+        if pair:
+            check_rows("feat[1]", feat[1], sizes[1], self.in_feats[1])
+        if edge_weight is not None and (not isinstance(edge_weight, Tensor) or edge_weight.shape != (sizes[2],)):
+            raise UnsupportedCallError(f"edge_weight must be a tensor [{sizes[2]}], one value for each edge.")
+        return (graph,), (*sizes, pair)
+
+    def graph_owner(self) -> object:
+        return "dgl", 1
+
+    def graph(self, graph: Any, feat: Any, *_: Any, **__: Any) -> HeteroGraph:
+        return encode(graph, None, 1, bipartite=isinstance(feat, tuple))
+
+    @property
+    def repeatable(self) -> bool:
+        layer = self.module
+        drops = layer.training and (layer.feat_drop.p > 0 or layer.attn_drop.p > 0)
+        return is_torch(layer.activation) and not drops
+
+    def _binding(self, encoded: HeteroGraph, graph: Any, feat: Any, edge_weight: Any, get_attention: bool) -> Binding:
+        layer = self.module
+        if not layer._allow_zero_in_degree and not _all_reached(encoded):
+            layer.forward(graph, feat)  # raises DGL's error
+        arrays = dict(zip(self.names, self._own_parameters.read(layer), strict=True))
+        if isinstance(feat, tuple):
+            arrays["x"], arrays["x_dst"] = (layer.feat_drop(x).contiguous() for x in feat)
+        else:
+            arrays["x"] = layer.feat_drop(feat).contiguous()
+        if layer.training and layer.attn_drop.p > 0:
+            shape = (encoded.size("E"), self.heads, 1)
+            arrays["kept"] = kept_weights(encoded, layer.attn_drop.p, shape, arrays["x"])
+        if edge_weight is not None:
+            arrays["edge_weight"] = encoded.to_canonical(edge_weight.contiguous())
+        program = self.program((*arrays, get_attention), lambda: self._program(arrays, attention=bool(get_attention)))
+        return Binding(program, arrays, partial(self._with_attention, encoded) if get_attention else self._finish)
+
+    def _program(self, arrays: dict[str, Tensor], *, attention: bool) -> Program:
+        return attention_program(
+            type(self).source, arrays, heads=self.heads, channels=self.channels, slope=self.slope,
+            residual=self.has_residual, attention=attention,
+        )  # fmt: skip
+
+    def _finish(self, outputs: Outputs) -> Tensor:
+        activation = self.module.activation
+        return activation(outputs[0]) if activation else outputs[0]
+
+    def _with_attention(self, graph: HeteroGraph, outputs: Outputs) -> tuple[Tensor, Tensor]:
+        return self._finish(outputs), graph.from_canonical(outputs[1]).unsqueeze(-1)
+
+
+class DGLGATFrontend(_AttentionFrontend):
+    """Scores are sums of a number for each end."""
+
+    handles: ClassVar[tuple[str, ...]] = ("dgl.nn.pytorch.conv.gatconv.GATConv",)
+    source: ClassVar[FunctionType] = gat
+
+    def paths(self) -> dict[str, Path | None]:
+        layer = self.module
+        separate = not hasattr(layer, "fc")
+        return {
+            "W": ("fc_src", "weight") if separate else ("fc", "weight"),
+            "W_dst": ("fc_dst", "weight") if separate else None,
+            "q": ("attn_l",),
+            "k": ("attn_r",),
+            "bias": ("bias",) if isinstance(layer.bias, Tensor) else None,
+        }
+
+    def edges(self, graph: Any, feat: Any, edge_weight: Any = None, get_attention: bool = False) -> GraphKey:
+        return self._key(graph, feat, edge_weight)
+
+    def bind(
+        self, encoded: HeteroGraph, /, graph: Any, feat: Any, edge_weight: Any = None, get_attention: bool = False
+    ) -> Binding:
+        return self._binding(encoded, graph, feat, edge_weight, get_attention)
+
+
+class DGLGATv2Frontend(_AttentionFrontend):
+    """Scores are products with features of both ends; biases of the projections are in the program."""
+
+    handles: ClassVar[tuple[str, ...]] = ("dgl.nn.pytorch.conv.gatv2conv.GATv2Conv",)
+    source: ClassVar[FunctionType] = gatv2
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__(module)
+        if self.module.share_weights and self.module.fc_dst is not self.module.fc_src:
+            raise self.refuse("share_weights", True, "give in_feats as one number")
+
+    def paths(self) -> dict[str, Path | None]:
+        layer = self.module
+        separate, has_bias = layer.fc_dst is not layer.fc_src, layer.fc_src.bias is not None
+        return {
+            "W": ("fc_src", "weight"),
+            "W_bias": ("fc_src", "bias") if has_bias else None,
+            "W_dst": ("fc_dst", "weight") if separate else None,
+            "W_dst_bias": ("fc_dst", "bias") if separate and has_bias else None,
+            "q": ("attn",),
+        }
+
+    def edges(self, graph: Any, feat: Any, get_attention: bool = False) -> GraphKey:
+        return self._key(graph, feat)
+
+    def bind(self, encoded: HeteroGraph, /, graph: Any, feat: Any, get_attention: bool = False) -> Binding:
+        return self._binding(encoded, graph, feat, None, get_attention)
+
+
+def _all_reached(graph: HeteroGraph) -> bool:
+    """Whether an edge leads to every destination; read from the device once."""
+    if "all reached" not in graph.derived:
+        starts = graph.encoding("ptr_E_dst")
+        graph.derived["all reached"] = bool((starts[1:] > starts[:-1]).all())
+    return graph.derived["all reached"]

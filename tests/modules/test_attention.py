@@ -1,0 +1,100 @@
+"""Attention layers: what becomes of edges and random numbers between calls, and errors of the libraries."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import dacergnn
+from tests.frontends.graphs import dgl_graph
+from tests.modules.layers import EDGES, K, assert_close, compiled, features, gradients, pyg
+
+
+def gat(**options: Any) -> nn.Module:
+    torch.manual_seed(6)
+    return pyg().GATConv(K, 4, heads=2, **options)
+
+
+def loops_at(*places: int) -> Tensor:
+    """The edges of the graph with self loops of the nodes 2 and 3, and the rest behind."""
+    edges = EDGES.edge_index.clone()
+    for node, place in enumerate(places, start=2):
+        edges[:, place] = node
+    return edges
+
+
+def test_calls_that_look_alike_are_not_examined_again() -> None:
+    layer = compiled(gat())
+    expected = gat()
+    edges = EDGES.edge_index.clone()
+    for seed in range(3):
+        x = features() + seed
+        assert_close(layer(x, edges), expected(x, edges))
+    assert layer._repeated is not None
+    edges[0, 0] += 1
+    assert_close(layer(x, edges), expected(x, edges))
+    with torch.no_grad():
+        for module in (layer, expected):
+            module.att_src.mul_(2.0)
+    assert_close(layer(x, edges), expected(x, edges))
+
+
+def test_every_call_with_dropout_draws_anew() -> None:
+    layer, expected = compiled(gat(dropout=0.5)), gat(dropout=0.5)
+    edges = EDGES.edge_index.clone()
+    results: list[list[Tensor]] = []
+    for module in (layer, expected):
+        torch.manual_seed(7)
+        results.append([module(features(), edges) for _ in range(3)])
+    assert_close(*results)
+    assert not torch.equal(results[0][0], results[0][1])
+    for module in (layer, expected):
+        module.eval()
+    assert_close(layer(features(), edges), expected(features(), edges))
+
+
+def test_attributes_follow_edges_when_loops_move() -> None:
+    """Lists of edges that differ only in where loops stand that are taken away are one graph, but not one call."""
+    layer, expected = compiled(gat(edge_dim=3)), gat(edge_dim=3)
+    attributes = features(rows=EDGES.edge_type.numel(), channels=3)
+    for edges in (loops_at(0, 5), loops_at(5, 0), loops_at(0, 5)):
+        assert_close(layer(features(), edges, attributes), expected(features(), edges, attributes))
+
+
+def test_state_dict_and_copies() -> None:
+    layer = compiled(gat(residual=True))
+    original = gat(residual=True)
+    assert list(layer.state_dict()) == list(original.state_dict())
+    other = copy.deepcopy(layer)
+    with torch.no_grad():
+        other.lin.weight.zero_()
+    assert_close(layer(features(), EDGES.edge_index), original(features(), EDGES.edge_index))
+
+
+def test_inside_torch_compile() -> None:
+    layer, expected = compiled(gat()), gat()
+    traced = torch.compile(layer, backend="aot_eager", fullgraph=True)
+    found = gradients(traced, (features(), EDGES.edge_index))
+    assert_close(found, gradients(expected, (features(), EDGES.edge_index)))
+
+
+def test_under_autocast() -> None:
+    layer, expected = compiled(gat()), gat()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = layer(features(), EDGES.edge_index)
+    assert found.dtype is torch.float32
+    assert_close(found, expected(features(), EDGES.edge_index), 1e-4)
+
+
+@pytest.mark.parametrize("name", ["GATConv", "GATv2Conv"])
+def test_nodes_without_edges_are_an_error_of_dgl(name: str) -> None:
+    dgl = pytest.importorskip("dgl")
+    layer = dacergnn.optimize(getattr(dgl.nn, name)(K, 4, 2), on_unsupported="error")
+    with pytest.raises(dgl.DGLError, match="0-in-degree"):
+        layer(dgl_graph(EDGES), features())
+    graph = dgl.add_self_loop(dgl_graph(EDGES))
+    assert layer(graph, features()).shape == (EDGES.num_src, 2, 4)
