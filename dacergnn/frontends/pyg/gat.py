@@ -166,7 +166,8 @@ class _AttentionFrontend(MessagePassingFrontend):
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         edges = edge_index
         if self.loops:
-            edges = with_loops(plain(edge_index), min(graph.size("NS"), graph.size("ND")))
+            ends = [graph.from_canonical(graph.index("E", end)) for end in ("src", "dst")]
+            edges = torch.stack(ends).to(edge_index.dtype)
         return finish(outputs), (edges, graph.from_canonical(outputs[1]))
 
 
