@@ -13,7 +13,7 @@ from dacergnn.library_nodes.form import Const, Expr, Op, Ref, Shape, ShapeOf, si
 from dacergnn.library_nodes.operators import OPERATORS, op, shape_of
 
 INDEX = ("h", "f", "g")
-LANES = 16
+LANES = (16, 8, 4)
 """Partial sums of a reduction over a row whose length is a multiple."""
 
 
@@ -51,7 +51,7 @@ class Emitter:
         lines = self.lines(expr, target, store)
         text = "\n".join(lines[-1])
         for depth in range(len(target) - 1, -1, -1):
-            loop = self._loop(INDEX[depth], target[depth], text, depth == len(target) - 1)
+            loop = self._loop(INDEX[depth], target[depth], text, "for (" not in text)
             text = "\n".join([*lines[depth], loop])
         return text
 
@@ -118,14 +118,15 @@ class Emitter:
         name, k = f"s{self._count}", f"k{self._count}"
         inner = _Scope()
         value = self._value(body, [*scopes, inner], (*index, k))
-        if self.simd and extent % LANES == 0:
+        lanes = next((n for n in LANES if extent % n == 0), 0)
+        if self.simd and lanes:
             # Lane by lane: a reduction clause adds up the lanes of its vector one after the other.
             lines = "\n".join([f"const int64_t {k} = start + lane;", *inner.lines, f"lanes[lane] += {value};"])
             text = (
-                f"Value {name};\n{{\nValue lanes[{LANES}] = {{}};\n"
-                f"for (int64_t start = 0; start < {extent}; start += {LANES})\n"
-                f'_Pragma("omp simd")\nfor (int64_t lane = 0; lane < {LANES}; ++lane) {{\n{lines}\n}}\n'
-                f"{name} = dacergnn::sum_lanes<{LANES}>(lanes);\n}}"
+                f"Value {name};\n{{\nValue lanes[{lanes}] = {{}};\n"
+                f"for (int64_t start = 0; start < {extent}; start += {lanes})\n"
+                f'_Pragma("omp simd")\nfor (int64_t lane = 0; lane < {lanes}; ++lane) {{\n{lines}\n}}\n'
+                f"{name} = dacergnn::sum_lanes<{lanes}>(lanes);\n}}"
             )
         else:
             lines = "\n".join([*inner.lines, f"{name} += {value};"])

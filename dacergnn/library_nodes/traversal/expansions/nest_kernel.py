@@ -19,10 +19,12 @@ from dacergnn.library_nodes.emit import Emitter, row_elements
 from dacergnn.library_nodes.form import Ref, Statement, size
 from dacergnn.library_nodes.node import PREFIX, row_shape, row_space
 from dacergnn.library_nodes.traversal.expansions.places import Places
-from dacergnn.library_nodes.traversal.expansions.storage import WIDE, homes_of, is_narrow, narrow_maps
+from dacergnn.library_nodes.traversal.expansions.storage import homes_of, is_narrow, narrow_maps
 from dacergnn.library_nodes.traversal.nest import Levels, Loop, loops, reached, simplest
 
 PREFETCH_DISTANCE = 6
+LEAST_PREFETCHED = 4
+"""Elements from which on a row that lies apart from its neighbors is worth a prefetch."""
 IDENTITY = {
     "+=": "Value(0)",
     "max=": "-std::numeric_limits<Value>::infinity()",
@@ -261,7 +263,7 @@ class NestKernel(Places):
             for ref in dict.fromkeys(statement.reads):
                 width = size(row_shape(self.arrays[ref.name]))
                 inside = ref.name in self.homes or self._enclosing(statement, ref) is not None
-                if inside or is_few(ref.path) or width < WIDE or (ref.path == "" and not own_order):
+                if inside or is_few(ref.path) or width < LEAST_PREFETCHED or (ref.path == "" and not own_order):
                     continue
                 row = self._row_at(space, at, ref.path)
                 lines[f"dacergnn::prefetch_row<{width}>({PREFIX}{ref.name} + {row} * {width});"] = None
