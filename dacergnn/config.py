@@ -32,6 +32,11 @@ STRATEGIES = ("cache_all", "recompute_all", "papers", "auto", "budget:BYTES")
 """What becomes of arrays that the backward reads: all are saved, none; what reductions and products give is saved, what
 takes a constant number of operations an element is computed again; whatever is fastest by the cost model within half
 of the memory that is free, or within a budget."""
+ADJACENCIES = ("auto", "csr", "csc", "coo", "ell", "hybrid")
+"""Sparse formats that traversals of edges may run on; "auto" is the cheapest by cost. "ell:SLOTS" is ELLPACK with up to
+so many slots for each edge."""
+ELL_SLOTS = 4.0
+"""Slots of an ELLPACK matrix for each edge, beyond which it has to be asked for with a number."""
 OnUnsupported = Literal["warn", "error", "ignore"]
 """What becomes of what no program expresses: it runs as it is, with a warning or silently, or is an error."""
 
@@ -70,6 +75,18 @@ def budget_of(caching: str) -> float | None:
     return found if head == "budget" and found >= 0 else None
 
 
+def ell_slots(adjacency: str) -> float | None:
+    """The most slots for each edge of the formats "ell" and "ell:SLOTS"; None for others."""
+    head, _, figure = adjacency.partition(":")
+    if adjacency == "ell":
+        return ELL_SLOTS
+    try:
+        found = float(figure)
+    except ValueError:
+        return None
+    return found if head == "ell" and found >= 1 else None
+
+
 @dataclass(frozen=True)
 class Config:
     """How layers are compiled; hashable, so that equal layers share a build.
@@ -87,6 +104,8 @@ class Config:
             "papers", "auto" or "budget:BYTES" (`STRATEGIES`).
         cache: Names of arrays to save, whatever ``caching`` says; `explain` shows the names.
         recompute: Names of arrays to compute again.
+        adjacency: Sparse format that traversals of edges run on, where it fits them: "csr", "csc", "coo", "ell",
+            "ell:SLOTS", "hybrid" or "auto" (`ADJACENCIES`).
     """
 
     level: str = "O2"
@@ -98,6 +117,7 @@ class Config:
     caching: str = "cache_all"
     cache: tuple[str, ...] = ()
     recompute: tuple[str, ...] = ()
+    adjacency: str = "auto"
 
     def __post_init__(self) -> None:
         if self.level not in LEVELS:
@@ -117,6 +137,8 @@ class Config:
             raise DacergnnError(f"rates={self.rates!r} is a {type(self.rates).__name__}; pass dacergnn.Rates(...).")
         if budget_of(self.caching) is None and self.caching not in STRATEGIES[:-1]:
             raise DacergnnError(f"caching={self.caching!r} is not one of {', '.join(STRATEGIES)}.")
+        if self.adjacency not in ADJACENCIES and ell_slots(self.adjacency) is None:
+            raise DacergnnError(f"adjacency={self.adjacency!r} is not one of {', '.join(ADJACENCIES)} and ell:SLOTS.")
         for name in ("cache", "recompute"):
             if isinstance(getattr(self, name), str):
                 raise DacergnnError(f"{name}={getattr(self, name)!r} is a string; pass a tuple of names of arrays.")
