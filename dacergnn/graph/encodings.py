@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from dacergnn.errors import GraphError
-from dacergnn.graph import sorting
+from dacergnn.graph import formats, sorting
 from dacergnn.graph.canonical import row_counts
 from dacergnn.graph.edge_list import EdgeList
 from dacergnn.graph.sorting import pointers, segment_starts, stable_order
@@ -131,7 +131,19 @@ class Encodings:
         if form == "via":  # what idx holds, in the order of ids
             order, path = (self.get(encoding_name(k, space, p)) for k, p in zip(("ids", "idx"), paths, strict=True))
             return path.index_select(0, order)
+        if form in ("len", "ell", "reg", "hyb"):
+            return self._format(form, space, *paths)
         return self._order(space, paths)
+
+    def _format(self, form: str, space: str, path: str, onward: str | None = None) -> Tensor:
+        """Encodings of ELLPACK (`len`, `ell`) and of the hybrid of CSR and COO (`reg`, `hyb`)."""
+        starts = self.get(encoding_name("ptr", space, path))
+        if form == "len":
+            return formats.lengths(starts)
+        if form == "reg":
+            return formats.regular_pointers(starts)
+        rows = self.get(encoding_name("ids", space, path) if onward is None else encoding_name("via", space, path, onward))
+        return formats.padded(rows, starts) if form == "ell" else formats.hybrid(rows, starts)
 
     def _index(self, space: str, path: str) -> Tensor:
         edges = self._edges

@@ -62,7 +62,7 @@ TYPE_PATHS: tuple[str, ...] = ("etype", "ntype", "srctype", "dsttype", "one")
 JOINED_TYPES: tuple[tuple[str, str], ...] = (("R", "srctype"), ("R", "dsttype"))
 """Maps of graphs only in which each edge type joins one source type with one destination type."""
 
-ENCODING_KINDS: tuple[str, ...] = ("idx", "ptr", "ids", "via")
+ENCODING_KINDS: tuple[str, ...] = ("idx", "ptr", "ids", "via", "len", "ell", "reg", "hyb")
 
 
 class Encoding(NamedTuple):
@@ -115,8 +115,8 @@ def along(space: str, via: str, path: str) -> str | None:
 def encoding_name(kind: str, space: str, *paths: str) -> str:
     """Name of an encoding, e.g. ``encoding_name("ids", "E", "etype", "src") == "ids_E_etype_src"``.
 
-    `idx` and `ptr` take one path; `ids` takes one, or a type path and a path; `via` takes the path by which rows are
-    ordered and the one that leads on. EncodingError otherwise.
+    `idx`, `ptr`, `len` and `reg` take one path; `ids` takes one, or a type path and a path; `via` takes the path by which
+    rows are ordered and the one that leads on; `ell` and `hyb` take either. EncodingError otherwise.
     """
     name = "_".join((kind, space, *paths))
     if kind not in ENCODING_KINDS:
@@ -126,8 +126,13 @@ def encoding_name(kind: str, space: str, *paths: str) -> str:
     if len(paths) == 2 and kind == "ids":
         if paths[0] not in TYPE_PATHS:
             raise EncodingError(f"{name!r}: the first of two paths must be one of {', '.join(TYPE_PATHS)}.")
-    elif len(paths) != (2 if kind == "via" else 1):
-        limits = {"ids": "one path, or a type path and a path", "via": "exactly two paths"}
+    elif len(paths) not in {"via": (2,), "ell": (1, 2), "hyb": (1, 2)}.get(kind, (1,)):
+        limits = {
+            "ids": "one path, or a type path and a path",
+            "via": "exactly two paths",
+            "ell": "one or two paths",
+            "hyb": "one or two paths",
+        }
         limit = limits.get(kind, "exactly one path")
         raise EncodingError(f"{name!r} has {len(paths)} paths; {kind} takes {limit}.")
     return name

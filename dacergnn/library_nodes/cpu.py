@@ -16,6 +16,7 @@ INCLUDE_FOLDER = Path(__file__).parent / "include"
 HEADERS = (
     "dacergnn/scalar.h",
     "dacergnn/parallel.h",
+    "dacergnn/formats.h",
     "dacergnn/segment_gemm.h",
     "dacergnn/segment_outer.h",
     "dacergnn/weight_product.h",

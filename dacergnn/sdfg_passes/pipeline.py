@@ -133,7 +133,7 @@ def compile_program(
     code = config.implementation or "cpu"
     schedule = partial(select_schedule, sizes=profile.sizes, longest=profile.longest, implementation=code)
     _record(plan, "select_schedule", lambda: {role: schedule(sdfg) for role, sdfg in _sdfgs(plan).items()})
-    _record(plan, "select_adjacency", lambda: _select(plan, config, index))
+    _record(plan, "select_adjacency", lambda: _select(plan, config, index, profile))
     return plan
 
 
@@ -176,9 +176,10 @@ def _cache(plan: Plan, results: list[str], config: Config, given: Circumstances)
     return dict.fromkeys(_sdfgs(plan), len({*before} - {*plan.saved}))
 
 
-def _select(plan: Plan, config: Config, index: Typeclass) -> dict[str, int]:
+def _select(plan: Plan, config: Config, index: Typeclass, profile: Profile) -> dict[str, int]:
+    code = config.implementation or "cpu"
     for sdfg in _sdfgs(plan).values():
-        select_adjacency(sdfg, index=index, implementation=config.implementation or "cpu")
+        select_adjacency(sdfg, index=index, implementation=code, adjacency=config.adjacency, profile=profile)
     return dict.fromkeys(_sdfgs(plan), 1)
 
 

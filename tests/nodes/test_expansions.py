@@ -101,12 +101,14 @@ class Compiled:
         return "" if operator is None else f"{operator.space}: {operator.body}"
 
 
-def compiled(sdfg: dace.SDFG, implementation: str, dtype: Typeclass, index: Typeclass) -> Compiled:
+def compiled(
+    sdfg: dace.SDFG, implementation: str, dtype: Typeclass, index: Typeclass, adjacency: str = "csr"
+) -> Compiled:
     plain = copy.deepcopy(sdfg)
     for operator in Program(sdfg).operators:
         if isinstance(operator, Traversal):
             operator.tile_rows = 256  # so that the larger graphs have several tiles
-    select_adjacency(sdfg, index=index, implementation=implementation)
+    select_adjacency(sdfg, index=index, implementation=implementation, adjacency=adjacency)
     sdfg.validate()
     return Compiled(plain, Executable(sdfg), dtype, index)
 

@@ -45,6 +45,13 @@ class Traversal(GraphOperator):
         dtype=int, default=4096, desc="Rows that the loops of a nest run over before the next ones (select_schedule)"
     )
 
+    adjacency = properties.Property(
+        dtype=str,
+        default="csr",
+        choices=["csr", "csc", "coo", "ell", "hybrid"],
+        desc="Sparse format of the edges that the CPU kernel runs on (select_adjacency)",
+    )
+
     def scheme(self, implementation: str, arrays: dict[str, Data]) -> list[str]:
         if implementation == "pure":
             return super().scheme(implementation, arrays)

@@ -16,8 +16,17 @@ from dacergnn.library_nodes.emit import Emitter, row_elements
 from dacergnn.library_nodes.form import Ref, Shape, Statement, size
 from dacergnn.library_nodes.node import PREFIX, row_shape
 from dacergnn.library_nodes.parse import view_shape
+from dacergnn.library_nodes.traversal.expansions.csc_kernel import CscKernel
+from dacergnn.library_nodes.traversal.expansions.format_kernels import (
+    CooHubKernel,
+    CooKernel,
+    EllKernel,
+    HybridKernel,
+)
 from dacergnn.library_nodes.traversal.expansions.hub_kernel import HubKernel
 from dacergnn.library_nodes.traversal.expansions.nest_kernel import NestKernel
+
+KERNELS = {"csr": NestKernel, "coo": CooKernel, "ell": EllKernel, "hybrid": HybridKernel}
 
 
 class SharedSumKernel:
@@ -72,11 +81,16 @@ def traversal_kernel(node: Any, arrays: dict[str, Any]) -> SharedSumKernel | Nes
     statements = node.statements
     if len(statements) == 1 and shares_groups(statements[0]):
         return SharedSumKernel(statements[0], arrays)
-    hubs = HubKernel(node.space, statements, arrays, node.locals) if node.split_hubs else None
-    by_edges = node.schedule_by == "edges"
-    return NestKernel(
-        node.space, statements, arrays, node.locals, by_edges=by_edges, tile_rows=node.tile_rows, hubs=hubs
-    )
+    body = (node.space, statements, arrays, node.locals)
+    if node.adjacency == "csc":
+        return CscKernel(*body)
+    kernel = KERNELS[node.adjacency]
+    hubs = None
+    if node.adjacency == "coo":
+        hubs = CooHubKernel(*body)
+    elif node.adjacency == "csr" and node.split_hubs:
+        hubs = HubKernel(*body)
+    return kernel(*body, by_edges=node.schedule_by == "edges", tile_rows=node.tile_rows, hubs=hubs)
 
 
 @dace.library.expansion

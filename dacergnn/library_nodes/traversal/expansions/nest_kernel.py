@@ -9,11 +9,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
-from dacergnn.library_nodes.access import (
-    is_few,
-    order_name,
-    target_is_prefix,
-)
+from dacergnn.library_nodes.access import is_few, target_is_prefix
 from dacergnn.library_nodes.cpu import extent
 from dacergnn.library_nodes.emit import Emitter, row_elements
 from dacergnn.library_nodes.form import Ref, Statement, size
@@ -39,7 +35,15 @@ COMBINE = {
 
 
 class NestKernel(Places):
-    """The kernel of a body under a mapping; ``code`` gives it, ``encodings`` what it reads of the graph."""
+    """The kernel of a body under a mapping; ``code`` gives it, ``encodings`` what it reads of the graph.
+
+    Edges stand in compressed rows (CSR, or CSC by source); `formats` has kernels for others.
+    """
+
+    parameters = ""
+    """Those of the function of a tile, behind the groups."""
+    flattens = True
+    """Whether statements may run over all rows of a tile at once, whatever their group (`nest.loops`)."""
 
     def __init__(
         self,
@@ -57,9 +61,10 @@ class NestKernel(Places):
         self.tile_rows = tile_rows
         self.hubs = hubs
         self.levels = Levels.of(mapping, statements)
-        terms = self._terms(statements) if by_edges or len(statements) > 1 else {}
+        by_edges &= self.flattens
+        terms = self._terms(statements) if by_edges or (self.flattens and len(statements) > 1) else {}
         self.statements = [part for s in statements for part in terms.get(s.target.name, [s])]
-        flat = narrow_maps(self.levels, self.statements, self.shapes)
+        flat = narrow_maps(self.levels, self.statements, self.shapes) if self.flattens else []
         self.loops = loops(self.levels, self.statements, flat, self._sums(flat) if by_edges else ())
         self.homes = homes_of(self.loops, self.statements, self.shapes, [*local_arrays, *(f"{n}_term" for n in terms)])
 
@@ -110,24 +115,24 @@ class NestKernel(Places):
                 f"{self._loop(self.loops[0], f'row_{outer} = first', f'row_{outer} < last')}\n}});"
             )
             return text + self._tails()
-        start, bounds = self._bounds(outer, self.levels.spaces[-1])
         tiles = [self._tile()]
         if self.hubs is not None:
             tiles.append(self.hubs._tile())
             self._used.update(self.hubs._used)
-        text = (
-            f"{start}struct Rows;\nstruct Owners;\n"
-            f"dacergnn::parallel_tiles({bounds}, {extent(outer)}, {work}, {self.tile_rows}, {', '.join(tiles)});"
-        )
-        return text + self._tails()
+        return f"struct Rows;\nstruct Owners;\n{self._call(work, ', '.join(tiles))}{self._tails()}"
+
+    def _call(self, work: int, tiles: str) -> str:
+        """The call that runs the function of a tile on all groups."""
+        outer, inner = self.levels.spaces[0], self.levels.spaces[-1]
+        start, bounds = self._bounds(outer, inner)
+        return f"{start}dacergnn::parallel_tiles({bounds}, {extent(outer)}, {work}, {self.tile_rows}, {tiles});"
 
     def _tile(self) -> str:
         """The function of C++ that runs the body on a range of groups."""
         body = "\n".join(self._outermost(loop) for loop in self.loops)
-        _, bounds = self._bounds(self.levels.spaces[0], self.levels.spaces[-1])
-        return f"[=](const int64_t first, const int64_t last) {{\n{self._scratch(bounds)}{body}\n}}"
+        return f"[=](const int64_t first, const int64_t last{self.parameters}) {{\n{self._scratch()}{body}\n}}"
 
-    def _scratch(self, bounds: str) -> str:
+    def _scratch(self) -> str:
         """Declarations of the tile's scratch: arrays that several loops touch, and the group of every row."""
         lines: list[str] = []
         kept = {n: h for n, h in self.homes.items() if h.offset is not None}
@@ -140,9 +145,8 @@ class NestKernel(Places):
             if space == outer:
                 lines.append(f"const int64_t base_{space} = first, count_{space} = last - first;")
             else:
-                _, pointer = self._bounds(outer, space)
-                lines.append(f"const int64_t base_{space} = {pointer}[first], ")
-                lines.append(f"count_{space} = {pointer}[last] - base_{space};")
+                base, count = self._span(outer, space)
+                lines.append(f"const int64_t base_{space} = {base}, count_{space} = {count};")
             if width:
                 total.append(f"count_{space} * {width}")
         if kept:
@@ -181,9 +185,9 @@ class NestKernel(Places):
         space, outer = loop.space, self.levels.spaces[0]
         if not loop.flat:
             return self._loop(loop, f"row_{space} = first", f"row_{space} < last")
-        _, bounds = self._bounds(outer, space)
-        begin, end = f"{bounds}[first]", f"int64_t({bounds}[last])"
+        begin, end = self._start(outer, space, "first"), f"int64_t({self._start(outer, space, 'last')})"
         if loop.statements()[0].target.path:
+            bounds = self._bounds(outer, space)[1]
             return self._flat_sums(loop, f"at_{space} = {begin}", f"at_{space} < {end}", bounds)
         return self._rows(loop, begin, end)
 
@@ -239,11 +243,9 @@ class NestKernel(Places):
         top = self.levels.spaces[0]
         before = ""
         if outer.space == top:
-            _, bounds = self._bounds(top, space)
-            begin, end = f"{bounds}[row_{top}]", f"int64_t({bounds}[row_{top} + 1])"
+            begin, end = self._start(top, space, f"row_{top}"), f"int64_t({self._stop(top, space, f'row_{top}')})"
             if space != inner and any(s.space == inner for s in loop.statements()):
-                _, edges = self._bounds(top, inner)
-                before += f"int64_t run_{inner} = {edges}[row_{top}];\n"
+                before += f"int64_t run_{inner} = {self._start(top, inner, f'row_{top}')};\n"
         else:
             begin, end = f"begin_{space}", f"end_{space}"
         text = self._rows(loop, begin, end)
@@ -258,7 +260,7 @@ class NestKernel(Places):
         """Prefetches of the wide rows that a later row of the loop gathers."""
         space, lines = loop.space, dict[str, None]()
         at = f"at_{space} + {PREFETCH_DISTANCE}"
-        own_order = order_name(space, self.levels.up(space, self.levels.spaces[0]) or "one") is not None
+        own_order = self._list_of(space, self.levels.up(space, self.levels.spaces[0]) or "one", "") is not None
         for statement in (s for s in loop.statements() if s.space == space):
             for ref in dict.fromkeys(statement.reads):
                 width = size(row_shape(self.arrays[ref.name]))
@@ -271,7 +273,7 @@ class NestKernel(Places):
             name, home = statement.target.name, self.homes[statement.target.name]
             if home.stored and own_order:
                 lines[f"__builtin_prefetch({PREFIX}{name} + {self._row_at(space, at)} * {home.width}, 1);"] = None
-        return f"if ({at} < {extent(space)}) {{\n" + "\n".join(lines) + "\n}" if lines else ""
+        return f"if ({at} < {self._places(space)}) {{\n" + "\n".join(lines) + "\n}" if lines else ""
 
     # Statements
 

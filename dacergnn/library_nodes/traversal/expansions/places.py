@@ -33,7 +33,7 @@ class Places:
     def encodings(self) -> list[str]:
         """Names of the encodings that the code reads: pointers, orders, indices."""
         kinds = ("ptr", "ids", "idx", "via")
-        return sorted(self._used, key=lambda name: kinds.index(name[:3]))
+        return sorted(self._used, key=lambda name: kinds.index(name[:3]) if name[:3] in kinds else -1)
 
     def shapes(self, ref: Ref) -> Shape:
         return view_shape(ref, row_shape(self.arrays[ref.name]))
@@ -51,6 +51,23 @@ class Places:
             return f"const Index bounds[2] = {{0, Index({extent(inner)})}};\n", "bounds"
         return "", self._encoding(name)
 
+    def _start(self, outer: str, inner: str, row: str) -> str:
+        """Place of the first of the inner rows of an outer one; also that behind the last one of the row before."""
+        return f"{self._bounds(outer, inner)[1]}[{row}]"
+
+    def _stop(self, outer: str, inner: str, row: str) -> str:
+        """Place behind the last of the inner rows of an outer one."""
+        return self._start(outer, inner, f"{row} + 1")
+
+    def _span(self, outer: str, inner: str) -> tuple[str, str]:
+        """Place of the first inner row of a tile, and how many places the tile has."""
+        first = self._start(outer, inner, "first")
+        return first, f"{self._start(outer, inner, 'last')} - {first}"
+
+    def _places(self, space: str) -> str:
+        """Number of the places that rows of a space stand in."""
+        return extent(space)
+
     def _run(self, loop: Loop) -> list[str]:
         """Declarations of the part of the innermost rows that belongs to a row in the middle of three levels."""
         space, inner = loop.space, self.levels.spaces[-1]
@@ -67,10 +84,14 @@ class Places:
     def _row_at(self, space: str, at: str, path: str = "") -> str:
         """The row that a path leads to from the row at a place in the order in which the nest visits a space."""
         order = self.levels.up(space, self.levels.spaces[0])
-        name = ordered_index_name(space, order, path) if order else index_name(space, path)
+        name = self._list_of(space, order, path) if order else index_name(space, path)
         if name:
             return f"int64_t({self._entry(name, at)})"
         return "0" if path else at
+
+    def _list_of(self, space: str, order: str, path: str) -> str | None:
+        """Encoding that holds the row that a path leads to for every place; None where that is the place, or 0."""
+        return ordered_index_name(space, order, path)
 
     def _entry(self, name: str, at: str) -> str:
         """An element of an encoding."""

@@ -1,0 +1,104 @@
+// Loops over groups of rows in other sparse formats than compressed rows, shared among OpenMP threads. No result depends
+// on the number of threads.
+#pragma once
+
+#include "parallel.h"
+
+namespace dacergnn {
+
+// Pointers to the rows of groups `first`, `first` + 1, ... of a tile.
+struct Starts {
+    const int64_t* from_first;
+    int64_t first;
+    int64_t operator[](int64_t group) const { return from_first[group - first]; }
+};
+
+// Pointers to the rows of groups first..last among the rows begin..end of the list `groups`, which ascends; in scratch
+// memory of the calling thread.
+template <class Tag, class I>
+inline Starts count_starts(const I* groups, int64_t begin, int64_t end, int64_t first, int64_t last) {
+    int64_t* const starts = scratch<Tag, int64_t>(last - first + 1);
+    int64_t next = 0;
+    for (int64_t p = begin; p < end; ++p)
+        for (const int64_t group = groups[p] - first; next <= group; ++next) starts[next] = p;
+    std::fill(starts + next, starts + (last - first + 1), end);
+    return {starts, first};
+}
+
+struct TileStarts;
+
+// COO: f(first, last, starts) for ranges of the groups 0..n whose rows stand in `chunk` consecutive ones of the list
+// `groups` [rows], each range one of equal numbers of rows. Groups across a border of ranges follow, each by itself: those
+// of very many rows by hub(g, g + 1, starts) on the calling thread.
+template <class I, class F, class Hub>
+inline void parallel_rows(
+    const I* groups, int64_t rows, int64_t n, int64_t work_per_row, int64_t chunk, F f, Hub hub) {
+    if (n <= 0) return;
+    const int64_t chunks = std::max<int64_t>(1, (rows + chunk - 1) / chunk);
+    const bool serial = (rows + n) * std::max<int64_t>(work_per_row, 1) < kSerialWork;
+    const auto is_cut = [=](int64_t c) {
+        return c > 0 && c < chunks && groups[c * chunk] == groups[c * chunk - 1];
+    };
+    run_blocks(chunks, serial, [=](int64_t c) mutable {
+        int64_t begin = c * chunk, end = std::min(rows, begin + chunk);
+        // Groups without rows stand with the row behind them, at the end of the list with the last one.
+        const int64_t first = c == 0 ? 0 : groups[begin - 1] + int64_t{1};
+        const int64_t last = c == chunks - 1 ? n : groups[end - 1] + int64_t{!is_cut(c + 1)};
+        while (begin < end && groups[begin] < first) ++begin;
+        while (begin < end && groups[end - 1] >= last) --end;
+        if (first < last) f(first, last, count_starts<TileStarts>(groups, begin, end, first, last));
+    });
+    const int64_t limit = longest_undivided(rows, chunk);
+    // The rows of the group that the border before chunk c cuts, if no border before it does.
+    const auto whole = [=](int64_t c, int64_t (&bounds)[2]) {
+        if (!is_cut(c)) return false;
+        const I group = groups[c * chunk];
+        if (is_cut(c - 1) && groups[(c - 1) * chunk] == group) return false;
+        bounds[0] = std::lower_bound(groups + (c - 1) * chunk, groups + c * chunk, group) - groups;
+        bounds[1] = std::upper_bound(groups + c * chunk, groups + rows, group) - groups;
+        return true;
+    };
+    run_blocks(chunks, serial, [=](int64_t c) mutable {
+        int64_t bounds[2];
+        const int64_t group = c > 0 ? groups[c * chunk] : 0;
+        if (whole(c, bounds) && bounds[1] - bounds[0] <= limit) f(group, group + 1, Starts{bounds, group});
+    });
+    for (int64_t c = 1; c < chunks; ++c) {
+        int64_t bounds[2];
+        const int64_t group = groups[c * chunk];
+        if (whole(c, bounds) && bounds[1] - bounds[0] > limit) hub(group, group + 1, Starts{bounds, group});
+    }
+}
+
+// ELLPACK: f(first, last) for ranges of the groups 0..n of equal length, of about `tile` slots of a matrix n by `width`.
+template <class F>
+inline void parallel_slots(int64_t n, int64_t width, int64_t rows, int64_t work_per_row, int64_t tile, F f) {
+    const int64_t step = std::max<int64_t>(1, tile / std::max<int64_t>(width, 1));
+    parallel_ranges(n, (rows + n) / std::max<int64_t>(n, 1) * work_per_row, [=](int64_t begin, int64_t end) mutable {
+        for (int64_t first = begin; first < end; first += step) f(first, std::min(end, first + step));
+    });
+}
+
+// The hybrid: f(first, last, rest) for tiles of the groups 0..n by the pointers `ptr` to their first rows; all others
+// stand behind those in the list `groups` [rows], and `rest` are pointers to these.
+template <class I, class F>
+inline void parallel_hybrid(
+    const I* ptr, const I* groups, int64_t rows, int64_t n, int64_t work_per_row, int64_t tile, F f) {
+    parallel_tiles(ptr, n, work_per_row, tile, [=](int64_t first, int64_t last) mutable {
+        const I* const regular = groups + ptr[n];
+        const int64_t begin = std::lower_bound(regular, groups + rows, static_cast<I>(first)) - groups;
+        const int64_t end = std::lower_bound(groups + begin, groups + rows, static_cast<I>(last)) - groups;
+        f(first, last, count_starts<TileStarts>(groups, begin, end, first, last));
+    });
+}
+
+// CSC: f(first, last) for as many ranges of the groups 0..n as there are threads, since each reads all the rows.
+template <class F>
+inline void parallel_targets(int64_t n, int64_t rows, int64_t work_per_row, F f) {
+    if (n <= 0) return;
+    const bool serial = (rows + n) * std::max<int64_t>(work_per_row, 1) < kSerialWork;
+    const int64_t blocks = serial ? 1 : std::min(n, thread_count());
+    run_blocks(blocks, serial, [=](int64_t b) mutable { f(n * b / blocks, n * (b + 1) / blocks); });
+}
+
+}  // namespace dacergnn

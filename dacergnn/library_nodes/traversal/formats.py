@@ -1,0 +1,56 @@
+"""Sparse formats of the edges that a traversal runs over, and which nests they fit (Cached Operator Reordering, appendix D).
+
+- "csr": compressed rows, the rows being those of the mapping: pointers to the edges of each.
+- "csc": compressed columns: the same sums, by the other end point of the edges.
+- "coo": a list of edges by row with the row of each.
+- "ell": a matrix of rows by the length of the longest, padded.
+- "hybrid": the first edges of each row as "csr", all others behind as "coo".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dacergnn.graph.spaces import kind
+from dacergnn.library_nodes.access import shares_groups
+from dacergnn.library_nodes.form import Statement
+from dacergnn.library_nodes.traversal.nest import Levels, reached
+
+GROUPED = ("dst", "src", "dstpair", "srcpair")
+
+
+def edge_groups(mapping: str, statements: Sequence[Statement]) -> tuple[str, str, str] | None:
+    """Row spaces of groups and edges of a nest of just these two, and the path from edges to groups; else None."""
+    levels = Levels.of(mapping, statements)
+    if len(levels.spaces) != 2 or kind(levels.spaces[1]) != "E" or (len(statements) == 1 and shares_groups(statements[0])):
+        return None
+    outer, inner = levels.spaces
+    path = levels.up(inner, outer)
+    return (outer, inner, path) if path in GROUPED else None
+
+
+def misfit(adjacency: str, mapping: str, statements: Sequence[Statement], *, hubs: bool) -> str | None:
+    """Why a nest cannot run on a format; None if it can.
+
+    Args:
+        hubs: Whether threads share the rows of long groups.
+    """
+    if adjacency == "csr":
+        return None
+    found = edge_groups(mapping, statements)
+    if found is None:
+        return "its loops are not over groups of edges"
+    if hubs and adjacency in ("csc", "hybrid"):
+        return "threads share its longest groups"
+    outer, inner, path = found
+    if adjacency != "csc":
+        return None
+    if path not in ("dst", "src"):
+        return "its groups are no nodes"
+    written = {s.target.name for s in statements if reached(s.space, s.target.path) == outer}
+    edges = [s for s in statements if s.space == inner]
+    if any(r.name in written for s in edges for r in s.reads):
+        return "its edges read what it computes for nodes"
+    if any(s.target.path and s.op != "+=" for s in edges):
+        return "it takes maxima or minima"
+    return None
