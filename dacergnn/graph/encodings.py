@@ -142,7 +142,9 @@ class Encodings:
             return formats.lengths(starts)
         if form == "reg":
             return formats.regular_pointers(starts)
-        rows = self.get(encoding_name("ids", space, path) if onward is None else encoding_name("via", space, path, onward))
+        rows = self.get(
+            encoding_name("ids", space, path) if onward is None else encoding_name("via", space, path, onward)
+        )
         return formats.padded(rows, starts) if form == "ell" else formats.hybrid(rows, starts)
 
     def _index(self, space: str, path: str) -> Tensor:

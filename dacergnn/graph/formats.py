@@ -1,7 +1,7 @@
 """Sparse formats other than compressed rows: ELLPACK, and the hybrid of CSR and COO (Cached Operator Reordering, D).
 
-``starts`` are the pointers [groups + 1] to the rows of each group; ``rows`` [starts[-1]] holds something for every row in
-the order of the groups.
+``starts`` are the pointers [groups + 1] to the rows of each group; ``rows`` [starts[-1]] holds something for every row,
+group by group.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def padded(rows: Tensor, starts: Tensor) -> Tensor:
     size = len(counts) * width * rows.element_size()
     if size > os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2:
         raise EncodingError(
-            f"ELLPACK of {len(counts):,} groups, the longest of {width:,} edges, takes {size / 2**30:.1f} GiB, more than "
-            'half of the memory of this machine; compile with Config(adjacency="csr") or "hybrid".'
+            f"ELLPACK of {len(counts):,} groups, the longest of {width:,} edges, takes {size / 2**30:.1f} GiB, "
+            'more than half of the memory of this machine; compile with Config(adjacency="csr") or "hybrid".'
         )
     matrix = torch.zeros(len(counts) * width, dtype=rows.dtype, device=rows.device)
     return matrix.index_copy_(0, _groups(starts) * width + _ranks(starts), rows)

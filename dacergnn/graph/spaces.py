@@ -115,8 +115,9 @@ def along(space: str, via: str, path: str) -> str | None:
 def encoding_name(kind: str, space: str, *paths: str) -> str:
     """Name of an encoding, e.g. ``encoding_name("ids", "E", "etype", "src") == "ids_E_etype_src"``.
 
-    `idx`, `ptr`, `len` and `reg` take one path; `ids` takes one, or a type path and a path; `via` takes the path by which
-    rows are ordered and the one that leads on; `ell` and `hyb` take either. EncodingError otherwise.
+    `idx`, `ptr`, `len` and `reg` take one path; `ids` takes one, or a type path and a path; `via` takes the path by
+    which rows are ordered and the one that leads on; `ell` and `hyb` take the first or both of these. EncodingError
+    otherwise.
     """
     name = "_".join((kind, space, *paths))
     if kind not in ENCODING_KINDS:

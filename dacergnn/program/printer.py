@@ -7,7 +7,7 @@ from dataclasses import replace
 import dace
 
 from dacergnn.graph.spaces import MAPS, kind, part
-from dacergnn.library_nodes import GraphOperator, Op, Statement, Traversal
+from dacergnn.library_nodes import GraphOperator, Op, Statement
 from dacergnn.library_nodes.form import ENTITY, ref_text, statement_text
 from dacergnn.library_nodes.operators import shape_of
 from dacergnn.library_nodes.traversal.nest import Levels, Loop, loops
@@ -44,8 +44,9 @@ def _declaration(program: Program, name: str) -> str:
 
 def _loop(program: Program, operator: GraphOperator) -> list[str]:
     encodings = f"; {', '.join(operator.encodings)}" if operator.encodings else ""
-    if isinstance(operator, Traversal) and operator.adjacency != "csr":
-        encodings = f"; {operator.adjacency}{encodings}"
+    adjacency: str = getattr(operator, "adjacency", "csr")
+    if adjacency != "csr":
+        encodings = f"; {adjacency}{encodings}"
     statements = operator.statements
     if len(statements) == 1:
         return [f"    # {type(operator).__name__}{encodings}", *_nest(program, statements[0])]

@@ -179,7 +179,14 @@ def _cache(plan: Plan, results: list[str], config: Config, given: Circumstances)
 def _select(plan: Plan, config: Config, index: Typeclass, profile: Profile) -> dict[str, int]:
     code = config.implementation or "cpu"
     for sdfg in _sdfgs(plan).values():
-        select_adjacency(sdfg, index=index, implementation=code, adjacency=config.adjacency, profile=profile)
+        select_adjacency(
+            sdfg,
+            index=index,
+            implementation=code,
+            adjacency=config.adjacency,
+            profile=profile,
+            rates=config.machine,
+        )
     return dict.fromkeys(_sdfgs(plan), 1)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import dace
 from dace.data import Array
 
-from dacergnn.config import ell_slots
+from dacergnn.config import ELL_SLOTS, TYPICAL_RATES, Rates, ell_slots
 from dacergnn.errors import DacergnnError
 from dacergnn.graph.profile import TYPICAL, Profile
 from dacergnn.graph.spaces import MAPS, parse_encoding
@@ -24,9 +24,12 @@ from dacergnn.library_nodes.node import Typeclass
 from dacergnn.library_nodes.traversal.formats import edge_groups, misfit
 from dacergnn.program import Program
 from dacergnn.program.view import SYMBOLS
+from dacergnn.sdfg_passes.adjacency_cost import format_seconds
 
 SMALL_MATRIX = 2**26
 """Bytes that an ELLPACK matrix may always take."""
+CLEARLY = 0.8
+"""Price of a format in that of compressed rows, from which on it is taken in their place."""
 
 
 def select_adjacency(
@@ -36,6 +39,7 @@ def select_adjacency(
     implementation: str = "cpu",
     adjacency: str = "csr",
     profile: Profile = TYPICAL,
+    rates: Rates = TYPICAL_RATES["cpu"],
 ) -> None:
     """Fix implementation, sparse format and encodings of every operator of ``sdfg``, in place.
 
@@ -44,17 +48,19 @@ def select_adjacency(
         implementation: Expansion of the operators; those for devices, and "pure", know compressed rows only.
         adjacency: Format of the traversals that it fits (`Config.adjacency`); the others keep "csr".
         profile: The graph to choose for.
+        rates: Of the machine to choose for.
 
     Raises:
         DacergnnError: ELLPACK would have more slots for each edge of this graph than was asked for.
     """
     program = Program(sdfg)
+    traversals: list[Any] = [o for o in program.operators if isinstance(o, Traversal)]
+    if implementation == "cpu":
+        for operator in traversals:
+            operator.adjacency = _format(operator, sdfg, adjacency, index.bytes, profile, rates)
     for operator in program.operators:
         operator.implementation = implementation
-        arrays = operator.arrays(sdfg, program.state)
-        if isinstance(operator, Traversal) and implementation == "cpu":
-            operator.adjacency = _format(operator, adjacency, profile, index)
-        names = operator.scheme(implementation, arrays)
+        names = operator.scheme(implementation, operator.arrays(sdfg, program.state))
         for name in names:
             if name not in sdfg.arrays:
                 sdfg.add_datadesc(name, copy.copy(_template(name, index)))
@@ -62,30 +68,47 @@ def select_adjacency(
         program.connect_inputs(operator, names)
 
 
-def _format(operator: Any, adjacency: str, profile: Profile, index: Typeclass) -> str:
-    """The sparse format of a traversal."""
-    asked = adjacency.partition(":")[0]
-    if asked == "auto" or misfit(asked, operator.space, operator.statements, hubs=operator.split_hubs) is not None:
+def _format(operator: Any, sdfg: dace.SDFG, asked: str, index: int, profile: Profile, rates: Rates) -> str:
+    """The sparse format of a traversal; ``index`` are the bytes of an index."""
+    form = asked.partition(":")[0]
+    if form == "auto":
+        return _cheapest(operator, sdfg, index, profile, rates)
+    if misfit(form, operator.space, operator.statements, hubs=operator.split_hubs) is not None:
         return "csr"
-    slots = ell_slots(adjacency)
-    if slots is not None and profile.longest:
-        _check_padding(operator, slots, profile, index)
-    return asked
+    slots = ell_slots(asked)
+    if slots is not None:
+        problem = _padding(operator, slots, index, profile)
+        if problem is not None:
+            raise DacergnnError(f"adjacency={asked!r}: {problem}")
+    return form
 
 
-def _check_padding(operator: Any, slots: float, profile: Profile, index: Typeclass) -> None:
-    """Raises if the ELLPACK matrix of a traversal is large, and has more than so many slots for each edge."""
+def _cheapest(operator: Any, sdfg: dace.SDFG, index: int, profile: Profile, rates: Rates) -> str:
+    """The format of the lowest price, if that is clearly below the one of compressed rows."""
+    if not profile.longest or edge_groups(operator.space, operator.statements) is None:
+        return "csr"
+    seconds = format_seconds(operator, sdfg, profile.sizes, profile.longest, index, rates)
+    fit = [n for n in seconds if misfit(n, operator.space, operator.statements, hubs=operator.split_hubs) is None]
+    if _padding(operator, ELL_SLOTS, index, profile) is not None:
+        fit.remove("ell")
+    best = min(fit, key=seconds.__getitem__)
+    return best if seconds[best] < CLEARLY * seconds["csr"] else "csr"
+
+
+def _padding(operator: Any, slots: float, index: int, profile: Profile) -> str | None:
+    """What is wrong with an ELLPACK matrix that is large and has more than so many slots for each edge."""
     found = edge_groups(operator.space, operator.statements)
     assert found is not None
     outer, inner, path = found
-    groups, width, edges = profile.sizes[outer], profile.longest[path], profile.sizes[inner]
-    size = groups * width * index.bytes
-    if size > SMALL_MATRIX and groups * width > slots * edges:
-        ratio = math.ceil(groups * width / max(edges, 1))
-        raise DacergnnError(
-            f"adjacency: ELLPACK of {groups:,} rows of {outer} with up to {width:,} edges takes {size / 2**20:,.0f} MiB, "
-            f'{ratio} slots for each edge; use "hybrid" or "csr", or ask for it with "ell:{ratio}".'
-        )
+    groups, width, edges = profile.sizes[outer], profile.longest.get(path, 0), profile.sizes[inner]
+    size = groups * width * index
+    if size <= SMALL_MATRIX or groups * width <= slots * edges:
+        return None
+    ratio = math.ceil(groups * width / max(edges, 1))
+    return (
+        f"ELLPACK of {groups:,} rows of {outer} with up to {width:,} edges takes {size / 2**20:,.0f} MiB, {ratio} "
+        f'slots for each edge; use "hybrid" or "csr", or ask for it with "ell:{ratio}".'
+    )
 
 
 @lru_cache(maxsize=1024)

@@ -1,4 +1,4 @@
-"""Sparse formats of the edges that a traversal runs over, and which nests they fit (Cached Operator Reordering, appendix D).
+"""Sparse formats of the edges that a traversal runs over, and which nests they fit (Cached Operator Reordering, D).
 
 - "csr": compressed rows, the rows being those of the mapping: pointers to the edges of each.
 - "csc": compressed columns: the same sums, by the other end point of the edges.
@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dacergnn.graph.spaces import kind
-from dacergnn.library_nodes.access import shares_groups
 from dacergnn.library_nodes.form import Statement
 from dacergnn.library_nodes.traversal.nest import Levels, reached
 
@@ -22,11 +21,11 @@ GROUPED = ("dst", "src", "dstpair", "srcpair")
 def edge_groups(mapping: str, statements: Sequence[Statement]) -> tuple[str, str, str] | None:
     """Row spaces of groups and edges of a nest of just these two, and the path from edges to groups; else None."""
     levels = Levels.of(mapping, statements)
-    if len(levels.spaces) != 2 or kind(levels.spaces[1]) != "E" or (len(statements) == 1 and shares_groups(statements[0])):
+    if len(levels.spaces) != 2:
         return None
     outer, inner = levels.spaces
     path = levels.up(inner, outer)
-    return (outer, inner, path) if path in GROUPED else None
+    return (outer, inner, path) if kind(inner) == "E" and path in GROUPED else None
 
 
 def misfit(adjacency: str, mapping: str, statements: Sequence[Statement], *, hubs: bool) -> str | None:

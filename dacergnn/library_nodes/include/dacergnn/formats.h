@@ -27,13 +27,14 @@ inline Starts count_starts(const I* groups, int64_t begin, int64_t end, int64_t 
 
 struct TileStarts;
 
-// COO: f(first, last, starts) for ranges of the groups 0..n whose rows stand in `chunk` consecutive ones of the list
-// `groups` [rows], each range one of equal numbers of rows. Groups across a border of ranges follow, each by itself: those
-// of very many rows by hub(g, g + 1, starts) on the calling thread.
+// COO: threads share out equal ranges, of at most `tile`, of the rows in the list `groups` [rows]. f(first, last, starts)
+// for the groups 0..n that stand in one of them. Those that a border cuts follow, each by itself: longer ones than a range
+// by hub(g, g + 1, starts) on the calling thread.
 template <class I, class F, class Hub>
 inline void parallel_rows(
-    const I* groups, int64_t rows, int64_t n, int64_t work_per_row, int64_t chunk, F f, Hub hub) {
+    const I* groups, int64_t rows, int64_t n, int64_t work_per_row, int64_t tile, F f, Hub hub) {
     if (n <= 0) return;
+    const int64_t chunk = std::min(tile, std::max(kSplitRows / 4, rows / kHubs));  // whatever the number of threads
     const int64_t chunks = std::max<int64_t>(1, (rows + chunk - 1) / chunk);
     const bool serial = (rows + n) * std::max<int64_t>(work_per_row, 1) < kSerialWork;
     const auto is_cut = [=](int64_t c) {
@@ -48,7 +49,7 @@ inline void parallel_rows(
         while (begin < end && groups[end - 1] >= last) --end;
         if (first < last) f(first, last, count_starts<TileStarts>(groups, begin, end, first, last));
     });
-    const int64_t limit = longest_undivided(rows, chunk);
+    const int64_t limit = std::max(chunk, kSplitRows);
     // The rows of the group that the border before chunk c cuts, if no border before it does.
     const auto whole = [=](int64_t c, int64_t (&bounds)[2]) {
         if (!is_cut(c)) return false;

@@ -49,7 +49,7 @@ class CscKernel(NestKernel):
         outer, inner = self.columns.spaces
         work = row_elements(self.shapes, [e for s in self.statements for e in (s.expr, s.target)])
         self.levels = self.columns
-        body = [*self._sums(), self._loop(self.loops[0], f"row_{outer} = 0", f"row_{outer} < {extent(outer)}")]
+        body = [*self._zeros(), self._loop(self.loops[0], f"row_{outer} = 0", f"row_{outer} < {extent(outer)}")]
         self.levels = self.rows
         if self.loops[1].items:
             body.append(self._loop(self.loops[1], f"row_{self.targets} = first", f"row_{self.targets} < last"))
@@ -62,7 +62,7 @@ class CscKernel(NestKernel):
     def _reduced(self) -> list[tuple[str, Home]]:
         return [(name, home) for name, home in self.homes.items() if home.reduced]
 
-    def _sums(self) -> list[str]:
+    def _zeros(self) -> list[str]:
         """Where the sums of the range stand, zeros first: in memory, or in scratch where nothing else reads them."""
         kept = sum(home.width for _, home in self._reduced if not home.stored)
         lines = [f"Value* const rows = dacergnn::scratch<Rows, Value>((last - first) * {kept});"] if kept else []

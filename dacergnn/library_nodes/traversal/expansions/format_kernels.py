@@ -1,4 +1,4 @@
-"""C++ of loop nests over edges in other sparse formats than compressed rows: COO, ELLPACK and the hybrid of CSR and COO.
+"""C++ of loop nests over edges in COO, ELLPACK and the hybrid of CSR and COO, in place of compressed rows.
 
 All are for nests of two levels (`traversal.formats`). Their drivers stand in ``formats.h``.
 """
