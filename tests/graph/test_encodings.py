@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dacergnn.errors import EncodingError, GraphError
-from dacergnn.graph import MAPS, TYPE_PATHS, HeteroGraph
+from dacergnn.graph import MAPS, TYPE_PATHS, HeteroGraph, formats
 
 
 @st.composite
@@ -136,6 +136,41 @@ def test_orders_by_type_and_path(drawn):
             if space == other and type_path in TYPE_PATHS and known:
                 order = np.lexsort((expected[space, path], expected[space, type_path]))
                 assert graph.encoding(f"ids_{space}_{type_path}_{path}").tolist() == order.tolist()
+
+
+@settings(max_examples=40, deadline=None)
+@given(graphs(), st.sampled_from(["dst", "src", "dstpair", "srcpair"]), st.sampled_from(["", "s", "d"]))
+def test_formats(drawn, path, part):
+    graph, given_arrays = drawn
+    expected = reference_indices(graph, given_arrays)
+    space = "E" + part
+    groups = np.asarray(expected[space, path], dtype=np.int64)
+    rows = [np.flatnonzero(groups == g).tolist() for g in range(graph.size(MAPS[space, path]))]
+    width = max(map(len, rows), default=0)
+    assert graph.encoding(f"len_{space}_{path}").tolist() == [*map(len, rows), width]
+    first = max(1, -(-2 * len(groups) // max(len(rows), 1)))
+    starts = np.cumsum([0, *(min(len(own), first) for own in rows)])
+    assert graph.encoding(f"reg_{space}_{path}").tolist() == starts.tolist()
+    for onward in (None, "src", path):
+        index = np.arange(len(groups)) if onward is None else np.asarray(expected[space, onward], dtype=np.int64)
+        values = [index[own].tolist() for own in rows]
+        suffix = f"{space}_{path}" + (f"_{onward}" if onward else "")
+        padded = [v for own in values for v in own + [0] * (width - len(own))]
+        hybrid = [v for own in values for v in own[:first]] + [v for own in values for v in own[first:]]
+        for name, reference in (("ell", padded), ("hyb", hybrid)):
+            tensor = graph.encoding(f"{name}_{suffix}")
+            assert tensor.tolist() == reference
+            assert tensor.dtype == graph.index_dtype
+            assert tensor.is_contiguous()
+
+
+def test_a_matrix_too_large_for_the_machine(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(formats.os, "sysconf", lambda name: 400 if name == "SC_PHYS_PAGES" else 1)
+    ends = np.zeros(6, dtype=np.int64)
+    graph = HeteroGraph.from_arrays((ends, ends), None, num_nodes=9)
+    with pytest.raises(EncodingError, match=r'^ELLPACK of 9 groups, the longest of 6 edges, takes .* hybrid"\.$'):
+        graph.encoding("ell_E_dst")
+    assert len(graph.encoding("hyb_E_dst")) == 6
 
 
 @settings(max_examples=30, deadline=None)

@@ -6,11 +6,12 @@ from dacergnn.graph import MAPS, ROW_SPACES, TYPE_PATHS, encoding_name, parse_en
 
 def test_every_map_has_a_name_that_parses_back():
     for space, path in MAPS:
-        for kind in ("idx", "ptr", "ids"):
+        for kind in ("idx", "ptr", "ids", "len", "ell", "reg", "hyb"):
             name = encoding_name(kind, space, path)
             assert name == f"{kind}_{space}_{path}"
             assert parse_encoding(name) == (kind, space, (path,))
     assert parse_encoding("ids_E_etype_src") == ("ids", "E", ("etype", "src"))
+    assert parse_encoding("ell_E_dst_src") == ("ell", "E", ("dst", "src"))
 
 
 def test_maps_lead_between_row_spaces():
@@ -28,6 +29,8 @@ def test_maps_lead_between_row_spaces():
         ("idx_U_dst", "Rows of U have no map 'dst'; use one of src, etype, srctype, one"),
         ("idx_E_etype_src", "'idx_E_etype_src' has 2 paths; idx takes exactly one path"),
         ("ids_E_src_etype", "the first of two paths must be one of etype"),
+        ("len_E_dst_src", "'len_E_dst_src' has 2 paths; len takes exactly one path"),
+        ("hyb_E_dst_src_etype", "has 3 paths; hyb takes one or two paths"),
         ("ids_E_etype_src_dst", "ids takes one path, or a type path and a path"),
     ],
 )

@@ -32,8 +32,8 @@ class Places:
     @property
     def encodings(self) -> list[str]:
         """Names of the encodings that the code reads: pointers, orders, indices."""
-        kinds = ("ptr", "ids", "idx", "via")
-        return sorted(self._used, key=lambda name: kinds.index(name[:3]) if name[:3] in kinds else -1)
+        kinds = ("len", "reg", "ptr", "ids", "idx", "via", "ell", "hyb")
+        return sorted(self._used, key=lambda name: kinds.index(name[:3]))
 
     def shapes(self, ref: Ref) -> Shape:
         return view_shape(ref, row_shape(self.arrays[ref.name]))

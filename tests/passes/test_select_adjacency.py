@@ -1,0 +1,91 @@
+"""Which sparse format a traversal gets."""
+
+from __future__ import annotations
+
+import dace
+import pytest
+
+from dacergnn import Config, parse, print_program
+from dacergnn.errors import DacergnnError
+from dacergnn.graph.profile import Profile
+from dacergnn.library_nodes import Traversal
+from dacergnn.program import Program
+from dacergnn.sdfg_passes import compile_program, select_adjacency
+
+SIZES = {"NS": 1000, "ND": 1000, "E": 8000, "U": 1000, "V": 1000, "R": 1, "T": 1, "ONE": 1, "RNS": 1000}
+GCN = """def p(g, h: NS[64], w: E):
+    for e in g.edges():
+        e.dst["out"] += e.w * e.src.h
+    return out
+"""
+GAT = """def p(g, h: NS[16], s: NS, t: ND):
+    for e in g.edges():
+        e["x"] = exp(leakyrelu(e.src.s + e.dst.t, 0.2))
+        e.dst["total"] += e["x"]
+        e.dst["out"] += e["x"] / e.dst["total"] * e.src.h
+    return out
+"""
+
+
+def profile(longest: int, **sizes: int) -> Profile:
+    hubs = dict.fromkeys(("src", "dst", "srcpair", "dstpair"), longest)
+    return Profile(tuple((SIZES | sizes).items()), single_typed=True, hubs=tuple(hubs.items()))
+
+
+def formats(text: str, config: Config, given: Profile, wrt: tuple[str, ...] = ()) -> list[str]:
+    """Formats of the traversals of the forward, then of the backward."""
+    plan = compile_program(parse(text), list(wrt), config, dace.int32, given, keep=False)
+    parts = [plan.forward] if plan.backward is None else [plan.forward, plan.backward]
+    return [o.adjacency for sdfg in parts for o in Program(sdfg).operators if isinstance(o, Traversal)]
+
+
+@pytest.mark.parametrize("adjacency", ["csr", "csc", "coo", "ell", "hybrid"])
+def test_what_is_asked_for(adjacency: str) -> None:
+    assert formats(GCN, Config(adjacency=adjacency), profile(20)) == [adjacency]
+    assert set(formats(GCN, Config(adjacency=adjacency), profile(20), ("h",))) == {adjacency}
+    # A sum that its own loop reads cannot run by columns.
+    assert formats(GAT, Config(adjacency=adjacency), profile(20)) == ["csr" if adjacency == "csc" else adjacency]
+
+
+def test_other_implementations_keep_compressed_rows() -> None:
+    for implementation in ("pure", "cuda"):
+        assert formats(GCN, Config(adjacency="coo", implementation=implementation), profile(20)) == ["csr"]
+
+
+def test_hubs_keep_compressed_rows_where_threads_could_not_share_them() -> None:
+    many = profile(500_000, E=1_000_000)
+    assert formats(GCN, Config(adjacency="hybrid"), many) == ["csr"]
+    assert formats(GCN, Config(adjacency="csc"), many) == ["csr"]
+    assert formats(GCN, Config(adjacency="coo"), many) == ["coo"]
+
+
+def test_compressed_rows_unless_another_format_is_clearly_cheaper() -> None:
+    for given in (profile(20), profile(200), profile(500_000, E=1_000_000), Profile(tuple(SIZES.items()))):
+        assert formats(GCN, Config(), given) == ["csr"]
+        assert formats(GAT, Config(), given) == ["csr"]
+    # One group holds half of the edges, and is too short to be divided between threads.
+    assert formats(GCN, Config(), profile(4000)) == ["coo"]
+
+
+def test_padding() -> None:
+    wide = profile(5000, E=800_000, ND=90_000, NS=90_000)
+    with pytest.raises(DacergnnError) as error:
+        formats(GCN, Config(adjacency="ell"), wide)
+    assert str(error.value) == (
+        "adjacency='ell': ELLPACK of 90,000 rows of ND with up to 5,000 edges takes 1,717 MiB, 563 slots "
+        'for each edge; use "hybrid" or "csr", or ask for it with "ell:563".'
+    )
+    assert formats(GCN, Config(adjacency="ell:563"), wide) == ["ell"]
+    assert formats(GCN, Config(adjacency="ell"), profile(1000)) == ["ell"]  # as many slots for an edge, in 4 MB
+
+
+def test_listings_show_formats() -> None:
+    sdfg = parse(GCN)
+    select_adjacency(sdfg, adjacency="ell")
+    assert "# Traversal; ell; len_E_dst, ell_E_dst_src, ell_E_dst" in print_program(sdfg)
+
+
+def test_wrong_formats() -> None:
+    for adjacency in ("bsr", "ell:0.5", "ell:many", "csr:2", ""):
+        with pytest.raises(DacergnnError, match=r"is not one of auto, csr, csc, coo, ell, hybrid and ell:SLOTS\.$"):
+            Config(adjacency=adjacency)
