@@ -8,7 +8,7 @@ from pathlib import Path
 from dacergnn.datasets.dataset import Dataset
 from dacergnn.datasets.files import read_file
 from dacergnn.datasets.loaders import load_from_libraries
-from dacergnn.datasets.synthetic import SPECIFICATIONS, synthetic
+from dacergnn.datasets.synthetic import SYNTHETIC_NAMES, synthetic
 from dacergnn.errors import DatasetError
 
 __all__ = ["NAMES", "SYNTHETIC_NAMES", "Dataset", "load", "resolve", "synthetic"]
@@ -18,9 +18,6 @@ NAMES = (
     *("cora", "citeseer", "pubmed", "shapes_knn20"),
 )
 """Names that `load` knows."""
-
-SYNTHETIC_NAMES = tuple(SPECIFICATIONS)
-"""Names that `synthetic` knows."""
 
 
 def load(name: str) -> Dataset:

@@ -1,4 +1,4 @@
-"""Synthetic graphs with the node, edge and type counts of well-known ones.
+"""Synthetic graphs with the node, edge and type counts of well-known ones; point clouds (`clouds.py`).
 
 A relation has one source and one destination type. Sizes of node types and relations and degrees follow power
 laws; counts are exact, and no (source, edge type, destination) occurs twice unless the nodes are too few.
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from dacergnn.datasets.clouds import CLOUDS, point_clouds
 from dacergnn.datasets.dataset import Dataset
 from dacergnn.datasets.draw import (
     Ints,
@@ -44,15 +45,23 @@ class Specification:
     inverses: bool = False
     dst_compaction: float | None = None
     """Unique (destination, edge type) pairs over edges; as `compaction` if None."""
+    features: int = 0
+    """Random features of a node, where there is one node type; none where 0."""
+    classes: int = 0
+    """Random classes of nodes; no labels where 0."""
 
 
 SPECIFICATIONS = {
     "aifb": Specification(7_262, 48_810, 7, 104, 0.50, inverses=True),
     "am": Specification(1_885_136, 5_668_682, 7, 108, 0.57, inverses=True),
+    # Assumed: nearly all nodes cite and are cited.
+    "arxiv": Specification(169_343, 1_166_243, 1, 1, 0.13, features=128, classes=40),
     # Assumed ratio: none is published for bgs.
     "bgs": Specification(94_806, 672_884, 27, 122, 0.50, inverses=True),
     "biokg": Specification(93_773, 4_762_678, 5, 51, 0.13),
     "fb15k": Specification(14_541, 620_232, 1, 474, 0.26, inverses=True),
+    # All nodes have neighbours.
+    "flickr": Specification(89_250, 899_756, 1, 1, 0.099, features=500, classes=7),
     # Assumed on the destination side: most edges end at few fields of study, institutions and cited papers.
     "mag": Specification(1_939_743, 21_111_007, 4, 4, 0.17, dst_compaction=0.07),
     "mutag": Specification(27_163, 148_100, 5, 50, 0.52, inverses=True),
@@ -60,22 +69,28 @@ SPECIFICATIONS = {
     "wikikg2": Specification(2_500_604, 16_109_182, 1, 535, 0.40),
 }
 
+SYNTHETIC_NAMES = (*SPECIFICATIONS, CLOUDS.name)
+"""Names that `synthetic` knows."""
+
 
 def synthetic(name: str, scale: float = 1.0, seed: int = 0) -> Dataset:
     """Synthetic graph `name`, the same for the same seed.
 
     Args:
-        name: One of `SPECIFICATIONS`.
-        scale: Multiplies the numbers of nodes and edges; those of types stay.
+        name: One of `SYNTHETIC_NAMES`.
+        scale: Multiplies the numbers of nodes and edges, or of clouds; those of types stay.
         seed: Seed of everything random.
 
     Raises:
         DatasetError: Unknown name, or a scale that is no positive number.
     """
-    if name not in SPECIFICATIONS:
-        raise DatasetError(f"There is no synthetic dataset {name!r}; known are {', '.join(SPECIFICATIONS)}.")
+    if name not in SYNTHETIC_NAMES:
+        raise DatasetError(f"There is no synthetic dataset {name!r}; known are {', '.join(SYNTHETIC_NAMES)}.")
     if not 0 < scale < float("inf"):
         raise DatasetError(f"scale is {scale}; it must be a positive number.")
+    full_name = f"{name}~{scale:g}" if scale != 1 else f"{name}~"
+    if name == CLOUDS.name:
+        return point_clouds(max(round(scale * CLOUDS.clouds), 1), seed=seed, name=full_name)
     spec = SPECIFICATIONS[name]
     rng = np.random.default_rng(seed)
     half = 2 if spec.inverses else 1
@@ -107,7 +122,17 @@ def synthetic(name: str, scale: float = 1.0, seed: int = 0) -> Dataset:
         edge_type_names=[f"type{s}:relation{r}:type{d}" for r, (s, d) in enumerate(ends)],
         node_type_names=[f"type{t}" for t in range(spec.node_types)],
     )
-    return Dataset(name=f"{name}~{scale:g}" if scale != 1 else f"{name}~", graph=graph)
+    return Dataset(full_name, graph, _features(spec, num_nodes, rng), _label(spec, num_nodes, rng))
+
+
+def _features(spec: Specification, num_nodes: int, rng: np.random.Generator) -> dict[str, torch.Tensor]:
+    if not spec.features:
+        return {}
+    return {"type0": torch.from_numpy(rng.standard_normal((num_nodes, spec.features), dtype=np.float32))}
+
+
+def _label(spec: Specification, num_nodes: int, rng: np.random.Generator) -> torch.Tensor | None:
+    return torch.from_numpy(rng.integers(spec.classes, size=num_nodes)) if spec.classes else None
 
 
 def _relations(spec: Specification, type_counts: Ints, edge_counts: Ints, rng: np.random.Generator) -> Relations:

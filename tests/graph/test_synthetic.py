@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dacergnn import datasets
+from dacergnn.datasets.clouds import point_clouds
 from dacergnn.datasets.draw import Relations, distinct_positions, draw_edges, power_law_parts
 from dacergnn.datasets.synthetic import SPECIFICATIONS
 from dacergnn.graph import HeteroGraph
@@ -73,6 +74,33 @@ def test_tiny_scales_are_graphs_too(name: str, scale: float):
     graph = datasets.synthetic(name, scale).graph
     assert graph.size("NS") == max(round(spec.nodes * scale), spec.node_types)
     assert abs(graph.size("E") - max(spec.edges * scale, 1)) <= 1
+
+
+def test_features_and_classes_of_nodes():
+    data = datasets.synthetic("arxiv", 0.01)
+    assert data.features["type0"].shape == (1693, 128)
+    assert data.features["type0"].dtype == torch.float32
+    assert data.num_classes == 40
+    degrees = data.graph.encoding("ptr_E_dst").diff()
+    assert degrees.max() > 20 * degrees.float().mean()
+    assert torch.equal(data.features["type0"], datasets.synthetic("arxiv", 0.01).features["type0"])
+
+
+def test_clouds_are_joined_with_their_nearest_neighbours():
+    data = datasets.resolve("clouds~0.07")
+    graph, position = data.graph, data.features["point"].double()
+    assert (graph.size("NS"), graph.size("E")) == (2 * 1024, 2 * 1024 * 20)
+    assert data.graph_id is not None
+    src, dst = graph.index("E", "src").long(), graph.index("E", "dst").long()
+    assert torch.equal(data.graph_id[src], data.graph_id[dst])
+    assert (graph.encoding("ptr_E_dst").diff() == 20).all()
+    distance = torch.cdist(position, position)
+    distance[data.graph_id[:, None] != data.graph_id] = torch.inf
+    distance.fill_diagonal_(torch.inf)
+    furthest = distance[src, dst].view(-1, 20).amax(1)
+    assert torch.allclose(furthest, distance.sort(1).values[:, 19], atol=1e-6)
+    again = point_clouds(clouds=2, seed=1)
+    assert not torch.equal(again.features["point"], data.features["point"])
 
 
 @settings(max_examples=100)
