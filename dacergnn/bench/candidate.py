@@ -116,17 +116,29 @@ def _nll(out: Tensor, labels: Tensor) -> Tensor:
 
 def make_step(built: Built, problem: Problem, train: bool) -> Callable[[], Any]:
     """The call that is timed: forward without gradients, or forward, loss and backward."""
-    loss, leaves, forward = make_loss(problem), built.leaves, built.forward
+    loss = make_loss(problem)
+    return step_of(built, lambda out: loss(out).backward(), "train" if train else "infer")
+
+
+def step_of(built: Built, backward: Callable[[Any], None], mode: str) -> Callable[[], Any]:
+    """The call that is timed, which returns the result of the forward.
+
+    Args:
+        backward: Runs the backward from that result.
+        mode: "infer" for a forward without gradients, "forward" for one that saves what a backward needs, "train" for
+            forward and backward.
+    """
+    leaves, forward = built.leaves, built.forward
 
     def training() -> Any:
         for tensor in leaves:
             tensor.grad = None
         out = forward()
-        loss(out).backward()
+        backward(out)
         return out
 
     def inference() -> Any:
         with torch.no_grad():
             return forward()
 
-    return training if train else inference
+    return {"infer": inference, "forward": forward, "train": training}[mode]

@@ -12,6 +12,7 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
     SpinnerColumn,
     TextColumn,
     TimeElapsedColumn,
@@ -20,36 +21,39 @@ from rich.table import Table
 
 from dacergnn.bench.report import Report, Row, candidate_table, geomean_table, row_table
 from dacergnn.bench.settings import AGAINST, MODELS, MODES, Settings
+from dacergnn.bench.suites import SuiteCommand, suite_option
 
 
-def _names(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...]:
+def names(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...]:
+    """An option of several names between commas."""
     return tuple(name.strip() for name in value.split(",") if name.strip())
 
 
-@click.command()
-@click.option("--models", default=",".join(MODELS), callback=_names, show_default=True, help="Comma-separated.")
+@click.command(cls=SuiteCommand)
+@suite_option
+@click.option("--models", default=",".join(MODELS), callback=names, show_default=True, help="Comma-separated.")
 @click.option(
     "--data",
     default=",".join(Settings.data),
-    callback=_names,
+    callback=names,
     show_default=True,
     help="Data sets; a synthetic one by name and scale: am~0.1, bgs~ for its full size.",
 )
-@click.option("--mode", default=",".join(MODES), callback=_names, show_default=True, help="infer, train.")
+@click.option("--mode", default=",".join(MODES), callback=names, show_default=True, help="infer, train.")
 @click.option(
     "--against",
     default=",".join(AGAINST),
-    callback=_names,
+    callback=names,
     show_default=True,
     help="Peers: the libraries' layers and careful plain PyTorch.",
 )
 @click.option(
     "--layers",
     default="",
-    callback=_names,
+    callback=names,
     help="Parts of names: only these of the libraries' layers run (some take minutes).",
 )
-@click.option("--level", default="O2", callback=_names, show_default=True, help="Levels of ours: O0, hector, O2.")
+@click.option("--level", default="O2", callback=names, show_default=True, help="Levels of ours: O0, hector, O2.")
 @click.option("--hidden", default=64, show_default=True, type=click.IntRange(1), help="Features in and out.")
 @click.option("--repeat", default=30, show_default=True, type=click.IntRange(1), help="Most rounds of a case.")
 @click.option("--budget", default=20.0, show_default=True, help="Seconds for the timing of one case.")
@@ -97,15 +101,7 @@ def _run(settings: Settings, console: Console, everything: bool) -> Report:
     from dacergnn.bench.runner import run
 
     cases = len(settings.models) * len(settings.data) * len(settings.modes)
-    columns = (
-        SpinnerColumn(),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.description}"),
-    )
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal,
-                  refresh_per_second=2) as bar:  # fmt: skip
+    with progress_bar(console) as bar:
         task = bar.add_task("starting", total=cases)
 
         def on_case(rows: list[Row]) -> None:
@@ -114,6 +110,15 @@ def _run(settings: Settings, console: Console, everything: bool) -> Report:
                 console.print(candidate_table(rows[0]))
 
         return run(settings, progress=lambda line: bar.update(task, description=line), on_case=on_case)
+
+
+def progress_bar(console: Console, *more: ProgressColumn) -> Progress:
+    """A bar that is there while a terminal looks on, with further columns behind the time."""
+    columns = (SpinnerColumn(), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), *more)
+    return Progress(
+        *columns, TextColumn("{task.description}"), console=console, transient=True, disable=not console.is_terminal,
+        refresh_per_second=2, speed_estimate_period=1e9,
+    )  # fmt: skip
 
 
 def _overhead_table(settings: Settings) -> Table:

@@ -35,6 +35,15 @@ class Timing:
         ordered = sorted(self.samples)
         return 1e3 * ordered[min(int(share * len(ordered)), len(ordered) - 1)]
 
+    def as_json(self, prefix: str = "") -> dict[str, float | int]:
+        """Median, percentiles and number of samples."""
+        return {
+            f"{prefix}ms": self.ms,
+            f"{prefix}p20_ms": self.percentile(0.2),
+            f"{prefix}p80_ms": self.percentile(0.8),
+            f"{prefix}samples": len(self.samples),
+        }
+
 
 def time_call(call: Callable[[], Any]) -> float:
     """Seconds of one call."""

@@ -63,10 +63,10 @@ def max_error(reference: Reference, built: Built, problem: Problem, out: Any, tr
     Each tensor's deviation is relative to its largest reference value.
     """
     rows = problem.labels != IGNORED
-    errors = [_deviation(_as_rows(out, problem)[rows], reference.out[rows])]
+    errors = [deviation(_as_rows(out, problem)[rows], reference.out[rows])]
     if train:
         grads = [torch.zeros_like(x) if x.grad is None else x.grad for x in built.inputs]
-        errors.append(_deviation(torch.cat(grads), reference.x_grad))
+        errors.append(deviation(torch.cat(grads), reference.x_grad))
         errors += [slot.error(reference.gradients)[1] for slot in built.slots]
     return max(errors)
 
@@ -79,7 +79,8 @@ def _as_rows(out: Any, problem: Problem) -> Tensor:
     return torch.cat([typed.get(name, rows).detach() for name, rows in missing.items()])
 
 
-def _deviation(value: Tensor, expected: Tensor) -> float:
+def deviation(value: Tensor, expected: Tensor) -> float:
+    """Largest difference, relative to the largest expected value; infinite where something is no number."""
     if expected.numel() == 0:
         return 0.0
     scale = max(float(expected.abs().max()), 1e-30)

@@ -48,7 +48,7 @@ class Settings:
             ("mode", self.modes, MODES),
             ("against", self.against, AGAINST),
         ):
-            _check(option, values, known)
+            check(option, values, known)
         if not self.data or not all(self.data):
             raise BenchmarkError("data: name at least one data set, such as aifb or am~0.1")
         for option, value in (("hidden", self.hidden), ("repeat", self.repeat), ("threads", self.threads)):
@@ -56,7 +56,8 @@ class Settings:
                 raise BenchmarkError(f"{option} is {value}; it must be at least 1")
 
 
-def _check(option: str, values: Sequence[str], known: Sequence[str]) -> None:
+def check(option: str, values: Sequence[str], known: Sequence[str]) -> None:
+    """Raise BenchmarkError unless all of at least one value are known."""
     if not values:
         raise BenchmarkError(f"{option}: name at least one of {', '.join(known)}")
     for position, value in enumerate(values):

@@ -8,15 +8,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import signal
-import subprocess
-import sys
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import platformdirs
+
+from dacergnn.bench.process import ask
 
 
 @dataclass(frozen=True)
@@ -39,38 +38,7 @@ class Request:
 
 def run_trial(request: Request, limit_s: float) -> dict[str, Any]:
     """The worker's answer, or {"error": ...} with the reason why there is none."""
-    environment = {
-        **os.environ,
-        "OMP_NUM_THREADS": str(request.threads),
-        "DGLBACKEND": "pytorch",
-        "PYTHONWARNINGS": "ignore",
-        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
-    }
-    process = subprocess.Popen(
-        [sys.executable, "-m", "dacergnn.bench.worker"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env=environment,
-        start_new_session=True,
-    )
-    try:
-        out, _ = process.communicate(json.dumps(asdict(request)).encode(), timeout=limit_s)
-    except subprocess.TimeoutExpired:
-        _end_group(process)
-        return {"error": f"not done after {limit_s:.0f} s"}
-    except BaseException:
-        _end_group(process)
-        raise
-    if not out:
-        return {"error": f"the process ended with code {process.returncode}"}
-    return json.loads(out)
-
-
-def _end_group(process: subprocess.Popen[bytes]) -> None:
-    """End a worker with the compilers that it started: it leads a process group of its own."""
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
+    return ask("dacergnn.bench.worker", asdict(request), limit_s)
 
 
 def cached_trial(request: Request, limit_s: float) -> dict[str, Any]:

@@ -5,10 +5,6 @@ Reads a Request (as JSON) from standard input.
 
 from __future__ import annotations
 
-import json
-import os
-import resource
-import sys
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +13,7 @@ import torch
 from dacergnn.bench import candidate, measure, memory, ours, peers
 from dacergnn.bench.parameters import make_parameters
 from dacergnn.bench.problem import Problem, load_problem, make_problem
+from dacergnn.bench.process import serve
 from dacergnn.bench.trial import Request
 
 
@@ -67,19 +64,7 @@ def measure_request(request: Request) -> dict[str, Any]:
 
 def main() -> None:
     """Answer the request on standard input."""
-    reply = os.dup(1)
-    os.dup2(2, 1)  # what libraries print must not mix with the reply
-    request = Request(**json.load(sys.stdin))
-    resource.setrlimit(resource.RLIMIT_DATA, (request.limit_bytes, request.limit_bytes))
-    try:
-        answer = measure_request(request)
-    except MemoryError:
-        answer = {"error": "out of memory"}
-    except Exception as error:  # the library's failure is a result
-        short = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-        answer = {"error": "out of memory" if "alloc" in short and "memory" in short else short}
-    os.write(reply, json.dumps(answer).encode())
-    os._exit(0)  # no time spent on tearing down
+    serve(lambda request: measure_request(Request(**request)))
 
 
 if __name__ == "__main__":

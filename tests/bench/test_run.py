@@ -11,7 +11,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-from dacergnn.bench import BenchmarkError, Settings, case, ours, overhead, plain_torch, run, runner, trial
+from dacergnn.bench import BenchmarkError, Settings, case, ours, overhead, plain_torch, process, run, runner, trial
 from dacergnn.bench.candidate import Candidate, make_step, unwrapped
 from dacergnn.bench.command import bench
 from dacergnn.bench.parameters import make_parameters
@@ -167,7 +167,7 @@ def test_worker_is_ended_at_its_limit(data_folder: Path) -> None:
 def test_worker_reports_its_error(data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answer = run_trial(Request("rgcn", "torch", "sources", "no_such_graph", "train", "time"), limit_s=60.0)
     assert "no_such_graph" in answer["error"]
-    monkeypatch.setattr(trial.sys, "executable", "/bin/true")
+    monkeypatch.setattr(process.sys, "executable", "/bin/true")
     assert "ended with code 0" in run_trial(Request("rgcn", "torch", "x", "aifb", "train", "time"), 60.0)["error"]
 
 

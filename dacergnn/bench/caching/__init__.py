@@ -1,0 +1,10 @@
+"""Benchmark of caching strategies, forward orders and sparse formats on homogeneous graphs: `dacergnn bench --suite
+caching`."""
+
+from __future__ import annotations
+
+from dacergnn.bench.caching.records import load
+from dacergnn.bench.caching.runner import run
+from dacergnn.bench.caching.settings import Settings
+
+__all__ = ["Settings", "load", "run"]

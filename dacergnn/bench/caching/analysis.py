@@ -1,0 +1,118 @@
+"""What the rows of a run say, put side by side: those of one group were measured in turns, and only those compare."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from dacergnn.bench.caching.records import Row
+
+SAME = 0.02
+"""Times that differ by less are the same."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """The rows of one network on one graph."""
+
+    rows: tuple[Row, ...]
+
+    @property
+    def ours(self) -> list[Row]:
+        return [row for row in self.rows if row["library"] == "ours" and row["status"] == "ok"]
+
+    @property
+    def peers(self) -> list[Row]:
+        return [row for row in self.rows if row["library"] != "ours" and row["status"] == "ok"]
+
+    @property
+    def own(self) -> Row | None:
+        """Ours as it comes: what "auto" chooses, else the first."""
+        return next((row for row in self.ours if _chooses(row)), next(iter(self.ours), None))
+
+    def __getitem__(self, field: str) -> object:
+        """A setting that all rows share."""
+        return self.rows[0][field]
+
+    def named(self, name: str) -> Row | None:
+        """Ours by the name of its scheme."""
+        return next((row for row in self.ours if row["name"] == name), None)
+
+    def least_of_peers(self, field: str) -> Row | None:
+        """The fastest ("train_ms", say) or leanest ("peak_mb") of the libraries."""
+        return least(self.peers, field)
+
+
+def groups(rows: Iterable[Row]) -> list[Group]:
+    """Rows by the measurement that they come from, in order."""
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(row["group"], []).append(row)
+    return [Group(tuple(members)) for members in found.values()]
+
+
+def least(rows: Iterable[Row], field: str) -> Row | None:
+    """The row with the smallest value of a field, among those that have one."""
+    return min((row for row in rows if row.get(field) is not None), key=lambda row: row[field], default=None)
+
+
+def speedup(group: Group, own: Row | None, field: str) -> float | None:
+    """The least of the libraries over ours, in time or memory."""
+    peer = group.least_of_peers(field)
+    return None if peer is None or own is None or not own.get(field) else peer[field] / own[field]
+
+
+def relative(row: Row | None, base: Row | None, field: str) -> float | None:
+    """A row's value over another's."""
+    if row is None or base is None or row.get(field) is None or not base.get(field):
+        return None
+    return row[field] / base[field]
+
+
+def _chooses(row: Row) -> bool:
+    return row["caching"] == "auto" and row["order"] == "auto" and not row["cache"] and not row["recompute"]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What "auto" chose in a group, and the fastest of the fixed schemes."""
+
+    group: Group
+    own: Row
+    best: Row
+
+    @property
+    def slowdown(self) -> float:
+        """Time of a training step over that of the best fixed scheme."""
+        return self.own["train_ms"] / self.best["train_ms"]
+
+    @property
+    def right(self) -> bool:
+        """Whether it is the best scheme, by its program or by its time."""
+        return _program(self.own) == _program(self.best) or self.slowdown <= 1 + SAME
+
+
+def _program(row: Row) -> tuple[object, ...]:
+    """What schemes that come to the same program agree in."""
+    fields = ("saved_bytes", "predicted_forward_bytes", "predicted_backward_bytes", "adjacency")
+    return tuple(row.get(field) for field in fields)
+
+
+def choices(found: Iterable[Group]) -> list[Choice]:
+    """What was chosen wherever "auto" and fixed schemes were measured together.
+
+    Where orders were fixed in some cases, only those are fixed schemes.
+    """
+    result: list[Choice] = []
+    for group in found:
+        ordered = any(row["order"] != "auto" for row in group.ours)
+        for own in (row for row in group.ours if _chooses(row)):
+            fixed = [
+                row for row in group.ours
+                if row["caching"] != "auto" and (row["order"] != "auto") == ordered
+                and row["adjacency"] == own["adjacency"]
+            ]  # fmt: skip
+            best = least(fixed, "train_ms")
+            if best is not None and own.get("train_ms") is not None:
+                result.append(Choice(group, own, best))
+    return result

@@ -1,0 +1,78 @@
+"""What is known of a candidate besides its time: bytes that it keeps for the backward, and what the cost model says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+from dacergnn.api import explain
+from dacergnn.bench.candidate import Built
+from dacergnn.config import Config
+from dacergnn.cost import Cost
+from dacergnn.modules.base import ProgramModule
+from dacergnn.modules.compiled import Variant
+
+
+def saved_bytes(built: Built) -> int:
+    """Bytes that a forward keeps for its backward.
+
+    What two forwards both keep is there anyway: parameters, features, edges.
+    """
+    first, before = _kept(built)
+    second, after = _kept(built)
+    own = sum(v.forward.prepare(graph).saved for v, graph in _variants(built))
+    del first, second  # alive until now, so that no address came twice
+    return own + sum(size for address, size in after.items() if address not in before)
+
+
+def _kept(built: Built) -> tuple[Any, dict[int, int]]:
+    """The result of a forward, and the memory that autograd keeps for it: address and bytes of each piece."""
+    found: dict[int, int] = {}
+
+    def note(tensor: Tensor) -> Tensor:
+        for part in _parts(tensor):
+            storage = part.untyped_storage()
+            found[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+        return built.forward(), found
+
+
+def _parts(tensor: Tensor) -> list[Tensor]:
+    """The dense tensors that one is made of."""
+    if tensor.layout == torch.sparse_csr:
+        return [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
+    if tensor.layout == torch.sparse_csc:
+        return [tensor.ccol_indices(), tensor.row_indices(), tensor.values()]
+    if is_traceable_wrapper_subclass(tensor):
+        names, _ = tensor.__tensor_flatten__()
+        return [getattr(tensor, name) for name in names]
+    return [tensor] if tensor.layout == torch.strided else []
+
+
+def predicted(built: Built, config: Config) -> dict[str, float]:
+    """Seconds and bytes of the compiled layers by the cost model, forward and backward."""
+    builds = [next((b for b in reversed(layer.builds) if b.gradients), None) for layer in explain(built.layer).layers]
+    parts: dict[str, Callable[[Any], Cost | None]] = {"forward": lambda b: b.forward, "backward": lambda b: b.backward}
+    found: dict[str, float] = {}
+    for name, cost_of in parts.items():
+        total = sum((cost_of(b) or Cost() for b in builds if b is not None), Cost())
+        found[f"predicted_{name}_ms"] = 1e3 * total.seconds(config.machine)
+        found[f"predicted_{name}_bytes"] = total.streamed + total.gathered
+    return found
+
+
+def _variants(built: Built) -> list[tuple[Variant, Any]]:
+    """The builds that training runs, each with its graph."""
+    found: list[tuple[Variant, Any]] = []
+    for module in built.layer.modules():
+        if isinstance(module, ProgramModule) and module.last_call is not None:
+            compiled, graph = module.last_call
+            training = [v for v in compiled.variants if v.backward is not None]
+            found += [(v, graph) for v in training[-1:]]
+    return found

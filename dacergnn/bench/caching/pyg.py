@@ -1,0 +1,59 @@
+"""Layers of PyTorch Geometric, and the forms in which they take edges."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch_geometric import EdgeIndex
+from torch_geometric import nn as pyg
+
+from dacergnn.bench.caching.networks import KERNELS, Layer
+from dacergnn.bench.caching.workload import Workload
+from dacergnn.bench.errors import BenchmarkError
+
+library: Any = pyg
+edge_index_type: Any = EdgeIndex
+
+
+def make_layer(model: str, place: Layer) -> nn.Module:
+    """The layer of a model; edges hold the loops of those that attend, and normalization is made once."""
+    inputs, outputs = place.inputs, place.outputs
+    if model == "gcn":
+        return library.GCNConv(inputs, outputs, cached=True)
+    if model in ("gat", "gatv2"):
+        kind = library.GATConv if model == "gat" else library.GATv2Conv
+        return kind(inputs, outputs, heads=place.heads, concat=not place.last, add_self_loops=False)
+    if model == "monet":
+        return library.GMMConv(inputs, outputs, dim=2, kernel_size=KERNELS)
+    if model == "edgeconv":
+        return library.EdgeConv(nn.Linear(2 * inputs, outputs))
+    if model == "sage":
+        return library.SAGEConv(inputs, outputs)
+    return library.GINConv(nn.Linear(inputs, outputs))
+
+
+def edges_in(form: str, workload: Workload) -> Any:
+    """Edges as a layer takes them: "COO", the edge index; "CSR", a sparse tensor of torch; PyG's "EdgeIndex"."""
+    count = workload.num_nodes
+    if form == "COO":
+        return workload.edge_index
+    if form == "EdgeIndex":
+        # Sorted by destinations, with what its products need made before any time is taken.
+        index = edge_index_type(workload.edge_index, sparse_size=(count, count), sort_order="col")
+        return index.validate().fill_cache_()
+    if form == "CSR":
+        src, dst = workload.edge_index
+        starts = src.new_zeros(count + 1)
+        starts[1:] = torch.bincount(dst, minlength=count).cumsum(0)
+        ones = workload.x.new_ones(len(src))
+        return torch.sparse_csr_tensor(starts, src, ones, (count, count), check_invariants=False)
+    raise BenchmarkError(f"PyG has no form '{form}' of edges; there are COO, CSR, EdgeIndex")
+
+
+def arguments(model: str, form: str, workload: Workload) -> tuple[Any, ...]:
+    """What a layer is called with besides features."""
+    edges: Any = edges_in(form, workload)
+    pseudo: Tensor = workload.pseudo.to(workload.x.dtype)
+    return (edges, pseudo) if model == "monet" else (edges,)

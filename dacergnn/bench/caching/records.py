@@ -1,0 +1,85 @@
+"""The file of results: one line of JSON for each case, written as soon as it is measured."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from dacergnn.bench.caching.task import Candidate, Limits, Task
+from dacergnn.bench.errors import BenchmarkError
+
+Row = dict[str, Any]
+Key = tuple[Any, ...]
+
+_SCHEME = ("caching", "cache", "recompute", "adjacency", "order")
+_KEY = (
+    *("model", "data", "network", "features", "hidden", "heads", "input_gradient", "library", "name"),
+    *_SCHEME,
+    *("threads", "seed"),
+)
+"""Fields that tell cases apart; the others of a row are results."""
+
+
+def settings_of(task: Task, candidate: Candidate, limits: Limits) -> Row:
+    """The fields of a case that are known before it is measured."""
+    scheme: Row = dict.fromkeys(_SCHEME) if candidate.scheme is None else asdict(candidate.scheme)
+    scheme = {name: list(v) if isinstance(v, tuple) else v for name, v in scheme.items() if name != "label"}
+    own = {"library": candidate.library, "name": candidate.name, "threads": limits.threads, "seed": limits.seed}
+    return {**asdict(task), **own, **scheme}
+
+
+def key_of(row: Row) -> Key:
+    """What tells a case from others."""
+    return tuple(tuple(v) if isinstance(v, list) else v for v in (row.get(name) for name in _KEY))
+
+
+def load(path: Path) -> list[Row]:
+    """The rows of a file, each case as it was measured last.
+
+    A last line that was not written to its end is left out.
+
+    Raises:
+        BenchmarkError: There is no such file, or one of its lines is no row.
+    """
+    try:
+        text = path.read_text()
+    except OSError as error:
+        raise BenchmarkError(f"{path} cannot be read ({error.strerror}); name a file of a run with --json.") from error
+    whole, _, _ = text.rpartition("\n")
+    rows: dict[Key, Row] = {}
+    for number, line in enumerate(whole.splitlines(), start=1):
+        try:
+            row: Row = json.loads(line)
+            known = "environment" in row or {"model", "library", "status"} <= row.keys()
+        except (ValueError, AttributeError):
+            row, known = {}, False
+        if not known:
+            raise BenchmarkError(f"{path}, line {number} is no result of this suite; remove it.")
+        if "environment" not in row:
+            rows.pop(key_of(row), None)
+            rows[key_of(row)] = row
+    return list(rows.values())
+
+
+class Writer:
+    """Appends rows to a file, in which a torn last line is removed first."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("ab+") as file:
+            file.seek(0)
+            content = file.read()
+            file.truncate(content.rfind(b"\n") + 1)
+        self._path = path
+
+    def write(self, rows: Iterable[Row]) -> None:
+        """Append rows, all at once, and see to it that they are on the disk."""
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        with self._path.open("a") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())

@@ -1,0 +1,113 @@
+"""Runs the suite: what is not in the file yet, task by task, each in processes of its own."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from dacergnn.bench.caching.records import Row, Writer, key_of, load, settings_of
+from dacergnn.bench.caching.settings import Settings
+from dacergnn.bench.caching.task import Candidate, Request, Task
+from dacergnn.bench.process import ask
+
+WORKER = "dacergnn.bench.caching.worker"
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is left to do, and what was done before."""
+
+    tasks: list[tuple[Task, tuple[Candidate, ...]]]
+    done: list[Row]
+
+
+def plan(settings: Settings, path: Path | None = None) -> Work:
+    """The tasks that a file lacks results of; one of them is measured whole, since times compare within a process."""
+    rows = {key_of(row): row for row in (load(path) if path is not None and path.exists() else [])}
+    tasks: list[tuple[Task, tuple[Candidate, ...]]] = []
+    done: list[Row] = []
+    for task in settings.tasks():
+        wanted = settings.candidates(task)
+        keys = [key_of(settings_of(task, c, settings.limits)) for c in wanted]
+        if all(key in rows for key in keys):
+            done += [rows[key] for key in keys]
+        else:
+            tasks.append((task, wanted))
+    return Work(tasks, done)
+
+
+def run(
+    settings: Settings,
+    path: Path | None = None,
+    *,
+    progress: Callable[[str], None] | None = None,
+    on_task: Callable[[list[Row]], None] | None = None,
+) -> list[Row]:
+    """Measure what is left and return the rows of all cases.
+
+    Args:
+        path: Results are appended to this file, and what is in it is not measured again.
+        progress: Called with a line that says what is being done.
+        on_task: Called with the rows of every task as soon as they are there.
+    """
+    from dacergnn.cli.env import environment
+
+    work = plan(settings, path)
+    rows = list(work.done)
+    writer = None if path is None else Writer(path)
+    if writer is not None and work.tasks:
+        date = datetime.now(UTC).isoformat(timespec="seconds")
+        writer.write([{"environment": environment(), "date": date}])
+    for task, wanted in work.tasks:
+        found = measure(task, wanted, settings, progress or (lambda line: None))
+        if writer is not None:
+            writer.write(found)
+        rows += found
+        if on_task is not None:
+            on_task(found)
+    return rows
+
+
+def measure(task: Task, wanted: Sequence[Candidate], settings: Settings, progress: Callable[[str], None]) -> list[Row]:
+    """The rows of one task."""
+    progress(f"{task}: times")
+    group = uuid.uuid4().hex[:12]  # of rows whose times were taken in turns
+    results = _times(task, wanted, settings, progress)
+    rows: list[Row] = []
+    for candidate, result in zip(wanted, results, strict=True):
+        row = {**settings_of(task, candidate, settings.limits), "group": group, **result}
+        if settings.memory and row["status"] == "ok" and not candidate.compiled:
+            progress(f"{task}: memory of {candidate.library} {candidate.name}")
+            row |= _memory(task, candidate, settings)
+        rows.append(row)
+    return rows
+
+
+def _times(
+    task: Task, wanted: Sequence[Candidate], settings: Settings, progress: Callable[[str], None]
+) -> Iterable[Row]:
+    limit = settings.limits.trial_limit_s
+    answer = ask(WORKER, Request(task, tuple(wanted), "time", settings.limits).as_json(), limit * len(wanted))
+    if "results" in answer:
+        return answer["results"]
+    if len(wanted) == 1:
+        return [{"status": "failed", "note": answer["error"]}]
+    # One of them has ended the process.
+    results: list[Row] = []
+    for candidate in wanted:
+        progress(f"{task}: times of {candidate.library} {candidate.name} alone")
+        (result,) = _times(task, [candidate], settings, progress)
+        note = f"{result.get('note', '')} measured apart".strip() if result["status"] == "ok" else result["note"]
+        results.append({**result, "note": note})
+    return results
+
+
+def _memory(task: Task, candidate: Candidate, settings: Settings) -> Row:
+    request = Request(task, (candidate,), "memory", settings.limits)
+    answer = ask(WORKER, request.as_json(), settings.limits.trial_limit_s)
+    if "error" in answer:
+        return {"peak_mb": None, "note": f"memory: {answer['error']}"}
+    return {"peak_mb": answer["peak_mb"]}

@@ -1,0 +1,80 @@
+"""Schemes: ways to compile a layer that the suite compares, each by a name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from dacergnn.bench.errors import BenchmarkError
+from dacergnn.config import Config
+from dacergnn.errors import DacergnnError
+
+NAMED: dict[str, dict[str, str]] = {
+    "gat": {
+        "nothing": "recompute_all",
+        "features": "recompute_all+cache:features",
+        "node attention": "recompute_all+cache:features+cache:score_src+cache:score_dst",
+        "edge weights": "recompute_all+cache:features+cache:att+cache:score",
+    },
+}
+"""Schemes of single models by name, in the notation of `parse`: those of table 3 of Cached Operator Reordering, whose
+mask of a LeakyReLU is the sign of a score here."""
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """What is saved for the backward, on which sparse format loops run, and in which order a product and a sum."""
+
+    label: str
+    caching: str = "cache_all"
+    cache: tuple[str, ...] = ()
+    recompute: tuple[str, ...] = ()
+    adjacency: str = "auto"
+    order: str = "auto"
+
+    def __post_init__(self) -> None:
+        for name in ("cache", "recompute"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+
+    @property
+    def config(self) -> Config:
+        """How layers are compiled for it."""
+        return Config(
+            caching=self.caching,
+            cache=self.cache,
+            recompute=self.recompute,
+            adjacency=self.adjacency,
+        )
+
+
+def expand(texts: tuple[str, ...], model: str) -> list[Scheme]:
+    """The schemes of several texts for a model; "named" stands for all that it has in `NAMED`."""
+    found: list[Scheme] = []
+    for text in texts:
+        found += [parse(name, model) for name in ([*NAMED.get(model, {})] if text == "named" else [text])]
+    return found
+
+
+def parse(text: str, model: str = "") -> Scheme:
+    """The scheme of ``[LABEL=]STRATEGY{+cache:NAME|+recompute:NAME}``, or of a name in `NAMED`.
+
+    Examples: ``auto``, ``budget:2e6``, ``features=recompute_all+cache:features``.
+
+    Raises:
+        BenchmarkError: It is none.
+    """
+    if text in NAMED.get(model, {}):
+        return replace(parse(NAMED[model][text]), label=text)
+    label, _, body = text.rpartition("=")
+    caching, *parts = body.split("+")
+    names: dict[str, tuple[str, ...]] = {"cache": (), "recompute": ()}
+    for part in parts:
+        kind, _, name = part.partition(":")
+        if kind not in names or not name:
+            raise BenchmarkError(f"strategy '{text}': '{part}' is neither cache:NAME nor recompute:NAME")
+        names[kind] += (name,)
+    scheme = Scheme(label or text, caching, names["cache"], names["recompute"])
+    try:
+        _ = scheme.config
+    except DacergnnError as error:
+        raise BenchmarkError(f"strategy '{text}': {error}") from error
+    return scheme

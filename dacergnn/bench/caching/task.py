@@ -1,0 +1,91 @@
+"""What is measured together: one network on one graph, and the ways to compute it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from dacergnn.bench.caching.scheme import Scheme
+
+
+@dataclass(frozen=True)
+class Task:
+    """A network on a graph."""
+
+    model: str
+    data: str
+    network: str
+    """"layer" for one layer on random features, "network" for two on those of the data set, "sparse" for two whose
+    first takes the features as a sparse tensor."""
+    features: int
+    """Input features of a single layer."""
+    hidden: int
+    """Features that it gives, or that are between two layers; of each head where there are heads."""
+    heads: int = 1
+    input_gradient: bool = False
+
+    def __str__(self) -> str:
+        size = f"{self.heads} x {self.hidden}" if self.heads > 1 else str(self.hidden)
+        gradient = ", with input gradient" if self.input_gradient else ""
+        return f"{self.model} on {self.data}, {self.network}, {size}{gradient}"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One way to compute it: `library` is "ours", with a scheme, "pyg" or "dgl"."""
+
+    library: str
+    name: str
+    scheme: Scheme | None = None
+
+    @property
+    def compiled(self) -> bool:
+        """Whether torch.compile is in it."""
+        return self.name.endswith("compiled")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How long and how often, on how many threads, in how much memory."""
+
+    modes: tuple[str, ...] = ("infer", "forward", "train")
+    threads: int = 2
+    seed: int = 0
+    repeat: int = 30
+    budget_s: float = 5.0
+    """For the timing of one candidate."""
+    trial_limit_s: float = 300.0
+    """For one process; one that measures several candidates has so much for each."""
+    limit_bytes: int = 12 << 30
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "modes", tuple(self.modes))
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a worker process is to measure: the times of all candidates, or the peak memory of the only one."""
+
+    task: Task
+    candidates: tuple[Candidate, ...]
+    what: str
+    limits: Limits = field(default_factory=Limits)
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it, with what the process itself goes by at the top."""
+        return {**asdict(self), "threads": self.limits.threads, "limit_bytes": self.limits.limit_bytes}
+
+    @classmethod
+    def of_json(cls, values: dict[str, Any]) -> Request:
+        """The inverse of `as_json`."""
+        return cls(
+            Task(**values["task"]),
+            tuple(_candidate(values) for values in values["candidates"]),
+            values["what"],
+            Limits(**values["limits"]),
+        )
+
+
+def _candidate(values: dict[str, Any]) -> Candidate:
+    scheme = values["scheme"]
+    return Candidate(values["library"], values["name"], None if scheme is None else Scheme(**scheme))

@@ -1,0 +1,140 @@
+"""The process that measures a task: times of all its candidates in turns, or the peak memory of one."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dacergnn.bench import memory
+from dacergnn.bench.caching import candidates, facts
+from dacergnn.bench.caching.task import Candidate, Limits, Request
+from dacergnn.bench.caching.workload import Workload, load_workload
+from dacergnn.bench.candidate import Built, step_of
+from dacergnn.bench.measure import interleave
+from dacergnn.bench.process import reason, serve
+from dacergnn.bench.reference import deviation
+from dacergnn.runtime.pool import POOL
+
+TOLERANCE = 1e-3
+"""A result of ours further from PyG's in float64 is wrong."""
+ROWS_PER_EDGE = 12
+"""Rows of features for every edge that the reference has at once."""
+
+Step = Callable[[], Any]
+
+
+def measure_request(values: dict[str, Any]) -> dict[str, Any]:
+    """{"results": one dictionary for each candidate}, or {"peak_mb": ...}."""
+    request = Request.of_json(values)
+    torch.set_num_threads(request.limits.threads)
+    workload = load_workload(request.task, request.limits.seed)
+    if request.what == "memory":
+        return weigh(request.candidates[0], workload)
+    return {"results": time_all(request.candidates, workload, request.limits)}
+
+
+def weigh(candidate: Candidate, workload: Workload) -> dict[str, Any]:
+    """Peak of two training steps above what is resident before them: encodings of edges are part of it.
+
+    A step on equal edges, all of which is dropped, has loaded and compiled what there is to be.
+    """
+    _training(candidates.make(candidate, replace(workload, edge_index=workload.edge_index.clone())), workload)()
+    built = candidates.make(candidate, workload)
+    step = _training(built, workload)
+    gc.collect()
+    POOL.clear()
+
+    def twice() -> None:
+        step()
+        step()
+
+    grown, method = memory.peak_growth(twice)
+    return {"peak_mb": grown / 1e6, "method": method}
+
+
+def time_all(wanted: tuple[Candidate, ...], workload: Workload, limits: Limits) -> list[dict[str, Any]]:
+    """Validate every candidate, then time those that are right, mode by mode."""
+    expected = _expected(workload, limits)
+    results: list[dict[str, Any]] = []
+    steps: dict[str, dict[str, Step]] = {mode: {} for mode in limits.modes}
+    for position, candidate in enumerate(wanted):
+        try:
+            built = candidates.make(candidate, workload)
+            found = _validated(candidate, built, workload, expected)
+            if found["status"] == "ok":
+                for mode in limits.modes:
+                    step = step_of(built, _backward(workload), mode)
+                    step()
+                    steps[mode][str(position)] = step
+        except Exception as error:  # a candidate's failure is a result
+            why = reason(error)
+            found = {"status": "out of memory" if why == "out of memory" else "failed", "note": why}
+            for calls in steps.values():
+                calls.pop(str(position), None)
+        results.append(found)
+    for mode, calls in steps.items():
+        timings = interleave(calls, limits.repeat, limits.budget_s * len(calls) / len(steps)) if calls else {}
+        for position, timing in timings.items():
+            results[int(position)] |= timing.as_json(f"{mode}_")
+    return results
+
+
+def _backward(workload: Workload) -> Callable[[Tensor], None]:
+    gradient: list[Tensor] = []
+
+    def run(out: Tensor) -> None:
+        if not gradient:
+            gradient.append(workload.cotangent(out))
+        out.backward(gradient[0])
+
+    return run
+
+
+def _training(built: Built, workload: Workload) -> Step:
+    return step_of(built, _backward(workload), "train")
+
+
+def _gradients(built: Built) -> dict[str, Tensor]:
+    """By name of the parameter; zero where there is none."""
+    named = [*built.layer.named_parameters(), *(("input", x) for x in built.inputs)]
+    return {name: torch.zeros_like(p) if p.grad is None else p.grad for name, p in named}
+
+
+def _expected(workload: Workload, limits: Limits) -> dict[str, Tensor] | None:
+    """Result and gradients of PyG's network in float64; None where that takes too much memory."""
+    task = workload.task
+    width = max(task.hidden * task.heads * (3 if task.model == "monet" else 1), workload.x.shape[1])
+    if 8 * ROWS_PER_EDGE * width * workload.edge_index.shape[1] > limits.limit_bytes:
+        return None
+    built = candidates.reference(workload)
+    out = _training(built, workload)()
+    return {"": out.detach()} | _gradients(built)
+
+
+def _validated(
+    candidate: Candidate, built: Built, workload: Workload, expected: dict[str, Tensor] | None
+) -> dict[str, Any]:
+    """Run a training step and compare all that it gives; DGL's parameters have other names."""
+    out = _training(built, workload)()
+    found: dict[str, Any] = {"status": "ok", "note": "" if expected else "not compared: the reference is too large"}
+    if expected is not None:
+        given = {"": out.detach()} | _gradients(built)
+        names = ("", "input") if candidate.library == "dgl" else expected
+        found["max_error"] = max(deviation(given[n], expected[n]) for n in names if n in expected)
+        if candidate.library == "ours" and not found["max_error"] <= TOLERANCE:
+            found |= {"status": "wrong", "note": f"differs from PyG in float64 by {found['max_error']:.1e}"}
+    del out
+    if not candidate.compiled:
+        found["saved_bytes"] = facts.saved_bytes(built)
+    if candidate.scheme is not None:
+        found |= facts.predicted(built, candidate.scheme.config)
+    return found
+
+
+if __name__ == "__main__":
+    serve(measure_request)

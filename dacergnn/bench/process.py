@@ -1,0 +1,73 @@
+"""A process of its own for one measurement, limited in time and memory: what fails there ends nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+
+def ask(module: str, request: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
+    """What ``python -m module`` answers, or {"error": ...} with the reason why there is none.
+
+    Args:
+        module: Calls `serve`.
+        request: What JSON can hold; "threads" and "limit_bytes" are the process's own.
+    """
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": str(request["threads"]),
+        "DGLBACKEND": "pytorch",
+        "PYTHONWARNINGS": "ignore",
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+    }
+    process = subprocess.Popen(
+        [sys.executable, "-m", module],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=environment,
+        start_new_session=True,
+    )
+    try:
+        out, _ = process.communicate(json.dumps(request).encode(), timeout=limit_s)
+    except subprocess.TimeoutExpired:
+        _end_group(process)
+        return {"error": f"not done after {limit_s:.0f} s"}
+    except BaseException:
+        _end_group(process)
+        raise
+    if not out:
+        return {"error": f"the process ended with code {process.returncode}"}
+    return json.loads(out)
+
+
+def _end_group(process: subprocess.Popen[bytes]) -> None:
+    """End a worker with the compilers that it started: it leads a process group of its own."""
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+
+
+def serve(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    """Answer the request on standard input by one line of JSON, within its limit of memory, and end the process."""
+    reply = os.dup(1)
+    os.dup2(2, 1)  # what libraries print must not mix with the reply
+    request = json.load(sys.stdin)
+    resource.setrlimit(resource.RLIMIT_DATA, (request["limit_bytes"], request["limit_bytes"]))
+    try:
+        found = answer(request)
+    except Exception as error:  # the library's failure is a result
+        found = {"error": reason(error)}
+    os.write(reply, json.dumps(found).encode())
+    os._exit(0)  # no time spent on tearing down
+
+
+def reason(error: Exception) -> str:
+    """An exception in one line, "out of memory" where that is what it says."""
+    short = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+    return "out of memory" if isinstance(error, MemoryError) or ("alloc" in short and "memory" in short) else short

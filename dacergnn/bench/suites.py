@@ -1,0 +1,50 @@
+"""`dacergnn bench --suite NAME`: each suite is a command with options of its own."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import click
+
+SUITES = {"relational": "", "caching": "dacergnn.bench.caching.command:caching"}
+"""Name of a suite -> module:attribute of its command; the first is that of `SuiteCommand` itself."""
+
+
+class SuiteCommand(click.Command):
+    """The command of the first suite; with ``--suite NAME`` the arguments are those of another."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        target = SUITES.get(_suite(args) or "", "")
+        if not target:
+            return super().make_context(info_name, args, parent, **extra)
+        module, attribute = target.split(":")
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command.make_context(info_name, args, parent, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        return super().invoke(ctx) if ctx.command is self else ctx.command.invoke(ctx)
+
+
+def _suite(args: list[str]) -> str | None:
+    """The value of ``--suite``, given as two arguments or as one."""
+    for position, argument in enumerate(args):
+        name, _, value = argument.partition("=")
+        if name == "--suite":
+            return value or next(iter(args[position + 1 :]), None)
+    return None
+
+
+def suite_option(command: Any) -> Any:
+    """The option that chooses; it says nothing more to the command that was chosen."""
+    names = click.Choice(list(SUITES))
+    return click.option(
+        "--suite",
+        type=names,
+        default=next(iter(SUITES)),
+        expose_value=False,
+        help="What to measure: relational layers, or homogeneous ones by caching strategy "
+        "(dacergnn bench --suite caching --help).",
+    )(command)
