@@ -30,9 +30,13 @@ class Group:
         """Ours as it comes: what "auto" chooses, else the first."""
         return next((row for row in self.ours if _chooses(row)), next(iter(self.ours), None))
 
-    def __getitem__(self, field: str) -> object:
-        """A setting that all rows share."""
-        return self.rows[0][field]
+    @property
+    def data(self) -> str:
+        return self.rows[0]["data"]
+
+    @property
+    def hidden(self) -> int:
+        return self.rows[0]["hidden"]
 
     def named(self, name: str) -> Row | None:
         """Ours by the name of its scheme."""
@@ -49,6 +53,16 @@ def groups(rows: Iterable[Row]) -> list[Group]:
     for row in rows:
         found.setdefault(row["group"], []).append(row)
     return [Group(tuple(members)) for members in found.values()]
+
+
+def families(found: Iterable[Group]) -> dict[tuple[str, str], list[Group]]:
+    """Groups by model and network; a single layer with and without the gradient of its input."""
+    result: dict[tuple[str, str], list[Group]] = {}
+    for group in found:
+        shared = group.rows[0]
+        network = f"{shared['network']}{', input gradient' if shared['input_gradient'] else ''}"
+        result.setdefault((shared["model"], network), []).append(group)
+    return result
 
 
 def least(rows: Iterable[Row], field: str) -> Row | None:

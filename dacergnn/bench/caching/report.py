@@ -7,7 +7,7 @@ from statistics import geometric_mean
 
 from rich.table import Table
 
-from dacergnn.bench.caching.analysis import Group, choices, groups, relative, speedup
+from dacergnn.bench.caching.analysis import Group, choices, families, groups, relative, speedup
 from dacergnn.bench.caching.records import Row
 from dacergnn.bench.caching.task import Limits
 
@@ -24,7 +24,7 @@ def against_libraries(found: Sequence[Group]) -> Table:
     """Time of the fastest library and memory of the leanest over ours, by model and network."""
     fields = [*(f"{mode}_ms" for mode in Limits.modes), "peak_mb"]
     table = _table("Fastest library / ours and leanest library / ours: geometric mean (smallest)", *fields)
-    for name, members in _by_model(found):
+    for name, members in families(found).items():
         values = [_ratios(members, lambda g, field=field: speedup(g, g.own, field)) for field in fields]
         if any(values):
             table.add_row(*name, *(_mean(v, min) for v in values), str(len(members)))
@@ -35,7 +35,7 @@ def recomputation(found: Sequence[Group]) -> Table:
     """recompute_all over cache_all, by model and network."""
     fields = ["train_ms", "peak_mb", "saved_bytes"]
     table = _table("recompute_all / cache_all: geometric mean (largest)", *fields)
-    for name, members in _by_model(found):
+    for name, members in families(found).items():
         values = [
             _ratios(members, lambda g, f=field: relative(g.named("recompute_all"), g.named("cache_all"), f))
             for field in fields
@@ -48,12 +48,12 @@ def recomputation(found: Sequence[Group]) -> Table:
 def choice_table(found: Sequence[Group]) -> Table:
     """How often "auto" is the fastest scheme, and how much slower it is where it is furthest from that."""
     table = _table("auto against the best fixed scheme, training", "fastest in", "worst", "where", count="of")
-    for name, members in _by_model(found):
+    for name, members in families(found).items():
         made = choices(members)
         if not made:
             continue
         right, worst = sum(choice.right for choice in made), max(made, key=lambda choice: choice.slowdown)
-        where = f"{worst.group['data']}, {worst.group['hidden']}: {worst.best['name']}"
+        where = f"{worst.group.data}, {worst.group.hidden}: {worst.best['name']}"
         share = f"{right} ({right / len(made):.0%})"
         table.add_row(*name, share, f"{worst.slowdown:.3f}", where, str(len(made)))
     return table
@@ -66,15 +66,6 @@ def _table(title: str, *columns: str, count: str = "cases") -> Table:
     for name in (*columns, count):
         table.add_column(name, justify="right")
     return table
-
-
-def _by_model(found: Sequence[Group]) -> list[tuple[tuple[str, str], list[Group]]]:
-    """Groups by model and network; a single layer with and without gradients of its input."""
-    result: dict[tuple[str, str], list[Group]] = {}
-    for group in found:
-        network = f"{group['network']}{', input gradient' if group['input_gradient'] else ''}"
-        result.setdefault((str(group["model"]), network), []).append(group)
-    return list(result.items())
 
 
 def _ratios(members: Sequence[Group], value: Value) -> list[float]:

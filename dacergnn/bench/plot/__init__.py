@@ -1,0 +1,1 @@
+"""Figures of the suite of caching strategies: `dacergnn plot FILE`."""

@@ -1,0 +1,34 @@
+"""`dacergnn plot`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from dacergnn.bench.caching.analysis import groups
+from dacergnn.bench.caching.records import load
+from dacergnn.bench.errors import BenchmarkError
+
+
+@click.command()
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--out", type=click.Path(file_okay=False, path_type=Path), default=Path("plots"), show_default=True,
+              help="Folder of the figures.")  # fmt: skip
+def plot(file: Path, out: Path) -> None:
+    """Draw the figures of FILE, which `dacergnn bench --suite caching --json FILE` wrote, as PNG and SVG."""
+    try:
+        from dacergnn.bench.plot.draw import figures
+    except ImportError as error:
+        raise BenchmarkError(
+            f"plot needs matplotlib, which cannot be imported here ({error}); pip install 'dacergnn[plot]'."
+        ) from error
+    out.mkdir(parents=True, exist_ok=True)
+    count = 0
+    for name, figure in figures(groups(load(file))):
+        for ending in ("png", "svg"):
+            figure.savefig(out / f"{name}.{ending}", dpi=150)
+        click.echo(str(out / f"{name}.png"))
+        count += 1
+    if not count:
+        raise BenchmarkError(f"{file} has no results that a figure shows: none of its cases is timed.")

@@ -1,0 +1,202 @@
+"""The figures: the same colour for the same data set, scheme or library in all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, NullLocator
+
+from dacergnn.bench.caching.analysis import Group, families
+from dacergnn.bench.plot import series
+from dacergnn.bench.plot.series import MEAN, Bar, Curve
+
+_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#8C613C", "#999999",
+            "#1B3A57", "#7F5500", "#004D38", "#7A2E00", "#6E3857", "#2B6C91", "#3F2A17", "#555555")  # fmt: skip
+"""Told apart by the colour-blind, too (the first by Okabe and Ito); further names begin again."""
+_KNOWN = {
+    "data": ("cora", "citeseer", "pubmed", "flickr~", "arxiv~", "clouds~"),
+    "scheme": ("cache_all", "recompute_all", "papers", "auto", "features", "node attention", "edge weights", "nothing"),
+}
+_MARKERS = "osD^vPX*"
+_MARKS = (
+    (0.7, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.3, 1.4),
+    (0.25, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 3.0),
+    (0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0),
+    tuple(2.0**k for k in range(-20, 21)),
+)
+"""Where axes of ratios are marked: the first that reach from end to end."""
+_MODES = {"infer": "inference", "forward": "forward", "train": "forward and backward"}
+
+
+def figures(found: Sequence[Group]) -> Iterator[tuple[str, Figure]]:
+    """Names and figures, as many as there are results for."""
+    palette = Palette(found)
+    for (model, network), members in families(found).items():
+        title, stem = f"{model}, {network}", f"{model}_{network}".replace(", ", "_").replace(" ", "_")
+        curves = {mode: series.speedups(members, f"{mode}_ms") for mode in ("forward", "train")}
+        if any(curves.values()):
+            yield f"speedup_{stem}", _curves(title, curves, palette, "fastest library / ours")
+        for name in series.format_names(members):
+            curves = {mode: series.formats(members, name, f"{mode}_ms") for mode in ("forward", "train")}
+            yield f"format_{name}_{stem}", _curves(f"{title}: {name}", curves, palette, f"coo / {name}")
+        gains = series.gains(members)
+        if gains:
+            yield f"schemes_{stem}", _gains(title, gains, palette)
+        for data, own in series.by_data(members).items():
+            bars = series.bars(own)
+            if bars:
+                yield f"bars_{stem}_{data.strip('~')}", _bars(f"{title}, {data}", bars, palette)
+    planes = {key: points for key, members in families(found).items() if len(points := series.plane(members)) > 1}
+    if planes:
+        yield "plane", _planes(planes, palette)
+
+
+class Palette:
+    """Colours and markers by name: the known ones first, so that they are those of all runs."""
+
+    def __init__(self, found: Sequence[Group]) -> None:
+        self._data = _ordered(_KNOWN["data"], [g.data for g in found])
+        ours = [row["name"] for g in found for row in g.ours]
+        self._schemes = _ordered(_KNOWN["scheme"], ours)
+        self._peers = _ordered((), [f"{row['library']} {row['name']}" for g in found for row in g.peers])
+
+    def data(self, name: str) -> dict[str, Any]:
+        if name == MEAN:
+            return {"color": "black", "marker": "o", "linewidth": 2.4, "zorder": 3}
+        position = self._data.index(name)
+        return {"color": _at(_COLOURS, position), "marker": _at(_MARKERS, position), "linewidth": 1.2}
+
+    def scheme(self, name: str) -> str:
+        if name in self._schemes:
+            return _at(_COLOURS, self._schemes.index(name))
+        return _at(("#444444", "#777777", "#AAAAAA", "#CCCCCC"), self._peers.index(name))
+
+    def marker(self, name: str) -> str:
+        return _at(_MARKERS, self._schemes.index(name))
+
+
+def _ordered(known: Sequence[str], names: Sequence[str]) -> list[str]:
+    return [*known, *sorted({*names} - {*known})]
+
+
+def _at(choices: Sequence[str], position: int) -> str:
+    return choices[position % len(choices)]
+
+
+def _curves(title: str, panels: dict[str, list[Curve]], palette: Palette, label: str) -> Figure:
+    """Ratios over hidden sizes, a panel for each mode."""
+    panels = {mode: curves for mode, curves in panels.items() if curves}
+    figure = Figure(figsize=(4.6 * len(panels) + 1.2, 3.8), layout="constrained")
+    all_axes = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
+    for axes, (mode, curves) in zip(all_axes, panels.items(), strict=True):
+        for curve in curves:
+            axes.plot(curve.sizes, curve.values, label=curve.label, markersize=5, **palette.data(curve.label))
+        axes.axhline(1.0, color="grey", linewidth=1, linestyle="--", zorder=0)
+        axes.set_title(_MODES[mode], fontsize=10)
+        axes.set_xlabel("hidden size")
+        axes.set_xscale("log", base=2)
+        _number_sizes(axes, sorted({size for curve in curves for size in curve.sizes}))
+        axes.grid(alpha=0.25)
+    _ratio_axis(all_axes[0])
+    all_axes[0].set_ylabel(label)
+    handles, names = max((axes.get_legend_handles_labels() for axes in all_axes), key=lambda found: len(found[1]))
+    figure.legend(handles, names, loc="outside right center", frameon=False, fontsize=9)
+    figure.suptitle(title, fontsize=11)
+    return figure
+
+
+def _gains(title: str, gains: dict[str, dict[str, float]], palette: Palette) -> Figure:
+    """Speed-ups of schemes, side by side for each data set; means over sizes."""
+    places = [*dict.fromkeys(name for values in gains.values() for name in values if name != MEAN), MEAN]
+    figure = Figure(figsize=(1.6 + 1.2 * len(places), 3.8), layout="constrained")
+    axes = figure.subplots()
+    width = 0.8 / len(gains)
+    for position, (label, values) in enumerate(gains.items()):
+        at = [i + (position - (len(gains) - 1) / 2) * width for i, place in enumerate(places) if place in values]
+        heights = [values[place] - 1 for place in places if place in values]
+        axes.bar(at, heights, width * 0.92, bottom=1.0, color=palette.scheme(label), label=label)
+    axes.axhline(1.0, color="grey", linewidth=1)
+    axes.set_xticks(range(len(places)), places, fontsize=9)
+    axes.set_ylabel("speed-up over saving nothing")
+    axes.grid(axis="y", alpha=0.25)
+    axes.set_axisbelow(True)
+    figure.legend(loc="outside upper center", ncols=min(len(gains), 4), frameon=False, fontsize=9, title=title)
+    return figure
+
+
+def _bars(title: str, bars: Sequence[Bar], palette: Palette) -> Figure:
+    """Forward, dark, and backward, light, of schemes and libraries, a panel with an axis of its own for each size."""
+    sizes, labels = sorted({bar.size for bar in bars}), [*dict.fromkeys(bar.label for bar in bars)]
+    columns = min(len(sizes), 4)
+    rows = -(-len(sizes) // columns)
+    figure = Figure(figsize=(2.4 + columns * (1.2 + 0.16 * len(labels)), 2.5 * rows + 0.4), layout="constrained")
+    panels = figure.subplots(rows, columns, squeeze=False).flat
+    handles: dict[str, Any] = {}
+    for size, axes in zip(sizes, panels, strict=False):
+        for bar in (bar for bar in bars if bar.size == size):
+            colour, at = palette.scheme(bar.label), labels.index(bar.label)
+            handles[bar.label] = axes.bar(at, bar.forward, 0.88, color=colour)
+            axes.bar(at, bar.backward, 0.88, bottom=bar.forward, color=colour, alpha=0.45)
+        axes.set_title(f"hidden size {size}", fontsize=10)
+        axes.set_xlim(-0.7, len(labels) - 0.3)
+        axes.set_xticks([])
+        axes.grid(axis="y", alpha=0.25)
+        axes.set_axisbelow(True)
+    _hide_rest(panels)
+    figure.supylabel("ms (dark: forward, light: backward)", fontsize=9)
+    order = [label for label in labels if label in handles]
+    figure.legend([handles[n] for n in order], order, loc="outside right upper", frameon=False, fontsize=9, title=title)
+    return figure
+
+
+def _planes(planes: dict[tuple[str, str], list[series.Point]], palette: Palette) -> Figure:
+    """Time over memory of schemes, relative to saving everything, a panel for each model: means and ranges."""
+    columns = min(len(planes), 3)
+    rows = -(-len(planes) // columns)
+    figure = Figure(figsize=(3.6 * columns, 3.3 * rows + 0.6), layout="constrained")
+    panels = figure.subplots(rows, columns, squeeze=False).flat
+    handles: dict[str, Any] = {}
+    for ((model, network), points), axes in zip(planes.items(), panels, strict=False):
+        for point in points:
+            ranges = {"xerr": _around(point.memory, point.memory_range), "yerr": _around(point.time, point.time_range)}
+            look = {"color": palette.scheme(point.label), "marker": palette.marker(point.label)}
+            axes.errorbar(point.memory, point.time, **ranges, color=look["color"], elinewidth=0.8, alpha=0.3)
+            (handles[point.label],) = axes.plot(point.memory, point.time, **look, markersize=7, linestyle="")
+        axes.set_title(f"{model}, {network}", fontsize=10)
+        axes.axhline(1.0, color="grey", linewidth=0.8, linestyle="--", zorder=0)
+        axes.axvline(1.0, color="grey", linewidth=0.8, linestyle="--", zorder=0)
+        axes.set_xlabel("memory / that of cache_all", fontsize=9)
+        axes.set_ylabel("time / that of cache_all", fontsize=9)
+        axes.grid(alpha=0.25)
+    _hide_rest(panels)
+    figure.legend(handles.values(), handles, loc="outside upper center", ncols=5, frameon=False, fontsize=9)
+    return figure
+
+
+def _around(value: float, span: tuple[float, float]) -> list[list[float]]:
+    return [[max(value - span[0], 0.0)], [max(span[1] - value, 0.0)]]
+
+
+def _number_sizes(axes: Any, sizes: Sequence[int]) -> None:
+    axes.set_xticks(sizes, [str(size) for size in sizes])
+    axes.xaxis.set_minor_locator(NullLocator())
+
+
+def _ratio_axis(axes: Any) -> None:
+    """Ratios on a logarithmic axis that is marked at plain numbers, and holds 1."""
+    low, high = axes.get_ylim()
+    axes.set_yscale("log", base=2)
+    axes.set_ylim(min(low, 0.95), max(high, 1.05))
+    low, high = axes.get_ylim()
+    marks = next(m for m in _MARKS if m[0] <= 1.3 * low and 1.3 * m[-1] >= high)
+    axes.set_yticks([value for value in marks if low <= value <= high])
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_minor_locator(NullLocator())
+
+
+def _hide_rest(panels: Any) -> None:
+    """Panels that an iterator over all of them has left over are not shown."""
+    for axes in panels:
+        axes.set_visible(False)

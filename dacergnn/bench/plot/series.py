@@ -1,0 +1,150 @@
+"""What the figures show, as numbers: nothing here draws."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import geometric_mean
+
+from dacergnn.bench.caching.analysis import Group, least, relative, speedup
+from dacergnn.bench.caching.records import Row
+
+MEAN = "geometric mean"
+BASES = ("nothing", "recompute_all")
+"""Schemes that save nothing: what others are compared with, the first that there is."""
+BASE_FORMAT = "coo"
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Values over hidden sizes, ascending."""
+
+    label: str
+    sizes: tuple[int, ...]
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Point:
+    """Geometric means of memory and time relative to cache_all, and their ranges."""
+
+    label: str
+    memory: float
+    time: float
+    memory_range: tuple[float, float]
+    time_range: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Bar:
+    """Milliseconds of a scheme at a size: of the forward that saves, and of the backward."""
+
+    label: str
+    size: int
+    forward: float
+    backward: float
+
+
+def speedups(members: Sequence[Group], field: str) -> list[Curve]:
+    """Time of the fastest library over ours by size, a curve for each data set and one of the means over them."""
+    values = {(g.data, g.hidden): speedup(g, g.own, field) for g in members}
+    return _curves({key: value for key, value in values.items() if value is not None})
+
+
+def formats(members: Sequence[Group], name: str, field: str) -> list[Curve]:
+    """Time on coordinates over time on another sparse format by size, a curve for each data set and the means."""
+    values: dict[tuple[str, int], float] = {}
+    for group in members:
+        own = least(_on(group, name), field)
+        base = None if own is None else least([r for r in _on(group, BASE_FORMAT) if _alike(r, own)], field)
+        ratio = relative(base, own, field)
+        if ratio is not None:
+            values[group.data, group.hidden] = ratio
+    return _curves(values)
+
+
+def format_names(members: Iterable[Group]) -> list[str]:
+    """Formats that were measured beside coordinates."""
+    found = dict.fromkeys(r["adjacency"] for g in members if _on(g, BASE_FORMAT) for r in g.ours)
+    return [name for name in found if name not in ("auto", BASE_FORMAT)]
+
+
+def plane(members: Sequence[Group]) -> list[Point]:
+    """Memory and time of every scheme relative to cache_all: peaks of memory where they were measured, else what is
+    saved."""
+    field = "peak_mb" if any(row.get("peak_mb") for group in members for row in group.ours) else "saved_bytes"
+    points: list[Point] = []
+    for label in _schemes(members):
+        pairs: list[tuple[float, float]] = []
+        for group in members:
+            own, base = group.named(label), group.named("cache_all")
+            memory, time = relative(own, base, field), relative(own, base, "train_ms")
+            if memory and time:
+                pairs.append((memory, time))
+        if pairs:
+            columns = [*zip(*pairs, strict=True)]
+            means, ranges = [geometric_mean(c) for c in columns], [(min(c), max(c)) for c in columns]
+            points.append(Point(label, means[0], means[1], ranges[0], ranges[1]))
+    return points
+
+
+def bars(members: Iterable[Group]) -> list[Bar]:
+    """A bar for each scheme and library at each size, of groups on one data set."""
+    found: list[Bar] = []
+    for group in sorted(members, key=lambda group: group.hidden):
+        for row in (*_on(group, "auto"), *group.peers):
+            if row.get("forward_ms") is not None and row.get("train_ms") is not None:
+                label = row["name"] if row["library"] == "ours" else f"{row['library']} {row['name']}"
+                found.append(Bar(label, group.hidden, row["forward_ms"], max(row["train_ms"] - row["forward_ms"], 0.0)))
+    return found
+
+
+def gains(members: Sequence[Group]) -> dict[str, dict[str, float]]:
+    """Speed-up of every scheme over saving nothing: geometric means over sizes by data set, and over all."""
+    base = next((name for name in BASES if any(g.named(name) for g in members)), None)
+    found: dict[str, dict[str, float]] = {}
+    if base is None:
+        return found
+    for label in (name for name in _schemes(members) if name != base):
+        ratios: dict[str, list[float]] = {}
+        for group in members:
+            ratio = relative(group.named(base), group.named(label), "train_ms")
+            if ratio is not None:
+                ratios.setdefault(group.data, []).append(ratio)
+        if ratios:
+            means = {data: geometric_mean(values) for data, values in ratios.items()}
+            found[label] = means | {MEAN: geometric_mean([v for values in ratios.values() for v in values])}
+    return found
+
+
+def by_data(members: Iterable[Group]) -> dict[str, list[Group]]:
+    """Groups by data set."""
+    found: dict[str, list[Group]] = {}
+    for group in members:
+        found.setdefault(group.data, []).append(group)
+    return found
+
+
+def _curves(values: dict[tuple[str, int], float]) -> list[Curve]:
+    curves: list[Curve] = []
+    for data in dict.fromkeys(data for data, _ in values):
+        sizes = sorted(size for other, size in values if other == data)
+        curves.append(Curve(data, tuple(sizes), tuple(values[data, size] for size in sizes)))
+    if len(curves) > 1:
+        sizes = sorted({size for _, size in values})
+        means = [geometric_mean([v for (_, other), v in values.items() if other == size]) for size in sizes]
+        curves.append(Curve(MEAN, tuple(sizes), tuple(means)))
+    return curves
+
+
+def _schemes(members: Iterable[Group]) -> list[str]:
+    """Schemes on the format that is chosen for them; `formats` shows the others."""
+    return [*dict.fromkeys(row["name"] for group in members for row in group.ours if row["adjacency"] == "auto")]
+
+
+def _on(group: Group, adjacency: str) -> list[Row]:
+    return [row for row in group.ours if row["adjacency"] == adjacency]
+
+
+def _alike(a: Row, b: Row) -> bool:
+    return all(a[field] == b[field] for field in ("caching", "cache", "recompute", "order"))
