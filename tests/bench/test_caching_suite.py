@@ -140,20 +140,14 @@ def test_a_line_that_is_no_result_is_named(tmp_path: Path) -> None:
 def test_what_fails_or_is_wrong_stops_nothing(
     in_process: list[Request], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    class Twice(nn.Module):
-        def __init__(self, network: nn.Module) -> None:
-            super().__init__()
-            self.layers = network.layers
-
-        def forward(self, x: torch.Tensor, *graph: Any) -> torch.Tensor:
-            return 2 * self.layers[0](x, *graph)
-
     def optimize(network: nn.Module, graph: Any, *, config: Any, **_: Any) -> nn.Module:
         if config.caching == "papers":
             raise RuntimeError("no kernel")
         if config.caching == "auto":
             raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
-        return Twice(network) if config.caching == "recompute_all" else network
+        if config.caching == "recompute_all":
+            network.register_forward_hook(lambda module, inputs, out: 2 * out)
+        return network
 
     monkeypatch.setattr(candidates, "optimize", optimize)
     strategies = ("cache_all", "recompute_all", "papers", "auto")

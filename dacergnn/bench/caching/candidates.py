@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from dacergnn.api import optimize
-from dacergnn.bench.caching import networks
 from dacergnn.bench.caching.task import Candidate
 from dacergnn.bench.caching.workload import Workload
 from dacergnn.bench.candidate import Built, leaf
@@ -18,42 +17,45 @@ SEED = 7
 """Of parameters."""
 
 
-def original(workload: Workload) -> networks.Network:
-    """The network of PyG's layers that all candidates are to compute, with the same parameters every time."""
-    from dacergnn.bench.caching import pyg
-
-    torch.manual_seed(SEED)
-    return networks.build(pyg.make_layer, workload.task, workload)
-
-
 def make(candidate: Candidate, workload: Workload) -> Built:
-    """A candidate ready to run."""
-    library_module("pyg" if candidate.library == "ours" else candidate.library)
-    network = original(workload)
+    """A candidate ready to run; all of a task compute the same function with the same parameters."""
+    network, task = _original(workload), workload.task
     if candidate.library == "dgl":
-        from dacergnn.bench.caching import dgl
-
-        other = networks.build(dgl.make_layer, workload.task, workload, graph_first=True)
-        for theirs, layer in zip(other.layers, network.layers, strict=True):
-            _, unknown = theirs.load_state_dict(dgl.parameters_of(workload.task.model, layer), strict=False)
-            assert not unknown
-        return _built(other, workload, dgl.arguments(workload.task.model, workload))
-    from dacergnn.bench.caching import pyg
-
+        return _of_dgl(network, workload)
     if candidate.scheme is not None:
         compiled = optimize(network, workload.graph, config=candidate.scheme.config, on_unsupported="error")
-        sparse = workload.task.network == "sparse"
-        return _built(compiled, workload, pyg.arguments(workload.task.model, "COO", workload), sparse=sparse)
-    arguments = pyg.arguments(workload.task.model, candidate.name.removesuffix(" compiled"), workload)
+        return _built(compiled, workload, _pyg().arguments(workload, "COO"), sparse=task.network == "sparse")
+    arguments = _pyg().arguments(workload, candidate.name.removesuffix(" compiled"))
     return _built(network, workload, arguments, compiled=candidate.compiled)
 
 
 def reference(workload: Workload) -> Built:
     """PyG's network in float64."""
+    exact = workload.to(torch.float64)
+    return _built(_original(workload).double(), exact, _pyg().arguments(exact, "COO"))
+
+
+def _original(workload: Workload) -> nn.Module:
+    torch.manual_seed(SEED)
+    return _pyg().network(workload)
+
+
+def _of_dgl(network: nn.Module, workload: Workload) -> Built:
+    library_module("dgl")
+    from dacergnn.bench.caching import dgl
+
+    other = dgl.Network(workload)
+    for theirs, layer in zip(other.layers, _pyg().layers(network), strict=True):
+        _, unknown = theirs.load_state_dict(dgl.parameters_of(workload.task.model, layer), strict=False)
+        assert not unknown
+    return _built(other, workload, dgl.arguments(workload))
+
+
+def _pyg() -> Any:
+    library_module("pyg")
     from dacergnn.bench.caching import pyg
 
-    exact = workload.to(torch.float64)
-    return _built(original(workload).double(), exact, pyg.arguments(workload.task.model, "COO", exact))
+    return pyg
 
 
 def _built(

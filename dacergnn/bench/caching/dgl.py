@@ -9,11 +9,25 @@ import torch
 from dgl.nn import pytorch as dgl_nn
 from torch import Tensor, nn
 
-from dacergnn.bench.caching.networks import KERNELS, Layer
+from dacergnn.bench.caching.networks import KERNELS, Layer, activation_of, layers_of
 from dacergnn.bench.caching.workload import Workload
 
 library: Any = dgl_nn
 _dgl: Any = dgl
+
+
+class Network(nn.Module):
+    """Layers one after the other, called with features and `arguments`."""
+
+    def __init__(self, workload: Workload) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([make_layer(workload.task.model, place) for place in layers_of(workload)])
+        self.activation = activation_of(workload)
+
+    def forward(self, x: Tensor, graph: Any, *others: Tensor) -> Tensor:
+        for position, layer in enumerate(self.layers):
+            x = layer(graph, self.activation(x) if position else x, *others)
+        return x
 
 
 class _Heads(nn.Module):
@@ -86,12 +100,12 @@ def parameters_of(model: str, layer: Any) -> dict[str, Tensor]:
     return {"apply_func.weight": layer.nn.weight, "apply_func.bias": layer.nn.bias}
 
 
-def arguments(model: str, workload: Workload) -> tuple[Any, ...]:
+def arguments(workload: Workload) -> tuple[Any, ...]:
     """What a layer is called with besides features: a graph with its formats made, and the loops that PyG adds."""
     src, dst = workload.edge_index
-    if model == "gcn":
+    if workload.task.model == "gcn":
         nodes = torch.arange(workload.num_nodes)
         src, dst = torch.cat([src, nodes]), torch.cat([dst, nodes])
     graph = _dgl.graph((src, dst), num_nodes=workload.num_nodes).formats(["coo", "csr", "csc"])
     graph.create_formats_()
-    return (graph, workload.pseudo) if model == "monet" else (graph,)
+    return (graph, workload.pseudo) if workload.task.model == "monet" else (graph,)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch_geometric import EdgeIndex
 from torch_geometric import nn as pyg
 
-from dacergnn.bench.caching.networks import KERNELS, Layer
+from dacergnn.bench.caching.networks import KERNELS, Layer, activation_of, layers_of
 from dacergnn.bench.caching.workload import Workload
 from dacergnn.bench.errors import BenchmarkError
 
@@ -17,7 +17,22 @@ library: Any = pyg
 edge_index_type: Any = EdgeIndex
 
 
-def make_layer(model: str, place: Layer) -> nn.Module:
+def network(workload: Workload) -> nn.Module:
+    """A task's network, called with features and `arguments`."""
+    given = "x, edges, pseudo" if workload.task.model == "monet" else "x, edges"
+    steps: list[Any] = []
+    for place in layers_of(workload):
+        steps += [(activation_of(workload), "x -> x")] if steps else []
+        steps.append((_layer(workload.task.model, place), f"{given} -> x"))
+    return library.Sequential(given, steps)
+
+
+def layers(made: nn.Module) -> list[nn.Module]:
+    """The layers of a network, without what is between them."""
+    return [*made.children()][::2]
+
+
+def _layer(model: str, place: Layer) -> nn.Module:
     """The layer of a model; edges hold the loops of those that attend, and normalization is made once."""
     inputs, outputs = place.inputs, place.outputs
     if model == "gcn":
@@ -52,8 +67,8 @@ def edges_in(form: str, workload: Workload) -> Any:
     raise BenchmarkError(f"PyG has no form '{form}' of edges; there are COO, CSR, EdgeIndex")
 
 
-def arguments(model: str, form: str, workload: Workload) -> tuple[Any, ...]:
+def arguments(workload: Workload, form: str) -> tuple[Any, ...]:
     """What a layer is called with besides features."""
     edges: Any = edges_in(form, workload)
     pseudo: Tensor = workload.pseudo.to(workload.x.dtype)
-    return (edges, pseudo) if model == "monet" else (edges,)
+    return (edges, pseudo) if workload.task.model == "monet" else (edges,)

@@ -11,6 +11,7 @@ from pathlib import Path
 from dacergnn.bench.caching.records import Row, Writer, key_of, load, settings_of
 from dacergnn.bench.caching.settings import Settings
 from dacergnn.bench.caching.task import Candidate, Request, Task
+from dacergnn.bench.peers import library_module
 from dacergnn.bench.process import ask
 
 WORKER = "dacergnn.bench.caching.worker"
@@ -52,9 +53,13 @@ def run(
         path: Results are appended to this file, and what is in it is not measured again.
         progress: Called with a line that says what is being done.
         on_task: Called with the rows of every task as soon as they are there.
+
+    Raises BenchmarkError where a library that is needed is not installed.
     """
     from dacergnn.cli.env import environment
 
+    for library in {"pyg", *(name.partition("-")[0] for name in settings.against)}:
+        library_module(library)
     work = plan(settings, path)
     rows = list(work.done)
     writer = None if path is None else Writer(path)
