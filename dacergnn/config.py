@@ -32,6 +32,8 @@ STRATEGIES = ("cache_all", "recompute_all", "papers", "auto", "budget:BYTES")
 """What becomes of arrays that the backward reads: all are saved, none; what reductions and products give is saved, what
 takes a constant number of operations an element is computed again; whatever is fastest by the cost model within half
 of the memory that is free, or within a budget."""
+AGGREGATIONS = ("auto", "transform_first", "aggregate_first")
+"""Orders of a product and a sum over edges, A (X W) or (A X) W; "auto" is the cheapest by cost for each of them."""
 ADJACENCIES = ("auto", "csr", "csc", "coo", "ell", "hybrid")
 """Sparse formats that traversals of edges may run on; "auto" is the cheapest by cost. "ell:SLOTS" is ELLPACK with up to
 so many slots for each edge."""
@@ -104,6 +106,8 @@ class Config:
             "papers", "auto" or "budget:BYTES" (`STRATEGIES`).
         cache: Names of arrays to save, whatever ``caching`` says; `explain` shows the names.
         recompute: Names of arrays to compute again.
+        aggregation: Order of products and sums over edges, where there is a choice: "transform_first",
+            "aggregate_first" or "auto" (`AGGREGATIONS`). The pass ``aggregation_order`` sees to it.
         adjacency: Sparse format that traversals of edges run on, where it fits them: "csr", "csc", "coo", "ell",
             "ell:SLOTS", "hybrid" or "auto" (`ADJACENCIES`).
     """
@@ -117,6 +121,7 @@ class Config:
     caching: str = "cache_all"
     cache: tuple[str, ...] = ()
     recompute: tuple[str, ...] = ()
+    aggregation: str = "auto"
     adjacency: str = "auto"
 
     def __post_init__(self) -> None:
@@ -137,6 +142,8 @@ class Config:
             raise DacergnnError(f"rates={self.rates!r} is a {type(self.rates).__name__}; pass dacergnn.Rates(...).")
         if budget_of(self.caching) is None and self.caching not in STRATEGIES[:-1]:
             raise DacergnnError(f"caching={self.caching!r} is not one of {', '.join(STRATEGIES)}.")
+        if self.aggregation not in AGGREGATIONS:
+            raise DacergnnError(f"aggregation={self.aggregation!r} is not one of {', '.join(AGGREGATIONS)}.")
         if self.adjacency not in ADJACENCIES and ell_slots(self.adjacency) is None:
             raise DacergnnError(f"adjacency={self.adjacency!r} is not one of {', '.join(ADJACENCIES)} and ell:SLOTS.")
         for name in ("cache", "recompute"):

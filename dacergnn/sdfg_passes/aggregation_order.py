@@ -57,13 +57,18 @@ from dacergnn.program.listing import Listing, rebase
 from dacergnn.sdfg_passes.choice import Option, choose, has_parts, listing_seconds
 from dacergnn.sdfg_passes.compact_materialization import compact
 from dacergnn.sdfg_passes.differentiate import derive
+from dacergnn.sdfg_passes.given_order import penalty
 from dacergnn.sdfg_passes.node_orders import node_orders
 
 _OPPOSITE = {"src": "dstpair", "dst": "srcpair"}
 
 
 def aggregation_order(
-    sdfg: dace.SDFG, sizes: Mapping[str, int], rates: Rates = TYPICAL_RATES["cpu"], wrt: Sequence[str] = ()
+    sdfg: dace.SDFG,
+    sizes: Mapping[str, int],
+    rates: Rates = TYPICAL_RATES["cpu"],
+    wrt: Sequence[str] = (),
+    order: str = "auto",
 ) -> int:
     """Rewrite every sum over edges in its cheapest order; returns how many were rewritten.
 
@@ -71,21 +76,22 @@ def aggregation_order(
         sizes: Rows of every row space of the graph that the program is compiled for.
         rates: What the machine does in a second.
         wrt: Inputs that gradients will be generated for; their programs are part of the price.
+        order: "transform_first" or "aggregate_first" wherever that is possible, whatever it costs.
     """
     listing = Listing.of(sdfg)
-    best, taken = cheapest_order(listing, sizes, rates, wrt)
+    best, taken = cheapest_order(listing, sizes, rates, wrt, order)
     if taken:
         best.write(sdfg)
     return taken
 
 
 def cheapest_order(
-    listing: Listing, sizes: Mapping[str, int], rates: Rates, wrt: Sequence[str] = ()
+    listing: Listing, sizes: Mapping[str, int], rates: Rates, wrt: Sequence[str] = (), order: str = "auto"
 ) -> tuple[Listing, int]:
     """The cheapest combination of orders, and the number of statements that it rewrites."""
 
     def price(found: Listing) -> float:
-        seconds = listing_seconds(found, sizes, rates)
+        seconds = listing_seconds(found, sizes, rates) + penalty(found, order)
         if wrt:
             backward = derive(found, wrt).backward
             compact(backward)

@@ -41,6 +41,7 @@ class Circumstances:
     rates: Rates = TYPICAL_RATES["cpu"]
     wrt: tuple[str, ...] = ()
     """Inputs that gradients are still to be generated for."""
+    aggregation: str = "auto"
 
 
 def _reorder(sdfg: dace.SDFG, given: Circumstances) -> int:
@@ -59,7 +60,9 @@ OPTIMIZATIONS: dict[str, Callable[[dace.SDFG, Circumstances], int]] = {
     "propagation_postponing": lambda sdfg, given: propagation_postponing(sdfg),
     "compact_materialization": _compact,
     "gemm_scale_fusion": lambda sdfg, given: gemm_scale_fusion(sdfg),
-    "aggregation_order": lambda sdfg, given: aggregation_order(sdfg, given.profile.sizes, given.rates, given.wrt),
+    "aggregation_order": lambda sdfg, given: aggregation_order(
+        sdfg, given.profile.sizes, given.rates, given.wrt, given.aggregation
+    ),
     "narrow_products": lambda sdfg, given: narrow_products(sdfg),
     "gemm_epilogue_fusion": lambda sdfg, given: gemm_epilogue_fusion(sdfg),
     "traversal_fusion": lambda sdfg, given: traversal_fusion(sdfg, given.profile.sizes),
@@ -114,7 +117,7 @@ def compile_program(
         profile: The graph that choices are made for; the result is right for every graph.
         keep: Whether to keep a copy of what every pass left behind, which takes as long as the passes.
     """
-    given = Circumstances(config.level, profile, config.machine, tuple(wrt))
+    given = Circumstances(config.level, profile, config.machine, tuple(wrt), config.aggregation)
     early = [name for name in config.selected if name not in FUSIONS]
     late = [name for name in config.selected if name in FUSIONS]
     plan = Plan(copied(sdfg), None, [], list(wrt), keep)
@@ -125,7 +128,7 @@ def compile_program(
     if wrt:
         _record(plan, "differentiate", lambda: _differentiate(plan))
         given = replace(given, wrt=())
-        for name in _of_backward(plan, early, config.level):
+        for name in _of_backward(plan, early, config):
             _record(plan, name, lambda name=name: {"backward": OPTIMIZATIONS[name](_backward(plan), given)})
         _record(plan, "cache_or_recompute", lambda: _cache(plan, results, config, given))
     for name in late:
@@ -137,12 +140,17 @@ def compile_program(
     return plan
 
 
-def _of_backward(plan: Plan, passes: list[str], level: str) -> list[str]:
-    """The passes for the backward before fusion: all that rewrite; Hector generates it after C and R (3.5)."""
+def _of_backward(plan: Plan, passes: list[str], config: Config) -> list[str]:
+    """The passes for the backward before fusion: all that rewrite; Hector generates it after C and R (3.5).
+
+    Where the order of sums is given, it is that of the forward, and gradients are what follows from it.
+    """
     if plan.backward is None:
         return []
-    kept = ("gemm_scale_fusion",) if level == "hector" else [n for n in passes if n != "canonical_form"]
-    return [name for name in passes if name in kept]
+    if config.level == "hector":
+        return [name for name in passes if name == "gemm_scale_fusion"]
+    given = () if config.aggregation == "auto" else ("aggregation_order",)
+    return [name for name in passes if name not in ("canonical_form", *given)]
 
 
 def _sdfgs(plan: Plan) -> dict[str, dace.SDFG]:

@@ -14,10 +14,11 @@ from rich.progress import TimeRemainingColumn
 from dacergnn.bench.caching.records import Row
 from dacergnn.bench.caching.report import tables
 from dacergnn.bench.caching.runner import Work, plan, run
-from dacergnn.bench.caching.settings import AGAINST, GRADIENTS, MODELS, NETWORKS, ORDERS, Settings
+from dacergnn.bench.caching.settings import AGAINST, GRADIENTS, MODELS, NETWORKS, Settings
 from dacergnn.bench.caching.task import Limits
 from dacergnn.bench.command import names, progress_bar
 from dacergnn.bench.suites import suite_option
+from dacergnn.config import AGGREGATIONS
 
 
 def _numbers(_: click.Context, __: click.Parameter, value: str) -> tuple[int, ...]:
@@ -45,7 +46,7 @@ def _list(name: str, default: tuple[str, ...], text: str) -> Callable[[Any], Any
 @_list("--strategies", Settings.strategies, "What is saved: cache_all, recompute_all, papers, auto, budget:BYTES, any "
        "of them +cache:NAME or +recompute:NAME and called LABEL=..., or 'named' for all that papers name.")  # fmt: skip
 @_list("--formats", Settings.formats, "Sparse formats of traversals: auto, csr, csc, coo, ell, hybrid.")
-@_list("--orders", Settings.orders, f"Of a product and a sum over neighbours: {', '.join(ORDERS)}.")
+@_list("--orders", Settings.orders, f"Of a product and a sum over neighbours: {', '.join(AGGREGATIONS)}.")
 @_list("--against", Settings.against, f"Peers, in turns with ours: {', '.join(AGAINST)}.")
 @_list("--modes", Limits.modes, "Forward without gradients, forward that saves, forward and backward.")
 @click.option("--repeat", default=Limits.repeat, show_default=True, type=click.IntRange(1), help="Most rounds.")

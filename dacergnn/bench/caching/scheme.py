@@ -43,6 +43,7 @@ class Scheme:
             cache=self.cache,
             recompute=self.recompute,
             adjacency=self.adjacency,
+            aggregation=self.order,
         )
 
 

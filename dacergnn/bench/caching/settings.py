@@ -9,7 +9,7 @@ from dacergnn.bench.caching.scheme import expand
 from dacergnn.bench.caching.task import Candidate, Limits, Task
 from dacergnn.bench.errors import BenchmarkError
 from dacergnn.bench.settings import check
-from dacergnn.config import Config
+from dacergnn.config import AGGREGATIONS, Config
 from dacergnn.datasets.clouds import CLOUDS
 from dacergnn.errors import DacergnnError
 
@@ -25,7 +25,6 @@ SIZES = (8, 16, 32, 64, 128, 256, 512, 1024)
 SIZES_OF_HEADS = (8, 16, 32, 64, 128)
 SIZES_ON_CLOUDS = (64,)
 GRADIENTS = ("with", "without")
-ORDERS = ("auto",)
 AGAINST = ("pyg", "pyg-compiled", "dgl")
 PEERS = {
     "pyg": (Candidate("pyg", "COO"), Candidate("pyg", "CSR"), Candidate("pyg", "EdgeIndex")),
@@ -59,7 +58,7 @@ class Settings:
             ("models", self.models, MODELS),
             ("networks", self.networks, NETWORKS),
             ("gradients", self.gradients, GRADIENTS),
-            ("orders", self.orders, ORDERS),
+            ("orders", self.orders, AGGREGATIONS),
             ("modes", self.limits.modes, Limits.modes),
         ):
             check(option, values, known)
@@ -95,7 +94,7 @@ class Settings:
 
     def candidates(self, task: Task) -> tuple[Candidate, ...]:
         """Ours by every scheme, and the peers."""
-        orders = self.orders if task.model in ORDERED else self.orders[:1]
+        orders = self.orders if task.model in ORDERED else ("auto",)
         own: list[Candidate] = []
         for base, name, order in product(expand(self.strategies, task.model), self.formats, orders):
             label = ", ".join([base.label, *(part for part in (name, order) if part != "auto")])
