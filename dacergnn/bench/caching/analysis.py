@@ -103,13 +103,8 @@ class Choice:
     @property
     def right(self) -> bool:
         """Whether it is the best scheme, by its program or by its time."""
-        return _program(self.own) == _program(self.best) or self.slowdown <= 1 + SAME
-
-
-def _program(row: Row) -> tuple[object, ...]:
-    """What schemes that come to the same program agree in."""
-    fields = ("saved_bytes", "predicted_forward_bytes", "predicted_backward_bytes", "adjacency")
-    return tuple(row.get(field) for field in fields)
+        same = bool(self.own.get("program")) and self.own["program"] == self.best.get("program")
+        return same or self.slowdown <= 1 + SAME
 
 
 def choices(found: Iterable[Group]) -> list[Choice]:

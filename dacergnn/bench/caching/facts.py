@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from typing import Any
 
@@ -13,8 +14,9 @@ from dacergnn.api import explain
 from dacergnn.bench.candidate import Built
 from dacergnn.config import Config
 from dacergnn.cost import Cost
+from dacergnn.graph import HeteroGraph
 from dacergnn.modules.base import ProgramModule
-from dacergnn.modules.compiled import Variant
+from dacergnn.modules.compiled import CompiledProgram, Variant
 
 
 def saved_bytes(built: Built) -> int:
@@ -67,12 +69,25 @@ def predicted(built: Built, config: Config) -> dict[str, float]:
     return found
 
 
-def _variants(built: Built) -> list[tuple[Variant, Any]]:
+def program_of(built: Built) -> str:
+    """A name that candidates share whose compiled layers came to the same code; empty where no layer is compiled."""
+    codes: list[str] = []
+    for compiled, _ in _programs(built):
+        parts = [part for v in compiled.variants for part in (v.forward, v.backward) if part is not None]
+        codes += sorted({part.lowered.code for part in parts})
+    return hashlib.sha256("\n".join(codes).encode()).hexdigest()[:16] if codes else ""
+
+
+def _variants(built: Built) -> list[tuple[Variant, HeteroGraph]]:
     """The builds that training runs, each with its graph."""
-    found: list[tuple[Variant, Any]] = []
-    for module in built.layer.modules():
-        if isinstance(module, ProgramModule) and module.last_call is not None:
-            compiled, graph = module.last_call
-            training = [v for v in compiled.variants if v.backward is not None]
-            found += [(v, graph) for v in training[-1:]]
+    found: list[tuple[Variant, HeteroGraph]] = []
+    for compiled, graph in _programs(built):
+        training = [v for v in compiled.variants if v.backward is not None]
+        found += [(v, graph) for v in training[-1:]]
     return found
+
+
+def _programs(built: Built) -> list[tuple[CompiledProgram, HeteroGraph]]:
+    """What the compiled layers have run last."""
+    calls = [m.last_call for m in built.layer.modules() if isinstance(m, ProgramModule)]
+    return [call for call in calls if call is not None]

@@ -83,8 +83,11 @@ def measure(task: Task, wanted: Sequence[Candidate], settings: Settings, progres
     results = _times(task, wanted, settings, progress)
     rows: list[Row] = []
     for candidate, result in zip(wanted, results, strict=True):
-        row = {**settings_of(task, candidate, settings.limits), "group": group, **result}
-        if settings.memory and row["status"] == "ok" and not candidate.compiled:
+        row: Row = {**settings_of(task, candidate, settings.limits), "group": group, **result}
+        same = row.pop("same_as", None)
+        if same is not None:
+            row |= {"same_as": rows[same]["name"], "peak_mb": rows[same].get("peak_mb")}
+        elif settings.memory and row["status"] == "ok" and not candidate.compiled:
             progress(f"{task}: memory of {candidate.library} {candidate.name}")
             row |= _memory(task, candidate, settings)
         rows.append(row)

@@ -58,30 +58,39 @@ def weigh(candidate: Candidate, workload: Workload) -> dict[str, Any]:
 
 
 def time_all(wanted: tuple[Candidate, ...], workload: Workload, limits: Limits) -> list[dict[str, Any]]:
-    """Validate every candidate, then time those that are right, mode by mode."""
+    """Validate every candidate, then time those that are right, mode by mode.
+
+    Of ours, those whose layers come to the programs of an earlier one have its times, and its position as "same_as".
+    """
     expected = _expected(workload, limits)
     results: list[dict[str, Any]] = []
     steps: dict[str, dict[str, Step]] = {mode: {} for mode in limits.modes}
+    first: dict[str, int] = {}
     for position, candidate in enumerate(wanted):
         try:
             built = candidates.make(candidate, workload)
             found = _validated(candidate, built, workload, expected)
-            if found["status"] == "ok":
-                for mode in limits.modes:
-                    step = step_of(built, _backward(workload), mode)
-                    step()
-                    steps[mode][str(position)] = step
+            own = {mode: step_of(built, _backward(workload), mode) for mode in limits.modes}
+            for step in own.values() if found["status"] == "ok" else ():
+                step()
+            found["program"] = facts.program_of(built)
         except Exception as error:  # a candidate's failure is a result
             why = reason(error)
-            found = {"status": "out of memory" if why == "out of memory" else "failed", "note": why}
-            for calls in steps.values():
-                calls.pop(str(position), None)
+            results.append({"status": "out of memory" if why == "out of memory" else "failed", "note": why})
+            continue
         results.append(found)
+        if found["status"] == "ok":
+            same = first.setdefault(found["program"], position) if found["program"] else position
+            if same != position:
+                found["same_as"] = same
+                continue
+            for mode, step in own.items():
+                steps[mode][str(position)] = step
     for mode, calls in steps.items():
         timings = interleave(calls, limits.repeat, limits.budget_s * len(calls) / len(steps)) if calls else {}
         for position, timing in timings.items():
             results[int(position)] |= timing.as_json(f"{mode}_")
-    return results
+    return [{**results[found["same_as"]], **found} if "same_as" in found else found for found in results]
 
 
 def _backward(workload: Workload) -> Callable[[Tensor], None]:
