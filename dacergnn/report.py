@@ -94,6 +94,7 @@ def layer_report(name: str, layer: ProgramModule) -> LayerReport:
     if last is None:
         return LayerReport(name, kind, [], refusal=refusal)
     compiled, graph = last
+    graph = compiled.measured(graph)
     builds = [_build_report(v, graph) for v in compiled.variants]
     captures: Captures | None = vars(layer).get("_captures")
     notes = [layer.replays.summary] if isinstance(layer, TracedLayer) else []

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from dacergnn.errors import UnsupportedCallError, UnsupportedLayerError
+from dacergnn.frontends.features import is_sparse
 from dacergnn.graph import HeteroGraph
 from dacergnn.program.flatten import Activation
 from dacergnn.runtime.stacks import Stacks
@@ -85,6 +86,11 @@ class Binding:
     def dtype(self) -> torch.dtype:
         """Element type of the arrays."""
         return next(iter(self.arrays.values())).dtype
+
+    @property
+    def sparse(self) -> frozenset[str]:
+        """Names of the arrays that are sparse tensors."""
+        return frozenset([name for name, array in self.arrays.items() if is_sparse(array)])
 
 
 class Frontend(ABC):

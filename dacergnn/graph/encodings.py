@@ -9,19 +9,21 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from dacergnn.errors import GraphError
+from dacergnn.errors import EncodingError, GraphError
 from dacergnn.graph import formats, sorting
 from dacergnn.graph.canonical import row_counts
 from dacergnn.graph.edge_list import EdgeList
 from dacergnn.graph.sorting import pointers, segment_starts, stable_order
-from dacergnn.graph.spaces import encoding_name, kind, parse_encoding, part, target_space
+from dacergnn.graph.spaces import GRAPH_SPACES, encoding_name, kind, parse_encoding, part, target_space
 
 
 class Encodings:
     """Encodings of one graph, from its edges in canonical order."""
 
     def __init__(self, edges: EdgeList) -> None:
-        self._edges = edges
+        self.edges = edges
+        self.spaces = GRAPH_SPACES
+        """Row spaces that there are encodings of."""
         self._sizes = row_counts(edges)
         self._dtype = edges.src.dtype
         self._device = edges.src.device
@@ -29,9 +31,18 @@ class Encodings:
         self._lock = threading.RLock()
         self._parts: dict[str, Encodings] = {}
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """Element type of all encodings."""
+        return self._dtype
+
     def size(self, space: str) -> int:
         """Number of rows of a space; counting U sorts the edges by (etype, src) once."""
         if space not in self._sizes:
+            if space not in self.spaces:
+                raise EncodingError(
+                    f"Rows {space} are those of sparse features, which the graph lacks; use with_features."
+                )
             if part(space):
                 self._sizes |= self._part_sizes()
             else:
@@ -56,7 +67,7 @@ class Encodings:
     def _part(self, name: str) -> Encodings:
         """Encodings of the edges of a part."""
         if name not in self._parts:
-            edges, rows = self._edges, self.get(f"idx_E{name}_edge")
+            edges, rows = self.edges, self.get(f"idx_E{name}_edge")
             chosen = {key: getattr(edges, key).index_select(0, rows) for key in ("src", "dst", "edge_type")}
             self._parts[name] = Encodings(replace(edges, **chosen))
         return self._parts[name]
@@ -79,7 +90,7 @@ class Encodings:
 
     def built(self) -> list[Tensor]:
         """The edges, and what has been built of them."""
-        edges = self._edges
+        edges = self.edges
         own = [t for t in (edges.src, edges.dst, edges.edge_type, edges.src_type, edges.dst_type) if t is not None]
         with self._lock:
             return [*own, *self._built.values(), *(t for p in self._parts.values() for t in p.built())]
@@ -108,8 +119,8 @@ class Encodings:
     def _mixed_relation(self, path: str) -> int | None:
         """The first edge type with end points of several types."""
         types = self._index("E", path)  # not kept: programs hardly read it
-        wrong = (self._joined_types(types).index_select(0, self._edges.edge_type) != types).nonzero()
-        return int(self._edges.edge_type[wrong[0]]) if len(wrong) else None
+        wrong = (self._joined_types(types).index_select(0, self.edges.edge_type) != types).nonzero()
+        return int(self.edges.edge_type[wrong[0]]) if len(wrong) else None
 
     def _joined_types(self, types: Tensor) -> Tensor:
         """[R] type of an end point of the first edge of each type; 0 for a type without edges."""
@@ -148,7 +159,7 @@ class Encodings:
         return formats.padded(rows, starts) if form == "ell" else formats.hybrid(rows, starts)
 
     def _index(self, space: str, path: str) -> Tensor:
-        edges = self._edges
+        edges = self.edges
         if path == "edge":
             return self._in_part(part(space)).index_select(0, edges.edge_type).nonzero().flatten().to(self._dtype)
         if space == "E" and path in ("src", "dst", "etype"):
@@ -191,10 +202,10 @@ class Encodings:
 
     def _pointers(self, space: str, path: str) -> Tensor:
         if path in ("srcpair", "dstpair"):
-            ends = self._edges.dst
+            ends = self.edges.dst
             if path == "srcpair":
-                ends = self._edges.src.index_select(0, self.get("ids_E_etype_src"))
-            found = segment_starts(self._edges.edge_type, ends).nonzero().flatten()
+                ends = self.edges.src.index_select(0, self.get("ids_E_etype_src"))
+            found = segment_starts(self.edges.edge_type, ends).nonzero().flatten()
             last = torch.full((1,), self.size("E"), device=self._device)
             return torch.cat((found, last)).to(self._dtype)
         targets = self.get(encoding_name("idx", space, path))
@@ -205,7 +216,7 @@ class Encodings:
             return self.get("ids_E_etype_src")  # both order edges by (etype, src)
         keys = [(self.get(f"idx_{space}_{path}"), self.size(target_space(space, path))) for path in paths]
         canonical = space == "E" and paths == ("etype", "dst", "src")[: len(paths)]
-        order = None if canonical else stable_order(keys, ask=sorting.at_hand(self._edges.src))
+        order = None if canonical else stable_order(keys, ask=sorting.at_hand(self.edges.src))
         if order is None:
             return self.once(f"arange_{space}", lambda: self._arange(space))
         return order.to(self._dtype)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -16,8 +16,11 @@ from dacergnn.errors import ArrayError, EncodingError
 from dacergnn.graph.canonical import canonical_order, to_device, type_ranges
 from dacergnn.graph.edge_list import ArrayLike, EdgeIndexLike, EdgeList, make_edge_list
 from dacergnn.graph.encodings import Encodings
+from dacergnn.graph.feature_encodings import FeatureEncodings
+from dacergnn.graph.features import FeatureGraphs, Features
 from dacergnn.graph.from_dgl import edge_list_of_dgl
 from dacergnn.graph.from_pyg import edge_list_of_pyg
+from dacergnn.graph.nonzeros import Nonzeros
 from dacergnn.graph.spaces import ROW_SPACES, SPACES
 
 _NUMBERS = itertools.count()
@@ -123,7 +126,7 @@ class HeteroGraph:
     @property
     def sizes(self) -> dict[str, int]:
         """Number of rows of every row space; counts U and V, so ask `size` if they are not needed."""
-        return {space: self.size(space) for space in ROW_SPACES}
+        return {space: self.size(space) for space in self._encodings.spaces}
 
     def encoding(self, name: str) -> Tensor:
         """Encoding by name (`dacergnn.graph.spaces`): 1-D, contiguous, `index_dtype`. Do not write to it."""
@@ -175,6 +178,28 @@ class HeteroGraph:
             graph.single_typed = self.single_typed
         return graph
 
+    def with_features(self, src: Tensor | None = None, dst: Tensor | None = None) -> Features:
+        """This graph with row spaces for the nonzeros of sparse features, and the values of these.
+
+        It shares all encodings, and is found again for the same tensors and for others with entries in the same places.
+
+        Args:
+            src: Features of the sources, a CSR or COO tensor [NS, K]; entries of one place count as their sum.
+            dst: Features of the destinations [ND, K'], if they are others.
+
+        Raises:
+            ArrayError: Wrong layout, shape or device, or a tensor that requires a gradient.
+            GraphError: An index out of range.
+        """
+        kept: FeatureGraphs = self.derived.setdefault(FeatureGraphs, FeatureGraphs())
+        return kept.find(self, src, dst, self._with_nonzeros)
+
+    def _with_nonzeros(self, nonzeros: Mapping[str, Nonzeros]) -> HeteroGraph:
+        graph = HeteroGraph.__new__(HeteroGraph)
+        graph._hold(self._edges, self._edge_perm)
+        graph._encodings = FeatureEncodings(self._encodings, nonzeros)
+        return graph
+
     def record_stream(self, stream: torch.cuda.Stream) -> None:
         """Keep the memory of all that was made for the graph from being used otherwise before work on a stream is done.
 
@@ -192,7 +217,7 @@ class HeteroGraph:
     @property
     def index_dtype(self) -> torch.dtype:
         """torch.int32 if every size, R * NS and R * ND among them, is below 2**31; else torch.int64."""
-        return self._edges.src.dtype
+        return self._encodings.dtype
 
     @property
     def bipartite(self) -> bool:

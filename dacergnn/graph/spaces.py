@@ -7,6 +7,11 @@ Edges stand in the canonical order (etype, dst, src), U rows in (etype, src), V 
 The edges are divided in two parts by their relations: those with no more (source, type) pairs than (destination, type)
 pairs, and the others. Es, Us and Vs are the rows of the first part, Ed, Ud and Vd those of the second, in the
 same order.
+
+A graph with sparse features (`HeteroGraph.with_features`) has further spaces, for sources (suffix S) and destinations
+(suffix D): ZS, ZD the nonzeros of the features; FS, FD their columns; TFS, TFD all (node type, column) pairs; RFS, RFD
+all (edge type, column) pairs; UZS, VZS, VZD the nonzeros of the end points of U and V rows, pair by pair. Nonzeros
+stand in the order of their rows.
 """
 
 from __future__ import annotations
@@ -21,7 +26,19 @@ PARTS: tuple[str, ...] = tuple(FEWER)
 PARTED: tuple[str, ...] = ("E", "U", "V")
 """Row spaces that parts have rows of."""
 SPACES: tuple[str, ...] = ("NS", "ND", "E", "U", "V", "R", "T", "ONE", "RNS")
-ROW_SPACES: tuple[str, ...] = (*SPACES, *(space + part for part in PARTS for space in PARTED))
+GRAPH_SPACES: tuple[str, ...] = (*SPACES, *(space + part for part in PARTS for space in PARTED))
+"""Row spaces that every graph has."""
+NODE_SIDES: dict[str, str] = {"S": "NS", "D": "ND"}
+"""Nodes that sparse features belong to, by the suffix of the row spaces of the features."""
+PAIR_NONZEROS: dict[str, tuple[str, str]] = {"UZS": ("U", "src"), "VZS": ("V", "dst"), "VZD": ("V", "dst")}
+"""Nonzeros of pairs: the pairs, and the path to the node whose features are meant."""
+NONZEROS: tuple[str, ...] = (*(f"Z{side}" for side in NODE_SIDES), *PAIR_NONZEROS)
+FEATURE_SPACES: tuple[str, ...] = (
+    *NONZEROS,
+    *(columns + side for columns in ("F", "TF", "RF") for side in NODE_SIDES),
+)
+"""Row spaces that graphs with sparse features have besides."""
+ROW_SPACES: tuple[str, ...] = (*GRAPH_SPACES, *FEATURE_SPACES)
 
 _WHOLE: dict[tuple[str, str], str] = {
     ("E", "src"): "NS",
@@ -52,9 +69,21 @@ MAPS: dict[tuple[str, str], str] = {
         if space in PARTED and path != "typedsrc"
     },
     **{("E" + part, "edge"): "E" for part in PARTS},
+    **{
+        (f"Z{side}", path): reached
+        for side, nodes in NODE_SIDES.items()
+        for path, reached in (("row", nodes), ("column", f"F{side}"), ("typedcolumn", f"TF{side}"))
+    },
+    **{
+        (space, path): reached
+        for space, (pairs, _) in PAIR_NONZEROS.items()
+        for path, reached in (("pair", pairs), ("nonzero", space[1:]), ("typedcolumn", f"RF{space[-1]}"))
+    },
     **{(space, "one"): "ONE" for space in ROW_SPACES},
 }
 """(row space, path) -> row space that the path leads to."""
+GRAPH_MAPS: dict[tuple[str, str], str] = {way: reached for way, reached in MAPS.items() if way[0] in GRAPH_SPACES}
+"""Those that every graph has."""
 
 TYPE_PATHS: tuple[str, ...] = ("etype", "ntype", "srctype", "dsttype", "one")
 """Paths to the type of a row: what typed weights are chosen by. `one` is the case of a single type."""

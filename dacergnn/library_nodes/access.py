@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dacergnn.graph.spaces import MAPS, TYPE_PATHS, encoding_name, kind
+from dacergnn.graph.spaces import MAPS, NONZEROS, PAIR_NONZEROS, TYPE_PATHS, encoding_name, kind
 from dacergnn.library_nodes.form import WEIGHT_PRODUCTS, Ref, Statement, match_gemm
 
 # Groupings in which the rows already stand in order, so that no list of row ids is needed.
@@ -16,6 +16,7 @@ _IN_ORDER = {
     ("U", "etype", "src"),
     ("V", "etype", "dst"),
     ("E", "edge"),
+    *((space, "pair" if space in PAIR_NONZEROS else "row") for space in NONZEROS),
 }
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
-from dacergnn.graph.spaces import ROW_SPACES, TYPE_PATHS, kind
+from dacergnn.graph.spaces import FEATURE_SPACES, GRAPH_SPACES, NONZEROS, TYPE_PATHS, kind
 
 Shape = tuple[int, ...]
 
@@ -125,8 +125,15 @@ def size(shape: Shape) -> int:
 # Printing -------------------------------------------------------------------------------------------------
 
 _ENTITY = {"E": "e", "NS": "n", "ND": "n", "U": "p", "V": "p", "R": "r", "T": "t", "ONE": "o", "RNS": "w"}
-ENTITY = {space: _ENTITY[kind(space)] for space in ROW_SPACES}
-_ROW_PATHS = {"": "", "src": ".src", "dst": ".dst", "srcpair": ".src_pair", "dstpair": ".dst_pair", "edge": ".edge"}
+ENTITY = {
+    **dict.fromkeys(FEATURE_SPACES, "c"),
+    **dict.fromkeys(NONZEROS, "z"),
+    **{space: _ENTITY[kind(space)] for space in GRAPH_SPACES},
+}
+_ROW_PATHS = {
+    "": "", "src": ".src", "dst": ".dst", "srcpair": ".src_pair", "dstpair": ".dst_pair", "edge": ".edge",
+    "row": ".row", "column": ".column", "typedcolumn": ".typed_column", "pair": ".pair", "nonzero": ".nonzero",
+}  # fmt: skip
 _TYPE_KEYS = {
     "etype": "{}.etype",
     "ntype": "{}.ntype",

@@ -26,7 +26,10 @@ BINARY: dict[type[ast.AST], str] = {
     ast.Eq: "eq",
 }
 FLIPPED: dict[type[ast.AST], str] = {ast.Lt: "gt", ast.LtE: "ge"}
-_ROW_ATTRIBUTES = {"src": "src", "dst": "dst", "src_pair": "srcpair", "dst_pair": "dstpair", "edge": "edge"}
+_ROW_ATTRIBUTES = {
+    "src": "src", "dst": "dst", "src_pair": "srcpair", "dst_pair": "dstpair", "edge": "edge",
+    "row": "row", "column": "column", "typed_column": "typedcolumn", "pair": "pair", "nonzero": "nonzero",
+}  # fmt: skip
 _NODE_TYPE = {"": "ntype", "src": "srctype", "dst": "dsttype"}
 # Default arguments of operators that a user may leave out.
 _DEFAULTS: dict[str, tuple[float, ...]] = {"leakyrelu": (0.01,), "elu": (1.0,)}

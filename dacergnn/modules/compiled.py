@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import threading
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache, partial
@@ -21,6 +22,7 @@ from dacergnn.graph import HeteroGraph
 from dacergnn.graph.profile import Profile
 from dacergnn.library_nodes.node import Typeclass
 from dacergnn.modules.elements import ELEMENTS, check_elements
+from dacergnn.modules.sparse import SparseArrays
 from dacergnn.program import Program as View
 from dacergnn.program.flatten import FlatProgram, flatten
 from dacergnn.program.names import sdfg_name
@@ -67,7 +69,13 @@ class CompiledProgram:
     """A program, compiled on demand; shared by all layers that run it. Get one from `compiled_program`."""
 
     def __init__(
-        self, program: Program, dtype: torch.dtype, index: torch.dtype, config: Config, profile: Profile
+        self,
+        program: Program,
+        dtype: torch.dtype,
+        index: torch.dtype,
+        config: Config,
+        profile: Profile,
+        sparse: frozenset[str] = frozenset(),
     ) -> None:
         check_elements("the layer", dtype, config.implementation)
         self.program = program
@@ -76,24 +84,42 @@ class CompiledProgram:
         self.index = index
         self.config = config
         self.profile = profile
+        """What choices are made for; with sparse features, that of the first call."""
         self.name: str = flat.name
         self.inputs = [sdfg_name(name) for name in flat.arrays]
+        """The arrays that calls take."""
+        self.sparse = [name for name in self.inputs if name in sparse]
         arrays = [(name, ast.dump(node)) for name, node in flat.arrays.items()]
         # All that the parser reads: helper functions are inlined, constants bound.
-        self._circumstances = (flat.name, arrays, [ast.dump(n) for n in flat.body], dtype, index, config, profile)
+        self._text = (flat.name, arrays, [ast.dump(n) for n in flat.body], self.sparse)
         self._architectures = architectures(config.cuda_arch) if config.implementation == "cuda" else ()
         self._variants: dict[Mask, Variant] = {}
         self._last: Variant | None = None
         self._inference: Variant | None = None
+        self._features: Callable[[], HeteroGraph | None] | None = None
 
     def _flat(self) -> FlatProgram:
         return flatten(self.program.source, dict(self.program.bindings), self.program.then)
 
     @cached_property
     def sdfg(self) -> dace.SDFG:
-        """The program as it was parsed, before all passes."""
+        """The program as it was parsed, and rewritten for sparse features, before all passes."""
+        return self._parsed if self._arrays is None else self._arrays.program.sdfg
+
+    @property
+    def _parsed(self) -> dace.SDFG:
         with _BUILDING:
             return parse_flat(self._flat(), ELEMENTS[self.dtype])
+
+    @cached_property
+    def _arrays(self) -> SparseArrays | None:
+        """What makes the arrays that builds take, where features are sparse."""
+        return SparseArrays.of(self._parsed, self.inputs, self.sparse) if self.sparse else None
+
+    @cached_property
+    def _taken(self) -> list[str]:
+        """The arrays that builds take."""
+        return self.inputs if self._arrays is None else [*self._arrays.program.arrays]
 
     def variant(self, mask: Mask) -> Variant:
         """The build for inputs of which those in ``mask`` need gradients."""
@@ -110,13 +136,13 @@ class CompiledProgram:
         """The forward of the build for inputs of which none needs gradients."""
         found = self._inference
         if found is None:
-            found = self._inference = self.variant((False,) * len(self.inputs))
+            found = self._inference = self.variant((False,) * len(self._taken))
         self._last = found
         return found.forward
 
     def _build(self, mask: Mask) -> Variant:
-        wrt = [n for n, needed in zip(self.inputs, mask, strict=True) if needed]
-        key = plan_cache.plan_key(*self._circumstances, mask)
+        wrt = [n for n, needed in zip(self._taken, mask, strict=True) if needed]
+        key = plan_cache.plan_key(*self._text, self.dtype, self.index, self.config, self.profile, mask)
         kept = plan_cache.load(key, self.name)
         program = kept or self._lower(self._plan(wrt, keep=False))
         tf32 = program.forward.has_tf32 and allows_tf32()
@@ -141,13 +167,13 @@ class CompiledProgram:
         outputs = [b.name for b in program.forward.outputs]
         sources: list[tuple[str, int]] = []
         for name in program.backward.inputs:
-            if name in self.inputs:
-                sources.append(("input", self.inputs.index(name)))
+            if name in self._taken:
+                sources.append(("input", self._taken.index(name)))
             elif name in outputs:
                 sources.append(("output", outputs.index(name)))
             else:
                 sources.append(("gradient", outputs.index(name.removeprefix("grad_"))))
-        slots = tuple(self.inputs.index(n) for n in program.wrt)
+        slots = tuple(self._taken.index(n) for n in program.wrt)
         return Variant(forward, backward, program.results, tuple(sources), slots, make_plan)
 
     def save(self, folder: Path) -> list[Path]:
@@ -171,6 +197,25 @@ class CompiledProgram:
 
     def __call__(self, graph: HeteroGraph, inputs: list[Tensor]) -> tuple[Tensor, ...]:
         """Run on ``graph``; differentiable with respect to the inputs that require it."""
+        if self._arrays is not None:
+            graph, inputs = self._arrays.make(graph, inputs)
+            if graph.index_dtype is not self.index:  # so many nonzeros
+                return self._with_indices(graph.index_dtype)._run(graph, inputs)
+            if not self._variants:
+                self.profile = Profile.of(graph)
+            self._features = weakref.ref(graph)
+        return self._run(graph, inputs)
+
+    def _with_indices(self, index: torch.dtype) -> CompiledProgram:
+        sparse = frozenset(self.sparse)
+        return compiled_program(self.program, self.dtype, index, self.config, self.profile, sparse)
+
+    def measured(self, graph: HeteroGraph) -> HeteroGraph:
+        """The graph that tells the sizes of a call on ``graph``, the last one: that with its sparse features."""
+        features = None if self._features is None else self._features()
+        return graph if features is None else features
+
+    def _run(self, graph: HeteroGraph, inputs: list[Tensor]) -> tuple[Tensor, ...]:
         if torch.is_grad_enabled():
             mask = tuple([t.requires_grad for t in inputs])
             if True in mask:
@@ -183,8 +228,8 @@ class CompiledProgram:
         if stacks is None:
             return self(graph, tensors)
         # Kernels of the CPU take parts where they lie; on devices, and for autograd, torch puts them together.
-        on_cpu = self.config.implementation != "cuda"
-        if not on_cpu or (torch.is_grad_enabled() and any(t.requires_grad for t in tensors)):
+        in_place = self.config.implementation != "cuda" and not self.sparse
+        if not in_place or (torch.is_grad_enabled() and any(t.requires_grad for t in tensors)):
             parts = tensors[len(tensors) - stacks.count :]
             try:
                 made = stacks.arrays(parts)
@@ -235,8 +280,17 @@ class _Run(torch.autograd.Function):
 
 @lru_cache(maxsize=1024)
 def compiled_program(
-    program: Program, dtype: torch.dtype, index: torch.dtype, config: Config, profile: Profile
+    program: Program,
+    dtype: torch.dtype,
+    index: torch.dtype,
+    config: Config,
+    profile: Profile,
+    sparse: frozenset[str] = frozenset(),
 ) -> CompiledProgram:
-    """The compiled form of a program, its choices made for graphs like ``profile``; equal programs share it."""
+    """The compiled form of a program, its choices made for graphs like ``profile``; equal programs share it.
+
+    Args:
+        sparse: Arrays that come as sparse tensors.
+    """
     with _BUILDING:
-        return CompiledProgram(program, dtype, index, config, profile)
+        return CompiledProgram(program, dtype, index, config, profile, sparse)

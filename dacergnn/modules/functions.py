@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from dacergnn.config import Config
 from dacergnn.errors import ArrayError
+from dacergnn.frontends.features import is_sparse
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.compiled import CompiledProgram
 from dacergnn.modules.elements import autocast_type, cast, is_autocast
@@ -21,6 +22,7 @@ from dacergnn.modules.traced import traced_outputs
 from dacergnn.modules.user_program import LEADING, UserProgram
 from dacergnn.program import Program as View
 from dacergnn.program import parse
+from dacergnn.program.names import sdfg_name
 
 Result = Tensor | tuple[Tensor, ...]
 Shape = int | tuple[int, ...] | None
@@ -67,7 +69,7 @@ class UserLayer(GraphLayer):
             arrays = arrays if dtype is None else [cast(a, dtype) for a in arrays]
         given = [a for a in arrays if a is not None]
         try:
-            call = (graph.key, given[0].dtype, *[None if a is None else a.shape for a in arrays])
+            call = (graph.key, given[0].dtype, *[None if a is None else (a.shape, a.layout) for a in arrays])
         except (AttributeError, IndexError):
             self.user.check(graph, arrays, self.config)
             raise
@@ -86,7 +88,9 @@ class UserLayer(GraphLayer):
         if len(self._calls) >= _CALLS:
             self._calls.clear()
         dtype = call[1]
-        self._calls[call] = found = self.compiled((dtype, program), graph, dtype, lambda: program)
+        named = zip(self.user.names, arrays, strict=True)
+        sparse = frozenset(sdfg_name(n) for n, a in named if a is not None and is_sparse(a))
+        self._calls[call] = found = self.compiled((dtype, program), graph, dtype, lambda: program, sparse)
         return found
 
     def run(self, frontend: OwnProgram, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[int, Tensor]:

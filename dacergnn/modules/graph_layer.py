@@ -73,14 +73,19 @@ class GraphLayer(ProgramModule, ABC):
         return self._captures.run(function, args, {}, own, self.training)
 
     def compiled(
-        self, key: tuple[Any, ...], graph: HeteroGraph, dtype: torch.dtype, make: Callable[[], Program]
+        self,
+        key: tuple[Any, ...],
+        graph: HeteroGraph,
+        dtype: torch.dtype,
+        make: Callable[[], Program],
+        sparse: frozenset[str] = frozenset(),
     ) -> CompiledProgram:
         """The compiled program under ``key``; choices are made for the first graph of its kind."""
-        key = (*key, graph.index_dtype, graph.single_typed, graph.device.type)
+        key = (*key, graph.index_dtype, graph.single_typed, graph.device.type, sparse)
         found = self._compiled.get(key)
         if found is None:
             config = self.config.on(graph.device.type)
-            found = compiled_program(make(), dtype, graph.index_dtype, config, Profile.of(graph))
+            found = compiled_program(make(), dtype, graph.index_dtype, config, Profile.of(graph), sparse)
             self._compiled[key] = found
         return found
 

@@ -71,7 +71,7 @@ class CompiledLayer(ProgramModule):
             _repeated=None,
             follower=None,
             _captures=Captures(self) if config.cuda_graph else None,
-            _compiled=dict[tuple[int, torch.dtype, torch.dtype, bool, str], tuple[Program, CompiledProgram]](),
+            _compiled=dict[tuple[object, ...], tuple[Program, CompiledProgram]](),
         )
         self.__dict__["number"] = register_layer(self)
 
@@ -156,8 +156,9 @@ class CompiledLayer(ProgramModule):
         if autocast:
             return self._autocast(frontend, graph, args, kwargs)
         binding = self._bind(frontend, graph, args, kwargs)
-        compiled = self.compiled(binding.program, binding.dtype, graph)
-        if own and binding.again is not None:
+        sparse = binding.sparse
+        compiled = self.compiled(binding.program, binding.dtype, graph, sparse)
+        if own and binding.again is not None and not sparse:
             # Noting a call takes time, which it saves where graphs do not take turns.
             same = self.last_call is not None and self.last_call[1] is graph
             self.__dict__["_repeated"] = Repeated.of(graph, compiled, binding, args, kwargs) if same else None
@@ -175,7 +176,7 @@ class CompiledLayer(ProgramModule):
             frontend.module = with_parameters(module, {n: p.to(dtype) for n, p in module.named_parameters()})
         with without_autocast():
             binding = self._bind(frontend, graph, args, kwargs)
-            return self._execute(binding, graph, self.compiled(binding.program, binding.dtype, graph))
+            return self._execute(binding, graph, self.compiled(binding.program, binding.dtype, graph, binding.sparse))
 
     def _bind(self, frontend: Frontend, graph: HeteroGraph, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Binding:
         binding = frontend.bind(graph, *args, **kwargs)
@@ -197,15 +198,17 @@ class CompiledLayer(ProgramModule):
         tensors = [arrays[name] for name in compiled.inputs if name not in made]
         return binding.finish(compiled.stacked(graph, [*tensors, *binding.parts], stacks))
 
-    def compiled(self, program: Program, dtype: torch.dtype, graph: HeteroGraph) -> CompiledProgram:
-        """The compiled form of the program of a call."""
+    def compiled(
+        self, program: Program, dtype: torch.dtype, graph: HeteroGraph, sparse: frozenset[str] = frozenset()
+    ) -> CompiledProgram:
+        """The compiled form of the program of a call whose arrays ``sparse`` are sparse."""
         index = graph.index_dtype
         # Hashing a program takes longer than a lookup; it is kept, so that its id stays its own.
-        key = (id(program), dtype, index, graph.single_typed, graph.device.type)
+        key = (id(program), dtype, index, graph.single_typed, graph.device.type, sparse)
         found = self._compiled.get(key)
         if found is None:
             profile = Profile.of(self.graphs.like(graph))
-            compiled = compiled_program(program, dtype, index, self.config.on(graph.device.type), profile)
+            compiled = compiled_program(program, dtype, index, self.config.on(graph.device.type), profile, sparse)
             found = self._compiled[key] = (program, compiled)
         return found[1]
 

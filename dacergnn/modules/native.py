@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from dacergnn.config import Config
 from dacergnn.errors import ArrayError, UnsupportedLayerError
 from dacergnn.frontends import Program, programs
+from dacergnn.frontends.features import is_sparse
 from dacergnn.frontends.frontend import spec
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.elements import autocast_type
@@ -51,7 +52,8 @@ class NativeLayer(GraphLayer):
         own = next(iter(self._parameters.values())).dtype  # pyright: ignore[reportOptionalMemberAccess]
         autocast = autocast_type(graph.device, self.config, own)
         dtype = autocast or own
-        compiled = self.compiled((dtype,), graph, dtype, self.program)
+        sparse = frozenset(("x",)) if is_sparse(x) else frozenset[str]()
+        compiled = self.compiled((dtype,), graph, dtype, self.program, sparse)
         self.remember(compiled, graph)
         arrays = {"x": x, **self.arrays(graph)}
         inputs = [arrays[name] for name in compiled.inputs]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
+from dacergnn.graph.spaces import FEATURE_SPACES, NONZEROS
 from dacergnn.library_nodes.diagnostics import fail, place
 from dacergnn.library_nodes.form import Expr, Ref, Shape
 from dacergnn.library_nodes.parse import ExpressionParser
@@ -22,6 +23,8 @@ MEANING = {
     "T": "node types",
     "ONE": "one row",
     "RNS": "pairs of edge type and any source",
+    **dict.fromkeys(FEATURE_SPACES, "columns of sparse features"),
+    **dict.fromkeys(NONZEROS, "nonzeros of sparse features"),
 }
 """What the rows of an array are, in words."""
 

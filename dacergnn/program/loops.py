@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dacergnn.graph.spaces import MAPS, PARTED, PARTS, kind
+from dacergnn.graph.spaces import FEATURE_SPACES, MAPS, PARTED, PARTS, kind
 from dacergnn.library_nodes.diagnostics import fail, nearest
 from dacergnn.library_nodes.parse import ExpressionParser
 
@@ -22,9 +22,25 @@ _ITERATORS = {
     "once": "ONE",
     "typed_nodes": "RNS",
 }
-ITERATORS = _ITERATORS | {
-    f"{name}_{part}": space + part for part in PARTS for name, space in _ITERATORS.items() if space in PARTED
+_OF_FEATURES = {
+    "nonzeros": "Z",
+    "columns": "F",
+    "node_type_columns": "TF",
+    "edge_type_columns": "RF",
+    "nonzeros_of_src_pairs": "UZ",
+    "nonzeros_of_dst_pairs": "VZ",
 }
+_ENDS = {"src": "S", "dst": "D"}
+ITERATORS = (
+    _ITERATORS
+    | {f"{name}_{part}": space + part for part in PARTS for name, space in _ITERATORS.items() if space in PARTED}
+    | {
+        f"{end}_{name}": space + side
+        for end, side in _ENDS.items()
+        for name, space in _OF_FEATURES.items()
+        if space + side in FEATURE_SPACES
+    }
+)
 _NEIGHBOURS = {
     ("ND", "incoming_edges"): "dst",
     ("NS", "incoming_edges"): "dst",

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from dacergnn.errors import ArrayError
+from dacergnn.graph.spaces import FEATURE_SPACES
 from dacergnn.runtime.exchange import DESCRIBE
 from dacergnn.runtime.lower import Lowered
 from dacergnn.runtime.stacks import Stack, Stacks
@@ -59,8 +60,9 @@ class Inputs:
         self.positions += range(first, first + (stacks.count if stacks is not None else 0))
         self.fit: Fit | None = None
         self.shapes = {n: torch.Size((sizes[space], *shape)) for n, (space, shape) in lowered.spaces.items()}
-        # Single rows and typed nodes may come without their rows as an axis.
-        self._rows_first = {n for n, (space, _) in lowered.spaces.items() if space not in ("ONE", "RNS")}
+        # Single rows may come without an axis for them, pairs with one for each of the two.
+        several = ("ONE", "RNS", *FEATURE_SPACES)
+        self._rows_first = {n for n, (space, _) in lowered.spaces.items() if space not in several}
         self._offsets = offsets
 
     def place(self, tensors: Sequence[Tensor], arguments: array[int]) -> tuple[list[Tensor], Fit]:

@@ -42,7 +42,7 @@ from itertools import combinations
 import dace
 
 from dacergnn.graph.profile import TYPICAL
-from dacergnn.graph.spaces import ROW_SPACES, TYPE_PATHS, kind, part
+from dacergnn.graph.spaces import FEATURE_SPACES, ROW_SPACES, TYPE_PATHS, kind, part
 from dacergnn.library_nodes import GraphOperator, Statement, Traversal
 from dacergnn.library_nodes.access import is_few, order_name
 from dacergnn.library_nodes.form import size
@@ -266,7 +266,7 @@ class _Fusion:
 
 def _mappings(one: _Unit, other: _Unit) -> list[str]:
     """Row spaces that both may be shared out by, the innermost first."""
-    order = ("E", "V", "U", "ND", "NS", "R", "T", "RNS", "ONE")
+    order = ("E", "V", "U", "ND", "NS", "R", "T", "RNS", "ONE", *FEATURE_SPACES)
     mappings = sorted(ROW_SPACES, key=lambda space: order.index(kind(space)))
     return [m for m in mappings if _suits(m, one) and _suits(m, other)]
 

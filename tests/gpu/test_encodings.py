@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from dacergnn import HeteroGraph, datasets
-from dacergnn.graph.spaces import ROW_SPACES
+from dacergnn.graph.spaces import GRAPH_SPACES
 from tests.frontends.graphs import typed_edges
 from tests.gpu.layers import hub_edges, typed_graph
 from tests.support.random_graphs import random_graph
@@ -33,7 +33,7 @@ def test_encodings_are_those_of_the_processor(name: str, device: torch.device) -
     graph = graphs()[name]
     there = graph.to(device)
     assert there.device.type == "cuda"
-    for space in ROW_SPACES:
+    for space in GRAPH_SPACES:
         assert there.size(space) == graph.size(space), space
     for encoding in NAMES:
         wanted, found = graph.encoding(encoding), there.encoding(encoding)

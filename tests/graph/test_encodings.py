@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dacergnn.errors import EncodingError, GraphError
-from dacergnn.graph import MAPS, TYPE_PATHS, HeteroGraph, formats
+from dacergnn.graph import TYPE_PATHS, HeteroGraph, formats
+from dacergnn.graph.spaces import GRAPH_MAPS, MAPS
 
 
 @st.composite
@@ -85,7 +86,7 @@ def reference_indices(graph: HeteroGraph, given: dict[str, np.ndarray]) -> dict[
         ("NS", "ntype"): ntype,
         ("ND", "ntype"): dst_ntype,
     }
-    for space, path in MAPS:
+    for space, path in GRAPH_MAPS:
         if path == "one":
             found[space, path] = [0] * graph.size(space)
     joined = [{(ntype[s], dst_ntype[d]) for r, d, s in edges if r == number} for number in range(graph.size("R"))]
@@ -109,7 +110,7 @@ def test_encodings_match_their_definition(drawn, random):
         assert graph.size("E" + part) == len(expected["E" + part, "src"])
         assert graph.size("U" + part) == len(expected["U" + part, "src"])
         assert graph.size("V" + part) == len(expected["V" + part, "dst"])
-    cases = [(way, target) for way, target in MAPS.items() if way in expected]
+    cases = [(way, target) for way, target in GRAPH_MAPS.items() if way in expected]
     random.shuffle(cases)  # whatever is asked for first builds what it needs
     for (space, path), target in cases:
         index = np.asarray(expected[space, path], dtype=np.int64)
@@ -130,8 +131,8 @@ def test_encodings_match_their_definition(drawn, random):
 def test_orders_by_type_and_path(drawn):
     graph, given_arrays = drawn
     expected = reference_indices(graph, given_arrays)
-    for space, type_path in MAPS:
-        for other, path in MAPS:
+    for space, type_path in GRAPH_MAPS:
+        for other, path in GRAPH_MAPS:
             known = (space, path) in expected and (space, type_path) in expected
             if space == other and type_path in TYPE_PATHS and known:
                 order = np.lexsort((expected[space, path], expected[space, type_path]))

@@ -3,7 +3,8 @@ import pytest
 import torch
 
 from dacergnn.errors import ArrayError
-from dacergnn.graph import MAPS, HeteroGraph
+from dacergnn.graph import HeteroGraph
+from dacergnn.graph.spaces import GRAPH_MAPS
 
 
 def test_empty_graphs_have_every_encoding():
@@ -13,7 +14,7 @@ def test_empty_graphs_have_every_encoding():
         nodes = {"NS": num_nodes, "ND": num_nodes, "RNS": 2 * num_nodes}
         no_rows = dict.fromkeys(("E", "U", "V", "Es", "Us", "Vs", "Ed", "Ud", "Vd"), 0)
         assert graph.sizes == nodes | no_rows | {"R": 2, "T": 1, "ONE": 1}
-        for (space, path), target in MAPS.items():
+        for (space, path), target in GRAPH_MAPS.items():
             assert len(graph.index(space, path)) == graph.size(space)
             assert len(graph.encoding(f"ptr_{space}_{path}")) == graph.size(target) + 1
             assert len(graph.encoding(f"ids_{space}_{path}")) == graph.size(space)
@@ -124,7 +125,7 @@ def test_encodings_are_the_same_on_a_gpu():
     moved = graph.to("cuda")
     assert moved.edge_perm is not None
     assert torch.equal(moved.edge_perm.cpu(), graph.edge_perm)
-    for space, path in MAPS:
+    for space, path in GRAPH_MAPS:
         for kind in ("idx", "ptr", "ids"):
             name = f"{kind}_{space}_{path}"
             assert moved.encoding(name).device.type == "cuda"

@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from dacergnn import HeteroGraph
 from dacergnn.graph import sorting
 from dacergnn.graph.profile import Profile
-from dacergnn.graph.spaces import MAPS, TYPE_PATHS
+from dacergnn.graph.spaces import GRAPH_MAPS, TYPE_PATHS
 from tests.support.random_graphs import joined_graph
 
 
@@ -44,8 +44,8 @@ class Reads(TorchDispatchMode):
 
 
 def encodings() -> list[str]:
-    names = [f"{kind}_{space}_{path}" for space, path in MAPS for kind in ("idx", "ptr", "ids")]
-    typed = [(s, a, b) for s, a in MAPS if a in TYPE_PATHS for t, b in MAPS if s == t]
+    names = [f"{kind}_{space}_{path}" for space, path in GRAPH_MAPS for kind in ("idx", "ptr", "ids")]
+    typed = [(s, a, b) for s, a in GRAPH_MAPS if a in TYPE_PATHS for t, b in GRAPH_MAPS if s == t]
     return [*names, *(f"ids_{s}_{a}_{b}" for s, a, b in typed)]
 
 

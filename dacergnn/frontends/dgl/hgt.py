@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from dacergnn.frontends.dgl.graphs import check_rows, check_types, encode, graph_sizes
+from dacergnn.frontends.features import contiguous
 from dacergnn.frontends.frontend import Binding, Frontend, GraphKey, Outputs, Program, spec
 from dacergnn.frontends.hgt_programs import hgt_residual
 from dacergnn.frontends.programs import hgt
@@ -55,7 +56,7 @@ class DGLHGTFrontend(Frontend):
             "W_q": layer.linear_q.W,
             "W_v": layer.linear_v.W,
             "A": layer.linear_a.W,
-            "x": x.contiguous(),
+            "x": contiguous(x),
             "W_att": torch.stack([typed.W for typed in layer.relation_att], dim=1),
             "W_msg": torch.stack([typed.W for typed in layer.relation_msg], dim=1),
             "pri": torch.stack(list(layer.relation_pri), dim=1),

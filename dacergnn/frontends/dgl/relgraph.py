@@ -8,8 +8,10 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 
 from dacergnn.errors import UnsupportedCallError
-from dacergnn.frontends.dgl.graphs import check_rows, check_types, encode, graph_sizes, is_repeatable
+from dacergnn.frontends.dgl.graphs import check_rows, check_types, encode, graph_sizes
+from dacergnn.frontends.features import contiguous
 from dacergnn.frontends.frontend import Binding, Frontend, GraphKey, Outputs, Program, spec
+from dacergnn.frontends.linear import is_torch
 from dacergnn.frontends.programs import rgcn
 from dacergnn.frontends.rgcn_programs import rgcn_modes
 from dacergnn.graph import HeteroGraph
@@ -48,13 +50,13 @@ class RelGraphFrontend(Frontend):
     @property
     def repeatable(self) -> bool:
         layer = self.module
-        return is_repeatable(layer.activation) and not (layer.training and layer.dropout.p > 0)
+        return is_torch(layer.activation) and not (layer.training and layer.dropout.p > 0)
 
     def bind(
         self, graph: HeteroGraph, g: Any, feat: Any, etypes: Any, norm: Any = None, *, presorted: bool = False
     ) -> Binding:
         layer = self.module
-        arrays: dict[str, Tensor] = {"W": self._weight(), "x": feat.contiguous()}
+        arrays: dict[str, Tensor] = {"W": self._weight(), "x": contiguous(feat)}
         if norm is not None:
             arrays["norm"] = graph.to_canonical(norm.contiguous())
         if not layer.layer_norm:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from dacergnn.errors import UnsupportedCallError
+from dacergnn.frontends.features import is_sparse, joined
 from dacergnn.frontends.frontend import Binding, Frontend, GraphKey, Outputs, Program, spec
 from dacergnn.frontends.hetero_programs import hetero
 from dacergnn.frontends.pyg.message_passing import check_edge_index, check_features, plain
@@ -125,7 +126,7 @@ class HeteroFrontend(Frontend):
     def bind(self, graph: HeteroGraph, x_dict: Any, edge_index_dict: Any, *, edge_weight_dict: Any = None) -> Binding:
         layout = self._layout(edge_index_dict)
         relations, convs = layout.relations, self.convs()
-        x = torch.cat([self._features(name, x_dict) for name in layout.node_types])
+        x = joined([self._features(name, x_dict) for name in layout.node_types], self.width)
         weights = edge_weights(graph, relations, x_dict, edge_index_dict, edge_weight_dict or {}, x.dtype)
         found: dict[str, Tensor | None] = {
             "x": x,
@@ -180,7 +181,9 @@ class HeteroFrontend(Frontend):
     def _features(self, name: str, x_dict: dict[str, Tensor]) -> Tensor:
         """Rows of a node type; zeros where no layer reads them."""
         x = x_dict[name]
-        return widened(x, self.width) if name in self.channels else x.new_zeros(x.size(0), self.width)
+        if name not in self.channels:
+            return torch.zeros(x.size(0), self.width, dtype=x.dtype, device=x.device)
+        return x if is_sparse(x) else widened(x, self.width)
 
     def _matrix(self, relation: Relation, convs: Any, path: str | None) -> Tensor | None:
         weight = relation.parameter(convs, path)

@@ -14,6 +14,7 @@ from torch.nn.functional import gelu, linear
 from torch.nn.parameter import UninitializedParameter
 
 from dacergnn.errors import UnsupportedCallError
+from dacergnn.frontends.features import is_sparse, joined
 from dacergnn.frontends.frontend import Binding, GraphKey, Outputs, Program, spec
 from dacergnn.frontends.hgt_programs import hgt_attention, hgt_biased
 from dacergnn.frontends.parameters import Parameters
@@ -27,7 +28,7 @@ from dacergnn.frontends.pyg.message_passing import (
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.checks import check_range
 from dacergnn.graph.typed_parts import repeated
-from dacergnn.runtime.stacks import Stack, Stacks, stacks_of
+from dacergnn.runtime.stacks import Stack, stacks_of
 
 
 class HGTFrontend(MessagePassingFrontend):
@@ -58,7 +59,9 @@ class HGTFrontend(MessagePassingFrontend):
         self.uniform = len(set(self.channels.values())) == 1
         self.has_skip = self.uniform and self.channels[self.node_types[0]] == self.out_channels
         self.priors = stacks_of(Stack(("pri",), len(self.prior_keys)))
-        self.stacks = [self._stacks(count) for count in range(len(self.node_types) + 1)]
+        self.weight_stacks = stacks_of(*self._weight_stacks())
+        features = [Stack(("x",), count, typed=False) for count in range(len(self.node_types) + 1)]
+        self.stacks = [stacks_of(*self.weight_stacks.stacks, stack) for stack in features]
         self._own_parameters = Parameters(layer, self._paths())
         self._layouts: dict[tuple[object, ...], Layout] = {}
 
@@ -119,8 +122,11 @@ class HGTFrontend(MessagePassingFrontend):
         W_att, W_msg, *parts = again(x_dict, edge_index_dict)
         program = self.program("biased", self._biased)
         finish = partial(self._finish, layout, layout.sizes(x_dict))
-        stacks = self.stacks[len(layout.names)]
-        return Binding(program, {"W_att": W_att, "W_msg": W_msg}, finish, stacks, parts, again)
+        arrays, features = {"W_att": W_att, "W_msg": W_msg}, parts[-len(layout.names) :]
+        if any(map(is_sparse, features)):
+            arrays["x"] = joined(features, features[0].size(1))
+            return Binding(program, arrays, finish, self.weight_stacks, parts[: -len(features)])
+        return Binding(program, arrays, finish, self.stacks[len(layout.names)], parts, again)
 
     def _paths(self) -> list[tuple[str, ...]]:
         """Where the weights of the program are, those of the relations first."""
@@ -152,13 +158,13 @@ class HGTFrontend(MessagePassingFrontend):
     def _make_layout(self, x_dict: Any, edge_index_dict: Any) -> Layout:
         return make_layout(x_dict, edge_index_dict, self.node_types, self.edge_types, self.output_types)
 
-    def _stacks(self, count: int) -> Stacks:
-        """What the parts of a call make up that has features of `count` node types."""
+    def _weight_stacks(self) -> list[Stack]:
+        """What parameters make up that are parts."""
         arrays = [("W_k", "W_q", "W_v"), ("k_bias", "q_bias", "v_bias"), ("A",), ("a_bias",)]
         if self.has_skip:
             arrays.append(("skip",))
         typed = [Stack(names, len(self.node_types)) for names in arrays]
-        return stacks_of(*self.priors.stacks, *typed, Stack(("x",), count, typed=False))
+        return [*self.priors.stacks, *typed]
 
     def _relation_weights(self, weight: Tensor) -> Tensor:
         """[R, H, D, D] from PyG's [H * R, D, D]."""

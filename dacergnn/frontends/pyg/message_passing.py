@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from dacergnn.errors import UnsupportedCallError, UnsupportedLayerError
+from dacergnn.frontends.features import SPARSE
 from dacergnn.frontends.frontend import Frontend
 from dacergnn.graph.checks import check_kernels
 
@@ -74,12 +75,12 @@ def check_edge_type(edge_type: object) -> None:
 
 
 def check_features(name: str, value: object, channels: int) -> Tensor:
-    """`value` if it is a floating-point tensor [N, channels]; UnsupportedCallError otherwise."""
+    """`value` if it is a floating-point tensor [N, channels], dense or sparse; UnsupportedCallError otherwise."""
     if not isinstance(value, Tensor) or len(value.shape) != 2 or value.shape[1] != channels:
         shape = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
         raise UnsupportedCallError(f"{name} is {shape}; it must be a tensor of shape [N, {channels}].")
-    if value.layout is not _STRIDED:
-        raise UnsupportedCallError(f"{name} is a sparse tensor; compiled layers take dense features.")
+    if value.layout is not _STRIDED and value.layout not in SPARSE:
+        raise UnsupportedCallError(f"{name} has the layout {value.layout}; convert it with .to_sparse_csr().")
     if not value.dtype.is_floating_point:
         raise UnsupportedCallError(f"{name} has dtype {value.dtype}; features must be floating-point numbers.")
     return value

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from dacergnn.errors import UnsupportedCallError
+from dacergnn.frontends.features import contiguous
 from dacergnn.frontends.frontend import Binding, GraphKey, Outputs, Program, spec
 from dacergnn.frontends.programs import rgat
 from dacergnn.frontends.pyg.message_passing import (
@@ -92,7 +93,7 @@ class RGATFrontend(MessagePassingFrontend):
         own = self.parameters
         arrays: dict[str, Tensor] = {
             "W": self._weight(own),
-            "x": x.contiguous(),
+            "x": contiguous(x),
             "q": own["q"],
             "k": own["k"],
         }

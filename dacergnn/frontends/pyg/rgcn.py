@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 
 from dacergnn.errors import UnsupportedCallError
+from dacergnn.frontends.features import contiguous
 from dacergnn.frontends.frontend import Binding, GraphKey, Program, only, spec
 from dacergnn.frontends.programs import rgcn
 from dacergnn.frontends.pyg.message_passing import (
@@ -100,12 +101,12 @@ class RGCNFrontend(MessagePassingFrontend):
             if root is not None:
                 arrays["root"] = _root_rows(root, x_r, self.in_channels[0])
             return Binding(self.program("ids", self._featureless), arrays, only, reshapes=True)
-        arrays["x"] = x_l.contiguous()
+        arrays["x"] = contiguous(x_l)
         pair = isinstance(x, tuple)
         if root is not None:
             arrays["root"] = root
             if pair:
-                arrays["x_own"] = x_r.contiguous()
+                arrays["x_own"] = contiguous(x_r)
         make: Callable[[], Program] = self._pair if pair else self._single
         finish = self._join if self.num_blocks else only
         return Binding(self.program(pair, make), arrays, finish, reshapes=True)

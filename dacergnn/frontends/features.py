@@ -1,0 +1,35 @@
+"""Features of nodes as programs take them: dense rows, or sparse ones as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+import torch
+from torch import Tensor
+
+SPARSE = (torch.sparse_csr, torch.sparse_coo)
+"""Layouts of sparse features."""
+
+
+def is_sparse(x: Tensor) -> bool:
+    """Whether features are sparse."""
+    return x.layout is not torch.strided
+
+
+def contiguous(x: Tensor) -> Tensor:
+    """Dense features with their rows one after the other."""
+    return x if is_sparse(x) else x.contiguous()
+
+
+def joined(parts: Sequence[Tensor], width: int) -> Tensor:
+    """The rows of several tensors, sparse if one of them is; of at most ``width`` columns then, else of as many."""
+    if not any(map(is_sparse, parts)):
+        return torch.cat(list(parts))
+    entries = [part if part.layout is torch.sparse_coo else part.to_sparse_coo() for part in parts]
+    starts = accumulate([part.size(0) for part in parts], initial=0)
+    shifts = [entries[0]._indices().new_tensor([[start], [0]]) for start in starts]
+    indices = [part._indices() + shift for part, shift in zip(entries, shifts, strict=False)]
+    size = (sum(part.size(0) for part in parts), width)
+    values = torch.cat([part._values() for part in entries])
+    return torch.sparse_coo_tensor(torch.cat(indices, dim=1), values, size, check_invariants=False)

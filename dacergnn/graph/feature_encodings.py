@@ -1,0 +1,107 @@
+"""Encodings of a graph with sparse features: those of the graph, and those of the features' nonzeros."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from dacergnn.graph.encodings import Encodings
+from dacergnn.graph.nonzeros import Nonzeros
+from dacergnn.graph.sorting import INT32_LIMIT
+from dacergnn.graph.spaces import (
+    FEATURE_SPACES,
+    GRAPH_SPACES,
+    NODE_SIDES,
+    PAIR_NONZEROS,
+    parse_encoding,
+)
+
+
+class FeatureEncodings(Encodings):
+    """What is built of ``base`` is shared with it.
+
+    Args:
+        nonzeros: Of the features, by side ("S" for sources, "D" for destinations).
+    """
+
+    def __init__(self, base: Encodings, nonzeros: Mapping[str, Nonzeros]) -> None:
+        super().__init__(base.edges)
+        self._base = base
+        self._nonzeros = dict(nonzeros)
+        self.spaces = (*GRAPH_SPACES, *(s for s in FEATURE_SPACES if s[-1] in nonzeros))
+        widest = 0
+        for side, found in nonzeros.items():
+            columns, entries = found.shape[1], len(found.columns)
+            types, relations = base.size("T"), base.size("R")
+            own = {"Z": entries, "F": columns, "TF": types * columns, "RF": relations * columns}
+            self._sizes |= {space + side: rows for space, rows in own.items()}
+            widest = max(widest, types * columns, relations * max(columns, entries))
+        if widest >= INT32_LIMIT:
+            self._dtype = torch.int64
+
+    def size(self, space: str) -> int:
+        if space not in FEATURE_SPACES:
+            return self._base.size(space)
+        if space in PAIR_NONZEROS and space[-1] in self._nonzeros and space not in self._sizes:
+            self._sizes[space] = int(self._pair_counts(space).sum())
+        return super().size(space)
+
+    def get(self, name: str) -> Tensor:
+        found = self._built.get(name)
+        if found is not None:
+            return found
+        if parse_encoding(name).space in FEATURE_SPACES:
+            return super().get(name)
+        shared = self._base.get(name)
+        return shared if shared.dtype == self._dtype else self.once(name, lambda: shared.to(self._dtype))
+
+    def built(self) -> list[Tensor]:
+        own = [t for n in self._nonzeros.values() for t in (n.starts, n.columns, n.order) if t is not None]
+        return [*super().built(), *self._base.built(), *own]
+
+    def _index(self, space: str, path: str) -> Tensor:
+        if space not in FEATURE_SPACES:
+            return self._base.get(f"idx_{space}_{path}")
+        if path == "one":
+            return super()._index(space, path)
+        found = self._nonzeros[space[-1]]
+        if space in PAIR_NONZEROS:
+            return self._of_pairs(space, path)
+        if path == "column":
+            return found.columns.to(self._dtype)
+        if path == "row":
+            rows = torch.arange(found.shape[0], dtype=self._dtype, device=self._device)
+            return rows.repeat_interleave(found.starts.diff(), output_size=len(found.columns))
+        types = self.get(f"idx_{NODE_SIDES[space[-1]]}_ntype").index_select(0, self.get(f"idx_{space}_row"))
+        return types * found.shape[1] + self.get(f"idx_{space}_column")
+
+    def _of_pairs(self, space: str, path: str) -> Tensor:
+        """Where the nonzeros of pairs lead: those of one pair are the nonzeros of its node, in order."""
+        side, (pairs, _) = space[-1], PAIR_NONZEROS[space]
+        counts, total = self._pair_counts(space), self.size(space)
+        if path == "pair":
+            rows = torch.arange(self.size(pairs), dtype=self._dtype, device=self._device)
+            return rows.repeat_interleave(counts, output_size=total)
+        if path == "nonzero":
+            shift = self._pair_nodes(space, self._nonzeros[side].starts[:-1]) - (counts.cumsum(0) - counts)
+            own = torch.arange(total, device=self._device) + shift.repeat_interleave(counts, output_size=total)
+            return own.to(self._dtype)
+        types = self.get(f"idx_{pairs}_etype").index_select(0, self.get(f"idx_{space}_pair"))
+        columns = self.get(f"idx_Z{side}_column").index_select(0, self.get(f"idx_{space}_nonzero"))
+        return types * self._nonzeros[side].shape[1] + columns
+
+    def _pair_counts(self, space: str) -> Tensor:
+        """Number of nonzeros of each pair."""
+        return self._pair_nodes(space, self._nonzeros[space[-1]].starts.diff())
+
+    def _pair_nodes(self, space: str, values: Tensor) -> Tensor:
+        """A value of nodes for each pair."""
+        pairs, end = PAIR_NONZEROS[space]
+        return values.index_select(0, self._base.get(f"idx_{pairs}_{end}"))
+
+    def _pointers(self, space: str, path: str) -> Tensor:
+        if path == "row":
+            return self._nonzeros[space[-1]].starts.to(self._dtype)
+        return super()._pointers(space, path)

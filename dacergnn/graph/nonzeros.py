@@ -1,0 +1,76 @@
+"""The nonzeros of sparse features: where they stand, checked, in the order of rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from dacergnn.errors import ArrayError
+from dacergnn.graph.checks import check_range
+from dacergnn.graph.sorting import stable_order
+
+_LAYOUTS = (torch.sparse_csr, torch.sparse_coo)
+
+
+@dataclass(frozen=True)
+class Nonzeros:
+    """Entries of a sparse matrix of ``shape``, by row; several may share a place, and count as their sum.
+
+    ``starts`` [rows + 1] delimits the rows in ``columns`` [Z]. ``order`` [Z] is the position of each entry in the
+    tensor's own values, None where these are in order.
+    """
+
+    shape: tuple[int, int]
+    starts: Tensor
+    columns: Tensor
+    order: Tensor | None
+
+    def values(self, x: Tensor) -> Tensor:
+        """[Z] the values of a tensor with these entries, in order."""
+        own = x.values() if x.layout is torch.sparse_csr else x._values()
+        return own.contiguous() if self.order is None else own.index_select(0, self.order)
+
+
+def check_sparse(name: str, x: Tensor, rows: int, device: torch.device) -> None:
+    """ArrayError unless ``x`` is a CSR or COO matrix of ``rows`` rows on ``device`` that needs no gradient."""
+    if x.layout not in _LAYOUTS:
+        raise ArrayError(name, f"has the layout {x.layout}; convert it with .to_sparse_csr()")
+    if x.dim() != 2 or (x.layout is torch.sparse_coo and x.dense_dim() != 0):
+        raise ArrayError(name, f"is sparse with shape {list(x.shape)}; sparse features are matrices of numbers")
+    if x.shape[0] != rows:
+        raise ArrayError(name, f"has {x.shape[0]} rows, but the graph has {rows} nodes; give each node a row")
+    if x.device != device:
+        raise ArrayError(name, f"is on {x.device}, but the graph is on {device}; move it with .to({str(device)!r})")
+    if x.requires_grad and torch.is_grad_enabled():
+        raise ArrayError(name, "is sparse and requires a gradient, which has no sparse form; pass x.detach(), or "
+                         "x.to_dense() if it is to be trained")  # fmt: skip
+
+
+def nonzeros_of(name: str, x: Tensor) -> Nonzeros:
+    """The nonzeros of a tensor that `check_sparse` took; ArrayError or GraphError if its indices describe no matrix."""
+    rows, columns = x.shape
+    with torch.no_grad():
+        if x.layout is torch.sparse_csr:
+            starts, found, order = x.crow_indices(), x.col_indices(), None
+            counts = starts.diff()
+            in_bounds = starts.numel() == rows + 1 and found.numel() == x.values().numel()
+            if not in_bounds or not _delimits(starts, counts, len(found)):
+                raise ArrayError(name, "has row pointers that do not ascend from 0 to the number of its column "
+                                 "indices; make it with check_invariants=True to see where")  # fmt: skip
+            check_range(f"{name}.col_indices()", found, columns, "columns", "size")
+            return Nonzeros((rows, columns), starts.clone(), found.clone(), None)
+        indices = x._indices()
+        check_range(f"{name}.indices()[0]", indices[0], rows, "rows", "size")
+        check_range(f"{name}.indices()[1]", indices[1], columns, "columns", "size")
+        order = stable_order([(indices[0], rows)])
+        if order is not None:
+            indices = indices.index_select(1, order)
+        starts = torch.searchsorted(indices[0].contiguous(), torch.arange(rows + 1, device=x.device))
+        return Nonzeros((rows, columns), starts, indices[1].clone(), order)
+
+
+def _delimits(starts: Tensor, counts: Tensor, total: int) -> bool:
+    ends = torch.stack([starts[0] == 0, starts[-1] == total, (counts >= 0).all()])
+    return bool(ends.all())
