@@ -17,7 +17,7 @@ import dacergnn
 from dacergnn import HeteroGraph
 from dacergnn.errors import ArrayError, GraphError, UnsupportedCallError
 from tests.modules.layers import EDGES, K, M, R, arguments, compiled, hgt, hgt_arguments, pyg, rgat, rgcn
-from tests.support.sparse import coo, csr
+from tests.support.sparse import as_csr, coo, csr
 
 F64 = torch.float64
 Layout = Callable[[Tensor], Tensor]
@@ -37,10 +37,6 @@ def thinned(x: Tensor) -> Tensor:
     kept = torch.rand(x.shape, generator=torch.Generator().manual_seed(1)) < 0.25
     kept[0], kept[:, -1] = False, False
     return x * kept
-
-
-def as_csr(x: Tensor) -> Tensor:
-    return x.to_sparse_csr()
 
 
 def as_narrow_csr(x: Tensor) -> Tensor:

@@ -16,6 +16,7 @@ from dacergnn.program import Program, interpret, parse
 from dacergnn.sdfg_passes import differentiate
 from dacergnn.sdfg_passes.sparse_features import SparseProgram, WeightRows, sparse_features
 from tests.support.random_graphs import joined_graph
+from tests.support.sparse import as_csr
 
 K = 5
 RELATIONS, TYPES = 3, 2
@@ -149,7 +150,7 @@ def test_values_and_gradients(name: str) -> None:
     wanted = run(dense, own, arrays, weights)
 
     program = rewritten(name, sparse)
-    tensors = {side: arrays[n].to_sparse_csr() for n, side in program.sparse.items()}
+    tensors = {side: as_csr(arrays[n]) for n, side in program.sparse.items()}
     features = own.with_features(tensors["S"], tensors.get("D"))
     leaves = {n: arrays[n].clone().requires_grad_() for n in weights}
     given: dict[str, torch.Tensor] = {}

@@ -14,6 +14,11 @@ with warnings.catch_warnings():
     torch.sparse_coo_tensor([[0], [0]], [1.0], (1, 1))
 
 
+def as_csr(x: Tensor) -> Tensor:
+    """A dense matrix as a sparse one."""
+    return x.to_sparse_csr()
+
+
 def coo(rng: random.Random, rows: int, columns: int, count: int) -> Tensor:
     """Entries in any order, some in the same place."""
     count = count if rows else 0
