@@ -198,17 +198,15 @@ class CompiledProgram:
     def __call__(self, graph: HeteroGraph, inputs: list[Tensor]) -> tuple[Tensor, ...]:
         """Run on ``graph``; differentiable with respect to the inputs that require it."""
         if self._arrays is not None:
-            graph, inputs = self._arrays.make(graph, inputs)
-            if graph.index_dtype is not self.index:  # so many nonzeros
-                return self._with_indices(graph.index_dtype)._run(graph, inputs)
+            features, arrays = self._arrays.make(graph, inputs)
+            if features.index_dtype is not self.index:  # so many nonzeros
+                others = features.index_dtype, self.config, self.profile, frozenset(self.sparse)
+                return compiled_program(self.program, self.dtype, *others)(graph, inputs)
             if not self._variants:
-                self.profile = Profile.of(graph)
-            self._features = weakref.ref(graph)
+                self.profile = Profile.of(features)
+            self._features = weakref.ref(features)
+            return self._run(features, arrays)
         return self._run(graph, inputs)
-
-    def _with_indices(self, index: torch.dtype) -> CompiledProgram:
-        sparse = frozenset(self.sparse)
-        return compiled_program(self.program, self.dtype, index, self.config, self.profile, sparse)
 
     def measured(self, graph: HeteroGraph) -> HeteroGraph:
         """The graph that tells the sizes of a call on ``graph``, the last one: that with its sparse features."""

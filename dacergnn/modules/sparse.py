@@ -9,7 +9,8 @@ import dace
 from torch import Tensor
 
 from dacergnn.graph import HeteroGraph
-from dacergnn.sdfg_passes.sparse_features import SparseProgram, WeightRows, sparse_features
+from dacergnn.sdfg_passes.sparse_features import SparseProgram, sparse_features
+from dacergnn.sdfg_passes.sparse_products import WeightRows
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ from dacergnn import HeteroGraph, print_program
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.program import Program, interpret, parse
 from dacergnn.sdfg_passes import differentiate
-from dacergnn.sdfg_passes.sparse_features import SparseProgram, WeightRows, sparse_features
+from dacergnn.sdfg_passes.sparse_features import SparseProgram, sparse_features
+from dacergnn.sdfg_passes.sparse_products import WeightRows
 from tests.support.random_graphs import joined_graph
 from tests.support.sparse import as_csr
 
@@ -211,12 +212,16 @@ def test_products_come_first() -> None:
         ("x: NS[5], a: ONE[5]", 'n["y"] = dot_prd(n.x, a)', "only products with weights take it"),
         ("x: NS[5]", 'n["y"] = n.x', "only products with weights take it"),
         ("x: NS[2, 3], W: ONE[2, 3, 4]", 'n["y"] = linear(n.x, W)', r"x is sparse, but has rows NS\[2, 3\]"),
-        ("x: NS[6], W: ONE[2, 3, 4]", 'n["y"] = linear(reshape(n.x, 2, 3), W)', "in the shape that it has"),
-        ("x: NS[5], B: ONE[5, 3], C: ONE[3, 4]", 'n["y"] = linear(n.x, W)', "compute them before, with torch"),
+        ("x: NS[6], W: ONE[2, 3, 4]", 'n["y"] = linear(reshape(n.x, 2, 3), W)', "in the shape that they have"),
+        (
+            "x: NS[5], B: ONE[5, 3], C: ONE[3, 4]",
+            'n["y"] = linear(n.x, W)',
+            "W is no input; compute it before, with torch",
+        ),
     ],
 )
 def test_what_is_refused(arrays: str, body: str, message: str) -> None:
-    before = '    for o in g.once():\n        o["W"] = compose(B, C)\n' if "compute" in message else ""
+    before = '    for o in g.once():\n        o["W"] = compose(B, C)\n' if "compute it" in message else ""
     source = f"def f(g, {arrays}):\n{before}    for n in g.nodes():\n        {body}\n    return y\n"
     with pytest.raises(UnsupportedCallError, match=message):
         sparse_features(parse(source), ["x"])
@@ -230,7 +235,11 @@ def test_what_is_refused(arrays: str, body: str, message: str) -> None:
             'e.dst["y"] += linear(e.x, W)',
             r"x is sparse, but has rows E\[5\]; sparse features are",
         ),
-        ("x: NS[5], W: T[5, 4]", 'e.dst["y"] += linear(e.src.x, W[e.dst.ntype])', "that are its own type's"),
+        (
+            "x: NS[5], W: T[5, 4]",
+            'e.dst["y"] += linear(e.src.x, W[e.dst.ntype])',
+            "by a type that is neither its own nor an edge's",
+        ),
         ("x: NS[5], W: R[5, 4]", 'n["h"] = max(n["h"], e.src.x)', "can only be moved in front of sums"),
     ],
 )
