@@ -17,6 +17,11 @@ def is_sparse(x: Tensor) -> bool:
     return x.layout is not torch.strided
 
 
+def is_sparse_matrix(x: Tensor) -> bool:
+    """Whether programs may take a tensor as sparse features."""
+    return x.layout in SPARSE and x.dim() == 2 and x.sparse_dim() == 2
+
+
 def contiguous(x: Tensor) -> Tensor:
     """Dense features with their rows one after the other."""
     return x if is_sparse(x) else x.contiguous()

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from dacergnn.config import Config, OnUnsupported
 from dacergnn.errors import DacergnnError, UnsupportedCallError
 from dacergnn.frontends import Program
+from dacergnn.frontends.features import is_sparse
 from dacergnn.frontends.symbolic import Computed, Tracer
 from dacergnn.frontends.symbolic.edges import EdgeSet
 from dacergnn.graph import HeteroGraph
@@ -100,6 +101,9 @@ class _Runtime:
     def run(self, program: Program, graph: HeteroGraph, arrays: Sequence[Tensor]) -> Sequence[Tensor]:
         """The outputs of a program for arrays in the order of its parameters."""
         compiled = self.layer.compiled(program, arrays[0].dtype, graph)
+        sparse = frozenset([n for n, a in zip(compiled.inputs, arrays, strict=True) if is_sparse(a)])
+        if sparse:
+            compiled = self.layer.compiled(program, arrays[0].dtype, graph, sparse)
         self.layer.remember(compiled, graph)
         found = compiled(graph, list(arrays))
         if self.attempt is not None:

@@ -17,7 +17,7 @@ import dacergnn
 from dacergnn import HeteroGraph
 from dacergnn.errors import ArrayError, GraphError, UnsupportedCallError
 from tests.modules.layers import EDGES, K, M, R, arguments, compiled, hgt, hgt_arguments, pyg, rgat, rgcn
-from tests.support.sparse import as_csr, coo, csr
+from tests.support.sparse import as_csr, assert_same, coo, csr, thinned
 
 F64 = torch.float64
 Layout = Callable[[Tensor], Tensor]
@@ -30,13 +30,6 @@ def never_dense(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("made dense")
 
     monkeypatch.setattr(Tensor, "to_dense", refuse)
-
-
-def thinned(x: Tensor) -> Tensor:
-    """With three of four numbers 0, the first row and the last column among them."""
-    kept = torch.rand(x.shape, generator=torch.Generator().manual_seed(1)) < 0.25
-    kept[0], kept[:, -1] = False, False
-    return x * kept
 
 
 def as_narrow_csr(x: Tensor) -> Tensor:
@@ -76,20 +69,6 @@ def draw(*shape: int) -> Tensor:
 
 def gradients(y: Tensor, *leaves: Tensor) -> list[Tensor]:
     return list(torch.autograd.grad((y * draw(*y.shape)).sum(), leaves))
-
-
-def assert_same(own: nn.Module, found: list[Tensor], layer: nn.Module, expected: list[Tensor]) -> None:
-    """Results, and gradients of parameters."""
-    torch.testing.assert_close(found, expected)
-    pairs = ((own, found), (layer, expected))
-    weights = [[p for p in module.parameters() if p.requires_grad] for module, _ in pairs]
-    totals = [torch.stack([y.square().sum() for y in results]).sum() for _, results in pairs]
-    a, b = (
-        torch.autograd.grad(t, w, allow_unused=True, retain_graph=True) for t, w in zip(totals, weights, strict=True)
-    )
-    for one, other, weight in zip(a, b, weights[0], strict=True):
-        nothing = torch.zeros_like(weight)
-        torch.testing.assert_close(nothing if one is None else one, nothing if other is None else other)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -1,4 +1,4 @@
-"""Sparse tensors without torch's warnings, which come once in a process."""
+"""Sparse tensors without torch's warnings, which come once in a process, and layers that they are given to."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import random
 import warnings
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -31,3 +31,24 @@ def csr(starts: list[int], columns: list[int], size: tuple[int, int]) -> Tensor:
     """With the values 1, 2, ...; whether that is a matrix is not checked."""
     pointers, found = (torch.tensor(v, dtype=torch.int64) for v in (starts, columns))
     return torch.sparse_csr_tensor(pointers, found, torch.arange(1.0, len(columns) + 1), size)
+
+
+def thinned(x: Tensor) -> Tensor:
+    """With three of four numbers 0, the first row and the last column among them."""
+    kept = torch.rand(x.shape, generator=torch.Generator().manual_seed(1)) < 0.25
+    kept[0], kept[:, -1] = False, False
+    return x * kept
+
+
+def assert_same(own: nn.Module, found: list[Tensor], layer: nn.Module, expected: list[Tensor]) -> None:
+    """Results, and gradients of parameters."""
+    torch.testing.assert_close(found, expected)
+    pairs = ((own, found), (layer, expected))
+    weights = [[p for p in module.parameters() if p.requires_grad] for module, _ in pairs]
+    totals = [torch.stack([y.square().sum() for y in results]).sum() for _, results in pairs]
+    a, b = (
+        torch.autograd.grad(t, w, allow_unused=True, retain_graph=True) for t, w in zip(totals, weights, strict=True)
+    )
+    for one, other, weight in zip(a, b, weights[0], strict=True):
+        nothing = torch.zeros_like(weight)
+        torch.testing.assert_close(nothing if one is None else one, nothing if other is None else other)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from dacergnn.errors import UnsupportedCallError
+from dacergnn.frontends.features import is_sparse, is_sparse_matrix
 from dacergnn.frontends.frontend import Program
 from dacergnn.frontends.symbolic.edges import EdgeSet, plain
 from dacergnn.frontends.symbolic.expr import Expr, reached, squeezed, version
@@ -129,11 +130,11 @@ class Trace:
         return Value(self, Node(self.leaf(tensor, "row", tensor.shape), tensor.shape, tensor.dtype, (), tensor))
 
     def wrap(self, tree: Any) -> Any:
-        """Values in place of the dense floating-point tensors in tuples, lists and dictionaries."""
+        """Values in place of the floating-point tensors in tuples, lists and dictionaries, of sparse matrices, too."""
         if isinstance(tree, Tensor):
             self._given.add(id(tree))
             takes = type(tree) in (Tensor, torch.nn.Parameter) and tree.is_floating_point() and tree.dim() > 0
-            return self.value(tree) if takes and tree.layout is torch.strided else tree
+            return self.value(tree) if takes and (not is_sparse(tree) or is_sparse_matrix(tree)) else tree
         if type(tree) in (tuple, list):
             return type(tree)([self.wrap(v) for v in tree])
         if type(tree) is dict:
