@@ -14,6 +14,7 @@ from dacergnn.frontends.pyg.message_passing import check_edge_index
 from dacergnn.frontends.symbolic import Runtime, Trace, Tracer
 from dacergnn.frontends.symbolic.edges import edge_index as recorded_index
 from dacergnn.frontends.symbolic.edges import end_index
+from dacergnn.frontends.symbolic.value import Value, held
 
 
 def is_message_passing(module: nn.Module) -> bool:
@@ -104,6 +105,8 @@ def _stand_in(module: Any, trace: Trace, made: list[tuple[Any, Any]]) -> Any:
 
 def _recorded(trace: Trace, module: Any, edge_index: Any) -> Any:
     """The edge index of a call, its rows known as the end points of edges."""
+    if type(edge_index) is Value:  # an adjacency, perhaps
+        edge_index = held(edge_index)
     check_edge_index(edge_index)
     if type(edge_index) is not Tensor:
         raise UnsupportedCallError(f"edge_index is a {type(edge_index).__name__}; traced layers take plain tensors.")
