@@ -111,6 +111,9 @@ class HGTFrontend(MessagePassingFrontend):
     def bind(self, graph: HeteroGraph, x_dict: Any, edge_index_dict: Any) -> Binding:
         layout = self._layout(x_dict, edge_index_dict)
         if not self.uniform:
+            for name, x in x_dict.items():
+                if is_sparse(x) and self.channels[name] == self.out_channels:
+                    raise UnsupportedCallError(f"x_dict[{name!r}] is sparse, but added to a result; pass it dense.")
             W_att, W_msg, *parts = self._weights()
             arrays = {"W_att": W_att, "W_msg": W_msg, **self._projections(x_dict)}
             program = self.program("attention", self._attention)
