@@ -169,7 +169,7 @@ def test_a_matrix_too_large_for_the_machine(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(formats.os, "sysconf", lambda name: 400 if name == "SC_PHYS_PAGES" else 1)
     ends = np.zeros(6, dtype=np.int64)
     graph = HeteroGraph.from_arrays((ends, ends), None, num_nodes=9)
-    with pytest.raises(EncodingError, match=r'^ELLPACK of 9 groups, the longest of 6 edges, takes .* hybrid"\.$'):
+    with pytest.raises(EncodingError, match=r'^ELLPACK of 9 groups, the longest of 6 edges, takes .* "hybrid"\.$'):
         graph.encoding("ell_E_dst")
     assert len(graph.encoding("hyb_E_dst")) == 6
 
