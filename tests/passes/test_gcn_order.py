@@ -1,8 +1,8 @@
 """GCN on a graph of the sizes of ogbn-arxiv: which of the schemes of Cached Operator Reordering, Table 2, is chosen.
 
-With m features in and k out, sums of transformed features are cheaper while k < m, or while k < m / 2 where features need
-no gradient, since the gradient of the weights takes one more pass over the edges then. The thresholds of the passes are
-within a factor of two of these.
+With m features in and k out, sums of transformed features are cheaper while k < m, or while k < m / 2 where features
+need no gradient, since the gradient of the weights takes one more pass over the edges then. The thresholds of the
+passes are within a factor of two of these.
 """
 
 from __future__ import annotations
