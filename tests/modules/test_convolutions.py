@@ -296,3 +296,22 @@ def test_refused_aggregators_of_dgl_stay() -> None:
     with pytest.warns(UserWarning, match="^the model is left as it is: aggregator_type='lstm' of SAGEConv is not"):
         found = dacergnn.optimize(original)
     assert type(found) is type(original)
+
+
+def test_a_relation_of_a_heterograph_of_dgl_is_encoded_once() -> None:
+    dgl = pytest.importorskip("dgl")
+    layers = pytest.importorskip("dgl.nn.pytorch")
+    index = edges()
+    g = dgl.heterograph({("a", "r", "b"): tuple(index), ("a", "s", "a"): tuple(index[:, :20])}, {"a": N, "b": N})
+    feat = draw(N, K), draw(N, K).sin()
+    original = layers.SAGEConv(K, M, "mean").double()
+    layer = compiled(original)
+    for name in ("r", "s"):
+        graphs: list[object] = []
+        for _ in range(3):
+            assert_close(layer(g[name], feat), original(g[name], feat), 1e-8)
+            assert layer.last_call is not None
+            graphs.append(layer.last_call[1])
+        assert graphs[0] is graphs[1] is graphs[2]
+    g.add_edges([0], [1], etype="r")
+    assert_close(layer(g["r"], feat), original(g["r"], feat), 1e-8)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Hashable
 from typing import Any
 
@@ -48,16 +49,31 @@ def encode(
     )  # fmt: skip
 
 
+_ENCODED: dict[int, tuple[weakref.ref[Any], object, HeteroGraph]] = {}
+"""Graphs by the place of the edge data of a relation, as long as that is there."""
+
+
 def encode_relation(g: Any, *, bipartite: bool = False, loops: bool = False) -> HeteroGraph:
-    """The edges of `g` by edge id, all of one type.
+    """The edges of `g` by edge id, all of one type; not anew for a relation of the same heterograph.
+
+    DGL makes another graph of a relation whenever it is asked for it, which shares the edge data with those before.
 
     Args:
         bipartite: Sources and destinations are different nodes, as they are where they have different types.
         loops: Add a self loop at each destination; if these are different nodes, from further sources.
     """
+    frame, known = g._edge_frames[0], (relation_sizes(g), bipartite or is_bipartite(g), loops)
+    found = _ENCODED.get(id(frame))
+    if found is None or found[0]() is not frame or found[1] != known:
+        place = id(frame)
+        graph = _encode_relation(g, known[1], loops)
+        found = _ENCODED[place] = (weakref.ref(frame, lambda _: _ENCODED.pop(place, None)), known, graph)
+    return found[2]
+
+
+def _encode_relation(g: Any, bipartite: bool, loops: bool) -> HeteroGraph:
     src, dst = g.edges(order="eid")
     sources, destinations = int(g.num_src_nodes()), int(g.num_dst_nodes())
-    bipartite = bipartite or is_bipartite(g)
     if loops:
         nodes = torch.arange(destinations, dtype=src.dtype, device=src.device)
         src, dst = torch.cat([src, nodes + sources * bipartite]), torch.cat([dst, nodes])
