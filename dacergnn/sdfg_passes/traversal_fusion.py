@@ -231,7 +231,9 @@ class _Fusion:
     def _is_apart(self, levels: Levels, space: str) -> bool:
         """Whether a nest visits the rows of a space in another order than they lie in."""
         path = levels.up(space, levels.spaces[0])
-        return path is not None and order_name(space, path) is not None
+        if path is None or order_name(space, path) is None:
+            return False
+        return path != "dst" or self.sizes["R"] > 1  # edges of one type are in order of their destinations
 
     def _read(self, levels: Levels, space: str, path: str, width: int, apart: bool) -> float:
         """Values that reading a row of this width costs for all rows of a space."""

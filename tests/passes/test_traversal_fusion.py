@@ -19,6 +19,7 @@ from dacergnn.sdfg_passes import differentiate, gemm_scale_fusion
 from dacergnn.sdfg_passes.traversal_fusion import traversal_fusion
 from tests.program.golden import MODELS
 from tests.support.random_programs import large_case, random_case
+from tests.support.rewrites import sizes
 
 GOLDEN = Path(__file__).parent / "golden"
 PROGRAMS, BATCH = 150, 25
@@ -255,3 +256,30 @@ def test_random_programs(first: int) -> None:
             check(gradient.backward, graph, {n: values[n] for n in backward.inputs})
         except Exception as error:
             raise AssertionError(f"{make.__name__}({seed}):\n{case.text}") from error
+
+
+@pytest.mark.parametrize(("types", "loops"), [(1, 1), (8, 6)])
+def test_edges_of_one_type_are_in_order_of_their_destinations(types: int, loops: int) -> None:
+    """Scores of several heads that the backward reads: streamed in the order of edges where that is another."""
+    text = """def p(g, s: NS[8], t: NS[8], h: NS[8, 8]):
+    for e in g.edges():
+        e["score"] = leakyrelu(e.src.s + e.dst.t, 0.2)
+    for n in g.dst_nodes():
+        for e in n.incoming_edges():
+            n["largest"] = max(n["largest"], e["score"])
+    for e in g.edges():
+        e["power"] = exp(e["score"] - detach(e.dst["largest"]))
+    for n in g.dst_nodes():
+        for e in n.incoming_edges():
+            n["total"] += e["power"]
+    for e in g.edges():
+        e["att"] = e["power"] / e.dst["total"]
+    for n in g.dst_nodes():
+        for e in n.incoming_edges():
+            n["y"] += e["att"] * e.src.h
+    return y, power, att
+"""
+    sdfg = parse(text)
+    traversal_fusion(sdfg, {**sizes(), "R": types})
+    verify(sdfg)
+    assert len(Program(sdfg).operators) == loops
