@@ -1,7 +1,8 @@
 """Seconds of a nest over groups of edges on each sparse format.
 
-To the bytes that its statements move, the same on all formats but for columns, each adds those of its own encodings and
-padding; all wait for the thread with the longest group that no other may help with.
+Compressed rows, COO, ELLPACK and the hybrid visit edges group by group, and differ in the bytes of their own encodings
+and padding, and in whether threads wait for the one with the longest group. Columns trade the rows that are gathered
+from the other end point for sums that are read and written out of order.
 """
 
 from __future__ import annotations
@@ -12,16 +13,16 @@ from typing import Any
 import dace
 
 from dacergnn.config import Rates
-from dacergnn.cost import Cost, longest_undivided, statement_cost
+from dacergnn.cost import Cost, longest_undivided
+from dacergnn.library_nodes.access import is_few, order_name
 from dacergnn.library_nodes.form import size
 from dacergnn.library_nodes.node import row_shape, row_space
-from dacergnn.library_nodes.parse import view_shape
-from dacergnn.library_nodes.traversal.formats import edge_groups
+from dacergnn.library_nodes.traversal.formats import OTHER_END, edge_groups
 
 THREADS = 8
 """Threads to choose for: a build is kept for any number of them."""
 LINE = 64
-"""Bytes of a cache line, of which a row of a matrix begins one of its own."""
+"""Bytes of a cache line: the least that is gathered."""
 
 
 def format_seconds(
@@ -37,31 +38,38 @@ def format_seconds(
     assert found is not None
     outer, inner, path = found
     groups, edges = sizes[outer], max(sizes[inner], 1)
-    cost, summed, gathered = Cost(), 0, 0
-    for statement in operator.statements:
-        item = sdfg.arrays[statement.target.name].dtype.bytes
-
-        def shapes(ref: Any) -> tuple[int, ...]:
-            return view_shape(ref, row_shape(sdfg.arrays[ref.name]))
-
-        cost += statement_cost(
-            statement, sizes, space=lambda name: row_space(sdfg.arrays[name]), shapes=shapes, item=item
-        )
-        if statement.space == inner:
-            summed += item * size(shapes(statement.target)) if statement.target.path else 0
-            gathered += item * sum(size(shapes(r)) for r in statement.reads if r.path not in ("", path))
     alone = longest.get(path, 0)
     if operator.split_hubs:
         alone = min(alone, longest_undivided(edges))
     waits = max(1.0, alone * THREADS / edges)
-    lists = max(1, len({r.path for s in operator.statements if s.space == inner for r in s.reads} - {path}))
-    extra = {
-        "csr": Cost(streamed=groups * index),
-        "coo": Cost(streamed=edges * index),
-        "ell": Cost(streamed=groups * index, gathered=lists * groups * LINE),
-        "hybrid": Cost(streamed=(groups + edges) * index),
-        # Rows of the other end come in order, sums are read and written out of it; every thread sees all edges.
-        "csc": Cost(streamed=(groups + THREADS * edges) * index, gathered=edges * (2 * summed - gathered)),
+    rows = _moved(operator, sdfg, sizes, inner, path)
+    costs = {
+        "csr": rows + Cost(streamed=groups * index),
+        "coo": rows + Cost(streamed=edges * index),
+        "ell": rows + Cost(streamed=groups * index, gathered=groups * LINE),  # where each row of the matrix begins
+        "hybrid": rows + Cost(streamed=(groups + edges) * index),
     }
-    balance = {"coo": 1.0}
-    return {name: (cost + own).seconds(rates) * balance.get(name, waits) for name, own in extra.items()}
+    seconds = {name: cost.seconds(rates) * (1.0 if name == "coo" else waits) for name, cost in costs.items()}
+    other = OTHER_END.get(path)
+    if other is not None:
+        columns = _moved(operator, sdfg, sizes, inner, other) + Cost(streamed=THREADS * edges * index)
+        seconds["csc"] = columns.seconds(rates) * waits
+    return seconds
+
+
+def _moved(operator: Any, sdfg: dace.SDFG, sizes: Mapping[str, int], inner: str, order: str) -> Cost:
+    """Bytes that the statements over edges move when these run by the end point ``order``; every array once."""
+    # Edges stand by type, then destination.
+    in_order = order_name(inner, order) is None or (order == "dst" and sizes["R"] == 1)
+    edges, total = sizes[inner], Cost()
+    statements = [s for s in operator.statements if s.space == inner]
+    local = {s.target.name for s in statements if not s.target.path}.intersection(operator.locals)
+    for ref in dict.fromkeys(r for s in statements for r in (*s.reads, s.target) if r.name not in local):
+        desc = sdfg.arrays[ref.name]
+        width = size(row_shape(desc)) * desc.dtype.bytes
+        if ref.path in ("", order) and (ref.path or in_order):
+            total += Cost(streamed=sizes[row_space(desc)] * width)
+        elif not is_few(ref.path):
+            passes = 2 if any(s.target == ref and ref.path for s in statements) else 1
+            total += Cost(gathered=passes * edges * max(width, LINE))
+    return total

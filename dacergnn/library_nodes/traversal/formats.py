@@ -16,6 +16,7 @@ from dacergnn.library_nodes.form import Statement
 from dacergnn.library_nodes.traversal.nest import Levels, reached
 
 GROUPED = ("dst", "src", "dstpair", "srcpair")
+OTHER_END = {"dst": "src", "src": "dst"}
 
 
 def edge_groups(mapping: str, statements: Sequence[Statement]) -> tuple[str, str, str] | None:
@@ -44,7 +45,7 @@ def misfit(adjacency: str, mapping: str, statements: Sequence[Statement], *, hub
     outer, inner, path = found
     if adjacency != "csc":
         return None
-    if path not in ("dst", "src"):
+    if path not in OTHER_END:
         return "its groups are no nodes"
     written = {s.target.name for s in statements if reached(s.space, s.target.path) == outer}
     edges = [s for s in statements if s.space == inner]

@@ -12,9 +12,8 @@ from dacergnn.library_nodes.form import Statement, size
 from dacergnn.library_nodes.node import PREFIX
 from dacergnn.library_nodes.traversal.expansions.nest_kernel import NestKernel
 from dacergnn.library_nodes.traversal.expansions.storage import Home
+from dacergnn.library_nodes.traversal.formats import OTHER_END
 from dacergnn.library_nodes.traversal.nest import Levels, Loop
-
-OTHER_END = {"dst": "src", "src": "dst"}
 
 
 class CscKernel(NestKernel):

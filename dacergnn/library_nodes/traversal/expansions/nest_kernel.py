@@ -37,7 +37,7 @@ COMBINE = {
 class NestKernel(Places):
     """The kernel of a body under a mapping; ``code`` gives it, ``encodings`` what it reads of the graph.
 
-    Edges stand in compressed rows (CSR, or CSC by source); `formats` has kernels for others.
+    Edges stand in compressed rows; `format_kernels` and `csc_kernel` are for other formats.
     """
 
     parameters = ""
