@@ -8,6 +8,8 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
+from dacergnn.errors import UnsupportedCallError
+
 SPARSE = (torch.sparse_csr, torch.sparse_coo)
 """Layouts of sparse features."""
 
@@ -25,6 +27,13 @@ def is_sparse_matrix(x: Tensor) -> bool:
 def contiguous(x: Tensor) -> Tensor:
     """Dense features with their rows one after the other."""
     return x if is_sparse(x) else x.contiguous()
+
+
+def first_rows(x: Tensor, count: int) -> Tensor:
+    """The first rows, all of them where features are sparse; UnsupportedCallError where those are more."""
+    if is_sparse(x) and count < x.size(0):
+        raise UnsupportedCallError("features are sparse, and destinations, which are some of them, have values apart.")
+    return x if is_sparse(x) else x[:count]
 
 
 def joined(parts: Sequence[Tensor], width: int) -> Tensor:

@@ -8,8 +8,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.dgl.graphs import check_rows, check_types, encode, graph_sizes
-from dacergnn.frontends.features import contiguous
+from dacergnn.frontends.features import contiguous, is_sparse
 from dacergnn.frontends.frontend import Binding, Frontend, GraphKey, Outputs, Program, spec
 from dacergnn.frontends.hgt_programs import hgt_residual
 from dacergnn.frontends.programs import hgt
@@ -35,6 +36,8 @@ class DGLHGTFrontend(Frontend):
     def edges(self, g: Any, x: Any, ntype: Any, etype: Any, *, presorted: bool = False) -> GraphKey:
         sizes = graph_sizes(g)
         check_rows("x", x, sizes[0], self.in_size)
+        if is_sparse(x) and self.module.training and self.module.drop.p > 0:
+            raise UnsupportedCallError(f"x is sparse, and dropout={self.module.drop.p} acts in training; set it to 0.")
         check_types("ntype", ntype)
         check_types("etype", etype)
         return (g, ntype, etype), sizes

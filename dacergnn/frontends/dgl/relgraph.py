@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.dgl.graphs import check_rows, check_types, encode, graph_sizes
-from dacergnn.frontends.features import contiguous
+from dacergnn.frontends.features import contiguous, first_rows
 from dacergnn.frontends.frontend import Binding, Frontend, GraphKey, Outputs, Program, spec
 from dacergnn.frontends.linear import is_torch
 from dacergnn.frontends.programs import rgcn
@@ -66,7 +66,7 @@ class RelGraphFrontend(Frontend):
                 arrays["bias"] = self.parameters["h_bias"]
         has_norm = norm is not None
         program = self.program(has_norm, partial(self._program, has_norm))
-        own = feat[: graph.size("ND")] if layer.layer_norm and layer.self_loop else None
+        own = first_rows(feat, graph.size("ND")) if layer.layer_norm and layer.self_loop else None
         return Binding(program, arrays, partial(self._finish, own))
 
     def _weight(self) -> Tensor:
