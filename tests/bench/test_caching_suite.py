@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -123,9 +124,21 @@ def test_a_run_goes_on_where_it_stopped(in_process: list[Request], tmp_path: Pat
     assert len(in_process) == 6
     assert again != rows
     assert load(path) == again
+    fewer = Settings(**TINY | {"memory": False, "limits": replace(LIMITS, modes=("train",))})
+    assert run(fewer, path) == again
+    assert len(in_process) == 6
     wider = Settings(**TINY | {"hidden": (8, 16)})
     assert len(run(wider, path)) == 4
     assert {request.task.hidden for request in in_process[6:]} == {16}
+
+
+def test_what_was_left_out_is_measured(in_process: list[Request], tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    fewer = Settings(**TINY | {"memory": False, "limits": replace(LIMITS, modes=("train",))})
+    assert not any("peak_mb" in row or "infer_ms" in row for row in run(fewer, path))
+    assert len(in_process) == 1
+    assert all("peak_mb" in row and "infer_ms" in row for row in run(Settings(**TINY), path))
+    assert len(in_process) == 4
 
 
 def test_a_line_that_is_no_result_is_named(tmp_path: Path) -> None:
@@ -202,7 +215,8 @@ def test_compiled_layers_are_measured_each_program_once(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(runner, "ask", answer)
     strategies = ("cache_all", "recompute_all", "again=cache_all")
-    rows = run(Settings(**TINY | {"models": ("gin",), "strategies": strategies}))
+    wide = {"models": ("gin",), "features": 8, "hidden": (32,), "limits": replace(LIMITS, modes=("train",))}
+    rows = run(Settings(**TINY | wide | {"strategies": strategies}))
     for found in rows:
         assert found["status"] == "ok", found["note"]
         assert found["predicted_backward_bytes"] > found["predicted_forward_bytes"] > 0

@@ -33,11 +33,19 @@ def plan(settings: Settings, path: Path | None = None) -> Work:
     for task in settings.tasks():
         wanted = settings.candidates(task)
         keys = [key_of(settings_of(task, c, settings.limits)) for c in wanted]
-        if all(key in rows for key in keys):
+        if all(key in rows and _is_complete(rows[key], settings) for key in keys):
             done += [rows[key] for key in keys]
         else:
             tasks.append((task, wanted))
     return Work(tasks, done)
+
+
+def _is_complete(row: Row, settings: Settings) -> bool:
+    """Whether a case has been measured in all that is asked for; one that failed would fail again."""
+    if row["status"] != "ok":
+        return True
+    weighed = not settings.memory or row["name"].endswith("compiled") or "peak_mb" in row
+    return weighed and all(f"{mode}_ms" in row for mode in settings.limits.modes)
 
 
 def run(
@@ -86,7 +94,9 @@ def measure(task: Task, wanted: Sequence[Candidate], settings: Settings, progres
         row: Row = {**settings_of(task, candidate, settings.limits), "group": group, **result}
         same = row.pop("same_as", None)
         if same is not None:
-            row |= {"same_as": rows[same]["name"], "peak_mb": rows[same].get("peak_mb")}
+            row["same_as"] = rows[same]["name"]
+        if settings.memory and same is not None:
+            row["peak_mb"] = rows[same]["peak_mb"]
         elif settings.memory and row["status"] == "ok" and not candidate.compiled:
             progress(f"{task}: memory of {candidate.library} {candidate.name}")
             row |= _memory(task, candidate, settings)
