@@ -178,6 +178,8 @@ def _expression_flops(expr: Expr, shapes: ShapeOf) -> int:
     if isinstance(expr, Ref | Const):
         return 0
     inner = sum(_expression_flops(a, shapes) for a in expr.args)
+    if expr.name == "sum_heads":
+        return inner + size(shape_of(expr.args[0], shapes))
     if expr.name in ("dot_prd", "sum"):
         body = Op("mul", expr.args) if expr.name == "dot_prd" else expr.args[0]
         return inner + size(shape_of(body, shapes)) * (2 if expr.name == "dot_prd" else 1)

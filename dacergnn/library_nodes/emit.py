@@ -94,6 +94,12 @@ class Emitter:
             return self._name(scopes[-1], key, self._element(expr, seen))
         if expr.name in ("sum", "dot_prd"):
             return self._reduction(expr, scopes, index)
+        if expr.name == "sum_heads":
+            heads = range(shape_of(expr.args[0], self.shapes)[0])
+            terms = [self._value(expr.args[0], [scopes[0], *scopes], (str(h), *index)) for h in heads]
+            return self._name(scopes[-1], key, " + ".join(terms))
+        if expr.name == "to_heads":
+            return self._value(expr.args[0], [scopes[0], *scopes[2:]], index[1:])
         if expr.name == "expand":
             return self._value(expr.args[0], scopes, index)
         if expr.name == "outer_prod":

@@ -183,10 +183,10 @@ OPERATORS: dict[str, Operator] = {
 
 # Operators that change the shape; their rules stand in `shape_of`, `interpret`, `differentiate` and the emitter.
 STRUCTURAL = {
-    "sum": 1, "dot_prd": 2, "concat": 2, "slice": 1, "expand": 1, "take_rows": 1, "pad_rows": 1,
-    "linear": 2, "outer_prod": 2, "compose": 2, "inner": 2,
+    "sum": 1, "dot_prd": 2, "sum_heads": 1, "to_heads": 1, "concat": 2, "slice": 1, "expand": 1, "take_rows": 1,
+    "pad_rows": 1, "linear": 2, "outer_prod": 2, "compose": 2, "inner": 2,
 }  # fmt: skip
-WITH_DIMS = ("slice", "expand", "take_rows", "pad_rows", "inner")
+WITH_DIMS = ("slice", "expand", "to_heads", "take_rows", "pad_rows", "inner")
 
 CONSTANT_SECOND = ("leakyrelu", "elu", "clamp_min", "clamp_max")
 
@@ -232,6 +232,14 @@ def shape_of(expr: Expr, shapes: ShapeOf) -> Shape:
         if not shape:
             raise ProgramError(f"{expr.name}: reduces the last axis, but the operands are scalars per row.")
         return shape[:-1]
+    if expr.name == "sum_heads":
+        if len(args[0]) < 2:
+            raise ProgramError(f"sum_heads: adds up the rows (K,) of a value (H, K), but the operand is {args[0]}.")
+        return args[0][1:]
+    if expr.name == "to_heads":
+        if len(expr.dims) != 1 or expr.dims[0] < 1:
+            raise ProgramError(f"to_heads: takes (x, H), the number of rows (K,) that x is to be, not {expr.dims}.")
+        return (*expr.dims, *args[0])
     if expr.name == "concat":
         a, b = args
         if not a or len(a) != len(b) or a[:-1] != b[:-1]:

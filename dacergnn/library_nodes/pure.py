@@ -76,6 +76,11 @@ class _Scalar:
             return self.element(expr, index)
         if expr.name == "sum":
             return self.total(expr.args[0], index)
+        if expr.name == "sum_heads":
+            heads = range(shape_of(expr.args[0], self.shapes)[0])
+            return f"({' + '.join(self.value(expr.args[0], (str(h), *index)) for h in heads)})"
+        if expr.name == "to_heads":
+            return self.value(expr.args[0], index[1:])
         if expr.name == "dot_prd":
             return self.total(op("mul", *expr.args), index)
         if expr.name == "linear":

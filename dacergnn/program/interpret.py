@@ -101,6 +101,10 @@ class _Evaluation:
             return args[0][..., expr.dims[0] : expr.dims[1], :]
         if expr.name == "pad_rows":
             return np.pad(args[0], [*[(0, 0)] * (args[0].ndim - 2), expr.dims, (0, 0)])
+        if expr.name == "sum_heads":
+            return args[0].sum(axis=1)
+        if expr.name == "to_heads":
+            return np.repeat(args[0][:, None], expr.dims[0], axis=1)
         if expr.name == "concat":
             return np.concatenate(args, axis=-1)
         if expr.name == "slice":

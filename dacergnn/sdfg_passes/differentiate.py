@@ -310,6 +310,16 @@ class _Differentiation:
         if expr.name in ("sum", "expand"):
             wide = shape_of(expr.args[0] if expr.name == "sum" else expr, shapes)
             yield expr.args[0], seed, wide
+        elif expr.name == "sum_heads":
+            wide = shape_of(expr.args[0], shapes)
+            rank = len(shape_of(seed, self._shape))
+            seed = Op("expand", (seed,), wide[1 + rank :]) if rank < len(wide) - 1 else seed
+            yield expr.args[0], Op("to_heads", (seed,), wide[:1]), wide
+        elif expr.name == "to_heads":
+            wide = shape_of(expr, shapes)
+            rank = len(shape_of(seed, self._shape))
+            seed = Op("expand", (seed,), wide[rank:]) if rank < len(wide) else seed
+            yield expr.args[0], op("sum" if len(wide) == 1 else "sum_heads", seed), wide[1:]
         elif expr.name == "dot_prd":
             a, b = expr.args
             wide = shape_of(Op("mul", (a, b)), shapes)

@@ -43,6 +43,20 @@ WIDE = {
     return w, x, u
 """,
     ),
+    # Heads added up, and rows spread over heads.
+    "heads": (
+        "ND",
+        """def p(g, a: E[3], b: NS[3, 24], m: ND[24]):
+    for e in g.edges():
+        e["s"] = e.a * e.src.b
+        e.dst["u"] += sum_heads(e["s"]) + sum_heads(e.src.b * 2.0)
+        e["t"] = dot_prd(to_heads(e.dst.m, 3), e["s"])
+        e.dst["v"] += to_heads(e.dst.m, 3) * e["t"]
+    for n in g.dst_nodes():
+        n["w"] = sum_heads(n["v"]) * n["u"]
+    return t, v, w
+""",
+    ),
     # Sums of many elements to a few: heads of whole rounds of the lanes, of parts of one, of neither; a lone one.
     "sums": (
         "NS",

@@ -23,6 +23,7 @@ STRUCTURAL = (
     "concat(e.x_hk, 2.0 * e.src.x_hk)", "slice(e.x_k, 1, 4)", "slice(e.x_hk + 1.0, 0, 2)", "expand(e.x_h, 4)",
     "expand(e.x_, 2, 3)", "reshape(e.x_hk, 6)", "reshape(e.src.x_hk, 3, 2)", "e.x_ * e.x_hk", "e.x_hk / (e.x_h + 4.0)",
     "reshape(e.x_k + e.dst.x_k, 5, 1) * e.x_k", "concat(slice(e.x_k, 0, 2), sum(e.x_hk))", "3.0",
+    "sum_heads(e.x_hk * e.x_h)", "to_heads(e.src.x_k, 2) * e.x_h",
     "dot_prd(concat(e.x_hk, e.src.x_hk), 2.0)", "sum(slice(e.x_k, 2, 5) * slice(e.x_k, 0, 3))",
 )  # fmt: skip
 

@@ -19,7 +19,7 @@ HEAD = "def p(g, x: NS[4], W: R[4, 2], w: R[4], s: E, b: ONE[4]):\n"
 EDGE_STATEMENTS = [
     (
         'e["y"] = softplus(e.src.x)',
-        "line 3, column 18: unknown operator softplus(); the program form has: abs, add, clamp_max, clamp_min, compose, concat, detach, div, dot_prd, dot_prod, elu, eq, erf, exp, expand, ge, gelu, gt, inner, leakyrelu, linear, log, max, min, mul, neg, outer_prod, pad_rows, relu, reshape, sigmoid, slice, sqrt, sub, sum, take_rows, tanh",
+        "line 3, column 18: unknown operator softplus(); the program form has: abs, add, clamp_max, clamp_min, compose, concat, detach, div, dot_prd, dot_prod, elu, eq, erf, exp, expand, ge, gelu, gt, inner, leakyrelu, linear, log, max, min, mul, neg, outer_prod, pad_rows, relu, reshape, sigmoid, slice, sqrt, sub, sum, sum_heads, take_rows, tanh, to_heads",
     ),
     ('e["y"] = max(e.src.x)', "line 3, column 18: max() takes 2 operands"),
     ('e["y"] = tanh(x=e.src.x)', "line 3, column 18: operands are given by position, not by name: tanh(x, ...)"),
@@ -73,6 +73,14 @@ EDGE_STATEMENTS = [
     (
         'e["y"] = concat(e.s, e.src.x)',
         "line 3, column 9: concat: operands of row shapes () and (4,) may differ in the last axis only.",
+    ),
+    (
+        'e["y"] = sum_heads(e.src.x)',
+        "line 3, column 9: sum_heads: adds up the rows (K,) of a value (H, K), but the operand is (4,).",
+    ),
+    (
+        'e["y"] = to_heads(e.src.x, 0)',
+        "line 3, column 9: to_heads: takes (x, H), the number of rows (K,) that x is to be, not (0,).",
     ),
     (
         'e["y"] = slice(e.src.x, 2, 7)',

@@ -166,6 +166,10 @@ class Expressions:
             return f"outer_prod({self.bound(shape[:1], depth)}, {self.expression(shape[1:], depth)})"
         if rng.random() < 0.3:
             return f"expand({self.expression(shape[:-1], depth)}, {last})"
+        if len(shape) == 1 and rng.random() < 0.3:
+            return f"sum_heads({self.expression((rng.choice([1, 2, 3]), last), depth)})"
+        if rng.random() < 0.2:
+            return f"to_heads({self.expression(shape[1:], depth)}, {shape[0]})"
         start = rng.randint(0, 2)
         wide = (*shape[:-1], start + last + rng.randint(0, 1))
         return f"slice({self.expression(wide, depth)}, {start}, {start + last})"

@@ -240,6 +240,10 @@ class _Statement:
             return x[..., ast.literal_eval(args[1]) : ast.literal_eval(args[2]), :]
         if name == "pad_rows":
             return torch.nn.functional.pad(x, (0, 0, ast.literal_eval(args[1]), ast.literal_eval(args[2])))
+        if name == "sum_heads":
+            return x.sum(1)
+        if name == "to_heads":
+            return x.unsqueeze(1).expand(-1, int(ast.literal_eval(args[1])), *x.shape[1:])
         if name == "sum":
             return x.sum(-1)
         if name == "dot_prd":
