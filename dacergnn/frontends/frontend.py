@@ -109,8 +109,10 @@ class Frontend(ABC):
         self._programs: dict[object, Program] = {}
 
     @abstractmethod
-    def edges(self, *args: Any, **kwargs: Any) -> GraphKey:
+    def edges(self, *args: Any, **kwargs: Any) -> GraphKey | None:
         """What identifies the graph of a call: objects compared by identity, and sizes compared by value.
+
+        None if every call has a graph of its own, which no other call is to find.
 
         Takes the arguments of the layer; touches no tensor data. Raises UnsupportedCallError for a call that
         the program does not cover, so that the original layer must run it.

@@ -61,17 +61,21 @@ class GraphCache:
         for entry in self._entries:
             if entry.matches(owner, key):
                 return entry.graph
+        graph = self._known(self.encode(encode))
+        objects = tuple((_reference(o), _version(o)) for o in key[0])
+        self._entries = [_Entry(owner, key[1], objects, graph), *self._entries[: _KEPT - 1]]
+        return graph
+
+    def encode(self, encode: Callable[[], HeteroGraph]) -> HeteroGraph:
+        """A graph that was not met before."""
         if cuda_graph.capturing():
             raise DeviceError(
                 "A graph that was not met before cannot be encoded while a CUDA graph is recorded; make the call once "
                 "before."
             )
-        with torch.inference_mode(False):  # what is made in inference mode could take no part in training later
-            graph = self._known(encode())
         self.encoded += 1
-        objects = tuple((_reference(o), _version(o)) for o in key[0])
-        self._entries = [_Entry(owner, key[1], objects, graph), *self._entries[: _KEPT - 1]]
-        return graph
+        with torch.inference_mode(False):  # what is made in inference mode could take no part in training later
+            return encode()
 
     def find_edges(
         self, tensors: tuple[Tensor, ...], sizes: tuple[object, ...], own: bool, encode: Callable[[], HeteroGraph]

@@ -189,6 +189,8 @@ class CompiledLayer(ProgramModule):
         except TypeError:
             self.original.forward(*args, **kwargs)  # names, as Python does, the argument that is too much or missing
             raise
+        if key is None:
+            return self.graphs.encode(lambda: frontend.graph(*args, **kwargs))
         return self.graphs.find(frontend.graph_owner(), key, lambda: frontend.graph(*args, **kwargs))
 
     def _execute(self, binding: Binding, graph: HeteroGraph, compiled: CompiledProgram) -> Any:

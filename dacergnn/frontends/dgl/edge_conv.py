@@ -1,0 +1,56 @@
+"""Front end for DGL's `EdgeConv`."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, ClassVar
+
+from torch import Tensor, nn
+
+from dacergnn.frontends.dgl.graphs import check_in_degrees, check_rows, encode_ends, end_sizes
+from dacergnn.frontends.edge_programs import difference_conv
+from dacergnn.frontends.frontend import Binding, Frontend, GraphKey, Program, only, spec
+from dacergnn.frontends.parameters import Parameters
+from dacergnn.graph import HeteroGraph
+
+_PATHS = [("theta", "weight"), ("theta", "bias"), ("phi", "weight"), ("phi", "bias")]
+
+
+class DGLEdgeConvFrontend(Frontend):
+    """Layers with batch norm, which is taken over all edges, are refused."""
+
+    handles: ClassVar[tuple[str, ...]] = ("dgl.nn.pytorch.conv.edgeconv.EdgeConv",)
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__(module)
+        if self.module.batch_norm:
+            raise self.refuse("batch_norm", True, "programs do not average over all edges; leave it out")
+        for part in (self.module.theta, self.module.phi):
+            if part._forward_hooks or part._forward_pre_hooks:
+                raise self.refuse("theta", "Linear with hooks", "put hooks on the layer")
+        self.out_feat, self.in_feat = self.module.theta.weight.shape
+        self._read = Parameters(module, _PATHS)
+
+    def edges(self, g: Any, feat: Any) -> GraphKey:
+        *counts, pair = end_sizes(g, feat)
+        for name, part, rows in zip(("feat[0]", "feat[1]"), feat if pair else (feat,), counts, strict=False):
+            check_rows(name if pair else "feat", part, rows, self.in_feat)
+        return (g,), (*counts, int(g.num_edges()), pair)
+
+    def graph_owner(self) -> object:
+        return "dgl ends", self.module._allow_zero_in_degree
+
+    def graph(self, g: Any, feat: Any) -> HeteroGraph:
+        check_in_degrees(self.module, g, feat)
+        return encode_ends(g, isinstance(feat, tuple))
+
+    def bind(self, graph: HeteroGraph, g: Any, feat: Any) -> Binding:
+        pair = isinstance(feat, tuple)
+        features: list[Tensor] = [part.contiguous() for part in (feat if pair else (feat,))]
+        names = [*("x", "x_own")[: len(features)], "theta", "b_theta", "phi", "b_phi"]
+        arrays = dict(zip(names, [*features, *self._read.read(self.module)], strict=True))
+        return Binding(self.program(pair, partial(self._program, pair)), arrays, only)
+
+    def _program(self, pair: bool) -> Program:
+        x = {"x": spec("NS", self.in_feat)} | ({"x_own": spec("ND", self.in_feat)} if pair else {})
+        return difference_conv(x, self.in_feat, self.out_feat)

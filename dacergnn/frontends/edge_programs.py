@@ -1,0 +1,142 @@
+"""EdgeConv and MoNet (Zhang et al., section 2) in program form, for layers of PyG and of DGL.
+
+The text of a program depends on the layer: a network on edges has as many lines as steps. Arrays that end in `_own`
+are those of destinations that are nodes of their own; without them destinations are the first sources.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from dacergnn.frontends.frontend import Program, spec
+
+Specs = Mapping[str, str]
+AGGREGATIONS = {"add": "sum", "mean": "mean", "max": "max", "min": "min"}
+"""PyG's names, and those of the program form."""
+
+
+def edge_conv(x: Specs, network: Specs, steps: Sequence[str], aggr: str) -> Program:
+    """Aggregates what the steps of a network make of ``h = (x_i, x_j - x_i)`` (PyG's `EdgeConv`).
+
+    Args:
+        x: Features "x", and "x_own" of destinations that are no sources.
+        network: The parameters that the steps read.
+        steps: Statements that assign ``h`` anew.
+        aggr: One of `AGGREGATIONS`.
+    """
+    own = _own(x)
+    edge = [f"h = concat(e.dst.{own}, e.src.x - e.dst.{own})", *steps]
+    return _program("edge_conv", [*x, *network], edge, [_aggregate("out", aggr, 'e["h"]')], {**x, **network})
+
+
+def difference_conv(x: Specs, in_channels: int, out_channels: int) -> Program:
+    """Largest ``theta(x_i - x_j) + phi(x_i)`` (DGL's `EdgeConv`)."""
+    own = _own(x)
+    matrix, bias = spec("ONE", out_channels, in_channels), spec("ONE", out_channels)
+    parameters = {"theta": matrix, "b_theta": bias, "phi": matrix, "b_phi": bias}
+    edge = [
+        f"h = linear(e.dst.{own} - e.src.x, theta.T) + b_theta",
+        f"h = h + (linear(e.dst.{own}, phi.T) + b_phi)",
+    ]
+    return _program("edge_conv", [*x, *parameters], edge, [_aggregate("out", "max", 'e["h"]')], {**x, **parameters})
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Options of a Gaussian mixture layer.
+
+    Args:
+        in_channels: Of sources.
+        out_channels: Of the result.
+        dim: Of pseudo-coordinates.
+        kernels: Number of Gaussians.
+        aggr: One of `AGGREGATIONS`.
+        precision: What the squared differences are multiplied with, as an expression of ``sigma``.
+        weight: How features are multiplied with the matrix ``W``, as in ``"W"`` or ``"W.T"``.
+        by_kernel: Whether rows are aggregated for each kernel, before these are summed up; else afterwards.
+    """
+
+    in_channels: int
+    out_channels: int
+    dim: int
+    kernels: int
+    aggr: str
+    precision: str
+    weight: str = "W"
+    by_kernel: bool = False
+
+
+def mixture(options: Mixture, x: Specs, own: Specs, residual: str = "") -> Program:
+    """Aggregates ``sum_k w_k W_k x_j`` with ``w_k = exp(-1/2 sum_d (u_d - mu_kd)^2 precision_kd)`` (MoNet).
+
+    Args:
+        options: Of the layer.
+        x: Features "x", and "x_own" of destinations that are no sources.
+        own: Parameters of what is added to the result: "root" and "bias".
+        residual: The product of the features of a destination with ``root``, for example ``"linear(n.x, root)"``.
+    """
+    o, k, m = options, options.kernels, options.out_channels
+    shape = (o.in_channels, k * m) if o.weight == "W" else (k * m, o.in_channels)
+    bindings = {**x, **_gaussians(k, o.dim), "W": spec("ONE", *shape), **own}
+    source = [f'n["y"] = reshape(linear(n.x, {o.weight}), {k}, {m})']
+    edge = _weights(k)
+    if o.by_kernel:
+        node = [_aggregate("h", o.aggr, 'e["w"] * e.src.y'), 'n["out"] = sum_heads(n["h"])']
+    else:
+        node = [_aggregate("out", o.aggr, 'sum_heads(e["w"] * e.src.y)')]
+    node += _added(own, residual)
+    return _program(
+        "mixture", list(bindings), edge, node, bindings, source=source, once=[f'o["precision"] = {o.precision}']
+    )
+
+
+def separate_mixture(options: Mixture, x: Specs, own: Specs, residual: str = "") -> Program:
+    """The same with Gaussians for every pair of an output and an input channel, and their weights in ``c``.
+
+    Rows of ``mu``, ``sigma`` and ``c`` stand by output, then by input channel, then by kernel.
+    """
+    o, k, f, m = options, options.kernels, options.in_channels, options.out_channels
+    bindings = {**x, **_gaussians(m * f * k, o.dim), "c": spec("ONE", m * f * k), **own}
+    edge = [
+        *_weights(m * f * k),
+        f"s = sum(reshape(w * c, {m * f}, {k}))",
+        f"h = sum(reshape(s, {m}, {f}) * to_heads(e.src.x, {m}))",
+    ]
+    node = [_aggregate("out", o.aggr, 'e["h"]'), *_added(own, residual)]
+    return _program("mixture", list(bindings), edge, node, bindings, once=[f'o["precision"] = {o.precision}'])
+
+
+def _gaussians(count: int, dim: int) -> dict[str, str]:
+    return {"u": spec("E", dim), "mu": spec("ONE", count, dim), "sigma": spec("ONE", count, dim)}
+
+
+def _weights(count: int) -> list[str]:
+    """The values of so many Gaussians at the pseudo-coordinates of an edge."""
+    return [f"d = to_heads(e.u, {count}) - mu", "w = exp(sum(d * d * precision) * -0.5)"]
+
+
+def _added(own: Specs, residual: str) -> list[str]:
+    terms = [*([residual] if residual else []), *(["bias"] if "bias" in own else [])]
+    return [f'n["out"] = n["out"] + {term}' for term in terms]
+
+
+def _own(x: Specs) -> str:
+    return "x_own" if "x_own" in x else "x"
+
+
+def _aggregate(target: str, aggr: str, value: str) -> str:
+    return f'n["{target}"] = {AGGREGATIONS[aggr]}({value} for e in n.incoming_edges())'
+
+
+def _program(
+    name: str, parameters: Sequence[str], edge: Sequence[str], node: Sequence[str], bindings: Mapping[str, object],
+    *, source: Sequence[str] = (), once: Sequence[str] = (),
+) -> Program:  # fmt: skip
+    """The program of statements done once, for each source, each edge, each destination; returns ``out``."""
+    loops = {"o in g.once()": once, "n in g.src_nodes()": source, "e in g.edges()": edge, "n in g.dst_nodes()": node}
+    lines = [f"def {name}(g, {', '.join(parameters)}):"]
+    for loop, statements in loops.items():
+        if statements:
+            lines += [f"    for {loop}:", *(f"        {s}" for s in statements)]
+    return Program("\n".join([*lines, "    return out", ""]), tuple(sorted(bindings.items())))
