@@ -2,8 +2,7 @@
 
 `numpy` evaluates whole columns (operands already broadcast against each other), `code` is a scalar
 C++ and Python expression of the operands, `derivative` gives, for the operands, the gradient of the result
-and the result itself, the gradient of every operand (None: no gradient). `slope_of_result` is the derivative of a
-function of one operand and positive constants in terms of its result, for results that are kept anyway.
+and the result itself, the gradient of every operand (None: no gradient).
 """
 
 from __future__ import annotations
@@ -30,7 +29,6 @@ class Operator:
     code: str
     derivative: Derivative
     python: str | None = None  # where the Python spelling differs from the C++ one
-    slope_of_result: Callable[..., Expr] | None = None
 
 
 def op(name: str, *args: Expr | float, dims: Shape = ()) -> Expr:
@@ -100,17 +98,25 @@ def _gelu_slope(x: Expr, y: Expr) -> Expr:
     return op("add", cdf, op("mul", x, pdf))
 
 
-def _leaky_slope(x: Expr, slope: Expr) -> Expr:
+def _leaky_slope(x: Expr, slope: Expr, y: Expr) -> Expr:
+    x = y if _tells_sign(y, slope) else x
     return op("add", slope, op("mul", op("gt", x, 0.0), op("sub", 1.0, slope)))
 
 
-def _elu_slope(x: Expr, alpha: Expr) -> Expr:
+def _elu_slope(x: Expr, alpha: Expr, y: Expr) -> Expr:
     negative = op("mul", alpha, op("exp", op("min", x, 0.0)))
+    if _tells_sign(y, alpha):
+        x, negative = y, op("add", y, alpha)
     return op("add", op("gt", x, 0.0), op("mul", op("sub", 1.0, op("gt", x, 0.0)), negative))
 
 
-def _elu_slope_of_result(y: Expr, alpha: Expr) -> Expr:
-    return op("add", op("gt", y, 0.0), op("mul", op("sub", 1.0, op("gt", y, 0.0)), op("add", y, alpha)))
+def _tells_sign(y: Expr, constant: Expr) -> bool:
+    """Whether a result is at hand, and positive just where the operand is."""
+    return isinstance(y, Ref) and isinstance(constant, Const) and constant.value >= 0
+
+
+SLOPE_OF_EITHER = ("relu", "leakyrelu", "elu")
+"""Functions whose derivative is found from the result where there is an array of it, or else from the operand."""
 
 
 OPERATORS: dict[str, Operator] = {
@@ -144,13 +150,11 @@ OPERATORS: dict[str, Operator] = {
     "sigmoid": _unary(
         special.expit, "(Value(1) / (Value(1) + dacergnn::exp(-{0})))", _sigmoid_slope, "(1 / (1 + exp(-{0})))"
     ),
-    "relu": Operator(
-        1,
+    "relu": _unary(
         lambda x: np.maximum(x, 0.0),
         "dacergnn::maximum({0}, Value(0))",
-        lambda a, s, y: (op("mul", s, op("gt", a[0], 0.0)),),
+        lambda x, y: op("gt", y if isinstance(y, Ref) else x, 0.0),
         "max({0}, 0)",
-        lambda y: op("gt", y, 0.0),
     ),
     "gelu": _unary(
         lambda x: 0.5 * x * (1 + special.erf(x * math.sqrt(0.5))),
@@ -162,17 +166,15 @@ OPERATORS: dict[str, Operator] = {
         2,
         lambda x, slope: np.where(x > 0, x, slope * x),
         "(({0} > 0 ? {0} : Value(0)) + {1} * (Value(0) < {0} ? Value(0) : {0}))",  # no branch; hands NaN on
-        lambda a, s, y: (op("mul", s, _leaky_slope(*a)), None),
+        lambda a, s, y: (op("mul", s, _leaky_slope(a[0], a[1], y)), None),
         "({0} if {0} > 0 else {1} * {0})",
-        _leaky_slope,
     ),
     "elu": Operator(
         2,
         lambda x, alpha: np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0.0))),
         "({0} > 0 ? {0} : {1} * std::expm1({0}))",
-        lambda a, s, y: (op("mul", s, _elu_slope(*a)), None),
+        lambda a, s, y: (op("mul", s, _elu_slope(a[0], a[1], y)), None),
         "({0} if {0} > 0 else {1} * (exp({0}) - 1))",
-        _elu_slope_of_result,
     ),
     "max": _extremum(np.maximum, "max", "max({0}, {1})"),
     "min": _extremum(np.minimum, "min", "min({0}, {1})"),

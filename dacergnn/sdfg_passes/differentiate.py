@@ -28,7 +28,7 @@ from dacergnn.library_nodes.form import (
     refs,
 )
 from dacergnn.library_nodes.node import copied
-from dacergnn.library_nodes.operators import OPERATORS, op, shape_of
+from dacergnn.library_nodes.operators import OPERATORS, SLOPE_OF_EITHER, op, shape_of
 from dacergnn.library_nodes.parse import fold
 from dacergnn.program import Program, verify
 from dacergnn.program.emission import OWN_STATEMENT, is_plain
@@ -236,12 +236,28 @@ class _Differentiation:
             self._pull(statement.expr, seed, statement.space, result)
 
     def _extremum(self, statement: Statement, seed: Ref) -> None:
-        attains = op("eq", statement.expr, statement.target)
-        space, owner = statement.space, self.forward.space(statement.target.name)
-        shape = self.forward.shape(statement.target)
-        count = self._emit(f"count_{statement.target.name}", space, statement.target.path, [attains], shape, owner)
-        share = op("div", op("mul", seed, attains), Ref(count, statement.target.path))
-        self._pull(statement.expr, share, space, None)
+        space, name, path = statement.space, statement.target.name, statement.target.path
+        owner, shape = self.forward.space(name), self.forward.shape(statement.target)
+        attains = op("eq", statement.expr, Ref(self._found_again(statement), path))
+        count = self._emit(f"count_{name}", space, path, [attains], shape, owner)
+        equal = op("div", replace(seed, path=""), op("clamp_min", Ref(count), 1.0))
+        share = self._emit(f"share_{name}", owner, "", [equal], shape)
+        self._pull(statement.expr, op("mul", Ref(share, path), attains), space, None)
+
+    def _found_again(self, statement: Statement) -> str:
+        """The array of an extremum. Of values of nodes it is not saved: what counts the rows that attain it reads them
+        all, and first finds it again."""
+        name = statement.target.name
+        at_hand = not self.forward.is_internal(name) or name in self.backward.inputs
+        if at_hand or any(r.path == "" for r in statement.reads):
+            return name
+        array = self._fresh(name)
+        self.backward.arrays[array] = self.forward.arrays[name]
+        for ref in statement.reads:
+            if ref.name not in self.backward.arrays:
+                self._add_input(ref.name, self.forward.arrays[ref.name])
+        self.backward.statements.append(replace(statement, target=replace(statement.target, name=array)))
+        return array
 
     def _product(self, statement: Statement, gemm: Gemm, seed: Ref) -> None:
         """``Y += s * X W`` and ``dW += s * X^T Y``: each operand's gradient is a product of the other two."""
@@ -356,20 +372,13 @@ class _Differentiation:
             else:
                 yield expr.args[0], Op("take_rows", (seed,), (expr.dims[0], expr.dims[0] + wide[-2])), wide
         else:
-            slope = self._slope_of_result(expr, result)
-            gradients: tuple[Expr | None, ...] = (op("mul", seed, slope),) if slope is not None else ()
-            if not gradients:
-                gradients = OPERATORS[expr.name].derivative(expr.args, seed, expr if result is None else result)
-            for arg, gradient in zip(expr.args, gradients, strict=False):  # constants have none
+            # Of nodes, results are mostly saved for what reads them next; of edges there are more than of end points.
+            given = isinstance(expr.args[0], Ref) and expr.args[0].name in self.forward.inputs
+            by_operand = expr.name in SLOPE_OF_EITHER and (given or space not in ("NS", "ND"))
+            y = expr if result is None or by_operand else result
+            gradients = OPERATORS[expr.name].derivative(expr.args, seed, y)
+            for arg, gradient in zip(expr.args, gradients, strict=True):
                 yield arg, gradient, shape_of(expr, shapes)
-
-    def _slope_of_result(self, expr: Op, result: Expr | None) -> Expr | None:
-        """The derivative of a function whose result the program returns, which then stands for its operand."""
-        slope, constants = OPERATORS[expr.name].slope_of_result, expr.args[1:]
-        returned = isinstance(result, Ref) and result.name in self.forward.outputs
-        if slope is None or not returned or not all(isinstance(c, Const) and c.value > 0 for c in constants):
-            return None
-        return slope(result, *constants)
 
     def _shape(self, ref: Ref) -> Shape:
         """Row shape of a reference to an array of either program."""

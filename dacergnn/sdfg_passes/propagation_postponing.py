@@ -22,6 +22,7 @@ move to nodes::
         e["s"] = e.src["s_src"] + e.dst["s_dst"]
         e["y"] = e.src["y_src"] - e.dst["y_src"]
 
+What all edges of a node add to the values that it takes the maximum of, it adds to the maximum (`extrema`).
 A value that destinations need and that all sources have anyway is computed once. Copies of node values are not moved:
 their readers read the node. What nodes without edges might have no value for, quotients, logarithms and roots, stays.
 
@@ -40,6 +41,7 @@ from dacergnn.graph.spaces import MAPS, along
 from dacergnn.library_nodes.form import Expr, Op, Ref, Statement
 from dacergnn.program.listing import Listing, Rows, map_refs, rebase
 from dacergnn.sdfg_passes.distribution import ENDS, distribute, new_array
+from dacergnn.sdfg_passes.extrema import behind_extrema
 from dacergnn.sdfg_passes.regular import is_regular, singular_arrays
 
 
@@ -55,7 +57,7 @@ def propagation_postponing(sdfg: dace.SDFG) -> int:
 def postpone(listing: Listing) -> int:
     """The same on a listing."""
     fired = 0
-    while taken := _round(listing):
+    while taken := _round(listing) or behind_extrema(listing, singular_arrays(listing)):
         listing.settle()
         fired += taken
     return fired
