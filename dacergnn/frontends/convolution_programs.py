@@ -12,19 +12,18 @@ from __future__ import annotations
 
 def gcn(g, x, W, norm, bias):
     """Sums of messages, each ``norm`` times; without W, sums of features."""
-    for e in g.edges():
-        if not W:
-            e["msg"] = e.src.x
-        elif transposed:
-            e["msg"] = linear(e.src.x, W[e.etype].T)
-        else:
-            e["msg"] = linear(e.src.x, W[e.etype])
+    if W:
+        for n in g.src_nodes():
+            if transposed:
+                n["h"] = linear(n.x, W.T)
+            else:
+                n["h"] = linear(n.x, W)
     for n in g.dst_nodes():
         for e in n.incoming_edges():
             if norm:
-                n["out"] += e.norm * e["msg"]
+                n["out"] += e.norm * e.src[features]
             else:
-                n["out"] += e["msg"]
+                n["out"] += e.src[features]
         if bias:
             n["out"] = n["out"] + bias
     return out
@@ -49,14 +48,14 @@ def sage(g, x, x_own, pool, pool_bias, W, norm, root, bias):
                 n["pooled"] = relu(linear(n.x, pool.T) + pool_bias)
             else:
                 n["pooled"] = relu(linear(n.x, pool.T))
+    if reduce == "sum":
+        for n in g.src_nodes():
+            n["h"] = linear(n[features], W.T)
     for e in g.edges():
-        e["row"] = e.src[features]
-        if reduce == "sum":
-            e["row"] = linear(e["row"], W[e.etype].T)
         if norm:
-            e["msg"] = e.norm * e["row"]
+            e["msg"] = e.norm * e.src[features if reduce != "sum" else "h"]
         else:
-            e["msg"] = e["row"]
+            e["msg"] = e.src[features if reduce != "sum" else "h"]
     reduce_messages(g, reduce)
     for n in g.dst_nodes():
         if reduce == "sum":

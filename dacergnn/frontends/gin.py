@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from dacergnn.frontends.convolution_programs import gin
+from dacergnn.frontends.features import is_sparse
 from dacergnn.frontends.frontend import Frontend, Program, spec
 from dacergnn.frontends.linear import Network
 
@@ -43,6 +44,8 @@ class GINProgram(Frontend):
         The sums are what the gradient of W is made of; where features need no gradients, it saves a pass over the edges
         to have them.
         """
+        if is_sparse(x):
+            return True
         m, k = self.network.shape
         weight_only = torch.is_grad_enabled() and not x.requires_grad
         return 2 * m < k if weight_only else m < k

@@ -90,7 +90,7 @@ class Inputs:
         for name, tensor in zip(self.names, whole, strict=True):
             shape, given = self.shapes[name], tensor.shape
             self._check_kind(name, tensor)
-            rows_differ = name in self._rows_first and len(given) > 0 and given[0] != shape[0] and given != shape[1:]
+            rows_differ = name in self._rows_first and len(given) > 0 and given[0] != shape[0]
             if given.numel() != shape.numel() or rows_differ:
                 raise ArrayError(name, f"has shape {tuple(given)}, but the graph and the layer ask for {tuple(shape)}")
         pieces, number = list[int](), count()

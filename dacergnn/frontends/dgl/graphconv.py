@@ -98,8 +98,9 @@ class GraphConvFrontend(Frontend):
     def _program(self, shape: tuple[int, int] | None, k: int, norm: bool) -> Program:
         m = k if shape is None else shape[1]
         return Program.of(
-            gcn, x=spec("NS", k), W=None if shape is None else spec("R", k, m), norm=spec("E") if norm else None,
+            gcn, x=spec("NS", k), W=None if shape is None else spec("ONE", k, m), norm=spec("E") if norm else None,
             bias=spec("ONE", m) if self.has_bias else None, transposed=False,
+            features="x" if shape is None else "h",
         )  # fmt: skip
 
 

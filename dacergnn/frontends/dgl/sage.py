@@ -101,7 +101,5 @@ class DGLSAGEFrontend(Frontend):
         spaces = {"x": "NS", "x_own": "ND", "norm": "E"}
         bindings: dict[str, object] = {n: spec(spaces[n], *a.shape[1:]) for n, a in arrays.items() if n in spaces}
         bindings |= {n: spec("ONE", *a.shape) for n, a in arrays.items() if n not in spaces}
-        if self.reduce == "sum":
-            bindings["W"] = spec("R", *arrays["W"].shape)
         features = "pooled" if "pool" in arrays else "x"
         return Program.of(sage, **bindings, reduce=self.reduce, features=features, unit=False)

@@ -135,8 +135,8 @@ class GCNFrontend(ConvolutionFrontend):
     def _program(self, bare: bool) -> Program:
         k, m = self.in_channels, self.out_channels
         return Program.of(
-            gcn, x=spec("NS", k), W=spec("R", m, k), norm=None if bare else spec("E"),
-            bias=spec("ONE", m) if self.has_bias else None, transposed=True,
+            gcn, x=spec("NS", k), W=spec("ONE", m, k), norm=None if bare else spec("E"),
+            bias=spec("ONE", m) if self.has_bias else None, transposed=True, features="h",
         )  # fmt: skip
 
 

@@ -81,7 +81,7 @@ class SAGEFrontend(ConvolutionFrontend):
             sage, x=spec("NS", k), x_own=spec("ND", k_own) if own else None,
             pool=spec("ONE", k, k) if self.has_pool else None,
             pool_bias=spec("ONE", k) if "pool_bias" in self._names else None,
-            W=spec("R" if reduce == "sum" else "ONE", m, k), norm=spec("E") if norm else None,
+            W=spec("ONE", m, k), norm=spec("E") if norm else None,
             root=spec("ONE", m, k_own) if root else None, bias=spec("ONE", m) if "bias" in self._names else None,
             reduce=reduce, features="pooled" if self.has_pool else "x", unit=bool(self.module.normalize),
         )  # fmt: skip
