@@ -8,7 +8,7 @@ saves them (`cache_all`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import dace
@@ -72,10 +72,13 @@ class Derivation:
     wrt: list[str]
 
 
-def differentiate(sdfg: dace.SDFG, wrt: Sequence[str]) -> Gradient:
+def differentiate(sdfg: dace.SDFG, wrt: Sequence[str], kept: Collection[str] = ()) -> Gradient:
     """Programs for forward and backward of ``sdfg`` with gradients for the inputs ``wrt``.
 
     Gradients that nobody asks for, and what only they need, are not generated.
+
+    Args:
+        kept: Arrays that are to be saved: like results, they stand for operands where they tell enough of them.
     """
     program = Program(sdfg)
     unknown = [n for n in wrt if n not in program.inputs]
@@ -84,7 +87,7 @@ def differentiate(sdfg: dace.SDFG, wrt: Sequence[str]) -> Gradient:
     taken = [n for n in sdfg.arrays if n.startswith(GRADIENT)]
     if taken:
         raise ProgramError(f'"{taken[0]}": names that start with {GRADIENT} are kept for gradients; rename the array.')
-    derived = derive(Listing.of(sdfg), wrt)
+    derived = derive(Listing.of(sdfg), wrt, kept)
     backward = derived.backward.build(f"{sdfg.name}_backward", next(iter(sdfg.arrays.values())).dtype)
     verify(backward)
     forward = copied(sdfg)
@@ -93,14 +96,15 @@ def differentiate(sdfg: dace.SDFG, wrt: Sequence[str]) -> Gradient:
     return Gradient(forward, backward, derived.saved, derived.wrt)
 
 
-def derive(forward: Listing, wrt: Sequence[str]) -> Derivation:
+def derive(forward: Listing, wrt: Sequence[str], kept: Collection[str] = ()) -> Derivation:
     """`differentiate` on listings."""
-    return _Differentiation(forward, list(wrt)).run()
+    return _Differentiation(forward, list(wrt), kept).run()
 
 
 class _Differentiation:
-    def __init__(self, forward: Listing, wrt: list[str]) -> None:
+    def __init__(self, forward: Listing, wrt: list[str], kept: Collection[str]) -> None:
         self.forward = forward
+        self.at_hand = {*forward.outputs, *kept}
         self.wrt = wrt
         self.backward = Listing(item=forward.item)
         self.contributions: dict[str, _Contributions] = {}
@@ -314,9 +318,37 @@ class _Differentiation:
             self._accumulate_seen(expr, space, seed)
         if not isinstance(expr, Op) or self.active.isdisjoint(r.name for r in _differentiable(expr)):
             return
+        if expr.name == "div" and self._pull_softmax(expr, seed, space, result):
+            return
         for arg, gradient, shape in self._operands(expr, seed, space, result):
             if gradient is not None:
                 self._pull(arg, self._reduce(gradient, shape, shape_of(arg, self.forward.shape)), space, None)
+
+    def _pull_softmax(self, quotient: Op, seed: Expr, space: str, result: Expr | None) -> bool:
+        """The rule for ``y = p / t``, ``p = exp(z)``, t the sums of p over groups of rows, where that is what it is.
+
+        z receives ``(s - d) * y`` with d the sums of ``s * y`` over the same groups: neither p nor t is read.
+        """
+        power, total = quotient.args
+        if not isinstance(power, Ref) or not isinstance(total, Ref) or power != Ref(power.name):
+            return False
+        made, summed = self.forward.producer(power.name), self.forward.producer(total.name)
+        if made is None or made != Statement(space, power, "=", made.expr) or summed is None:
+            return False
+        readers = self.forward.consumers(power.name), self.forward.consumers(total.name)
+        if (
+            not (isinstance(made.expr, Op) and made.expr.name == "exp")
+            or summed != Statement(space, total, "+=", power)
+            or (len(readers[0]), len(readers[1])) != (2, 1)
+            or not all(map(self.forward.is_internal, (power.name, total.name)))
+        ):
+            return False
+        value, owner = result or quotient, self.forward.space(total.name)
+        name = GRADIENT + total.name
+        sums = self._emit(name, space, total.path, [op("mul", seed, value)], self.forward.shape(total), owner)
+        centered = op("sub", seed, Ref(sums, total.path))
+        self._pull(made.expr.args[0], op("mul", centered, value), space, None)
+        return True
 
     def _operands(
         self, expr: Op, seed: Expr, space: str, result: Expr | None
@@ -374,7 +406,8 @@ class _Differentiation:
         else:
             # Of nodes, results are mostly saved for what reads them next; of edges there are more than of end points.
             given = isinstance(expr.args[0], Ref) and expr.args[0].name in self.forward.inputs
-            by_operand = expr.name in SLOPE_OF_EITHER and (given or space not in ("NS", "ND"))
+            at_hand = isinstance(result, Ref) and result.name in self.at_hand
+            by_operand = expr.name in SLOPE_OF_EITHER and not at_hand and (given or space not in ("NS", "ND"))
             y = expr if result is None or by_operand else result
             gradients = OPERATORS[expr.name].derivative(expr.args, seed, y)
             for arg, gradient in zip(expr.args, gradients, strict=True):

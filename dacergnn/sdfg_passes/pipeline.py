@@ -126,7 +126,7 @@ def compile_program(
     for name in early:
         _record(plan, name, lambda name=name: {"forward": OPTIMIZATIONS[name](plan.forward, given)})
     if wrt:
-        _record(plan, "differentiate", lambda: _differentiate(plan))
+        _record(plan, "differentiate", lambda: _differentiate(plan, config.cache))
         given = replace(given, wrt=())
         for name in _of_backward(plan, early, config):
             _record(plan, name, lambda name=name: {"backward": OPTIMIZATIONS[name](_backward(plan), given)})
@@ -162,8 +162,8 @@ def _backward(plan: Plan) -> dace.SDFG:
     return plan.backward
 
 
-def _differentiate(plan: Plan) -> dict[str, int]:
-    gradient = differentiate(plan.forward, plan.wrt)
+def _differentiate(plan: Plan, kept: Sequence[str]) -> dict[str, int]:
+    gradient = differentiate(plan.forward, plan.wrt, kept)
     plan.forward = gradient.forward
     plan.backward = gradient.backward if gradient.wrt else None  # no result depends on any of the inputs
     plan.saved, plan.wrt = gradient.saved, gradient.wrt
