@@ -23,6 +23,8 @@ THREADS = 8
 """Threads to choose for: a build is kept for any number of them."""
 LINE = 64
 """Bytes of a cache line: the least that is gathered."""
+ADDED = 1.5
+"""Time of adding to a row out of order, in that of reading it."""
 
 
 def format_seconds(
@@ -46,7 +48,7 @@ def format_seconds(
     costs = {
         "csr": rows + Cost(streamed=groups * index),
         "coo": rows + Cost(streamed=edges * index),
-        "ell": rows + Cost(streamed=groups * index, gathered=groups * LINE),  # where each row of the matrix begins
+        "ell": rows + Cost(streamed=(1 + longest.get(path, 0) * _lists(operator, inner, path)) * groups * index),
         "hybrid": rows + Cost(streamed=(groups + edges) * index),
     }
     seconds = {name: cost.seconds(rates) * (1.0 if name == "coo" else waits) for name, cost in costs.items()}
@@ -55,6 +57,12 @@ def format_seconds(
         columns = _moved(operator, sdfg, sizes, inner, other) + Cost(streamed=THREADS * edges * index)
         seconds["csc"] = columns.seconds(rates) * waits
     return seconds
+
+
+def _lists(operator: Any, inner: str, path: str) -> int:
+    """Lists of rows that the edges of a nest lead to, other than those of their groups."""
+    refs = [r for s in operator.statements if s.space == inner for r in (*s.reads, s.target)]
+    return len({r.path for r in refs if r.name not in operator.locals} - {path})
 
 
 def _moved(operator: Any, sdfg: dace.SDFG, sizes: Mapping[str, int], inner: str, order: str) -> Cost:
@@ -70,6 +78,6 @@ def _moved(operator: Any, sdfg: dace.SDFG, sizes: Mapping[str, int], inner: str,
         if ref.path in ("", order) and (ref.path or in_order):
             total += Cost(streamed=sizes[row_space(desc)] * width)
         elif not is_few(ref.path):
-            passes = 2 if any(s.target == ref and ref.path for s in statements) else 1
-            total += Cost(gathered=passes * edges * max(width, LINE))
+            passes = ADDED if any(s.target == ref and ref.path for s in statements) else 1
+            total += Cost(gathered=int(passes * edges * max(width, LINE)))
     return total

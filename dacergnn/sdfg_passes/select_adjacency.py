@@ -3,6 +3,9 @@
 Precondition: an inter-operator SDFG. Before: ``for n: for e in n.incoming_edges(): n["out"] += e["att"] * e.src["h"]``.
 After: the same with ``ptr_ND``-style row pointers, row lists and index lists connected, which fixes the access
 scheme. Saves nothing itself; what no kernel reads is never encoded.
+
+``adjacency`` of a traversal is the sparse format that its kernel runs on (`traversal.formats`): what is asked for where
+it fits, else compressed rows, unless another is clearly cheaper by `adjacency_cost`.
 """
 
 from __future__ import annotations
