@@ -46,5 +46,5 @@ def kept_weights(graph: HeteroGraph, p: float, shape: tuple[int, ...], like: Ten
     Drawn by torch as it draws for a tensor of the ``shape`` that a library has, in its order of edges.
     """
     with torch.no_grad():
-        drawn = functional.dropout(like.new_ones(shape), p, training=True)
+        drawn = functional.dropout(torch.ones(shape, dtype=like.dtype, device=like.device), p, training=True)
     return graph.to_canonical(drawn.view(shape[0], shape[1]))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from dacergnn.errors import UnsupportedCallError
 
@@ -27,6 +27,18 @@ def is_sparse_matrix(x: Tensor) -> bool:
 def contiguous(x: Tensor) -> Tensor:
     """Dense features with their rows one after the other."""
     return x if is_sparse(x) else x.contiguous()
+
+
+def dropped(dropout: nn.Module, x: Tensor) -> Tensor:
+    """Features behind a dropout, contiguous if they are dense."""
+    if not is_sparse(x):
+        return dropout(x).contiguous()
+    if not dropout.training:
+        return x
+    if x.layout is torch.sparse_coo:
+        return torch.sparse_coo_tensor(x._indices(), dropout(x._values()), x.shape, check_invariants=False)
+    starts, columns = x.crow_indices(), x.col_indices()
+    return torch.sparse_csr_tensor(starts, columns, dropout(x.values()), x.shape, check_invariants=False)
 
 
 def first_rows(x: Tensor, count: int) -> Tensor:

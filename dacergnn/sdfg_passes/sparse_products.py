@@ -75,13 +75,25 @@ class SparseProducts:
         if gemm is None or gemm.kind != "linear" or not self.is_sparse(gemm.x.name):
             return
         self._statement, self._new = statement, []
-        columns, *shape = self._matrix(gemm.w)
-        product = self._product(gemm.x, _Weight(gemm.w, 0, columns), statement.space)
-        wanted = listing.shape(statement.target)
-        if wanted != tuple(shape):
-            product = map_refs(product, lambda r: replace(r, view=wanted) if listing.shape(r) == tuple(shape) else r)
-        expr = product if gemm.scale is None else op("mul", gemm.scale, product)
-        listing.exchange(statement, *self._new, replace(statement, expr=expr))
+        weight = _Weight(gemm.w, 0, self._matrix(gemm.w)[0])
+        product = self._product(gemm.x, weight, statement.space)
+        shape, target = self._matrix(gemm.w)[1:], statement.target
+        wanted = listing.shape(target)
+
+        def viewed(expr: Expr) -> Expr:
+            return map_refs(expr, lambda r: replace(r, view=wanted) if listing.shape(r) == shape != wanted else r)
+
+        last = self._new[-1] if self._new else statement
+        alone = product == Ref(last.target.name) and gemm.scale is None and (statement.op, target.path) == ("=", "")
+        if alone and listing.space(last.target.name) == listing.space(target.name):
+            # Its array takes the place of the one that was made last.
+            self._made = {k: target.name if name == last.target.name else name for k, name in self._made.items()}
+            into = replace(last, target=replace(last.target, name=target.name), expr=viewed(last.expr))
+            listing.exchange(statement, *self._new[:-1], into)
+        else:
+            expr = viewed(product)
+            expr = expr if gemm.scale is None else op("mul", gemm.scale, expr)
+            listing.exchange(statement, *self._new, replace(statement, expr=expr))
 
     def is_sparse(self, name: str) -> bool:
         """Whether an array consists of sparse rows, or is computed of some without a product in between."""
@@ -131,7 +143,7 @@ class SparseProducts:
         own = path if not ref.path or path == "one" else through(space, ref.path, path)
         if own is None:
             return self.refuse(ref, self._statement, "weights are chosen by a type of other rows")
-        return Ref(self._of_array(ref.name, weight.along(own)), ref.path)
+        return self._seen(self._of_array(ref.name, weight.along(own)), ref.path, weight)
 
     def _of_array(self, name: str, weight: _Weight) -> str:
         """The array of the products of an array's rows with weights, which they choose."""
@@ -169,7 +181,7 @@ class SparseProducts:
             value = Ref(self.values[ref.name], "" if to == "row" else "nonzero")
             row = Ref(self._rows(weight, MAPS[nonzeros, column]), column)
             self._new.append(Statement(nonzeros, Ref(self._made[key], to), "+=", op("mul", value, row)))
-        return Ref(self._made[key], back)
+        return self._seen(self._made[key], back, weight)
 
     def _rows(self, weight: _Weight, space: str) -> str:
         """The array of rows of weights over columns, which calls make of an input."""
@@ -199,6 +211,11 @@ class SparseProducts:
         name = self._array("product", space, weight)
         self._new.append(Statement(space, Ref(name), "=", Op("linear", (expr, own))))
         return Ref(name)
+
+    def _seen(self, name: str, path: str, weight: _Weight) -> Ref:
+        """A reference to an array of products, in the shape of these."""
+        shape = self._matrix(weight.ref)[1:]
+        return Ref(name, path, None if self.listing.arrays[name].shape == shape else shape)
 
     def _array(self, name: str, space: str, weight: _Weight) -> str:
         """A new array of rows as products with weights have them."""

@@ -186,9 +186,7 @@ def test_products_come_first() -> None:
                 for e in n.incoming_edges():
                     n["mean_sum_W"] += e.src["x_W"]
             for n in g.dst_nodes():
-                n["mean_W"] = n["mean_sum_W"] / max(n["mean_degree"], 1.0)
-            for n in g.dst_nodes():
-                n["tmp"] = n["mean_W"]
+                n["tmp"] = n["mean_sum_W"] / max(n["mean_degree"], 1.0)
             for z in g.src_nonzeros():
                 z.row["x_root"] += z["x"] * z.column["root"]
             for n in g.dst_nodes():

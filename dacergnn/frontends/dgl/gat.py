@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.attention import attention_program, gat, gatv2, kept_weights
 from dacergnn.frontends.dgl.graphs import check_rows, encode, graph_sizes
+from dacergnn.frontends.features import dropped
 from dacergnn.frontends.frontend import Binding, Frontend, GraphKey, Outputs, Program
 from dacergnn.frontends.linear import is_torch
 from dacergnn.frontends.parameters import Parameters
@@ -77,9 +78,9 @@ class _AttentionFrontend(Frontend):
             layer.forward(graph, feat)  # raises DGL's error
         arrays = dict(zip(self.names, self._own_parameters.read(layer), strict=True))
         if isinstance(feat, tuple):
-            arrays["x"], arrays["x_dst"] = (layer.feat_drop(x).contiguous() for x in feat)
+            arrays["x"], arrays["x_dst"] = (dropped(layer.feat_drop, x) for x in feat)
         else:
-            arrays["x"] = layer.feat_drop(feat).contiguous()
+            arrays["x"] = dropped(layer.feat_drop, feat)
         if layer.training and layer.attn_drop.p > 0:
             shape = (encoded.size("E"), self.heads, 1)
             arrays["kept"] = kept_weights(encoded, layer.attn_drop.p, shape, arrays["x"])

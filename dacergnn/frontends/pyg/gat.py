@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.attention import attention_program, gat, gatv2, kept_weights
+from dacergnn.frontends.features import contiguous
 from dacergnn.frontends.frontend import Binding, GraphKey, Outputs, Program
 from dacergnn.frontends.parameters import Parameters
 from dacergnn.frontends.pyg.message_passing import MessagePassingFrontend, check_edge_index, check_features, plain
@@ -106,9 +107,9 @@ class _AttentionFrontend(MessagePassingFrontend):
     ) -> Binding:
         x_src, x_dst = x if isinstance(x, tuple) else (x, x)
         arrays = dict(zip(self.names, self._own_parameters.read(self.module), strict=True))
-        arrays["x"] = x_src.contiguous()
+        arrays["x"] = contiguous(x_src)
         if isinstance(x, tuple):
-            arrays["x_dst"] = x_dst.contiguous()
+            arrays["x_dst"] = contiguous(x_dst)
         if edge_attr is not None and self.edge_dim is not None:
             arrays["edge_attr"] = self._edge_attr(graph, edge_index, edge_attr, min(x_src.size(0), x_dst.size(0)))
         else:
@@ -126,7 +127,7 @@ class _AttentionFrontend(MessagePassingFrontend):
         return Binding(program, arrays, finish, stacks_of(), [], self._again)
 
     def _again(self, x: Tensor, *_: Any) -> list[Tensor]:
-        return [x.contiguous(), *self._own_parameters.read(self.module)]
+        return [contiguous(x), *self._own_parameters.read(self.module)]
 
     @property
     def has_res(self) -> bool:
