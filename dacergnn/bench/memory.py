@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 _SELF = Path("/proc/self")
+_MMAP_THRESHOLD = -3
 
 
 def resident() -> int:
@@ -29,6 +30,16 @@ def settle() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
+
+
+def return_freed() -> None:
+    """Have pieces of 128 KiB and more handed back as soon as they are freed, so that a peak is one of what is alive.
+
+    Otherwise the C library keeps more and more of them, by what was freed before, and peaks differ from run to run.
+    """
+    choose = getattr(ctypes.CDLL(None), "mallopt", None)
+    if choose is not None:
+        choose(_MMAP_THRESHOLD, 128 << 10)
 
 
 def peak_growth(call: Callable[[], Any]) -> tuple[int, str]:

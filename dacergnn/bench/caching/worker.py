@@ -34,6 +34,7 @@ def measure_request(values: dict[str, Any]) -> dict[str, Any]:
     torch.set_num_threads(request.limits.threads)
     workload = load_workload(request.task, request.limits.seed)
     if request.what == "memory":
+        memory.return_freed()
         return weigh(request.candidates[0], workload)
     return {"results": time_all(request.candidates, workload, request.limits)}
 
@@ -41,11 +42,13 @@ def measure_request(values: dict[str, Any]) -> dict[str, Any]:
 def weigh(candidate: Candidate, workload: Workload) -> dict[str, Any]:
     """Peak of two training steps above what is resident before them: encodings of edges are part of it.
 
-    A step on equal edges, all of which is dropped, has loaded and compiled what there is to be.
+    A step on equal edges, all of which is dropped, has loaded and compiled what there is to be, and has drawn the
+    gradient of the result.
     """
-    _training(candidates.make(candidate, replace(workload, edge_index=workload.edge_index.clone())), workload)()
-    built = candidates.make(candidate, workload)
-    step = _training(built, workload)
+    backward = _backward(workload)
+    like = replace(workload, edge_index=workload.edge_index.clone())
+    step_of(candidates.make(candidate, like), backward, "train")()
+    step = step_of(candidates.make(candidate, workload), backward, "train")
     gc.collect()
     POOL.clear()
 
@@ -94,6 +97,7 @@ def time_all(wanted: tuple[Candidate, ...], workload: Workload, limits: Limits) 
 
 
 def _backward(workload: Workload) -> Callable[[Tensor], None]:
+    """Runs a backward from the task's gradient of the result, which is drawn the first time."""
     gradient: list[Tensor] = []
 
     def run(out: Tensor) -> None:
@@ -102,10 +106,6 @@ def _backward(workload: Workload) -> Callable[[Tensor], None]:
         out.backward(gradient[0])
 
     return run
-
-
-def _training(built: Built, workload: Workload) -> Step:
-    return step_of(built, _backward(workload), "train")
 
 
 def _gradients(built: Built) -> dict[str, Tensor]:
@@ -121,7 +121,7 @@ def _expected(workload: Workload, limits: Limits) -> dict[str, Tensor] | None:
     if 8 * ROWS_PER_EDGE * width * workload.edge_index.shape[1] > limits.limit_bytes:
         return None
     built = candidates.reference(workload)
-    out = _training(built, workload)()
+    out = step_of(built, _backward(workload), "train")()
     return {"": out.detach()} | _gradients(built)
 
 
@@ -129,7 +129,7 @@ def _validated(
     candidate: Candidate, built: Built, workload: Workload, expected: dict[str, Tensor] | None
 ) -> dict[str, Any]:
     """Run a training step and compare all that it gives; DGL's parameters have other names."""
-    out = _training(built, workload)()
+    out = step_of(built, _backward(workload), "train")()
     found: dict[str, Any] = {"status": "ok", "note": "" if expected else "not compared: the reference is too large"}
     if expected is not None:
         given = {"": out.detach()} | _gradients(built)
