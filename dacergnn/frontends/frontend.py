@@ -67,6 +67,7 @@ class Binding:
             reaches them.
         finish: Takes the program's outputs, returns what the layer returns.
         reshapes: Whether `finish` only gives the one output another shape, so that an activation may come before it.
+        activation: What the layer applies to what `finish` returns; in the program where that may come before it.
         stacks: How ``parts`` make up the arrays that are not among ``arrays``.
         parts: Tensors that would be concatenated at every call.
         again: Takes the arguments of another call, features of the same types and shapes and of all else the very
@@ -81,6 +82,7 @@ class Binding:
     parts: list[Tensor] = field(default_factory=list)
     again: Callable[..., list[Tensor]] | None = None
     reshapes: bool = False
+    activation: Callable[[Any], Any] | None = None
 
     @property
     def dtype(self) -> torch.dtype:

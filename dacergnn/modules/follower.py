@@ -1,7 +1,8 @@
-"""An activation behind a layer: done by the layer's program, while its rows are at hand."""
+"""Activations behind layers: done by their programs, while rows are at hand."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -9,27 +10,25 @@ from torch import nn
 
 from dacergnn.frontends import Binding, Program
 from dacergnn.frontends.activations import activation_of
+from dacergnn.program.flatten import Activation
 
 
-class Follower:
-    """Puts an activation into the programs of a layer whose result only it takes."""
+class Followed:
+    """The programs of a layer with activations behind them."""
 
-    def __init__(self, module: nn.Module) -> None:
-        self.module = module
-        self._programs: dict[int, tuple[Program, Program]] = {}
+    def __init__(self) -> None:
+        self._programs: dict[tuple[int, Activation], tuple[Program, Program]] = {}
 
-    def bind(self, binding: Binding) -> Binding:
-        """The call with the activation behind it: in its program, or where that is not the last step, behind that."""
-        activation, program = activation_of(self.module), binding.program
+    def bind(self, binding: Binding, function: Callable[[Any], Any]) -> Binding:
+        """A call with an activation behind it: in its program, or where that is not its last step, behind that."""
+        activation, program = activation_of(function), binding.program
         if activation is None or not binding.reshapes or program.then is not None:
-            finish, module = binding.finish, self.module
-            return replace(binding, finish=lambda outputs: module(finish(outputs)))
-        if id(program) not in self._programs:  # kept beside it, so that its id stays its own
-            self._programs[id(program)] = program, replace(program, then=activation)
-        return replace(binding, program=self._programs[id(program)][1])
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Follower, (self.module,)
+            finish = binding.finish
+            return replace(binding, finish=lambda outputs: function(finish(outputs)), reshapes=False)
+        key = id(program), activation
+        if key not in self._programs:  # kept beside it, so that its id stays its own
+            self._programs[key] = program, replace(program, then=activation)
+        return replace(binding, program=self._programs[key][1])
 
 
 class DoneBefore(nn.Module):

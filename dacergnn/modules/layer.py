@@ -21,7 +21,7 @@ from dacergnn.modules.base import ProgramModule
 from dacergnn.modules.captured import Captures
 from dacergnn.modules.compiled import CompiledProgram, compiled_program
 from dacergnn.modules.elements import autocast_type, cast, is_autocast, with_parameters, without_autocast
-from dacergnn.modules.follower import Follower
+from dacergnn.modules.follower import Followed
 from dacergnn.modules.graphs import GraphCache
 from dacergnn.modules.repeated import Repeated
 from dacergnn.modules.traced import register_layer, traced_call
@@ -44,7 +44,7 @@ class CompiledLayer(ProgramModule):
     _captures: Captures | None
     """Calls that are replayed as CUDA graphs; None if none are to be."""
     _repeated: Repeated | None
-    follower: Follower | None
+    follower: nn.Module | None
     """The activation that the layer's calls apply, too."""
 
     def __init__(
@@ -70,6 +70,7 @@ class CompiledLayer(ProgramModule):
             _warned=set[str](),
             _repeated=None,
             follower=None,
+            _followed=Followed(),
             _captures=Captures(self) if config.cuda_graph else None,
             _compiled=dict[tuple[object, ...], tuple[Program, CompiledProgram]](),
         )
@@ -96,7 +97,7 @@ class CompiledLayer(ProgramModule):
 
     def follow(self, activation: nn.Module) -> None:
         """Apply an activation to the results of all calls from now on."""
-        self.__dict__.update(follower=Follower(activation), _repeated=None)
+        self.__dict__.update(follower=activation, _repeated=None)
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -112,7 +113,7 @@ class CompiledLayer(ProgramModule):
         return super().train(mode)
 
     def extra_repr(self) -> str:
-        followed = "" if self.follower is None else f" with {self.follower.module}"
+        followed = "" if self.follower is None else f" with {self.follower}"
         return f"compiled {type(self.original).__name__}{followed}"
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -180,7 +181,10 @@ class CompiledLayer(ProgramModule):
 
     def _bind(self, frontend: Frontend, graph: HeteroGraph, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Binding:
         binding = frontend.bind(graph, *args, **kwargs)
-        return binding if self.follower is None else self.follower.bind(binding)
+        for function in (binding.activation, self.follower):
+            if function is not None:
+                binding = self._followed.bind(binding, function)
+        return binding
 
     def find_graph(self, frontend: Frontend, args: tuple[Any, ...], kwargs: dict[str, Any]) -> HeteroGraph:
         """The graph that a call is about, encoded unless it was seen before."""
@@ -230,7 +234,7 @@ class CompiledLayer(ProgramModule):
     def uncompiled(self, *args: Any, **kwargs: Any) -> Any:
         """The original's result; the hooks are the same, and run around this call already."""
         result = self.original.forward(*args, **kwargs)
-        return result if self.follower is None else self.follower.module(result)
+        return result if self.follower is None else self.follower(result)
 
     def warn(self, reason: str) -> None:
         """Say once of every reason that a call ran the original layer, or raise, as ``on_unsupported`` has it."""
@@ -248,7 +252,7 @@ def _restore(
     frontend: Callable[[nn.Module], Any],
     config: Config,
     on_unsupported: OnUnsupported,
-    follower: Follower | None = None,
+    follower: nn.Module | None = None,
 ) -> CompiledLayer:
     """A layer from its pickle; builds come from the cache, graphs are encoded again."""
     result = layer(original, frontend(original), config, GraphCache(), on_unsupported)

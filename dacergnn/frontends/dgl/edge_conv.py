@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from dacergnn.frontends.dgl.graphs import check_in_degrees, check_rows, encode_ends, end_sizes
+from dacergnn.frontends.dgl.graphs import check_in_degrees, check_pair, check_rows, encode_relation, relation_sizes
 from dacergnn.frontends.edge_programs import difference_conv
 from dacergnn.frontends.frontend import Binding, Frontend, GraphKey, Program, only, spec
 from dacergnn.frontends.parameters import Parameters
@@ -32,19 +32,19 @@ class DGLEdgeConvFrontend(Frontend):
         self._read = Parameters(module, _PATHS)
 
     def edges(self, g: Any, feat: Any) -> GraphKey:
-        *counts, pair = end_sizes(g, feat)
-        for name, part, rows in zip(("feat[0]", "feat[1]"), feat if pair else (feat,), counts, strict=False):
+        sizes, pair = relation_sizes(g), check_pair(g, feat)
+        for name, part, rows in zip(("feat[0]", "feat[1]"), feat if pair else (feat,), sizes, strict=False):
             check_rows(name if pair else "feat", part, rows, self.in_feat)
-        return (g,), (*counts, int(g.num_edges()), pair)
+        return (g,), (*sizes, pair, False)
 
     def graph_owner(self) -> object:
-        return "dgl ends", self.module._allow_zero_in_degree
+        return "dgl", "one type"
 
     def graph(self, g: Any, feat: Any) -> HeteroGraph:
-        check_in_degrees(self.module, g, feat)
-        return encode_ends(g, isinstance(feat, tuple))
+        return encode_relation(g, bipartite=isinstance(feat, tuple))
 
     def bind(self, graph: HeteroGraph, g: Any, feat: Any) -> Binding:
+        check_in_degrees(self.module, graph, g, feat)
         pair = isinstance(feat, tuple)
         features: list[Tensor] = [part.contiguous() for part in (feat if pair else (feat,))]
         names = [*("x", "x_own")[: len(features)], "theta", "b_theta", "phi", "b_phi"]

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.attention import attention_program, gat, gatv2, kept_weights
-from dacergnn.frontends.dgl.graphs import check_rows, encode, graph_sizes
+from dacergnn.frontends.dgl.graphs import check_in_degrees, check_pair, check_rows, encode_relation, relation_sizes
 from dacergnn.frontends.features import dropped
-from dacergnn.frontends.frontend import Binding, Frontend, GraphKey, Outputs, Program
+from dacergnn.frontends.frontend import Binding, Frontend, GraphKey, Outputs, Program, only
 from dacergnn.frontends.linear import is_torch
 from dacergnn.frontends.parameters import Parameters
 from dacergnn.graph import HeteroGraph
@@ -22,7 +22,7 @@ Path = tuple[str, ...]
 
 
 class _AttentionFrontend(Frontend):
-    """Dropout of features and activation are torch's; so are masks of dropout of attention."""
+    """Dropout of features is torch's; so are masks of dropout of attention."""
 
     source: ClassVar[FunctionType]
 
@@ -47,24 +47,19 @@ class _AttentionFrontend(Frontend):
         """Where the parameters are, by the names that they have in the program; None for those that are not there."""
 
     def _key(self, graph: Any, feat: Any, edge_weight: Any = None) -> GraphKey:
-        pair = isinstance(feat, tuple)
-        sizes = graph_sizes(graph, bipartite=pair)
-        if not pair and not graph.is_block and sizes[0] != sizes[1]:
-            raise UnsupportedCallError(
-                f"graph has {sizes[0]} sources and {sizes[1]} destinations; pass a pair as feat."
-            )
+        sizes, pair = relation_sizes(graph), check_pair(graph, feat)
         check_rows("feat[0]" if pair else "feat", feat[0] if pair else feat, sizes[0], self.in_feats[0])
         if pair:
             check_rows("feat[1]", feat[1], sizes[1], self.in_feats[1])
         if edge_weight is not None and (not isinstance(edge_weight, Tensor) or edge_weight.shape != (sizes[2],)):
             raise UnsupportedCallError(f"edge_weight must be a tensor [{sizes[2]}], one value for each edge.")
-        return (graph,), (*sizes, pair)
+        return (graph,), (*sizes, pair, False)
 
     def graph_owner(self) -> object:
-        return "dgl", 1
+        return "dgl", "one type"
 
     def graph(self, graph: Any, feat: Any, *_: Any, **__: Any) -> HeteroGraph:
-        return encode(graph, None, 1, bipartite=isinstance(feat, tuple))
+        return encode_relation(graph, bipartite=isinstance(feat, tuple))
 
     @property
     def repeatable(self) -> bool:
@@ -74,8 +69,7 @@ class _AttentionFrontend(Frontend):
 
     def _binding(self, encoded: HeteroGraph, graph: Any, feat: Any, edge_weight: Any, get_attention: bool) -> Binding:
         layer = self.module
-        if not layer._allow_zero_in_degree and not _all_reached(encoded):
-            layer.forward(graph, feat)  # raises DGL's error
+        check_in_degrees(layer, encoded, graph, feat)
         arrays = dict(zip(self.names, self._own_parameters.read(layer), strict=True))
         if isinstance(feat, tuple):
             arrays["x"], arrays["x_dst"] = (dropped(layer.feat_drop, x) for x in feat)
@@ -87,7 +81,9 @@ class _AttentionFrontend(Frontend):
         if edge_weight is not None:
             arrays["edge_weight"] = encoded.to_canonical(edge_weight.contiguous())
         program = self.program((*arrays, get_attention), lambda: self._program(arrays, attention=bool(get_attention)))
-        return Binding(program, arrays, partial(self._with_attention, encoded) if get_attention else self._finish)
+        if get_attention:
+            return Binding(program, arrays, partial(self._with_attention, encoded))
+        return Binding(program, arrays, only, reshapes=True, activation=layer.activation)
 
     def _program(self, arrays: dict[str, Tensor], *, attention: bool) -> Program:
         return attention_program(
@@ -95,12 +91,9 @@ class _AttentionFrontend(Frontend):
             residual=self.has_residual, attention=attention,
         )  # fmt: skip
 
-    def _finish(self, outputs: Outputs) -> Tensor:
-        activation = self.module.activation
-        return activation(outputs[0]) if activation else outputs[0]
-
     def _with_attention(self, graph: HeteroGraph, outputs: Outputs) -> tuple[Tensor, Tensor]:
-        return self._finish(outputs), graph.from_canonical(outputs[1]).unsqueeze(-1)
+        activation = self.module.activation
+        return activation(outputs[0]) if activation else outputs[0], graph.from_canonical(outputs[1]).unsqueeze(-1)
 
 
 class DGLGATFrontend(_AttentionFrontend):
@@ -156,11 +149,3 @@ class DGLGATv2Frontend(_AttentionFrontend):
 
     def bind(self, encoded: HeteroGraph, /, graph: Any, feat: Any, get_attention: bool = False) -> Binding:
         return self._binding(encoded, graph, feat, None, get_attention)
-
-
-def _all_reached(graph: HeteroGraph) -> bool:
-    """Whether an edge leads to every destination; read from the device once."""
-    if "all reached" not in graph.derived:
-        starts = graph.encoding("ptr_E_dst")
-        graph.derived["all reached"] = bool((starts[1:] > starts[:-1]).all())
-    return graph.derived["all reached"]

@@ -6,13 +6,12 @@ from typing import Any, ClassVar
 
 from torch import nn
 
-from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.dgl.graphs import (
     check_edge_weight,
+    check_pair,
     check_rows,
     coefficients,
     encode_relation,
-    is_bipartite,
     relation_sizes,
 )
 from dacergnn.frontends.frontend import Binding, GraphKey, Outputs
@@ -32,14 +31,11 @@ class DGLGINFrontend(GINProgram):
         self.network = Network(module, "apply_func")
 
     def edges(self, graph: Any, feat: Any, edge_weight: Any = None) -> GraphKey:
-        sizes, pair = relation_sizes(graph), isinstance(feat, tuple)
-        bipartite = pair or is_bipartite(graph)
-        if bipartite and not pair:
-            raise UnsupportedCallError("feat is one tensor for sources and destinations that are different nodes.")
+        sizes, pair = relation_sizes(graph), check_pair(graph, feat)
         for i, x in enumerate(feat if pair else (feat,)):
             check_rows(f"feat[{i}]" if pair else "feat", x, sizes[i], self.check_width(feat[0] if pair else feat))
         check_edge_weight(edge_weight, sizes[2], (feat[0] if pair else feat).dtype)
-        return (graph,), (*sizes, bipartite, False)
+        return (graph,), (*sizes, pair, False)
 
     def graph_owner(self) -> object:
         return "dgl", "one type"
@@ -58,8 +54,9 @@ class DGLGINFrontend(GINProgram):
         norm = coefficients(encoded, ("gin", self.aggr, x.dtype), edge_weight, share)
         program = self.gin_program(x, "x_own" if pair else "x", norm is not None)
         arrays = dict(zip(program.arrays, self.gin_arrays(program, x, x_own, norm), strict=True))
-        return Binding(program, arrays, self._finish)
+        layer = self.module
+        reshapes = not self.network.rest(layer)
+        return Binding(program, arrays, self._finish, reshapes=reshapes, activation=layer.activation)
 
     def _finish(self, outputs: Outputs) -> Any:
-        out = self.network.finish(self.module, outputs[0])
-        return out if self.module.activation is None else self.module.activation(out)
+        return self.network.finish(self.module, outputs[0])

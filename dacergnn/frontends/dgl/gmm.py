@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from dacergnn.frontends.dgl.graphs import check_in_degrees, check_rows, encode_ends, end_sizes
+from dacergnn.frontends.dgl.graphs import check_in_degrees, check_pair, check_rows, encode_relation, relation_sizes
 from dacergnn.frontends.edge_programs import Mixture, mixture
 from dacergnn.frontends.frontend import Binding, Frontend, GraphKey, Program, only, spec
 from dacergnn.frontends.parameters import Parameters
@@ -48,22 +48,21 @@ class DGLGMMFrontend(Frontend):
         self._read = Parameters(module, paths)
 
     def edges(self, graph: Any, feat: Any, pseudo: Any) -> GraphKey:
-        *counts, pair = end_sizes(graph, feat)
-        parts = zip(("feat[0]", "feat[1]"), feat if pair else (feat,), counts, self.in_feats, strict=False)
+        sizes, pair = relation_sizes(graph), check_pair(graph, feat)
+        parts = zip(("feat[0]", "feat[1]"), feat if pair else (feat,), sizes, self.in_feats, strict=False)
         for name, part, rows, channels in parts:
             check_rows(name if pair else "feat", part, rows, channels)
-        edges = int(graph.num_edges())
-        check_rows("pseudo", pseudo, edges, self.options.dim)
-        return (graph,), (*counts, edges, pair)
+        check_rows("pseudo", pseudo, sizes[2], self.options.dim)
+        return (graph,), (*sizes, pair, False)
 
     def graph_owner(self) -> object:
-        return "dgl ends", self.module._allow_zero_in_degree
+        return "dgl", "one type"
 
     def graph(self, graph: Any, feat: Any, pseudo: Any) -> HeteroGraph:
-        check_in_degrees(self.module, graph, feat, pseudo)
-        return encode_ends(graph, isinstance(feat, tuple))
+        return encode_relation(graph, bipartite=isinstance(feat, tuple))
 
     def bind(self, encoded: HeteroGraph, graph: Any, feat: Any, pseudo: Any) -> Binding:
+        check_in_degrees(self.module, encoded, graph, feat, pseudo)
         pair = isinstance(feat, tuple)
         with_own = pair and self.residual
         features: list[Tensor] = [part.contiguous() for part in (feat[: 1 + with_own] if pair else (feat,))]

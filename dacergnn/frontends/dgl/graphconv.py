@@ -12,13 +12,14 @@ from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.convolution_programs import gcn
 from dacergnn.frontends.dgl.graphs import (
     check_edge_weight,
+    check_in_degrees,
     check_rows,
     coefficients,
     encode_relation,
     is_bipartite,
     relation_sizes,
 )
-from dacergnn.frontends.frontend import Binding, Frontend, GraphKey, Outputs, Program, spec
+from dacergnn.frontends.frontend import Binding, Frontend, GraphKey, Program, only, spec
 from dacergnn.frontends.kept import kept
 from dacergnn.frontends.linear import is_torch
 from dacergnn.graph import HeteroGraph
@@ -26,7 +27,7 @@ from dacergnn.graph.sorting import occurrences
 
 
 class GraphConvFrontend(Frontend):
-    """Norms of both ends are coefficients of edges; the activation is run by torch."""
+    """Norms of both ends are coefficients of edges."""
 
     handles: ClassVar[tuple[str, ...]] = ("dgl.nn.pytorch.conv.graphconv.GraphConv",)
 
@@ -59,8 +60,7 @@ class GraphConvFrontend(Frontend):
 
     def bind(self, encoded: HeteroGraph, graph: Any, feat: Any, weight: Any = None, edge_weight: Any = None) -> Binding:
         layer = self.module
-        if not layer._allow_zero_in_degree and kept(encoded, "unreached", None, partial(_some_unreached, encoded)):
-            layer.forward(graph, feat, weight, edge_weight)  # says what is wrong
+        check_in_degrees(layer, encoded, graph, feat, weight, edge_weight)
         arrays: dict[str, Tensor | None] = {
             "x": feat[0] if isinstance(feat, tuple) else feat,
             "W": self.parameters["weight"] if weight is None else weight,
@@ -73,7 +73,8 @@ class GraphConvFrontend(Frontend):
         shape = None if arrays["W"] is None else tuple(arrays["W"].shape)
         key = shape, x.size(1), arrays["norm"] is not None
         program = self.program(key, partial(self._program, *key))
-        return Binding(program, {n: a for n, a in arrays.items() if a is not None}, self._finish)
+        found = {n: a for n, a in arrays.items() if a is not None}
+        return Binding(program, found, only, reshapes=True, activation=layer._activation)
 
     def _share(self, graph: HeteroGraph, dtype: torch.dtype) -> Tensor | None:
         """[E] what the degrees of both ends make of a message, None for 1."""
@@ -91,10 +92,6 @@ class GraphConvFrontend(Frontend):
 
         return kept(graph, ("degrees", self.norm, dtype), None, make)
 
-    def _finish(self, outputs: Outputs) -> Any:
-        activation = self.module._activation
-        return outputs[0] if activation is None else activation(outputs[0])
-
     def _program(self, shape: tuple[int, int] | None, k: int, norm: bool) -> Program:
         m = k if shape is None else shape[1]
         return Program.of(
@@ -102,8 +99,3 @@ class GraphConvFrontend(Frontend):
             bias=spec("ONE", m) if self.has_bias else None, transposed=False,
             features="x" if shape is None else "h",
         )  # fmt: skip
-
-
-def _some_unreached(graph: HeteroGraph) -> bool:
-    """Whether there is a destination without edges."""
-    return bool((graph.encoding("ptr_E_dst").diff() == 0).any())

@@ -124,26 +124,22 @@ def coefficients(graph: HeteroGraph, key: Hashable, weight: Tensor | None, share
     return kept(graph, ("weights", key), weight, make)
 
 
-def end_sizes(g: Any, feat: object) -> tuple[int, int, bool]:
-    """Sources and destinations of a graph of one edge type, and whether ``feat`` is a pair: features of both.
+def check_pair(g: Any, feat: object) -> bool:
+    """Whether ``feat`` is a pair: features of sources and of destinations, which are different nodes then.
 
-    UnsupportedCallError for graphs of several edge types, and for one tensor where destinations are no sources.
+    UnsupportedCallError for one tensor where the graph says that they are different.
     """
-    if len(g.canonical_etypes) != 1:
-        raise UnsupportedCallError("g has several edge types; pass the subgraph of one of them.")
     pair = isinstance(feat, tuple)
-    if not pair and not g.is_block and g.srctypes != g.dsttypes:
-        raise UnsupportedCallError("g joins two node types; pass a pair of features.")
-    return int(g.num_src_nodes()), int(g.num_dst_nodes()), pair
+    if not pair and is_bipartite(g):
+        raise UnsupportedCallError("feat is one tensor for sources and destinations that are different nodes.")
+    return pair
 
 
-def encode_ends(g: Any, pair: bool) -> HeteroGraph:
-    """The edges of `g` by edge id, all of one type; destinations are nodes of their own where features are a pair."""
-    counts = (int(g.num_src_nodes()), int(g.num_dst_nodes()))
-    return HeteroGraph.from_arrays(tuple(g.edges()), None, num_nodes=counts, num_edge_types=1, bipartite=pair)
+def check_in_degrees(layer: Any, encoded: HeteroGraph, *args: Any) -> None:
+    """The error of a DGL layer that takes no graph with nodes without incoming edges, if it is called with one."""
 
+    def some_unreached() -> bool:
+        return bool((encoded.encoding("ptr_E_dst").diff() == 0).any())
 
-def check_in_degrees(layer: Any, g: Any, *args: Any) -> None:
-    """The error of a DGL layer that takes no graph with nodes without incoming edges, if ``g`` is one."""
-    if not layer._allow_zero_in_degree and bool((g.in_degrees() == 0).any()):
-        layer.forward(g, *args)
+    if not layer._allow_zero_in_degree and kept(encoded, "unreached", None, some_unreached):
+        layer.forward(*args)

@@ -20,7 +20,7 @@ from dacergnn.graph import HeteroGraph
 class RelGraphFrontend(Frontend):
     """Bias and self loop are in the program, but for layers with layer norm, which comes before them.
 
-    Layer norm, activation and dropout are the layer's own torch operations on the program's output.
+    Layer norm, dropout, and the activation between them are the layer's own torch operations on the program's output.
     """
 
     handles: ClassVar[tuple[str, ...]] = ("dgl.nn.pytorch.conv.relgraphconv.RelGraphConv",)
@@ -67,15 +67,19 @@ class RelGraphFrontend(Frontend):
         has_norm = norm is not None
         program = self.program(has_norm, partial(self._program, has_norm))
         own = first_rows(feat, graph.size("ND")) if layer.layer_norm and layer.self_loop else None
-        return Binding(program, arrays, partial(self._finish, own))
+        if layer.layer_norm or (layer.training and layer.dropout.p > 0):
+            return Binding(program, arrays, partial(self._finish, own))
+        return Binding(program, arrays, self._shaped, reshapes=True, activation=layer.activation)
 
     def _weight(self) -> Tensor:
         typed = self.module._modules["linear_r"]
         return typed.get_weight() if typed.regularizer == "basis" else typed._parameters["W"]
 
+    def _shaped(self, outputs: Outputs) -> Tensor:
+        return outputs[0].view(-1, self.out_feat)
+
     def _finish(self, own: Tensor | None, outputs: Outputs) -> Tensor:
-        layer = self.module
-        h = outputs[0].view(-1, self.out_feat)
+        layer, h = self.module, self._shaped(outputs)
         if layer.layer_norm:
             h = layer.layer_norm_weight(h)
             if layer.bias:

@@ -8,17 +8,16 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.convolution_programs import sage
 from dacergnn.frontends.dgl.graphs import (
     check_edge_weight,
+    check_pair,
     check_rows,
     coefficients,
     encode_relation,
-    is_bipartite,
     relation_sizes,
 )
-from dacergnn.frontends.frontend import Binding, Frontend, GraphKey, Outputs, Program, spec
+from dacergnn.frontends.frontend import Binding, Frontend, GraphKey, Outputs, Program, only, spec
 from dacergnn.frontends.linear import is_linear, is_torch
 from dacergnn.graph import HeteroGraph
 
@@ -44,14 +43,11 @@ class DGLSAGEFrontend(Frontend):
         self.reduce = "max" if self.aggregator == "pool" else "sum"
 
     def edges(self, graph: Any, feat: Any, edge_weight: Any = None) -> GraphKey:
-        sizes, pair = relation_sizes(graph), isinstance(feat, tuple)
-        bipartite = pair or is_bipartite(graph)
-        if bipartite and not pair:
-            raise UnsupportedCallError("feat is one tensor for sources and destinations that are different nodes.")
+        sizes, pair = relation_sizes(graph), check_pair(graph, feat)
         for i, x in enumerate(feat if pair else (feat,)):
             check_rows(f"feat[{i}]" if pair else "feat", x, sizes[i], self.widths[i])
         check_edge_weight(edge_weight, sizes[2], (feat[0] if pair else feat).dtype)
-        return (graph,), (*sizes, bipartite, self.aggregator == "gcn")
+        return (graph,), (*sizes, pair, self.aggregator == "gcn")
 
     def graph_owner(self) -> object:
         return "dgl", "one type"
@@ -85,17 +81,17 @@ class DGLSAGEFrontend(Frontend):
         arrays["norm"] = coefficients(encoded, ("mean", self.reduce, x.dtype), edge_weight, share)
         found = {name: array for name, array in arrays.items() if array is not None}
         program = self.program(frozenset(found), partial(self._program, found))
-        return Binding(program, found, self._finish)
+        if layer.norm is not None:
+            return Binding(program, found, self._normed)
+        return Binding(program, found, only, reshapes=True, activation=layer.activation)
 
     @property
     def _drops(self) -> bool:
         return self.module.training and self.module.feat_drop.p > 0
 
-    def _finish(self, outputs: Outputs) -> Any:
-        out: Any = outputs[0]
-        for function in (self.module.activation, self.module.norm):
-            out = out if function is None else function(out)
-        return out
+    def _normed(self, outputs: Outputs) -> Any:
+        activation = self.module.activation
+        return self.module.norm(outputs[0] if activation is None else activation(outputs[0]))
 
     def _program(self, arrays: dict[str, Tensor]) -> Program:
         spaces = {"x": "NS", "x_own": "ND", "norm": "E"}

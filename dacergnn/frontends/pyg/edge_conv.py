@@ -58,7 +58,7 @@ class EdgeConvFrontend(MessagePassingFrontend):
         program = self.program(pair, partial(self._program, pair))
         names = [*("x", "x_own")[: 1 + pair], *self.network.arrays]
         arrays = dict(zip(names, again(x), strict=True))
-        return Binding(program, arrays, only, stacks_of(), again=again)
+        return Binding(program, arrays, only, stacks_of(), again=again, reshapes=True)
 
     def _sizes(self, x: Any) -> tuple[object, ...]:
         x_l, x_r = x if isinstance(x, tuple) else (x, x)

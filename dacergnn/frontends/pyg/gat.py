@@ -123,8 +123,8 @@ class _AttentionFrontend(MessagePassingFrontend):
         if attention:
             return Binding(program, arrays, partial(self._with_attention, graph, edge_index, finish))
         if isinstance(x, tuple) or self.edge_dim is not None or self.module.dropout > 0 or not self.concat:
-            return Binding(program, arrays, finish)
-        return Binding(program, arrays, finish, stacks_of(), [], self._again)
+            return Binding(program, arrays, finish, reshapes=self.concat)
+        return Binding(program, arrays, finish, stacks_of(), [], self._again, reshapes=True)
 
     def _again(self, x: Tensor, *_: Any) -> list[Tensor]:
         return [contiguous(x), *self._own_parameters.read(self.module)]

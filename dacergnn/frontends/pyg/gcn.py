@@ -17,6 +17,7 @@ from dacergnn.frontends.pyg.convolution import ConvolutionFrontend, edge_values,
 from dacergnn.frontends.pyg.message_passing import check_features
 from dacergnn.frontends.pyg.self_loops import loops, symmetric_norm, with_loop_weights, with_loops
 from dacergnn.graph import HeteroGraph
+from dacergnn.runtime.stacks import stacks_of
 
 
 class _Edges(NamedTuple):
@@ -76,7 +77,7 @@ class GCNFrontend(ConvolutionFrontend):
             return [x, weight, *([] if norm is None else [norm]), *bias]
 
         arrays = dict(zip(program.arrays, again(x, edge_index, edge_weight), strict=True))
-        return Binding(program, arrays, only, again=again)
+        return Binding(program, arrays, only, stacks_of(), again=again, reshapes=True)
 
     def _edges(self, edge_index: Any, edge_weight: Tensor | None, x: Tensor) -> _Edges:
         layer: Any = self.layer

@@ -14,6 +14,7 @@ from dacergnn.frontends.linear import Network
 from dacergnn.frontends.pyg.convolution import ConvolutionFrontend, ends, is_sparse
 from dacergnn.frontends.pyg.message_passing import check_features
 from dacergnn.graph import HeteroGraph
+from dacergnn.runtime.stacks import stacks_of
 
 
 class GINFrontend(ConvolutionFrontend, GINProgram):
@@ -63,7 +64,9 @@ class GINFrontend(ConvolutionFrontend, GINProgram):
             return self.gin_arrays(program, x_l, x_r, norm)
 
         arrays = dict(zip(program.arrays, again(x, edge_index), strict=True))
-        return Binding(program, arrays, self._finish, again=again)
+        return Binding(
+            program, arrays, self._finish, stacks_of(), again=again, reshapes=not self.network.rest(self.module)
+        )
 
     def _finish(self, outputs: Outputs) -> Any:
         return self.network.finish(self.module, outputs[0])

@@ -89,7 +89,7 @@ class GMMFrontend(MessagePassingFrontend):
         weight = "c" if self.separate else "W"
         names = [*("x", "x_own")[: 1 + with_own], "u", "mu", "sigma", weight, *self.own]
         arrays = dict(zip(names, again(x, edge_index, edge_attr), strict=True))
-        return Binding(program, arrays, only, stacks_of(), again=again)
+        return Binding(program, arrays, only, stacks_of(), again=again, reshapes=True)
 
     def _by_output(self, mu: Tensor, sigma: Tensor, g: Tensor) -> list[Tensor]:
         """Parameters of separate Gaussians, (in, out, kernel, ...), as rows in the order that the program has."""

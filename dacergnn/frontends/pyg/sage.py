@@ -13,6 +13,7 @@ from dacergnn.frontends.parameters import Parameters
 from dacergnn.frontends.pyg.convolution import ConvolutionFrontend, ends, is_sparse
 from dacergnn.frontends.pyg.message_passing import check_features
 from dacergnn.graph import HeteroGraph
+from dacergnn.runtime.stacks import stacks_of
 
 
 class SAGEFrontend(ConvolutionFrontend):
@@ -72,7 +73,8 @@ class SAGEFrontend(ConvolutionFrontend):
                 arrays["norm"] = norm
             return [arrays[name] for name in names]
 
-        return Binding(program, dict(zip(names, again(x, edge_index), strict=True)), only, again=again)
+        arrays = dict(zip(names, again(x, edge_index), strict=True))
+        return Binding(program, arrays, only, stacks_of(), again=again, reshapes=True)
 
     def _program(self, own: bool, root: bool, norm: bool) -> Program:
         k, m, k_own = self.in_channels, self.out_channels, self.own_channels
