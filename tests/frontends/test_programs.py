@@ -32,7 +32,8 @@ def call(case: Case, layer: torch.nn.Module, arguments: object) -> object:
         assert array.numel() == rows * torch.Size(shape).numel(), f"{name}: {list(array.shape)} for {rows} x {shape}"
     values = interpret(sdfg, graph, **{name: array.detach().numpy() for name, array in arrays.items()})
     outputs: tuple[Tensor, ...] = tuple(torch.from_numpy(values[name]) for name in program.outputs)
-    return binding.finish(outputs)
+    result = binding.finish(outputs)
+    return result if binding.activation is None else binding.activation(result)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

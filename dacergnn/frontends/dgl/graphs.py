@@ -131,7 +131,9 @@ def check_pair(g: Any, feat: object) -> bool:
     """
     pair = isinstance(feat, tuple)
     if not pair and is_bipartite(g):
-        raise UnsupportedCallError("feat is one tensor for sources and destinations that are different nodes.")
+        raise UnsupportedCallError(
+            "feat is one tensor for sources and destinations that are different nodes; pass a pair of features."
+        )
     return pair
 
 
