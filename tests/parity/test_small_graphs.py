@@ -21,7 +21,7 @@ VECTORIZED = (
     *("pyg-rgcn-pair-mean", "pyg-rgcn-ids_pair-min", "pyg-fast_rgcn-x-mean", "pyg-fast_rgcn-none-mean"),
     *("pyg-rgat-plain", "pyg-rgat-heads", "pyg-rgat-within-additive-None", "pyg-rgat-blocks-heads"),
     *("pyg-rgat-edges-heads", "pyg-rgat-dim-scaled", "pyg-rgat-across-multiplicative-f-additive"),
-    *("pyg-hgt-skip", "pyg-hgt-no_skip-heads", "pyg-hgt-widths"),
+    *("pyg-hgt-skip", "pyg-hgt-no_skip-heads", "pyg-hgt-widths", "pyg-gcn-plain", "pyg-sage-max"),
     *("dgl-relgraph-plain", "dgl-relgraph-norm", "dgl-relgraph-bdd", "dgl-relgraph-layer_norm"),
     *("dgl-hgt-plain", "dgl-hgt-residual", "dgl-hgt-heads-block"),
 )
@@ -29,6 +29,7 @@ VECTORIZED = (
 ANY_GRAPH = (
     *("pyg-rgcn-x-mean", "pyg-rgcn-x-max", "pyg-rgcn-none-mean", "pyg-rgat-heads", "pyg-rgat-within-additive-None"),
     *("pyg-hgt-skip-heads", "dgl-relgraph-bdd", "dgl-hgt-residual"),
+    *("pyg-gcn-weights", "pyg-sage-mean", "pyg-gin-narrow-eps", "dgl-sage-gcn"),
 )
 
 
