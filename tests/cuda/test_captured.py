@@ -215,6 +215,21 @@ def test_layers_of_pyg(emulated_device: Config, emulated_graphs: Recorder) -> No
     )
 
 
+def test_weights_of_edges_that_change(emulated_device: Config, emulated_graphs: Recorder) -> None:
+    """Their coefficients are kept with the graph otherwise."""
+    pyg = pytest.importorskip("torch_geometric.nn")
+    torch.manual_seed(0)
+    original = pyg.GCNConv(16, 16)
+    edge_index = torch.stack([torch.from_numpy(RAW.src), torch.from_numpy(RAW.dst)])
+    fast = dacergnn.optimize(original, config=replace(emulated_device, cuda_graph=True), on_unsupported="error")
+    for step in range(5):
+        weight = torch.rand(edge_index.size(1), generator=torch.Generator().manual_seed(step))
+        with torch.no_grad():
+            found, expected = (layer(features(step), edge_index, weight) for layer in (fast, original))
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-3)
+    assert emulated_graphs.count == 1
+
+
 def test_traced_layers(emulated_device: Config, emulated_graphs: Recorder) -> None:
     """Replayed from the call on whose program runs without being traced."""
     pyg = pytest.importorskip("torch_geometric.nn")
