@@ -39,7 +39,7 @@ class DGLSAGEFrontend(Frontend):
         for name, part in layer.named_children():
             if name.startswith("fc_") and not is_linear(part):
                 raise self.refuse(name, type(part).__name__, "keep the Linear of the layer, without hooks")
-        self.widths: tuple[int, int] = layer._in_src_feats, layer._in_dst_feats
+        self.widths = layer._in_src_feats, layer._in_src_feats if self.aggregator == "gcn" else layer._in_dst_feats
         self.reduce = "max" if self.aggregator == "pool" else "sum"
 
     def edges(self, graph: Any, feat: Any, edge_weight: Any = None) -> GraphKey:

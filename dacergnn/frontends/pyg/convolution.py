@@ -20,19 +20,19 @@ from dacergnn.graph.from_pyg import coordinates, is_adjacency
 Sizes = tuple[int, int]
 
 
-def is_sparse(edge_index: object) -> bool:
-    """Whether this is an adjacency of torch, destinations in rows."""
+def is_matrix(edge_index: object) -> bool:
+    """Whether edges are given as a sparse matrix of torch, an adjacency with destinations in rows."""
     return isinstance(edge_index, Tensor) and is_adjacency(edge_index)
 
 
 def edge_values(edge_index: Any) -> Tensor | None:
     """[E] values of the entries of an adjacency, None for an edge index."""
-    return coordinates(edge_index)[2] if is_sparse(edge_index) else None
+    return coordinates(edge_index)[2] if is_matrix(edge_index) else None
 
 
 def ends(edge_index: Any, sizes: Sizes) -> Tensor:
     """[2, E] sources and destinations; GraphError if one is not among ``sizes``."""
-    if is_sparse(edge_index):
+    if is_matrix(edge_index):
         rows, columns, *_ = coordinates(edge_index)
         return torch.stack([columns, rows])
     edges = plain(edge_index)
@@ -57,7 +57,7 @@ class ConvolutionFrontend(MessagePassingFrontend):
 
     def check_edges(self, edge_index: Any, dtype: torch.dtype) -> None:
         """UnsupportedCallError unless a program can run over these edges."""
-        if not is_sparse(edge_index):
+        if not is_matrix(edge_index):
             check_edge_index(edge_index)
             return
         if torch.compiler.is_compiling():
@@ -73,7 +73,7 @@ class ConvolutionFrontend(MessagePassingFrontend):
 
     def known_sizes(self, edge_index: Any, size: Any) -> tuple[int | None, int | None]:
         """Numbers of sources and destinations as far as the edges, or else the argument ``size``, tell them."""
-        if is_sparse(edge_index):
+        if is_matrix(edge_index):
             return edge_index.size(1), edge_index.size(0)
         known = getattr(edge_index, "sparse_size", None)
         return known() if known is not None else ((None, None) if size is None else tuple(size))
@@ -103,7 +103,7 @@ class ConvolutionFrontend(MessagePassingFrontend):
     def norm(self, graph: HeteroGraph, edge_index: Any, dtype: torch.dtype, *, mean: bool) -> Tensor | None:
         """[E] in canonical order: values of an adjacency, over the number of edges for means; None for 1."""
         share = graph.pair_mean_weights(dtype) if mean else None
-        if not is_sparse(edge_index):
+        if not is_matrix(edge_index):
             return share
 
         def make() -> Tensor:

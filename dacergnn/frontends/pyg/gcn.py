@@ -13,7 +13,7 @@ from dacergnn.frontends.convolution_programs import gcn
 from dacergnn.frontends.frontend import Binding, GraphKey, Program, only, spec
 from dacergnn.frontends.kept import kept
 from dacergnn.frontends.parameters import Parameters
-from dacergnn.frontends.pyg.convolution import ConvolutionFrontend, edge_values, ends, is_sparse
+from dacergnn.frontends.pyg.convolution import ConvolutionFrontend, edge_values, ends, is_matrix
 from dacergnn.frontends.pyg.message_passing import check_features
 from dacergnn.frontends.pyg.self_loops import loops, symmetric_norm, with_loop_weights, with_loops
 from dacergnn.graph import HeteroGraph
@@ -53,7 +53,7 @@ class GCNFrontend(ConvolutionFrontend):
         x = check_features("x", x, self.in_channels)
         self.check_edges(edge_index, x.dtype)
         sizes = self.sizes(x, edge_index, None)
-        if edge_weight is not None and not is_sparse(edge_index):
+        if edge_weight is not None and not is_matrix(edge_index):
             self._check_weight(edge_weight, edge_index.size(1), x.dtype)
         edges = self._edges(edge_index, edge_weight, x)
         return self.key(edges.index, sizes, False, edges.loops)
@@ -68,7 +68,7 @@ class GCNFrontend(ConvolutionFrontend):
 
     def bind(self, graph: HeteroGraph, x: Any, edge_index: Any, edge_weight: Any = None) -> Binding:
         edges = self._edges(edge_index, edge_weight, x)
-        bare = not edges.normalize and edges.weight is None and not is_sparse(edges.index)
+        bare = not edges.normalize and edges.weight is None and not is_matrix(edges.index)
         program = self.program(bare, partial(self._program, bare))
 
         def again(x: Any, edge_index: Any, edge_weight: Any = None) -> list[Tensor]:
@@ -81,11 +81,11 @@ class GCNFrontend(ConvolutionFrontend):
 
     def _edges(self, edge_index: Any, edge_weight: Tensor | None, x: Tensor) -> _Edges:
         layer: Any = self.layer
-        if is_sparse(edge_index):
+        if is_matrix(edge_index):
             edge_weight = None
         if not layer.normalize:
             return _Edges(edge_index, edge_weight, False, "")
-        added = "" if not layer.add_self_loops else "all" if is_sparse(edge_index) else "remaining"
+        added = "" if not layer.add_self_loops else "all" if is_matrix(edge_index) else "remaining"
         if not layer.cached:
             return _Edges(edge_index, edge_weight, True, added)
         if layer._cached_edge_index is None:
@@ -107,7 +107,7 @@ class GCNFrontend(ConvolutionFrontend):
     def _norm(self, graph: HeteroGraph, edges: _Edges, dtype: torch.dtype) -> Tensor | None:
         """[E] in canonical order: what messages are multiplied with, None for 1."""
         source = edges.index if edges.weight is None else edges.weight
-        if not edges.normalize and edges.weight is None and not is_sparse(edges.index):
+        if not edges.normalize and edges.weight is None and not is_matrix(edges.index):
             return None
         if source.requires_grad and torch.is_grad_enabled():
             return self._coefficients(graph, edges, dtype)
@@ -116,7 +116,7 @@ class GCNFrontend(ConvolutionFrontend):
 
     def _coefficients(self, graph: HeteroGraph, edges: _Edges, dtype: torch.dtype) -> Tensor:
         count, weight = graph.size("NS"), edges.weight
-        if is_sparse(edges.index):
+        if is_matrix(edges.index):
             weight = edge_values(edges.index)
         if weight is None:
             weight = torch.ones(graph.size("E"), dtype=dtype, device=graph.device)

@@ -11,7 +11,7 @@ from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.frontend import Binding, GraphKey, Outputs
 from dacergnn.frontends.gin import GINProgram
 from dacergnn.frontends.linear import Network
-from dacergnn.frontends.pyg.convolution import ConvolutionFrontend, ends, is_sparse
+from dacergnn.frontends.pyg.convolution import ConvolutionFrontend, ends, is_matrix
 from dacergnn.frontends.pyg.message_passing import check_features
 from dacergnn.graph import HeteroGraph
 from dacergnn.runtime.stacks import stacks_of
@@ -54,7 +54,7 @@ class GINFrontend(ConvolutionFrontend, GINProgram):
         return self.encode(ends(edge_index, sizes), sizes, isinstance(x, tuple | list))
 
     def bind(self, graph: HeteroGraph, x: Any, edge_index: Any, size: Any = None) -> Binding:
-        pair, weighted = isinstance(x, tuple | list), self.aggr == "mean" or is_sparse(edge_index)
+        pair, weighted = isinstance(x, tuple | list), self.aggr == "mean" or is_matrix(edge_index)
         own = "x" if not pair else "" if x[1] is None else "x_own"
         program = self.gin_program(x[0] if pair else x, own, weighted)
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from dacergnn.frontends.convolution_programs import sage
 from dacergnn.frontends.frontend import Binding, GraphKey, Program, only, spec
 from dacergnn.frontends.parameters import Parameters
-from dacergnn.frontends.pyg.convolution import ConvolutionFrontend, ends, is_sparse
+from dacergnn.frontends.pyg.convolution import ConvolutionFrontend, ends, is_matrix
 from dacergnn.frontends.pyg.message_passing import check_features
 from dacergnn.graph import HeteroGraph
 from dacergnn.runtime.stacks import stacks_of
@@ -59,7 +59,7 @@ class SAGEFrontend(ConvolutionFrontend):
     def bind(self, graph: HeteroGraph, x: Any, edge_index: Any, size: Any = None) -> Binding:
         pair = isinstance(x, tuple | list)
         own = pair and self.has_root and x[1] is not None
-        kind = own, self.has_root and (own or not pair), self.aggr == "mean" or is_sparse(edge_index)
+        kind = own, self.has_root and (own or not pair), self.aggr == "mean" or is_matrix(edge_index)
         program = self.program(kind, partial(self._program, *kind))
         names = program.arrays
 
