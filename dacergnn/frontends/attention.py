@@ -16,7 +16,7 @@ from dacergnn.graph import HeteroGraph
 __all__ = ["attention_program", "gat", "gatv2", "kept_weights"]
 
 _SPACES = {"x": "NS", "x_dst": "ND", "edge_attr": "E", "kept": "E", "edge_weight": "E"}
-_BY_HEAD = ("q", "k", "q_edge", "bias")
+_BY_HEAD = ("q", "k", "q_edge", "bias", "W_bias", "W_dst_bias")
 
 
 def attention_program(

@@ -42,12 +42,10 @@ def attended(g, heads, channels, residual):
         for e in n.incoming_edges():
             n["out"] += e["used"] * e.src.features
         if residual:
-            if not res:
-                n["own"] = n.x_dst if x_dst else n.x
-            elif x_dst:
-                n["own"] = linear(n.x_dst, res.T)
+            if res:
+                n["own"] = linear(n.x_dst if x_dst else n.x, res.T)
             else:
-                n["own"] = linear(n.x, res.T)
+                n["own"] = n.x_dst if x_dst else n.x
             if res_bias:
                 n["own"] = n["own"] + res_bias
             n["out"] = n["out"] + reshape(n["own"], heads, channels)
@@ -64,12 +62,7 @@ def gat(g, x, x_dst, W, W_dst, q, k, edge_attr, W_edge, q_edge, kept, edge_weigh
             n["score_dst"] = dot_prd(n["features"], k)
     if x_dst or W_dst:
         for n in g.dst_nodes():
-            if not W_dst:
-                n["features_dst"] = linear(n.x_dst, W.T)
-            elif x_dst:
-                n["features_dst"] = linear(n.x_dst, W_dst.T)
-            else:
-                n["features_dst"] = linear(n.x, W_dst.T)
+            n["features_dst"] = linear(n.x_dst if x_dst else n.x, W_dst.T if W_dst else W.T)
             n["score_dst"] = dot_prd(reshape(n["features_dst"], heads, channels), k)
     for e in g.edges():
         if edge_attr:
@@ -89,23 +82,20 @@ def gat(g, x, x_dst, W, W_dst, q, k, edge_attr, W_edge, q_edge, kept, edge_weigh
 def gatv2(g, x, x_dst, W, W_bias, W_dst, W_dst_bias, q, edge_attr, W_edge, kept, edge_weight, res, res_bias, bias):
     """Scores are products with the LeakyReLU of the features of both ends and of the edge; without W_dst, one W."""
     for n in g.src_nodes():
-        n["h"] = linear(n.x, W.T)
         if W_bias:
-            n["h"] = n["h"] + W_bias
-        n["features"] = reshape(n["h"], heads, channels)
+            n["features"] = reshape(linear(n.x, W.T), heads, channels) + W_bias
+        else:
+            n["features"] = reshape(linear(n.x, W.T), heads, channels)
     if x_dst or W_dst:
         for n in g.dst_nodes():
-            if not W_dst:
-                n["h_dst"] = linear(n.x_dst, W.T)
-            elif x_dst:
-                n["h_dst"] = linear(n.x_dst, W_dst.T)
-            else:
-                n["h_dst"] = linear(n.x, W_dst.T)
             if W_dst_bias:
-                n["h_dst"] = n["h_dst"] + W_dst_bias
-            elif W_bias and not W_dst:
-                n["h_dst"] = n["h_dst"] + W_bias
-            n["features_dst"] = reshape(n["h_dst"], heads, channels)
+                n["features_dst"] = reshape(linear(n.x_dst if x_dst else n.x, W_dst.T), heads, channels) + W_dst_bias
+            elif W_bias:
+                n["features_dst"] = reshape(linear(n.x_dst, W.T), heads, channels) + W_bias
+            else:
+                n["features_dst"] = reshape(
+                    linear(n.x_dst if x_dst else n.x, W_dst.T if W_dst else W.T), heads, channels
+                )
     if not (x_dst or W_dst):
         for n in g.src_nodes():
             n["features_dst"] = n["features"]

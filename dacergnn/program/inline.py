@@ -167,10 +167,10 @@ class _Bind(ast.NodeTransformer):
         return node
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
-        test = self.visit(node.test)
-        if _names(test):
+        test, present = self.visit(node.test), dict.fromkeys(self.scope.present, True)
+        if _names(test) - present.keys():
             return node  # on rows, which the parser refuses
-        return self.visit(node.body if _value(test, {}) else node.orelse)
+        return self.visit(node.body if _value(test, present) else node.orelse)
 
     def arguments(self, call: ast.Call) -> None:
         """Bind names in the arguments of a call."""

@@ -220,3 +220,9 @@ def test_a_row_times_a_sliced_matrix() -> None:
     assert loops(text, **arrays).splitlines()[1] == '    e["y"] = e.src["x"] * W[e.etype]'
     # A value for each head scales vectors, in whatever order; a vector does, too, from the right.
     assert loops(times, x="NS", W="R[4]").splitlines()[1] == '    e["y"] = e.src["x"] * W[e.etype]'
+
+
+def test_expressions_are_chosen_by_whether_an_array_is_there() -> None:
+    text = "def f(g, x: NS[4], y):\n    for n in g.nodes():\n        n['z'] = (n.y if y else n.x) + 1.0\n    return z\n"
+    assert 'n["z"] = n["x"] + 1.0' in print_program(parse(text, y=None))
+    assert 'n["z"] = n["y"] + 1.0' in print_program(parse(text, y="NS[4]"))
