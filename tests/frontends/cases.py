@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from tests.frontends.attention_cases import ATTENTION
 from tests.frontends.case import Call, Case, K, M, values
 from tests.frontends.convolution_cases import CONVOLUTIONS
 from tests.frontends.graphs import Edges, block_edges, dgl_graph, edge_dict, type_name, typed_edges
@@ -274,6 +275,7 @@ CASES: list[Case] = [
     *_hgt_cases(),
     *_rel_graph_cases(),
     *_dgl_hgt_cases(),
+    *ATTENTION,
     *CONVOLUTIONS,
 ]
 REAL_CASES: list[Case] = [case for case in CASES if case.real]
