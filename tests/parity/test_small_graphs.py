@@ -23,12 +23,13 @@ VECTORIZED = (
     *("pyg-rgat-edges-heads", "pyg-rgat-dim-scaled", "pyg-rgat-across-multiplicative-f-additive"),
     *("pyg-hgt-skip", "pyg-hgt-no_skip-heads", "pyg-hgt-widths", "pyg-gcn-plain", "pyg-sage-max"),
     *("dgl-relgraph-plain", "dgl-relgraph-norm", "dgl-relgraph-bdd", "dgl-relgraph-layer_norm"),
+    *("pyg-gat-heads", "pyg-gatv2-residual"),
     *("dgl-hgt-plain", "dgl-hgt-residual", "dgl-hgt-heads-block"),
 )
 # Modes that run again on graphs of other seeds, and on one without edges.
 ANY_GRAPH = (
     *("pyg-rgcn-x-mean", "pyg-rgcn-x-max", "pyg-rgcn-none-mean", "pyg-rgat-heads", "pyg-rgat-within-additive-None"),
-    *("pyg-hgt-skip-heads", "dgl-relgraph-bdd", "dgl-hgt-residual"),
+    *("pyg-hgt-skip-heads", "pyg-gat-heads", "dgl-relgraph-bdd", "dgl-hgt-residual"),
     *("pyg-gcn-weights", "pyg-sage-mean", "pyg-gin-narrow-eps", "dgl-sage-gcn"),
 )
 
