@@ -406,12 +406,17 @@ class _Differentiation:
         else:
             # Of nodes, results are mostly saved for what reads them next; of edges there are more than of end points.
             given = isinstance(expr.args[0], Ref) and expr.args[0].name in self.forward.inputs
-            at_hand = isinstance(result, Ref) and result.name in self.at_hand
+            at_hand = isinstance(result, Ref) and self._is_at_hand(result.name)
             by_operand = expr.name in SLOPE_OF_EITHER and not at_hand and (given or space not in ("NS", "ND"))
             y = expr if result is None or by_operand else result
             gradients = OPERATORS[expr.name].derivative(expr.args, seed, y)
             for arg, gradient in zip(expr.args, gradients, strict=True):
                 yield arg, gradient, shape_of(expr, shapes)
+
+    def _is_at_hand(self, name: str) -> bool:
+        """Whether an array is saved whatever reads it: as a result, by choice, or for the gradient of weights."""
+        gemms = [match_gemm(s) for s in self.forward.consumers(name)]
+        return name in self.at_hand or any(g and g.x.name == name and g.w.name in self.active for g in gemms)
 
     def _shape(self, ref: Ref) -> Shape:
         """Row shape of a reference to an array of either program."""

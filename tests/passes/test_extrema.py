@@ -154,3 +154,20 @@ def test_an_extremum_of_node_values_is_found_again() -> None:
     assert 'n["m_1"] = min(n["m_1"], e.src["x"])' in loops(gradient.backward)
     square = parse(text.format("min").replace("* 2.0", '* n["m"]'))
     assert differentiate(square, ["x"]).saved == ["m"]  # which is read anyway
+
+
+def test_the_slope_of_what_weights_are_multiplied_with_is_read_off_that() -> None:
+    text = """def p(g, x: NS[4], W: ONE[4, 4]):
+    for e in g.edges():
+        e["h"] = relu(e.src.x - e.dst.x)
+        e["y"] = linear(e["h"], W)
+        e["k"] = relu(e.src.x + e.dst.x)
+        e["z"] = dot_prd(e["k"], e["k"])
+    return y, z
+"""
+    gradient = differentiate(parse(text), ["x", "W"])
+    assert sorted(gradient.saved) == ["h", "k"]
+    backward = loops(gradient.backward)
+    assert '(e["h"] > 0.0)' in backward
+    assert '(e["k"] > 0.0)' not in backward
+    assert 'e["h"]' not in loops(differentiate(parse(text), ["x"]).backward)  # nothing else reads it then
