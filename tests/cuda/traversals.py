@@ -11,7 +11,7 @@ import dace
 import numpy as np
 
 from dacergnn import HeteroGraph
-from dacergnn.graph.spaces import ROW_SPACES
+from dacergnn.graph.spaces import GRAPH_SPACES
 from dacergnn.library_nodes import Traversal
 from dacergnn.library_nodes.node import PREFIX, Typeclass
 from dacergnn.library_nodes.traversal.expansions.cuda import cuda_scratch, device_kernel
@@ -29,7 +29,7 @@ using Index = {index};
 TOLERANCE = {**COMPUTED, dace.bfloat16: 2.0**-7, dace.float16: 2.0**-10}
 """16 bits are rounded once, relative to the largest element."""
 NOTHING: Mapping[str, Array] = {}
-SIZES = [s for s in ROW_SPACES if s != "ONE"]
+SIZES = [s for s in GRAPH_SPACES if s != "ONE"]
 
 
 @dataclass

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from dacergnn.frontends.dgl.graphs import check_in_degrees, check_pair, check_rows, encode_relation, relation_sizes
 from dacergnn.frontends.edge_programs import difference_conv
+from dacergnn.frontends.features import contiguous
 from dacergnn.frontends.frontend import Binding, Frontend, GraphKey, Program, only, spec
 from dacergnn.frontends.parameters import Parameters
 from dacergnn.graph import HeteroGraph
@@ -46,7 +47,7 @@ class DGLEdgeConvFrontend(Frontend):
     def bind(self, graph: HeteroGraph, g: Any, feat: Any) -> Binding:
         check_in_degrees(self.module, graph, g, feat)
         pair = isinstance(feat, tuple)
-        features: list[Tensor] = [part.contiguous() for part in (feat if pair else (feat,))]
+        features: list[Tensor] = [contiguous(part) for part in (feat if pair else (feat,))]
         names = [*("x", "x_own")[: len(features)], "theta", "b_theta", "phi", "b_phi"]
         arrays = dict(zip(names, [*features, *self._read.read(self.module)], strict=True))
         return Binding(self.program(pair, partial(self._program, pair)), arrays, only)

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from dacergnn.frontends.dgl.graphs import check_in_degrees, check_pair, check_rows, encode_relation, relation_sizes
 from dacergnn.frontends.edge_programs import Mixture, mixture
+from dacergnn.frontends.features import contiguous
 from dacergnn.frontends.frontend import Binding, Frontend, GraphKey, Program, only, spec
 from dacergnn.frontends.parameters import Parameters
 from dacergnn.graph import HeteroGraph
@@ -65,7 +66,7 @@ class DGLGMMFrontend(Frontend):
         check_in_degrees(self.module, encoded, graph, feat, pseudo)
         pair = isinstance(feat, tuple)
         with_own = pair and self.residual
-        features: list[Tensor] = [part.contiguous() for part in (feat[: 1 + with_own] if pair else (feat,))]
+        features: list[Tensor] = [contiguous(part) for part in (feat[: 1 + with_own] if pair else (feat,))]
         names = [*("x", "x_own")[: len(features)], "u", "mu", "sigma", "W", *self.own]
         u = encoded.to_canonical(pseudo.contiguous())
         arrays = dict(zip(names, [*features, u, *self._read.read(self.module)], strict=True))

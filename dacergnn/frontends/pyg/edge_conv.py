@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.edge_programs import AGGREGATIONS, edge_conv
+from dacergnn.frontends.features import contiguous
 from dacergnn.frontends.frontend import Binding, GraphKey, Program, only, spec
 from dacergnn.frontends.networks import Network
 from dacergnn.frontends.parameters import Parameters
@@ -52,7 +53,7 @@ class EdgeConvFrontend(MessagePassingFrontend):
         pair = isinstance(x, tuple)
 
         def again(x: Any, *_: Any) -> list[Tensor]:
-            features = [part.contiguous() for part in (x if pair else (x,))]
+            features = [contiguous(part) for part in (x if pair else (x,))]
             return [*features, *self._network_parameters.read(self.module)]
 
         program = self.program(pair, partial(self._program, pair))

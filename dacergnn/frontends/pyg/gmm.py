@@ -10,6 +10,7 @@ from torch.nn.parameter import UninitializedParameter
 
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.edge_programs import AGGREGATIONS, Mixture, mixture, separate_mixture
+from dacergnn.frontends.features import contiguous
 from dacergnn.frontends.frontend import Binding, GraphKey, Program, only, spec
 from dacergnn.frontends.parameters import Parameters
 from dacergnn.frontends.pyg.message_passing import MessagePassingFrontend, check_edge_index, check_features, plain
@@ -80,7 +81,7 @@ class GMMFrontend(MessagePassingFrontend):
         with_own = isinstance(x, tuple) and "root" in self.own
 
         def again(x: Any, _: Any, edge_attr: Any) -> list[Tensor]:
-            features = [part.contiguous() for part in (x[: 1 + with_own] if isinstance(x, tuple) else (x,))]
+            features = [contiguous(part) for part in (x[: 1 + with_own] if isinstance(x, tuple) else (x,))]
             mu, sigma, g, *own = self._read.read(self.module)
             parameters = self._by_output(mu, sigma, g) if self.separate else [mu, sigma, g]
             return [*features, graph.to_canonical(edge_attr.contiguous()), *parameters, *own]
