@@ -16,6 +16,7 @@ from dacergnn.modules import HGT, RGAT, RGCN
 from dacergnn.runtime.cuda_executable import CUDAExecutable
 from tests.support.emulated_device import emulated_device
 from tests.support.random_graphs import joined_graph
+from tests.support.sparse import as_csr, thinned
 
 __all__ = ["emulated_device"]
 LAYERS: dict[str, Callable[[int, int, Config], Any]] = {
@@ -51,6 +52,19 @@ def test_same_as_on_the_cpu(name: str, emulated_device: Config) -> None:
     expected, found = (results(layer, x, graph) for layer in layers)
     for a, b in zip(expected, found, strict=True):
         torch.testing.assert_close(b, a, rtol=tolerance, atol=tolerance * float(a.abs().max().clamp(1e-3)))
+
+
+def test_sparse_features(emulated_device: Config) -> None:
+    """Loops over the nonzeros of nodes and of pairs, and over those of columns in the gradients."""
+    raw = joined_graph(random.Random(6), 60, 200, 4, 3)
+    graph = raw.hetero()
+    torch.manual_seed(0)
+    layers = [RGCN(16, 5, raw.num_edge_types, config=config).double() for config in (Config(), emulated_device)]
+    layers[1].load_state_dict(layers[0].state_dict())
+    x = as_csr(thinned(torch.randn(graph.size("NS"), 16, dtype=torch.float64)))
+    expected, found = ([y, *torch.autograd.grad(y.square().sum(), [*layer.parameters()])]
+                       for layer, y in ((layer, layer(x, graph)) for layer in layers))  # fmt: skip
+    torch.testing.assert_close(found, expected)
 
 
 @pytest.mark.parametrize("name", ["rgcn", "rgat"])
