@@ -182,6 +182,7 @@ class HeteroGraph:
         """This graph with row spaces for the nonzeros of sparse features, and the values of these.
 
         It shares all encodings, and is found again for the same tensors and for others with entries in the same places.
+        Writes to a tensor are noticed, those to the index tensors that it was made of are not: torch counts them apart.
 
         Args:
             src: Features of the sources, a CSR or COO tensor [NS, K]; entries of one place count as their sum.

@@ -10,7 +10,6 @@ import torch
 
 from dacergnn.graph.hetero_graph import HeteroGraph
 from dacergnn.graph.sorting import occurrences
-from dacergnn.graph.spaces import NODE_SIDES, PAIR_NONZEROS
 
 
 @dataclass(frozen=True)
@@ -56,10 +55,8 @@ TYPICAL = Profile(
         {
             "NS": 100_000, "ND": 100_000, "E": 1_000_000, "U": 400_000, "V": 500_000,
             "R": 100, "T": 5, "ONE": 1, "RNS": 10_000_000,
-            **{s: rows for side in NODE_SIDES for s, rows in {
-                f"Z{side}": 2_000_000, f"F{side}": 2_000, f"TF{side}": 10_000, f"RF{side}": 200_000,
-            }.items()},
-            **dict.fromkeys(PAIR_NONZEROS, 8_000_000),
+            "ZS": 2_000_000, "FS": 2_000, "TFS": 10_000, "RFS": 200_000, "UZS": 8_000_000, "VZS": 10_000_000,
+            "ZD": 2_000_000, "FD": 2_000, "TFD": 10_000, "RFD": 200_000, "VZD": 10_000_000,
         }.items()
     )
 )  # fmt: skip

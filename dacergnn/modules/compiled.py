@@ -232,7 +232,8 @@ class CompiledProgram:
             try:
                 made = stacks.arrays(parts)
             except RuntimeError:
-                self.inference().prepare(graph, stacks).inputs.check(tensors)  # names the part
+                if not self.sparse:
+                    self.inference().prepare(graph, stacks).inputs.check(tensors)  # names the part
                 raise
             others = iter(tensors)
             return self(graph, [made[name] if name in made else next(others) for name in self.inputs])
