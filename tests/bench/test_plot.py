@@ -62,9 +62,12 @@ def test_the_plane_is_relative_to_saving_everything(rows: list[Row]) -> None:
         Point("recompute_all", 0.25, 1.5, (0.25, 0.25), (1.5, 1.5)),
         Point("auto", 0.5, 0.5, (0.5, 0.5), (0.5, 0.5)),
     ]
+    copies = [result(d, s, "papers", ms * 2, 8.0, same_as="cache_all") for (d, s), ms in TIMES.items()]
+    assert [point.label for point in series.plane(groups([*rows, *copies]))] == ["cache_all", "recompute_all", "auto"]
     for row in rows:
         row["saved_bytes"] = 10 * row.pop("peak_mb") ** 2
-    assert [point.memory for point in series.plane(groups(rows))] == pytest.approx([1.0, 1 / 16, 0.25])
+    rows[1]["saved_bytes"] = 0
+    assert [point.memory for point in series.plane(groups(rows))] == pytest.approx([1.0, 1 / 24, 0.25])
 
 
 def test_bars_are_forward_and_what_is_left(rows: list[Row]) -> None:

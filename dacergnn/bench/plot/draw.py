@@ -110,7 +110,7 @@ def _curves(title: str, panels: dict[str, list[Curve]], palette: Palette, label:
 def _gains(title: str, gains: dict[str, dict[str, float]], palette: Palette) -> Figure:
     """Speed-ups of schemes, side by side for each data set; means over sizes."""
     places = [*dict.fromkeys(name for values in gains.values() for name in values if name != MEAN), MEAN]
-    figure = Figure(figsize=(1.6 + 1.2 * len(places), 3.8), layout="constrained")
+    figure = Figure(figsize=(max(1.6 + 1.2 * len(places), 6.0), 3.8), layout="constrained")
     axes = figure.subplots()
     width = 0.8 / len(gains)
     for position, (label, values) in enumerate(gains.items()):
@@ -186,8 +186,8 @@ def _number_sizes(axes: Any, sizes: Sequence[int]) -> None:
 
 def _ratio_axis(axes: Any) -> None:
     """Ratios on a logarithmic axis that is marked at plain numbers, and holds 1."""
-    low, high = axes.get_ylim()
     axes.set_yscale("log", base=2)
+    low, high = axes.get_ylim()
     axes.set_ylim(min(low, 0.95), max(high, 1.05))
     low, high = axes.get_ylim()
     marks = next(m for m in _MARKS if m[0] <= 1.3 * low and 1.3 * m[-1] >= high)

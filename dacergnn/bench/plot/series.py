@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from statistics import geometric_mean
+from statistics import fmean, geometric_mean
 
 from dacergnn.bench.caching.analysis import Group, least, relative, speedup
 from dacergnn.bench.caching.records import Row
@@ -70,20 +70,22 @@ def format_names(members: Iterable[Group]) -> list[str]:
 
 
 def plane(members: Sequence[Group]) -> list[Point]:
-    """Memory and time of every scheme relative to cache_all: peaks of memory where they were measured, else what is
-    saved."""
+    """Memory and time of schemes relative to cache_all: peaks of memory where they were measured, else what is saved.
+
+    Schemes that came to the programs of others in all cases would lie on these, and are left out.
+    """
     field = "peak_mb" if any(row.get("peak_mb") for group in members for row in group.ours) else "saved_bytes"
     points: list[Point] = []
-    for label in _schemes(members):
+    for label in _schemes(members, distinct=True):
         pairs: list[tuple[float, float]] = []
         for group in members:
             own, base = group.named(label), group.named("cache_all")
             memory, time = relative(own, base, field), relative(own, base, "train_ms")
-            if memory and time:
+            if memory is not None and time is not None:
                 pairs.append((memory, time))
         if pairs:
             columns = [*zip(*pairs, strict=True)]
-            means, ranges = [geometric_mean(c) for c in columns], [(min(c), max(c)) for c in columns]
+            means, ranges = [_mean(c) for c in columns], [(min(c), max(c)) for c in columns]
             points.append(Point(label, means[0], means[1], ranges[0], ranges[1]))
     return points
 
@@ -125,6 +127,11 @@ def by_data(members: Iterable[Group]) -> dict[str, list[Group]]:
     return found
 
 
+def _mean(values: Sequence[float]) -> float:
+    """The geometric mean, or where something is 0, as nothing that is saved, the mean."""
+    return geometric_mean(values) if min(values) > 0 else fmean(values)
+
+
 def _curves(values: dict[tuple[str, int], float]) -> list[Curve]:
     curves: list[Curve] = []
     for data in dict.fromkeys(data for data, _ in values):
@@ -137,9 +144,10 @@ def _curves(values: dict[tuple[str, int], float]) -> list[Curve]:
     return curves
 
 
-def _schemes(members: Iterable[Group]) -> list[str]:
+def _schemes(members: Iterable[Group], *, distinct: bool = False) -> list[str]:
     """Schemes on the format that is chosen for them; `formats` shows the others."""
-    return [*dict.fromkeys(row["name"] for group in members for row in group.ours if row["adjacency"] == "auto")]
+    rows = [row for group in members for row in _on(group, "auto")]
+    return [*dict.fromkeys(row["name"] for row in rows if not (distinct and "same_as" in row))]
 
 
 def _on(group: Group, adjacency: str) -> list[Row]:
