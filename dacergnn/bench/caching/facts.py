@@ -88,6 +88,6 @@ def _variants(built: Built) -> list[tuple[Variant, HeteroGraph]]:
 
 
 def _programs(built: Built) -> list[tuple[CompiledProgram, HeteroGraph]]:
-    """What the compiled layers have run last."""
+    """What the compiled layers have run last, each with the graph that tells the sizes."""
     calls = [m.last_call for m in built.layer.modules() if isinstance(m, ProgramModule)]
-    return [call for call in calls if call is not None]
+    return [(compiled, compiled.measured(graph)) for compiled, graph in (call for call in calls if call is not None)]
