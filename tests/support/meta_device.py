@@ -25,7 +25,7 @@ class _Encodings(Encodings):
     """Those of a graph on the processor, without their numbers."""
 
     def __init__(self, source: HeteroGraph, encodings: Encodings) -> None:
-        super().__init__(encodings._edges)
+        super().__init__(encodings.edges)
         self.source = source
         self.take_sizes(source._encodings)
 
