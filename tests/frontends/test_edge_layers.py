@@ -59,6 +59,30 @@ def test_refused_layers(make: Callable[[], nn.Module], message: str) -> None:
         frontend(make())
 
 
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
+@pytest.mark.parametrize("kind", ["edge", "gmm"])
+def test_sparse_features(kind: str) -> None:
+    x = (X * (X > 0.3)).double()
+    layer, args = {
+        "edge": lambda: (edge_conv(nn.Linear(12, 8), nn.ReLU()).double(), (EDGES.edge_index,)),
+        "gmm": lambda: (pyg.GMMConv(6, 8, 2, 3).double(), (EDGES.edge_index, U.double())),
+    }[kind]()
+    compiled: Any = dacergnn.optimize(layer, on_unsupported="error")
+    expected = layer(x, *args)
+    gradients = torch.autograd.grad(expected.square().sum(), [*layer.parameters()])
+    for sparse in (x.to_sparse_csr(), x.to_sparse_coo()):
+        found = compiled(sparse, *args)
+        torch.testing.assert_close(found, expected)
+        torch.testing.assert_close(torch.autograd.grad(found.square().sum(), [*layer.parameters()]), gradients)
+    assert compiled.refusal is None
+
+
+def test_separate_gaussians_of_sparse_features_are_not_compiled() -> None:
+    layer = dacergnn.optimize(pyg.GMMConv(6, 8, 2, 3, separate_gaussians=True))
+    with pytest.raises(UnsupportedCallError, match=r"x is sparse, but .*; pass x.to_dense\(\)"):
+        layer(X.to_sparse(), EDGES.edge_index, U)
+
+
 def test_refused_dgl_layers() -> None:
     dgl_nn = pytest.importorskip("dgl.nn.pytorch")
     with pytest.raises(UnsupportedLayerError, match="batch_norm=True of EdgeConv"):
@@ -73,6 +97,7 @@ def test_refused_dgl_layers() -> None:
         (edge_conv(), (X, EDGES.edge_index[:1]), r"edge_index has shape \[1, 50\]"),
         (pyg.GMMConv(6, 8, 2, 3), (X, EDGES.edge_index), "edge_attr is NoneType"),
         (pyg.GMMConv(6, 8, 2, 3), (X, EDGES.edge_index, U[1:]), "edge_attr has 49 rows for 50 edges"),
+        (pyg.GMMConv(6, 8, 2, 3), (X, EDGES.edge_index, U.to_sparse()), "edge_attr is sparse; pass"),
         (pyg.GMMConv(6, 8, 2, 3), ((X, None), EDGES.edge_index, U), r"x\[1\] is None"),
         (pyg.GMMConv(6, 8, 2, 3), (X, EDGES.edge_index, U, (3, 4)), r"size=\(3, 4\) differs"),
     ],

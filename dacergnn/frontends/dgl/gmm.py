@@ -7,9 +7,10 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
+from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.dgl.graphs import check_in_degrees, check_pair, check_rows, encode_relation, relation_sizes
 from dacergnn.frontends.edge_programs import Mixture, mixture
-from dacergnn.frontends.features import contiguous
+from dacergnn.frontends.features import contiguous, is_sparse
 from dacergnn.frontends.frontend import Binding, Frontend, GraphKey, Program, only, spec
 from dacergnn.frontends.parameters import Parameters
 from dacergnn.graph import HeteroGraph
@@ -54,6 +55,8 @@ class DGLGMMFrontend(Frontend):
         for name, part, rows, channels in parts:
             check_rows(name if pair else "feat", part, rows, channels)
         check_rows("pseudo", pseudo, sizes[2], self.options.dim)
+        if is_sparse(pseudo):
+            raise UnsupportedCallError("pseudo is sparse; pass pseudo.to_dense().")
         return (graph,), (*sizes, pair, False)
 
     def graph_owner(self) -> object:

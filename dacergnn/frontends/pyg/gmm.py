@@ -10,7 +10,7 @@ from torch.nn.parameter import UninitializedParameter
 
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.edge_programs import AGGREGATIONS, Mixture, mixture, separate_mixture
-from dacergnn.frontends.features import contiguous
+from dacergnn.frontends.features import contiguous, is_sparse
 from dacergnn.frontends.frontend import Binding, GraphKey, Program, only, spec
 from dacergnn.frontends.parameters import Parameters
 from dacergnn.frontends.pyg.message_passing import MessagePassingFrontend, check_edge_index, check_features, plain
@@ -57,6 +57,8 @@ class GMMFrontend(MessagePassingFrontend):
         if size is not None and tuple(size) != counts:
             raise UnsupportedCallError(f"size={size!r} differs from {counts}, the rows of x.")
         check_features("edge_attr", edge_attr, self.options.dim)
+        if is_sparse(edge_attr):
+            raise UnsupportedCallError("edge_attr is sparse; pass edge_attr.to_dense().")
         if edge_attr.size(0) != edge_index.size(1):
             raise UnsupportedCallError(f"edge_attr has {edge_attr.size(0)} rows for {edge_index.size(1)} edges.")
         return (edge_index,), ("nodes", *counts, isinstance(x, tuple))
