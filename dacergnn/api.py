@@ -234,5 +234,19 @@ def _replace(
         else:
             result = copy.copy(module)
             result.__dict__["_modules"] = children
+            others = {n: v for n, v in vars(result).items() if n != "_modules"}
+            result.__dict__.update({n: _exchanged(v, done) for n, v in others.items()})
     done[module] = result
     return result
+
+
+def _exchanged(value: Any, done: dict[nn.Module, nn.Module]) -> Any:
+    """A dictionary, list or tuple in which a module keeps others, too, with changed ones exchanged; else the value."""
+    if type(value) is dict:
+        kept: dict[Any, Any] = value
+        changed = {k: done[m] for k, m in kept.items() if isinstance(m, nn.Module) and done.get(m, m) is not m}
+        return {**kept, **changed} if changed else kept
+    if type(value) in (list, tuple):
+        items: list[Any] = [done.get(m, m) if isinstance(m, nn.Module) else m for m in value]
+        return type(value)(items) if any(a is not b for a, b in zip(items, value, strict=True)) else value
+    return value
