@@ -242,9 +242,12 @@ class _Differentiation:
     def _extremum(self, statement: Statement, seed: Ref) -> None:
         space, name, path = statement.space, statement.target.name, statement.target.path
         owner, shape = self.forward.space(name), self.forward.shape(statement.target)
-        attains = op("eq", statement.expr, Ref(self._found_again(statement), path))
+        value = Ref(self._found_again(statement))
+        attains = op("eq", statement.expr, replace(value, path=path))
         count = self._emit(f"count_{name}", space, path, [attains], shape, owner)
-        equal = op("div", replace(seed, path=""), op("clamp_min", Ref(count), 1.0))
+        # What is NaN equals nothing: all rows of its group receive NaN, as in torch.
+        known = op("eq", value, value)
+        equal = op("div", op("mul", replace(seed, path=""), known), op("mul", op("clamp_min", Ref(count), 1.0), known))
         share = self._emit(f"share_{name}", owner, "", [equal], shape)
         self._pull(statement.expr, op("mul", Ref(share, path), attains), space, None)
 

@@ -109,7 +109,7 @@ def test_a_run_goes_on_where_it_stopped(in_process: list[Request], tmp_path: Pat
         assert row["max_error"] < 1e-5
         assert row["peak_mb"] == 3.0
         assert 0 < row["train_p20_ms"] <= row["train_ms"] <= row["train_p80_ms"]
-        assert row["infer_samples"] >= 2
+        assert row["infer_samples"] >= 1
         assert row["predicted_forward_bytes"] == 0
     assert [request.what for request in in_process] == ["time", "memory", "memory"]
     assert load(path) == rows

@@ -74,7 +74,7 @@ def test_layers_of_libraries(case: Case) -> None:
     args, kwargs = case.inputs(edges, torch.float32)
     layer, args, kwargs = on_device(case.layer(edges, torch.float32), args, kwargs)
     if getattr(layer.original, "add_self_loops", False):
-        keep_loops(layer, None, edges.edge_index, args[1])
+        keep_loops(layer, "one type", edges.edge_index, args[1])
     for _ in range(3):
         run(layer, args, kwargs)
 

@@ -76,16 +76,16 @@ def test_layers_that_a_module_keeps_in_a_dictionary_of_its_own_as_well() -> None
     """As DGL's HeteroGraphConv does, which calls them from there."""
     dgl = pytest.importorskip("dgl")
     ids = [torch.arange(4), torch.tensor([0, 1, 1, 2])]
-    g = dgl.heterograph({("a", "to", "b"): tuple(ids), ("b", "back", "a"): tuple(ids[::-1])}, {"a": 4, "b": 4})
+    g = dgl.heterograph({("a", "leads", "b"): tuple(ids), ("b", "back", "a"): tuple(ids[::-1])}, {"a": 4, "b": 4})
     conv = dgl.nn.GraphConv
-    model = dgl.nn.HeteroGraphConv({"to": conv(K, M), "back": conv(K, M, activation=torch.relu)})
+    model = dgl.nn.HeteroGraphConv({"leads": conv(K, M), "back": conv(K, M, activation=torch.relu)})
     fast: Any = dacergnn.optimize(model)
     x = {name: torch.randn(4, K) for name in "ab"}
     for name, out in fast(g, x).items():
         assert_close(out, model(g, x)[name])
     assert all(layer.builds for layer in dacergnn.explain(fast).layers)
-    assert fast.mod_dict["to"] is fast.mods["to"]
-    assert dacergnn.revert(fast).mod_dict["to"] is model.mod_dict["to"]  # pyright: ignore[reportIndexIssue]
+    assert fast.mod_dict["leads"] is fast.mods["leads"]
+    assert dacergnn.revert(fast).mod_dict["leads"] is model.mod_dict["leads"]  # pyright: ignore[reportIndexIssue]
 
 
 def test_a_layer_that_is_used_twice_stays_one_layer() -> None:

@@ -120,7 +120,7 @@ def forbid(monkeypatch: pytest.MonkeyPatch, *, compiler: bool = True) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("compiled again")
 
-    for name in ("parse", "compile_program", "lower"):
+    for name in ("parse_flat", "compile_program", "lower"):
         monkeypatch.setattr(compiled, name, refuse)
     if compiler:
         monkeypatch.setattr(build, "_compile", refuse)

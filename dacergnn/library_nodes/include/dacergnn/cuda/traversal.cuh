@@ -210,7 +210,7 @@ inline void traverse_rows(int64_t rows, const Body& body) {
 // Blocks that have room where a thread holds so many values of a group: without a number, the compiler would spill
 // registers to make room for one more.
 template <class T, int Held>
-inline constexpr int kLeastCrewBlocks = sizeof(T) <= 4 ? (Held <= 8 ? 5 : Held <= 24 ? 4 : 3)
+inline constexpr int kLeastCrewBlocks = sizeof(T) <= 4 ? (Held < 8 ? 5 : Held < 16 ? 4 : Held < 28 ? 2 : 1)
                                                        : (Held <= 2 ? 5 : Held <= 10 ? 4 : 2);
 
 template <int Size, class T, int Held, class Index, class Body, class Hub>
