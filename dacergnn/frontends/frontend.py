@@ -12,11 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from dacergnn.errors import UnsupportedCallError, UnsupportedLayerError
-from dacergnn.frontends.features import is_sparse
 from dacergnn.graph import HeteroGraph
 from dacergnn.program.flatten import Activation
 from dacergnn.runtime.stacks import Stacks
 
+_STRIDED, _NONE = torch.strided, frozenset[str]()
 Outputs = tuple[Tensor, ...]
 GraphKey = tuple[tuple[object, ...], tuple[object, ...]]
 """Objects compared by identity and sizes compared by value: what tells the graphs of two calls apart."""
@@ -92,7 +92,10 @@ class Binding:
     @property
     def sparse(self) -> frozenset[str]:
         """Names of the arrays that are sparse tensors."""
-        return frozenset([name for name, array in self.arrays.items() if is_sparse(array)])
+        for array in self.arrays.values():  # asked for at every call
+            if array.layout is not _STRIDED:
+                return frozenset([name for name, array in self.arrays.items() if array.layout is not _STRIDED])
+        return _NONE
 
 
 class Frontend(ABC):

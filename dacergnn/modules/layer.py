@@ -181,6 +181,8 @@ class CompiledLayer(ProgramModule):
 
     def _bind(self, frontend: Frontend, graph: HeteroGraph, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Binding:
         binding = frontend.bind(graph, *args, **kwargs)
+        if binding.activation is None and self.follower is None:
+            return binding
         for function in (binding.activation, self.follower):
             if function is not None:
                 binding = self._followed.bind(binding, function)
@@ -200,8 +202,9 @@ class CompiledLayer(ProgramModule):
     def _execute(self, binding: Binding, graph: HeteroGraph, compiled: CompiledProgram) -> Any:
         self.remember(compiled, graph)
         arrays, stacks = binding.arrays, binding.stacks
-        made = () if stacks is None else stacks.names
-        tensors = [arrays[name] for name in compiled.inputs if name not in made]
+        if stacks is None:
+            return binding.finish(compiled(graph, [arrays[name] for name in compiled.inputs]))
+        tensors = [arrays[name] for name in compiled.inputs if name not in stacks.names]
         return binding.finish(compiled.stacked(graph, [*tensors, *binding.parts], stacks))
 
     def compiled(
