@@ -17,7 +17,6 @@ from dacergnn.errors import ProgramError
 from dacergnn.library_nodes.form import (
     GEMM_OPERATORS,
     WEIGHT_PRODUCTS,
-    Const,
     Expr,
     Gemm,
     Op,
@@ -33,6 +32,7 @@ from dacergnn.library_nodes.parse import fold
 from dacergnn.program import Program, verify
 from dacergnn.program.emission import OWN_STATEMENT, is_plain
 from dacergnn.program.listing import Listing, Rows
+from dacergnn.sdfg_passes.operand_gradients import structural_gradients
 
 GRADIENT = "grad_"
 
@@ -357,64 +357,19 @@ class _Differentiation:
         self, expr: Op, seed: Expr, space: str, result: Expr | None
     ) -> Iterator[tuple[Expr, Expr | None, Shape]]:
         """Operands with their gradients and the row shape that these nominally have."""
-        shapes = self.forward.shape
-        if expr.name in ("sum", "expand"):
-            wide = shape_of(expr.args[0] if expr.name == "sum" else expr, shapes)
-            yield expr.args[0], seed, wide
-        elif expr.name == "sum_heads":
-            wide = shape_of(expr.args[0], shapes)
-            rank = len(shape_of(seed, self._shape))
-            seed = Op("expand", (seed,), wide[1 + rank :]) if rank < len(wide) - 1 else seed
-            yield expr.args[0], Op("to_heads", (seed,), wide[:1]), wide
-        elif expr.name == "to_heads":
-            wide = shape_of(expr, shapes)
-            rank = len(shape_of(seed, self._shape))
-            seed = Op("expand", (seed,), wide[rank:]) if rank < len(wide) else seed
-            yield expr.args[0], op("sum" if len(wide) == 1 else "sum_heads", seed), wide[1:]
-        elif expr.name == "dot_prd":
-            a, b = expr.args
-            wide = shape_of(Op("mul", (a, b)), shapes)
-            yield a, op("mul", seed, b), wide
-            yield b, op("mul", seed, a), wide
-        elif expr.name == "outer_prod":
-            seeds = Ref(self._emit("tmp", space, "", [seed], shape_of(expr, shapes)))
-            for arg, other, seen in ((*expr.args, seeds), (*expr.args[::-1], replace(seeds, transposed=True))):
-                own = shape_of(arg, shapes)
-                spread = Op("outer_prod", (Op("expand", (Const(1.0),), own), other))
-                yield arg, op("dot_prd", seen, spread), own
-        elif expr.name == "concat":
-            first, total = shape_of(expr.args[0], shapes)[-1], shape_of(expr, shapes)[-1]
-            full = len(shape_of(seed, self._shape)) == len(shape_of(expr, shapes))
-            for arg, dims in zip(expr.args, ((0, first), (first, total)), strict=True):
-                yield arg, Op("slice", (seed,), dims) if full else seed, shape_of(arg, shapes)
-        elif expr.name == "slice":
-            wide = shape_of(expr.args[0], shapes)
-            if len(shape_of(seed, self._shape)) < len(wide):
-                seed = Op("expand", (seed,), shape_of(expr, shapes)[len(shape_of(seed, self._shape)) :])
-            before, after = expr.dims[0], wide[-1] - expr.dims[1]
-            padded = Op("concat", (Op("expand", (Const(0.0),), (*wide[:-1], before)), seed)) if before else seed
-            yield (
-                expr.args[0],
-                Op("concat", (padded, Op("expand", (Const(0.0),), (*wide[:-1], after)))) if after else padded,
-                wide,
+        if expr.name not in OPERATORS:
+            yield from structural_gradients(
+                expr, seed, self._shape, lambda value, shape: Ref(self._emit("tmp", space, "", [value], shape))
             )
-        elif expr.name in ("take_rows", "pad_rows"):
-            wide, shape = shape_of(expr.args[0], shapes), shape_of(expr, shapes)
-            rank = len(shape_of(seed, self._shape))
-            seed = Op("expand", (seed,), shape[rank:]) if rank < len(shape) else seed
-            if expr.name == "take_rows":
-                yield expr.args[0], Op("pad_rows", (seed,), (expr.dims[0], wide[-2] - expr.dims[1])), wide
-            else:
-                yield expr.args[0], Op("take_rows", (seed,), (expr.dims[0], expr.dims[0] + wide[-2])), wide
-        else:
-            # Of nodes, results are mostly saved for what reads them next; of edges there are more than of end points.
-            given = isinstance(expr.args[0], Ref) and expr.args[0].name in self.forward.inputs
-            at_hand = isinstance(result, Ref) and self._is_at_hand(result.name)
-            by_operand = expr.name in SLOPE_OF_EITHER and not at_hand and (given or space not in ("NS", "ND"))
-            y = expr if result is None or by_operand else result
-            gradients = OPERATORS[expr.name].derivative(expr.args, seed, y)
-            for arg, gradient in zip(expr.args, gradients, strict=True):
-                yield arg, gradient, shape_of(expr, shapes)
+            return
+        # Of nodes, results are mostly saved for what reads them next; of edges there are more than of end points.
+        given = isinstance(expr.args[0], Ref) and expr.args[0].name in self.forward.inputs
+        at_hand = isinstance(result, Ref) and self._is_at_hand(result.name)
+        by_operand = expr.name in SLOPE_OF_EITHER and not at_hand and (given or space not in ("NS", "ND"))
+        y = expr if result is None or by_operand else result
+        gradients = OPERATORS[expr.name].derivative(expr.args, seed, y)
+        for arg, gradient in zip(expr.args, gradients, strict=True):
+            yield arg, gradient, shape_of(expr, self.forward.shape)
 
     def _is_at_hand(self, name: str) -> bool:
         """Whether an array is saved whatever reads it: as a result, by choice, or for the gradient of weights."""

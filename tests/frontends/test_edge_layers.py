@@ -93,7 +93,7 @@ def test_refused_dgl_layers() -> None:
     ("layer", "args", "message"),
     [
         (edge_conv(), (X[:, 1:], EDGES.edge_index), r"x is \[13, 5\]|x is \[15, 5\]"),
-        (edge_conv(), ((X, None), EDGES.edge_index), r"x\[1\] is NoneType"),
+        (edge_conv(), ((X, None), EDGES.edge_index), r"x\[1\] is None"),
         (edge_conv(), (X, EDGES.edge_index[:1]), r"edge_index has shape \[1, 50\]"),
         (pyg.GMMConv(6, 8, 2, 3), (X, EDGES.edge_index), "edge_attr is NoneType"),
         (pyg.GMMConv(6, 8, 2, 3), (X, EDGES.edge_index, U[1:]), "edge_attr has 49 rows for 50 edges"),

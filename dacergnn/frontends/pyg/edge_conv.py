@@ -13,7 +13,7 @@ from dacergnn.frontends.features import contiguous
 from dacergnn.frontends.frontend import Binding, GraphKey, Program, only, spec
 from dacergnn.frontends.networks import Network
 from dacergnn.frontends.parameters import Parameters
-from dacergnn.frontends.pyg.message_passing import MessagePassingFrontend, check_edge_index, check_features, plain
+from dacergnn.frontends.pyg.message_passing import MessagePassingFrontend, check_edge_index, check_ends, ends, plain
 from dacergnn.frontends.pyg.neighbours import nearest_neighbours
 from dacergnn.graph import HeteroGraph
 from dacergnn.runtime.stacks import stacks_of
@@ -44,7 +44,7 @@ class EdgeConvFrontend(MessagePassingFrontend):
         return "edges", 1
 
     def result(self, x: Any, *_: Any, **__: Any) -> tuple[int, int]:
-        return (x[1] if isinstance(x, tuple) else x).size(0), self.network.out_channels
+        return ends(x)[1].size(0), self.network.out_channels
 
     def graph(self, x: Any, edge_index: Any) -> HeteroGraph:
         return self._graph(x, plain(edge_index))
@@ -62,13 +62,10 @@ class EdgeConvFrontend(MessagePassingFrontend):
         return Binding(program, arrays, only, stacks_of(), again=again, reshapes=True)
 
     def _sizes(self, x: Any) -> tuple[object, ...]:
-        x_l, x_r = x if isinstance(x, tuple) else (x, x)
-        check_features("x[0]" if isinstance(x, tuple) else "x", x_l, self.in_channels)
-        check_features("x[1]" if isinstance(x, tuple) else "x", x_r, self.in_channels)
-        return "nodes", x_l.size(0), x_r.size(0), isinstance(x, tuple)
+        return "nodes", *check_ends(x, (self.in_channels, self.in_channels)), isinstance(x, tuple)
 
     def _graph(self, x: Any, edge_index: Tensor) -> HeteroGraph:
-        x_l, x_r = x if isinstance(x, tuple) else (x, x)
+        x_l, x_r = ends(x)
         return HeteroGraph.from_arrays(
             edge_index, None, num_nodes=(x_l.size(0), x_r.size(0)), num_edge_types=1, bipartite=isinstance(x, tuple)
         )
@@ -94,7 +91,7 @@ class DynamicEdgeConvFrontend(EdgeConvFrontend):
         return False
 
     def graph(self, x: Any, batch: Any = None) -> HeteroGraph:  # pyright: ignore[reportIncompatibleMethodOverride]
-        x_l, x_r = x if isinstance(x, tuple) else (x, x)
+        x_l, x_r = ends(x)
         return self._graph(x, nearest_neighbours(x_l, x_r, *_batches(batch), self.module.k))
 
     def bind(self, graph: HeteroGraph, x: Any, *_: Any, **__: Any) -> Binding:

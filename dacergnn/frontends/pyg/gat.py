@@ -15,7 +15,15 @@ from dacergnn.frontends.attention import attention_program, gat, gatv2, kept_wei
 from dacergnn.frontends.features import contiguous
 from dacergnn.frontends.frontend import Binding, GraphKey, Outputs, Program
 from dacergnn.frontends.parameters import Parameters
-from dacergnn.frontends.pyg.message_passing import MessagePassingFrontend, check_edge_index, check_features, plain
+from dacergnn.frontends.pyg.message_passing import (
+    MessagePassingFrontend,
+    channel_pair,
+    check_edge_index,
+    check_ends,
+    check_features,
+    ends,
+    plain,
+)
 from dacergnn.frontends.pyg.self_loops import split_loops, with_loops
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.checks import check_range
@@ -33,8 +41,7 @@ class _AttentionFrontend(MessagePassingFrontend):
         super().__init__(module)
         self.check_options("add")
         layer = self.module
-        channels = layer.in_channels
-        self.in_channels: tuple[int, int] = (channels, channels) if isinstance(channels, int) else tuple(channels)
+        self.in_channels = channel_pair(layer.in_channels)
         self.heads: int = layer.heads
         self.channels: int = layer.out_channels
         self.concat: bool = layer.concat or self.heads == 1
@@ -59,14 +66,7 @@ class _AttentionFrontend(MessagePassingFrontend):
 
     def _key(self, x: Any, edge_index: Any, edge_attr: Any, size: Any, return_attention_weights: Any) -> GraphKey:
         check_edge_index(edge_index)
-        x_src, x_dst = x if isinstance(x, tuple) else (x, x)
-        if x_dst is None:
-            raise UnsupportedCallError("x[1] is None; pass features of the destinations.")
-        check_features("x[0]" if isinstance(x, tuple) else "x", x_src, self.in_channels[0])
-        check_features("x[1]" if isinstance(x, tuple) else "x", x_dst, self.in_channels[1])
-        counts = (x_src.size(0), x_dst.size(0))
-        if size is not None and tuple(size) != counts:
-            raise UnsupportedCallError(f"size={size!r} differs from {counts}, the rows of x.")
+        counts = check_ends(x, self.in_channels, size)
         if edge_attr is not None and self.edge_dim is not None:
             check_features("edge_attr", edge_attr.view(-1, 1) if edge_attr.dim() == 1 else edge_attr, self.edge_dim)
         if return_attention_weights is False:
@@ -88,11 +88,10 @@ class _AttentionFrontend(MessagePassingFrontend):
         return "edges", 1
 
     def result(self, x: Any, *_: Any, **__: Any) -> tuple[int, int]:
-        rows = (x[1] if isinstance(x, tuple) else x).size(0)
-        return rows, (self.heads if self.concat else 1) * self.channels
+        return ends(x)[1].size(0), (self.heads if self.concat else 1) * self.channels
 
     def graph(self, x: Any, edge_index: Any, *_: Any, **__: Any) -> HeteroGraph:
-        x_src, x_dst = x if isinstance(x, tuple) else (x, x)
+        x_src, x_dst = ends(x)
         counts = (x_src.size(0), x_dst.size(0))
         edges = plain(edge_index)
         if self.loops:
@@ -105,7 +104,7 @@ class _AttentionFrontend(MessagePassingFrontend):
     def _binding(
         self, graph: HeteroGraph, x: Any, edge_index: Any, edge_attr: Any, return_attention_weights: Any
     ) -> Binding:
-        x_src, x_dst = x if isinstance(x, tuple) else (x, x)
+        x_src, x_dst = ends(x)
         arrays = dict(zip(self.names, self._own_parameters.read(self.module), strict=True))
         arrays["x"] = contiguous(x_src)
         if isinstance(x, tuple):
@@ -167,8 +166,8 @@ class _AttentionFrontend(MessagePassingFrontend):
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         edges = edge_index
         if self.loops:
-            ends = [graph.from_canonical(graph.index("E", end)) for end in ("src", "dst")]
-            edges = torch.stack(ends).to(edge_index.dtype)
+            rows = [graph.from_canonical(graph.index("E", end)) for end in ("src", "dst")]
+            edges = torch.stack(rows).to(edge_index.dtype)
         return finish(outputs), (edges, graph.from_canonical(outputs[1]))
 
 

@@ -13,7 +13,15 @@ from dacergnn.frontends.edge_programs import AGGREGATIONS, Mixture, mixture, sep
 from dacergnn.frontends.features import contiguous, is_sparse
 from dacergnn.frontends.frontend import Binding, GraphKey, Program, only, spec
 from dacergnn.frontends.parameters import Parameters
-from dacergnn.frontends.pyg.message_passing import MessagePassingFrontend, check_edge_index, check_features, plain
+from dacergnn.frontends.pyg.message_passing import (
+    MessagePassingFrontend,
+    channel_pair,
+    check_edge_index,
+    check_ends,
+    check_features,
+    ends,
+    plain,
+)
 from dacergnn.graph import HeteroGraph
 from dacergnn.runtime.stacks import stacks_of
 
@@ -28,8 +36,7 @@ class GMMFrontend(MessagePassingFrontend):
         aggr, layer = self.check_options(*AGGREGATIONS), self.module
         if isinstance(layer.g, UninitializedParameter):
             raise self.refuse("in_channels", -1, "run the model once before it is optimized")
-        channels = layer.in_channels
-        self.in_channels: tuple[int, int] = (channels, channels) if isinstance(channels, int) else tuple(channels)
+        self.in_channels = channel_pair(layer.in_channels)
         precision = "1.0 / (sigma * sigma + 1e-15)"
         self.options = Mixture(self.in_channels[0], layer.out_channels, layer.dim, layer.kernel_size, aggr, precision)
         self.separate: bool = layer.separate_gaussians
@@ -48,14 +55,7 @@ class GMMFrontend(MessagePassingFrontend):
 
     def edges(self, x: Any, edge_index: Any, edge_attr: Any = None, size: Any = None) -> GraphKey:
         check_edge_index(edge_index)
-        x_l, x_r = x if isinstance(x, tuple) else (x, x)
-        if x_r is None:
-            raise UnsupportedCallError("x[1] is None; pass features of the destinations.")
-        check_features("x[0]" if isinstance(x, tuple) else "x", x_l, self.in_channels[0])
-        check_features("x[1]" if isinstance(x, tuple) else "x", x_r, self.in_channels[1])
-        counts = (x_l.size(0), x_r.size(0))
-        if size is not None and tuple(size) != counts:
-            raise UnsupportedCallError(f"size={size!r} differs from {counts}, the rows of x.")
+        counts = check_ends(x, self.in_channels, size)
         check_features("edge_attr", edge_attr, self.options.dim)
         if is_sparse(edge_attr):
             raise UnsupportedCallError("edge_attr is sparse; pass edge_attr.to_dense().")
@@ -67,10 +67,10 @@ class GMMFrontend(MessagePassingFrontend):
         return "edges", 1
 
     def result(self, x: Any, *_: Any, **__: Any) -> tuple[int, int]:
-        return (x[1] if isinstance(x, tuple) else x).size(0), self.options.out_channels
+        return ends(x)[1].size(0), self.options.out_channels
 
     def graph(self, x: Any, edge_index: Any, *_: Any, **__: Any) -> HeteroGraph:
-        x_l, x_r = x if isinstance(x, tuple) else (x, x)
+        x_l, x_r = ends(x)
         return HeteroGraph.from_arrays(
             plain(edge_index),
             None,

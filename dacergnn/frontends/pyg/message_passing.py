@@ -86,6 +86,29 @@ def check_features(name: str, value: object, channels: int) -> Tensor:
     return value
 
 
+def channel_pair(channels: Any) -> tuple[int, int]:
+    """The `in_channels` of a layer as those of the sources and of the destinations."""
+    return (channels, channels) if isinstance(channels, int) else tuple(channels)
+
+
+def ends(x: Any) -> tuple[Any, Any]:
+    """What the sources and the destinations have in `x`, which is one tensor for both or a pair."""
+    return x if isinstance(x, tuple) else (x, x)
+
+
+def check_ends(x: Any, channels: tuple[int, int], size: Any = None) -> tuple[int, int]:
+    """Numbers of sources and destinations; UnsupportedCallError where `x` does not fit `channels` and `size`."""
+    x_src, x_dst = ends(x)
+    if x_dst is None:
+        raise UnsupportedCallError("x[1] is None; pass features of the destinations.")
+    check_features("x[0]" if isinstance(x, tuple) else "x", x_src, channels[0])
+    check_features("x[1]" if isinstance(x, tuple) else "x", x_dst, channels[1])
+    counts = (x_src.size(0), x_dst.size(0))
+    if size is not None and tuple(size) != counts:
+        raise UnsupportedCallError(f"size={size!r} differs from {counts}, the rows of x.")
+    return counts
+
+
 def plain(edge_index: Tensor) -> Tensor:
     """`edge_index` as a torch tensor where it is an `EdgeIndex`."""
     as_tensor: Any = getattr(edge_index, "as_tensor", None)

@@ -13,9 +13,11 @@ from dacergnn.frontends.frontend import Binding, GraphKey, Program, only, spec
 from dacergnn.frontends.programs import rgcn
 from dacergnn.frontends.pyg.message_passing import (
     MessagePassingFrontend,
+    channel_pair,
     check_edge_index,
     check_edge_type,
     check_features,
+    ends,
     plain,
 )
 from dacergnn.frontends.rgcn_programs import rgcn_featureless, rgcn_modes
@@ -34,8 +36,7 @@ class RGCNFrontend(MessagePassingFrontend):
     def __init__(self, module: nn.Module) -> None:
         super().__init__(module)
         self.aggr = self.check_options(*self.aggregations)
-        channels = self.module.in_channels
-        self.in_channels: tuple[int, int] = (channels, channels) if isinstance(channels, int) else tuple(channels)
+        self.in_channels = channel_pair(self.module.in_channels)
         self.out_channels: int = self.module.out_channels
         self.num_relations: int = self.module.num_relations
         self.num_bases: int | None = self.module.num_bases
@@ -47,7 +48,7 @@ class RGCNFrontend(MessagePassingFrontend):
     def edges(self, x: Any, edge_index: Any, edge_type: Any = None) -> GraphKey:
         check_edge_index(edge_index)
         check_edge_type(edge_type)
-        x_l, x_r = x if isinstance(x, tuple) else (x, x)
+        x_l, x_r = ends(x)
         for value in (x_l, x_r):
             if value is not None and not isinstance(value, Tensor):
                 raise UnsupportedCallError(f"x is a {type(value).__name__}; it must be a tensor, None or a pair.")
@@ -70,7 +71,7 @@ class RGCNFrontend(MessagePassingFrontend):
         return self._num_dst(x), self.out_channels
 
     def graph(self, x: Any, edge_index: Any, edge_type: Any = None) -> HeteroGraph:
-        x_l = x[0] if isinstance(x, tuple) else x
+        x_l = ends(x)[0]
         bipartite = isinstance(x, tuple)
         edges: Tensor | tuple[Tensor, Tensor] = plain(edge_index)
         num_src = self.in_channels[0]
@@ -88,7 +89,7 @@ class RGCNFrontend(MessagePassingFrontend):
         )
 
     def bind(self, graph: HeteroGraph, x: Any, edge_index: Any, edge_type: Any = None) -> Binding:
-        x_l, x_r = x if isinstance(x, tuple) else (x, x)
+        x_l, x_r = ends(x)
         parameters = self.parameters
         weight = self._weight(parameters)
         arrays = {"W": weight}
@@ -112,7 +113,7 @@ class RGCNFrontend(MessagePassingFrontend):
         return Binding(self.program(pair, make), arrays, finish, reshapes=True)
 
     def _num_dst(self, x: Any) -> int:
-        x_r = x[1] if isinstance(x, tuple) else x
+        x_r = ends(x)[1]
         return self.in_channels[0] if x_r is None else x_r.size(0)
 
     def _check_ids(self, x_l: Any, x_r: Any) -> None:
