@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from dacergnn.errors import DacergnnError
+from dacergnn.plan import Plan
 
 PASSES = (
     "canonical_form",
@@ -110,6 +111,7 @@ class Config:
             "aggregate_first" or "auto" (`AGGREGATIONS`). The pass ``aggregation_order`` sees to it.
         adjacency: Sparse format that traversals of edges run on, where it fits them: "csr", "csc", "coo", "ell",
             "ell:SLOTS", "hybrid" or "auto" (`ADJACENCIES`).
+        plan: Answers to questions of the passes, before all else; None decides by cost. `Plan` says what it holds.
     """
 
     level: str = "O2"
@@ -123,6 +125,7 @@ class Config:
     recompute: tuple[str, ...] = ()
     aggregation: str = "auto"
     adjacency: str = "auto"
+    plan: Plan | None = None
 
     def __post_init__(self) -> None:
         if self.level not in LEVELS:
@@ -150,6 +153,8 @@ class Config:
             if isinstance(getattr(self, name), str):
                 raise DacergnnError(f"{name}={getattr(self, name)!r} is a string; pass a tuple of names of arrays.")
             object.__setattr__(self, name, tuple(getattr(self, name)))
+        if self.plan is not None and not isinstance(self.plan, Plan):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise DacergnnError(f"plan={self.plan!r} is a {type(self.plan).__name__}; pass a dacergnn.Plan.")
         both = [name for name in self.cache if name in self.recompute]
         if both:
             raise DacergnnError(f"cache and recompute both name {both[0]!r}; name it in one of them.")

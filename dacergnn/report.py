@@ -14,7 +14,7 @@ from dacergnn.modules.compiled import Variant
 from dacergnn.modules.layer import CompiledLayer
 from dacergnn.modules.traced_layer import TracedLayer
 from dacergnn.program import Program, print_program
-from dacergnn.sdfg_passes import Plan
+from dacergnn.sdfg_passes import Compilation
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ def _build_report(variant: Variant, graph: HeteroGraph) -> BuildReport:
     )
 
 
-def _pass_reports(plan: Plan, sizes: Mapping[str, int]) -> list[PassReport]:
+def _pass_reports(plan: Compilation, sizes: Mapping[str, int]) -> list[PassReport]:
     found: list[PassReport] = []
     costs: dict[str, Cost] = {}
     for step in plan.steps:

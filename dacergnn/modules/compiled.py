@@ -35,7 +35,7 @@ from dacergnn.runtime.executable import Executable
 from dacergnn.runtime.lower import lower
 from dacergnn.runtime.plan_cache import LoweredProgram
 from dacergnn.runtime.stacks import Stacks
-from dacergnn.sdfg_passes import Plan, compile_program
+from dacergnn.sdfg_passes import Compilation, compile_program
 
 _INDICES: dict[torch.dtype, Typeclass] = {torch.int32: dace.int32, torch.int64: dace.int64}
 Mask = tuple[bool, ...]
@@ -56,10 +56,10 @@ class Variant:
     results: int
     sources: tuple[tuple[str, int], ...]
     slots: tuple[int, ...]
-    make_plan: Callable[[], Plan]
+    make_plan: Callable[[], Compilation]
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> Compilation:
         """The SDFGs behind the executables, and how they came about; runs the passes, keeping what each leaves."""
         with _BUILDING:
             return self.make_plan()
@@ -151,14 +151,14 @@ class CompiledProgram:
             plan_cache.keep(key, self.name, program)
         return self._load(program, cache(partial(self._plan, wrt, keep=True)))
 
-    def _plan(self, wrt: list[str], *, keep: bool) -> Plan:
+    def _plan(self, wrt: list[str], *, keep: bool) -> Compilation:
         return compile_program(self.sdfg, wrt, self.config, _INDICES[self.index], self.profile, keep=keep)
 
-    def _lower(self, plan: Plan) -> LoweredProgram:
+    def _lower(self, plan: Compilation) -> LoweredProgram:
         backward = None if plan.backward is None else lower(plan.backward)
         return LoweredProgram(lower(plan.forward), backward, len(View(self.sdfg).outputs), tuple(plan.wrt))
 
-    def _load(self, program: LoweredProgram, make_plan: Callable[[], Plan]) -> Variant:
+    def _load(self, program: LoweredProgram, make_plan: Callable[[], Compilation]) -> Variant:
         load = CUDAExecutable if program.forward.implementation == "cuda" else Executable
         forward = load(program.forward, program.results, self._architectures)
         if program.backward is None:

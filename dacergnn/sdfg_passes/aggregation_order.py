@@ -55,6 +55,7 @@ from dacergnn.graph.spaces import FEWER, MAPS, PARTS, along, kind, part, through
 from dacergnn.library_nodes.form import Op, Ref, Statement, match_gemm, size
 from dacergnn.program.listing import Listing, rebase
 from dacergnn.sdfg_passes.choice import Option, choose, has_parts, listing_seconds
+from dacergnn.sdfg_passes.choices import Choices
 from dacergnn.sdfg_passes.compact_materialization import compact
 from dacergnn.sdfg_passes.differentiate import derive
 from dacergnn.sdfg_passes.given_order import penalty
@@ -69,6 +70,7 @@ def aggregation_order(
     rates: Rates = TYPICAL_RATES["cpu"],
     wrt: Sequence[str] = (),
     order: str = "auto",
+    choices: Choices | None = None,
 ) -> int:
     """Rewrite every sum over edges in its cheapest order; returns how many were rewritten.
 
@@ -77,16 +79,22 @@ def aggregation_order(
         rates: What the machine does in a second.
         wrt: Inputs that gradients will be generated for; their programs are part of the price.
         order: "transform_first" or "aggregate_first" wherever that is possible, whatever it costs.
+        choices: Decides on the sums that its plan knows.
     """
     listing = Listing.of(sdfg)
-    best, taken = cheapest_order(listing, sizes, rates, wrt, order)
+    best, taken = cheapest_order(listing, sizes, rates, wrt, order, choices)
     if taken:
         best.write(sdfg)
     return taken
 
 
 def cheapest_order(
-    listing: Listing, sizes: Mapping[str, int], rates: Rates, wrt: Sequence[str] = (), order: str = "auto"
+    listing: Listing,
+    sizes: Mapping[str, int],
+    rates: Rates,
+    wrt: Sequence[str] = (),
+    order: str = "auto",
+    choices: Choices | None = None,
 ) -> tuple[Listing, int]:
     """The cheapest combination of orders, and the number of statements that it rewrites."""
 
@@ -100,16 +108,17 @@ def cheapest_order(
 
     total = 0
     parted = has_parts(sizes)
-    while True:  # a sum that is transformed afterwards may go through pairs
-        listing, taken = choose(listing, _sites(listing, parted), sizes, rates, price)
+    for asked in (choices or Choices()).rounds():  # a sum that is transformed afterwards may go through pairs
+        listing, taken = choose(listing, asked.open(_sites(listing, parted)), sizes, rates, price, asked)
         if not taken:
-            return listing, total
+            break
         total += taken
+    return listing, total
 
 
-def _sites(listing: Listing, parted: bool) -> list[list[Option]]:
+def _sites(listing: Listing, parted: bool) -> dict[str, list[Option]]:
     """For every sum over edges the ways to compute it besides the present one; by parts where both have edges."""
-    sites: list[list[Option]] = []
+    sites: dict[str, list[Option]] = {}
     for statement in listing.statements:
         options = [*node_orders(listing, statement)]
         if kind(statement.space) == "E" and statement.op == "+=" and statement.target.path:
@@ -120,14 +129,14 @@ def _sites(listing: Listing, parted: bool) -> list[list[Option]]:
                 *(_by_relation(listing, statement) if parted else ()),
             ]
         if options:
-            sites.append(options)
+            sites[statement.target.name] = options
     return sites
 
 
 def _aggregate_first(listing: Listing, statement: Statement) -> list[Option]:
     """Multiply the sums in place of the rows of pairs that the statement gathers."""
     new = _product_of_sums(listing, statement)
-    return [] if new is None else [lambda listing: listing.exchange(statement, new)]
+    return [] if new is None else [Option("aggregate_first", lambda listing: listing.exchange(statement, new))]
 
 
 def _product_of_sums(listing: Listing, statement: Statement) -> Statement | None:
@@ -166,7 +175,7 @@ def _transform_first(listing: Listing, statement: Statement) -> list[Option]:
         expr = rows if gemm.scale is None else Op("mul", (gemm.scale, rows))
         listing.exchange(statement, Statement(pairs, Ref(rows.name), "=", product), replace(statement, expr=expr))
 
-    return [apply]
+    return [Option("transform_first", apply)]
 
 
 def _from_edge(ref: Ref, via: str) -> Ref:
@@ -204,27 +213,24 @@ def _through_pairs(
         inner = [r for r in (gemm.x, gemm.w) if through(statement.space, via, r.path) is None]
         if path is None or len(inner) != 1 or (gemm.kind == "linear" and inner[0] != gemm.x):
             continue
-        options.append(_sum_first(statement, inner[0], gemm.scale, via, path))
+        options.append(Option(f"through_{via}", partial(_sum_first, statement, inner[0], gemm.scale, via, path)))
     return options
 
 
-def _sum_first(statement: Statement, inner: Ref, scale: Ref | None, via: str, path: str) -> Option:
-    def apply(listing: Listing) -> None:
-        shape, pairs = listing.shape(inner), MAPS[statement.space, via]
-        name = listing.add("sum", pairs, shape)
-        row = Op("mul", (scale, inner)) if scale is not None else inner
-        gemm = match_gemm(statement)
-        assert gemm is not None
-        operands = tuple(Ref(name, via) if r == inner else r for r in (gemm.x, gemm.w))
-        product = rebase(Op(gemm.kind, operands), statement.space, via)
-        assert product is not None
-        listing.exchange(
-            statement,
-            Statement(statement.space, Ref(name, via), "+=", row),
-            Statement(pairs, replace(statement.target, path=path), "+=" if path else "=", product),
-        )
-
-    return apply
+def _sum_first(statement: Statement, inner: Ref, scale: Ref | None, via: str, path: str, listing: Listing) -> None:
+    shape, pairs = listing.shape(inner), MAPS[statement.space, via]
+    name = listing.add("sum", pairs, shape)
+    row = Op("mul", (scale, inner)) if scale is not None else inner
+    gemm = match_gemm(statement)
+    assert gemm is not None
+    operands = tuple(Ref(name, via) if r == inner else r for r in (gemm.x, gemm.w))
+    product = rebase(Op(gemm.kind, operands), statement.space, via)
+    assert product is not None
+    listing.exchange(
+        statement,
+        Statement(statement.space, Ref(name, via), "+=", row),
+        Statement(pairs, replace(statement.target, path=path), "+=" if path else "=", product),
+    )
 
 
 # By relation
@@ -256,9 +262,10 @@ def _by_relation(listing: Listing, statement: Statement) -> list[Option]:
         total = Op("add", tuple(Ref(s.target.name) for s in sums))
         listing.exchange(statement, *scales, *sums, Statement(MAPS["E", target.path], Ref(target.name), "=", total))
         for own in sums:
-            _orders(listing, own)[choice](listing)
+            _orders(listing, own)[choice].apply(listing)
 
-    return [partial(apply, choice=choice) for choice in range(min(map(len, orders)))]
+    names = ("by_relation", "by_relation_through_pairs")
+    return [Option(names[k], partial(apply, choice=k)) for k in range(min(map(len, orders)))]
 
 
 def _orders(listing: Listing, statement: Statement) -> list[Option]:
@@ -270,4 +277,4 @@ def _orders(listing: Listing, statement: Statement) -> list[Option]:
         return through_pairs * 2
     if not first or _OPPOSITE[statement.target.path] == fewest:
         return first * 2
-    return [lambda listing: None, *through_pairs]
+    return [Option("in_kernel", lambda listing: None), *through_pairs]

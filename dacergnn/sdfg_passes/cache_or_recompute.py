@@ -39,9 +39,12 @@ from dacergnn.errors import ProgramError
 from dacergnn.library_nodes.form import Expr, Op, Statement
 from dacergnn.library_nodes.node import Typeclass
 from dacergnn.program.listing import Listing
+from dacergnn.sdfg_passes.choices import Choices
 
 ALIGNMENT = 64
 """Saved arrays begin at multiples of this many bytes."""
+SAVE, RECOMPUTE = ANSWERS = ("save", "recompute")
+"""What may become of an array."""
 
 
 def cache_or_recompute(
@@ -55,6 +58,7 @@ def cache_or_recompute(
     cache: Collection[str] = (),
     recompute: Collection[str] = (),
     rates: Rates = TYPICAL_RATES["cpu"],
+    choices: Choices | None = None,
 ) -> tuple[dace.SDFG, dace.SDFG, list[str]]:
     """Forward, backward, and the names of what the one saves for the other; the same SDFGs where nothing changes.
 
@@ -67,6 +71,7 @@ def cache_or_recompute(
         cache: Names of arrays to save whatever the strategy says, if the backward has a use for them.
         recompute: Names of arrays to compute again.
         rates: What the machine does in a second.
+        choices: Decides on the arrays that its plan knows, whatever else is said.
 
     Raises:
         ProgramError: A name is not one of an array that the forward computes.
@@ -74,10 +79,14 @@ def cache_or_recompute(
     before, after = Listing.of(forward), Listing.of(backward)
     choice = _Choice(before, after, results, sizes, forward.arrays[before.outputs[0]].dtype, rates)
     choice.force(cache, recompute)
+    choices = choices or Choices()
+    choice.follow(choices)
     again = choice.made(strategy, budget)
     if again:
         _compute_again(before, after, again)
     saved = [n for n in after.inputs if before.producer(n) is not None]
+    for name in (n for n in (*saved, *sorted(again)) if n not in results):
+        choices.note(name, ANSWERS, RECOMPUTE if name in again else SAVE)
     if again:
         before.outputs = (*results, *(n for n in saved if n not in results))
         forward, backward = (p.build(s.name, choice.dtype) for p, s in ((before, forward), (after, backward)))
@@ -121,6 +130,14 @@ class _Choice:
                     known = ", ".join(self._producers)
                     raise ProgramError(f'{option}: "{name}" is no array that the forward computes; it has {known}.')
                 self._forced[name] = option == "cache"
+
+    def follow(self, choices: Choices) -> None:
+        """Decide as a plan does."""
+        given = {name: choices.given(name) for name in self._producers}
+        for name, answer in given.items():
+            if answer is not None:
+                choices.note(name, ANSWERS, answer)
+                self._forced[name] = answer == SAVE
 
     def made(self, strategy: str, budget: float | None) -> set[str]:
         """The arrays to compute again."""

@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import product
+from dataclasses import dataclass
+from itertools import islice, product
+from math import prod
 
 from dacergnn.config import Rates
 from dacergnn.cost import Cost, is_gathered, statement_cost
 from dacergnn.graph.spaces import PARTS, kind
 from dacergnn.library_nodes.form import Ref, Statement, match_gemm, size
 from dacergnn.program.listing import Listing
+from dacergnn.sdfg_passes.choices import KEEP, Choices
 
-Option = Callable[[Listing], None]
+
+@dataclass(frozen=True)
+class Option:
+    """A rewrite of a listing; its name tells it from the others of its site."""
+
+    name: str
+    apply: Callable[[Listing], None]
+
+
+Sites = Mapping[str, Sequence[Option]]
 Price = Callable[[Listing], float]
 
 START = 4e-6
@@ -66,46 +78,64 @@ def listing_seconds(listing: Listing, sizes: Mapping[str, int], rates: Rates) ->
 
 def choose(
     listing: Listing,
-    sites: Sequence[Sequence[Option]],
+    sites: Sites,
     sizes: Mapping[str, int],
     rates: Rates,
     price: Price | None = None,
+    choices: Choices | None = None,
 ) -> tuple[Listing, int]:
     """The listing with the cheapest combination of options, at most one a site, and how many were taken.
 
     Args:
-        sites: For every site the rewrites that could be made; making none is always possible.
+        sites: For every site, by name, the rewrites that could be made; making none is always possible.
         price: Seconds of a listing; by default those of its cost at ``rates``. What is given sees it settled.
+        choices: Decides on the sites that its plan knows.
     """
     price = price or (lambda found: listing_seconds(found, sizes, rates))
-    combinations = 1
-    for options in sites:
-        combinations *= len(options) + 1
-    best = (price(listing), listing, 0)
-    if combinations <= MOST_COMBINATIONS:
-        for picks in product(*(range(len(options) + 1) for options in sites)):
-            best = _try(listing, [options[k - 1] for options, k in zip(sites, picks, strict=True) if k], price, best)
+    choices = choices or Choices()
+    allowed = [_allowed(name, options, choices) for name, options in sites.items()]
+    picks = [options[0] for options in allowed]
+    best = _rewritten(listing, picks)
+    least = price(best)
+
+    def consider(trial: list[Option | None]) -> None:
+        nonlocal picks, best, least
+        candidate = _rewritten(listing, trial)
+        seconds = price(candidate)
+        if seconds < least:
+            picks, best, least = trial, candidate, seconds
+
+    if prod(map(len, allowed)) <= MOST_COMBINATIONS:
+        for trial in islice(product(*allowed), 1, None):
+            consider(list(trial))
     else:
-        taken: list[Option] = []
-        for options in sites:
-            pick: Option | None = None
-            for option in options:
-                found = _try(listing, [*taken, option], price, best)
-                if found is not best:
-                    best, pick = found, option
-            if pick is not None:
-                taken.append(pick)
-    return best[1], best[2]
+        for site, options in enumerate(allowed):
+            for option in options[1:]:
+                consider([*picks[:site], option, *picks[site + 1 :]])
+    for (name, options), pick in zip(sites.items(), picks, strict=True):
+        choices.note(name, _names(options), KEEP if pick is None else pick.name)
+    return best, sum(pick is not None for pick in picks)
 
 
-def _try(
-    listing: Listing, taken: Sequence[Option], price: Price, best: tuple[float, Listing, int]
-) -> tuple[float, Listing, int]:
+def _allowed(name: str, options: Sequence[Option], choices: Choices) -> list[Option | None]:
+    """What may be taken at a site, None for nothing: all, or what the plan says."""
+    given = choices.given(name)
+    if given is None:
+        return [None, *options]
+    choices.note(name, _names(options), given)
+    return [next((option for option in options if option.name == given), None)]
+
+
+def _names(options: Sequence[Option]) -> list[str]:
+    return [KEEP, *(option.name for option in options)]
+
+
+def _rewritten(listing: Listing, picks: Sequence[Option | None]) -> Listing:
+    taken = [pick for pick in picks if pick is not None]
     if not taken:
-        return best
+        return listing
     candidate = listing.copy()
     for option in taken:
-        option(candidate)
+        option.apply(candidate)
     candidate.settle()
-    seconds = price(candidate)
-    return (seconds, candidate, len(taken)) if seconds < best[0] else best
+    return candidate

@@ -33,6 +33,7 @@ import dace
 from dacergnn.graph.spaces import JOINED_TYPES, MAPS, along, kind
 from dacergnn.library_nodes.form import Expr, Op, Ref, Statement, match_gemm, refs, size
 from dacergnn.program.listing import Listing, Rows, rebase
+from dacergnn.sdfg_passes.choices import KEEP, Choices
 
 SIDES = ("srcpair", "dstpair")
 _TYPES = {
@@ -44,46 +45,64 @@ _TYPES = {
 }
 
 
-def compact_materialization(sdfg: dace.SDFG, sides: Sequence[str] = SIDES, *, single_typed: bool = False) -> int:
+def compact_materialization(
+    sdfg: dace.SDFG, sides: Sequence[str] = SIDES, *, single_typed: bool = False, choices: Choices | None = None
+) -> int:
     """Move every value to the fewest rows that hold it; returns how many were moved, 1 if only copies were forwarded.
 
     Args:
         sides: Paths from edges to the pairs that may be used; Hector's own is ("srcpair",).
         single_typed: Whether the type of an edge tells those of its end points.
+        choices: Decides on the values that its plan knows.
     """
     listing = Listing.of(sdfg)
     before = list(listing.statements)
-    moved = compact(listing, sides, single_typed=single_typed)
+    moved = compact(listing, sides, single_typed=single_typed, choices=choices)
     changed = listing.statements != before
     if changed:
         listing.write(sdfg)
     return max(moved, int(changed))
 
 
-def compact(listing: Listing, sides: Sequence[str] = SIDES, *, single_typed: bool = False) -> int:
+def compact(
+    listing: Listing, sides: Sequence[str] = SIDES, *, single_typed: bool = False, choices: Choices | None = None
+) -> int:
     """The same on a listing."""
     moved = 0
     for position in range(len(listing.statements)):
         statement = listing.statements[position]
         ways = (*_TYPES.get(kind(statement.space), ()), *(sides if kind(statement.space) == "E" else ()))
-        moved += any(_move(listing, statement, via, single_typed) for via in ways)
+        found = ((via, expr) for via in ways if (expr := _rebased(listing, statement, via, single_typed)) is not None)
+        via, expr = next(found, (KEEP, None))
+        if choices is not None and expr is not None:
+            options = {KEEP: None, via: expr, **dict(found)}
+            via = choices.ask(statement.target.name, tuple(options), via)
+            expr = options[via]
+        if expr is not None:
+            _move(listing, statement, via, expr)
+            moved += 1
     listing.settle()
     return moved
 
 
-def _move(listing: Listing, statement: Statement, via: str, single_typed: bool) -> bool:
+def _rebased(listing: Listing, statement: Statement, via: str, single_typed: bool) -> Expr | None:
+    """What a statement computes as the rows that ``via`` leads to see it; None where it has to stay."""
     space, name = statement.space, statement.target.name
     if statement.op != "=" or statement.target != Ref(name) or not listing.is_internal(name) or not statement.reads:
-        return False
+        return None
     if listing.space(name) != space or any(_scales(reader, name) for reader in listing.statements):
-        return False
+        return None
     expr = rebase(statement.expr, space, via)
     expr = None if expr is None else _own_weights(listing, expr)
     if expr is None or (not single_typed and any((MAPS[space, via], r.path) in JOINED_TYPES for r in refs(expr))):
-        return False
+        return None
     readers = [(s.space, r.path) for s in listing.statements for r in s.reads if r.name == name]
-    if any(along(reader, path, via) is None for reader, path in readers):
-        return False
+    return None if any(along(reader, path, via) is None for reader, path in readers) else expr
+
+
+def _move(listing: Listing, statement: Statement, via: str, expr: Expr) -> None:
+    """Let ``expr`` compute the value in the rows that ``via`` leads to."""
+    space, name = statement.space, statement.target.name
 
     def moved(reader: Statement, ref: Ref) -> Ref:
         path = along(reader.space, ref.path, via) if ref.name == name else ref.path
@@ -93,7 +112,6 @@ def _move(listing: Listing, statement: Statement, via: str, single_typed: bool) 
     listing.arrays[name] = Rows(reached, listing.arrays[name].shape)
     listing.exchange(statement, Statement(reached, Ref(name), "=", expr))
     listing.retarget(moved)
-    return True
 
 
 def _scales(statement: Statement, name: str) -> bool:

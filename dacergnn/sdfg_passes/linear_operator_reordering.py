@@ -32,11 +32,17 @@ from dacergnn.library_nodes.form import Expr, Op, Ref, Statement, match_gemm, si
 from dacergnn.program.listing import Listing, map_refs
 from dacergnn.sdfg_passes.aggregation_order import cheapest_order
 from dacergnn.sdfg_passes.choice import Option, choose, has_parts, listing_seconds
+from dacergnn.sdfg_passes.choices import Choices
 from dacergnn.sdfg_passes.compact_materialization import compact
 
 
 def linear_operator_reordering(
-    sdfg: dace.SDFG, sizes: Mapping[str, int] | None, rates: Rates = TYPICAL_RATES["cpu"], *, single_typed: bool = False
+    sdfg: dace.SDFG,
+    sizes: Mapping[str, int] | None,
+    rates: Rates = TYPICAL_RATES["cpu"],
+    *,
+    single_typed: bool = False,
+    choices: Choices | None = None,
 ) -> int:
     """Rewrite products in their cheapest order; returns how many were rewritten.
 
@@ -45,20 +51,22 @@ def linear_operator_reordering(
         rates: What the machine does in a second.
         single_typed: Whether each relation joins one source type with one destination type, so that weights by
             node type can be multiplied with weights by relation.
+        choices: Decides on the products that its plan knows; those of weights are all made where there are no sizes.
     """
     total = 0
-    while True:  # a product of weights may be an operand of the next
+    for asked in (choices or Choices()).rounds():  # a product of weights may be an operand of the next
         listing = Listing.of(sdfg)
         listing.settle()
-        best, taken = _reorder(listing, sizes, rates, single_typed)
+        best, taken = _reorder(listing, sizes, rates, single_typed, asked)
         if not taken:
-            return total
+            break
         total += taken
         best.write(sdfg)
+    return total
 
 
 def _reorder(
-    listing: Listing, sizes: Mapping[str, int] | None, rates: Rates, single_typed: bool
+    listing: Listing, sizes: Mapping[str, int] | None, rates: Rates, single_typed: bool, choices: Choices
 ) -> tuple[Listing, int]:
     if sizes is None:
         return _merge_all(listing, single_typed)
@@ -71,8 +79,9 @@ def _reorder(
         return listing_seconds(best, known, rates)
 
     parted = has_parts(known)
-    sites = [_options(listing, s, single_typed, parted) for s in listing.statements]
-    return choose(listing, [options for options in sites if options], known, rates, price)
+    sites = {s.target.name: _options(listing, s, single_typed, parted) for s in listing.statements}
+    open_sites = choices.open({name: options for name, options in sites.items() if options})
+    return choose(listing, open_sites, known, rates, price, choices)
 
 
 def _merge_all(listing: Listing, single_typed: bool) -> tuple[Listing, int]:
@@ -90,14 +99,18 @@ def _options(listing: Listing, statement: Statement, single_typed: bool, parted:
     options: list[Option] = []
     chain = _chain(listing, statement, single_typed)
     if chain is not None:
-        options.append(lambda found, chain=chain: _merge(found, statement, chain))
+        options.append(Option("merge_weights", lambda found, chain=chain: _merge(found, statement, chain)))
     if isinstance(statement.expr, Op) and statement.expr.name == "dot_prd":
-        for first, second in (statement.expr.args, statement.expr.args[::-1]):
+        for side, (first, second) in zip("ab", (statement.expr.args, statement.expr.args[::-1]), strict=True):
             moved = _other_side(listing, statement, first, second)
             if moved is not None:
-                options.append(lambda found, moved=moved: _transpose(found, statement, *moved))
+                options.append(
+                    Option(f"transpose_{side}", lambda found, moved=moved: _transpose(found, statement, *moved))
+                )
             if moved is not None and parted and _may_part(statement, *moved):
-                options.append(lambda found, moved=moved: _by_relation(found, statement, *moved))
+                options.append(
+                    Option(f"by_relation_{side}", lambda found, moved=moved: _by_relation(found, statement, *moved))
+                )
     return options
 
 

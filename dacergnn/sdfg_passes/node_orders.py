@@ -100,7 +100,7 @@ def _propagate_first(listing: Listing, statement: Statement) -> Iterator[Option]
             Statement(nodes, Ref(statement.target.name), "=", Op("linear", (Ref(name), gemm.w))),
         )
 
-    yield apply
+    yield Option("propagate_first", apply)
 
 
 def _transform_first(listing: Listing, statement: Statement) -> Iterator[Option]:
@@ -116,7 +116,7 @@ def _transform_first(listing: Listing, statement: Statement) -> Iterator[Option]
         expr = moving.product(gemm.x)
         listing.exchange(statement, *moving.statements, replace(statement, expr=expr))
 
-    yield apply
+    yield Option("transform_first", apply)
 
 
 @dataclass

@@ -18,7 +18,7 @@ from typing import Any
 import dace
 from dace.data import Array
 
-from dacergnn.config import ELL_SLOTS, TYPICAL_RATES, Rates, ell_slots
+from dacergnn.config import ADJACENCIES, ELL_SLOTS, TYPICAL_RATES, Rates, ell_slots
 from dacergnn.errors import DacergnnError
 from dacergnn.graph.profile import TYPICAL, Profile
 from dacergnn.graph.spaces import MAPS, parse_encoding
@@ -28,6 +28,7 @@ from dacergnn.library_nodes.traversal.formats import edge_groups, misfit
 from dacergnn.program import Program
 from dacergnn.program.view import SYMBOLS
 from dacergnn.sdfg_passes.adjacency_cost import format_seconds
+from dacergnn.sdfg_passes.choices import Choices
 
 SMALL_MATRIX = 2**26
 """Bytes that an ELLPACK matrix may always take."""
@@ -43,6 +44,7 @@ def select_adjacency(
     adjacency: str = "csr",
     profile: Profile = TYPICAL,
     rates: Rates = TYPICAL_RATES["cpu"],
+    choices: Choices | None = None,
 ) -> None:
     """Fix implementation, sparse format and encodings of every operator of ``sdfg``, in place.
 
@@ -52,15 +54,18 @@ def select_adjacency(
         adjacency: Format of the traversals that it fits (`Config.adjacency`); the others keep "csr".
         profile: The graph to choose for.
         rates: Of the machine to choose for.
+        choices: Decides on the formats that its plan knows of, by the array that a traversal writes first.
 
     Raises:
         DacergnnError: ELLPACK would have more slots for each edge of this graph than was asked for.
     """
-    program = Program(sdfg)
+    program, choices = Program(sdfg), choices or Choices()
     traversals: list[Any] = [o for o in program.operators if isinstance(o, Traversal)]
     if implementation == "cpu":
         for operator in traversals:
-            operator.adjacency = _format(operator, sdfg, adjacency, index.bytes, profile, rates)
+            form = _format(operator, sdfg, adjacency, index.bytes, profile, rates)
+            fit = _fitting(operator, form, index.bytes, profile)
+            operator.adjacency = choices.ask(operator.statements[0].target.name, fit, form) if len(fit) > 1 else form
     for operator in program.operators:
         operator.implementation = implementation
         names = operator.scheme(implementation, operator.arrays(sdfg, program.state))
@@ -84,6 +89,16 @@ def _format(operator: Any, sdfg: dace.SDFG, asked: str, index: int, profile: Pro
         if problem is not None:
             raise DacergnnError(f"adjacency={asked!r}: {problem}")
     return form
+
+
+def _fitting(operator: Any, form: str, index: int, profile: Profile) -> list[str]:
+    """The formats that a traversal can run on; ELLPACK where it is ``form`` already, or not much larger than others."""
+    fit = [
+        f for f in ADJACENCIES[1:] if misfit(f, operator.space, operator.statements, hubs=operator.split_hubs) is None
+    ]
+    if "ell" in fit and form != "ell" and _padding(operator, ELL_SLOTS, index, profile) is not None:
+        fit.remove("ell")
+    return fit
 
 
 def _cheapest(operator: Any, sdfg: dace.SDFG, index: int, profile: Profile, rates: Rates) -> str:

@@ -30,14 +30,21 @@ from dacergnn.library_nodes.traversal.expansions.cpu import traversal_kernel
 from dacergnn.library_nodes.traversal.expansions.nest_kernel import NestKernel
 from dacergnn.library_nodes.traversal.nest import Levels
 from dacergnn.program import Program
+from dacergnn.sdfg_passes.choices import Choices
 
 BRANCH = 4.0
 """Time of the mispredicted branch that ends a short group, in additions to a sum in memory."""
+_YES_NO = ("no", "yes")
+_TILES = ("64", "256", "1024", "4096")
 NO_HUBS: Mapping[str, int] = {}
 
 
 def select_schedule(
-    sdfg: dace.SDFG, sizes: Mapping[str, int], longest: Mapping[str, int] = NO_HUBS, implementation: str = "cpu"
+    sdfg: dace.SDFG,
+    sizes: Mapping[str, int],
+    longest: Mapping[str, int] = NO_HUBS,
+    implementation: str = "cpu",
+    choices: Choices | None = None,
 ) -> int:
     """Fix the schedule of every operator of ``sdfg``, in place; returns how many got another one than they had.
 
@@ -46,7 +53,9 @@ def select_schedule(
         longest: Edges of the longest group by the path to its row, such as "dst"; for paths that it leaves out, groups
             are taken to be alike.
         implementation: The expansion that it is for.
+        choices: Decides on what its plan knows of: "out/schedule_by" of the operator that first writes "out".
     """
+    choices = choices or Choices()
 
     def has_hubs(space: str, outer: str, path: str) -> bool:
         known = longest.get(path, 0) if kind(space) == "E" else 0
@@ -62,13 +71,17 @@ def select_schedule(
             continue
         before = (operator.schedule_by, operator.split_hubs, operator.tile_rows)
         outer, inner = levels.spaces[0], levels.spaces[-1]
-        operator.schedule_by = "edges" if sizes[inner] < BRANCH * sizes[outer] else "groups"
+        asked = choices.of(operator.statements[0].target.name)
+        by = "edges" if sizes[inner] < BRANCH * sizes[outer] else "groups"
+        operator.schedule_by = asked.ask("schedule_by", ("groups", "edges"), by)
         arrays = operator.arrays(sdfg, program.state)
         kernel = traversal_kernel(operator, arrays)
         if isinstance(kernel, NestKernel):
-            operator.split_hubs = has_hubs(inner, outer, levels.up(inner, outer) or "")
+            hubs = has_hubs(inner, outer, levels.up(inner, outer) or "")
+            operator.split_hubs = asked.ask("split_hubs", _YES_NO, _YES_NO[hubs]) == "yes"
             item = max(arrays[s.target.name].dtype.bytes for s in operator.statements)
-            operator.tile_rows = tile_rows(kernel.kept_elements * item)
+            tiles = tile_rows(kernel.kept_elements * item)
+            operator.tile_rows = int(asked.ask("tile_rows", sorted({*_TILES, str(tiles)}, key=int), str(tiles)))
         changed += before != (operator.schedule_by, operator.split_hubs, operator.tile_rows)
     if implementation == "cuda":
         for product in (o for o in program.operators if isinstance(o, SegmentGemm)):

@@ -41,6 +41,7 @@ from itertools import combinations
 
 import dace
 
+from dacergnn.errors import ProgramError
 from dacergnn.graph.profile import TYPICAL
 from dacergnn.graph.spaces import FEATURE_SPACES, ROW_SPACES, TYPE_PATHS, kind, part
 from dacergnn.library_nodes import GraphOperator, Statement, Traversal
@@ -50,6 +51,7 @@ from dacergnn.library_nodes.traversal.expansions.storage import NARROW
 from dacergnn.library_nodes.traversal.nest import CHAINS, Levels, chain, problem, reached
 from dacergnn.program import Program
 from dacergnn.program.view import Group
+from dacergnn.sdfg_passes.choices import KEEP, Choices
 
 # What moving a row of w values costs, in values streamed; measured on narrow rows in cache and wide rows in memory.
 _WIDTH_APART, _ROW_APART = 1.25, 4.0  # reading a row through an index, or in another order than rows lie in
@@ -62,14 +64,16 @@ _WIDEST = 1024  # elements of a row that fits on the stack with others
 _LOCAL_WIDTH = 16  # of an array that several loops of a nest use
 
 
-def traversal_fusion(sdfg: dace.SDFG, sizes: Mapping[str, int] | None = None) -> int:
+def traversal_fusion(sdfg: dace.SDFG, sizes: Mapping[str, int] | None = None, choices: Choices | None = None) -> int:
     """Merge traversals wherever that saves traffic; returns how many operators fewer there are.
 
     Args:
         sizes: Rows of every row space of the graph that the choice is made for; None for a typical one.
+        choices: Decides on the groups of statements, if its plan knows of them: "a+b:ND c+d:E", by the arrays that
+            they write and the mapping.
     """
     fusion = _Fusion(Program(sdfg), TYPICAL.sizes if sizes is None else sizes)
-    merged = fusion.run()
+    merged = fusion.run(choices or Choices())
     if merged:
         fusion.write()
     return merged
@@ -123,17 +127,48 @@ class _Fusion:
             for s in body
         )
 
-    def run(self) -> int:
-        """Merge the best pair until none gains."""
-        merged = 0
-        while True:
-            best = self._best()
-            if best is None:
-                return merged
+    def run(self, choices: Choices) -> int:
+        """Merge the best pair until none gains, or what a plan has together; returns the number of mergers."""
+        before = len(self.units)
+        given = choices.given("groups")
+        if given is not None:
+            self._group(given)
+            choices.note("groups", [given], given)
+            return before - len(self.units)
+        stages = [self.groups]
+        while (best := self._best()) is not None:
             one, other, union = best
-            self.units[self.units.index(one)] = union
-            self.units.remove(other)
-            merged += 1
+            self._merge([one, other], union)
+            stages.append(self.groups)
+        choices.note("groups", stages, stages[-1])
+        return before - len(self.units)
+
+    def _merge(self, units: Sequence[_Unit], union: _Unit) -> None:
+        self.units[self.units.index(units[0])] = union
+        for unit in units[1:]:
+            self.units.remove(unit)
+
+    @property
+    def groups(self) -> str:
+        """The units of several statements that were merged."""
+        merged = [u for u in self.units if u.operator is None]
+        return " ".join(f"{'+'.join(s.target.name for s in u.body)}:{u.mapping}" for u in merged) or KEEP
+
+    def _group(self, groups: str) -> None:
+        """Merge what the text has together; ProgramError where that cannot be."""
+        for group in groups.split() if groups != KEEP else ():
+            names, _, mapping = group.partition(":")
+            wanted = set(names.split("+"))
+            units = [u for u in self.units if u.targets & wanted]
+            union = _Unit({k: s for u in units for k, s in u.statements.items()}, mapping)
+            if union.targets != wanted or len(units) < 2 or not all(u.fusible and _suits(mapping, u) for u in units):
+                raise ProgramError(f'plan: "{group}" is no group of statements that fit one loop of this program.')
+            why = problem(mapping, union.body)
+            if why is not None:
+                raise ProgramError(f'plan: "{group}" cannot be one loop: {why}')
+            self._merge(units, union)
+        if any(i in after for i, after in enumerate(self._reachability())):
+            raise ProgramError(f'plan: "{groups}" needs results of loops before they have run.')
 
     def _best(self) -> tuple[_Unit, _Unit, _Unit] | None:
         after = self._reachability()

@@ -12,7 +12,7 @@ import torch
 pytest.importorskip("dgl", reason="dgl 1.1.3 needs Python 3.11")
 pytest.importorskip("torch_geometric")
 
-from dacergnn.sdfg_passes import Plan
+from dacergnn.sdfg_passes import Compilation
 from examples.dgl_style import typed_graph
 from examples.front_ends import CHANNELS, MODELS, Way, ways
 from tests.support.up_to_names import forward_listing, plan_listing
@@ -20,7 +20,7 @@ from tests.support.up_to_names import forward_listing, plan_listing
 NODES, EDGES, TYPES, RELATIONS = 30, 120, 2, 3
 
 
-def plan_of(way: Way) -> Plan:
+def plan_of(way: Way) -> Compilation:
     """How the only program of the last call was compiled."""
     layer = way.layer()
     assert getattr(layer, "refusal", None) is None

@@ -18,7 +18,7 @@ from dacergnn.library_nodes.node import Typeclass
 from dacergnn.library_nodes.traversal.expansions.cpu import traversal_kernel
 from dacergnn.program import Program
 from dacergnn.runtime.executable import Executable
-from dacergnn.sdfg_passes import Plan, compile_program
+from dacergnn.sdfg_passes import Compilation, compile_program
 from tests.nodes.test_expansions import TORCH, Compiled, compiled, graphs
 from tests.nodes.test_fused_traversals import MODELS, NESTS, as_one
 from tests.nodes.test_levels import check_plan
@@ -152,7 +152,7 @@ def test_gradients_of_models(model: str, threads: None) -> None:
         check_threads(built)
 
 
-def built_parts(plan: Plan) -> list[Compiled]:
+def built_parts(plan: Compilation) -> list[Compiled]:
     """Forward and backward, which comes from the cache by now."""
     plain = next(step.sdfgs for step in plan.steps if step.name == "select_schedule")
     assert plan.backward is not None

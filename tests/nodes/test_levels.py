@@ -16,7 +16,7 @@ from dacergnn.graph.profile import Profile
 from dacergnn.library_nodes.node import Typeclass
 from dacergnn.program import Program, interpret
 from dacergnn.runtime.executable import Executable
-from dacergnn.sdfg_passes import Plan, compile_program
+from dacergnn.sdfg_passes import Compilation, compile_program
 from tests.nodes.test_expansions import TORCH, Compiled, graphs, with_index
 from tests.nodes.test_fused_traversals import MODELS
 from tests.support.random_graphs import RawGraph, random_graph
@@ -54,7 +54,7 @@ def single_typed(raw: RawGraph) -> RawGraph:
 
 
 def check_plan(
-    plan: Plan, raws: Sequence[RawGraph], dtype: Typeclass = dace.float64, index: Typeclass = dace.int32
+    plan: Compilation, raws: Sequence[RawGraph], dtype: Typeclass = dace.float64, index: Typeclass = dace.int32
 ) -> None:
     """Forward and backward of a plan on random inputs, the backward on what the forward saved."""
     assert plan.backward is not None

@@ -14,7 +14,7 @@ from dacergnn.library_nodes.node import Typeclass
 from dacergnn.library_nodes.traversal.expansions.cpu import traversal_kernel
 from dacergnn.program import Program, verify
 from dacergnn.program.view import Group
-from dacergnn.sdfg_passes import Plan, compile_program
+from dacergnn.sdfg_passes import Compilation, compile_program
 from tests.nodes.test_expansions import compiled
 from tests.nodes.test_fused_traversals import MODELS, all_graphs
 from tests.nodes.test_levels import check_plan, single_typed
@@ -227,7 +227,7 @@ def test_results(schedule: str, dtype: Typeclass, index: Typeclass) -> None:
         program.check(raw, number)
 
 
-def edge_balanced_plan(sdfg: dace.SDFG, wrt: list[str], index: Typeclass, *, single_typed: bool) -> Plan:
+def edge_balanced_plan(sdfg: dace.SDFG, wrt: list[str], index: Typeclass, *, single_typed: bool) -> Compilation:
     """The plan of the whole pipeline for a graph of few edges."""
     profile = Profile(tuple(FEW_EDGES.items()), single_typed=single_typed)
     return compile_program(sdfg, wrt, Config(), index, profile)

@@ -13,7 +13,7 @@ from dacergnn import Config, HeteroGraph, interpret, parse
 from dacergnn.frontends.attention import attention_program, gat, gatv2
 from dacergnn.graph.profile import Profile
 from dacergnn.program import Program
-from dacergnn.sdfg_passes import Plan, compile_program
+from dacergnn.sdfg_passes import Compilation, compile_program
 
 HEADS, CHANNELS, K, NODES = 2, 3, 4, 6
 EDGES = torch.randint(0, NODES, (2, 20), generator=torch.Generator().manual_seed(0))
@@ -31,7 +31,7 @@ def nothing_but(*names: str) -> dict[str, Any]:
     return {"caching": "recompute_all", "cache": names}
 
 
-def plan(source: Any, **options: Any) -> Plan:
+def plan(source: Any, **options: Any) -> Compilation:
     values = {n: torch.zeros(SHAPES[n]) for n in ARRAYS[source]}
     program = attention_program(
         source, values, heads=HEADS, channels=CHANNELS, slope=0.2, residual=False, attention=False
@@ -41,7 +41,7 @@ def plan(source: Any, **options: Any) -> Plan:
     return compile_program(sdfg, list(values), Config(**options), dace.int32, profile)
 
 
-def gradients(found: Plan, source: Any) -> dict[str, np.ndarray]:
+def gradients(found: Compilation, source: Any) -> dict[str, np.ndarray]:
     generator = np.random.default_rng(1)
     values = {n: generator.standard_normal(SHAPES[n]) for n in ARRAYS[source]}
     forward = interpret(found.forward, GRAPH, **values)

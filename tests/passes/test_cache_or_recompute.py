@@ -16,7 +16,7 @@ from dacergnn.errors import DacergnnError, ProgramError
 from dacergnn.graph.profile import Profile
 from dacergnn.program import Program
 from dacergnn.program.listing import Listing
-from dacergnn.sdfg_passes import Plan, compile_program
+from dacergnn.sdfg_passes import Compilation, compile_program
 from tests.program.golden import bare, learned, parsed
 from tests.support.rewrites import sizes
 
@@ -34,16 +34,16 @@ def chain(g, x: NS[8], W: R[8, 8]):
 """
 
 
-def plan(name: str, **options: object) -> Plan:
+def plan(name: str, **options: object) -> Compilation:
     return compile_program(parsed(name), learned(name), Config(**options), dace.int32, PROFILE)  # pyright: ignore[reportArgumentType]
 
 
-def chain(**options: object) -> Plan:
+def chain(**options: object) -> Compilation:
     config = Config(passes=(), **options)  # pyright: ignore[reportArgumentType]
     return compile_program(parse(CHAIN), ["x", "W"], config, dace.int32, PROFILE)
 
 
-def saved_bytes(found: Plan) -> int:
+def saved_bytes(found: Compilation) -> int:
     program = Program(found.forward)
     return sum(4 * SIZES[program.space(n)] * prod(program.shape(n)) for n in found.saved)
 

@@ -13,7 +13,7 @@ from dacergnn.errors import DacergnnError
 from dacergnn.graph.profile import Profile
 from dacergnn.library_nodes.form import Const, Op, Ref, Statement
 from dacergnn.program.listing import Listing
-from dacergnn.sdfg_passes import Plan, choice, compile_program
+from dacergnn.sdfg_passes import Compilation, choice, compile_program
 from dacergnn.sdfg_passes.choice import Option, choose, listing_cost
 from tests.program.golden import bare, learned, parsed
 from tests.support.rewrites import sizes
@@ -28,7 +28,7 @@ def listing(body: str, result: str) -> Listing:
     return Listing.of(parse(f"{head}{lines}    return {result}\n"))
 
 
-def ordered(name: str, **rows: int) -> Plan:
+def ordered(name: str, **rows: int) -> Compilation:
     profile = Profile(tuple(sizes(**rows).items()), single_typed=True)
     return compile_program(parsed(name), learned(name), Config(passes=ORDERS), dace.int32, profile)
 

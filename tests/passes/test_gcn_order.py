@@ -15,7 +15,7 @@ from dacergnn import parse, print_program
 from dacergnn.config import Config
 from dacergnn.frontends.convolution_programs import gcn
 from dacergnn.graph.profile import Profile
-from dacergnn.sdfg_passes import Plan, compile_program
+from dacergnn.sdfg_passes import Compilation, compile_program
 
 NODES, EDGES = 169_343, 1_166_243
 ROWS = {"NS": NODES, "ND": NODES, "E": EDGES + NODES, "U": NODES, "V": NODES, "R": 1, "T": 1, "ONE": 1, "RNS": NODES}
@@ -24,7 +24,7 @@ IN = 128
 WRT = {"inference": [], "weights": ["W", "bias"], "features": ["x", "W", "bias"]}
 
 
-def plan(out: int, wrt: list[str]) -> Plan:
+def plan(out: int, wrt: list[str]) -> Compilation:
     arrays = {"x": f"NS[{IN}]", "W": f"ONE[{out}, {IN}]", "norm": "E", "bias": f"ONE[{out}]"}
     sdfg = parse(gcn, dtype=dace.float32, transposed=True, features="h", **arrays)
     return compile_program(sdfg, wrt, Config(), dace.int32, ARXIV)

@@ -24,7 +24,7 @@ from dacergnn.graph.profile import Profile
 from dacergnn.graph.spaces import ROW_SPACES
 from dacergnn.library_nodes import GraphOperator
 from dacergnn.program import Program
-from dacergnn.sdfg_passes import Plan, choice, compile_program, pipeline
+from dacergnn.sdfg_passes import Compilation, choice, compile_program, pipeline
 from tests.program.golden import PROGRAMS as NAMED
 from tests.program.golden import learned, parsed
 from tests.support.computed import Computed, assert_same, compute, seeds
@@ -65,7 +65,7 @@ def expected(case: Case, outputs: list[str]) -> Computed:
     return Computed(arrays, {n: g.numpy() for n, g in zip(case.wrt, found, strict=True) if g is not None})
 
 
-def check(case: Case, seed: int) -> Plan:
+def check(case: Case, seed: int) -> Compilation:
     rng = random.Random(seed)
     config, profile = random_config(rng), random_profile(rng, case.graph)
     sdfg = parse(case.text)

@@ -13,7 +13,7 @@ import dace
 from dacergnn import Config, parse, print_program
 from dacergnn.frontends.programs import hgt, rgat, rgcn
 from dacergnn.graph.profile import TYPICAL, Profile
-from dacergnn.sdfg_passes import Plan, compile_program
+from dacergnn.sdfg_passes import Compilation, compile_program
 from tests.program.programs import gated, gcn, sage
 
 FOLDER = Path(__file__).parent / "golden"
@@ -60,7 +60,7 @@ def learned(name: str) -> list[str]:
 
 
 @cache
-def plan(name: str) -> Plan:
+def plan(name: str) -> Compilation:
     """The program after every pass, for a typical graph whose relations join one type with one."""
     return compile_program(parsed(name), learned(name), Config(), dace.int32, Profile(TYPICAL.rows, single_typed=True))
 

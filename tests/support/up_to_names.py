@@ -14,7 +14,7 @@ from dacergnn.library_nodes import GraphOperator, Statement, Traversal
 from dacergnn.library_nodes.form import statement_text
 from dacergnn.program import Program
 from dacergnn.program.listing import map_refs
-from dacergnn.sdfg_passes import Plan
+from dacergnn.sdfg_passes import Compilation
 
 Names = dict[str, str]
 
@@ -25,7 +25,7 @@ def forward_listing(sdfg: dace.SDFG, names: Names | None = None) -> list[str]:
     return _listing(program, program.outputs[:1], {} if names is None else names)
 
 
-def plan_listing(plan: Plan) -> list[str]:
+def plan_listing(plan: Compilation) -> list[str]:
     """Forward and backward; a gradient is called after its input, the backward lists them by these names."""
     names: Names = {}
     lines = forward_listing(plan.forward, names)

@@ -1,0 +1,91 @@
+"""Questions of passes: what is decided by cost unless a plan says otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import TypeVar
+
+from dacergnn.errors import DacergnnError
+from dacergnn.plan import Plan
+
+Site = TypeVar("Site")
+KEEP = "keep"
+"""The answer that leaves something as it is."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a pass decided: one of several options, all of which give a right program."""
+
+    options: tuple[str, ...]
+    answer: str
+
+
+@dataclass
+class Choices:
+    """Answers questions by a plan, and keeps a record of all that were asked.
+
+    Questions have names like paths: what asks them, the program that it is about, what is decided.
+    """
+
+    plan: Plan = field(default_factory=Plan)
+    prefix: str = ""
+    asked: dict[str, Question] = field(default_factory=dict[str, Question])
+    by_plan_only: bool = False
+
+    def of(self, part: str) -> Choices:
+        """The questions of a part, in the same record."""
+        return Choices(self.plan, f"{self.prefix}{part}/", self.asked)
+
+    def given(self, name: str) -> str | None:
+        """The plan's answer, if it has one."""
+        return self.plan.by_question.get(self.prefix + name)
+
+    def ask(self, name: str, options: Sequence[str], default: str) -> str:
+        """The plan's answer, or else the default, which must be one of the options.
+
+        Raises:
+            DacergnnError: The plan's answer is none of the options.
+        """
+        given = self.given(name)
+        self.note(name, options, default if given is None else given)
+        return self.asked[self.prefix + name].answer
+
+    def note(self, name: str, options: Sequence[str], answer: str) -> None:
+        """Record a decision; DacergnnError where it is none of the options."""
+        if answer not in options:
+            raise DacergnnError(
+                f'plan: "{self.prefix}{name}" cannot be answered with {answer!r}; options: {", ".join(options)}.'
+            )
+        self.asked[self.prefix + name] = Question(tuple(options), answer)
+
+    def rounds(self) -> Iterator[Choices]:
+        """Parts for a pass that goes over a program until it finds nothing more to do.
+
+        Where the plan decides anything, later rounds do only what it says: they would undo what costs more.
+        """
+        decided = any(question.startswith(self.prefix) for question in self.plan.by_question)
+        for number in count():
+            part = self.of(str(number))
+            part.by_plan_only = decided and number > 0
+            yield part
+
+    def open(self, sites: Mapping[str, Site]) -> dict[str, Site]:
+        """The sites that there is something to decide about."""
+        return {name: site for name, site in sites.items() if not self.by_plan_only or self.given(name) is not None}
+
+    def check(self) -> None:
+        """DacergnnError if the plan answers a question that nobody asked."""
+        stray = [question for question in self.plan.by_question if question not in self.asked]
+        if stray:
+            raise DacergnnError(
+                f'plan: nothing asks "{stray[0]}" of this program; it may be of another program or version. Asked: '
+                f"{', '.join(self.asked)}."
+            )
+
+
+def answers(asked: Mapping[str, Question]) -> Plan:
+    """The plan that answers all questions as they were."""
+    return Plan.of({name: question.answer for name, question in asked.items()})
