@@ -9,6 +9,7 @@ from dacergnn.api import compile, explain, optimize, revert
 from dacergnn.config import Config, Rates
 from dacergnn.graph import HeteroGraph
 from dacergnn.logs import configure_logs
+from dacergnn.plan import Plan
 from dacergnn.program import interpret, parse, print_program
 
 configure_logs()
@@ -16,6 +17,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Config",
     "HeteroGraph",
+    "Plan",
     "Rates",
     "compile",
     "datasets",

@@ -13,6 +13,7 @@ from dacergnn.modules.captured import Captures
 from dacergnn.modules.compiled import Variant
 from dacergnn.modules.layer import CompiledLayer
 from dacergnn.modules.traced_layer import TracedLayer
+from dacergnn.plan import Plan
 from dacergnn.program import Program, print_program
 from dacergnn.sdfg_passes import Compilation
 
@@ -31,7 +32,8 @@ class PassReport:
 class BuildReport:
     """One build of a layer's program: for inference, or with the backward of some inputs.
 
-    Costs and bytes are those of the graph of the layer's last call.
+    Costs and bytes are those of the graph of the layer's last call. `Config(plan=...)` with ``plan`` makes the same
+    choices again, on any graph.
     """
 
     gradients: list[str]
@@ -42,6 +44,7 @@ class BuildReport:
     forward: Cost
     backward: Cost | None
     text: str
+    plan: Plan
 
 
 @dataclass(frozen=True)
@@ -120,6 +123,7 @@ def _build_report(variant: Variant, graph: HeteroGraph) -> BuildReport:
         forward=program_cost(plan.forward, sizes),
         backward=None if plan.backward is None else program_cost(plan.backward, sizes),
         text=print_program(plan.forward),
+        plan=plan.plan,
     )
 
 

@@ -76,9 +76,10 @@ class Choices:
         """The sites that there is something to decide about."""
         return {name: site for name, site in sites.items() if not self.by_plan_only or self.given(name) is not None}
 
-    def check(self) -> None:
-        """DacergnnError if the plan answers a question that nobody asked."""
-        stray = [question for question in self.plan.by_question if question not in self.asked]
+    def check(self, absent: Sequence[str] = ()) -> None:
+        """DacergnnError if the plan answers a question that nobody asked, but for those of ``absent`` parts."""
+        others = tuple(f"{part}/" for part in absent)
+        stray = [q for q in self.plan.by_question if q not in self.asked and not q.startswith(others)]
         if stray:
             raise DacergnnError(
                 f'plan: nothing asks "{stray[0]}" of this program; it may be of another program or version. Asked: '

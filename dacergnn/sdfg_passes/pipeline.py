@@ -134,6 +134,7 @@ def compile_program(
 
     Raises:
         DacergnnError: ``config.plan`` answers a question that no pass asks of this program, or with what is no option.
+            Where there is no backward, what it says of one is left aside.
     """
     choices = Choices(config.plan or Plan())
     given = Circumstances(config.level, profile, config.machine, tuple(wrt), config.aggregation, choices)
@@ -154,7 +155,7 @@ def compile_program(
         _record(plan, name, lambda name=name: {r: _run(name, r, s, given) for r, s in _sdfgs(plan).items()})
     _record(plan, "select_schedule", lambda: _schedule(plan, config.implementation or "cpu", given))
     _record(plan, "select_adjacency", lambda: _select(plan, config, index, given))
-    choices.check()
+    choices.check(absent=() if plan.backward is not None else ("backward", "cache_or_recompute"))
     return plan
 
 

@@ -62,9 +62,9 @@ def test_equal_computations_are_paid_once() -> None:
                 Statement("U", statement.target, "+=", Op("outer_prod", (Ref(operand, "src"), Ref(name)))),
             )
 
-        return apply
+        return Option("through_sums", apply)
 
-    sites = [[through_sums(s, operand)] for s, operand in zip(found.statements, ("x", "y"), strict=True)]
+    sites = {s.target.name: [through_sums(s, y)] for s, y in zip(found.statements, ("x", "y"), strict=True)}
     best, taken = choose(found, sites, sizes(**MANY_DESTINATIONS), TYPICAL_RATES["cpu"])
     assert taken == 2
     assert [s.space for s in best.statements].count("E") == 1
@@ -75,7 +75,7 @@ def test_two_that_pay_together_only() -> None:
     found = listing('e.dst["s"] += e.a * e.src.x; e.dst["t"] += e.b * e.src.x', "s, t")
 
     def by(name: str) -> Option:
-        return lambda candidate: _put(candidate, name, "both")
+        return Option("both", lambda candidate: _put(candidate, name, "both"))
 
     def price(candidate: Listing) -> float:
         targets = [s.target.name for s in candidate.statements]
@@ -84,7 +84,7 @@ def test_two_that_pay_together_only() -> None:
     def _is(statement: Statement) -> bool:
         return statement.target.name in ("s", "t")
 
-    best, taken = choose(found, [[by("s")], [by("t")]], sizes(), TYPICAL_RATES["cpu"], price)
+    best, taken = choose(found, {"s": [by("s")], "t": [by("t")]}, sizes(), TYPICAL_RATES["cpu"], price)
     assert taken == 2
     assert price(best) == 3.0
 
@@ -109,12 +109,12 @@ def test_one_after_the_other_beyond_a_limit(most: int, monkeypatch: pytest.Monke
 
     def to(name: str, value: float) -> Option:
         statement = next(s for s in found.statements if s.target.name == name)
-        return lambda candidate: candidate.exchange(statement, replace(statement, expr=Const(value)))
+        return Option(str(value), lambda listing: listing.exchange(statement, replace(statement, expr=Const(value))))
 
     def price(candidate: Listing) -> float:
         return sum(s.expr.value if isinstance(s.expr, Const) else 2.0 for s in candidate.statements)
 
-    sites = [[to("s", 1.0), to("s", 0.5), to("s", 0.7)], [to("t", 3.0)], [to("u", 1.5), to("u", 1.75)]]
+    sites = {"s": [to("s", v) for v in (1.0, 0.5, 0.7)], "t": [to("t", 3.0)], "u": [to("u", v) for v in (1.5, 1.75)]}
     best, taken = choose(found, sites, sizes(), TYPICAL_RATES["cpu"], price)
     assert taken == 2
     assert [s.expr for s in best.statements if isinstance(s.expr, Const)] == [Const(0.5), Const(1.5)]
@@ -122,7 +122,8 @@ def test_one_after_the_other_beyond_a_limit(most: int, monkeypatch: pytest.Monke
 
 def test_nothing_cheaper_leaves_the_listing() -> None:
     found = listing('e["s"] = exp(e.a)', "s")
-    assert choose(found, [[lambda candidate: None]], sizes(), TYPICAL_RATES["cpu"]) == (found, 0)
+    nothing = Option("nothing", lambda candidate: None)
+    assert choose(found, {"s": [nothing]}, sizes(), TYPICAL_RATES["cpu"]) == (found, 0)
 
 
 # Models
