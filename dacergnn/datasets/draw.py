@@ -1,7 +1,7 @@
 """Drawing of the edges of synthetic graphs, all relations at once.
 
 Distinct random rows are drawn without rejection: `d` positions out of `n` are the ascending values
-`n * ((i + random) / d) ** SKEW`, pushed apart where they collide. The exponent makes low positions popular,
+`n * ((i + random) / d) ** skew`, pushed apart where they collide. The exponent makes low positions popular,
 so that degrees follow a power law.
 """
 
@@ -20,13 +20,17 @@ SKEW = 2.0
 
 @dataclass(frozen=True)
 class Relations:
-    """Per relation: edges, sizes of the types of its sources and destinations, and how many of them occur."""
+    """Per relation: edges, sizes of the types of its sources and destinations, and how many of them occur.
+
+    `skew` is the exponent for all: 1 gives all nodes of a type like degrees, more makes hubs.
+    """
 
     edges: Ints
     src_type: Ints
     dst_type: Ints
     sources: Ints
     destinations: Ints
+    skew: float = SKEW
 
 
 def power_law_parts(total: int, parts: int, exponent: float) -> Ints:
@@ -70,8 +74,8 @@ def occurrences(edges: Ints, num_nodes: Ints, num_opposite: Ints, wanted: int) -
 
 def draw_edges(relations: Relations, type_counts: Ints, rng: np.random.Generator) -> tuple[Ints, Ints]:
     """(src, dst) of all edges as ids within their types, relation after relation, distinct in each."""
-    src_pool = distinct_positions(relations.sources, type_counts[relations.src_type], rng)
-    dst_pool = distinct_positions(relations.destinations, type_counts[relations.dst_type], rng)
+    src_pool = distinct_positions(relations.sources, type_counts[relations.src_type], rng, relations.skew)
+    dst_pool = distinct_positions(relations.destinations, type_counts[relations.dst_type], rng, relations.skew)
     # Where there are more edges than pairs of nodes, a destination may serve a source several times over.
     pairs = relations.sources * relations.destinations
     copies = np.maximum(-(-relations.edges // np.maximum(pairs, 1)), 1)
@@ -82,7 +86,7 @@ def draw_edges(relations: Relations, type_counts: Ints, rng: np.random.Generator
     dst_ids = _shuffled(dst_pool, np.repeat(relations.dst_type, relations.destinations), type_counts, rng)
 
     starts = np.cumsum(relations.destinations) - relations.destinations
-    slots = distinct_positions(degrees, limits, rng) // copies[of_edge] + starts[of_edge]
+    slots = distinct_positions(degrees, limits, rng, relations.skew) // copies[of_edge] + starts[of_edge]
     return np.repeat(src_ids, degrees), dst_ids[_covering(slots, relations)]
 
 
@@ -107,13 +111,13 @@ def _covering(slots: Ints, relations: Relations) -> Ints:
     return changed
 
 
-def distinct_positions(counts: Ints, limits: Ints, rng: np.random.Generator) -> Ints:
+def distinct_positions(counts: Ints, limits: Ints, rng: np.random.Generator, skew: float = SKEW) -> Ints:
     """For each group g, `counts[g]` different positions below `limits[g]`, ascending, mostly low ones."""
     total = int(counts.sum())
     group = np.repeat(np.arange(len(counts)), counts)
     within = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
     size, limit = counts[group], limits[group]
-    spread = limit * ((within + rng.random(total)) / size) ** SKEW
+    spread = limit * ((within + rng.random(total)) / size) ** skew
     # Distinct ascending positions less their ordinal only have to ascend: a running maximum of each group.
     slack = np.minimum(spread.astype(np.int64) - within, limit - size)
     offset = group * (int(limits.max(initial=0)) + int(counts.max(initial=0)) + 1)
@@ -126,7 +130,7 @@ def _out_degrees(relations: Relations, limits: Ints, rng: np.random.Generator) -
     starts = np.cumsum(counts) - counts
     extra = relations.edges - counts
     of_extra = np.repeat(np.arange(len(counts)), extra)
-    slots = starts[of_extra] + (counts[of_extra] * rng.random(len(of_extra)) ** SKEW).astype(np.int64)
+    slots = starts[of_extra] + (counts[of_extra] * rng.random(len(of_extra)) ** relations.skew).astype(np.int64)
     degrees = 1 + np.bincount(slots, minlength=len(limits)).astype(np.int64)
     over = np.maximum(degrees - limits, 0)
     degrees -= over

@@ -16,6 +16,7 @@ import torch
 from dacergnn.datasets.clouds import CLOUDS, point_clouds
 from dacergnn.datasets.dataset import Dataset
 from dacergnn.datasets.draw import (
+    SKEW,
     Ints,
     Relations,
     draw_edges,
@@ -49,6 +50,8 @@ class Specification:
     """Random features of a node, where there is one node type; none where 0."""
     classes: int = 0
     """Random classes of nodes; no labels where 0."""
+    skew: float = SKEW
+    """1 gives all nodes of a type like degrees, more makes hubs."""
 
 
 SPECIFICATIONS = {
@@ -91,7 +94,11 @@ def synthetic(name: str, scale: float = 1.0, seed: int = 0) -> Dataset:
     full_name = f"{name}~{scale:g}" if scale != 1 else f"{name}~"
     if name == CLOUDS.name:
         return point_clouds(max(round(scale * CLOUDS.clouds), 1), seed=seed, name=full_name)
-    spec = SPECIFICATIONS[name]
+    return drawn(SPECIFICATIONS[name], full_name, scale, seed)
+
+
+def drawn(spec: Specification, name: str, scale: float = 1.0, seed: int = 0) -> Dataset:
+    """A graph that has the counts of a specification, the same for the same seed."""
     rng = np.random.default_rng(seed)
     half = 2 if spec.inverses else 1
     num_edges = max(round(spec.edges * scale / half), 1)
@@ -122,7 +129,7 @@ def synthetic(name: str, scale: float = 1.0, seed: int = 0) -> Dataset:
         edge_type_names=[f"type{s}:relation{r}:type{d}" for r, (s, d) in enumerate(ends)],
         node_type_names=[f"type{t}" for t in range(spec.node_types)],
     )
-    return Dataset(full_name, graph, _features(spec, num_nodes, rng), _label(spec, num_nodes, rng))
+    return Dataset(name, graph, _features(spec, num_nodes, rng), _label(spec, num_nodes, rng))
 
 
 def _features(spec: Specification, num_nodes: int, rng: np.random.Generator) -> dict[str, torch.Tensor]:
@@ -164,4 +171,4 @@ def _relations(spec: Specification, type_counts: Ints, edge_counts: Ints, rng: n
     sources = occurrences(edge_counts, num_src, num_dst, wanted_src)
     # Destinations have to make enough pairs with the sources that do occur.
     destinations = occurrences(edge_counts, num_dst, sources, wanted_dst)
-    return Relations(edge_counts, src_type, dst_type, sources, destinations)
+    return Relations(edge_counts, src_type, dst_type, sources, destinations, spec.skew)

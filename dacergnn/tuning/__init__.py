@@ -1,0 +1,1 @@
+"""Choosing the plan of a program: what there is to choose from, and programs and graphs to learn from."""

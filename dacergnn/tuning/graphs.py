@@ -1,0 +1,47 @@
+"""Random heterogeneous graphs over wide ranges of sizes, types, degrees and compaction, for performance models."""
+
+from __future__ import annotations
+
+import math
+import random
+
+from dacergnn.datasets.synthetic import Specification, drawn
+from dacergnn.graph import HeteroGraph
+
+EDGES = (2_000, 600_000)
+"""Least and largest number of edges: what fits into the caches of a core, and what does not."""
+DEGREE = (1.5, 60.0)
+RELATIONS, NODE_TYPES = (2, 300), (1, 12)
+COMPACTION = (0.05, 0.95)
+SKEW = (1.0, 3.0)
+
+
+def random_specification(seed: int, single: bool = False) -> Specification:
+    """Counts of the graph of a seed, drawn evenly from the logarithms of the ranges.
+
+    Args:
+        single: Whether there is one relation and one node type, as for homogeneous layers.
+    """
+    rng = random.Random(seed)
+    edges = round(_log_uniform(rng, *EDGES))
+    nodes = max(round(edges / _log_uniform(rng, *DEGREE)), 16)
+    relations = 1 if single else round(_log_uniform(rng, *RELATIONS))
+    types = 1 if single else min(round(_log_uniform(rng, *NODE_TYPES)), relations)
+    return Specification(
+        nodes=nodes,
+        edges=edges,
+        node_types=types,
+        edge_types=relations,
+        compaction=rng.uniform(*COMPACTION),
+        dst_compaction=rng.uniform(*COMPACTION),
+        skew=rng.uniform(*SKEW),
+    )
+
+
+def random_graph(seed: int, single: bool = False) -> HeteroGraph:
+    """The graph of a seed; `random_specification` says what it is like."""
+    return drawn(random_specification(seed, single), f"random{seed}", seed=seed).graph
+
+
+def _log_uniform(rng: random.Random, low: float, high: float) -> float:
+    return math.exp(rng.uniform(math.log(low), math.log(high)))

@@ -1,0 +1,62 @@
+"""The space of plans of a program: what follows from what the passes choose by cost, one answer changed at a time.
+
+A plan in this space holds only the answers that deviate, since each of them may change what is asked after it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+
+from dacergnn.errors import DacergnnError
+from dacergnn.plan import Plan
+from dacergnn.sdfg_passes import Compilation
+
+Compile = Callable[[Plan], Compilation]
+"""Compiles a program, as `compile_program` does, by a plan."""
+
+
+def neighbours(plan: Plan, found: Compilation) -> Iterator[Plan]:
+    """The plans with one more deviation.
+
+    Args:
+        plan: Deviations from what passes choose by cost.
+        found: The program as it is compiled by them.
+    """
+    for name, question in found.asked.items():
+        if name not in plan.by_question:
+            for option in question.options:
+                if option != question.answer:
+                    yield Plan.of({**plan.by_question, name: option})
+
+
+def random_plans(
+    run: Compile, rng: random.Random, count: int, deviations: int = 6
+) -> Iterator[tuple[Plan, Compilation]]:
+    """Up to ``count`` plans that lead to different programs, and these; the first deviates in nothing.
+
+    Each has 1 to ``deviations`` random deviations. A question is as likely as any other, and so are its options, so
+    that those with many do not crowd out the rest.
+    """
+    start = run(Plan())
+    yield Plan(), start
+    seen = {start.plan}
+    for _ in range(4 * count):
+        if len(seen) >= count:
+            return
+        plan, found = Plan(), start
+        for _ in range(rng.randint(1, deviations)):
+            open_questions = {n: q for n, q in found.asked.items() if n not in plan.by_question and len(q.options) > 1}
+            if not open_questions:
+                break
+            name = rng.choice([*open_questions])
+            question = open_questions[name]
+            option = rng.choice([o for o in question.options if o != question.answer])
+            further = Plan.of({**plan.by_question, name: option})
+            try:
+                plan, found = further, run(further)
+            except DacergnnError:  # an answer does away with a question that was answered before it
+                continue
+        if found.plan not in seen:
+            seen.add(found.plan)
+            yield plan, found
