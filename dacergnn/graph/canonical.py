@@ -41,11 +41,16 @@ def canonical_order(edges: EdgeList) -> tuple[EdgeList, Tensor | None]:
         edges,
         src=own(edges.src, order),
         dst=own(edges.dst, order),
-        edge_type=own(edges.edge_type, order),
+        edge_type=_all_zero(edges.src, dtype) if edges.num_edge_types == 1 else own(edges.edge_type, order),
         src_type=None if edges.src_type is None else own(edges.src_type, None),
         dst_type=None if edges.dst_type is None else own(edges.dst_type, None),
     )
     return ordered, None if order is None else order.to(dtype)
+
+
+def _all_zero(like: Tensor, dtype: torch.dtype) -> Tensor:
+    """As many zeros, in the memory of one."""
+    return like.new_zeros(1, dtype=dtype).expand(len(like))
 
 
 def to_device(edges: EdgeList, device: torch.device | str) -> EdgeList:

@@ -141,7 +141,7 @@ class Encodings:
             return self._pointers(space, paths[0])
         if form == "via":  # what idx holds, in the order of ids
             order, path = (self.get(encoding_name(k, space, p)) for k, p in zip(("ids", "idx"), paths, strict=True))
-            return path.index_select(0, order)
+            return path if order is self._built.get(f"arange_{space}") else path.index_select(0, order)
         if form in ("len", "ell", "reg", "hyb"):
             return self._format(form, space, *paths)
         return self._order(space, paths)
@@ -163,7 +163,7 @@ class Encodings:
         if path == "edge":
             return self._in_part(part(space)).index_select(0, edges.edge_type).nonzero().flatten().to(self._dtype)
         if space == "E" and path in ("src", "dst", "etype"):
-            return {"src": edges.src, "dst": edges.dst, "etype": edges.edge_type}[path]
+            return {"src": edges.src, "dst": edges.dst, "etype": edges.edge_type.contiguous()}[path]
         if path == "one":
             return torch.zeros(self.size(space), dtype=self._dtype, device=self._device)
         if path == "ntype":
@@ -214,6 +214,8 @@ class Encodings:
     def _order(self, space: str, paths: tuple[str, ...]) -> Tensor:
         if space == "E" and paths[-1] in ("srcpair", "typedsrc") and paths[:-1] in ((), ("etype",)):
             return self.get("ids_E_etype_src")  # both order edges by (etype, src)
+        if space == "E" and paths == ("src",) and self.size("R") == 1:
+            return self.get("ids_E_etype_src")
         keys = [(self.get(f"idx_{space}_{path}"), self.size(target_space(space, path))) for path in paths]
         canonical = space == "E" and paths == ("etype", "dst", "src")[: len(paths)]
         order = None if canonical else stable_order(keys, ask=sorting.at_hand(self.edges.src))

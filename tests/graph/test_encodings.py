@@ -253,3 +253,15 @@ def test_unknown_names_are_refused():
         graph.encoding("idx_E_sauce")
     with pytest.raises(EncodingError, match="'EDGES' is not a row space"):
         graph.size("EDGES")
+
+
+def test_one_edge_type_needs_fewer_orders():
+    edges = np.array([[3, 1, 2, 0, 2], [0, 0, 1, 2, 2]])
+    graph = HeteroGraph.from_arrays(edges, None, num_nodes=4)
+    assert graph.encoding("ids_E_src") is graph.encoding("ids_E_etype_src")
+    assert graph.encoding("via_E_dst_src").data_ptr() == graph.encoding("idx_E_src").data_ptr()
+    assert graph.encoding("idx_E_etype").tolist() == [0] * 5
+    assert graph.encoding("idx_E_etype").is_contiguous()
+    typed = HeteroGraph.from_arrays(edges, np.array([1, 0, 0, 1, 0]), num_nodes=4)
+    assert typed.encoding("ids_E_src").tolist() != typed.encoding("ids_E_etype_src").tolist()
+    assert typed.encoding("via_E_dst_src").tolist() != typed.encoding("idx_E_src").tolist()
