@@ -32,6 +32,7 @@ from dacergnn.library_nodes.parse import fold
 from dacergnn.program import Program, verify
 from dacergnn.program.emission import OWN_STATEMENT, is_plain
 from dacergnn.program.listing import Listing, Rows
+from dacergnn.sdfg_passes.held_values import read_held_values
 from dacergnn.sdfg_passes.operand_gradients import structural_gradients
 
 GRADIENT = "grad_"
@@ -129,6 +130,7 @@ class _Differentiation:
                 rows = forward.arrays[name]
                 gradient = self._emit(gradient, rows.space, "", [Ref(gradient)], rows.shape)
             backward.outputs += (gradient,)
+        backward.statements = read_held_values(backward)
         backward.drop_unused()
         read = {r.name for s in backward.statements for r in s.reads}
         backward.inputs = tuple(n for n in backward.inputs if n in read or n.startswith(GRADIENT))
