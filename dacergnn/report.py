@@ -113,13 +113,15 @@ def _build_report(variant: Variant, graph: HeteroGraph) -> BuildReport:
     inputs = set(view.inputs)
     item = variant.forward.dtype.itemsize
     saved = [b for b in variant.forward.lowered.outputs if b.name in plan.saved and b.name not in inputs]
-    executables = [e for e in (variant.forward, variant.backward) if e is not None]
+    prepared = [variant.forward.prepare(graph)]
+    if variant.backward is not None:
+        prepared.append(variant.backward.prepare(graph, giver=variant.giver))
     return BuildReport(
         gradients=plan.wrt,
         passes=_pass_reports(plan, sizes),
         saved=plan.saved,
         saved_bytes=sum(sizes[b.rows] * b.elements * item for b in saved),
-        workspace_bytes=max(e.prepare(graph).workspace for e in executables),
+        workspace_bytes=max(p.workspace for p in prepared),
         forward=program_cost(plan.forward, sizes),
         backward=None if plan.backward is None else program_cost(plan.backward, sizes),
         text=print_program(plan.forward),

@@ -131,6 +131,10 @@ class GraphOperator(nodes.LibraryNode):
         """Memory that a kernel needs for itself: bytes per row of each row space."""
         return {}
 
+    def in_place(self, implementation: str, arrays: dict[str, Data]) -> set[tuple[str, str]]:
+        """Pairs of an array that is read and one that may be written in its place, if nothing else reads the first."""
+        return set()
+
     def validate(self, sdfg: dace.SDFG, state: dace.SDFGState) -> None:
         """Check connectors, row shapes and spaces of the body against the arrays."""
         arrays = self.arrays(sdfg, state)

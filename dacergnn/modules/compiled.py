@@ -22,6 +22,7 @@ from dacergnn.graph import HeteroGraph
 from dacergnn.graph.profile import Profile
 from dacergnn.library_nodes.node import Typeclass
 from dacergnn.modules.elements import ELEMENTS, check_elements
+from dacergnn.modules.retained import RUN_AGAIN, is_retained
 from dacergnn.modules.sparse import SparseArrays
 from dacergnn.program import Program as View
 from dacergnn.program.flatten import FlatProgram, flatten
@@ -57,6 +58,12 @@ class Variant:
     sources: tuple[tuple[str, int], ...]
     slots: tuple[int, ...]
     make_plan: Callable[[], Compilation]
+
+    @property
+    def giver(self) -> Executable | None:
+        """The forward, if a backward that comes once overwrites what it has saved."""
+        saves = len(self.forward.lowered.outputs) > self.results
+        return self.forward if saves and self.backward is not None and self.backward.overwrites else None
 
     @property
     def plan(self) -> Compilation:
@@ -250,7 +257,7 @@ class _Run(torch.autograd.Function):
     ) -> tuple[Tensor, ...]:
         variant = program.variant(mask)
         results, lease = variant.forward.run(variant.forward.prepare(graph), list(inputs))
-        ctx.graph, ctx.variant, ctx.count, ctx.lease = graph, variant, len(inputs), lease
+        ctx.graph, ctx.variant, ctx.count, ctx.lease, ctx.given = graph, variant, len(inputs), lease, False
         kept = {(kind, index) for kind, index in variant.sources}
         ctx.shapes = [t.shape for t in inputs]
         ctx.save_for_backward(
@@ -266,12 +273,18 @@ class _Run(torch.autograd.Function):
         results: list[Tensor | None] = [None] * ctx.count
         if variant.backward is not None:
             kept = ctx.saved_tensors  # once: checkpoints allow no more
+            if ctx.given:
+                raise RuntimeError(RUN_AGAIN)
             outputs = list(kept[ctx.count :])
+            giver = None if is_retained() else variant.giver
+            given = None if giver is None else ctx.lease
             if ctx.lease is not None:
                 outputs += variant.forward.saved(variant.forward.prepare(ctx.graph), ctx.lease)
+            if given is not None:
+                ctx.lease, ctx.given = None, True
             pools = {"input": kept[: ctx.count], "output": outputs, "gradient": gradients}
             arrays = [pools[kind][i] for kind, i in variant.sources]
-            values = variant.backward(variant.backward.prepare(ctx.graph), arrays)
+            values = variant.backward(variant.backward.prepare(ctx.graph, giver=giver), arrays, given)
             for slot, value in zip(variant.slots, values, strict=True):
                 results[slot] = value.view(ctx.shapes[slot])
         return (None, None, None, *results)

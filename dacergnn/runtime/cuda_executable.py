@@ -36,6 +36,7 @@ class CUDAExecutable(Executable):
     """The compiled form of one SDFG whose operators are expanded for CUDA."""
 
     _device = "cuda"
+    overwrites = False  # what is recorded into a CUDA graph runs again
     _tail = 3  # stream, scratch memory, number of multiprocessors
 
     def _source(self) -> str:
@@ -57,18 +58,20 @@ class CUDAExecutable(Executable):
             found = self._functions[tf32] = self._entry(library, ctypes.c_char_p)
         return found
 
-    def _prepare(self, graph: HeteroGraph, stacks: Stacks | None) -> Prepared:
+    def _prepare(self, graph: HeteroGraph, stacks: Stacks | None, giver: Executable | None) -> Prepared:
         if cuda_graph.capturing():
             raise DeviceError(
                 f"{self.lowered.name} has not run on this graph yet, which it has to before it is recorded into a CUDA "
                 "graph; make the call once before, with gradients if they are recorded."
             )
-        prepared = super()._prepare(graph, stacks)
+        prepared = super()._prepare(graph, stacks, giver)
         check_built_for(graph.device, self.architectures)
         finish(graph.device)  # calls on any stream read what has been made of the graph
         return prepared
 
-    def run(self, prepared: Prepared, inputs: list[Tensor]) -> tuple[list[Tensor], Lease | None]:
+    def run(
+        self, prepared: Prepared, inputs: list[Tensor], given: Lease | None = None
+    ) -> tuple[list[Tensor], Lease | None]:
         device = prepared.inputs.device
         arguments, memory = prepared.arguments[:], DeviceMemory(device)
         with current_stream(device) as stream:

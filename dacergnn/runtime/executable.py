@@ -22,7 +22,7 @@ from dacergnn.runtime.builtin import builtin
 from dacergnn.runtime.exchange import DESCRIBE
 from dacergnn.runtime.inputs import Inputs
 from dacergnn.runtime.lower import Lowered, lower
-from dacergnn.runtime.memory import aligned, plan_memory
+from dacergnn.runtime.memory import aligned, hosted, plan_memory
 from dacergnn.runtime.pool import LARGE, POOL, SMALL, Lease, in_huge_pages
 from dacergnn.runtime.stacks import Stacks
 
@@ -49,6 +49,8 @@ class Prepared:
     workspace: int  # bytes
     scratch: int  # offset in the workspace of what kernels need for themselves
     offsets: list[tuple[int, int]]  # position of an argument, offset in the workspace
+    hosted: list[tuple[int, int]]  # position of an argument, of the result that it becomes
+    offsets_given: list[tuple[int, int]]  # position of an argument, offset in the buffer that is handed over
     encodings: list[Tensor]  # keeps the memory behind the pointers alive
     spare: list[Frame]  # with small workspaces, that no call is using
     graph: Callable[[], HeteroGraph | None]  # weak: the graph holds this
@@ -63,6 +65,8 @@ class Executable:
     """
 
     _device = "cpu"
+    overwrites = True
+    """Whether calls take buffers that are handed over."""
     _tail = 2
     """Arguments of the C function behind those of the program."""
 
@@ -108,15 +112,19 @@ class Executable:
         initialize.argtypes = [ctypes.c_int64] * sum(n not in arrays for n in signature)
         return initialize(*[1] * len(initialize.argtypes))
 
-    def prepare(self, graph: HeteroGraph, stacks: Stacks | None = None) -> Prepared:
-        """Encodings, sizes and memory plan of ``graph`` for this program; made once, and kept with the graph."""
-        key = self if stacks is None else (self, stacks)
+    def prepare(self, graph: HeteroGraph, stacks: Stacks | None = None, giver: Executable | None = None) -> Prepared:
+        """Encodings, sizes and memory plan of ``graph`` for this program; made once, and kept with the graph.
+
+        Args:
+            giver: The program whose saved arrays calls overwrite once they have read them.
+        """
+        key = self if stacks is None and giver is None else (self, stacks, giver)
         found: Prepared | None = graph.derived.get(key)
         if found is None:
-            found = graph.derived[key] = self._prepare(graph, stacks)
+            found = graph.derived[key] = self._prepare(graph, stacks, giver)
         return found
 
-    def _prepare(self, graph: HeteroGraph, stacks: Stacks | None) -> Prepared:
+    def _prepare(self, graph: HeteroGraph, stacks: Stacks | None, giver: Executable | None) -> Prepared:
         if graph.device.type != self._device:
             own = f"these kernels are for devices of type {self._device!r}"
             raise ArrayError("graph", f"is on {graph.device}, but {own}; move it with .to({self._device!r})")
@@ -126,7 +134,11 @@ class Executable:
         spaces |= {space for need in lowered.scratch for space in need}
         sizes = {space: graph.size(space) for space in spaces | set(lowered.signature) & set(ROW_SPACES)}
         encodings = {n: graph.encoding(n) for n in lowered.encodings}
-        plan = plan_memory(lowered.intermediates, sizes, self.dtype.itemsize)
+        given, room = ({}, 0) if giver is None else giver.given(graph, lowered)
+        hosts = hosted(lowered.intermediates, lowered.outputs[: self.results])
+        buffers = [b for b in lowered.intermediates if b.name not in hosts]
+        plan = plan_memory(buffers, sizes, self.dtype.itemsize, given, room)
+        offsets = {n: offset - room for n, offset in plan.offsets.items() if offset >= room}
         stacked: dict[str, int] = {}
         tail = self._tail + (0 if stacks is None else stacks.count)
         size = plan.size
@@ -149,22 +161,37 @@ class Executable:
             saved_offsets,
             size + aligned(max((_bytes(need, sizes) for need in lowered.scratch), default=0)),
             size,
-            [(self._position[n], offset) for n, offset in (plan.offsets | stacked).items()],
+            [(self._position[n], offset) for n, offset in (offsets | stacked).items()],
+            [(self._position[n], self._position[result]) for n, result in hosts.items()],
+            [(self._position[n], offset) for n, offset in plan.offsets.items() if offset < room],
             list(encodings.values()),
             [],
             weakref.ref(graph),
             set(),
         )
 
-    def __call__(self, prepared: Prepared, inputs: list[Tensor]) -> list[Tensor]:
+    def given(self, graph: HeteroGraph, reader: Lowered) -> tuple[dict[str, tuple[int, int, int]], int]:
+        """Where the saved arrays lie in their buffer, with the last operator that reads each, and how long it is."""
+        prepared = self.prepare(graph)
+        names = [b.name for b in self.lowered.outputs[self.results :]]
+        ends = [*prepared.saved_offsets[1:], prepared.saved]
+        places = zip(names, prepared.saved_offsets, ends, strict=True)
+        return {n: (start, end, reader.last_reads.get(n, -1)) for n, start, end in places}, prepared.saved
+
+    def __call__(self, prepared: Prepared, inputs: list[Tensor], given: Lease | None = None) -> list[Tensor]:
         """Run on the arrays ``prepared.inputs.names``, in this order, then the parts of others; returns the results.
+
+        Args:
+            given: The buffer with the saved arrays of the program that the call was prepared with; is overwritten.
 
         Raises:
             ArrayError: One does not fit the graph and the program, or torch makes tensors that kernels cannot write to.
         """
-        return self.run(prepared, inputs)[0]
+        return self.run(prepared, inputs, given)[0]
 
-    def run(self, prepared: Prepared, inputs: list[Tensor]) -> tuple[list[Tensor], Lease | None]:
+    def run(
+        self, prepared: Prepared, inputs: list[Tensor], given: Lease | None = None
+    ) -> tuple[list[Tensor], Lease | None]:
         """Results, and the buffer with the saved arrays, which `saved` reads."""
         try:
             frame = prepared.spare.pop()
@@ -180,11 +207,17 @@ class Executable:
                 in_huge_pages(tensor)
             arguments[position] = tensor.data_ptr()
             results.append(tensor)
+        for position, result in prepared.hosted:
+            arguments[position] = arguments[result]
         lease = None
         if self._saved:
             lease = Lease(POOL, prepared.saved)
             start = lease.buffer.data_ptr()
             for position, offset in zip(self._saved, prepared.saved_offsets, strict=True):
+                arguments[position] = start + offset
+        if given is not None:
+            start = given.buffer.data_ptr()
+            for position, offset in prepared.offsets_given:
                 arguments[position] = start + offset
         fit = prepared.inputs.fit
         if fit is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
@@ -43,6 +43,7 @@ class Buffer:
     elements: int
     first: int  # index of the operator that writes it
     last: int  # index of the last operator that reads it
+    over: tuple[str, ...] = ()  # arrays in whose place its operator may write it, where it is their last reader
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,7 @@ class Lowered:
     dtype: str
     implementation: str
     scratch: tuple[dict[str, int], ...]  # bytes per row of each row space, for each operator that needs some
+    last_reads: dict[str, int]  # of the inputs: index of the last operator that reads it
 
     @property
     def has_tf32(self) -> bool:
@@ -73,7 +75,9 @@ class Lowered:
 
 def lower(sdfg: dace.SDFG) -> Lowered:
     """Generate the code of ``sdfg`` (left as it is); intermediates become arguments that the caller allocates."""
-    operators = ordered_operators(next(iter(sdfg.states())))
+    state = next(iter(sdfg.states()))
+    operators = ordered_operators(state)
+    pairs = {pair for o in operators for pair in o.in_place(o.implementation, o.arrays(sdfg, state))}
     written = {name: k for k, o in enumerate(operators) for name in o.written_arrays}
     read = {name: k for k, o in enumerate(operators) for name in o.read_arrays}
     inputs = [n for n in sdfg.arg_names if n not in written]
@@ -81,9 +85,10 @@ def lower(sdfg: dace.SDFG) -> Lowered:
     def buffer(name: str) -> Buffer:
         desc = sdfg.arrays[name]
         shape = row_shape(desc)
-        return Buffer(name, row_space(desc), shape, prod(shape), written[name], read.get(name, written[name]))
+        over = tuple(sorted(other for other, own in pairs if own == name))
+        return Buffer(name, row_space(desc), shape, prod(shape), written[name], read.get(name, written[name]), over)
 
-    code, signature = _generate(sdfg)
+    code, signature = _generate(sdfg, {name for pair in pairs for name in pair})
     return Lowered(
         name=sdfg.name,
         code=code,
@@ -96,6 +101,7 @@ def lower(sdfg: dace.SDFG) -> Lowered:
         dtype=str(next(iter(sdfg.arrays.values())).dtype.to_string()),
         implementation=operators[0].implementation if operators else "cpu",
         scratch=_scratch(sdfg, operators),
+        last_reads={n: read[n] for n in inputs if n in read},
     )
 
 
@@ -105,7 +111,7 @@ def _scratch(sdfg: dace.SDFG, operators: Sequence[GraphOperator]) -> tuple[dict[
     return tuple(need for need in needs if need)
 
 
-def _generate(sdfg: dace.SDFG) -> tuple[str, tuple[str, ...]]:
+def _generate(sdfg: dace.SDFG, sharing: Collection[str]) -> tuple[str, tuple[str, ...]]:
     sdfg = copied(sdfg)
     state: dace.SDFGState = next(iter(sdfg.states()))
     operators = ordered_operators(state)
@@ -114,8 +120,10 @@ def _generate(sdfg: dace.SDFG) -> tuple[str, tuple[str, ...]]:
     on_device = any(o.implementation == "cuda" for o in operators)
     for before, after in pairwise(operators):
         state.add_nedge(before, after, Memlet())  # one order, the one that memory is planned for
-    for desc in sdfg.arrays.values():
+    for name, desc in sdfg.arrays.items():
         desc.transient = False
+        if name in sharing:
+            desc.may_alias = True
     with (
         dace.config.set_temporary("compiler", "cpu", "openmp_sections", value=False),
         dace.config.set_temporary("store_history", value=False),  # of expansions, with a copy of the whole

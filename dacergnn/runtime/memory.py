@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dacergnn.runtime.lower import Buffer
@@ -18,29 +18,74 @@ class MemoryPlan:
     size: int
 
 
+@dataclass(frozen=True)
+class _Place:
+    """Bytes from ``start`` to ``end`` that are an array's, from operator ``first`` to operator ``last``."""
+
+    start: int
+    end: int
+    name: str
+    first: int
+    last: int
+
+    def leaves(self, start: int, end: int, buffer: Buffer) -> bool:
+        """Whether a buffer may have these bytes."""
+        apart = end <= self.start or self.end <= start
+        if apart or self.last < buffer.first or buffer.last < self.first:
+            return True
+        in_place = self.name in buffer.over and self.last == buffer.first
+        return in_place and (start, end) == (self.start, self.end)
+
+
 def aligned(size: int) -> int:
     """``size`` in bytes, rounded up to whole cache lines."""
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
-def plan_memory(buffers: Sequence[Buffer], sizes: dict[str, int], item: int) -> MemoryPlan:
+def plan_memory(
+    buffers: Sequence[Buffer],
+    sizes: Mapping[str, int],
+    item: int,
+    given: Mapping[str, tuple[int, int, int]] | None = None,
+    room: int = 0,
+) -> MemoryPlan:
     """Place buffers first-fit, the largest first, so that no two that live at the same time overlap.
+
+    A buffer may lie where the last array that its operator reads does, if that can write it in place.
 
     Args:
         sizes: Number of rows by row space.
         item: Bytes of an element.
+        given: Arrays that are there already, in the first ``room`` bytes: start, end, last operator that reads them.
+        room: No buffer lies on both sides of this offset; what is behind it is the workspace.
     """
-    placed: list[tuple[int, int, Buffer]] = []
+    placed = [_Place(start, end, name, -1, last) for name, (start, end, last) in (given or {}).items()]
     offsets: dict[str, int] = {}
-    total = 0
-    for buffer in sorted(buffers, key=lambda b: -sizes[b.rows] * b.elements):
+    for buffer in sorted(buffers, key=lambda b: (-sizes[b.rows] * b.elements, b.first)):
         length = aligned(sizes[buffer.rows] * buffer.elements * item)
-        offset = 0
-        for start, end, other in sorted(placed, key=lambda p: p[0]):
-            alive = other.first <= buffer.last and buffer.first <= other.last
-            if alive and start < offset + length and offset < end:
-                offset = end
-        placed.append((offset, offset + length, buffer))
-        offsets[buffer.name] = offset
-        total = max(total, offset + length)
-    return MemoryPlan(offsets, total)
+        # Where it can begin: in place of an array, else behind one.
+        starts = [p.start for p in placed if p.name in buffer.over and p.end - p.start == length]
+        starts += sorted({0, room, *(p.end for p in placed)})
+        start = next(
+            s
+            for s in starts
+            if (s >= room or s + length <= room) and all(p.leaves(s, s + length, buffer) for p in placed)
+        )
+        placed.append(_Place(start, start + length, buffer.name, buffer.first, buffer.last))
+        offsets[buffer.name] = start
+    return MemoryPlan(offsets, max([room, *(p.end for p in placed)]) - room)
+
+
+def hosted(buffers: Sequence[Buffer], results: Sequence[Buffer]) -> dict[str, str]:
+    """Buffers that have the memory of a result, which is written in place of them, by name; one for each result."""
+    found: dict[str, str] = {}
+    for result in results:
+        fitting = [
+            b.name
+            for b in buffers
+            if b.name in result.over
+            and (b.last, b.rows, b.elements) == (result.first, result.rows, result.elements)
+            and b.name not in found
+        ]
+        found |= dict.fromkeys(fitting[:1], result.name)
+    return found

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dacergnn.runtime.lower import Buffer
-from dacergnn.runtime.memory import ALIGNMENT, plan_memory
+from dacergnn.runtime.memory import ALIGNMENT, aligned, plan_memory
 from dacergnn.runtime.pool import SMALL, Lease, Pool
 
 
@@ -37,6 +38,41 @@ def test_live_buffers_do_not_overlap(made: list[Buffer], edges: int, item: int) 
                 assert ends[a.name] <= plan.offsets[b.name] or ends[b.name] <= plan.offsets[a.name] or (
                     sizes[a.rows] * sizes[b.rows] == 0
                 )  # fmt: skip
+
+
+@given(buffers(), st.integers(0, 50), st.data())
+def test_buffers_lie_in_place_of_what_ends_with_them(made: list[Buffer], edges: int, data: st.DataObject) -> None:
+    """Over each other and over arrays that are given, of which no buffer reaches beyond their end."""
+    sizes = {"E": edges, "NS": 7, "ONE": 1, "none": 0}
+    made = [replace(b, over=tuple(data.draw(st.sets(st.sampled_from(["g0", "g1", "b0", "b1", "b2"]))))) for b in made]
+    given, room = dict[str, tuple[int, int, int]](), 0
+    for name in ("g0", "g1"):
+        end = room + ALIGNMENT * data.draw(st.integers(0, 40))
+        given[name] = (room, end, data.draw(st.integers(-1, 9)))
+        room = end
+    plan = plan_memory(made, sizes, 4, given, room)
+    spans = {n: (start, end, -1, last) for n, (start, end, last) in given.items()}
+    for b in made:
+        start = plan.offsets[b.name]
+        end = start + aligned(sizes[b.rows] * b.elements * 4)
+        assert end <= room or start >= room
+        assert end <= room + plan.size
+        for name, (other, stop, first, last) in spans.items():
+            apart = end <= other or stop <= start or last < b.first or b.last < first
+            same = (start, end) == (other, stop)
+            follows = name in b.over and last == b.first
+            overtaken = next((m.over for m in made if m.name == name), ())
+            assert apart or (same and follows) or (same and b.name in overtaken and b.last == first)
+        spans[b.name] = (start, end, b.first, b.last)
+
+
+def test_what_was_given_makes_room() -> None:
+    chain = [Buffer("x", "E", (16,), 16, 1, 2, over=("g",)), Buffer("y", "E", (16,), 16, 2, 3, over=("x",))]
+    length = 10 * 16 * 4
+    assert plan_memory(chain, {"E": 10}, 4, {"g": (0, length, 1)}, length).size == 0
+    assert plan_memory(chain, {"E": 10}, 4, {"g": (0, length, 2)}, length).size == length
+    assert plan_memory(chain, {"E": 10}, 4, {"h": (0, length, 1)}, length).size == length
+    assert plan_memory([replace(b, over=()) for b in chain], {"E": 10}, 4).size == 2 * length
 
 
 def test_memory_is_shared() -> None:

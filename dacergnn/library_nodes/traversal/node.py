@@ -12,7 +12,9 @@ from dacergnn.errors import VerificationError
 from dacergnn.library_nodes.node import GraphOperator
 from dacergnn.library_nodes.traversal.expansions.cpu import ExpandTraversalCPU, traversal_kernel
 from dacergnn.library_nodes.traversal.expansions.cuda import ExpandTraversalCUDA, cuda_scratch, device_kernel
+from dacergnn.library_nodes.traversal.expansions.nest_kernel import NestKernel
 from dacergnn.library_nodes.traversal.expansions.pure import ExpandTraversalPure
+from dacergnn.library_nodes.traversal.in_place import in_place
 from dacergnn.library_nodes.traversal.nest import problem
 
 if TYPE_CHECKING:
@@ -63,6 +65,10 @@ class Traversal(GraphOperator):
 
     def scratch(self, implementation: str, arrays: dict[str, Data]) -> dict[str, int]:
         return cuda_scratch(self, arrays) if implementation == "cuda" else {}
+
+    def in_place(self, implementation: str, arrays: dict[str, Data]) -> set[tuple[str, str]]:
+        kernel = traversal_kernel(self, arrays) if (implementation, self.adjacency) == ("cpu", "csr") else None
+        return in_place(kernel) if isinstance(kernel, NestKernel) else set()
 
     def validate(self, sdfg: dace.SDFG, state: dace.SDFGState) -> None:
         super().validate(sdfg, state)

@@ -1,0 +1,77 @@
+"""Which arrays a loop nest may write in the place of others that it reads: a row is written once nothing reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from dacergnn.library_nodes.form import Ref, Statement, size
+from dacergnn.library_nodes.node import row_shape, row_space
+from dacergnn.library_nodes.operators import is_elementwise
+from dacergnn.library_nodes.traversal.expansions.nest_kernel import NestKernel
+from dacergnn.library_nodes.traversal.nest import Loop, reached
+
+
+def in_place(kernel: NestKernel) -> set[tuple[str, str]]:
+    """Pairs of an array that the nest reads and one of equally many elements that may be written over it."""
+    order = _Order(kernel)
+    pairs = {
+        (ref.name, written.target.name)
+        for written in kernel.statements
+        for ref in order.reads
+        if order.allows(ref.name, written)
+    }
+    return pairs if kernel.hubs is None else pairs & in_place(kernel.hubs)
+
+
+@dataclass
+class _Order:
+    """When, in the loops over a row, statements read and targets are written."""
+
+    kernel: NestKernel
+    time: int = 0
+    reads: dict[Ref, list[tuple[int, Statement]]] = field(default_factory=dict[Ref, list[tuple[int, Statement]]])
+    written: dict[str, int] = field(default_factory=dict[str, int])
+
+    def __post_init__(self) -> None:
+        for loop in self.kernel.loops:
+            self._visit(loop)
+
+    def _visit(self, loop: Loop) -> None:
+        for item in loop.items:
+            inside = [item] if isinstance(item, Statement) else item.statements()
+            if isinstance(item, Loop):
+                self._visit(item)
+                self._write(s for s in inside if s.target.path and reached(s.space, s.target.path) == loop.space)
+            else:
+                for ref in item.reads:
+                    self.reads.setdefault(ref, []).append((self.time, item))
+                self._write(s for s in inside if not s.target.path)
+            self.time += 1
+
+    def _write(self, statements: Iterable[Statement]) -> None:
+        self.written |= dict.fromkeys((s.target.name for s in statements), self.time)
+
+    def allows(self, name: str, statement: Statement) -> bool:
+        """Whether what a statement computes may be written over an array."""
+        kernel, target = self.kernel, statement.target.name
+        space, own = row_space(kernel.arrays[name]), kernel.homes[target].space
+        shapes = [row_shape(kernel.arrays[n]) for n in (name, target)]
+        if name in kernel.homes or target not in self.written or not kernel.homes[target].stored:
+            return False
+        if not space == row_space(kernel.arrays[target]) == own or size(shapes[0]) != size(shapes[1]):
+            return False
+        same_elements = shapes[0] == shapes[1] and not statement.target.path and is_elementwise(statement.expr)
+        return all(
+            self._is_own(reader, ref, space)
+            and (time < self.written[target] or (reader is statement and same_elements and ref.view is None))
+            for ref, readers in self.reads.items()
+            if ref.name == name
+            for time, reader in readers
+        )
+
+    def _is_own(self, statement: Statement, ref: Ref, space: str) -> bool:
+        """Whether a reference leads to the row of the space that the loops are at."""
+        if statement.space == space:
+            return ref.path == ""
+        return ref.path != "" and self.kernel.levels.up(statement.space, space) == ref.path

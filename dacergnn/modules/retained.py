@@ -1,0 +1,20 @@
+"""Whether what a forward has saved is needed again after a backward."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+RUN_AGAIN = (
+    "Trying to backward through the graph a second time, which the saved arrays of a compiled layer do not outlive. "
+    "Specify retain_graph=True if you need to backward through the graph again."
+)
+
+_autograd: Any = getattr(torch._C, "_autograd", None)  # pyright: ignore[reportPrivateUsage]
+_keeps_graph = getattr(_autograd, "_get_current_graph_task_keep_graph", None)
+
+
+def is_retained() -> bool:
+    """Whether the backward that runs now may come again: ``retain_graph=True``, or a torch that does not tell."""
+    return _keeps_graph is None or bool(_keeps_graph())
