@@ -25,13 +25,18 @@ ELEMENTS: dict[torch.dtype, Typeclass] = {
 _EVERYWHERE = (torch.float32, torch.float64)
 
 
-def check_elements(name: str, dtype: torch.dtype, implementation: str | None) -> None:
-    """Raise ArrayError, with the name of the array, unless there are kernels for its element type.
+def known_elements(implementation: str | None) -> tuple[torch.dtype, ...]:
+    """The types of elements that there are kernels for.
 
     CUDA kernels compute in float32 for all types but float64, and store what they are given; others take float32 and
     float64.
     """
-    known = tuple(ELEMENTS) if implementation == "cuda" else _EVERYWHERE
+    return tuple(ELEMENTS) if implementation == "cuda" else _EVERYWHERE
+
+
+def check_elements(name: str, dtype: torch.dtype, implementation: str | None) -> None:
+    """Raise ArrayError, with the name of the array, unless there are kernels for its element type."""
+    known = known_elements(implementation)
     if dtype not in known:
         *most, last = map(str, known)
         where = "" if implementation == "cuda" else " on the CPU"

@@ -16,7 +16,7 @@ from dacergnn.frontends.features import is_sparse
 from dacergnn.frontends.symbolic import Computed, Tracer
 from dacergnn.frontends.symbolic.edges import EdgeSet
 from dacergnn.graph import HeteroGraph
-from dacergnn.modules.elements import cast, is_autocast, without_autocast
+from dacergnn.modules.elements import cast, is_autocast, known_elements, without_autocast
 from dacergnn.modules.graphs import GraphCache
 from dacergnn.modules.layer import CompiledLayer
 from dacergnn.modules.replay import Attempt, Call, Replays
@@ -91,6 +91,10 @@ class _Runtime:
         self.layer = layer
         self.given = given
         self.attempt = attempt
+
+    def takes(self, dtype: torch.dtype, device: torch.device) -> bool:
+        """Whether programs compute with elements of a type on a device."""
+        return dtype in known_elements(self.layer.config.implementation or device.type)
 
     def find_graph(self, edges: EdgeSet) -> HeteroGraph:
         """The graph of some edges, encoded unless it was seen before."""

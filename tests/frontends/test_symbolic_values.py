@@ -30,6 +30,9 @@ class Interpreted:
     def __init__(self) -> None:
         self.texts: list[str] = []
 
+    def takes(self, dtype: torch.dtype, device: torch.device) -> bool:
+        return dtype in (torch.float32, torch.float64)
+
     def find_graph(self, edges: EdgeSet) -> HeteroGraph:
         index = edges.edge_index.flip(0) if edges.flipped else edges.edge_index
         return HeteroGraph.from_arrays(index, None, num_nodes=edges.sizes, bipartite=edges.bipartite)

@@ -272,8 +272,8 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "half": (
         lambda: (draw(N, K).bfloat16(), edges()),
-        "a tensor of torch.bfloat16 on cpu; compiled layers take torch.float32 or torch.float64 on the CPU and on "
-        "CUDA devices.",
+        "a tensor of torch.bfloat16 on cpu; compiled layers take torch.float32 or torch.float64 on the CPU, and "
+        "torch.bfloat16 or torch.float16 besides on CUDA devices; convert it with .float().",
     ),
 }
 

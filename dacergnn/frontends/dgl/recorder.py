@@ -12,9 +12,8 @@ from torch import Tensor
 
 from dacergnn.frontends.dgl.edges import GraphEdges, Relation
 from dacergnn.frontends.symbolic.edges import end_index
-from dacergnn.frontends.symbolic.trace import DTYPES, Trace
+from dacergnn.frontends.symbolic.trace import Trace
 from dacergnn.frontends.symbolic.value import Value
-from dacergnn.graph.checks import has_kernels
 
 _INTEGERS = (torch.int32, torch.int64)
 _local = threading.local()
@@ -60,7 +59,7 @@ class Recorder:
         """What a frame holds: rows of numbers are recorded, integers may be the types of edges or nodes."""
         if type(data) is not Tensor and type(data) is not torch.nn.Parameter:
             return data
-        if data.dtype in DTYPES and has_kernels(data.device) and data.dim():
+        if data.dim() and self.trace.takes(data.dtype, data.device):
             return self.trace.value(data)
         if data.dtype in _INTEGERS and data.dim() == 1 and edges is not None:
             return end_index(edges, side, data)

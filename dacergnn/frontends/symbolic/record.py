@@ -18,7 +18,7 @@ from dacergnn.frontends.symbolic.edges import EdgeIndex, EndIndex, plain, untrac
 from dacergnn.frontends.symbolic.indexing import INDEXING
 from dacergnn.frontends.symbolic.shapes import result_shape
 from dacergnn.frontends.symbolic.table import IN_PLACE, RULES, VIEWS, Rule
-from dacergnn.frontends.symbolic.trace import DTYPES, Trace
+from dacergnn.frontends.symbolic.trace import Trace
 from dacergnn.frontends.symbolic.value import Value, held
 
 LIBRARIES = [f"{Path(__file__).resolve().parents[2]}/", f"{Path(torch.__file__).resolve().parent}/"]
@@ -114,7 +114,7 @@ def _apply(
     several = type(result) is list
     shapes = result if several else [result]
     dtype = shapes[0][1]
-    if dtype not in DTYPES:
+    if not trace.takes(dtype):
         raise Untranslatable
     found = rule(Call(trace, shapes, dtype), *args, **kwargs)
     exprs = found if several else (found,)

@@ -21,8 +21,6 @@ from dacergnn.frontends.symbolic.value import Node, Value
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.checks import has_kernels
 
-DTYPES = (torch.float32, torch.float64)
-
 
 @dataclass(frozen=True)
 class Computed:
@@ -40,6 +38,10 @@ class Computed:
 
 class Runtime(Protocol):
     """What a trace needs of its surroundings."""
+
+    def takes(self, dtype: torch.dtype, device: torch.device) -> bool:
+        """Whether programs compute with elements of a type on a device."""
+        ...
 
     def find_graph(self, edges: EdgeSet) -> HeteroGraph:
         """The encoded graph of some edges."""
@@ -111,6 +113,11 @@ class Trace:
         """Where the tensors of the call are."""
         return self._device or torch.device("cpu")
 
+    def takes(self, dtype: torch.dtype, device: torch.device | None = None) -> bool:
+        """Whether programs compute with elements of a type on a device, or where the tensors of the call are."""
+        device = self.device if device is None else device
+        return has_kernels(device) and self.runtime.takes(dtype, device)
+
     def leaf(self, tensor: Tensor, kind: str, shape: torch.Size) -> Expr:
         """The expression for a tensor that exists: a row for each node or edge ("row"), or one row ("one")."""
         key = (id(tensor), kind)
@@ -121,12 +128,12 @@ class Trace:
 
     def value(self, tensor: Tensor) -> Value:
         """A value that stands for a tensor with one row for each node or edge."""
-        if tensor.dtype not in DTYPES or not has_kernels(tensor.device):
+        self.place(tensor.device)
+        if not self.takes(tensor.dtype):
             raise UnsupportedCallError(
                 f"a tensor of {tensor.dtype} on {tensor.device}; compiled layers take torch.float32 or torch.float64 "
-                "on the CPU and on CUDA devices."
+                "on the CPU, and torch.bfloat16 or torch.float16 besides on CUDA devices; convert it with .float()."
             )
-        self.place(tensor.device)
         return Value(self, Node(self.leaf(tensor, "row", tensor.shape), tensor.shape, tensor.dtype, (), tensor))
 
     def wrap(self, tree: Any) -> Any:
@@ -182,15 +189,15 @@ class Trace:
 
     def materialise(self, nodes: Sequence[Node]) -> None:
         """Compute what has not been computed yet."""
-        pending: dict[EdgeSet, list[Node]] = {}
+        pending: dict[tuple[EdgeSet, torch.dtype], list[Node]] = {}
         for node in nodes:
             if node.real is not None:
                 continue
             if node.expr.edges is None or not _needs_edges(node.expr):
                 self._replay(node)
             else:
-                pending.setdefault(node.expr.edges, []).append(node)
-        for edges, group in pending.items():
+                pending.setdefault((node.expr.edges, node.dtype), []).append(node)
+        for (edges, _), group in pending.items():
             self._compute(edges, group)
 
     def _replay(self, node: Node) -> Tensor:
