@@ -45,6 +45,7 @@ class Circumstances:
     aggregation: str = "auto"
     choices: Choices = field(default_factory=Choices)
     """Decides on what its plan knows, and takes notes."""
+    implementation: str = "cpu"
 
     def of(self, role: str, step: str) -> Circumstances:
         """Those of a pass over one of the programs."""
@@ -74,7 +75,9 @@ OPTIMIZATIONS: dict[str, Callable[[dace.SDFG, Circumstances], int]] = {
     ),
     "narrow_products": lambda sdfg, given: narrow_products(sdfg),
     "gemm_epilogue_fusion": lambda sdfg, given: gemm_epilogue_fusion(sdfg),
-    "traversal_fusion": lambda sdfg, given: traversal_fusion(sdfg, given.profile.sizes, given.choices),
+    "traversal_fusion": lambda sdfg, given: traversal_fusion(
+        sdfg, given.profile.sizes, given.choices, given.implementation
+    ),
 }
 """The passes in order; those of `FUSIONS` wait until gradients have been generated."""
 FUSIONS = ("narrow_products", "gemm_epilogue_fusion", "traversal_fusion")
@@ -137,7 +140,8 @@ def compile_program(
             Where there is no backward, what it says of one is left aside.
     """
     choices = Choices(config.plan or Plan())
-    given = Circumstances(config.level, profile, config.machine, tuple(wrt), config.aggregation, choices)
+    code = config.implementation or "cpu"
+    given = Circumstances(config.level, profile, config.machine, tuple(wrt), config.aggregation, choices, code)
     early = [name for name in config.selected if name not in FUSIONS]
     late = [name for name in config.selected if name in FUSIONS]
     plan = Compilation(copied(sdfg), None, [], list(wrt), keep, asked=choices.asked)
@@ -153,7 +157,7 @@ def compile_program(
         _record(plan, "cache_or_recompute", lambda: _cache(plan, results, config, given))
     for name in late:
         _record(plan, name, lambda name=name: {r: _run(name, r, s, given) for r, s in _sdfgs(plan).items()})
-    _record(plan, "select_schedule", lambda: _schedule(plan, config.implementation or "cpu", given))
+    _record(plan, "select_schedule", lambda: _schedule(plan, code, given))
     _record(plan, "select_adjacency", lambda: _select(plan, config, index, given))
     choices.check(absent=() if plan.backward is not None else ("backward", "cache_or_recompute"))
     return plan

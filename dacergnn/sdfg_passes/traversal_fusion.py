@@ -59,20 +59,26 @@ _ROW_TWICE = 10.0  # reading through an index in such an order: no neighbors sha
 _WIDTH_SCATTERED, _ROW_SCATTERED = 2.0, 8.0  # writing in such an order
 _ONE_BY_ONE = 4.0  # computing a few values between wide rows, where they do not vectorize
 _SCRATCH = 0.5  # keeping a value for another loop of the nest
-_CALL = 1000.0  # values that could be moved in the time it takes to start a loop on all threads
+_START = {"cpu": 1e3, "cuda": 1e6}  # values that could be moved in the time it takes to start a loop
 _WIDEST = 1024  # elements of a row that fits on the stack with others
 _LOCAL_WIDTH = 16  # of an array that several loops of a nest use
 
 
-def traversal_fusion(sdfg: dace.SDFG, sizes: Mapping[str, int] | None = None, choices: Choices | None = None) -> int:
+def traversal_fusion(
+    sdfg: dace.SDFG,
+    sizes: Mapping[str, int] | None = None,
+    choices: Choices | None = None,
+    implementation: str = "cpu",
+) -> int:
     """Merge traversals wherever that saves traffic; returns how many operators fewer there are.
 
     Args:
         sizes: Rows of every row space of the graph that the choice is made for; None for a typical one.
         choices: Decides on the groups of statements, if its plan knows of them: "a+b:ND c+d:E", by the arrays that
             they write and the mapping.
+        implementation: That of the kernels: a launch on a device ("cuda") takes longer than a loop on a processor.
     """
-    fusion = _Fusion(Program(sdfg), TYPICAL.sizes if sizes is None else sizes)
+    fusion = _Fusion(Program(sdfg), TYPICAL.sizes if sizes is None else sizes, implementation)
     merged = fusion.run(choices or Choices())
     if merged:
         fusion.write()
@@ -107,8 +113,9 @@ class _Unit:
 
 
 class _Fusion:
-    def __init__(self, program: Program, sizes: Mapping[str, int]) -> None:
+    def __init__(self, program: Program, sizes: Mapping[str, int], implementation: str) -> None:
         self.program = program
+        self.start = _START.get(implementation, _START["cpu"])
         self.sizes = sizes
         self.units: list[_Unit] = []
         count = 0
@@ -239,7 +246,7 @@ class _Fusion:
         body = unit.body
         levels = Levels.of(unit.mapping, body)
         kept = set(self.local_arrays(unit)) if len(body) > 1 else set[str]()
-        total, seen = _CALL, set[tuple[str, str, str]]()
+        total, seen = self.start, set[tuple[str, str, str]]()
         for statement in body:
             space, target = statement.space, statement.target
             apart = self._is_apart(levels, space)
