@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,16 +61,16 @@ def index_alias(arrays: dict[str, Any]) -> str:
     return f"using Value = {values.pop().ctype};\nusing Index = {index.ctype};\n"
 
 
-def cpp_tasklet(node: Any, arrays: dict[str, Any], code: str) -> nodes.Tasklet:
-    """A C++ tasklet with the node's connectors as pointers."""
+def cpp_tasklet(operators: Sequence[Any], arrays: dict[str, Any], code: str) -> nodes.Tasklet:
+    """A C++ tasklet with the connectors of library nodes as pointers."""
 
-    def pointers(connectors: Any) -> dict[str, Any]:
+    def pointers(connectors: Iterable[str]) -> dict[str, Any]:
         return {c: dace.pointer(arrays[c[1:]].dtype) for c in connectors}
 
     return nodes.Tasklet(
-        node.label,
-        pointers(node.in_connectors),
-        pointers(node.out_connectors),
+        operators[0].label,
+        pointers(c for o in operators for c in o.in_connectors),
+        pointers(c for o in operators for c in o.out_connectors),
         code,
         language=dtypes.Language.CPP,
     )

@@ -14,6 +14,7 @@ from dace.sdfg import nodes
 
 from dacergnn.errors import VerificationError
 from dacergnn.library_nodes.access import pure_encodings, statement_encodings
+from dacergnn.library_nodes.device_code import DeviceCode
 from dacergnn.library_nodes.form import Ref, Shape, Statement, statement_text
 from dacergnn.library_nodes.operators import check_shapes
 from dacergnn.library_nodes.parse import parse_statement, view_shape
@@ -134,6 +135,10 @@ class GraphOperator(nodes.LibraryNode):
     def in_place(self, implementation: str, arrays: dict[str, Data]) -> set[tuple[str, str]]:
         """Pairs of an array that is read and one that may be written in its place, if nothing else reads the first."""
         return set()
+
+    def device_code(self, arrays: dict[str, Data]) -> DeviceCode:
+        """What it asks of a device, given the descriptors of its arrays."""
+        raise NotImplementedError
 
     def validate(self, sdfg: dace.SDFG, state: dace.SDFGState) -> None:
         """Check connectors, row shapes and spaces of the body against the arrays."""

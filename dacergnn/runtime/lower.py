@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, product
 from math import prod
 
 import dace
@@ -13,6 +14,8 @@ from dace import Memlet
 from dace.codegen import codegen
 
 from dacergnn.library_nodes.cpu import is_encoding
+from dacergnn.library_nodes.cuda import run_together
+from dacergnn.library_nodes.launch_order import launched_together
 from dacergnn.library_nodes.node import GraphOperator, copied, ordered_operators, row_shape, row_space
 
 # All that the frame around our kernels takes from dace.h, which takes longer to compile than most programs.
@@ -41,8 +44,8 @@ class Buffer:
     rows: str
     shape: tuple[int, ...]
     elements: int
-    first: int  # index of the operator that writes it
-    last: int  # index of the last operator that reads it
+    first: int  # number of the operators, those that run together, of which one writes it
+    last: int  # number of the last operators that read it
     over: tuple[str, ...] = ()  # arrays in whose place its operator may write it, where it is their last reader
 
 
@@ -60,8 +63,8 @@ class Lowered:
     spaces: dict[str, tuple[str, tuple[int, ...]]]  # of the inputs: row space and row shape
     dtype: str
     implementation: str
-    scratch: tuple[dict[str, int], ...]  # bytes per row of each row space, for each operator that needs some
-    last_reads: dict[str, int]  # of the inputs: index of the last operator that reads it
+    scratch: tuple[dict[str, int], ...]  # bytes per row of each row space, for all operators that run together
+    last_reads: dict[str, int]  # of the inputs: number of the last operators that read it
 
     @property
     def has_tf32(self) -> bool:
@@ -76,10 +79,11 @@ class Lowered:
 def lower(sdfg: dace.SDFG) -> Lowered:
     """Generate the code of ``sdfg`` (left as it is); intermediates become arguments that the caller allocates."""
     state = next(iter(sdfg.states()))
-    operators = ordered_operators(state)
+    together = _groups(sdfg)
+    operators = [o for group in together for o in group]
     pairs = {pair for o in operators for pair in o.in_place(o.implementation, o.arrays(sdfg, state))}
-    written = {name: k for k, o in enumerate(operators) for name in o.written_arrays}
-    read = {name: k for k, o in enumerate(operators) for name in o.read_arrays}
+    written = {name: k for k, group in enumerate(together) for o in group for name in o.written_arrays}
+    read = {name: k for k, group in enumerate(together) for o in group for name in o.read_arrays}
     inputs = [n for n in sdfg.arg_names if n not in written]
 
     def buffer(name: str) -> Buffer:
@@ -100,26 +104,42 @@ def lower(sdfg: dace.SDFG) -> Lowered:
         spaces={n: (row_space(sdfg.arrays[n]), row_shape(sdfg.arrays[n])) for n in inputs},
         dtype=str(next(iter(sdfg.arrays.values())).dtype.to_string()),
         implementation=operators[0].implementation if operators else "cpu",
-        scratch=_scratch(sdfg, operators),
+        scratch=_scratch(sdfg, together),
         last_reads={n: read[n] for n in inputs if n in read},
     )
 
 
-def _scratch(sdfg: dace.SDFG, operators: Sequence[GraphOperator]) -> tuple[dict[str, int], ...]:
+def _groups(sdfg: dace.SDFG) -> list[list[GraphOperator]]:
+    """The operators in the order in which they run, those that a device runs together as one."""
     state = next(iter(sdfg.states()))
-    needs = (o.scratch(o.implementation, o.arrays(sdfg, state)) for o in operators)
-    return tuple(need for need in needs if need)
+    operators = ordered_operators(state)
+    if all(o.implementation == "cuda" for o in operators):
+        return launched_together(operators, {o: o.device_code(o.arrays(sdfg, state)).steps for o in operators})
+    return [[o] for o in operators]
+
+
+def _scratch(sdfg: dace.SDFG, together: Sequence[Sequence[GraphOperator]]) -> tuple[dict[str, int], ...]:
+    state = next(iter(sdfg.states()))
+    found: list[dict[str, int]] = []
+    for group in together:
+        needs = Counter[str]()
+        for operator in group:
+            needs.update(operator.scratch(operator.implementation, operator.arrays(sdfg, state)))
+        found += [dict(needs)] if needs else []
+    return tuple(found)
 
 
 def _generate(sdfg: dace.SDFG, sharing: Collection[str]) -> tuple[str, tuple[str, ...]]:
     sdfg = copied(sdfg)
     state: dace.SDFGState = next(iter(sdfg.states()))
-    operators = ordered_operators(state)
+    together = _groups(sdfg)
+    operators = [o for group in together for o in group]
     local_arrays = [name for o in operators for name in o.locals]
     light = all(o.implementation in ("cpu", "cuda") for o in operators)
     on_device = any(o.implementation == "cuda" for o in operators)
-    for before, after in pairwise(operators):
-        state.add_nedge(before, after, Memlet())  # one order, the one that memory is planned for
+    for before, after in pairwise(together):  # one order, the one that memory is planned for
+        for one, other in product(before, after):
+            state.add_nedge(one, other, Memlet())
     for name, desc in sdfg.arrays.items():
         desc.transient = False
         if name in sharing:
@@ -130,6 +150,9 @@ def _generate(sdfg: dace.SDFG, sharing: Collection[str]) -> tuple[str, tuple[str
         warnings.catch_warnings(),
     ):
         warnings.filterwarnings("ignore", "Using sets for connectors")  # DaCe does so when it expands to an SDFG
+        for group in together:
+            if len(group) > 1:
+                run_together(group, sdfg, state)
         sdfg.expand_library_nodes()
         for name in local_arrays:
             sdfg.remove_data(name)

@@ -41,10 +41,10 @@ extern "C" void gemm{n}_{name}(const {t}* X, const {i}* gather, const {t}* W, co
     constexpr int width = {width};
     const Segments<{i}> segments = {{ptr, types}};
     if (gather == nullptr)
-        segment_gemm<{args}, width, {tf32}>(X, nullptr, W, segments, total, nullptr, scale, Y,
-                                            Turn<{t}, width>{{sums}});
+        start(segment_gemm<{args}, width, {tf32}>(X, nullptr, W, segments, total, nullptr, scale, Y,
+                                                  Turn<{t}, width>{{sums}}));
     else
-        segment_gemm<{args}, 0, {tf32}>(X, gather, W, segments, total, rows, scale, Y);
+        start(segment_gemm<{args}, 0, {tf32}>(X, gather, W, segments, total, rows, scale, Y));
 }}
 """
 SUMS = """
@@ -53,26 +53,26 @@ extern "C" void scatter_{name}(const {t}* X, const {i}* gather, const {t}* W, co
                                   const {i}* target_rows, int64_t targets, int64_t y_rows, {t}* Y, {t}* sums) {{
     constexpr int width = {width};
     with_lists([&](auto gather, auto rows) {{
-        segment_gemm_scatter<{args}, width, {tf32}>(X, gather, W, Segments<{i}>{{ptr, types}}, total, rows, scale,
-                                                    target_ptr, target_rows, targets, y_rows, Y,
-                                                    Turn<{t}, width>{{sums}}, Chunks(total));
+        start(segment_gemm_scatter<{args}, width, {tf32}>(X, gather, W, Segments<{i}>{{ptr, types}}, total, rows,
+                                                          scale, target_ptr, target_rows, targets, y_rows, Y,
+                                                          Turn<{t}, width>{{sums}}, Chunks(total)));
     }}, gather, rows);
 }}
 extern "C" void pairs_{name}(const {t}* X, const {i}* gather, const {t}* W, const {i}* ptr, int64_t types,
                                 int64_t pairs, const {t}* scale, const {i}* pair_ptr, const {i}* pair_rows,
                                 const {i}* target_ptr, const {i}* target_rows, int64_t targets, int64_t y_rows,
                                 int64_t total, {t}* Y) {{
-    segment_gemm_scatter_pairs<{args}, 0, {tf32}>(X, gather, W, Segments<{i}>{{ptr, types}}, pairs, scale, pair_ptr,
-                                                  pair_rows, target_ptr, target_rows, targets, y_rows, Y,
-                                                  Keep(), Chunks(total));
+    start(segment_gemm_scatter_pairs<{args}, 0, {tf32}>(X, gather, W, Segments<{i}>{{ptr, types}}, pairs, scale,
+                                                        pair_ptr, pair_rows, target_ptr, target_rows, targets, y_rows,
+                                                        Y, Keep(), Chunks(total)));
 }}
 extern "C" void sums_{name}(const {t}* X, const {t}* W, const {t}* scale, const {i}* target_ptr, int64_t targets,
                                int64_t y_rows, int64_t total, {t}* Y, {t}* sums) {{
     constexpr int width = {width};
     const Turn<{t}, width> finish = {{sums}};
-    segment_gemm_of_sums<{args}, width, {tf32}>(X, nullptr, W, EqualSegments<>{{targets}}, targets, nullptr, scale,
-                                                target_ptr, nullptr, Y, finish, Chunks(total));
-    zero_rows<{t}, width, width>(targets, y_rows, Y, finish);
+    start(segment_gemm_of_sums<{args}, width, {tf32}>(X, nullptr, W, EqualSegments<>{{targets}}, targets, nullptr,
+                                                      scale, target_ptr, nullptr, Y, finish, Chunks(total)));
+    start(zero_rows<{t}, width, width>(targets, y_rows, Y, finish));
 }}
 """
 OUTER = """
@@ -80,15 +80,15 @@ extern "C" void outer_{name}(const {t}* X, const {i}* gx, const {t}* Y, const {i
                              int64_t total, const {i}* rows, const {t}* scale, {t}* dW) {{
     with_lists([&](auto gx, auto gy, auto rows) {{
         if (ptr == nullptr)
-            segment_outer<{args}, {tf32}>(X, gx, Y, gy, EqualSegments<>{{total}}, total, rows, scale, dW);
+            start(segment_outer<{args}, {tf32}>(X, gx, Y, gy, EqualSegments<>{{total}}, total, rows, scale, dW));
         else
-            segment_outer<{args}, {tf32}>(X, gx, Y, gy, Segments<{i}>{{ptr, types}}, total, rows, scale, dW);
+            start(segment_outer<{args}, {tf32}>(X, gx, Y, gy, Segments<{i}>{{ptr, types}}, total, rows, scale, dW));
     }}, gx, gy, rows);
 }}
 """
 WEIGHTS = """
 extern "C" void {kind}{flags}_{name}(const {t}* A, const {i}* a, const {t}* B, const {i}* b, int64_t rows, {t}* Y) {{
-    with_lists([&](auto a, auto b) {{ {kind}<{args}, {tf32}>(A, a, B, b, rows, Y); }}, a, b);
+    with_lists([&](auto a, auto b) {{ start({kind}<{args}, {tf32}>(A, a, B, b, rows, Y)); }}, a, b);
 }}
 """
 

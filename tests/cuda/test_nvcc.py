@@ -90,10 +90,11 @@ using namespace dacergnn::cuda;
 template <class T>
 void kernels(const T* X, const int* index, int64_t n, T* Y) {
     const Segments<int> types = {index, n};
-    segment_gemm<T, 1, 64, 64, false, 1>(X, index, X, types, n, index, X, Y);
-    segment_gemm<T, 4, 33, 17, true, 0>(X, nullptr, X, types, n, index, X, Y);
-    segment_gemm_scatter_pairs<T, 1, 64, 64, true, 1>(X, index, X, types, n, X, index, index, index, index, n, n, Y);
-    segment_outer<T, 1, 64, 64, 1>(X, index, X, index, types, n, index, X, Y);
+    start(segment_gemm<T, 1, 64, 64, false, 1>(X, index, X, types, n, index, X, Y));
+    start(segment_gemm<T, 4, 33, 17, true, 0>(X, nullptr, X, types, n, index, X, Y));
+    start(segment_gemm_scatter_pairs<T, 1, 64, 64, true, 1>(X, index, X, types, n, X, index, index, index, index, n, n,
+                                                            Y));
+    start(segment_outer<T, 1, 64, 64, 1>(X, index, X, index, types, n, index, X, Y));
 }
 template void kernels(const __nv_bfloat16*, const int*, int64_t, __nv_bfloat16*);
 template void kernels(const __half*, const int*, int64_t, __half*);

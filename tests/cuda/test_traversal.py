@@ -215,15 +215,15 @@ CHUNKS = """#include "dacergnn/cuda/traversal.cuh"
 extern "C" void sums(const float* x, const int* ptr, int64_t groups, int64_t rows, int64_t limit, float* partials,
                      float* out) {
     using namespace dacergnn::cuda;
-    reduce_chunks<Sum>(Groups<int>{ptr, rows}, groups, rows, limit, 40, partials, out,
-                       [=] __device__(const Block crew, int64_t begin, int64_t end, int64_t, float* into) {
+    start(reduce_chunks<Sum, 2>(Groups<int>{ptr, rows}, groups, rows, limit, 40, partials, out,
+                                [=] __device__(const Block crew, int64_t begin, int64_t end, int64_t, float* into) {
         float own[2] = {};
         for (int64_t i = begin + rank<32>(crew); i < end; i += teams<32>(crew))
             for (int j = 0; j < 2; ++j)
                 if (const int f = j * 32 + lane(); f < 40) own[j] += x[i * 40 + f];
         merge<32>(crew, own, Sum());
         if (rank<32>(crew) == 0) store_row<32, 1, 40>(into, own);
-    });
+    }));
 }
 """
 

@@ -13,6 +13,7 @@ import numpy as np
 from dacergnn import HeteroGraph
 from dacergnn.graph.spaces import GRAPH_SPACES
 from dacergnn.library_nodes import Traversal
+from dacergnn.library_nodes.device_code import started
 from dacergnn.library_nodes.node import PREFIX, Typeclass
 from dacergnn.library_nodes.traversal.expansions.cuda import cuda_scratch, device_kernel
 from dacergnn.program import Program, interpret
@@ -110,7 +111,7 @@ def source_of(
         arguments = [f"Storage* {PREFIX}{n}" for n in (*operator.read_arrays, *operator.written_arrays)]
         arguments += [f"const Index* {PREFIX}{n}" for n in kernel.encodings]
         arguments += [f"[[maybe_unused]] int64_t {s}" for s in SIZES]
-        text += f'\nextern "C" void {prefix}{number}({", ".join(arguments)}) {{\n{kernel.code}\n}}\n'
+        text += f'\nextern "C" void {prefix}{number}({", ".join(arguments)}) {{\n{started([kernel.code])}\n}}\n'
     return operators, text
 
 

@@ -15,6 +15,8 @@ dim3 blockDim, gridDim;
 
 // For who loads the library.
 extern "C" void dacergnn_emulation_seed(std::uint64_t seed) { dacergnn::emulation::machine.seed = seed; }
+static std::int64_t launches = 0;
+extern "C" std::int64_t dacergnn_emulation_launches() { return launches; }
 
 namespace dacergnn::emulation {
 
@@ -29,6 +31,7 @@ bool watching = false;
 const char* launch(std::int64_t blocks, int threads, std::size_t shared_bytes, const void* kernel,
                    void (*call)(const void*)) {
     if (shared_bytes > 163 * 1024) return "A block asks for more than 163 KiB of shared memory.";  // of sm_80
+    ++launches;
     return machine.launch(blocks, threads, shared_bytes, kernel, call);
 }
 void* shared_memory() { return machine.shared_memory(); }

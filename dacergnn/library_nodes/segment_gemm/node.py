@@ -9,6 +9,7 @@ import dace.library
 from dace import properties
 
 from dacergnn.errors import VerificationError
+from dacergnn.library_nodes.device_code import DeviceCode
 from dacergnn.library_nodes.form import Gemm, Statement, match_gemm
 from dacergnn.library_nodes.node import GraphOperator
 from dacergnn.library_nodes.segment_gemm.expansions.cpu import ExpandSegmentGemmCPU
@@ -56,6 +57,9 @@ class SegmentGemm(GraphOperator):
 
     def scratch(self, implementation: str, arrays: dict[str, Data]) -> dict[str, int]:
         return DeviceGemm(self, arrays).scratch if implementation == "cuda" else {}
+
+    def device_code(self, arrays: dict[str, Data]) -> DeviceCode:
+        return DeviceGemm(self, arrays).code
 
     def validate(self, sdfg: dace.SDFG, state: dace.SDFGState) -> None:
         super().validate(sdfg, state)

@@ -9,6 +9,7 @@ import dace.library
 from dace import properties
 
 from dacergnn.errors import VerificationError
+from dacergnn.library_nodes.device_code import DeviceCode
 from dacergnn.library_nodes.node import GraphOperator
 from dacergnn.library_nodes.traversal.expansions.cpu import ExpandTraversalCPU, traversal_kernel
 from dacergnn.library_nodes.traversal.expansions.cuda import ExpandTraversalCUDA, cuda_scratch, device_kernel
@@ -69,6 +70,9 @@ class Traversal(GraphOperator):
     def in_place(self, implementation: str, arrays: dict[str, Data]) -> set[tuple[str, str]]:
         kernel = traversal_kernel(self, arrays) if (implementation, self.adjacency) == ("cpu", "csr") else None
         return in_place(kernel) if isinstance(kernel, NestKernel) else set()
+
+    def device_code(self, arrays: dict[str, Data]) -> DeviceCode:
+        return device_kernel(self, arrays).code
 
     def validate(self, sdfg: dace.SDFG, state: dace.SDFGState) -> None:
         super().validate(sdfg, state)

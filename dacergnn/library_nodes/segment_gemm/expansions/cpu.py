@@ -66,7 +66,7 @@ class ExpandSegmentGemmCPU(ExpandTransformation):
                 return view_shape(ref, row_shape(arrays[ref.name]))
 
             code = _weight_product(statement.space, gemm, statement.target.name, shapes)
-            return cpp_tasklet(node, arrays, index_alias(arrays) + code)
+            return cpp_tasklet([node], arrays, index_alias(arrays) + code)
         weights = statement.target if gemm.kind == "outer_prod" else gemm.w
         shape = row_shape(arrays[weights.name])
         heads, k, m = shape if len(shape) == 3 else (1, *shape)
@@ -107,4 +107,4 @@ class ExpandSegmentGemmCPU(ExpandTransformation):
                     tail = (
                         f"\nstd::fill({out} + {extent(space)} * {width}, {out} + {extent(owner)} * {width}, Value(0));"
                     )
-        return cpp_tasklet(node, arrays, f"{index_alias(arrays)}{start}dacergnn::{call};{tail}")
+        return cpp_tasklet([node], arrays, f"{index_alias(arrays)}{start}dacergnn::{call};{tail}")

@@ -13,6 +13,7 @@ from dacergnn.graph.spaces import MAPS, encoding_name, kind, through
 from dacergnn.library_nodes.access import group_path, index_name, order_name, pointer_name, target_is_prefix
 from dacergnn.library_nodes.cpu import extent
 from dacergnn.library_nodes.cuda import CUDAHeaders, cuda_tasklet
+from dacergnn.library_nodes.device_code import ALIGNMENT, DeviceCode
 from dacergnn.library_nodes.form import WEIGHT_PRODUCTS, Ref, Shape, Statement, size
 from dacergnn.library_nodes.node import PREFIX, row_shape, row_space
 from dacergnn.library_nodes.parse import view_shape
@@ -34,7 +35,7 @@ def pair_path(statement: Statement) -> str | None:
 
 
 class DeviceGemm:
-    """The kernels of a SegmentGemm: ``code`` launches them, ``encodings`` and ``scratch`` say what they need.
+    """The kernels of a SegmentGemm: ``code`` asks for them, ``encodings`` and ``scratch`` say what they need.
 
     ``scratch`` holds bytes per row of a row space ("ONE": besides).
     """
@@ -48,13 +49,16 @@ class DeviceGemm:
         self.space, self.group = self.statement.space, group_path(self.statement)
         self.epilogue = DeviceEpilogue(node.statements, node.locals, arrays)
         self.out = PREFIX + stored_in(node.statements, node.locals)
+        self.finish = f"finish{self.out}"
+        self.steps = 1
         self._item = max(arrays[self.statement.target.name].dtype.bytes, 4)  # of a sum
         if self.gemm.kind in WEIGHT_PRODUCTS:
-            self.code = self._weight_product()
+            self.code = DeviceCode("", [self._weight_product()], steps=1)
         elif self.gemm.kind == "outer_prod":
-            self.code = self._outer()
+            self.code = DeviceCode("", [self._outer()], steps=2)
         else:
-            self.code = self._linear()
+            calls = self._linear()
+            self.code = DeviceCode(f"const auto {self.finish} = {self.epilogue.code};\n", calls, self.steps)
         self.encodings = list(dict.fromkeys(self.encodings + self.epilogue.encodings))
 
     # Operands
@@ -84,6 +88,7 @@ class DeviceGemm:
 
     def _needs(self, space: str, elements: int) -> None:
         self.scratch[space] = self.scratch.get(space, 0) + elements * self._item
+        self.scratch["ONE"] = self.scratch.get("ONE", 0) + ALIGNMENT
 
     # Forms
 
@@ -94,7 +99,7 @@ class DeviceGemm:
         gemm = self.gemm
         operands = ", ".join(f"{PREFIX}{ref.name}, {self._gather(ref)}" for ref in (gemm.x, gemm.w))
         sizes = weight_product_sizes(gemm, shapes)
-        return f"dacergnn::cuda::{gemm.kind}<Storage, {sizes}>({operands}, {extent(self.space)}, {self.out});"
+        return f"{gemm.kind}<Storage, {sizes}>({operands}, {extent(self.space)}, {self.out})"
 
     def _outer(self) -> str:
         gemm, shape = self.gemm, row_shape(self.arrays[self.statement.target.name])
@@ -105,12 +110,12 @@ class DeviceGemm:
         self._needs("ONE", blocks * size(shape))
         self._needs(MAPS[self.space, self.group], size(shape))
         return (
-            f"dacergnn::cuda::segment_outer<Storage, {heads}, {k}, {m}, {scales}>"
+            f"segment_outer<Storage, {heads}, {k}, {m}, {scales}>"
             f"({operands}, {self._segments(self.space, self.group)}, {extent(self.space)}, "
-            f"{self._read(order_name(self.space, self.group))}, {scale}, {self.out});"
+            f"{self._read(order_name(self.space, self.group))}, {scale}, {self.out})"
         )
 
-    def _linear(self) -> str:
+    def _linear(self) -> list[str]:
         gemm, space, path = self.gemm, self.space, self.statement.target.path
         shape = row_shape(self.arrays[gemm.w.name])
         heads, k, m = shape if len(shape) == 3 else (1, *shape)
@@ -123,42 +128,43 @@ class DeviceGemm:
         chunks = ""
         if path and self.split_hubs:
             chunks = f", dacergnn::cuda::Chunks({extent(space)})"
-            self._needs("ONE", MOST_CHUNKS * heads * max(k, m) + 64)
-        head = f"const auto finish = {self.epilogue.code};\ndacergnn::cuda::"
+            self._needs("ONE", MOST_CHUNKS * heads * max(k, m))
+            self.steps += 1
         if not path:
             call = (
                 f"segment_gemm{template}{operands}, {self._segments(space, self.group)}, {extent(space)}, "
-                f"{self._read(order_name(space, self.group))}, {scale}, {self.out}, finish);"
+                f"{self._read(order_name(space, self.group))}, {scale}, {self.out}, {self.finish})"
             )
             if target_is_prefix(self.statement, row_space(self.arrays[self.statement.target.name])):
-                call += f"\ndacergnn::cuda::zero_rows<Storage, {width}>({extent(space)}, {owner}, {self.out});"
-            return head + call
+                return [call, f"zero_rows<Storage, {width}>({extent(space)}, {owner}, {self.out})"]
+            return [call]
         reached, typed = MAPS[space, path], self._type_of_target()
         if typed is not None:  # every target is a sum of rows, times the weight of its type
             call = (
                 f"segment_gemm_of_sums{template}{operands}, {self._segments(reached, typed)}, {extent(reached)}, "
                 f"{self._read(order_name(reached, typed))}, {scale}, {self._read(pointer_name(space, path))}, "
-                f"{self._read(order_name(space, path))}, {self.out}, finish{chunks});"
+                f"{self._read(order_name(space, path))}, {self.out}, {self.finish}{chunks})"
             )
             if extent(reached) != owner:
-                zeros = f"zero_rows<Storage, {width}, {local}>({extent(reached)}, {owner}, {self.out}, finish)"
-                call += f"\ndacergnn::cuda::{zeros};"
-            return head + call
+                zeros = f"zero_rows<Storage, {width}, {local}>({extent(reached)}, {owner}, {self.out}, {self.finish})"
+                return [call, zeros]
+            return [call]
+        self.steps += 1
         pair = pair_path(self.statement)
         if pair is not None:
             pairs = MAPS[space, pair]
             self._needs(pairs, width)
-            return head + (
+            return [
                 f"segment_gemm_scatter_pairs{template}{operands}, {self._segments(pairs, 'etype')}, {extent(pairs)}, "
                 f"{scale}, {self._read(pointer_name(space, pair))}, {self._read(order_name(space, pair))}, "
-                f"{self._targets(pairs, path)}, {extent(reached)}, {owner}, {self.out}, finish{chunks});"
-            )
+                f"{self._targets(pairs, path)}, {extent(reached)}, {owner}, {self.out}, {self.finish}{chunks})"
+            ]
         self._needs(space, width)
-        return head + (
+        return [
             f"segment_gemm_scatter{template}{operands}, {self._segments(space, self.group)}, {extent(space)}, "
             f"{self._read(order_name(space, self.group))}, {scale}, {self._targets(space, path)}, {extent(reached)}, "
-            f"{owner}, {self.out}, finish{chunks});"
-        )
+            f"{owner}, {self.out}, {self.finish}{chunks})"
+        ]
 
     def _targets(self, space: str, path: str) -> str:
         """Pointer and list of the rows of a space by the row that a path leads to."""
@@ -179,4 +185,4 @@ class ExpandSegmentGemmCUDA(ExpandTransformation):
     @staticmethod
     def expansion(node: Any, state: dace.SDFGState, sdfg: dace.SDFG) -> nodes.Tasklet:
         arrays = node.arrays(sdfg, state)
-        return cuda_tasklet(node, arrays, f"{{\n{DeviceGemm(node, arrays).code}\n}}")
+        return cuda_tasklet([node], [arrays])

@@ -102,4 +102,4 @@ class ExpandTraversalCPU(ExpandTransformation):
     @staticmethod
     def expansion(node: Any, state: dace.SDFGState, sdfg: dace.SDFG) -> nodes.Tasklet:
         arrays = node.arrays(sdfg, state)
-        return cpp_tasklet(node, arrays, f"{index_alias(arrays)}{{\n{traversal_kernel(node, arrays).code()}\n}}")
+        return cpp_tasklet([node], arrays, f"{index_alias(arrays)}{{\n{traversal_kernel(node, arrays).code()}\n}}")

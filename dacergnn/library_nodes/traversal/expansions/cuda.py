@@ -12,14 +12,12 @@ from dace.transformation.transformation import ExpandTransformation
 from dacergnn.library_nodes.access import is_few
 from dacergnn.library_nodes.cpu import extent
 from dacergnn.library_nodes.cuda import CUDAHeaders, cuda_tasklet
+from dacergnn.library_nodes.device_code import ALIGNMENT, DeviceCode
 from dacergnn.library_nodes.node import PREFIX
 from dacergnn.library_nodes.traversal.expansions.cuda_hubs import DividedNest
 from dacergnn.library_nodes.traversal.expansions.cuda_nest import DeviceNest
 from dacergnn.library_nodes.traversal.expansions.cuda_statements import MERGE
 from dacergnn.library_nodes.traversal.nest import Loop, simplest
-
-ALIGNMENT = 256
-"""Bytes to which arrays in scratch memory are aligned (``take`` of ``traversal.cuh``)."""
 
 CREWS = {"groups": 8, "edges": 4}
 """Threads that share a group of narrow rows, by the schedule: "edges" where groups are short."""
@@ -51,17 +49,17 @@ class DeviceReduction(DeviceNest):
         del self.around[loop.space]
         return "\n".join(lines)
 
-    def _write(self) -> str:
+    def _write(self) -> DeviceCode:
         outer, inner = self.levels.spaces
         width, combine = self.homes[self._target].width, MERGE[self.statements[-1].op]
-        partials = f"dacergnn::cuda::take<Value>(taken, ({self._limit} + {extent(outer)}) * {width})"
-        return (
-            f"{self._before()}"
-            f"dacergnn::cuda::reduce_chunks<dacergnn::cuda::{combine}>({self._groups()}, {extent(outer)}, "
+        partials = f"dacergnn::cuda::take<Value>(({self._limit} + {extent(outer)}) * {width})"
+        call = (
+            f"reduce_chunks<dacergnn::cuda::{combine}, {self.held}>({self._groups()}, {extent(outer)}, "
             f"{extent(inner)}, {self._limit}, {width}, {partials}, {PREFIX}{self._target}, "
             f"[=] __device__(const dacergnn::cuda::Block crew, const int64_t begin_{inner}, const int64_t end_{inner}, "
-            f"const int64_t row_{outer}, Value* const into) {{\n(void)row_{outer};\n{self._body()}\n}});"
+            f"const int64_t row_{outer}, Value* const into) {{\n(void)row_{outer};\n{self._body()}\n}})"
         )
+        return DeviceCode(self._before(), [call], steps=2)
 
 
 def device_kernel(node: Any, arrays: dict[str, Any]) -> DeviceNest:
@@ -94,4 +92,4 @@ class ExpandTraversalCUDA(ExpandTransformation):
     @staticmethod
     def expansion(node: Any, state: dace.SDFGState, sdfg: dace.SDFG) -> nodes.Tasklet:
         arrays = node.arrays(sdfg, state)
-        return cuda_tasklet(node, arrays, f"{{\n{device_kernel(node, arrays).code}\n}}")
+        return cuda_tasklet([node], [arrays])

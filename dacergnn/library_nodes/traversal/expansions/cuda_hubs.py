@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 
 from dacergnn.library_nodes.cpu import extent
+from dacergnn.library_nodes.device_code import DeviceCode
 from dacergnn.library_nodes.form import Statement
 from dacergnn.library_nodes.traversal.expansions.cuda_nest import DeviceNest
 from dacergnn.library_nodes.traversal.expansions.cuda_statements import MERGE
@@ -26,7 +27,7 @@ class DividedNest(DeviceNest):
 
     bodies: list[str]
 
-    def _write(self) -> str:
+    def _write(self) -> DeviceCode:
         self.bodies = self._bodies() if len(self.levels.spaces) > 1 else []
         return super()._write()
 
@@ -43,7 +44,7 @@ class DividedNest(DeviceNest):
 
     def _before(self) -> str:
         parts = (
-            f"Value* const part_{n} = dacergnn::cuda::take<Value>(taken, {MOST_CHUNKS} * {self.homes[n].width});\n"
+            f"Value* const part_{n} = dacergnn::cuda::take<Value>({MOST_CHUNKS} * {self.homes[n].width});\n"
             for n in self._summed()
         )
         return super()._before() + "".join(parts)

@@ -10,6 +10,7 @@ from dace.data import Array
 
 from dacergnn.library_nodes.access import pointer_name, target_is_prefix
 from dacergnn.library_nodes.cpu import extent
+from dacergnn.library_nodes.device_code import DeviceCode
 from dacergnn.library_nodes.form import Shape, Statement, size
 from dacergnn.library_nodes.node import PREFIX, row_space
 from dacergnn.library_nodes.traversal.expansions.cuda_lanes import Layout, sums_first
@@ -21,8 +22,8 @@ from dacergnn.library_nodes.traversal.nest import Levels, Loop, apart, loops, re
 class DeviceNest(DeviceStatements):
     """The kernel of a body under a mapping.
 
-    ``code`` is a block of C++ in which Storage, Value and Index are defined, ``encodings`` what it reads of the graph,
-    ``scratch`` what it needs besides. A crew has ``smallest_crew`` threads, or more if they share a row.
+    ``code`` is C++ in which Storage, Value and Index are defined (`DeviceCode`), ``encodings`` what it reads of the
+    graph, ``scratch`` what it needs besides. A crew has ``smallest_crew`` threads, or more if they share a row.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class DeviceNest(DeviceStatements):
 
     # The kernel
 
-    def _write(self) -> str:
+    def _write(self) -> DeviceCode:
         outer, lanes = self.levels.spaces[0], self.layout.lanes
         row = f"const int64_t row_{outer}"
         if len(self.levels.spaces) == 1:
@@ -83,7 +84,8 @@ class DeviceNest(DeviceStatements):
             groups, crew = f"{self._groups()}, {extent(outer)}", max(lanes, self.smallest_crew)
             head = f"traverse_groups<{crew}, Value, {self.held}>({groups}, [=] __device__(const auto crew, {row}) {{"
         main = f"{head}\n(void)row_{outer};\n{self._body()}\n}}"
-        return self._before() + "\n".join(f"dacergnn::cuda::{call});" for call in self._calls(main)) + self._tails()
+        calls = [f"{call})" for call in self._calls(main)]
+        return DeviceCode(self._before(), [*calls, *self._tails()], steps=len(calls))
 
     def _calls(self, main: str) -> list[str]:
         """The launches, given the one over all groups; closing parentheses are left out."""
@@ -115,25 +117,23 @@ class DeviceNest(DeviceStatements):
         runs = [n for n in self.in_runs if self.layout.vector > 1 and not self.is_local(n)]
         lines = [f"dacergnn::cuda::check_alignment({{{', '.join(PREFIX + n for n in runs)}}});"] if runs else []
         kept = [(n, self.homes[n]) for n in self.in_memory if self.is_local(n)]
-        lines += ["int64_t taken = 0;"] if self.scratch else []
         lines += [
-            f"Value* const kept_{n} = dacergnn::cuda::take<Value>(taken, {extent(h.space)} * {h.width});"
-            for n, h in kept
+            f"Value* const kept_{n} = dacergnn::cuda::take<Value>({extent(h.space)} * {h.width});" for n, h in kept
         ]
         return "\n".join([*lines, ""])
 
-    def _tails(self) -> str:
+    def _tails(self) -> list[str]:
         """Zeros for the rows of targets that the map does not reach."""
-        text = ""
+        tails: list[str] = []
         for statement in self.statements:
             name, home = statement.target.name, self.homes[statement.target.name]
             if home.stored and target_is_prefix(statement, row_space(self.arrays[name])):
                 owner, start = extent(row_space(self.arrays[name])), f"{extent(home.space)} * {home.width}"
-                text += (
-                    f"\ndacergnn::cuda::traverse_rows<1>({owner} * {home.width} - {start}, "
-                    f"[=] __device__(const int64_t i) {{ {PREFIX}{name}[{start} + i] = Storage(0); }});"
+                tails.append(
+                    f"traverse_rows<1>({owner} * {home.width} - {start}, "
+                    f"[=] __device__(const int64_t i) {{ {PREFIX}{name}[{start} + i] = Storage(0); }})"
                 )
-        return text
+        return tails
 
     # Loops
 

@@ -82,8 +82,8 @@ struct HubSums {
     Term term;
     Acc* partials;
 
-    __device__ void operator()() const {
-        hub_part(groups, count, chunks, blockIdx.x, [&](const Part& part) {
+    __device__ void operator()(int64_t block = blockIdx.x) const {
+        hub_part(groups, count, chunks, block, [&](const Part& part) {
             const int64_t begin = groups.begin(part.group), end = groups.end(part.group);
             for (int from = 0; from < Width; from += kWarp * kElements) {
                 const int column = from + lane() * kElements;
@@ -97,7 +97,9 @@ struct HubSums {
         });
     }
 
-    void run() const { launch<kWarps * kWarp>(chunks.count, kWarps * kWarp * kElements * sizeof(Acc), *this); }
+    auto prepared() const {
+        return one_launch<kWarps * kWarp>(chunks.count, kWarps * kWarp * kElements * sizeof(Acc), *this);
+    }
 };
 
 // Sums of the parts of hubs, Width elements for every chunk, for those who sum up groups.

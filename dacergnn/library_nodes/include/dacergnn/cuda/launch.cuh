@@ -16,6 +16,7 @@ namespace dacergnn::cuda {
 
 inline constexpr int kWarp = 32;
 inline constexpr unsigned kAll = 0xffffffffu;
+inline constexpr std::size_t kMostArguments = 4096;  // bytes that the arguments of a kernel take
 
 // What the caller of a program sets before it calls. `failure` is the first error since it was last null: whoever
 // reads it sets it back; until then nothing is launched. It does not cover what goes wrong on the device later.
@@ -24,8 +25,17 @@ struct Call {
     char* workspace = nullptr;
     int multiprocessors = 1;
     const char* failure = nullptr;
+    int64_t taken = 0;  // bytes of the workspace
 };
 inline thread_local Call call;
+
+// Scratch memory for `elements` values, until what is asked for next has been launched (`start`).
+template <class T>
+inline T* take(int64_t elements) {
+    T* const place = reinterpret_cast<T*>(call.workspace + call.taken);
+    call.taken += (elements * static_cast<int64_t>(sizeof(T)) + 255) / 256 * 256;
+    return place;
+}
 
 // Blocks that a multiprocessor should have room for, where a kernel says so: then its threads have the registers that
 // this leaves. Otherwise the compiler makes room for more blocks where it takes few registers to be spilled.
@@ -44,11 +54,12 @@ __global__ void __launch_bounds__(Threads, least_blocks<Kernel>()) run(const __g
 }
 #endif
 
-// Runs `kernel()` in every thread of `blocks` blocks, on the stream of the call. Errors go to `call.failure`.
+// Runs `kernel()` in every thread of `blocks` blocks, on the stream of the call. Errors go to `call.failure`. Kernels
+// that `start` launches take the number of their block, which is that of the launch when it is left out.
 template <int Threads, class Kernel>
 void launch(int64_t blocks, std::size_t shared_bytes, const Kernel& kernel) {
     static_assert(Threads > 0 && Threads <= 1024, "a block has 1 to 1024 threads");
-    static_assert(sizeof(Kernel) <= 4096, "arguments of a kernel take up to 4096 bytes");
+    static_assert(sizeof(Kernel) <= kMostArguments, "arguments of a kernel take up to 4096 bytes");
     if (blocks == 0 || call.failure != nullptr) return;
     if (blocks < 0 || blocks > 0x7fffffff) {
         call.failure = "A kernel needs more than 2^31 - 1 blocks; the graph is too large for one launch.";

@@ -11,7 +11,7 @@ namespace dacergnn::cuda {
 template <class... Arguments>
 const char* packed_call(void (*function)(Arguments...), const std::int64_t* packed) {
     const std::int64_t* tail = packed + sizeof...(Arguments);
-    call = {(cudaStream_t)tail[0], (char*)tail[1], (int)tail[2], nullptr};
+    call = {(cudaStream_t)tail[0], (char*)tail[1], (int)tail[2], nullptr, 0};
     dacergnn::packed_call(function, packed, std::index_sequence_for<Arguments...>{});
     return call.failure;
 }

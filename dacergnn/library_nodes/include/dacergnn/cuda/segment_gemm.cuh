@@ -12,25 +12,25 @@ namespace detail {
 
 template <bool Tf32, class Value, int64_t H, int64_t K, int64_t M, bool TransposeW, int HS, int Local, class Result,
           class Source, class Types, class Finish>
-void product(const Source& source, const Value* W, const Types& types, int64_t total, const Value* scale, Result* Y,
+auto product(const Source& source, const Value* W, const Types& types, int64_t total, const Value* scale, Result* Y,
              const Finish& finish) {
     constexpr int64_t D = TransposeW ? M : K, C = TransposeW ? K : M;
     using T = Tiling<Value, Result, H, D, C, Tf32>;
-    SegmentProduct<T, H, D, C, TransposeW, HS, Local, Source, Types, Finish>{source, types,  W,     scale,
-                                                                             Y,      finish, total, 0}
-        .run();
+    return SegmentProduct<T, H, D, C, TransposeW, HS, Local, Source, Types, Finish>{source, types,  W,     scale,
+                                                                                    Y,      finish, total, 0}
+        .prepared();
 }
 
-// Calls f with the sums of the parts of hubs, which have gone to the workspace behind what is taken of it; with nullptr
-// where the caller has no chunks.
+// The launches that f gives for the sums of the parts of hubs, behind the one that makes them; for nullptr where the
+// caller has no chunks.
 template <class Acc, int64_t Width, int64_t Columns, class I, class Term, class Hubs, class F>
-void with_hubs(const I* ptr, int64_t groups, const Term& term, const Hubs& chunks, int64_t taken, const F& f) {
+auto with_hubs(const I* ptr, int64_t groups, const Term& term, const Hubs& chunks, const F& f) {
     if constexpr (std::is_null_pointer_v<Hubs>) {
-        f(nullptr);
+        return f(nullptr);
     } else {
-        Acc* const partials = reinterpret_cast<Acc*>(call.workspace + round_up(taken, 256));
-        HubSums<Acc, Width, Columns, I, Term>{{ptr, 0}, groups, chunks, term, partials}.run();
-        f(HubRows<Acc, Width>{chunks, partials});
+        Acc* const partials = take<Acc>(kMostChunks * Width);
+        const HubSums<Acc, Width, Columns, I, Term> sums = {{ptr, 0}, groups, chunks, term, partials};
+        return in_order(sums.prepared(), f(HubRows<Acc, Width>{chunks, partials}));
     }
 }
 
@@ -45,10 +45,11 @@ struct ListedRows {
 };
 
 template <int64_t Width, int Local, class Value, class Acc, class I, class List, class Finish, class Hubs>
-void sum_rows(const Acc* X, const I* ptr, List list, int64_t first, int64_t targets, int64_t y_rows, Value* Y,
+auto sum_rows(const Acc* X, const I* ptr, List list, int64_t first, int64_t targets, int64_t y_rows, Value* Y,
               const Finish& finish, const Hubs& hubs) {
-    RowSums<Value, Acc, Width, Local, I, List, Finish, Hubs>{X, ptr, list, first, targets, y_rows, Y, finish, hubs}
-        .run();
+    return RowSums<Value, Acc, Width, Local, I, List, Finish, Hubs>{X,      ptr, list,   first, targets,
+                                                                    y_rows, Y,   finish, hubs}
+        .prepared();
 }
 
 }  // namespace detail
@@ -60,79 +61,80 @@ void sum_rows(const Acc* X, const I* ptr, List list, int64_t first, int64_t targ
 // warp hands every row to finish(i, row, local) once it is there; `local` are Local elements of the warp's own.
 template <class Value, int64_t H, int64_t K, int64_t M, bool TransposeW, int HS, int Local = 0, bool Tf32 = kTf32,
           class Gather, class Types, class Rows, class Finish = Keep>
-void segment_gemm(const Value* X, Gather gather, const Value* W, const Types& types, int64_t total, Rows rows,
+auto segment_gemm(const Value* X, Gather gather, const Value* W, const Types& types, int64_t total, Rows rows,
                   const Value* scale, Value* Y, const Finish& finish = {}) {
     const GatheredRows<Value, H*(TransposeW ? M : K), Gather, Rows> source = {X, gather, rows};
-    detail::product<Tf32, Value, H, K, M, TransposeW, HS, Local>(source, W, types, total, scale, Y, finish);
+    return detail::product<Tf32, Value, H, K, M, TransposeW, HS, Local>(source, W, types, total, scale, Y, finish);
 }
 
 // The same with the sums of rows in place of rows: Y[j] = (sum of scale[i] * X[gather[i]]) @ W[t] for i = list[q], q in
 // ptr[j] .. ptr[j + 1], and j = rows[p] in the order of types. With Chunks of the rows i, several blocks share
-// the sum of a hub: there is a launch more, and the workspace holds kMostChunks sums behind the bytes that are taken.
+// the sum of a hub: there is a launch more, and kMostChunks sums are taken of the workspace.
 template <class Value, int64_t H, int64_t K, int64_t M, bool TransposeW, int HS, int Local = 0, bool Tf32 = kTf32,
           class Gather, class I, class List, class Types, class Rows, class Result, class Finish = Keep,
           class Hubs = std::nullptr_t>
-void segment_gemm_of_sums(const Value* X, Gather gather, const Value* W, const Types& types, int64_t total, Rows rows,
+auto segment_gemm_of_sums(const Value* X, Gather gather, const Value* W, const Types& types, int64_t total, Rows rows,
                           const Value* scale, const I* ptr, List list, Result* Y, const Finish& finish = {},
-                          const Hubs& chunks = nullptr, int64_t taken = 0) {
+                          const Hubs& chunks = nullptr) {
     constexpr int64_t D = TransposeW ? M : K;
     using Sums = SummedRows<Value, H, D, HS, I, Gather, List, Rows, std::nullptr_t>;
     const Sums sums = {X, gather, ptr, list, scale, rows, nullptr};
-    detail::with_hubs<Accumulator<Value>, H * D, D>(ptr, total, sums, chunks, taken, [&](const auto& hubs) {
+    return detail::with_hubs<Accumulator<Value>, H * D, D>(ptr, total, sums, chunks, [&](const auto& hubs) {
         using Source = SummedRows<Value, H, D, HS, I, Gather, List, Rows, std::remove_cvref_t<decltype(hubs)>>;
         const Source source = {X, gather, ptr, list, scale, rows, hubs};
         constexpr const Value* kNone = nullptr;
-        detail::product<Tf32, Value, H, K, M, TransposeW, 0, Local>(source, W, types, total, kNone, Y, finish);
+        return detail::product<Tf32, Value, H, K, M, TransposeW, 0, Local>(source, W, types, total, kNone, Y, finish);
     });
 }
 
 // Y[j] = the sum of scale[i] * X[gather[i]] @ W[type of i] over the rows i = target_rows[q] with the target j, q in
 // target_ptr[j] .. target_ptr[j + 1], for `targets` rows, and zeros for rows up to y_rows; otherwise as segment_gemm.
-// The workspace holds `total` rows of Y; chunks as above.
+// Takes `total` rows of Y of the workspace; chunks as above.
 template <class Value, int64_t H, int64_t K, int64_t M, bool TransposeW, int HS, int Local = 0, bool Tf32 = kTf32,
           class Gather, class Types, class Rows, class I, class TargetRows, class Finish = Keep,
           class Hubs = std::nullptr_t>
-void segment_gemm_scatter(const Value* X, Gather gather, const Value* W, const Types& types, int64_t total, Rows rows,
+auto segment_gemm_scatter(const Value* X, Gather gather, const Value* W, const Types& types, int64_t total, Rows rows,
                           const Value* scale, const I* target_ptr, TargetRows target_rows, int64_t targets,
                           int64_t y_rows, Value* Y, const Finish& finish = {}, const Hubs& chunks = nullptr) {
     const GatheredRows<Value, H*(TransposeW ? M : K), Gather, Rows> source = {X, gather, rows};
     using Acc = Accumulator<Value>;
     constexpr int64_t kWidth = H * (TransposeW ? K : M);
-    Acc* const products = reinterpret_cast<Acc*>(call.workspace);
-    detail::product<Tf32, Value, H, K, M, TransposeW, HS, 0>(source, W, types, total, scale, products, Keep());
+    Acc* const products = take<Acc>(total * kWidth);
+    const auto made =
+        detail::product<Tf32, Value, H, K, M, TransposeW, HS, 0>(source, W, types, total, scale, products, Keep());
     const detail::ListedRows<Acc, kWidth, TargetRows> terms = {products, target_rows};
-    const int64_t taken = total * kWidth * int64_t(sizeof(Acc));
-    detail::with_hubs<Acc, kWidth, kWidth>(target_ptr, targets, terms, chunks, taken, [&](const auto& hubs) {
-        detail::sum_rows<kWidth, Local>(products, target_ptr, target_rows, 0, targets, y_rows, Y, finish, hubs);
-    });
+    const auto summed = [&](const auto& hubs) {
+        return detail::sum_rows<kWidth, Local>(products, target_ptr, target_rows, 0, targets, y_rows, Y, finish, hubs);
+    };
+    return in_order(made, detail::with_hubs<Acc, kWidth, kWidth>(target_ptr, targets, terms, chunks, summed));
 }
 
 // The same where the rows of a target and a type stand together, as a pair: pair j has the rows pair_rows[q], q in
 // pair_ptr[j] .. pair_ptr[j + 1], and they are added before they are multiplied. `types` are those of the pairs;
-// target_ptr and target_rows list the pairs of a target. The workspace holds `pairs` rows of Y; chunks as above, of the
-// rows of pairs.
+// target_ptr and target_rows list the pairs of a target. Takes `pairs` rows of Y of the workspace; chunks as above, of
+// the rows of pairs.
 template <class Value, int64_t H, int64_t K, int64_t M, bool TransposeW, int HS, int Local = 0, bool Tf32 = kTf32,
           class Gather, class Types, class PairRows, class I, class TargetRows, class Finish = Keep,
           class Hubs = std::nullptr_t>
-void segment_gemm_scatter_pairs(const Value* X, Gather gather, const Value* W, const Types& types, int64_t pairs,
+auto segment_gemm_scatter_pairs(const Value* X, Gather gather, const Value* W, const Types& types, int64_t pairs,
                                 const Value* scale, const I* pair_ptr, PairRows pair_rows, const I* target_ptr,
                                 TargetRows target_rows, int64_t targets, int64_t y_rows, Value* Y,
                                 const Finish& finish = {}, const Hubs& chunks = nullptr) {
     using Acc = Accumulator<Value>;
     constexpr int64_t kWidth = H * (TransposeW ? K : M);
-    Acc* const products = reinterpret_cast<Acc*>(call.workspace);
-    segment_gemm_of_sums<Value, H, K, M, TransposeW, HS, 0, Tf32>(
-        X, gather, W, types, pairs, nullptr, scale, pair_ptr, pair_rows, products, Keep(), chunks,
-        pairs * kWidth * int64_t(sizeof(Acc)));
-    detail::sum_rows<kWidth, Local>(products, target_ptr, target_rows, 0, targets, y_rows, Y, finish, nullptr);
+    Acc* const products = take<Acc>(pairs * kWidth);
+    return in_order(
+        segment_gemm_of_sums<Value, H, K, M, TransposeW, HS, 0, Tf32>(
+            X, gather, W, types, pairs, nullptr, scale, pair_ptr, pair_rows, products, Keep(), chunks),
+        detail::sum_rows<kWidth, Local>(products, target_ptr, target_rows, 0, targets, y_rows, Y, finish, nullptr));
 }
 
 // Zeros in the rows first .. last of Y, finished.
 template <class Value, int64_t Width, int Local = 0, class Finish = Keep>
-void zero_rows(int64_t first, int64_t last, Value* Y, const Finish& finish = {}) {
+auto zero_rows(int64_t first, int64_t last, Value* Y, const Finish& finish = {}) {
     constexpr const Accumulator<Value>* kNone = nullptr;
     constexpr const int32_t* kNoRows = nullptr;
-    detail::sum_rows<Width, Local>(kNone, kNoRows, nullptr, first, 0, last, Y, finish, nullptr);
+    return detail::sum_rows<Width, Local>(kNone, kNoRows, nullptr, first, 0, last, Y, finish, nullptr);
 }
 
 }  // namespace dacergnn::cuda

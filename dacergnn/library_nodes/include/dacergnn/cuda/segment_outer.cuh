@@ -38,15 +38,15 @@ struct OuterBlocks {
     Acc* partials;
     int64_t total, length;
 
-    __device__ void operator()() const {
+    __device__ void operator()(int64_t block_and_panel = blockIdx.x) const {
         char* const memory = shared_memory<char>();
         Acc* const sums = reinterpret_cast<Acc*>(memory + 2 * T::kStageBytes);
         OuterPlace* const places = reinterpret_cast<OuterPlace*>(memory + 2 * T::kStageBytes + T::kSumBytes);
         const auto stage = [=](int s) { return reinterpret_cast<Value*>(memory + s % 2 * T::kStageBytes); };
         const auto slot = [=](int s) { return places + s % kSlots * T::kRows; };
 
-        const int64_t block = blockIdx.x / T::kPanels, begin = block * length;
-        const int panel = blockIdx.x % T::kPanels, row = threadIdx.x;
+        const int64_t block = block_and_panel / T::kPanels, begin = block * length;
+        const int panel = static_cast<int>(block_and_panel % T::kPanels), row = threadIdx.x;
         const Walk<T::kRows, 1, 1, Types> walk(types, begin, length, total);
         Step step = walk.start(), next = walk.after(step);
         if (row < step.count) slot(0)[row] = source.find(begin + step.first + row);
@@ -120,8 +120,8 @@ struct OuterSums {
     Value* dW;
     int64_t length, strip, strips;
 
-    __device__ void operator()() const {
-        const int64_t t = blockIdx.x / strips, first = blockIdx.x % strips * strip;
+    __device__ void operator()(int64_t block = blockIdx.x) const {
+        const int64_t t = block / strips, first = block % strips * strip;
         const int64_t begin = types.start(t), end = types.start(t + 1);
         const int64_t from = begin / length, to = end > begin ? (end - 1) / length + 1 : from;
         if (to - from == 1) return;
@@ -142,25 +142,25 @@ inline constexpr int64_t kOuterBlocks = std::clamp<int64_t>((int64_t{1} << 22) /
 
 // dW[t] (H, K, M) = sum of scale[i] * X[xgather[i]]^T Y[ygather[i]] over the rows i of type t; zeros for a type without
 // rows. Rows, gathers (nullptr: identity), types and scale as in segment_gemm; X rows are (H, K), Y rows are (H, M).
-// The workspace holds kOuterBlocks<H * K * M> + types rows of H * K * M sums.
+// Takes kOuterBlocks<H * K * M> + types rows of H * K * M sums of the workspace.
 template <class Value, int64_t H, int64_t K, int64_t M, int HS, bool Tf32 = kTf32, class XGather, class YGather,
           class Types, class List>
-void segment_outer(const Value* X, XGather xgather, const Value* Y, YGather ygather, const Types& types, int64_t total,
+auto segment_outer(const Value* X, XGather xgather, const Value* Y, YGather ygather, const Types& types, int64_t total,
                    List rows, const Value* scale, Value* dW) {
     using T = OuterTiling<Value, H, K, M, Tf32>;
     using Acc = Accumulator<Value>;
     using Source = GatheredPairs<Value, H * K, H * M, XGather, YGather, List>;
     constexpr int64_t kSize = H * K * M;
-    if (types.types <= 0) return;
     const int64_t length = std::max<int64_t>(2 * T::kRows, round_up(divide_up(total, kOuterBlocks<kSize>), T::kRows));
-    Acc* const partials = reinterpret_cast<Acc*>(call.workspace);
+    Acc* const partials = take<Acc>((kOuterBlocks<kSize> + types.types) * kSize);
     const OuterBlocks<T, H, K, M, HS, Source, Types> blocks = {
         {X, Y, xgather, ygather, rows}, types, scale, dW, partials, total, length};
-    launch<kTileThreads>(divide_up(total, length) * T::kPanels, blocks.kBytes, blocks);
     using Sums = OuterSums<Value, Acc, kSize, Types>;
     const int64_t strip = types.types < 64 ? kWarp : 32 * kWarp, strips = divide_up(kSize, strip);
-    launch<Sums::kWarps * kWarp>(types.types * strips, Sums::kWarps * kWarp * sizeof(Acc),
-                                 Sums{partials, types, dW, length, strip, strips});
+    return in_order(
+        one_launch<kTileThreads>(types.types > 0 ? divide_up(total, length) * T::kPanels : 0, blocks.kBytes, blocks),
+        one_launch<Sums::kWarps * kWarp>(types.types * strips, Sums::kWarps * kWarp * sizeof(Acc),
+                                         Sums{partials, types, dW, length, strip, strips}));
 }
 
 }  // namespace dacergnn::cuda

@@ -34,7 +34,7 @@ struct SegmentProduct {
     Finish finish;
     int64_t total, rows_per_block;
 
-    __device__ void operator()() const {
+    __device__ void operator()(int64_t block = blockIdx.x) const {
         char* const memory = shared_memory<char>();
         char* const weights = memory + 2 * T::kStageBytes;
         ScaledPlace* const places = reinterpret_cast<ScaledPlace*>(weights + kWeights * T::kWeightBytes);
@@ -44,7 +44,7 @@ struct SegmentProduct {
         const auto weight = [=](int s) { return reinterpret_cast<Value*>(weights + s % kWeights * T::kWeightBytes); };
         const auto slot = [=](int s) { return places + s % kSlots * kTileRows; };
 
-        const int64_t begin = int64_t(blockIdx.x) * rows_per_block;
+        const int64_t begin = block * rows_per_block;
         const Walk<kTileRows, T::kPanels, T::kChunks, Types> walk(types, begin, rows_per_block, total);
         Step step = walk.start(), next = walk.after(step);
         const int row = threadIdx.x;
@@ -78,13 +78,13 @@ struct SegmentProduct {
         }
     }
 
-    void run() {
-        if (total <= 0) return;
+    auto prepared() {
         // Some blocks more than run at once, so that all multiprocessors are busy to the end.
         constexpr int64_t kBlocks = 2 * std::clamp<int64_t>(220 * 1024 / (kBytes + 1024), 1, 8);
         static_assert(kBytes <= 160 * 1024, "what a block needs of shared memory");
-        rows_per_block = round_up(divide_up(total, kBlocks * call.multiprocessors), kTileRows);
-        launch<kTileThreads>(divide_up(total, rows_per_block), kBytes, *this);
+        const int64_t rows = divide_up(std::max<int64_t>(total, 1), kBlocks * call.multiprocessors);
+        rows_per_block = round_up(rows, kTileRows);
+        return one_launch<kTileThreads>(divide_up(total, rows_per_block), kBytes, *this);
     }
 
   private:

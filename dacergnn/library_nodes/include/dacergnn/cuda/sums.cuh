@@ -1,6 +1,7 @@
 // Sums of many terms in an order that depends on nothing but their number.
 #pragma once
 
+#include "launches.cuh"
 #include "rows.cuh"
 
 namespace dacergnn::cuda {
@@ -75,10 +76,10 @@ struct RowSums {
     Finish finish;
     Hubs hubs;
 
-    __device__ void operator()() const {
+    __device__ void operator()(int64_t block = blockIdx.x) const {
         Acc* const partials = shared_memory<Acc>();
         Value* const local = reinterpret_cast<Value*>(partials + kWarps * kWarp * kElements) + warp() * Local;
-        const int64_t first = first_row + int64_t(blockIdx.x) * kWarps, row = first + warp();
+        const int64_t first = first_row + block * kWarps, row = first + warp();
         // The bounds of the rows of the block, one for each lane; those beyond the targets are empty.
         const int64_t at_lane = smaller(first + smaller(lane(), kWarps), targets);
         const int64_t bound = targets > 0 ? static_cast<int64_t>(ptr[at_lane]) : 0;
@@ -123,8 +124,9 @@ struct RowSums {
         }
     }
 
-    void run() const {
-        if (y_rows > first_row) launch<kWarps * kWarp>(divide_up(y_rows - first_row, kWarps), kBytes, *this);
+    auto prepared() const {
+        const int64_t blocks = y_rows > first_row ? divide_up(y_rows - first_row, kWarps) : 0;
+        return one_launch<kWarps * kWarp>(blocks, kBytes, *this);
     }
 };
 

@@ -16,14 +16,6 @@ namespace dacergnn::cuda {
 inline constexpr int kCrewThreads = 256;    // of a block
 inline constexpr int64_t kLongGroup = 256;  // all threads of a block share a group of more rows
 
-// Scratch memory for `elements` values, after what `place` counts as taken.
-template <class T>
-inline T* take(int64_t& place, int64_t elements) {
-    T* const taken = reinterpret_cast<T*>(call.workspace + place);
-    place += (elements * static_cast<int64_t>(sizeof(T)) + 255) / 256 * 256;
-    return taken;
-}
-
 template <class T>
 inline constexpr T kInfinity = std::numeric_limits<T>::infinity();
 
@@ -195,16 +187,16 @@ template <int L, class Body>
 struct RowKernel {
     int64_t rows;
     Body body;
-    __device__ void operator()() const {
-        const int64_t row = (static_cast<int64_t>(blockIdx.x) * kCrewThreads + threadIdx.x) / L;
+    __device__ void operator()(int64_t block = blockIdx.x) const {
+        const int64_t row = (block * kCrewThreads + threadIdx.x) / L;
         if (row < rows) body(row);
     }
 };
 // body(row) by L threads for every row.
 template <int L, class Body>
-inline void traverse_rows(int64_t rows, const Body& body) {
+inline auto traverse_rows(int64_t rows, const Body& body) {
     constexpr int kRows = kCrewThreads / L;
-    launch<kCrewThreads>((rows + kRows - 1) / kRows, 0, RowKernel<L, Body>{rows, body});
+    return one_launch<kCrewThreads>((rows + kRows - 1) / kRows, 0, RowKernel<L, Body>{rows, body});
 }
 
 // Blocks that have room where a thread holds so many values of a group: without a number, the compiler would spill
@@ -223,8 +215,7 @@ struct GroupKernel {
     Chunks chunks;
     Body body;
     Hub hub;
-    __device__ void operator()() const {
-        int64_t block = blockIdx.x;
+    __device__ void operator()(int64_t block = blockIdx.x) const {
         if constexpr (kHubs) {  // their parts come first
             if (block < chunks.count) return hub_part(groups, count, chunks, block, hub);
             block -= chunks.count;
@@ -240,12 +231,12 @@ struct GroupKernel {
 // body(crew, group) for every group: by a crew of Size threads, or by a block where it is long. With `hub`, hubs are
 // left out, and blocks do hub(part) for their parts. A thread holds `Held` values of type T.
 template <int Size, class T, int Held, class Index, class Body, class Hub = std::nullptr_t>
-inline void traverse_groups(const Groups<Index>& groups, int64_t count, const Body& body, const Hub& hub = nullptr) {
+inline auto traverse_groups(const Groups<Index>& groups, int64_t count, const Body& body, const Hub& hub = nullptr) {
     using Kernel = GroupKernel<Size, T, Held, Index, Body, Hub>;
     const Chunks chunks(groups.rows);
     const int64_t blocks = (count + Kernel::kCrews - 1) / Kernel::kCrews;
-    launch<kCrewThreads>(blocks + (Kernel::kHubs ? chunks.count : 0), kMergeBytes<T>,
-                         Kernel{groups, count, chunks, body, hub});
+    return one_launch<kCrewThreads>(blocks + (Kernel::kHubs ? chunks.count : 0), kMergeBytes<T>,
+                                    Kernel{groups, count, chunks, body, hub});
 }
 
 template <class T, int Held, class Index, class Hub>
@@ -255,24 +246,26 @@ struct HubKernel {
     int64_t count;
     Chunks chunks;
     Hub hub;
-    __device__ void operator()() const { hub_part(groups, count, chunks, blockIdx.x, hub); }
+    __device__ void operator()(int64_t block = blockIdx.x) const { hub_part(groups, count, chunks, block, hub); }
 };
 // hub(part) for the parts of all hubs.
 template <class T, int Held, class Index, class Hub>
-inline void traverse_hubs(const Groups<Index>& groups, int64_t count, const Hub& hub) {
+inline auto traverse_hubs(const Groups<Index>& groups, int64_t count, const Hub& hub) {
     const Chunks chunks(groups.rows);
-    launch<kCrewThreads>(chunks.count, kMergeBytes<T>, HubKernel<T, Held, Index, Hub>{groups, count, chunks, hub});
+    return one_launch<kCrewThreads>(chunks.count, kMergeBytes<T>,
+                                    HubKernel<T, Held, Index, Hub>{groups, count, chunks, hub});
 }
 
-template <class Index, class T, class Body>
+template <class Index, class T, int Held, class Body>
 struct ChunkKernel {
+    static constexpr int kLeastBlocks = kLeastCrewBlocks<T, Held>;
     Groups<Index> groups;
     int64_t count, rows, chunk;
     int width;
     T* partials;
     Body body;
-    __device__ void operator()() const {
-        const int64_t begin = blockIdx.x * chunk, end = minimum(begin + chunk, rows);
+    __device__ void operator()(int64_t block = blockIdx.x) const {
+        const int64_t begin = block * chunk, end = minimum(begin + chunk, rows);
         int64_t g = 0, behind = count;  // the first group that ends after `begin`
         while (g < behind) {
             const int64_t middle = g + (behind - g) / 2;
@@ -284,21 +277,22 @@ struct ChunkKernel {
         for (; g < count && groups.begin(g) < end; ++g) {
             const int64_t from = maximum(begin, groups.begin(g)), to = minimum(end, groups.end(g));
             // Chunks and groups ascend together, so that no other pair of them has this sum.
-            if (from < to) body(Block(), from, to, g, partials + (blockIdx.x + g) * width);
+            if (from < to) body(Block(), from, to, g, partials + (block + g) * width);
         }
     }
 };
 template <class Index, class T, class Out, class Combine>
 struct ChunkSumKernel {
+    static constexpr int kLeastBlocks = 4;
     Groups<Index> groups;
     int64_t chunk;
     int width, strips;
     const T* partials;
     Out* out;
     Combine combine;
-    __device__ void operator()() const {
-        const int64_t g = blockIdx.x / strips, begin = groups.begin(g), end = groups.end(g);
-        const int f = static_cast<int>(blockIdx.x) % strips * kWarp + lane();
+    __device__ void operator()(int64_t block = blockIdx.x) const {
+        const int64_t g = block / strips, begin = groups.begin(g), end = groups.end(g);
+        const int f = static_cast<int>(block % strips) * kWarp + lane();
         const bool inside = f < width;
         const int64_t first = begin / chunk, last = (end - 1) / chunk;
         if (begin == end) {
@@ -321,16 +315,26 @@ struct ChunkSumKernel {
     }
 };
 // Reductions into few groups, such as types, by all threads: body(block, begin, end, group, into) for the rows of a
-// group in a chunk of all rows; `limit` chunks at most, then `partials` has room for limit + count rows.
-template <class Combine, class T, class Index, class Out, class Body>
-inline void reduce_chunks(const Groups<Index>& groups, int64_t count, int64_t rows, int64_t limit, int width,
+// group in a chunk of all rows; `limit` chunks at most, then `partials` has room for limit + count rows. A thread holds
+// `Held` values of type T.
+template <class Combine, int Held, class T, class Index, class Out, class Body>
+inline auto reduce_chunks(const Groups<Index>& groups, int64_t count, int64_t rows, int64_t limit, int width,
                           T* partials, Out* out, const Body& body) {
     const int64_t chunk = std::max<int64_t>(kLongGroup, (rows + limit - 1) / limit);
-    launch<kCrewThreads>((rows + chunk - 1) / chunk, kMergeBytes<T>,
-                         ChunkKernel<Index, T, Body>{groups, count, rows, chunk, width, partials, body});
     const int strips = (width + kWarp - 1) / kWarp;
-    launch<kCrewThreads>(count * strips, kMergeBytes<T>,
-                         ChunkSumKernel<Index, T, Out, Combine>{groups, chunk, width, strips, partials, out, {}});
+    int64_t sums = count * strips;
+    if constexpr (std::is_same_v<T, Out>) {
+        if (count == 1 && 0 < rows && rows <= chunk) {  // one chunk has all
+            partials = out;
+            sums = 0;
+        }
+    }
+    return in_order(
+        one_launch<kCrewThreads>((rows + chunk - 1) / chunk, kMergeBytes<T>,
+                                 ChunkKernel<Index, T, Held, Body>{groups, count, rows, chunk, width, partials, body}),
+        one_launch<kCrewThreads>(
+            sums, kMergeBytes<T>,
+            ChunkSumKernel<Index, T, Out, Combine>{groups, chunk, width, strips, partials, out, {}}));
 }
 
 }  // namespace dacergnn::cuda

@@ -25,26 +25,27 @@ struct MatrixPairs {
 // (H, M, D).
 template <class Value, int64_t H, int64_t K, int64_t D, int64_t M, bool TransposeA, bool TransposeB, bool Tf32 = kTf32,
           class AList, class BList>
-void compose(const Value* A, AList a, const Value* B, BList b, int64_t rows, Value* Y) {
+auto compose(const Value* A, AList a, const Value* B, BList b, int64_t rows, Value* Y) {
     constexpr int64_t kLeft = TransposeB ? M : D, kRight = TransposeB ? D : M;
     const MatrixRows<Value, K, H * D, TransposeA, AList> source = {A, a};
     const EqualSegments<BList> types = {K, rows, b};
     constexpr const Value* kNone = nullptr;
-    detail::product<Tf32, Value, H, kLeft, kRight, TransposeB, 0, 0>(source, B, types, rows * K, kNone, Y, Keep());
+    return detail::product<Tf32, Value, H, kLeft, kRight, TransposeB, 0, 0>(source, B, types, rows * K, kNone, Y,
+                                                                            Keep());
 }
 
 // P[i] (H, D, M) = sum of A[a[i]][k]^T Y[y[i]][k] over k in 0..K, head by head; rows of A are (K, H * D), those of Y
 // are (K, H * M), or (H * D, K) and (H * M, K) with TransposeA and TransposeY. a and y as in compose.
 template <class Value, int64_t H, int64_t K, int64_t D, int64_t M, bool TransposeA, bool TransposeY, bool Tf32 = kTf32,
           class AList, class YList>
-void inner(const Value* A, AList a, const Value* Y, YList y, int64_t rows, Value* P) {
+auto inner(const Value* A, AList a, const Value* Y, YList y, int64_t rows, Value* P) {
     using T = OuterTiling<Value, H, D, M, Tf32>;
     using Source = MatrixPairs<Value, K, H * D, H * M, TransposeA, TransposeY, AList, YList>;
     constexpr const Value* kNone = nullptr;
     // A block has all rows of a matrix, so that there are no partial sums.
     const OuterBlocks<T, H, D, M, 0, Source, EqualSegments<>> blocks = {{A, Y, a, y}, {K, rows}, kNone, P,
                                                                         nullptr, rows * K, K};
-    launch<kTileThreads>(rows * T::kPanels, blocks.kBytes, blocks);
+    return one_launch<kTileThreads>(rows * T::kPanels, blocks.kBytes, blocks);
 }
 
 }  // namespace dacergnn::cuda

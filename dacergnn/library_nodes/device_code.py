@@ -1,0 +1,34 @@
+"""What an operator asks of a device, and the code that starts it, by itself or together with others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+ALIGNMENT = 256
+"""Bytes to which arrays in scratch memory are aligned (``take`` of ``launch.cuh``)."""
+
+
+@dataclass(frozen=True)
+class DeviceCode:
+    """Host code of an operator: ``calls`` of `dacergnn::cuda` ask for launches one after the other.
+
+    ``before`` declares what calls need, by names that no other operator has. ``steps`` is the number of launches of
+    which each has to wait for the one before.
+    """
+
+    before: str
+    calls: Sequence[str]
+    steps: int
+
+
+def started(operators: Sequence[DeviceCode]) -> str:
+    """C++ that starts operators that do not wait for each other."""
+    before = "".join(o.before for o in operators)
+    asked = ",\n".join(_asked(o.calls) for o in operators)
+    return f"{{\n{before}dacergnn::cuda::start({asked});\n}}"
+
+
+def _asked(calls: Sequence[str]) -> str:
+    text = ", ".join(f"dacergnn::cuda::{call}" for call in calls)
+    return text if len(calls) == 1 else f"dacergnn::cuda::in_order({text})"
