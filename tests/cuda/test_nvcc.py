@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict
+from typing import Any
 
 import dace
 import pytest
 
 from dacergnn import Config, parse
+from dacergnn.frontends.programs import hgt, rgat, rgcn
 from dacergnn.graph.profile import TYPICAL, Profile
 from dacergnn.library_nodes.node import Typeclass
 from dacergnn.runtime.lower import lower
@@ -61,9 +63,20 @@ def test_warnings_are_errors() -> None:
         compile_nvcc("void f() { int unused; }", (80,))
 
 
-def layer(name: str, dtype: Typeclass, hubs: int = 0) -> str:
+ODD: dict[str, Any] = {
+    "rgcn": (rgcn, {"x": "NS[33]", "W": "R[33, 17]", "norm": "E", "root": "ONE[33, 17]", "bias": "ONE[17]"}),
+    "rgat": (rgat, {"x": "NS[33]", "W": "R[33, 51]", "q": "ONE[3, 17]", "k": "ONE[3, 17]", "bias": "ONE[3, 17]",
+                    "heads": 3, "channels": 17, "slope": 0.2}),
+    "hgt": (hgt, {"x": "NS[33]", "W_k": "T[33, 33]", "W_q": "T[33, 33]", "W_v": "T[33, 33]", "W_att": "R[3, 11, 11]",
+                  "W_msg": "R[3, 11, 11]", "pri": "R[3]", "A": "T[33, 33]", "skip": "T", "heads": 3, "dim": 11,
+                  "width": 33, "scale": 0.25}),
+}  # fmt: skip
+"""Sizes that no load of several elements divides."""
+
+
+def layer(name: str, dtype: Typeclass, hubs: int = 0, cases: dict[str, Any] = LAYERS) -> str:
     """The programs of a layer, forward and backward, as they are built for a graph with groups of so many edges."""
-    source, bindings = LAYERS[name]
+    source, bindings = cases[name]
     wrt = [n for n, spec in bindings.items() if isinstance(spec, str)]
     longest = tuple((path, hubs) for path in ("src", "dst", "srcpair", "dstpair"))
     profile = Profile(TYPICAL.rows, single_typed=True, hubs=longest)
@@ -113,6 +126,7 @@ SOURCES: dict[str, Callable[[], str]] = {
     "nests, bfloat16": lambda: nests(dace.bfloat16),
     "layers, float32": lambda: layers(dace.float32, 0, 100_000),
     "layers, float64": lambda: layers(dace.float64, 0),
+    "layers of odd sizes": lambda: "\n".join(layer(name, dace.float32, 0, ODD) for name in ODD),
 }
 
 

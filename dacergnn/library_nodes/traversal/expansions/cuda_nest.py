@@ -103,9 +103,13 @@ class DeviceNest(DeviceStatements):
 
     @property
     def held(self) -> int:
-        """Elements that a thread has in registers."""
+        """Elements that a thread has in registers, by which blocks get room.
+
+        Lanes that read element by element keep an address for each; they have room as for 8 elements at least.
+        """
         names = [n for n, home in self.homes.items() if home.reduced or n in self.in_registers]
-        return sum(self._held(n).held(self.homes[n].width) for n in names)
+        found = sum(self._held(n).held(self.homes[n].width) for n in names)
+        return max(found, 8) if self.layout.lanes > 1 == self.layout.vector else found
 
     @property
     def scratch(self) -> list[tuple[str, int]]:

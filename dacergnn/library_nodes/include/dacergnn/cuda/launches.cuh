@@ -54,14 +54,15 @@ struct Several {
     }
 };
 
-// Kernels of different types.
+// Kernels of different types. Their code together takes more registers than that of the largest: sums, which leave no
+// room for that, make do with fewer blocks.
 template <class... Kernels>
 struct Together {
     __device__ void operator()(int64_t) const {}
 };
 template <class First, class... Rest>
 struct Together<First, Rest...> {
-    static constexpr int kLeastBlocks = least_blocks<First>();
+    static constexpr int kLeastBlocks = least_blocks<First>() == 4 ? 3 : least_blocks<First>();
     First first;
     int64_t blocks;
     Together<Rest...> rest;
