@@ -31,7 +31,6 @@ from dacergnn.library_nodes.operators import shape_of
 from dacergnn.program.listing import Listing
 from dacergnn.sdfg_passes.choice import Option
 
-_NODES = ("NS", "ND")
 _ENDS = ("src", "dst")
 
 
@@ -39,7 +38,7 @@ def node_orders(listing: Listing, statement: Statement) -> Iterator[Option]:
     """The other order of a sum over edges of products, or of a product of such sums."""
     if kind(statement.space) == "E":
         yield from _propagate_first(listing, statement)
-    elif statement.space in _NODES and statement.op == "=" and not statement.target.path:
+    else:
         yield from _transform_first(listing, statement)
 
 
@@ -64,10 +63,10 @@ def _sum(listing: Listing, statement: Statement | None) -> _Sum | None:
         known = [a for a in expr.args if isinstance(a, Ref)]
         scale = next((a for a in known if not a.path and size(listing.shape(a)) == 1), None)
         expr = next((a for a in known if a.path), None)
-        if scale is None or len(known) < 2:
+        if scale is None:
             return None
         scale = replace(scale, view=() if listing.arrays[scale.name].shape else None)
-    if not isinstance(expr, Ref) or expr.path not in _ENDS or expr.path == statement.target.path or expr.view:
+    if not isinstance(expr, Ref) or expr.path not in _ENDS or expr.view:
         return None
     if listing.shape(expr) != listing.shape(statement.target):
         return None
@@ -76,7 +75,7 @@ def _sum(listing: Listing, statement: Statement | None) -> _Sum | None:
 
 def _product(statement: Statement | None) -> Gemm | None:
     """The product of own rows with the one weight of all nodes that a statement is."""
-    if statement is None or statement.space not in _NODES or statement.op != "=" or statement.target.path:
+    if statement is None or statement.target.path:
         return None
     gemm = match_gemm(statement)
     if gemm is None or gemm.kind != "linear" or gemm.scale is not None:
@@ -160,17 +159,16 @@ class _Moving:
         return name
 
     def _is_linear(self, expr: Expr) -> bool:
-        """Whether an expression is a linear function of own rows, with factors that are numbers."""
+        """Whether an expression is a linear function of own rows, with factors that columns share."""
         if isinstance(expr, Ref):
-            return not expr.path and not expr.view and self._is_row(expr)
+            return not expr.path and not expr.view
         if not isinstance(expr, Op):
             return False
         rows = tuple(a for a in expr.args if self._is_row(a))
-        factors = [a for a in expr.args if not shape_of(a, self.listing.shape)]
         if expr.name == "mul":
-            fits = len(rows) == len(factors) == 1
+            fits = len(rows) == 1
         elif expr.name == "div":
-            fits = rows == expr.args[:1] and len(factors) == 1
+            fits = rows == expr.args[:1]
         else:
             fits = expr.name in ("add", "sub", "neg") and rows == expr.args
         return fits and all(map(self._is_linear, rows))

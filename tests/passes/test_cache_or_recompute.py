@@ -84,6 +84,23 @@ def test_results_are_there_in_any_case() -> None:
     assert Program(found.forward).outputs == ["y"]
 
 
+def test_results_are_neither_computed_again_nor_returned_twice() -> None:
+    text = """def f(g, x: NS[4]):
+    for n in g.nodes():
+        n["a"] = exp(n.x)
+        n["y"] = n["a"] * n["a"]
+        n["b"] = exp(n["y"])
+        n["z"] = n["b"] * n["b"]
+    return y, z
+"""
+    found = compile_program(parse(text), ["x"], Config(passes=(), caching="recompute_all"), dace.int32, PROFILE)
+    assert found.saved == ["y"]
+    assert Program(found.forward).outputs == ["y", "z"]
+    again = {statement.target.name for statement in Listing.of(found.backward).statements}
+    assert {"a", "b"} <= again
+    assert again.isdisjoint(["y", "z"])
+
+
 def test_the_step_is_kept_and_counted() -> None:
     """Here as many arrays are saved as before, but others."""
     found = chain(recompute=("b",))
@@ -174,6 +191,15 @@ def test_the_choice_is_the_best_there_is(share: float, streamed: float) -> None:
     assert found.backward is not None
     again = {n for n in names if Program(found.backward).producer(n) is not None}
     assert price(set(found.saved), again) == pytest.approx(best)
+
+
+def test_saved_arrays_take_whole_lines_of_a_budget() -> None:
+    """Of an edge of 32 bytes, each of three arrays takes 64."""
+    one = replace(PROFILE, rows=tuple({**SIZES, "E": 1}.items()))
+    for budget, saved in ((63, 0), (64, 1), (127, 1), (128, 2)):
+        config = Config(passes=(), caching=f"budget:{budget}")
+        found = compile_program(parse(CHAIN), ["x", "W"], config, dace.int32, one)
+        assert len(found.saved) <= saved
 
 
 def test_free_memory_sets_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:

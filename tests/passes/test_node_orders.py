@@ -118,3 +118,91 @@ def test_sums_of_heads_stay() -> None:
 """,
         ordered,
     )
+
+
+TRANSFORMED = """def p(
+    g, x: NS[4], z: NS[2, 4], t: T[4], a: E[4], s: NS, W: ONE[4, 4], V: ONE[8, 4], U: ONE[4, 8], K: T[4, 4]
+):
+    for n in g.src_nodes():
+        n["h"] = {product}
+    for n in g.dst_nodes():
+        for e in n.incoming_edges():
+            n["out"] += {summed}
+    return out
+"""
+
+
+@pytest.mark.parametrize(
+    ("product", "summed"),
+    [
+        ("linear(n.x, W)", 'e.a * e.src["h"]'),  # a weight for each column
+        ("linear(n.x, U)", 'reshape(e.src["h"], 2, 4)'),
+        ("linear(n.x, W)", 'tanh(e.src["h"])'),
+        ("n.s * linear(n.x, W)", 'e.src["h"]'),
+        ("linear(n.x, K[n.ntype])", 'e.src["h"]'),  # of the type of the source
+        ("linear(t[n.ntype], W)", 'e.src["h"]'),
+        ("linear(reshape(n.z, 8), V)", 'e.src["h"]'),
+    ],
+)
+def test_products_that_stay_in_front_of_sums(product: str, summed: str) -> None:
+    text = TRANSFORMED.format(product=product, summed=summed)
+    assert unchanged(text, lambda sdfg: aggregation_order(sdfg, sizes(), order="aggregate_first"))
+
+
+def test_products_that_are_summed_twice() -> None:
+    """Rows of edges are no rows of the nodes that they are summed at."""
+    text = """def p(g, f: E[4], W: ONE[4, 2]):
+    for e in g.edges():
+        e.src["h"] += linear(e.f, W)
+    for n in g.dst_nodes():
+        for e in n.incoming_edges():
+            n["out"] += e.src["h"]
+    return out
+"""
+    _, after = rewritten(text, lambda sdfg: aggregation_order(sdfg, sizes(), order="aggregate_first"))
+    assert after.endswith('n["out"] += e.src["h"]\nreturn out')
+
+
+SUMMED = """def p(g, x: NS[4], f: E[4], y: NS, a: E[1], W: ONE[4, 2], w: ONE[1, 2], K: T[4, 2]):
+    for n in g.dst_nodes():
+        for e in n.incoming_edges():
+            n["s"] += e.src.x
+            n["f_sum"] += e.f
+            n["most"] = max(n["most"], e.src.x)
+            n["one"] += e.a * e.src.y
+        {lines}
+    return out
+"""
+
+
+def moved(lines: str) -> int:
+    """How many products move in front of sums; the program computes what it did."""
+    text = SUMMED.format(lines=lines.replace("; ", "\n        "))
+    return rewritten(text, lambda sdfg: aggregation_order(sdfg, sizes(), order="transform_first"))[0]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        'n["h"] = n["s"] + 1.0; n["out"] = linear(n["h"], W)',
+        'n["h"] = n["s"] * n["s"]; n["out"] = linear(n["h"], W)',
+        'n["h"] = relu(n["s"]) - n.x; n["out"] = linear(n["h"], W)',
+        'n["out"] = linear(n["most"], W)',
+        'n["out"] = linear(n["one"], w)',
+        'n["out"] = linear(n["s"], K[n.ntype])',
+    ],
+)
+def test_products_that_stay_behind_sums(lines: str) -> None:
+    assert moved(lines) == 0
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        'n["h"] = n["s"] + n["f_sum"]; n["out"] = linear(n["h"], W)',  # values of edges are no rows of nodes
+        'n["h"] = -n["s"] / 2.0 - n.x; n["out"] = linear(n["h"], W)',
+        'n["h"] = relu(n["f_sum"]); n["k"] = n["s"] + n["h"]; n["out"] = linear(n["k"], W)',
+    ],
+)
+def test_rows_among_sums_are_multiplied_where_they_are(lines: str) -> None:
+    assert moved(lines) == 1
