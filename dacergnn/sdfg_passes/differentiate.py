@@ -335,7 +335,7 @@ class _Differentiation:
         z receives ``(s - d) * y`` with d the sums of ``s * y`` over the same groups: neither p nor t is read.
         """
         power, total = quotient.args
-        if not isinstance(power, Ref) or not isinstance(total, Ref) or power != Ref(power.name):
+        if not isinstance(power, Ref) or not isinstance(total, Ref):
             return False
         made, summed = self.forward.producer(power.name), self.forward.producer(total.name)
         if made is None or made != Statement(space, power, "=", made.expr) or summed is None:

@@ -52,7 +52,7 @@ def behind_extrema(listing: Listing, singular: Set[str]) -> int:
 def _postpone(listing: Listing, statement: Statement, singular: Set[str]) -> bool:
     name, path, space = statement.target.name, statement.target.path, statement.space
     owner = MAPS[space, path]
-    if listing.space(name) != owner or statement.is_gemm:
+    if listing.space(name) != owner:
         return False
 
     def shared(expr: Expr) -> Expr | None:
@@ -88,18 +88,11 @@ def _whole(listing: Listing, statement: Statement, expr: Expr) -> Expr:
 
     def value(ref: Ref) -> Expr:
         made = listing.producer(ref.name)
-        if (
-            made is None
-            or ref != Ref(ref.name)
-            or made.op != "="
-            or made.target != ref
-            or made.space != statement.space
-        ):
+        if made is None or made.op != "=" or made.target != ref:
             return ref
         if not listing.is_internal(ref.name) or not isinstance(made.expr, Op) or not is_elementwise(made.expr):
             return ref
-        alone = all(s is statement or s.target.name in inside for s in listing.consumers(ref.name))
-        if not alone or shape_of(made.expr, listing.shape) != listing.shape(ref):
+        if not all(s is statement or s.target.name in inside for s in listing.consumers(ref.name)):
             return ref
         inside.add(ref.name)
         return map_refs(made.expr, value)

@@ -25,7 +25,7 @@ def penalty(listing: Listing, order: str) -> float:
 
 
 def _is_sum(statement: Statement) -> bool:
-    return kind(statement.space) == "E" and statement.op == "+=" and statement.target.path != ""
+    return kind(statement.space) == "E" and statement.op == "+="
 
 
 def _is_product(statement: Statement | None) -> bool:

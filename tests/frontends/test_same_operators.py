@@ -27,6 +27,7 @@ def plan_of(way: Way) -> Compilation:
     return layer.last_call[0].variants[-1].plan
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("model", MODELS)
 def test_listings(model: str) -> None:
     torch.manual_seed(3)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dace
+import numpy as np
 import pytest
 
-from dacergnn import Config, parse
+from dacergnn import Config, HeteroGraph, interpret, parse
 from dacergnn.library_nodes.form import size
 from dacergnn.program import Program
 from dacergnn.program.listing import Listing
@@ -79,6 +80,7 @@ def result(value: str) -> str:
             extremum("relu(sigmoid(e.src.x) - 0.5)"),
             reduced("max") + DEGREE + result('relu((sigmoid(n["out_max"]) - 0.5) * clamp_max(n["degree"], 1.0))'),
         ),
+        (extremum("exp(e.src.x)"), reduced("max") + DEGREE + result('exp(n["out_max"]) * clamp_max(n["degree"], 1.0)')),
         # What differs from edge to edge stays there.
         (
             extremum("tanh(e.src.x + b - e.f)"),
@@ -104,6 +106,7 @@ def test_pairs() -> None:
         extremum("e.src.x"),
         extremum("e.src.x * e.dst.z"),
         extremum("abs(e.src.x)"),
+        extremum("1.0 / (e.src.x + 3.0)"),
         extremum("gelu(e.src.x)"),
         extremum("leakyrelu(e.src.x, -0.5)"),
         extremum("e.src.x * 0.0"),
@@ -111,10 +114,23 @@ def test_pairs() -> None:
         program('e["h"] = relu(e.src.x)', 'e.dst["out"] = max(e.dst["out"], e["h"])', out="out, h"),
         program('e["h"] = relu(e.src.x)', 'e.dst["out"] = max(e.dst["out"], e["h"])', 'S += e["h"]', out="out, S"),
         program('e["h"] = relu(e.src.x)', 'e.dst["out"] += e["h"]'),
+        program('out[e.etype] = max(out[e.etype], relu(e.src.x))'),
     ],
 )  # fmt: skip
 def test_what_stays(before: str) -> None:
     assert unchanged(before, behind)
+
+
+def test_sums_and_products_stay_operators_of_their_own() -> None:
+    """What an extremum is taken of is inlined, but for these."""
+    text = program(
+        'e.dst["total"] += tanh(e.f)', 'e["m"] = linear(e.src.x, W)', 'e["k"] = e["m"] * e.dst["total"]',
+        'e["h"] = relu(e["k"] * e.f)', 'e.dst["out"] = max(e.dst["out"], e["h"])',
+    )  # fmt: skip
+    count, after = rewritten(text.replace("v: V[4]", "W: ONE[4, 4]"), behind)
+    assert count == 1
+    assert 'e["m"] = linear(e.src["x"], W)' in after
+    assert 'n["total"] += tanh(e["f"])' in after
 
 
 EDGE_CONV = """def edge_conv(g, x: NS[8], W: ONE[16, 4], b: ONE[4]):
@@ -154,6 +170,21 @@ def test_an_extremum_of_node_values_is_found_again() -> None:
     assert 'n["m_1"] = min(n["m_1"], e.src["x"])' in loops(gradient.backward)
     square = parse(text.format("min").replace("* 2.0", '* n["m"]'))
     assert differentiate(square, ["x"]).saved == ["m"]  # which is read anyway
+
+
+@pytest.mark.filterwarnings("ignore:invalid value encountered in")
+@pytest.mark.parametrize(("op", "shares"), [("max", [1.0, 1.0, 3.0, 0.0]), ("min", [1.0, 4.0, 0.0, 0.0])])
+def test_groups_with_nan_hand_nan_to_all_rows_and_others_their_share(op: str, shares: list[float]) -> None:
+    """As torch does; of two equal rows each receives half, a node without edges hands on nothing."""
+    loop = f"        n['out'] = {op}(e.src.x for e in n.incoming_edges())\n"
+    text = f"def p(g, x: NS):\n    for n in g.dst_nodes():\n{loop}    return out\n"
+    gradient = differentiate(parse(text), ["x"])
+    graph = HeteroGraph.from_arrays(np.array([[0, 1, 2, 3, 3, 4], [0, 0, 1, 1, 2, 2]]), None, num_nodes=6)
+    x, seed = np.array([np.nan, 1.0, 2.0, 2.0, 5.0, 6.0]), np.arange(1.0, 7.0)
+    arrays = {"x": x, "grad_out": seed, **interpret(gradient.forward, graph, x=x)}
+    backward = Program(gradient.backward)
+    found = interpret(backward.sdfg, graph, **{n: arrays[n] for n in backward.inputs})[backward.outputs[0]]
+    np.testing.assert_array_equal(found, [np.nan, np.nan, *shares])
 
 
 def test_the_slope_of_what_weights_are_multiplied_with_is_read_off_that() -> None:
