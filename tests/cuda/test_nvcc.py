@@ -126,6 +126,8 @@ SOURCES: dict[str, Callable[[], str]] = {
     "nests, bfloat16": lambda: nests(dace.bfloat16),
     "layers, float32": lambda: layers(dace.float32, 0, 100_000),
     "layers, float64": lambda: layers(dace.float64, 0),
+    "layers, bfloat16": lambda: layers(dace.bfloat16, 0),
+    "layers, TF32": lambda: f"#define DACERGNN_TF32\n{layers(dace.float32, 0)}",
     "layers of odd sizes": lambda: "\n".join(layer(name, dace.float32, 0, ODD) for name in ODD),
 }
 

@@ -258,7 +258,7 @@ inline auto traverse_hubs(const Groups<Index>& groups, int64_t count, const Hub&
 
 template <class Index, class T, int Held, class Body>
 struct ChunkKernel {
-    static constexpr int kLeastBlocks = kLeastCrewBlocks<T, Held>;
+    static constexpr int kLeastBlocks = smaller(kLeastCrewBlocks<T, Held>, 3);
     Groups<Index> groups;
     int64_t count, rows, chunk;
     int width;
