@@ -51,12 +51,14 @@ class Rates:
     Args:
         flops: Floating-point operations of matrix products.
         streamed: Bytes read or written in order.
-        gathered: Bytes read row by row through an index.
+        gathered: Bytes read row by row through an index, of a table that the cache holds.
+        rows: Rows looked for through an index, whatever their bytes.
     """
 
     flops: float
     streamed: float
     gathered: float
+    rows: float
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -64,7 +66,7 @@ class Rates:
                 raise DacergnnError(f"rates: {name}={value!r}; pass what the machine does in a second.")
 
 
-TYPICAL_RATES = {"cpu": Rates(1.2e11, 2.0e10, 3.0e10), "cuda": Rates(4.0e13, 3.0e12, 3.0e12)}
+TYPICAL_RATES = {"cpu": Rates(1.2e11, 2.0e10, 3.5e10, 3.5e8), "cuda": Rates(4.0e13, 3.0e12, 6.0e12, 1.0e11)}
 """Of kernels on two cores of a server, as they were measured; of a large device, by its data sheet."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, replace
 
 import dace
 
@@ -20,7 +20,12 @@ ITEM = 4
 # Rows that kernels multiply when they sum into end points: those of one (end point, type) pair are added up first.
 _PAIRS = {"src": "U", "dst": "V"}
 
-
+CACHE_BYTES = 64 << 20
+"""What stays in the cache of a table whose rows are gathered; it shares the last level with all that streams by."""
+LINE = 64
+"""Bytes of a cache line: the least that comes from memory."""
+SEEK = 128
+"""Bytes that memory could stream while it looks for one row."""
 _SCATTER = 3
 """Passes over a row that a product is added to out of order: read and written, and time to wait for both."""
 TILE_BYTES = 64 * 1024
@@ -37,21 +42,55 @@ HUB_CHUNK_ROWS, HUB_CHUNKS = 1024, 2048
 
 @dataclass(frozen=True)
 class Cost:
-    """``flops``; ``streamed`` bytes, read or written once in order; ``gathered`` bytes, read through an index."""
+    """What a program computes and moves.
+
+    Attributes:
+        flops: Floating-point operations.
+        streamed: Bytes that are read or written once, in order.
+        gathered: Bytes that are read row by row through an index.
+        rows: Rows that are looked for one by one, of those bytes.
+        far: Bytes that memory could stream while rows come from it that the cache does not hold.
+    """
 
     flops: int = 0
     streamed: int = 0
     gathered: int = 0
+    rows: int = 0
+    far: int = 0
 
     def __add__(self, other: Cost) -> Cost:
-        return Cost(self.flops + other.flops, self.streamed + other.streamed, self.gathered + other.gathered)
+        return Cost(*(mine + its for mine, its in zip(astuple(self), astuple(other), strict=True)))
 
     def __sub__(self, other: Cost) -> Cost:
-        return Cost(self.flops - other.flops, self.streamed - other.streamed, self.gathered - other.gathered)
+        return Cost(*(mine - its for mine, its in zip(astuple(self), astuple(other), strict=True)))
 
     def seconds(self, rates: Rates) -> float:
-        """Time of a program whose kernels overlap nothing."""
-        return self.flops / rates.flops + self.streamed / rates.streamed + self.gathered / rates.gathered
+        """Time of a program whose kernels overlap nothing; rows from memory come through the cache, too."""
+        return (
+            self.flops / rates.flops
+            + (self.streamed + self.far) / rates.streamed
+            + self.gathered / rates.gathered
+            + self.rows / rates.rows
+        )
+
+
+def gather_cost(rows: int, width: int, table: int) -> Cost:
+    """Cost of reading ``rows`` rows of ``width`` bytes in any order, out of ``table`` rows.
+
+    As many rows as the cache has room for come from there, the others from memory, in whole lines.
+    """
+    lines = -(-width // LINE) * LINE
+    return Cost(gathered=rows * width, rows=rows, far=_missed(rows * (SEEK + lines), min(table, rows) * width))
+
+
+def _scatter_cost(rows: int, width: int, table: int) -> Cost:
+    """Cost of adding rows to those of a table of zeros, type by type in its order."""
+    return Cost(streamed=table * width, gathered=_SCATTER * rows * width, far=_missed(2 * rows * width, table * width))
+
+
+def _missed(count: int, held: int) -> int:
+    """How much of ``count`` comes from memory, where rows of ``held`` bytes are visited again and again."""
+    return count * (held - CACHE_BYTES) // held if held > CACHE_BYTES else 0
 
 
 def program_cost(sdfg: dace.SDFG, sizes: Mapping[str, int]) -> Cost:
@@ -104,22 +143,21 @@ def statement_cost(
     if pairs is not None:
         flops += rows * _sum_flops(statement, shapes)
     typed = match_gemm(statement) is not None  # its rows come type by type
-    streamed = gathered = 0
+    total = Cost(flops)
     for ref in dict.fromkeys([*statement.reads, statement.target]):
         if (ref.name, ref.path) in at_hand:
             continue
-        width = size(shapes(ref)) * item
+        width, table = size(shapes(ref)) * item, sizes[space(ref.name)]
         if is_gathered(statement, ref):
             repeats = pairs is not None and _pairs(statement.space, ref.path) == pairs
-            gathered += (multiplied if repeats else rows) * width
+            total += read_cost(statement, ref, multiplied if repeats else rows, width, table)
         elif ref == statement.target and ref.path in _PAIRS and typed:
-            gathered += _SCATTER * multiplied * width
-            streamed += sizes[space(ref.name)] * width  # zeros first
+            total += _scatter_cost(multiplied, width, table)
         else:
-            streamed += sizes[space(ref.name)] * width  # types are few, or come in order: once from memory
+            total += Cost(streamed=table * width)  # types are few, or come in order: once from memory
         if ref.path not in ("", "one") and not (typed and ref.path in TYPE_PATHS):
-            streamed += rows * INDEX_BYTES
-    return Cost(flops, streamed, gathered)
+            total += Cost(streamed=rows * INDEX_BYTES)
+    return total
 
 
 def tile_rows(row_bytes: int) -> int:
@@ -134,9 +172,28 @@ def longest_undivided(rows: int, implementation: str = "cpu") -> int:
     return max(rows // parts, least)
 
 
+def read_cost(statement: Statement, ref: Ref, rows: int, width: int, table: int) -> Cost:
+    """`gather_cost` of what a statement reads through a reference.
+
+    Rows that come in the order of the table need not be looked for; products find theirs while they multiply.
+    """
+    found = gather_cost(rows, width, table)
+    if _is_in_order(statement, ref.path):
+        return Cost(gathered=found.gathered)
+    return found if match_gemm(statement) is None else replace(found, rows=0)
+
+
 def is_gathered(statement: Statement, ref: Ref) -> bool:
     """Whether the statement reads a row of the array through an index for each of its rows."""
     return ref != statement.target and ref.path != "" and ref.path not in TYPE_PATHS
+
+
+def _is_in_order(statement: Statement, path: str) -> bool:
+    """Whether a path leads to rows in their order, type by type, in the order in which the statement's rows are."""
+    rows = kind(statement.space)
+    if rows != "E":
+        return path == {"U": "src", "V": "dst"}.get(rows)
+    return path in (("src", "srcpair") if statement.target.path in ("src", "srcpair") else ("dst", "dstpair", "edge"))
 
 
 def _summed_first(statement: Statement) -> str | None:

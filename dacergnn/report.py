@@ -156,7 +156,8 @@ def _build_lines(build: BuildReport) -> list[str]:
 
 
 def _cost(cost: Cost) -> str:
-    return f"{cost.flops / 1e6:.1f} MFLOP, {_bytes(cost.streamed)} streamed, {_bytes(cost.gathered)} gathered"
+    moved = f"{_bytes(cost.streamed)} streamed, {_bytes(cost.gathered)} gathered, {cost.rows} rows looked for"
+    return f"{cost.flops / 1e6:.1f} MFLOP, {moved}"
 
 
 def _bytes(count: int) -> str:

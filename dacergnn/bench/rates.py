@@ -1,4 +1,4 @@
-"""What this machine can do: copy bandwidth, bandwidth of gathered rows, rate of a large matrix product."""
+"""What this machine can do: copy bandwidth, bandwidth and number of gathered rows, rate of a large matrix product."""
 
 from __future__ import annotations
 
@@ -40,38 +40,41 @@ def precision(name: str) -> Generator[None]:
 
 
 def measure_rates(
-    rows: int = 1 << 18, width: int = 64, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32
+    rows: int = 1 << 14, width: int = 64, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32
 ) -> Rates:
     """Measure on a device, or on torch's current number of threads, in about a second, the best of a few times.
 
     Streamed are the bytes that a large copy reads and writes; gathered are those of rows read from a table in random
-    order and summed at once; FLOPs are those of a product of large square matrices.
+    order and summed at once; rows are those of a small table of single elements; FLOPs are those of a product of large
+    square matrices.
 
     Args:
-        rows: Of the gathered table: a small one comes from the caches.
+        rows: Of the gathered table: one of 4 MiB comes from the cache, as passes take it, a large one from memory.
         width: Of its rows.
-        dtype: Of the table and the matrices.
+        dtype: Of the tables and the matrices.
     """
     place = torch.device(device)
-    clock, large = clock_of(place), place.type == "cuda"
+    large = place.type == "cuda"
     source = torch.ones((256 if large else 32) << 20, device=place)
     target = torch.empty_like(source)
-    copied = 2 * source.nbytes
-    copy = copied / _best(lambda: target.copy_(source), 5, clock)
-
-    bag = 32
+    copy = 2 * source.nbytes / _best(lambda: target.copy_(source), 5, clock_of(place))
     table = torch.ones(max(rows, 1), width, dtype=dtype, device=place)
-    draws = torch.Generator().manual_seed(0)
-    index = torch.randint(max(rows, 1), (1 << (22 if large else 19),), generator=draws).to(place)
-    offsets = torch.arange(0, len(index), bag, device=place)
-    gathered = len(index) * width * table.itemsize
-    gather = gathered / _best(lambda: functional.embedding_bag(index, table, offsets, mode="sum"), 5, clock)
-    if large:  # torch's sum of bags may be further from what the device can do than a plain gather
-        out = table.new_empty(len(index), width)
-        gather = max(gather, 2 * gathered / _best(lambda: torch.index_select(table, 0, index, out=out), 5, clock))
-
+    gathered = gather_rate(table) * width * table.itemsize
     n = 8192 if large else 2048
-    return Rates(gemm_rate(n, place, dtype), copy, gather)
+    return Rates(gemm_rate(n, place, dtype), copy, gathered, gather_rate(table.new_ones(1 << 14, 1)))
+
+
+def gather_rate(table: Tensor) -> float:
+    """Rows of a table that are read in random order and summed in bags, in a second."""
+    clock, large, bag = clock_of(table.device), table.is_cuda, 32
+    draws = torch.Generator().manual_seed(0)
+    index = torch.randint(len(table), (1 << (22 if large else 19),), generator=draws).to(table.device)
+    offsets = torch.arange(0, len(index), bag, device=table.device)
+    seconds = _best(lambda: functional.embedding_bag(index, table, offsets, mode="sum"), 5, clock)
+    if large:  # torch's sum of bags may be further from what the device can do than a plain gather, which also writes
+        out = table.new_empty(len(index), table.shape[1])
+        seconds = min(seconds, _best(lambda: torch.index_select(table, 0, index, out=out), 5, clock) / 2)
+    return len(index) / seconds
 
 
 def gemm_rate(n: int, device: torch.device, dtype: torch.dtype) -> float:

@@ -88,5 +88,6 @@ def measured_rates() -> dict[str, str]:
     return {
         "copy bandwidth": f"{rates.streamed / 1e9:.1f} GB/s",
         "gather bandwidth": f"{rates.gathered / 1e9:.1f} GB/s",
+        "gathered rows": f"{rates.rows / 1e6:.0f} million/s",
         "GEMM rate": f"{rates.flops / 1e9:.0f} GFLOP/s",
     }

@@ -13,7 +13,7 @@ from typing import Any
 import dace
 
 from dacergnn.config import Rates
-from dacergnn.cost import Cost, longest_undivided
+from dacergnn.cost import LINE, Cost, gather_cost, longest_undivided
 from dacergnn.library_nodes.access import is_few, order_name
 from dacergnn.library_nodes.form import size
 from dacergnn.library_nodes.node import row_shape, row_space
@@ -21,8 +21,6 @@ from dacergnn.library_nodes.traversal.formats import OTHER_END, edge_groups
 
 THREADS = 8
 """Threads to choose for: a build is kept for any number of them."""
-LINE = 64
-"""Bytes of a cache line: the least that is gathered."""
 ADDED = 1.5
 """Time of adding to a row out of order, in that of reading it."""
 
@@ -79,5 +77,5 @@ def _moved(operator: Any, sdfg: dace.SDFG, sizes: Mapping[str, int], inner: str,
             total += Cost(streamed=sizes[row_space(desc)] * width)
         elif not is_few(ref.path):
             passes = ADDED if any(s.target == ref and ref.path for s in statements) else 1
-            total += Cost(gathered=int(passes * edges * max(width, LINE)))
+            total += gather_cost(int(passes * edges), max(width, LINE), sizes[row_space(desc)])
     return total

@@ -8,7 +8,7 @@ from itertools import islice, product
 from math import prod
 
 from dacergnn.config import Rates
-from dacergnn.cost import Cost, is_gathered, statement_cost
+from dacergnn.cost import Cost, is_gathered, read_cost, statement_cost
 from dacergnn.graph.spaces import PARTS, kind
 from dacergnn.library_nodes.form import Ref, Statement, match_gemm, size
 from dacergnn.program.listing import Listing
@@ -36,7 +36,8 @@ def listing_cost(listing: Listing, sizes: Mapping[str, int]) -> Cost:
     """FLOPs and bytes of all statements on a graph with ``sizes``.
 
     Loops over edges that traversal_fusion can merge gather a row once: those that reduce to the same end point,
-    whose own rows are at hand, and edge values, which may be computed with either.
+    whose own rows are at hand, and edge values, which may be computed with either. Values of edges that a program is
+    given are gathered, too, by loops that visit the edges in another order than theirs.
     """
     total = Cost()
     sides: dict[tuple[str, str], set[tuple[str, str]]] = {}
@@ -45,17 +46,34 @@ def listing_cost(listing: Listing, sizes: Mapping[str, int]) -> Cost:
     for statement in loops:
         gathered = {(r.name, r.path): r for r in statement.reads if is_gathered(statement, r)}
 
-        def at_hand(side: str, space: str = statement.space, gathered: dict[tuple[str, str], Ref] = gathered) -> int:
-            known = sides.setdefault((space, side), set())
-            return sum(size(listing.shape(r)) for key, r in gathered.items() if r.path in _OWN[side] or key in known)
+        def at_hand(
+            side: str, statement: Statement = statement, gathered: dict[tuple[str, str], Ref] = gathered
+        ) -> Cost:
+            known = sides.setdefault((statement.space, side), set())
+            refs = [ref for key, ref in gathered.items() if ref.path in _OWN[side] or key in known]
+            return sum((_read(listing, statement, ref, sizes) for ref in refs), Cost())
 
-        side = _side(statement) or max(_OWN, key=at_hand)
-        total += Cost(gathered=-sizes[statement.space] * listing.item * at_hand(side))
-        if _side(statement) or at_hand(side):
+        side = _side(statement) or max(_OWN, key=lambda side: at_hand(side).gathered)
+        total -= at_hand(side)
+        if _is_regrouped(statement, sizes):
+            values = [r for r in statement.reads if not r.path and listing.producer(r.name) is None]
+            total += sum((_read(listing, statement, ref, sizes) for ref in values), Cost())
+        if _side(statement) or at_hand(side).gathered:
             sides[statement.space, side].update(gathered)
     for statement in listing.statements:
         total += statement_cost(statement, sizes, space=listing.space, shapes=listing.shape, item=listing.item)
     return total
+
+
+def _is_regrouped(statement: Statement, sizes: Mapping[str, int]) -> bool:
+    """Whether a loop visits the edges in another order than theirs: by type, then destination."""
+    return _side(statement) == "src" or (statement.target.path == "dst" and sizes["R"] > 1)
+
+
+def _read(listing: Listing, statement: Statement, ref: Ref, sizes: Mapping[str, int]) -> Cost:
+    """What a loop over edges pays for the rows that it reads through a reference, one for each edge."""
+    width, table = size(listing.shape(ref)) * listing.item, sizes[listing.space(ref.name)]
+    return read_cost(statement, ref, sizes[statement.space], width, table)
 
 
 _OWN = {"dst": ("dst", "dstpair"), "src": ("src", "srcpair")}

@@ -149,7 +149,7 @@ def test_lines_survive_a_killed_writer(tmp_path: Path) -> None:
 
 def test_bounds_of_short_types() -> None:
     sizes = {"N": 10**6, "E": 10**7, "U": 10**6, "V": 10**6, "R": 4}
-    slow_memory = Rates(1e18, 1e9, 1e18)
+    slow_memory = Rates(1e18, 1e9, 1e18, 1e18)
     whole, half = (bound("rgcn", "infer", sizes, 64, slow_memory, size) for size in (4, 2))
     assert 0.5 < half.ms / whole.ms < 0.6
     assert plans("hgt", sizes, 64)[0].flop == plans("hgt", sizes, 64, 2)[0].flop
@@ -163,7 +163,7 @@ def test_tf32_is_left_as_it_was() -> None:
 
 
 def test_one_graph_on_the_processor(tmp_path: Path, plain_ours: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu, "measure_rates", lambda *arguments: Rates(150e9, 25e9, 40e9))
+    monkeypatch.setattr(gpu, "measure_rates", lambda *arguments: Rates(150e9, 25e9, 40e9, 5e8))
     monkeypatch.setenv("DACERGNN_CACHE_DIR", str(tmp_path))
     path = tmp_path / "lines.jsonl"
     options = ["--data", "aifb", "--scale", "0.01", "--cases", "rgcn:infer,rgat:infer", "--against", "",

@@ -69,25 +69,26 @@ def test_rates_are_plausible() -> None:
     rates = measure_rates(1000, 16)
     assert 1e8 < rates.streamed < 5e12
     assert 1e8 < rates.gathered < 5e13
+    assert 1e6 < rates.rows < 5e12
     assert 5e8 < rates.flops < 5e13
 
 
 def test_bounds_agree_with_figures_worked_out_by_hand() -> None:
     """RGAT forward on FB15k-237 at 150 GFLOP/s and 25 GB/s: 69 ms with a row an edge, 9.6 at best."""
-    rates = Rates(flops=150e9, streamed=25e9, gathered=1e15)
+    rates = Rates(flops=150e9, streamed=25e9, gathered=1e15, rows=1e15)
     by_name = {p.name: p for p in plans("rgat", FB15K, 64)}
     assert by_name["vanilla"].flop / 150e9 == pytest.approx(0.069, rel=0.02)
     best = bound("rgat", "infer", FB15K, 64, rates)
     assert best.ms == pytest.approx(9.6, rel=0.03)
     assert best.limit == "FLOP"
     assert bound("rgat", "train", FB15K, 64, rates).ms == pytest.approx(3 * best.ms, rel=0.03)
-    slow_memory = Rates(flops=150e9, streamed=25e9, gathered=1e9)
+    slow_memory = Rates(flops=150e9, streamed=25e9, gathered=1e9, rows=1e15)
     assert bound("rgcn", "infer", FB15K, 64, slow_memory).limit == "gather bandwidth"
 
 
 @pytest.mark.parametrize("model", ["rgcn", "rgat", "hgt"])
 def test_training_costs_more_than_inference(model: str) -> None:
-    rates = Rates(150e9, 25e9, 40e9)
+    rates = Rates(150e9, 25e9, 40e9, 5e8)
     assert bound(model, "train", FB15K, 64, rates).ms >= 2 * bound(model, "infer", FB15K, 64, rates).ms
     assert len({p.name for p in plans(model, FB15K, 64)}) == 3
 

@@ -71,9 +71,10 @@ def test_env_shows_versions_and_processor() -> None:
 
 
 def test_env_measures_rates(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dacergnn.bench.rates.measure_rates", lambda: Rates(98.7e9, 12.34e9, 20e9))
+    monkeypatch.setattr("dacergnn.bench.rates.measure_rates", lambda: Rates(98.7e9, 12.34e9, 20e9, 5e8))
     facts = json.loads(run("env", "--json").output)
     assert facts["copy bandwidth"] == "12.3 GB/s"
+    assert facts["gathered rows"] == "500 million/s"
     assert facts["GEMM rate"] == "99 GFLOP/s"
 
 

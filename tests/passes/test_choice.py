@@ -42,11 +42,30 @@ def test_a_row_is_gathered_once_by_loops_that_can_fuse() -> None:
     sides = listing('e.dst["s"] += e.a * Z[e.etype, e.src]; e.src["t"] += e.b * Z[e.etype, e.src]', "s, t")
     own = listing('e.src["s"] += e.a * e.src.x', "s")
     rows = sizes()
-    once = rows["E"] * 64 * 4
-    assert listing_cost(alone, rows).gathered == once
-    assert listing_cost(both, rows).gathered == once
-    assert listing_cost(sides, rows).gathered == 2 * once
-    assert listing_cost(own, rows).gathered == 0
+    once, value = rows["E"] * 64 * 4, rows["E"] * 4
+    assert listing_cost(alone, rows).gathered == once + value
+    assert listing_cost(both, rows).gathered == once + 2 * value
+    assert listing_cost(sides, rows).gathered == 2 * (once + value)
+    assert listing_cost(own, rows).gathered == value
+
+
+def test_values_of_edges_are_gathered_where_loops_visit_edges_in_another_order() -> None:
+    by_destination = listing('e.dst["s"] += e.a * e.src.x', "s")
+    by_source = listing('e.src["s"] += e.a * e.dst.x', "s")
+    rows, typed = sizes(R=1), sizes(R=2)
+    assert listing_cost(by_destination, rows).rows == rows["E"]
+    assert listing_cost(by_source, rows).rows == 2 * rows["E"]
+    assert listing_cost(by_destination, typed).rows == 2 * rows["E"], "edges stand by type, then destination"
+
+
+def test_rows_that_memory_has_are_summed_once_for_both_gradients() -> None:
+    """With tables beyond the cache, sums of pairs that two gradients share are worth an array; else they are not."""
+    am = {"NS": 1_885_136, "ND": 1_885_136, "E": 5_668_682, "U": 3_231_148, "V": 3_231_148}
+    parts = {"Es": 2_834_341, "Us": 1_455_204, "Vs": 1_775_944, "Ed": 2_834_341, "Ud": 1_775_944, "Vd": 1_455_204}
+    for scale in (1, 100):
+        backward = bare(ordered("rgcn", **{space: rows // scale for space, rows in (am | parts).items()}).backward)
+        shared = '        grad_W[p.etype] += outer_prod(p.src["x"], p["grad_msg"])' in backward
+        assert shared == (scale == 1)
 
 
 def test_equal_computations_are_paid_once() -> None:
@@ -163,7 +182,7 @@ def test_the_rates_of_the_machine_choose() -> None:
     """Summing first saves products and costs additions out of order: worth it where products are slow."""
     found = []
     for flops in (1e9, 1e15):
-        config = Config(passes=ORDERS, rates=Rates(flops, 2e10, 3e10))
+        config = Config(passes=ORDERS, rates=Rates(flops, 2e10, 3e10, 1e12))
         rows = sizes(E=100_000, U=52_000, V=50_000)
         plan = compile_program(parsed("rgcn"), (), config, dace.int32, Profile(tuple(rows.items()), single_typed=True))
         found.append(any("src_pairs" in line for line in bare(plan.forward)))
@@ -173,4 +192,4 @@ def test_the_rates_of_the_machine_choose() -> None:
 @pytest.mark.parametrize("rate", [0.0, -1.0, float("inf"), float("nan")])
 def test_rates_that_no_machine_has(rate: float) -> None:
     with pytest.raises(DacergnnError, match=rf"^rates: gathered={rate}; pass what the machine does in a second"):
-        Rates(1e11, 2e10, rate)
+        Rates(1e11, 2e10, rate, 4e8)

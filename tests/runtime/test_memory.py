@@ -71,6 +71,7 @@ def test_what_was_given_makes_room() -> None:
     length = 10 * 16 * 4
     assert plan_memory(chain, {"E": 10}, 4, {"g": (0, length, 1)}, length).size == 0
     assert plan_memory(chain, {"E": 10}, 4, {"g": (0, length, 2)}, length).size == length
+    assert plan_memory(chain[:1], {"E": 10}, 4, {"g": (0, length, 2)}, length).size == length
     assert plan_memory(chain, {"E": 10}, 4, {"h": (0, length, 1)}, length).size == length
     assert plan_memory([replace(b, over=()) for b in chain], {"E": 10}, 4).size == 2 * length
 
