@@ -216,9 +216,10 @@ class Encodings:
             return self.get("ids_E_etype_src")  # both order edges by (etype, src)
         if space == "E" and paths == ("src",) and self.size("R") == 1:
             return self.get("ids_E_etype_src")
-        keys = [(self.get(f"idx_{space}_{path}"), self.size(target_space(space, path))) for path in paths]
+        telling = [path for path in paths if path != "etype" or self.size("R") > 1]
+        keys = [(self.get(f"idx_{space}_{path}"), self.size(target_space(space, path))) for path in telling]
         canonical = space == "E" and paths == ("etype", "dst", "src")[: len(paths)]
-        order = None if canonical else stable_order(keys, ask=sorting.at_hand(self.edges.src))
+        order = None if canonical or not keys else stable_order(keys, ask=sorting.at_hand(self.edges.src))
         if order is None:
             return self.once(f"arange_{space}", lambda: self._arange(space))
         return order.to(self._dtype)

@@ -260,6 +260,7 @@ def test_one_edge_type_needs_fewer_orders():
     graph = HeteroGraph.from_arrays(edges, None, num_nodes=4)
     assert graph.encoding("ids_E_src") is graph.encoding("ids_E_etype_src")
     assert graph.encoding("via_E_dst_src").data_ptr() == graph.encoding("idx_E_src").data_ptr()
+    assert "idx_E_etype" not in graph.encoding_bytes()
     assert graph.encoding("idx_E_etype").tolist() == [0] * 5
     assert graph.encoding("idx_E_etype").is_contiguous()
     typed = HeteroGraph.from_arrays(edges, np.array([1, 0, 0, 1, 0]), num_nodes=4)
