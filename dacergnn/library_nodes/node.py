@@ -75,19 +75,8 @@ class GraphOperator(nodes.LibraryNode):
     locals = properties.ListProperty(element_type=str, desc="Arrays that only this operator writes and reads")
     encodings = properties.ListProperty(element_type=str, desc="Graph encodings that the access scheme reads")
 
-    def __init__(
-        self,
-        name: str = "operator",
-        statements: Sequence[Statement] = (),
-        mapping: str | None = None,
-        local_arrays: Sequence[str] = (),
-        **kwargs: object,
-    ) -> None:
+    def __init__(self, name: str = "operator", **kwargs: object) -> None:
         super().__init__(name, **kwargs)
-        if statements:
-            self.space = mapping or statements[0].space
-            self.locals = list(local_arrays)
-            self.statements = tuple(statements)
 
     @property
     def statements(self) -> tuple[Statement, ...]:

@@ -17,6 +17,7 @@ import dace
 from dace import Memlet
 from dace.data import Array
 from dace.sdfg import nodes
+from dace.sdfg.graph import generate_element_id
 from dace.subsets import Range
 
 from dacergnn.errors import ProgramError
@@ -131,14 +132,17 @@ class Program:
         A Traversal of several statements takes its ``mapping``, the row space that threads share out, and its
         ``local_arrays``, intermediate arrays that nothing else may touch.
         """
-        kind: Any = SegmentGemm if statements[0].is_gemm else Traversal
-        operator: GraphOperator = kind(statements[-1].target.name, statements, mapping, local_arrays)
-        self.place(operator)
+        kind = SegmentGemm if statements[0].is_gemm else Traversal
+        operator = _operator(kind, statements, mapping, local_arrays)
+        self._put(operator)
         return operator
 
     def place(self, operator: GraphOperator) -> None:
         """Add an operator that was taken out, behind the others."""
         operator.statements = operator.statements
+        self._put(operator)
+
+    def _put(self, operator: GraphOperator) -> None:
         self.state.add_node(operator)
         self._connect(operator)
 
@@ -212,7 +216,7 @@ class Program:
 
     def _access(self, name: str, known: dict[str, nodes.AccessNode]) -> nodes.AccessNode:
         if name not in known:
-            known[name] = nodes.AccessNode(name)  # not `add_access`, which walks Python's stack for a source location
+            known[name] = _access_node(name)  # not `add_access`, which walks Python's stack for a source location
             self.state.add_node(known[name])
         return known[name]
 
@@ -239,6 +243,29 @@ def _whole(shape: tuple[Any, ...]) -> Memlet:
 @lru_cache(maxsize=4096)
 def _template(space: str, shape: Shape, dtype: Typeclass, transient: bool) -> Array:
     return Array(dtype, [1 if space == "ONE" else SYMBOLS[space], *shape], transient=transient)
+
+
+_ACCESS = nodes.AccessNode("template")
+_KINDS: tuple[Any, ...] = (SegmentGemm, Traversal)  # for pyright, DaCe's decorator hides what they are
+_OPERATORS: dict[Any, GraphOperator] = {kind: kind() for kind in _KINDS}
+
+
+def _access_node(name: str) -> nodes.AccessNode:
+    node = copy.deepcopy(_ACCESS)
+    node.data = name
+    return node
+
+
+def _operator(
+    kind: Any, statements: Sequence[Statement], mapping: str | None, local_arrays: Sequence[str]
+) -> GraphOperator:
+    node: Any = copy.deepcopy(_OPERATORS[kind])
+    node.guid = generate_element_id(node)
+    node.name = node.label = statements[-1].target.name
+    node.space = mapping or statements[0].space
+    node.locals = list(local_arrays)
+    node.statements = tuple(statements)
+    return node
 
 
 def _rows(space: str, shape: Shape, dtype: Typeclass, *, transient: bool = False) -> Array:
