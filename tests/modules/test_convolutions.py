@@ -92,6 +92,37 @@ def test_edge_weights_of_the_moment(options: dict[str, Any], monkeypatch: pytest
         assert_close(found, expected, 1e-8)
 
 
+def test_layers_that_share_edges_have_loops_and_coefficients_of_their_own() -> None:
+    index, x, weight, nn_ = edges(), draw(N, K), weights(), pyg()
+    modes: tuple[dict[str, Any], ...] = ({}, {"improved": True}, {"add_self_loops": False}, {"normalize": False})
+    layers = [nn_.GCNConv(K, M, **options) for options in modes]
+    layers += [nn_.GATConv(K, M), nn_.GATConv(K, M, add_self_loops=False)]
+    for dtype in (torch.float64, torch.float32):
+        model = nn.ModuleList(layers).to(dtype)
+        pairs, args = list(zip(model, dacergnn.optimize(model), strict=True)), (x.to(dtype), index)
+        weight = weight.to(dtype)
+        for original, layer in pairs[: len(modes)]:
+            assert_close(layer(*args, weight), original(*args, weight))
+        for original, layer in pairs:
+            assert_close(layer(*args), original(*args))
+
+
+def test_layers_of_dgl_that_share_edges() -> None:
+    """On a graph whose ends are the same nodes, to which DGL gives the features of one of them, and on a block."""
+    dgl = pytest.importorskip("dgl")
+    layers = pytest.importorskip("dgl.nn.pytorch")
+    graphs = dgl.graph(tuple(edges()), num_nodes=N), dgl.create_block(tuple(edges()), N, N)
+    x = draw(N, K)
+    for dtype in (torch.float64, torch.float32):
+        model = nn.ModuleList([layers.SAGEConv(K, M, aggregator) for aggregator in ("gcn", "mean", "pool")])
+        model += [layers.GINConv(nn.Linear(K, M), aggregator) for aggregator in ("mean", "sum")]
+        model, own = model.to(dtype), x.to(dtype)
+        for original, layer in zip(model, dacergnn.optimize(model), strict=True):
+            for g in graphs:
+                for features in (own, (own, own.sin()), own):
+                    assert_close(layer(g, features), original(g, features))
+
+
 def test_edges_that_were_written_to() -> None:
     original = pyg().GCNConv(K, M).double()
     layer, x, index = compiled(original), draw(N, K), edges()

@@ -15,6 +15,7 @@ from dacergnn.frontends.dgl.graphs import (
     check_rows,
     coefficients,
     encode_relation,
+    is_bipartite,
     relation_sizes,
 )
 from dacergnn.frontends.frontend import Binding, Frontend, GraphKey, Outputs, Program, only, spec
@@ -67,6 +68,8 @@ class DGLSAGEFrontend(Frontend):
         pair, looped = isinstance(feat, tuple), self.aggregator == "gcn"
         x, x_own = feat if pair else (feat, None)
         if looped and pair:  # loops lead from destinations, which are further sources
+            if not (graph.is_block or is_bipartite(graph)):  # DGL gives the same nodes both, those of destinations last
+                feat = feat[1], feat[1]
             x, x_own = torch.cat(feat), None
         parts = layer._modules
         arrays: dict[str, Tensor | None] = {"x": x, "x_own": x_own}

@@ -111,7 +111,7 @@ class GCNFrontend(ConvolutionFrontend):
             return None
         if source.requires_grad and torch.is_grad_enabled():
             return self._coefficients(graph, edges, dtype)
-        key = (GCNFrontend, edges.normalize, edges.loops, self.fill, edges.weight is None, dtype)
+        key = (GCNFrontend, edges.normalize, self.fill, edges.weight is None, dtype)
         return kept(graph, key, source, lambda: self._coefficients(graph, edges, dtype))
 
     def _coefficients(self, graph: HeteroGraph, edges: _Edges, dtype: torch.dtype) -> Tensor:
