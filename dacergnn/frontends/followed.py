@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from typing import Any
 
 from torch import nn
@@ -14,7 +13,7 @@ Followed = list[tuple[tuple[str, ...], str]]
 
 
 def followed(module: nn.Module) -> Followed:
-    """The layers of a model that an activation follows; what is deeper inside is not looked at."""
+    """The layers of a model that an activation follows, whatever else uses them; deeper inside is not looked at."""
     place = type(module).__module__
     if place == _MODELS + "sequential":
         return _of_sequential(module)
@@ -25,14 +24,11 @@ def followed(module: nn.Module) -> Followed:
 
 def _of_sequential(module: Any) -> Followed:
     """Of PyG's `Sequential`: the second takes what the first gave, and gives it back under the same name."""
-    uses = Counter(id(m) for m in module._modules.values())
     steps: list[Any] = module._children
     return [
         ((first.name,), second.name)
         for first, second in itertools.pairwise(steps)
-        if len(first.return_names) == 1
-        and first.return_names == second.param_names == second.return_names
-        and all(uses[id(module._modules.get(s.name))] == 1 for s in (first, second))
+        if first.return_names == second.param_names == second.return_names
     ]
 
 

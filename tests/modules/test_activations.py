@@ -10,11 +10,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch_geometric.nn import RGATConv, RGCNConv, Sequential
+from torch_geometric.nn import GCN, GATConv, GCNConv, RGATConv, RGCNConv, Sequential
 
 import dacergnn
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.activations import activation_of
+from dacergnn.frontends.followed import followed
 from dacergnn.modules import CompiledLayer
 from dacergnn.modules.follower import DoneBefore
 from dacergnn.program.flatten import Activation
@@ -90,6 +91,7 @@ def test_what_is_used_elsewhere_stays() -> None:
         [(layer, step), relu, (layer, step), nn.ReLU()],
         [(RGCNConv(8, 8, R), step), relu, (RGCNConv(8, 8, R), step), relu],
         [(RGCNConv(8, 8, R), "x, e, t -> y"), (nn.ReLU(), "y -> x")],
+        [(RGCNConv(8, 8, R), "x, e, t -> y"), (nn.ReLU(), "x -> x")],
         [(hooked, step), nn.ReLU()],
         [(RGCNConv(8, 8, R), step), nn.Dropout(0.0), nn.ReLU()],
     ]
@@ -98,11 +100,66 @@ def test_what_is_used_elsewhere_stays() -> None:
         assert not any(isinstance(m, DoneBefore) for m in fast.modules())
 
 
-def test_known_activations() -> None:
-    assert activation_of(F.elu) == Activation("elu", (1.0,))
-    assert activation_of(nn.LeakyReLU(0.3)) == Activation("leakyrelu", (0.3,))
-    assert activation_of(nn.Softmax()) is None
-    assert activation_of(lambda x: x) is None
-    hooked = nn.ReLU()
-    hooked.register_forward_hook(lambda module, args, out: None)
-    assert activation_of(hooked) is None
+@pytest.mark.parametrize(
+    ("options", "layers"),
+    [
+        ({}, 2),
+        ({"jk": "cat"}, 3),
+        ({"norm": "batch_norm"}, 0),
+        ({"norm": "batch_norm", "act_first": True}, 2),
+        ({"act": None}, 0),
+        ({"num_layers": 1}, 0),
+        ({"num_layers": 1, "jk": "last"}, 1),
+    ],
+)
+def test_models_of_pyg(options: dict[str, Any], layers: int) -> None:
+    found = followed(GCN(8, 8, **{"num_layers": 3, "out_channels": 4} | options))
+    assert found == ([(tuple(f"convs.{i}" for i in range(layers)), "act")] if layers else [])
+
+
+def test_a_model_of_pyg() -> None:
+    torch.manual_seed(2)
+    original, (x, edges, _) = GCN(8, 8, num_layers=2, out_channels=4, act="elu").double(), arguments()
+    fast = dacergnn.optimize(original)
+    assert [m.follower is not None for m in fast.modules() if isinstance(m, CompiledLayer)] == [True, False]
+    torch.testing.assert_close(fast(x, edges), original(x, edges))
+
+
+def test_programs_and_results_that_take_no_activation() -> None:
+    """Of one layer: programs by what a call has, heads whose mean torch takes."""
+    x, edges, _ = arguments()
+    weight = torch.linspace(0, 1, edges.size(1), dtype=torch.float64)
+    torch.manual_seed(3)
+    first = Sequential("x, e, w", [(GCNConv(8, 8), "x, e, w -> x"), nn.Tanh()]).double()
+    heads = Sequential("x, e, w", [(GATConv(8, 4, heads=2, concat=False), "x, e -> x"), nn.ELU()]).double()
+    for original in (first, heads):
+        fast = dacergnn.optimize(original)
+        assert any(isinstance(m, DoneBefore) for m in fast.modules())
+        for given in (weight, None, weight):
+            torch.testing.assert_close(fast(x, edges, given), original(x, edges, given))
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (F.relu, Activation("relu")), (torch.relu, Activation("relu")), (F.elu, Activation("elu", (1.0,))),
+        (F.leaky_relu, Activation("leakyrelu", (0.01,))), (F.sigmoid, Activation("sigmoid")),
+        (torch.sigmoid, Activation("sigmoid")), (F.tanh, Activation("tanh")), (torch.tanh, Activation("tanh")),
+        (nn.LeakyReLU(0.3), Activation("leakyrelu", (0.3,))), (nn.ReLU6(), None), (nn.Softmax(), None),
+        (lambda x: x, None), ([torch.relu], None),
+    ],
+)  # fmt: skip
+def test_known_activations(function: Any, expected: Activation | None) -> None:
+    assert activation_of(function) == expected
+
+
+def test_activations_that_do_more_are_none() -> None:
+    class Own(nn.ReLU):
+        pass
+
+    changed = [Own(), *(nn.ReLU() for _ in range(4))]
+    changed[1].register_forward_hook(lambda module, args, out: None)
+    changed[2].register_forward_pre_hook(lambda module, args: None)
+    changed[3].register_full_backward_hook(lambda module, given, grad: None)
+    changed[4].forward = torch.tanh
+    assert [activation_of(module) for module in changed] == [None] * 5
