@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import dacergnn
+from dacergnn.errors import GraphError
 from tests.frontends.graphs import dgl_graph
 from tests.modules.layers import EDGES, K, assert_close, compiled, features, gradients, pyg
 
@@ -41,6 +42,27 @@ def test_calls_that_look_alike_are_not_examined_again() -> None:
         for module in (layer, expected):
             module.att_src.mul_(2.0)
     assert_close(layer(x, edges), expected(x, edges))
+
+
+@pytest.mark.parametrize("options", [{"edge_dim": 3}, {"concat": False}, {"residual": True, "concat": False}])
+def test_calls_that_look_alike_take_other_values(options: dict[str, Any]) -> None:
+    layer, expected = compiled(gat(**options)), gat(**options)
+    edges, rows = EDGES.edge_index.clone(), EDGES.edge_type.numel()
+    for seed in range(3):
+        x = features() + seed
+        attributes = [features(rows=rows, channels=3) * seed] if "edge_dim" in options else []
+        assert_close(layer(x, edges, *attributes), expected(x, edges, *attributes))
+        found, known = (m(x, edges, *attributes, return_attention_weights=True) for m in (layer, expected))
+        assert_close([found[0], *found[1]], [known[0], *known[1]])
+
+
+def test_nodes_that_are_not_there_are_named_by_their_place() -> None:
+    """In the list of the call, of which self loops are taken out."""
+    for end, kind in ((0, "source"), (1, "destination")):
+        edges = loops_at(0, 5)
+        edges[end, 7] = EDGES.num_src
+        with pytest.raises(GraphError, match=rf"edge_index\[{end}\] holds {EDGES.num_src} at position 7.*{kind}"):
+            compiled(gat())(features(), edges)
 
 
 def test_every_call_with_dropout_draws_anew() -> None:
@@ -98,3 +120,23 @@ def test_nodes_without_edges_are_an_error_of_dgl(name: str) -> None:
         layer(dgl_graph(EDGES), features())
     graph = dgl.add_self_loop(dgl_graph(EDGES))
     assert layer(graph, features()).shape == (EDGES.num_src, 2, 4)
+
+
+def test_calls_of_a_layer_of_dgl_with_dropout_and_attention() -> None:
+    dgl = pytest.importorskip("dgl")
+    torch.manual_seed(8)
+    drops = {"feat_drop": 0.4, "attn_drop": 0.3}
+    graph, x = dgl.add_self_loop(dgl_graph(EDGES)), features()
+    for options in (drops, {"feat_drop": 0.4}, {"attn_drop": 0.3}):
+        original = dgl.nn.GATConv(K, 4, 2, activation=torch.tanh, **options)
+        layer = dacergnn.optimize(original, on_unsupported="error")
+        for training in (True, True, False):
+            original.train(training)
+            layer.train(training)
+            for attention in (False, True):
+                results: list[list[Tensor]] = []
+                for module in (layer, original):
+                    torch.manual_seed(9)
+                    found = module(graph, x, get_attention=attention)
+                    results.append(list(found) if attention else [found])
+                assert_close(*results)
