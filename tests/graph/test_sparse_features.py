@@ -102,6 +102,29 @@ def test_entries_that_were_moved_are_noticed() -> None:
     assert first.index("ZS", "column").tolist() == [0, 2, 1]
 
 
+@pytest.mark.parametrize("layout", ["coo", "csr"])
+def test_what_is_written_to_a_tensor_changes_no_graph(layout: str) -> None:
+    x = csr([0, 2, 2, 3], [0, 2, 1], (3, 4))
+    if layout == "coo":
+        x = torch.sparse_coo_tensor([[0, 0, 2], [0, 2, 1]], [1.0, 2.0, 3.0], (3, 4))
+    graph = chain().with_features(x).graph
+    for indices in (x._indices(),) if layout == "coo" else (x.crow_indices(), x.col_indices()):
+        indices.zero_()
+    assert graph.index("ZS", "column").tolist() == [0, 2, 1]
+    assert graph.index("ZS", "row").tolist() == [0, 0, 2]
+
+
+@pytest.mark.parametrize(("types", "columns", "entries", "widest"), [(2, 5, 9, 18), (2, 9, 3, 18), (3, 9, 3, 27)])
+def test_the_widest_row_space_decides_on_indices(
+    types: int, columns: int, entries: int, widest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nonzeros of pairs, columns of two relations, columns of node types."""
+    for limit, dtype in ((widest, torch.int64), (widest + 1, torch.int32)):
+        monkeypatch.setattr("dacergnn.graph.feature_encodings.INT32_LIMIT", limit)
+        graph = joined_graph(random.Random(1), 6, 20, 2, types).hetero()
+        assert graph.with_features(coo(random.Random(2), 6, columns, entries)).graph.index_dtype == dtype
+
+
 def test_features_that_are_gone_are_not_kept_alive() -> None:
     graph, x = chain(), csr([0, 0, 0, 0], [], (3, 4))
     graph.with_features(x)
@@ -125,6 +148,7 @@ def test_many_nonzeros_take_wide_indices(monkeypatch: pytest.MonkeyPatch) -> Non
         for kind in ("idx", "ptr", "ids"):
             name = f"{kind}_{space}_{path}"
             if path != "one":
+                assert narrow.encoding(name).dtype == torch.int32
                 assert wide.encoding(name).dtype == torch.int64
                 assert torch.equal(wide.encoding(name), narrow.encoding(name).long()), name
 
@@ -136,6 +160,8 @@ def test_graphs_without_features_have_no_rows_of_them() -> None:
         chain().size("ZS")
     with pytest.raises(EncodingError, match="ZD are those of"):
         chain().with_features(csr([0, 0, 0, 1], [0], (3, 1))).graph.size("ZD")
+    with pytest.raises(EncodingError, match="VZD are those of"):
+        chain().with_features(csr([0, 0, 0, 1], [0], (3, 1))).graph.size("VZD")
 
 
 @pytest.mark.parametrize(
@@ -154,6 +180,8 @@ def test_graphs_without_features_have_no_rows_of_them() -> None:
         (csr([1, 1, 1, 2], [0, 1], (3, 2)), ArrayError, r"row pointers that do not ascend"),
         (torch.sparse_coo_tensor([[0, 3], [0, 0]], [1.0, 1.0], (3, 2)), GraphError,
          r"x.indices\(\)\[0\] holds 3 at position 1"),
+        (torch.sparse_coo_tensor([[0, 1], [0, 2]], [1.0, 1.0], (3, 2)), GraphError,
+         r"x.indices\(\)\[1\] holds 2 at position 1"),
     ],
 )  # fmt: skip
 def test_bad_features(x: Tensor, error: type[Exception], message: str) -> None:

@@ -6,11 +6,13 @@ import dace
 import pytest
 
 from dacergnn import Config, parse, print_program
+from dacergnn.config import Rates
 from dacergnn.errors import DacergnnError
 from dacergnn.graph.profile import Profile
 from dacergnn.library_nodes import Traversal
 from dacergnn.program import Program
 from dacergnn.sdfg_passes import compile_program, select_adjacency
+from dacergnn.sdfg_passes.adjacency_cost import format_seconds
 
 SIZES = {"NS": 1000, "ND": 1000, "E": 8000, "U": 1000, "V": 1000, "R": 1, "T": 1, "ONE": 1, "RNS": 1000}
 GCN = """def p(g, h: NS[64], w: E):
@@ -89,3 +91,24 @@ def test_wrong_formats() -> None:
     for adjacency in ("bsr", "ell:0.5", "ell:many", "csr:2", ""):
         with pytest.raises(DacergnnError, match=r"is not one of auto, csr, csc, coo, ell, hybrid and ell:SLOTS\.$"):
             Config(adjacency=adjacency)
+
+
+@pytest.mark.parametrize("relations", [1, 2])
+def test_seconds_of_formats(relations: int) -> None:
+    """40 edges of 5 destinations and 10 sources, the longest group with 12, at a byte a second."""
+    (operator,) = Program(sdfg := parse(GCN)).operators
+    sizes = SIZES | {"NS": 10, "ND": 5, "E": 40, "R": relations}
+    row, out = 64 * 4, 5 * 64 * 4
+    given = sizes, {"dst": 12}, 4, Rates(1.0, 1.0, 1.0)
+    weights = 40 * 4 if relations == 1 else 40 * 64  # edges stand by type
+    rows, waits = weights + 40 * row + out, 12 * 8 / 40
+    expected = {
+        "csr": (rows + 5 * 4) * waits,
+        "coo": rows + 40 * 4,
+        "ell": (rows + (1 + 12 * 2) * 5 * 4) * waits,
+        "hybrid": (rows + 45 * 4) * waits,
+        "csc": (40 * 64 + 10 * row + 1.5 * 40 * row + 8 * 40 * 4) * waits,
+    }
+    assert format_seconds(operator, sdfg, *given) == pytest.approx(expected)
+    even = format_seconds(operator, sdfg, sizes, {"dst": 4}, 4, given[-1])  # nobody waits
+    assert even["csr"] == pytest.approx(rows + 5 * 4)
