@@ -95,19 +95,19 @@ def test_wrong_formats() -> None:
 
 @pytest.mark.parametrize("relations", [1, 2])
 def test_seconds_of_formats(relations: int) -> None:
-    """40 edges of 5 destinations and 10 sources, the longest group with 12, at a byte a second."""
+    """40 edges of 5 destinations and 10 sources, the longest group with 12; a byte a second, and a row."""
     (operator,) = Program(sdfg := parse(GCN)).operators
     sizes = SIZES | {"NS": 10, "ND": 5, "E": 40, "R": relations}
     row, out = 64 * 4, 5 * 64 * 4
-    given = sizes, {"dst": 12}, 4, Rates(1.0, 1.0, 1.0)
-    weights = 40 * 4 if relations == 1 else 40 * 64  # edges stand by type
-    rows, waits = weights + 40 * row + out, 12 * 8 / 40
+    given = sizes, {"dst": 12}, 4, Rates(1.0, 1.0, 1.0, 1.0)
+    weights = 40 * 4 if relations == 1 else 40 * (64 + 1)  # edges stand by type
+    rows, waits = weights + 40 * (row + 1) + out, 12 * 8 / 40
     expected = {
         "csr": (rows + 5 * 4) * waits,
         "coo": rows + 40 * 4,
         "ell": (rows + (1 + 12 * 2) * 5 * 4) * waits,
         "hybrid": (rows + 45 * 4) * waits,
-        "csc": (40 * 64 + 10 * row + 1.5 * 40 * row + 8 * 40 * 4) * waits,
+        "csc": (40 * (64 + 1) + 10 * row + 1.5 * 40 * (row + 1) + 8 * 40 * 4) * waits,
     }
     assert format_seconds(operator, sdfg, *given) == pytest.approx(expected)
     even = format_seconds(operator, sdfg, sizes, {"dst": 4}, 4, given[-1])  # nobody waits
