@@ -74,6 +74,8 @@ def kernel_calls(layer: Any) -> tuple[Callable[[], Any], Callable[[], Any]]:
     arrays = [torch.zeros(shape) for _, shape in shapes]
     for (position, _), array in zip(shapes, arrays, strict=True):
         arguments[position] = array.data_ptr()
+    for position, result in prepared.hosted:
+        arguments[position] = arguments[result]
     arguments[executable._end] = prepared.inputs.fit.pieces_address
     workspace.zero_()
     kept = (arguments, arrays, workspace, prepared)
