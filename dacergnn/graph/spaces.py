@@ -16,6 +16,7 @@ stand in the order of their rows.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from dacergnn.errors import EncodingError
@@ -110,6 +111,11 @@ def kind(space: str) -> str:
 def part(space: str) -> str:
     """The part that a row space belongs to, "" for the whole graph."""
     return space[len(kind(space)) :]
+
+
+def has_parts(sizes: Mapping[str, int]) -> bool:
+    """Whether both parts of the edges have rows, so that they may differ in their order."""
+    return all(sizes.get("E" + part) for part in PARTS)
 
 
 def target_space(space: str, path: str) -> str:

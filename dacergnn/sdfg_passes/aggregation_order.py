@@ -51,14 +51,15 @@ from functools import partial
 import dace
 
 from dacergnn.config import TYPICAL_RATES, Rates
-from dacergnn.graph.spaces import FEWER, MAPS, PARTS, along, kind, part, through
+from dacergnn.graph.spaces import FEWER, MAPS, PARTS, along, has_parts, kind, part, through
 from dacergnn.library_nodes.form import Op, Ref, Statement, match_gemm, size
 from dacergnn.program.listing import Listing, rebase
-from dacergnn.sdfg_passes.choice import Option, choose, has_parts, listing_seconds
+from dacergnn.sdfg_passes.choice import Option, choose
 from dacergnn.sdfg_passes.choices import Choices
 from dacergnn.sdfg_passes.compact_materialization import compact
 from dacergnn.sdfg_passes.differentiate import derive
 from dacergnn.sdfg_passes.given_order import penalty
+from dacergnn.sdfg_passes.listing_cost import listing_seconds
 from dacergnn.sdfg_passes.node_orders import node_orders
 
 HANDED_ON = 1.5e-5
@@ -101,12 +102,13 @@ def cheapest_order(
     """The cheapest combination of orders, and the number of statements that it rewrites."""
 
     def price(found: Listing) -> float:
-        seconds = listing_seconds(found, sizes, rates) + penalty(found, order)
-        if wrt:
-            gradient = derive(found, wrt)
-            compact(gradient.backward)
-            seconds += listing_seconds(gradient.backward, sizes, rates) + HANDED_ON * len(gradient.saved)
-        return seconds
+        asked_for = penalty(found, order)
+        if not wrt:
+            return listing_seconds(found, sizes, rates) + asked_for
+        gradient = derive(found, wrt)
+        compact(gradient.backward)
+        seconds = sum(listing_seconds(listing, sizes, rates) for listing in (gradient.forward, gradient.backward))
+        return seconds + HANDED_ON * len(gradient.saved) + asked_for
 
     total = 0
     parted = has_parts(sizes)

@@ -8,11 +8,9 @@ from itertools import islice, product
 from math import prod
 
 from dacergnn.config import Rates
-from dacergnn.cost import Cost, is_gathered, read_cost, statement_cost
-from dacergnn.graph.spaces import PARTS, kind
-from dacergnn.library_nodes.form import Ref, Statement, match_gemm, size
 from dacergnn.program.listing import Listing
 from dacergnn.sdfg_passes.choices import KEEP, Choices
+from dacergnn.sdfg_passes.listing_cost import listing_seconds
 
 
 @dataclass(frozen=True)
@@ -26,72 +24,8 @@ class Option:
 Sites = Mapping[str, Sequence[Option]]
 Price = Callable[[Listing], float]
 
-START = 4e-6
-"""Seconds that the threads take to start on a statement, which decide on small graphs."""
 MOST_COMBINATIONS = 1024
 """Beyond this many, sites are decided one after the other, each with those before it fixed."""
-
-
-def listing_cost(listing: Listing, sizes: Mapping[str, int]) -> Cost:
-    """FLOPs and bytes of all statements on a graph with ``sizes``.
-
-    Loops over edges that traversal_fusion can merge gather a row once: those that reduce to the same end point,
-    whose own rows are at hand, and edge values, which may be computed with either. Values of edges that a program is
-    given are gathered, too, by loops that visit the edges in another order than theirs.
-    """
-    total = Cost()
-    sides: dict[tuple[str, str], set[tuple[str, str]]] = {}
-    loops = [s for s in listing.statements if kind(s.space) == "E" and match_gemm(s) is None]
-    loops.sort(key=lambda s: _side(s) is None)  # edge values join the reductions
-    for statement in loops:
-        gathered = {(r.name, r.path): r for r in statement.reads if is_gathered(statement, r)}
-
-        def at_hand(
-            side: str, statement: Statement = statement, gathered: dict[tuple[str, str], Ref] = gathered
-        ) -> Cost:
-            known = sides.setdefault((statement.space, side), set())
-            refs = [ref for key, ref in gathered.items() if ref.path in _OWN[side] or key in known]
-            return sum((_read(listing, statement, ref, sizes) for ref in refs), Cost())
-
-        side = _side(statement) or max(_OWN, key=lambda side: at_hand(side).gathered)
-        total -= at_hand(side)
-        if _is_regrouped(statement, sizes):
-            values = [r for r in statement.reads if not r.path and listing.producer(r.name) is None]
-            total += sum((_read(listing, statement, ref, sizes) for ref in values), Cost())
-        if _side(statement) or at_hand(side).gathered:
-            sides[statement.space, side].update(gathered)
-    for statement in listing.statements:
-        total += statement_cost(statement, sizes, space=listing.space, shapes=listing.shape, item=listing.item)
-    return total
-
-
-def _is_regrouped(statement: Statement, sizes: Mapping[str, int]) -> bool:
-    """Whether a loop visits the edges in another order than theirs: by type, then destination."""
-    return _side(statement) == "src" or (statement.target.path == "dst" and sizes["R"] > 1)
-
-
-def _read(listing: Listing, statement: Statement, ref: Ref, sizes: Mapping[str, int]) -> Cost:
-    """What a loop over edges pays for the rows that it reads through a reference, one for each edge."""
-    width, table = size(listing.shape(ref)) * listing.item, sizes[listing.space(ref.name)]
-    return read_cost(statement, ref, sizes[statement.space], width, table)
-
-
-_OWN = {"dst": ("dst", "dstpair"), "src": ("src", "srcpair")}
-
-
-def _side(statement: Statement) -> str | None:
-    """The end point that a loop over edges is grouped by."""
-    return next((side for side, paths in _OWN.items() if statement.target.path in paths), None)
-
-
-def has_parts(sizes: Mapping[str, int]) -> bool:
-    """Whether both parts of the edges have rows, so that they may differ in their order."""
-    return all(sizes.get("E" + part) for part in PARTS)
-
-
-def listing_seconds(listing: Listing, sizes: Mapping[str, int], rates: Rates) -> float:
-    """Time of all statements on a graph with ``sizes``."""
-    return listing_cost(listing, sizes).seconds(rates) + START * len(listing.statements)
 
 
 def choose(

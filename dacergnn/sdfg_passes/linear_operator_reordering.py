@@ -27,13 +27,14 @@ from dataclasses import dataclass, replace
 import dace
 
 from dacergnn.config import TYPICAL_RATES, Rates
-from dacergnn.graph.spaces import FEWER, MAPS, PARTS, TYPE_PATHS, along, through
+from dacergnn.graph.spaces import FEWER, MAPS, PARTS, TYPE_PATHS, along, has_parts, through
 from dacergnn.library_nodes.form import Expr, Op, Ref, Statement, match_gemm, size
 from dacergnn.program.listing import Listing, map_refs
 from dacergnn.sdfg_passes.aggregation_order import cheapest_order
-from dacergnn.sdfg_passes.choice import Option, choose, has_parts, listing_seconds
+from dacergnn.sdfg_passes.choice import Option, choose
 from dacergnn.sdfg_passes.choices import Choices
 from dacergnn.sdfg_passes.compact_materialization import compact
+from dacergnn.sdfg_passes.listing_cost import listing_seconds
 
 
 def linear_operator_reordering(

@@ -14,7 +14,8 @@ from dacergnn.graph.profile import Profile
 from dacergnn.library_nodes.form import Const, Op, Ref, Statement
 from dacergnn.program.listing import Listing
 from dacergnn.sdfg_passes import Compilation, choice, compile_program
-from dacergnn.sdfg_passes.choice import Option, choose, listing_cost
+from dacergnn.sdfg_passes.choice import Option, choose
+from dacergnn.sdfg_passes.listing_cost import listing_cost
 from tests.program.golden import bare, learned, parsed
 from tests.support.rewrites import sizes
 

@@ -1,0 +1,104 @@
+"""What a listing costs once its loops are fused, estimated without fusing them: the price by which passes choose."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dacergnn.config import Rates
+from dacergnn.cost import Cost, gather_cost, is_gathered, read_cost, statement_cost
+from dacergnn.graph.spaces import kind
+from dacergnn.library_nodes.form import Ref, Statement, match_gemm, size
+from dacergnn.program.listing import Listing
+
+START = 4e-6
+"""Seconds that the threads take to start on a statement, which decide on small graphs."""
+_SIDES = {"dst": ("dst", "dstpair"), "src": ("src", "srcpair")}
+"""By the end point that loops over edges are grouped by: paths to rows that such loops visit once."""
+
+
+def listing_seconds(listing: Listing, sizes: Mapping[str, int], rates: Rates) -> float:
+    """Time of all statements on a graph with ``sizes``."""
+    return listing_cost(listing, sizes).seconds(rates) + START * len(listing.statements)
+
+
+def listing_cost(listing: Listing, sizes: Mapping[str, int]) -> Cost:
+    """FLOPs and bytes of all statements on a graph with ``sizes``, as `traversal_fusion` can merge them.
+
+    Loops over edges that reduce to the same end point gather a row once, and read rows of that end point once each.
+    Values of edges that no other loop needs stay inside them. Other such values are gathered, too, by loops that
+    visit the edges in another order than theirs, and written row by row.
+    """
+    inside = {(name, "") for name in _values_inside(listing)}
+    total = Cost()
+    for statement in listing.statements:
+        total += statement_cost(
+            statement, sizes, space=listing.space, shapes=listing.shape, item=listing.item, at_hand=inside
+        )
+        target = statement.target
+        joins = inside.intersection((r.name, r.path) for r in statement.reads)
+        if joins and not target.path and (target.name, "") not in inside and _is_regrouped("dst", sizes):
+            total += _read(listing, statement, target, sizes)
+    return total - _shared(listing, sizes)
+
+
+def _values_inside(listing: Listing) -> list[str]:
+    """Values of edges that only loops touch which can be merged: they reduce to the same end point, or to none."""
+    found: list[str] = []
+    for name in listing.arrays:
+        writer = listing.producer(name)
+        if writer is None or kind(writer.space) != "E" or writer.target.path or not listing.is_internal(name):
+            continue
+        loops = [writer, *listing.consumers(name)]
+        sides = {_side(loop) for loop in loops} - {None}
+        if len(sides) <= 1 and all(loop.space == writer.space and match_gemm(loop) is None for loop in loops):
+            found.append(name)
+    return found
+
+
+def _shared(listing: Listing, sizes: Mapping[str, int]) -> Cost:
+    """What merged loops over edges need not read, less what they read out of order."""
+    total = Cost()
+    known: dict[tuple[str, str], set[tuple[str, str]]] = {}
+    loops = [s for s in listing.statements if kind(s.space) == "E" and match_gemm(s) is None]
+    for statement in sorted(loops, key=lambda s: _side(s) is None):  # edge values join the reductions
+        gathered = {(r.name, r.path): r for r in statement.reads if is_gathered(statement, r)}
+        saved = dict.fromkeys(_SIDES, Cost())
+        for side in _SIDES:
+            for key, ref in gathered.items():
+                if key in known.get((statement.space, side), ()):
+                    saved[side] += _read(listing, statement, ref, sizes)
+                elif ref.path in _SIDES[side]:
+                    own = _own_rows(listing, statement, side, ref, sizes)
+                    saved[side] += _read(listing, statement, ref, sizes) - own
+        side = _side(statement) or max(saved, key=lambda side: saved[side].gathered)
+        total += saved[side]
+        if _is_regrouped(statement.target.path, sizes):
+            given = [r for r in statement.reads if not r.path and listing.producer(r.name) is None]
+            total -= sum((_read(listing, statement, ref, sizes) for ref in given), Cost())
+        if _side(statement) or saved[side].gathered:
+            known.setdefault((statement.space, side), set()).update(gathered)
+    return total
+
+
+def _side(statement: Statement) -> str | None:
+    """The end point that a loop over edges is grouped by."""
+    return next((side for side, paths in _SIDES.items() if statement.target.path in paths), None)
+
+
+def _is_regrouped(path: str, sizes: Mapping[str, int]) -> bool:
+    """Whether a loop that reduces to the ends of a path visits edges in another order: theirs is type, destination."""
+    return path in _SIDES["src"] or (path == "dst" and sizes["R"] > 1)
+
+
+def _read(listing: Listing, statement: Statement, ref: Ref, sizes: Mapping[str, int]) -> Cost:
+    """What a loop over edges pays for the rows of a reference, one for each edge."""
+    width, table = size(listing.shape(ref)) * listing.item, sizes[listing.space(ref.name)]
+    return read_cost(statement, ref, sizes[statement.space], width, table)
+
+
+def _own_rows(listing: Listing, statement: Statement, side: str, ref: Ref, sizes: Mapping[str, int]) -> Cost:
+    """What a loop grouped by the end points of a side pays for rows of these, or of their pairs: each is read once."""
+    width, table = size(listing.shape(ref)) * listing.item, sizes[listing.space(ref.name)]
+    groups = statement.target.path if statement.target.path in _SIDES[side] else side
+    in_order = ref.path == groups or (side == "dst" and sizes["R"] == 1)
+    return Cost(streamed=table * width) if in_order else gather_cost(table, width, table)
