@@ -64,6 +64,8 @@ from dacergnn.sdfg_passes.node_orders import node_orders
 
 HANDED_ON = 1.5e-5
 """Seconds in which a call allocates an array that is saved, and hands it to the backward."""
+DOUBT = 0.02
+"""Share of the price that other orders must save: less is within what prices do not see, such as loops that fuse."""
 _OPPOSITE = {"src": "dstpair", "dst": "srcpair"}
 
 
@@ -113,7 +115,7 @@ def cheapest_order(
     total = 0
     parted = has_parts(sizes)
     for asked in (choices or Choices()).rounds():  # a sum that is transformed afterwards may go through pairs
-        listing, taken = choose(listing, asked.open(_sites(listing, parted)), sizes, rates, price, asked)
+        listing, taken = choose(listing, asked.open(_sites(listing, parted)), sizes, rates, price, asked, DOUBT)
         if not taken:
             break
         total += taken

@@ -35,6 +35,7 @@ def choose(
     rates: Rates,
     price: Price | None = None,
     choices: Choices | None = None,
+    doubt: float = 0.0,
 ) -> tuple[Listing, int]:
     """The listing with the cheapest combination of options, at most one a site, and how many were taken.
 
@@ -42,13 +43,14 @@ def choose(
         sites: For every site, by name, the rewrites that could be made; making none is always possible.
         price: Seconds of a listing; by default those of its cost at ``rates``. What is given sees it settled.
         choices: Decides on the sites that its plan knows.
+        doubt: Share of the price that rewrites must save to be made.
     """
     price = price or (lambda found: listing_seconds(found, sizes, rates))
     choices = choices or Choices()
     allowed = [_allowed(name, options, choices) for name, options in sites.items()]
     picks = [options[0] for options in allowed]
     best = _rewritten(listing, picks)
-    least = price(best)
+    least = price(best) * (1 - doubt)
 
     def consider(trial: list[Option | None]) -> None:
         nonlocal picks, best, least

@@ -97,8 +97,11 @@ def _read(listing: Listing, statement: Statement, ref: Ref, sizes: Mapping[str, 
 
 
 def _own_rows(listing: Listing, statement: Statement, side: str, ref: Ref, sizes: Mapping[str, int]) -> Cost:
-    """What a loop grouped by the end points of a side pays for rows of these, or of their pairs: each is read once."""
+    """What a loop grouped by the end points of a side pays for rows of these, or of their pairs: each is read once.
+
+    Values of edges join a loop that has the rows they read in order, if there is any.
+    """
     width, table = size(listing.shape(ref)) * listing.item, sizes[listing.space(ref.name)]
-    groups = statement.target.path if statement.target.path in _SIDES[side] else side
-    in_order = ref.path == groups or (side == "dst" and sizes["R"] == 1)
+    groups = statement.target.path
+    in_order = groups not in _SIDES[side] or ref.path == groups or (side == "dst" and sizes["R"] == 1)
     return Cost(streamed=table * width) if in_order else gather_cost(table, width, table)

@@ -24,7 +24,7 @@ MANY_SOURCES, MANY_DESTINATIONS = {"U": 900_000, "V": 2_000}, {"U": 2_000, "V": 
 
 
 def listing(body: str, result: str) -> Listing:
-    head = "def p(g, x: NS[64], y: NS[64], W: R[64, 64], a: E, b: E, Z: RNS[64]):\n    for e in g.edges():\n"
+    head = "def p(g, x: NS[64], y: NS[64], W: R[64, 64], a: E, b: E, z: V[64], Z: RNS[64]):\n    for e in g.edges():\n"
     lines = "".join(f"        {line}\n" for line in body.split("; "))
     return Listing.of(parse(f"{head}{lines}    return {result}\n"))
 
@@ -57,6 +57,23 @@ def test_values_of_edges_are_gathered_where_loops_visit_edges_in_another_order()
     assert listing_cost(by_destination, rows).rows == rows["E"]
     assert listing_cost(by_source, rows).rows == 2 * rows["E"]
     assert listing_cost(by_destination, typed).rows == 2 * rows["E"], "edges stand by type, then destination"
+
+
+def test_rows_of_pairs_are_looked_for_once_each() -> None:
+    by_destination = listing('e.dst["s"] += e.a * e.dst_pair.z', "s")
+    by_pair = listing('e.dst_pair["s"] += e.a * e.dst_pair.z', "s")
+    typed = sizes(R=2)
+    assert listing_cost(by_destination, typed).rows == typed["V"] + typed["E"], "and the values of edges"
+    assert listing_cost(by_pair, typed).rows == 0
+
+
+def test_values_that_merged_loops_keep_cost_nothing() -> None:
+    softmax = 'e["w"] = exp(e.a); e.dst["t"] += e["w"]; e["v"] = e["w"] / e.dst["t"]; e.dst["s"] += e["v"] * e.src.x'
+    inside, returned = listing(softmax, "s"), listing(softmax, "s, v")
+    rows = sizes(R=2)
+    written = listing_cost(returned, rows) - listing_cost(inside, rows)
+    assert written.rows == rows["E"], "in the order of destinations"
+    assert written.streamed == 2 * rows["E"] * 4, "and read"
 
 
 def test_rows_that_memory_has_are_summed_once_for_both_gradients() -> None:

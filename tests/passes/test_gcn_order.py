@@ -40,7 +40,7 @@ def edge_sums(sdfg: dace.SDFG) -> list[str]:
     [
         *(("inference", "transform", IN - 8), ("inference", "propagate", IN + 8)),
         *(("features", "transform", IN - 8), ("features", "propagate", IN + 8)),
-        *(("weights", "transform", IN // 2 - 8), ("weights", "propagate", IN // 2 + 8)),
+        *(("weights", "transform", IN // 2 - 16), ("weights", "propagate", IN // 2 + 16)),
     ],
 )
 def test_order(mode: str, first: str, out: int) -> None:
