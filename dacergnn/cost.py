@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 
 import dace
 
@@ -59,10 +59,22 @@ class Cost:
     far: int = 0
 
     def __add__(self, other: Cost) -> Cost:
-        return Cost(*(mine + its for mine, its in zip(astuple(self), astuple(other), strict=True)))
+        return Cost(
+            self.flops + other.flops,
+            self.streamed + other.streamed,
+            self.gathered + other.gathered,
+            self.rows + other.rows,
+            self.far + other.far,
+        )
 
     def __sub__(self, other: Cost) -> Cost:
-        return Cost(*(mine - its for mine, its in zip(astuple(self), astuple(other), strict=True)))
+        return Cost(
+            self.flops - other.flops,
+            self.streamed - other.streamed,
+            self.gathered - other.gathered,
+            self.rows - other.rows,
+            self.far - other.far,
+        )
 
     def seconds(self, rates: Rates) -> float:
         """Time of a program whose kernels overlap nothing; rows from memory come through the cache, too."""
