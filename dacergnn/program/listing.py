@@ -125,7 +125,10 @@ class Listing:
 
     def retarget(self, rewrite: Callable[[Statement, Ref], Ref]) -> None:
         """Replace every reference that a statement reads by what ``rewrite`` makes of it."""
-        self.statements = [replace(s, expr=map_refs(s.expr, lambda ref, s=s: rewrite(s, ref))) for s in self.statements]
+        for position, statement in enumerate(self.statements):
+            expr = map_refs(statement.expr, lambda ref, statement=statement: rewrite(statement, ref))
+            if expr is not statement.expr:
+                self.statements[position] = replace(statement, expr=expr)
 
     def settle(self) -> None:
         """Forward copies, merge equal computations, drop what nobody reads, and order statements by their data."""
@@ -209,10 +212,13 @@ def is_product(statement: Statement) -> bool:
 
 
 def map_refs(expr: Expr, rewrite: Callable[[Ref], Expr]) -> Expr:
-    """The expression with every reference replaced."""
+    """The expression with every reference replaced; the same one where nothing changes."""
     if isinstance(expr, Ref):
         return rewrite(expr)
-    return replace(expr, args=tuple(map_refs(a, rewrite) for a in expr.args)) if isinstance(expr, Op) else expr
+    if not isinstance(expr, Op):
+        return expr
+    args = tuple(map_refs(arg, rewrite) for arg in expr.args)
+    return expr if all(new is old for new, old in zip(args, expr.args, strict=True)) else replace(expr, args=args)
 
 
 def rebase(expr: Expr, space: str, via: str) -> Expr | None:

@@ -113,9 +113,9 @@ def cheapest_order(
         return seconds + HANDED_ON * len(gradient.saved) + asked_for
 
     total = 0
-    parted = has_parts(sizes)
+    parted, doubt = has_parts(sizes), DOUBT if order == "auto" else 0.0
     for asked in (choices or Choices()).rounds():  # a sum that is transformed afterwards may go through pairs
-        listing, taken = choose(listing, asked.open(_sites(listing, parted)), sizes, rates, price, asked, DOUBT)
+        listing, taken = choose(listing, asked.open(_sites(listing, parted)), sizes, rates, price, asked, doubt)
         if not taken:
             break
         total += taken

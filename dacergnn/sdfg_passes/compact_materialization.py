@@ -105,8 +105,7 @@ def _move(listing: Listing, statement: Statement, via: str, expr: Expr) -> None:
     space, name = statement.space, statement.target.name
 
     def moved(reader: Statement, ref: Ref) -> Ref:
-        path = along(reader.space, ref.path, via) if ref.name == name else ref.path
-        return replace(ref, path=path or "")
+        return ref if ref.name != name else replace(ref, path=along(reader.space, ref.path, via) or "")
 
     reached = MAPS[space, via]
     listing.arrays[name] = Rows(reached, listing.arrays[name].shape)
