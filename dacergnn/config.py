@@ -67,7 +67,8 @@ class Rates:
 
 
 TYPICAL_RATES = {"cpu": Rates(1.2e11, 2.0e10, 3.5e10, 3.5e8), "cuda": Rates(4.0e13, 3.0e12, 6.0e12, 1.0e11)}
-"""Of kernels on two cores of a server, as they were measured; of a large device, by its data sheet."""
+"""Of kernels on two cores of a server, as they were measured; of a large device, by no measurement: estimates, from the
+data sheet where that has a figure."""
 
 
 def budget_of(caching: str) -> float | None:
