@@ -52,6 +52,16 @@ def test_the_samples_compile_for_every_architecture() -> None:
     assert all((u.spilled, u.stack > 0) == (0, "Deep" in u.name) for u in usages)
 
 
+def test_no_nvcc_is_no_success(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.delenv("DACERGNN_NO_NVCC", raising=False)
+    with pytest.raises(pytest.fail.Exception, match="nvcc is not on PATH"):
+        compile_nvcc("")
+    monkeypatch.setenv("DACERGNN_NO_NVCC", "1")
+    with pytest.raises(pytest.skip.Exception, match="nvcc is not on PATH"):
+        compile_nvcc("")
+
+
 def test_spills_are_seen() -> None:
     (usage,) = compile_nvcc(SPILLING, (80,))
     assert usage.registers <= 64
