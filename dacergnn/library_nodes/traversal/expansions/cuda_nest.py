@@ -105,11 +105,14 @@ class DeviceNest(DeviceStatements):
     def held(self) -> int:
         """Elements that a thread has in registers, by which blocks get room.
 
-        Lanes that read element by element keep an address for each; they have room as for 8 elements at least.
+        Lanes that read element by element keep an address for each; they have room as for 8 elements at least. A lone
+        lane reads whole rows that way, and several rows ahead: it has room for twice what it holds.
         """
         names = [n for n, home in self.homes.items() if home.reduced or n in self.in_registers]
         found = sum(self._held(n).held(self.homes[n].width) for n in names)
-        return max(found, 8) if self.layout.lanes > 1 == self.layout.vector else found
+        if self.layout.lanes == 1:
+            return 2 * found
+        return max(found, 8) if self.layout.vector == 1 else found
 
     @property
     def scratch(self) -> list[tuple[str, int]]:
