@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -13,8 +14,9 @@ from torch import Tensor
 from dacergnn import Config
 from dacergnn.errors import ArrayError
 from dacergnn.modules import HGT, RGAT, RGCN
+from dacergnn.runtime import cuda_executable
 from dacergnn.runtime.cuda_executable import CUDAExecutable
-from tests.support.emulated_device import emulated_device
+from tests.support.emulated_device import STREAM, emulated_device
 from tests.support.random_graphs import joined_graph
 from tests.support.sparse import as_csr, thinned
 
@@ -67,7 +69,7 @@ def test_sparse_features(emulated_device: Config) -> None:
     torch.testing.assert_close(found, expected)
 
 
-@pytest.mark.parametrize("name", ["rgcn", "rgat"])
+@pytest.mark.parametrize("name", ["rgcn", "rgat", "hgt"])
 def test_hubs(name: str, emulated_device: Config) -> None:
     """Several blocks share the edges of a node, as the graph that a layer is compiled for asks for it."""
     raw = joined_graph(random.Random(5), 2, 2600, 2, 1)
@@ -78,6 +80,31 @@ def test_hubs(name: str, emulated_device: Config) -> None:
     expected, found = (results(layer, x, raw.hetero()) for layer in layers)
     for a, b in zip(expected, found, strict=True):
         torch.testing.assert_close(b, a, rtol=2e-4, atol=2e-4 * float(a.abs().max()))
+
+
+def test_launches_are_made_on_the_device_of_the_tensors(
+    emulated_device: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    active: list[torch.device] = []
+    seen: list[list[torch.device]] = []
+    launch = CUDAExecutable._launch
+
+    @contextmanager
+    def current_stream(device: torch.device) -> Iterator[Any]:
+        active.append(device)
+        yield STREAM
+        active.pop()
+
+    def noted(self: CUDAExecutable, arguments: Any) -> bytes | None:
+        seen.append(active[:])
+        return launch(self, arguments)
+
+    monkeypatch.setattr(cuda_executable, "current_stream", current_stream)
+    monkeypatch.setattr(CUDAExecutable, "_launch", noted)
+    raw = joined_graph(random.Random(3), 60, 300, 4, 3)
+    x = torch.randn(60, 16, requires_grad=True)
+    results(RGCN(16, 16, 4, config=emulated_device), x, raw.hetero())
+    assert seen == [[x.device], [x.device]]
 
 
 def test_kernels_for_devices_refuse_graphs_on_the_cpu(emulated_device: Config, monkeypatch: pytest.MonkeyPatch) -> None:

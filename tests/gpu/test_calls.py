@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -47,6 +48,44 @@ def test_replays_compute_on_what_the_inputs_hold_then(name: str, device: torch.d
                 parameter.mul_(0.75)
         found = [t.clone() for t in step()]
         assert_equal(found, trained(layer, x, graph))
+
+
+def training(name: str, device: torch.device) -> tuple[Tensor, Callable[[], Tensor], list[Tensor]]:
+    """Features; a step of training, forward, backward and optimizer, that gives the loss; the parameters."""
+    layer, x, graph = native(name, typed_edges(400, 5), device, torch.float32)
+    x = x.detach()
+    optimizer = torch.optim.Adam(layer.parameters(), lr=0.01, capturable=True)
+
+    def step() -> Tensor:
+        optimizer.zero_grad(set_to_none=True)
+        loss = layer(x, graph).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return x, step, list(layer.parameters())
+
+
+@pytest.mark.parametrize("name", NATIVE)
+def test_a_whole_training_step_is_captured(name: str, device: torch.device) -> None:
+    """Replayed on other features each time, it gives the losses and parameters of the same steps one by one."""
+    (x, step, parameters), (other_x, other_step, other_parameters) = (training(name, device) for _ in range(2))
+    side = torch.cuda.Stream(device)
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            step()
+            other_step()
+    torch.cuda.current_stream().wait_stream(side)
+    recording = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(recording):
+        loss = step()
+    for seed in (7, 8, 9):
+        for features in (x, other_x):
+            features.copy_(Values(device, x.dtype)(*x.shape, seed=seed))
+        recording.replay()
+        torch.testing.assert_close(loss, other_step(), rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(parameters, other_parameters, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", PYG)

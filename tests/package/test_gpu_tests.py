@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 import torch
 
+from tests.frontends.cases import CASES
 from tests.frontends.graphs import typed_edges
-from tests.gpu import layers, test_encodings
+from tests.gpu import layers, test_encodings, test_layers
 from tests.gpu.layers import PYG, assert_close, check, differentiated, hub_edges, native, typed_graph
 
 PROCESSOR = torch.device("cpu")
@@ -74,6 +75,13 @@ def test_every_number_is_one_of_bfloat16() -> None:
     layer, x, _ = native("hgt", typed_edges(40, 5), PROCESSOR, torch.float64)
     for tensor in (x, *layer.parameters()):
         assert torch.equal(tensor, tensor.bfloat16().double())
+
+
+def test_named_cases_exist() -> None:
+    known = [case.name for case in CASES]
+    assert [known.count(name) for name in test_layers.MODES] == [1] * len(test_layers.MODES)
+    precisions = list(test_layers.TOLERANCE)
+    assert all(n in PYG and g in layers.GRAPHS and p in precisions for n, g, p in test_layers.SANITIZED)
 
 
 def test_encodings_exist() -> None:

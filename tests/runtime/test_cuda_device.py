@@ -112,7 +112,7 @@ class Stream:
 @pytest.fixture
 def streams(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """Stand-ins for torch's streams: the current one, and what has been done with them."""
-    state = SimpleNamespace(log=[], current=None)
+    state = SimpleNamespace(log=[], current=None, device=torch.device("cuda", 0))
     state.current = Stream(state.log, "main")
 
     @contextmanager
@@ -123,7 +123,11 @@ def streams(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
     @contextmanager
     def device(device: Any) -> Iterator[None]:
-        yield
+        before, state.device = state.device, device
+        try:
+            yield
+        finally:
+            state.device = before
 
     @contextmanager
     def graph(graph: Any, pool: Any, capture_error_mode: str) -> Iterator[None]:
@@ -145,6 +149,16 @@ def streams(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
 
 CUDA = torch.device("cuda", 0)
+
+
+def test_the_device_of_a_call_is_the_current_one(streams: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    there = torch.device("cuda", 1)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: f"of {device}")
+    with cuda_device.current_stream(there) as stream:
+        assert (streams.device, stream) == (there, "of cuda:1")
+    with pytest.raises(DeviceError), cuda_device.current_stream(there):
+        raise DeviceError("no launch")
+    assert streams.device == CUDA
 
 
 def test_other_threads_work_on_the_stream_of_the_caller(streams: SimpleNamespace) -> None:
