@@ -4,7 +4,8 @@
 
 First the device is measured: bandwidth of copies, rates of matrix products. Then every graph has a process of its own,
 and every case (a model on a graph, in inference or training) leaves a line of JSON when it is done: what is ended early
-keeps what it measured, and what brings a process down costs one case. With ``--build`` nothing is measured: the kernels
+keeps what it measured, and what brings a process down costs one case. A later call with the same file measures what
+that has no complete line of. With ``--build`` nothing is measured: the kernels
 of all cases are built, several graphs at a time, without a device if ``--arch`` names one's compute capability.
 """
 
@@ -28,7 +29,7 @@ import torch
 from dacergnn.bench.bound import bound
 from dacergnn.bench.candidate import make_step, unwrapped
 from dacergnn.bench.device_case import DeviceCase, own_candidate
-from dacergnn.bench.device_report import Line, append_line, case_line, markdown, read_lines
+from dacergnn.bench.device_report import Line, append_line, case_line, is_complete, key_of, markdown, read_lines
 from dacergnn.bench.device_settings import DeviceSettings
 from dacergnn.bench.entry import Entry
 from dacergnn.bench.parameters import make_parameters
@@ -91,7 +92,7 @@ def main(data: tuple[str, ...], scale: float, models: tuple[str, ...], mode: tup
         measure(full_name(data[0], scale), cases, settings, options["hidden"], options["path"], deadline)
     else:
         append_line(options["path"], machine(torch.device(options["device"])))
-        run_all(data, scale, cases, settings.precision, options["path"], deadline, options["case_limit"])
+        run_all(data, scale, cases, settings, options["path"], deadline, options["case_limit"])
         text = markdown(read_lines(options["path"]))
         click.echo(text)
         if options["table"] is not None:
@@ -112,11 +113,16 @@ def machine(device: torch.device) -> Line:
     return line
 
 
-def run_all(data: tuple[str, ...], scale: float, cases: list[tuple[str, str]], dtype: str, path: Path,
+def run_all(data: tuple[str, ...], scale: float, cases: list[tuple[str, str]], settings: DeviceSettings, path: Path,
             deadline: float, case_limit: float) -> None:  # fmt: skip
-    """A process for each graph, and another for the cases behind the one at which a process ended before its time."""
+    """A process for each graph, and another for the cases behind the one at which a process ended before its time.
+
+    What the file has a complete line of is not measured again.
+    """
     for name in data:
-        todo = list(cases)
+        known = [line for line in read_lines(path) if is_complete(line, settings.levels, settings.against)]
+        keys = {key_of(line) for line in known}
+        todo = [(m, how) for m, how in cases if (full_name(name, scale), m, how, settings.precision) not in keys]
         while todo and deadline - time.monotonic() > START_S:
             begun, left = len(read_lines(path)), deadline - time.monotonic()
             chosen = ",".join(":".join(case) for case in todo)
@@ -124,11 +130,11 @@ def run_all(data: tuple[str, ...], scale: float, cases: list[tuple[str, str]], d
             failure = run([*command(), *arguments], min(left + START_S, case_limit))
             done = {(line["model"], line["mode"]) for line in read_lines(path)[begun:]}
             todo = [case for case in todo if case not in done]
-            if failure is None:
+            if failure is None and not done:
                 break
-            if todo:
+            if failure is not None and todo:
                 model, mode = todo.pop(0)
-                append_line(path, failed_line(model, full_name(name, scale), mode, dtype, failure))
+                append_line(path, failed_line(model, full_name(name, scale), mode, settings.precision, failure))
 
 
 def failed_line(model: str, data: str, mode: str, dtype: str, reason: str) -> Line:
@@ -201,11 +207,13 @@ def measure(data: str, cases: list[tuple[str, str]], settings: DeviceSettings, h
                 entries = case.measure(mode)
                 limit = bound(model, mode, sizes, hidden, rates, settings.dtype.itemsize)
                 line = case_line(
-                    model, data, mode, entries, limit, precision=settings.precision, edges=problem.num_edges,
-                    sizes=sizes, rates=asdict(rates),
+                    model, data, mode, entries, limit, precision=settings.precision, against=settings.against,
+                    edges=problem.num_edges, sizes=sizes, rates=asdict(rates),
                 )  # fmt: skip
                 append_line(path, line)
                 click.echo(f"{model} {data} {mode}: {', '.join(f'{e.label} {_state(e)}' for e in entries)}")
+                if case.lost:
+                    return  # another process does the rest
 
 
 def _state(entry: Entry) -> str:

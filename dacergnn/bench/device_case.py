@@ -48,6 +48,8 @@ class DeviceCase:
         shared = make_parameters(model, problem, settings.seed)
         self.shared = {name: value.to(settings.dtype).float() for name, value in shared.items()}
         self.references: dict[str, Reference | None] = {}
+        self.lost = False
+        """Whether the device is lost to this process: no other candidate can run in it."""
 
     def measure(self, mode: str) -> list[Entry]:
         """Entries of all candidates in a mode ("infer" or "train"), ours first."""
@@ -80,15 +82,15 @@ class DeviceCase:
     def _alone(self, candidate: Candidate, mode: str) -> Entry:
         """Time, peak memory and error of one candidate while no other holds memory."""
         entry, train = Entry(candidate), mode == "train"
-        if time.monotonic() > self.deadline:
-            entry.status = "skipped"
+        if self.lost or time.monotonic() > self.deadline:
+            entry.status, entry.note = "skipped", "the device was lost to this process before" if self.lost else ""
             return entry
         need = candidate.memory(self.problem, train) * self.problem.x.itemsize / 4
         if candidate.library == "pyg" and need > self._memory():
             entry.status, entry.note = "out of memory", f"estimated at {need / 1e9:.0f} GB"
             return entry
-        before = self._settle()
         try:
+            before = self._settle()
             step, built = self._step(candidate, train)
             step()
             out = step()
@@ -98,9 +100,8 @@ class DeviceCase:
         except torch.OutOfMemoryError:
             entry.status = "out of memory"
         except Exception as error:  # a candidate's failure is a result, shown in the table
-            entry.status, entry.note = "failed", " ".join(f"{type(error).__name__}: {error}".split())[:300]
-        if entry.status == "failed" and self.cuda:
-            torch.cuda.synchronize()  # raises where the device is lost to this process: no other candidate can run
+            entry.status, entry.note = "failed", _text(error)
+        self.lost = entry.status == "failed" and not self._usable()
         return entry
 
     def _step(self, candidate: Candidate, train: bool) -> tuple[Step, Built]:
@@ -136,24 +137,38 @@ class DeviceCase:
         return timing
 
     def _interleave(self, entries: list[Entry], mode: str) -> None:
-        """Time the entries anew, in turns; where they do not fit into memory together, their times stay."""
+        """Time the entries anew, in turns; where that fails or memory does not suffice for all, their times stay."""
         steps: dict[str, Step] = {}
         timings: dict[str, Timing] = {}
-        self._settle()
-        with suppress(torch.OutOfMemoryError):
+        reason = ""
+        try:
+            self._settle()
             for entry in entries:
                 steps[entry.label] = self._step(entry.candidate, mode == "train")[0]
                 steps[entry.label]()
             timings = interleave(steps, self.settings.repeat, self.settings.budget_s, clock=self.clock)
+        except torch.OutOfMemoryError:
+            reason = ": no memory for all"
+        except Exception as error:
+            reason = f": {_text(error)}"
         for entry in entries:
             if entry.label in timings:
                 entry.timing = timings[entry.label]
             else:
-                entry.note = f"{entry.note} timed by itself".strip()
+                entry.note = f"{entry.note} timed by itself{reason}".strip()
         steps.clear()
+        self.lost = self.lost or not self._usable()
 
     def _memory(self) -> float:
         return torch.cuda.mem_get_info()[1] if self.cuda else math.inf
+
+    def _usable(self) -> bool:
+        """Whether other candidates can run: after a failed capture or kernel, torch or the device may refuse to."""
+        try:
+            self._settle()
+        except Exception:
+            return False
+        return True
 
     def _settle(self) -> int:
         """Free what nobody holds; the bytes that are held."""
@@ -168,3 +183,8 @@ class DeviceCase:
     def _peak(self, before: int) -> float | None:
         """MB that a candidate took at most: its parameters, encodings, results and all in between."""
         return (torch.cuda.max_memory_allocated() - before) / 1e6 if self.cuda else None
+
+
+def _text(error: Exception) -> str:
+    """An error in one line."""
+    return " ".join(f"{type(error).__name__}: {error}".split())[:300]

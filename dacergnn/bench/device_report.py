@@ -53,6 +53,15 @@ def key_of(line: Line) -> tuple[str, ...]:
     return tuple(str(line[name]) for name in ("data", "model", "mode", "precision"))
 
 
+def is_complete(line: Line, levels: Iterable[str], against: Iterable[str]) -> bool:
+    """Whether a line has all that a case of these levels and peers is measured for: ours timed, nothing skipped."""
+    if not set(against) <= set(line.get("against", ())):
+        return False
+    candidates: list[Line] = line.get("candidates", [])
+    timed = {c["name"] for c in candidates if c["library"] == "ours" and c["ms"] is not None}
+    return set(levels) <= timed and all(c["status"] != "skipped" for c in candidates)
+
+
 class Summary:
     """The best of every kind in one line: ours by level, the fastest library layer, the fastest plain one."""
 
@@ -85,7 +94,7 @@ class Summary:
 
 
 def merged(lines: Iterable[Line]) -> list[Line]:
-    """One line for each case: candidates that an earlier line of the case does not have come from later ones.
+    """One line for each case: candidates that an earlier line of the case has no time of come from later ones.
 
     Times of a later line are scaled by what ours took in both, since processes differ.
     """
@@ -98,11 +107,14 @@ def merged(lines: Iterable[Line]) -> list[Line]:
             found[key_of(line)] = first = line | {"candidates": first["candidates"]}
         own, again = _ms(Summary(first).own("O2")), _ms(Summary(line).own("O2"))
         scale = own / again if own and again else 1.0
-        names = {(c["library"], c["name"]) for c in first["candidates"]}
+        places = {(c["library"], c["name"]): n for n, c in enumerate(first["candidates"])}
         for candidate in line["candidates"]:
-            if (candidate["library"], candidate["name"]) not in names:
-                ms = candidate["ms"]
-                first["candidates"].append(candidate | {"ms": None if ms is None else ms * scale})
+            ms, place = candidate["ms"], places.get((candidate["library"], candidate["name"]))
+            scaled = candidate | {"ms": None if ms is None else ms * scale}
+            if place is None:
+                first["candidates"].append(scaled)
+            elif ms is not None and first["candidates"][place]["ms"] is None:
+                first["candidates"][place] = scaled
     return list(found.values())
 
 

@@ -18,7 +18,16 @@ from dacergnn.bench import device_case, plain_torch
 from dacergnn.bench.bound import Bound, bound, plans
 from dacergnn.bench.candidate import Candidate, make_step, unwrapped
 from dacergnn.bench.device_case import DeviceCase
-from dacergnn.bench.device_report import Line, Summary, append_line, case_line, markdown, merged, read_lines
+from dacergnn.bench.device_report import (
+    Line,
+    Summary,
+    append_line,
+    case_line,
+    is_complete,
+    markdown,
+    merged,
+    read_lines,
+)
 from dacergnn.bench.device_settings import DeviceSettings
 from dacergnn.bench.entry import Entry
 from dacergnn.bench.measure import Timing
@@ -101,6 +110,38 @@ def test_a_wrong_candidate_has_no_time(problem: Problem, monkeypatch: pytest.Mon
     assert {e.status for e in late} == {"skipped"}
 
 
+def test_a_lost_device_costs_no_result(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What raises when memory is given back, too."""
+    broken = False
+
+    def own(model: str, level: str, settings: DeviceSettings) -> Candidate:
+        good = stand_in(model, level, settings)
+
+        def build(*arguments: Any) -> Any:
+            nonlocal broken
+            broken = level == "hector"
+            if broken:
+                raise RuntimeError("capture failed")
+            return good.build(*arguments)
+
+        return replace(good, build=build)
+
+    def settle(self: DeviceCase) -> int:
+        if broken:
+            raise RuntimeError("the allocator is capturing")
+        return 0
+
+    monkeypatch.setattr(device_case, "own_candidate", own)
+    monkeypatch.setattr(DeviceCase, "_settle", settle)
+    case = DeviceCase("rgcn", problem, replace(SETTINGS, levels=("O2", "hector", "O0"), against=()))
+    first, failed, behind = case.measure("infer")
+    assert first.ms is not None
+    assert first.note == "timed by itself: RuntimeError: the allocator is capturing"
+    assert (failed.status, failed.note) == ("failed", "RuntimeError: capture failed")
+    assert (behind.status, behind.note) == ("skipped", "the device was lost to this process before")
+    assert case.lost
+
+
 def entry(library: str, name: str, ms: float | None, **flags: bool) -> Entry:
     candidate = replace(plain_torch.candidates("rgcn")[0], name=name, library=library, **flags)
     return Entry(candidate, Timing([] if ms is None else [ms / 1e3]), "ok" if ms else "failed", peak_mb=ms)
@@ -136,6 +177,22 @@ def test_lines_of_one_case_are_merged() -> None:
     second = line("am~", entry("ours", "O2", 4.0), entry("pyg", "RGCNConv compiled", 30.0, compiled=True))
     (one,) = merged([first, second])
     assert [c["ms"] for c in one["candidates"]] == pytest.approx([2.0, 20.0, 15.0])
+
+
+def test_a_later_time_replaces_a_failure() -> None:
+    (one,) = merged([line("am~", entry("ours", "O2", None)), line("am~", entry("ours", "O2", 4.0))])
+    assert [(c["ms"], c["status"]) for c in one["candidates"]] == [(4.0, "ok")]
+
+
+def test_complete_lines() -> None:
+    whole = line("am~", entry("ours", "O2", 2.0), entry("ours", "hector", 3.0), entry("pyg", "RGCNConv", None))
+    whole |= {"against": ["pyg", "torch"]}
+    assert is_complete(whole, ("O2", "hector"), ("torch",))
+    assert not is_complete(whole, ("O2", "O0"), ("torch",))
+    assert not is_complete(whole, ("O2",), ("compiled",))
+    late = whole | {"candidates": [*whole["candidates"], whole["candidates"][0] | {"status": "skipped"}]}
+    assert not is_complete(late, ("O2",), ("torch",))
+    assert not is_complete({"rates": {}}, ("O2",), ())
 
 
 def test_lines_survive_a_killed_writer(tmp_path: Path) -> None:
@@ -209,6 +266,29 @@ def test_a_process_that_ends_costs_one_case(tmp_path: Path, monkeypatch: pytest.
     assert asked[0] == ("am", "rgcn:infer,rgcn:train,hgt:infer,hgt:train")
     assert next(x["note"] for x in read_lines(path) if "note" in x) == "the process ended with code -6"
     assert "failed" in table.read_text()
+
+
+def test_what_is_measured_already_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that gives its device up leaves the others to the next one."""
+    path, asked = tmp_path / "lines.jsonl", []
+    settings = DeviceSettings(levels=("O2",), against=("torch",))
+    facts = {"against": ["torch"], "precision": "float32"}
+
+    def run(arguments: list[str], limit: float) -> str | None:
+        cases = dict(pairwise(arguments))["--cases"]
+        asked.append(cases)
+        model, _, mode = cases.partition(",")[0].partition(":")
+        append_line(path, line("am~", entry("ours", "O2", 1.0)) | facts | {"model": model, "mode": mode})
+        return None
+
+    monkeypatch.setattr(gpu, "run", run)
+    monkeypatch.setattr(sys, "argv", ["gpu.py"])
+    cases = [("rgcn", "infer"), ("rgcn", "train"), ("hgt", "infer")]
+    append_line(path, line("am~", entry("ours", "O2", 1.0)) | facts)  # rgcn, train
+    gpu.run_all(("am",), 1.0, cases, settings, path, math.inf, math.inf)
+    assert asked == ["rgcn:infer,hgt:infer", "hgt:infer"]
+    gpu.run_all(("am",), 1.0, cases, settings, path, math.inf, math.inf)
+    assert len(asked) == 2
 
 
 def test_ended_processes_say_why() -> None:
