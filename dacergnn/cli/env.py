@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import subprocess
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -14,9 +15,10 @@ from rich.table import Table
 
 from dacergnn.cli import package_version
 from dacergnn.errors import BuildError
+from dacergnn.runtime import nvcc
 from dacergnn.runtime.build import compiler as found_compiler
 
-PACKAGES = ("torch", "dace", "numpy", "torch_geometric", "dgl")
+PACKAGES = ("torch", "dace", "numpy", "torch_geometric", "dgl", "triton")
 # The instruction sets that the kernels or the libraries beneath them choose between.
 CPU_FEATURES = ("avx2", "fma", "avx512f", "avx512_bf16", "avx512_vnni", "amx_tile", "amx_bf16")
 
@@ -37,7 +39,7 @@ def env(rates: bool, as_json: bool) -> None:
 
 
 def environment() -> dict[str, str | int]:
-    """Versions, compiler and processor, by name; nothing is measured."""
+    """Versions, compilers, processor and device, by name; nothing is measured."""
     import torch
 
     model, features = cpu_facts(Path("/proc/cpuinfo"))
@@ -51,6 +53,8 @@ def environment() -> dict[str, str | int]:
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         "threads": torch.get_num_threads(),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else "none",
+        "driver": driver(),
+        "CUDA toolkit": toolkit(),
     }
 
 
@@ -68,6 +72,27 @@ def compiler() -> str:
         return found_compiler()[1]
     except BuildError as error:
         return str(error)
+
+
+def driver() -> str:
+    """Version of the driver of NVIDIA devices, or "none"."""
+    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout.split()
+    except (OSError, subprocess.SubprocessError):
+        return "none"
+    return told[0] if told else "none"
+
+
+def toolkit() -> str:
+    """Release of nvcc, and the CUDA release that torch was built for; or why there is no nvcc."""
+    import torch
+
+    try:
+        release = nvcc.compiler()[1]
+    except BuildError as error:
+        release = str(error)
+    return f"{release}; torch for {torch.version.cuda or 'the processor'}"
 
 
 def cpu_facts(cpuinfo: Path) -> tuple[str, str]:
