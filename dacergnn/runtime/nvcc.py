@@ -18,6 +18,7 @@ FLAGS = (
     "cu",
     "-std=c++20",
     "-O3",
+    "-lineinfo",  # for compute-sanitizer and profilers; the code is the same
     "--extended-lambda",
     "--expt-relaxed-constexpr",
     "-Xcompiler",
