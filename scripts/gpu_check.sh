@@ -42,17 +42,22 @@ done
 
 deadline=$((SECONDS + 60 * minutes))
 failed=0
-export DACERGNN_CACHE_DIR=$work/cache PYTHONPATH=$work/site:$root PYTHONUNBUFFERED=1 DGLBACKEND=pytorch
+# The package is the installed one; tests and scripts come from the checkout, which Python would else look into first.
+export PYTHONSAFEPATH=1 PYTHONPATH=$work/site:$root
+export DACERGNN_CACHE_DIR=$work/cache PYTHONUNBUFFERED=1 DGLBACKEND=pytorch
 cores=$(nproc 2>/dev/null || echo 4)
 workers=$((cores < 12 ? cores : 12))
 
 say() { if [[ -n $dry ]]; then echo "$*"; else echo "$*" | tee -a "$out/summary.txt"; fi; }
 
+# wanted NAME: whether a step is among those to run.
+wanted() { [[ -z $steps || ",$steps," == *",$1,"* ]]; }
+
 # step NAME SECONDS LOG COMMAND...: run one step for so long at most, into a log, and say how it ended.
 step() {
     local name=$1 limit=$2 log=$3
     shift 3
-    [[ -z $steps || ",$steps," == *",$name,"* ]] || return 0
+    wanted "$name" || return 0
     if [[ -n $dry ]]; then
         echo "$name (at most $limit s): $*"
         return 0
@@ -73,6 +78,39 @@ step() {
     grep -E '^(FAILED|ERROR)|^=+ .* in [0-9.]+s|========= ERROR SUMMARY' "$out/$log" | sort -u | tail -n 15 | cut -c1-200
 }
 
+# within SECONDS: so many, or what is left without the time to write tables.
+within() {
+    local left=$((deadline - SECONDS - 25))
+    ((left > 1)) || left=1
+    echo $(($1 < left ? $1 : left))
+}
+
+# sanitize TOOL: run compute-sanitizer, if it can attach to this device, over the tests that are small enough.
+sanitize() {
+    local tool=("${sanitizer[@]}" --tool "$1") tiny='import torch; torch.ones(1, device="cuda").add_(1).cpu()'
+    wanted "$1" || return 0
+    if [[ -z $dry ]] && ! timeout -k 10 90 "${tool[@]}" "$python" -c "$tiny" >>"$out/sanitizer.log" 2>&1; then
+        say "$1: not possible here; see sanitizer.log"
+        return 0
+    fi
+    step "$1" 180 sanitizer.log "${tool[@]}" "${pytest[@]}" tests/gpu -m sanitizer
+}
+
+# build_kernels: those of all steps of the benchmark.
+build_kernels() {
+    local code=0 options
+    for options in "--data $graphs" "${short[@]}"; do
+        if [[ -n $dry ]]; then
+            echo "build (beside the tests): ${bench[*]} --build $options"
+        elif ((deadline - SECONDS < 20)); then
+            code=124
+        else  # the options are words
+            nice -n 5 timeout -k 10 $((deadline - SECONDS)) "${bench[@]}" --build $options || code=$?
+        fi
+    done
+    return "$code"
+}
+
 # Without the tree before the installed package, and without warnings of other releases being errors.
 pytest=("$python" -m pytest -q --tb=short -o pythonpath= -o filterwarnings=default -p no:cacheprovider)
 if [[ -z $dry ]]; then
@@ -82,7 +120,7 @@ if [[ -z $dry ]]; then
     cd "$root" || exit 1
     # A newly set up toolkit may not be on PATH.
     [[ -d /usr/local/cuda/bin ]] && export PATH=$PATH:/usr/local/cuda/bin
-    sanitize=$(command -v compute-sanitizer || echo /usr/local/cuda/compute-sanitizer/compute-sanitizer)
+    checker=$(command -v compute-sanitizer || echo /usr/local/cuda/compute-sanitizer/compute-sanitizer)
     say "$(date -u +%FT%TZ) $(git rev-parse --short HEAD 2>/dev/null)"
     say "$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>&1 | head -n 4)"
     say "$(nvcc --version 2>&1 | tail -n 1), $("$python" --version), torch $("$python" -c 'import torch; print(torch.__version__)' 2>&1 | tail -n 1), $cores cores"
@@ -93,35 +131,37 @@ graphs=aifb,fb15k,mag,am,wikikg2,biokg,mutag,bgs
 [[ -n $quick ]] && few=(-k "small or same_as or replays") && graphs=aifb,fb15k,am
 bench=("$python" "$root/benchmarks/gpu.py" --json "$out/bench.jsonl" --markdown "$out/bench.md")
 # Every tensor in an allocation of its own; our kernels alone are looked at.
-sanitizer=(env PYTORCH_NO_CUDA_MEMORY_CACHING=1 "${sanitize:-compute-sanitizer}" --kernel-name kns=dacergnn)
-sanitizer+=(--error-exitcode 9)
+sanitizer=(env PYTORCH_NO_CUDA_MEMORY_CACHING=1 "${checker:-compute-sanitizer}" --kernel-name kns=dacergnn)
+sanitizer+=(--report-api-errors no --error-exitcode 9)
+
+some='--data aifb,am,fb15k,mag --level O2'
+short=("--dtype tf32 $some" "--dtype bfloat16 $some")
+[[ -n $quick ]] && short=()
 
 step install 120 tests.log "$python" "$root/scripts/install_wheels.py" "$wheels" "$work/site"
+[[ -n $dry ]] || say "package: $("$python" -c 'import dacergnn; print(dacergnn.__file__)' 2>&1 | tail -n 1)"
 # Says within a few minutes whether kernels are right at all.
 step first 240 tests.log "${pytest[@]}" tests/gpu/test_layers.py -k same_as_on_the_processor -n 3
 # The kernels of the benchmark, while tests run.
-if [[ -z $steps || ",$steps," == *,build,* ]]; then
-    if [[ -n $dry ]]; then
-        echo "build (beside the tests): ${bench[*]} --build --data $graphs"
-    else
-        nice -n 5 timeout -k 10 $((deadline - SECONDS)) "${bench[@]}" --build --data "$graphs" >>"$out/bench.log" 2>&1 &
-        build=$!
-    fi
+if wanted build && [[ -n $dry ]]; then
+    build_kernels
+elif wanted build; then
+    build_kernels >>"$out/bench.log" 2>&1 &
+    build=$!
 fi
 step tests 420 tests.log "${pytest[@]}" tests/gpu -m "not alone" -n "$workers" --dist worksteal "${few[@]}"
 if [[ -n ${build:-} ]]; then
     wait "$build" && say "build: ok, until $SECONDS s" || { say "build: FAILED; see bench.log" && failed=1; }
 fi
 step alone 120 tests.log "${pytest[@]}" tests/gpu -m alone
-step bench 540 bench.log "${bench[@]}" --data "$graphs" --time-limit 520
-step memcheck 180 sanitizer.log "${sanitizer[@]}" --tool memcheck "${pytest[@]}" tests/gpu -m sanitizer
-step racecheck 180 sanitizer.log "${sanitizer[@]}" --tool racecheck "${pytest[@]}" tests/gpu -m sanitizer
+step bench 540 bench.log "${bench[@]}" --data "$graphs" --time-limit "$(within 520)"
+sanitize memcheck
+sanitize racecheck
 step kernels 300 kernels.log env DACERGNN_KERNELS_ON_DEVICE=1 "${pytest[@]}" tests/cuda -n "$workers" --dist worksteal
 if [[ -z $quick ]]; then
-    some=(--data aifb,am,fb15k,mag --level O2)
-    step tf32 240 bench.log "${bench[@]}" --dtype tf32 "${some[@]}" --time-limit 220
-    step bfloat16 240 bench.log "${bench[@]}" --dtype bfloat16 "${some[@]}" --time-limit 220
-    step compiled 300 bench.log "${bench[@]}" --against compiled "${some[@]}" --time-limit 280 --case-limit 90
+    step tf32 240 bench.log "${bench[@]}" ${short[0]} --time-limit "$(within 220)"
+    step bfloat16 240 bench.log "${bench[@]}" ${short[1]} --time-limit "$(within 220)"
+    step compiled 300 bench.log "${bench[@]}" --against compiled $some --time-limit "$(within 280)" --case-limit 90
 fi
 [[ -n $dry ]] || say "done after $SECONDS s, $([[ $failed == 0 ]] && echo all ok || echo not all ok)"
 exit "$failed"
