@@ -5,6 +5,7 @@ The end of a run of tests reports how many registers each kernel takes.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 from dacergnn import Config, parse
 from dacergnn.frontends.programs import hgt, rgat, rgcn
 from dacergnn.graph.profile import TYPICAL, Profile
+from dacergnn.library_nodes.cpu import INCLUDE_FOLDER
 from dacergnn.library_nodes.node import Typeclass
 from dacergnn.runtime.lower import lower
 from dacergnn.sdfg_passes import compile_program
@@ -146,6 +148,13 @@ NEWEST_ONLY = ("layers, float16", "layers with hubs, bfloat16")
 """Those that are others in a similar type: for one architecture, which takes half the time."""
 
 
+def kernel_templates() -> set[str]:
+    """The functors in the headers that a launch runs: they are given the number of their block."""
+    texts = [path.read_text() for path in (INCLUDE_FOLDER / "dacergnn" / "cuda").glob("*.cuh")]
+    structs = [part for text in texts for part in re.split(r"^struct ", text, flags=re.MULTILINE)[1:]]
+    return {re.split(r"\W", part)[0] for part in structs if "= blockIdx.x) const" in part}
+
+
 @pytest.mark.no_cover
 @pytest.mark.parametrize("kernels", SOURCES)
 def test_kernels(kernels: str, record_property: Callable[[str, object], None]) -> None:
@@ -154,3 +163,7 @@ def test_kernels(kernels: str, record_property: Callable[[str, object], None]) -
     record_property(PROPERTY, {"title": kernels, "usages": [asdict(usage) for usage in usages]})
     assert {usage.arch for usage in usages} == {f"sm_{arch}" for arch in archs}
     assert not [usage for usage in usages if usage.spilled]
+    if kernels == "layers, float32":  # with and without hubs, these have kernels of every kind
+        compiled = {name for usage in usages for name in re.findall(r"\w+", usage.name)}
+        assert len(kernel_templates()) > 10
+        assert kernel_templates() <= compiled
