@@ -10,7 +10,7 @@ from typing import Any
 import dace
 
 from dacergnn.errors import ProgramError
-from dacergnn.graph.spaces import FEATURE_SPACES, MAPS, TYPE_PATHS
+from dacergnn.graph.spaces import MAPS, ROW_SPACES, TYPE_PATHS
 from dacergnn.library_nodes.diagnostics import fail, nearest
 from dacergnn.library_nodes.form import Const, Expr, Op, Ref
 from dacergnn.library_nodes.node import Typeclass
@@ -25,7 +25,7 @@ from dacergnn.program.source import Source
 from dacergnn.program.verify import verify
 from dacergnn.program.view import Program
 
-_RETURN_ORDER = ("ND", "NS", "E", "V", "U", "R", "T", "ONE", "RNS", *FEATURE_SPACES)
+_RETURN_ORDER = tuple(dict.fromkeys(("ND", "NS", "E", "V", "U", *ROW_SPACES)))
 _AUGMENTED: dict[type[ast.AST], str] = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div"}
 
 

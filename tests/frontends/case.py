@@ -24,7 +24,7 @@ class Case:
         inputs: Arguments of a call; floating-point tensors of the given dtype, to be differentiated.
         reference: Restatement, called with the layer and the arguments.
         edges: Makes the small graph of the case.
-        real: Whether the case makes sense on a real graph with node types as well.
+        real: Whether the case runs on real graphs as well.
     """
 
     name: str

@@ -278,4 +278,3 @@ CASES: list[Case] = [
     *ATTENTION,
     *CONVOLUTIONS,
 ]
-REAL_CASES: list[Case] = [case for case in CASES if case.real]

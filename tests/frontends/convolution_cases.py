@@ -20,6 +20,8 @@ from tests.reference.convolutions import (
     sage_conv,
 )
 
+REAL = ("pyg-gcn-plain", "pyg-sage-mean", "pyg-gin-network", "dgl-graphconv-both", "dgl-sage-mean")
+"""Those that run on a real graph as well."""
 Mode = tuple[Callable[[], Any], str]
 """What makes the layer, and words that say what it is called with."""
 OWN = 5
@@ -77,8 +79,9 @@ def _cases(
     cases: list[Case] = []
     for name, (make, words) in modes.items():
         edges = wide_edges if "wide" in words else block_edges if "block" in words else typed_edges
-        made = partial(_made, make)
-        cases.append(Case(f"{prefix}-{name}", prefix[:3], made, partial(inputs, words, own), reference, edges))
+        made, called = partial(_made, make), f"{prefix}-{name}"
+        call = partial(inputs, words, own)
+        cases.append(Case(called, prefix[:3], made, call, reference, edges, called in REAL))
     return cases
 
 

@@ -57,7 +57,8 @@ def _edge_conv_cases() -> list[Case]:
     cases: list[Case] = []
     for name, aggr in modes:
         make = partial(_edge_conv, name, aggr)
-        cases.append(Case(f"pyg-edgeconv-{name}-{aggr}", "pyg", make, partial(_edge_conv_inputs, K), edge_conv))
+        inputs, real = partial(_edge_conv_inputs, K), (name, aggr) == ("relu", "max")
+        cases.append(Case(f"pyg-edgeconv-{name}-{aggr}", "pyg", make, inputs, edge_conv, real=real))
     for name in ("linear", "relu"):
         make = partial(_edge_conv, name, "max")
         inputs = partial(_edge_conv_inputs, (K, K))
@@ -122,7 +123,7 @@ def _gmm_cases() -> list[Case]:
     return [
         Case(
             f"pyg-gmm-{name}", "pyg", partial(_gmm, channels, options), partial(_gmm_inputs, channels), gmm_conv,
-            block_edges if isinstance(channels, tuple) else typed_edges,
+            block_edges if isinstance(channels, tuple) else typed_edges, name == "mean",
         )
         for name, (channels, options) in modes.items()
     ]  # fmt: skip

@@ -8,6 +8,8 @@ import pytest
 import torch
 
 import dacergnn
+from dacergnn.bench.caching import facts
+from dacergnn.bench.candidate import Built
 from dacergnn.modules import CompiledLayer
 from dacergnn.modules.compiled import Variant
 from tests.modules.layers import pyg
@@ -15,9 +17,10 @@ from tests.modules.layers import pyg
 NODES = 400
 
 
-def attention() -> tuple[CompiledLayer, torch.Tensor, torch.Tensor]:
+def attention(caching: str = "cache_all") -> tuple[CompiledLayer, torch.Tensor, torch.Tensor]:
     torch.manual_seed(1)
-    layer = dacergnn.optimize(pyg().GATConv(8, 16, heads=4, add_self_loops=False), on_unsupported="error")
+    layer = pyg().GATConv(8, 16, heads=4, add_self_loops=False)
+    layer = dacergnn.optimize(layer, config=dacergnn.Config(caching=caching), on_unsupported="error")
     assert isinstance(layer, CompiledLayer)
     return layer, torch.randn(NODES, 8), torch.randint(0, NODES, (2, 2000))
 
@@ -39,6 +42,17 @@ def test_gradient_of_features_lies_where_they_were() -> None:
     assert given <= alone - features
     # One number an edge and head, a few for each node and head.
     assert given <= 4 * 4 * (graph.size("E") + 4 * NODES) + 16384
+
+
+def saved_bytes(layer: CompiledLayer, x: torch.Tensor, edges: torch.Tensor) -> int:
+    return facts.saved_bytes(Built(lambda: layer(x, edges), (), (), layer=layer))
+
+
+def test_budgets_are_kept_as_measured() -> None:
+    """One that is a byte short of what would be saved."""
+    best = saved_bytes(*attention("budget:1e12"))
+    kept = saved_bytes(*attention(f"budget:{best - 1}"))
+    assert 0 < kept < best
 
 
 def test_backward_comes_again_where_the_graph_is_retained() -> None:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from itertools import combinations
 
 import dace
 import pytest
 import torch
 
-from dacergnn import parse
+from dacergnn import Plan, parse
 from dacergnn.library_nodes import Statement, Traversal
 from dacergnn.library_nodes.node import Typeclass
 from dacergnn.program import Program, verify
 from dacergnn.program.view import Group
+from dacergnn.runtime.executable import Executable
+from dacergnn.sdfg_passes import select_adjacency
+from dacergnn.sdfg_passes.choices import Choices
 from tests.nodes.test_expansions import Compiled, compiled, graphs, hub_graph
 from tests.nodes.test_hubs import HUBS, results
 from tests.support.random_graphs import RawGraph
@@ -168,6 +172,23 @@ def test_results(adjacency: str, dtype: Typeclass, index: Typeclass, schedule: s
         program.check(raw, number)
     if index == dace.int32:
         check_threads(program)
+
+
+def test_formats_agree() -> None:
+    """The same sum on each of them, in one program: the five results pairwise."""
+    formats = ("csr", *FORMATS)
+    sums = "".join(f'        e.dst["{form}"] += e.a * e.src.x\n' for form in formats)
+    text = f"def p(g, a: E, x: NS[20]):\n    for e in g.edges():\n{sums}    return {', '.join(formats)}\n"
+    sdfg = parse(text, dtype=dace.float64)
+    select_adjacency(sdfg, choices=Choices(Plan.of({form: form for form in formats})))
+    assert formats_of(sdfg) == {form: form for form in formats}
+    executable = Executable(sdfg)
+    for raw in raw_graphs():
+        graph = raw.hetero()
+        given = [torch.randn(shape, dtype=torch.float64) for shape in (graph.size("E"), (graph.size("NS"), 20))]
+        found = dict(zip(formats, executable(executable.prepare(graph), given), strict=True))
+        for one, other in combinations(formats, 2):
+            assert torch.allclose(found[one], found[other], rtol=1e-11, atol=1e-11), f"{one} and {other}"
 
 
 def check_threads(program: Compiled) -> None:

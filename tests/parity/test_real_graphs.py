@@ -1,4 +1,4 @@
-"""Compiled layers on AIFB and MUTAG against the restatements, which other tests tie to the layers of PyG and DGL.
+"""Compiled layers on AIFB, MUTAG and Cora against the restatements, which other tests tie to the layers of PyG and DGL.
 
 The layers themselves take seconds there: PyG's RGCNConv loops over all relations. The restatements run in float64,
 because in float32 their sums over the edges of a hub are further from the truth than the tolerance.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from functools import cache, partial
+from itertools import product
 from typing import Any
 
 import pytest
@@ -15,13 +16,21 @@ import torch
 from torch import Tensor
 
 import dacergnn
-from tests.frontends.cases import REAL_CASES, Case
+from tests.frontends.cases import CASES, Case
 from tests.frontends.check import TOLERANCE, assert_same, run, skip_without_library
+from tests.frontends.convolution_cases import CONVOLUTIONS
+from tests.frontends.edge_cases import EDGE_CASES
 from tests.frontends.graphs import Edges, real_edges
 from tests.parity.flags import flags
 from tests.support.quick_builds import quick
 
 Gradients = list[Tensor | None]
+UNTYPED = [case for case in (*CONVOLUTIONS, *EDGE_CASES) if case.real]
+TYPED = [case for case in CASES if case.real and case not in UNTYPED]
+REAL = [
+    *product(TYPED, ("aifb", "mutag"), (torch.float32, torch.float64)),
+    *product(UNTYPED, ("cora",), (torch.float32,)),
+]
 
 
 @cache
@@ -51,9 +60,7 @@ def assert_as_exact(found: Gradients, rounded: Gradients, exact: Gradients) -> N
         assert error <= limit, f"gradient {position} of shape {list(c.shape)} is off by {error}"
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
-@pytest.mark.parametrize("name", ["aifb", "mutag"])
-@pytest.mark.parametrize("case", REAL_CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize(("case", "name", "dtype"), REAL, ids=lambda value: getattr(value, "name", str(value)))
 def test_real_graph(case: Case, name: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
     skip_without_library(case)
     edges = graph(name)

@@ -12,6 +12,8 @@ import torch
 from dacergnn import Config, HeteroGraph, interpret, parse
 from dacergnn.frontends.attention import attention_program, gat, gatv2
 from dacergnn.graph.profile import Profile
+from dacergnn.library_nodes import Traversal
+from dacergnn.library_nodes.form import Ref
 from dacergnn.program import Program
 from dacergnn.sdfg_passes import Compilation, compile_program
 
@@ -89,6 +91,24 @@ def test_no_array_of_edges_is_as_wide_as_features(source: Any) -> None:
         assert not wide
 
 
-def test_the_forward_of_attention_is_one_loop_over_destinations() -> None:
-    operators = Program(plan(gat, **nothing_but()).forward).operators
-    assert [o.space for o in operators if type(o).__name__ == "Traversal"] == ["ND"]
+def over_edges(sdfg: dace.SDFG) -> list[str]:
+    """What the traversals that visit edges run over."""
+    operators: list[Any] = Program(sdfg).operators
+    visiting = [o for o in operators if isinstance(o, Traversal) and "E" in {s.space for s in o.statements}]
+    return [o.space for o in visiting]
+
+
+@pytest.mark.parametrize("options", [{}, nothing_but(), {"caching": "papers"}, nothing_but("features")], ids=str)
+@pytest.mark.parametrize(("source", "backward"), [(gat, ["ND", "NS"]), (gatv2, ["ND", "E", "E"])])
+def test_attention_visits_the_edges_once(source: Any, backward: list[str], options: dict[str, Any]) -> None:
+    """Scores, softmax and sums of all heads in one loop over destinations, also where the backward does it again.
+
+    Gradients then flow to the sources in a second one; those of a vector that GATv2 has on edges take another.
+    """
+    found = plan(source, **options)
+    assert found.backward is not None
+    assert over_edges(found.forward) == ["ND"]
+    assert over_edges(found.backward) == backward
+    statements = [s for sdfg in (found.forward, found.backward) for o in Program(sdfg).operators for s in o.statements]
+    copies = [s.target.name for s in statements if s.op == "=" and isinstance(s.expr, Ref)]
+    assert not copies, "an array is another, or that transposed"

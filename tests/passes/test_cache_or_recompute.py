@@ -14,6 +14,7 @@ from dacergnn.config import TYPICAL_RATES
 from dacergnn.cost import statement_cost
 from dacergnn.errors import DacergnnError, ProgramError
 from dacergnn.graph.profile import Profile
+from dacergnn.graph.spaces import kind
 from dacergnn.program import Program
 from dacergnn.program.listing import Listing
 from dacergnn.sdfg_passes import Compilation, compile_program
@@ -83,6 +84,19 @@ def test_a_softmax_keeps_maximum_and_sum_of_each_node() -> None:
     assert {"largest", "total"} <= set(found.saved)
     program = Program(found.forward)
     assert not [n for n in found.saved if program.space(n) == "E"]
+
+
+@pytest.mark.parametrize("caching", ["cache_all", "papers"])
+@pytest.mark.parametrize(("name", "heads"), [("rgcn", 1), ("rgat", 2), ("hgt", 2)])
+def test_saved_rows_of_edges_hold_a_value_for_each_head_at_most(name: str, heads: int, caching: str) -> None:
+    wide: set[str] = set()
+    for rows in ({"U": 900_000, "V": 2_000}, {"U": 2_000, "V": 900_000}):
+        profile = Profile(tuple((SIZES | rows).items()), single_typed=True)
+        found = compile_program(parsed(name), learned(name), Config(caching=caching), dace.int32, profile, keep=False)
+        program = Program(found.forward)
+        wide |= {kind(program.space(n)) for n in found.saved if prod(program.shape(n)) > heads}
+    assert wide, "features are saved of nodes or pairs"
+    assert "E" not in wide
 
 
 def test_results_are_there_in_any_case() -> None:

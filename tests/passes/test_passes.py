@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,11 +13,14 @@ from dacergnn import Config, parse, print_program
 from dacergnn.config import PASSES
 from dacergnn.errors import DacergnnError, ProgramError
 from dacergnn.library_nodes import Traversal
+from dacergnn.library_nodes.node import copied
 from dacergnn.program import Program, verify
 from dacergnn.runtime.lower import lower
 from dacergnn.sdfg_passes import compile_program, differentiate, gemm_scale_fusion, select_adjacency
-from dacergnn.sdfg_passes.pipeline import FUSIONS
-from tests.program.golden import MODELS
+from dacergnn.sdfg_passes.pipeline import FUSIONS, OPTIMIZATIONS, Circumstances
+from dacergnn.sdfg_passes.select_schedule import select_schedule
+from tests.program import golden
+from tests.program.golden import MODELS, PROGRAMS
 
 
 def listing(sdfg: dace.SDFG) -> str:
@@ -31,6 +34,7 @@ def fused(text: str) -> tuple[int, str]:
     count = gemm_scale_fusion(sdfg)
     verify(sdfg)
     sdfg.validate()
+    assert gemm_scale_fusion(sdfg) == 0, "a second run fires again"
     return count, listing(sdfg)
 
 
@@ -147,6 +151,28 @@ def test_every_step_is_valid_and_survives_the_disk(model: str, tmp_path: Path) -
                 one, other = lower(again), lower(sdfg)
                 assert replace(one, code="") == replace(other, code="")
                 assert sorted(one.code.splitlines()) == sorted(other.code.splitlines())
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_second_run_finds_nothing_to_do(name: str) -> None:
+    """Of every pass over the forward and the backward, where the pipeline runs it."""
+    profile = golden.LISTED[name].profile
+    given = Circumstances(profile=profile, wrt=tuple(golden.learned(name)))
+    passes: dict[str, Callable[[dace.SDFG], object]] = {
+        **{step: lambda sdfg, run=run: run(sdfg, given) for step, run in OPTIMIZATIONS.items()},
+        "select_schedule": lambda sdfg: select_schedule(sdfg, profile.sizes, profile.longest),
+        "select_adjacency": lambda sdfg: select_adjacency(sdfg, adjacency="auto", profile=profile),
+    }
+    seen: set[str] = set()
+    for step in golden.plan(name).steps:
+        if step.name == "differentiate":
+            given = replace(given, wrt=())
+        for role in step.fired if step.name in passes else ():
+            again = copied(step.sdfgs[role])
+            assert not passes[step.name](again), f"{step.name} fires again on the {role}"
+            assert print_program(again) == print_program(step.sdfgs[role]), f"{step.name} changes the {role} again"
+            seen.add(step.name)
+    assert seen == passes.keys()
 
 
 def test_passes_can_be_left_out() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from difflib import unified_diff
 from functools import cache
 from pathlib import Path
@@ -47,6 +48,27 @@ PROGRAMS = MODELS | {
     ),
 }  # fmt: skip
 NOT_LEARNED = ("norm", "c")
+DEFAULTS = Config()
+ONE_TYPE_EACH = Profile(TYPICAL.rows, single_typed=True)
+"""A typical graph whose relations join one type with one."""
+PARTS = {"Es": 500_000, "Us": 50_000, "Vs": 350_000, "Ed": 500_000, "Ud": 350_000, "Vd": 50_000}
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A program, and what it is compiled for."""
+
+    program: str
+    config: Config = DEFAULTS
+    profile: Profile = ONE_TYPE_EACH
+
+
+LISTED = {name: Listed(name) for name in PROGRAMS} | {
+    "parts_of_rgcn": Listed("rgcn", profile=Profile(tuple((TYPICAL.sizes | PARTS).items()), single_typed=True)),
+    "papers_on_rgat": Listed("rgat", Config(caching="papers")),
+    "scales_of_rgcn": Listed("rgcn", Config(passes=("gemm_scale_fusion",))),
+}
+"""By name: every program with the defaults; parts of the relations that differ; what papers save; a pass on its own."""
 
 
 def parsed(name: str) -> dace.SDFG:
@@ -61,8 +83,9 @@ def learned(name: str) -> list[str]:
 
 @cache
 def plan(name: str) -> Compilation:
-    """The program after every pass, for a typical graph whose relations join one type with one."""
-    return compile_program(parsed(name), learned(name), Config(), dace.int32, Profile(TYPICAL.rows, single_typed=True))
+    """The program after every pass."""
+    listed = LISTED[name]
+    return compile_program(parsed(listed.program), learned(listed.program), listed.config, dace.int32, listed.profile)
 
 
 def listings(name: str) -> dict[str, str]:

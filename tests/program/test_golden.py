@@ -1,4 +1,4 @@
-"""Listings of six programs as the passes change them, as whole texts; ``pytest --update-golden`` writes them anew."""
+"""Listings of programs as the passes change them, as whole texts; ``pytest --update-golden`` writes them anew."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import pytest
 from dacergnn import interpret, parse, print_program
 from dacergnn.program import Program
 from dacergnn.sdfg_passes.pipeline import FUSIONS
-from tests.program.golden import FOLDER, PROGRAMS, bare, listings, plan
+from tests.program.golden import FOLDER, LISTED, bare, listings, plan
 from tests.support.random_graphs import joined_graph
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", LISTED)
 def test_listings(name: str, request: pytest.FixtureRequest) -> None:
     found = listings(name)
     kept = {path.name: path.read_text() for path in sorted(FOLDER.glob(f"{name}_*.txt"))}
@@ -31,7 +31,7 @@ def test_listings(name: str, request: pytest.FixtureRequest) -> None:
         assert text == kept[file], file
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", LISTED)
 def test_listings_parse_back(name: str) -> None:
     """Every step is printed as text that means the same, and that prints the same until operators are fused."""
     fused = False
