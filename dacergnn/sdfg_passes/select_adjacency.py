@@ -23,7 +23,8 @@ from dacergnn.errors import DacergnnError
 from dacergnn.graph.profile import TYPICAL, Profile
 from dacergnn.graph.spaces import MAPS, parse_encoding
 from dacergnn.library_nodes import Traversal
-from dacergnn.library_nodes.node import Typeclass
+from dacergnn.library_nodes.cpu import is_encoding
+from dacergnn.library_nodes.node import Typeclass, row_space
 from dacergnn.library_nodes.traversal.formats import edge_groups, misfit
 from dacergnn.program import Program
 from dacergnn.program.view import SYMBOLS
@@ -64,7 +65,7 @@ def select_adjacency(
     if implementation == "cpu":
         for operator in traversals:
             form = _format(operator, sdfg, adjacency, index.bytes, profile, rates)
-            fit = _fitting(operator, form, index.bytes, profile)
+            fit = _fitting(operator, sdfg, form, index.bytes, profile)
             operator.adjacency = choices.ask(operator.statements[0].target.name, fit, form) if len(fit) > 1 else form
     for operator in program.operators:
         operator.implementation = implementation
@@ -81,7 +82,7 @@ def _format(operator: Any, sdfg: dace.SDFG, asked: str, index: int, profile: Pro
     form = asked.partition(":")[0]
     if form == "auto":
         return _cheapest(operator, sdfg, index, profile, rates)
-    if misfit(form, operator.space, operator.statements, hubs=operator.split_hubs) is not None:
+    if not _fits(operator, sdfg, form):
         return "csr"
     slots = ell_slots(asked)
     if slots is not None:
@@ -91,11 +92,19 @@ def _format(operator: Any, sdfg: dace.SDFG, asked: str, index: int, profile: Pro
     return form
 
 
-def _fitting(operator: Any, form: str, index: int, profile: Profile) -> list[str]:
+def _fits(operator: Any, sdfg: dace.SDFG, form: str) -> bool:
+    """Whether a traversal can run on a format; coordinates leave it to other arrays to tell the number of groups."""
+    if misfit(form, operator.space, operator.statements, hubs=operator.split_hubs) is not None:
+        return False
+    operators: list[Any] = Program(sdfg).operators
+    inside = {name for o in operators for name in o.locals}
+    counted = {row_space(desc) for name, desc in sdfg.arrays.items() if name not in inside and not is_encoding(name)}
+    return form != "coo" or operator.space in counted
+
+
+def _fitting(operator: Any, sdfg: dace.SDFG, form: str, index: int, profile: Profile) -> list[str]:
     """The formats that a traversal can run on; ELLPACK where it is ``form`` already, or not much larger than others."""
-    fit = [
-        f for f in ADJACENCIES[1:] if misfit(f, operator.space, operator.statements, hubs=operator.split_hubs) is None
-    ]
+    fit = [f for f in ADJACENCIES[1:] if _fits(operator, sdfg, f)]
     if "ell" in fit and form != "ell" and _padding(operator, ELL_SLOTS, index, profile) is not None:
         fit.remove("ell")
     return fit
@@ -106,7 +115,7 @@ def _cheapest(operator: Any, sdfg: dace.SDFG, index: int, profile: Profile, rate
     if not profile.longest or edge_groups(operator.space, operator.statements) is None:
         return "csr"
     seconds = format_seconds(operator, sdfg, profile.sizes, profile.longest, index, rates)
-    fit = [n for n in seconds if misfit(n, operator.space, operator.statements, hubs=operator.split_hubs) is None]
+    fit = [n for n in seconds if _fits(operator, sdfg, n)]
     if _padding(operator, ELL_SLOTS, index, profile) is not None:
         fit.remove("ell")
     best = min(fit, key=seconds.__getitem__)

@@ -74,7 +74,7 @@ def test_hubs(name: str, emulated_device: Config) -> None:
     """Several blocks share the edges of a node, as the graph that a layer is compiled for asks for it."""
     raw = joined_graph(random.Random(5), 2, 2600, 2, 1)
     torch.manual_seed(0)
-    layers = [LAYERS[name](1, 2, config) for config in (Config(adjacency="csr"), emulated_device)]
+    layers = [LAYERS[name](1, 2, config) for config in (Config(), emulated_device)]
     layers[1].load_state_dict(layers[0].state_dict())
     x = torch.randn(2, 16)
     expected, found = (results(layer, x, raw.hetero()) for layer in layers)

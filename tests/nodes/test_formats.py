@@ -10,13 +10,14 @@ import dace
 import pytest
 import torch
 
-from dacergnn import Plan, parse
+from dacergnn import Config, Plan, parse
 from dacergnn.library_nodes import Statement, Traversal
 from dacergnn.library_nodes.node import Typeclass
 from dacergnn.program import Program, verify
 from dacergnn.program.view import Group
 from dacergnn.runtime.executable import Executable
-from dacergnn.sdfg_passes import select_adjacency
+from dacergnn.runtime.lower import lower
+from dacergnn.sdfg_passes import compile_program, select_adjacency
 from dacergnn.sdfg_passes.choices import Choices
 from tests.nodes.test_expansions import Compiled, compiled, graphs, hub_graph
 from tests.nodes.test_hubs import HUBS, results
@@ -198,3 +199,19 @@ def check_threads(program: Compiled) -> None:
         for number in (2, 2, 3):
             found = results(program, raw, number)
             assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
+
+
+@pytest.mark.parametrize("asked", ["coo", "hybrid"])
+def test_coordinates_need_an_array_with_a_row_for_each_group(asked: str) -> None:
+    """Sums of pairs that stay inside a loop leave nothing that tells how many pairs there are."""
+    text = """def share(g, a: E):
+    for e in g.edges():
+        e.dst_pair["s"] += e.a
+    for e in g.edges():
+        e["y"] = e.a / e.dst_pair["s"]
+    return y
+"""
+    found = compile_program(parse(text), [], Config(adjacency=asked), dace.int32, keep=False).forward
+    (operator,) = Program(found).operators
+    assert (operator.space, operator.adjacency) == ("V", "csr" if asked == "coo" else asked)
+    assert "V" in lower(found).signature
