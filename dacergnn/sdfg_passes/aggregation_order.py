@@ -76,6 +76,7 @@ def aggregation_order(
     wrt: Sequence[str] = (),
     order: str = "auto",
     choices: Choices | None = None,
+    caching: str = "cache_all",
 ) -> int:
     """Rewrite every sum over edges in its cheapest order; returns how many were rewritten.
 
@@ -85,9 +86,10 @@ def aggregation_order(
         wrt: Inputs that gradients will be generated for; their programs are part of the price.
         order: "transform_first" or "aggregate_first" wherever that is possible, whatever it costs.
         choices: Decides on the sums that its plan knows.
+        caching: With "recompute_all" the backward computes again what others save, at its price.
     """
     listing = Listing.of(sdfg)
-    best, taken = cheapest_order(listing, sizes, rates, wrt, order, choices)
+    best, taken = cheapest_order(listing, sizes, rates, wrt, order, choices, caching)
     if taken:
         best.write(sdfg)
     return taken
@@ -100,6 +102,7 @@ def cheapest_order(
     wrt: Sequence[str] = (),
     order: str = "auto",
     choices: Choices | None = None,
+    caching: str = "cache_all",
 ) -> tuple[Listing, int]:
     """The cheapest combination of orders, and the number of statements that it rewrites."""
 
@@ -109,8 +112,14 @@ def cheapest_order(
             return listing_seconds(found, sizes, rates) + asked_for
         gradient = derive(found, wrt)
         compact(gradient.backward)
-        seconds = sum(listing_seconds(listing, sizes, rates) for listing in (gradient.forward, gradient.backward))
-        return seconds + HANDED_ON * len(gradient.saved) + asked_for
+        if caching == "recompute_all":
+            again = replace(gradient.forward.copy(), outputs=tuple(gradient.saved))
+            again.drop_unused()
+            parts = (found, again, gradient.backward)
+        else:
+            parts = (gradient.forward, gradient.backward)
+            asked_for += HANDED_ON * len(gradient.saved)
+        return asked_for + sum(listing_seconds(part, sizes, rates) for part in parts)
 
     total = 0
     parted, doubt = has_parts(sizes), DOUBT if order == "auto" else 0.0

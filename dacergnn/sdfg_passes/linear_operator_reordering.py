@@ -23,6 +23,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
+from math import prod
 
 import dace
 
@@ -105,10 +107,8 @@ def _options(listing: Listing, statement: Statement, single_typed: bool, parted:
         for side, (first, second) in zip("ab", (statement.expr.args, statement.expr.args[::-1]), strict=True):
             moved = _other_side(listing, statement, first, second)
             if moved is not None:
-                options.append(
-                    Option(f"transpose_{side}", lambda found, moved=moved: _transpose(found, statement, *moved))
-                )
-            if moved is not None and parted and _may_part(statement, *moved):
+                options.append(Option(f"transpose_{side}", partial(_transpose, statement, first, second, moved)))
+            if moved is not None and parted and _may_part(listing, statement, *moved):
                 options.append(
                     Option(f"by_relation_{side}", lambda found, moved=moved: _by_relation(found, statement, *moved))
                 )
@@ -227,7 +227,7 @@ def _merge(listing: Listing, statement: Statement, chain: _Chain) -> None:
 
 
 def _other_side(listing: Listing, statement: Statement, first: Expr, second: Expr) -> tuple[Ref, Ref, Ref] | None:
-    """(x, W, y) of a dot product of ``linear(x, W)`` with y."""
+    """(x, W, y) of a dot product of ``linear(x, W)`` with y; one head is as good as none."""
     if not isinstance(first, Ref) or not isinstance(second, Ref) or second.path in TYPE_PATHS:
         return None
     if first.transposed or second.transposed:
@@ -237,26 +237,35 @@ def _other_side(listing: Listing, statement: Statement, first: Expr, second: Exp
     if gemm is None or gemm.kind != "linear" or gemm.scale is not None:
         return None
     x, w = _from(gemm.x, statement.space, first.path), _from(gemm.w, statement.space, first.path)
-    same_heads = listing.shape(first)[:-1] == listing.shape(gemm.x)[:-1]
-    if x is None or w is None or not same_heads or listing.shape(first) != listing.shape(second):
+    if x is None or w is None or listing.shape(first) != listing.shape(second):
         return None
-    return x, w, second
+    heads, own = listing.shape(first)[:-1], listing.shape(x)[:-1]
+    if heads == own:
+        return x, w, second
+    return (x, w, replace(second, view=listing.shape(second)[-1:])) if (prod(heads), own) == (1, ()) else None
 
 
-def _transpose(listing: Listing, statement: Statement, x: Ref, w: Ref, y: Ref) -> None:
-    """dot_prd(linear(x, W), y) becomes dot_prd(x, linear(y, W^T))."""
+def _transpose(statement: Statement, first: Expr, second: Expr, moved: tuple[Ref, Ref, Ref], listing: Listing) -> None:
+    """dot_prd(linear(x, W), y) becomes dot_prd(x, linear(y, W^T)); W may have been merged with another before."""
+    x, w, y = _other_side(listing, statement, first, second) or moved
     name = listing.add(y.name, statement.space, listing.shape(x))
     product = Op("linear", (y, replace(w, transposed=not w.transposed)))
+    factors = [x, Ref(name)]
+    heads = listing.shape(statement.target)
+    if heads != listing.shape(x)[:-1]:
+        factors = [replace(factor, view=(*heads, *listing.shape(x))) for factor in factors]
     listing.exchange(
         statement,
         Statement(statement.space, Ref(name), "=", product),
-        replace(statement, expr=Op("dot_prd", (x, Ref(name)))),
+        replace(statement, expr=Op("dot_prd", tuple(factors))),
     )
 
 
-def _may_part(statement: Statement, x: Ref, w: Ref, y: Ref) -> bool:
+def _may_part(listing: Listing, statement: Statement, x: Ref, w: Ref, y: Ref) -> bool:
     """Whether either operand of a dot product over edges may be the one that is multiplied."""
-    return statement.space == "E" and w.path == "etype" and {x.path, y.path} == {"src", "dst"}
+    if statement.space != "E" or w.path != "etype" or listing.shape(statement.target) != listing.shape(x)[:-1]:
+        return False
+    return {x.path, y.path} == {"src", "dst"}
 
 
 def _by_relation(listing: Listing, statement: Statement, x: Ref, w: Ref, y: Ref) -> None:

@@ -46,6 +46,7 @@ class Circumstances:
     choices: Choices = field(default_factory=Choices)
     """Decides on what its plan knows, and takes notes."""
     implementation: str = "cpu"
+    caching: str = "cache_all"
 
     def of(self, role: str, step: str) -> Circumstances:
         """Those of a pass over one of the programs."""
@@ -71,7 +72,7 @@ OPTIMIZATIONS: dict[str, Callable[[dace.SDFG, Circumstances], int]] = {
     "compact_materialization": _compact,
     "gemm_scale_fusion": lambda sdfg, given: gemm_scale_fusion(sdfg),
     "aggregation_order": lambda sdfg, given: aggregation_order(
-        sdfg, given.profile.sizes, given.rates, given.wrt, given.aggregation, given.choices
+        sdfg, given.profile.sizes, given.rates, given.wrt, given.aggregation, given.choices, given.caching
     ),
     "narrow_products": lambda sdfg, given: narrow_products(sdfg),
     "gemm_epilogue_fusion": lambda sdfg, given: gemm_epilogue_fusion(sdfg),
@@ -141,7 +142,9 @@ def compile_program(
     """
     choices = Choices(config.plan or Plan())
     code = config.implementation or "cpu"
-    given = Circumstances(config.level, profile, config.machine, tuple(wrt), config.aggregation, choices, code)
+    given = Circumstances(
+        config.level, profile, config.machine, tuple(wrt), config.aggregation, choices, code, config.caching
+    )
     early = [name for name in config.selected if name not in FUSIONS]
     late = [name for name in config.selected if name in FUSIONS]
     plan = Compilation(copied(sdfg), None, [], list(wrt), keep, asked=choices.asked)

@@ -24,10 +24,12 @@ IN = 128
 WRT = {"inference": [], "weights": ["W", "bias"], "features": ["x", "W", "bias"]}
 
 
-def plan(out: int, wrt: list[str], features: int = IN, profile: Profile = ARXIV) -> Compilation:
+def plan(
+    out: int, wrt: list[str], features: int = IN, profile: Profile = ARXIV, caching: str = "cache_all"
+) -> Compilation:
     arrays = {"x": f"NS[{features}]", "W": f"ONE[{out}, {features}]", "norm": "E", "bias": f"ONE[{out}]"}
     sdfg = parse(gcn, dtype=dace.float32, transposed=True, features="h", **arrays)
-    return compile_program(sdfg, wrt, Config(), dace.int32, profile)
+    return compile_program(sdfg, wrt, Config(caching=caching), dace.int32, profile)
 
 
 def edge_sums(sdfg: dace.SDFG) -> list[str]:
@@ -59,6 +61,23 @@ def test_order(mode: str, first: str, out: int) -> None:
         assert not any(name.startswith("sum") for name in saved)
         assert len(sums) == 1, "the gradient of the sums goes back over the edges once, for weights and features"
         assert 'e.dst["grad_out' in sums[0]
+
+
+@pytest.mark.parametrize(
+    ("mode", "first", "out"),
+    [
+        *(("weights", "transform", IN - 16), ("weights", "propagate", IN + 16)),
+        *(("features", "transform", IN + 24), ("features", "propagate", 2 * IN - 24)),
+    ],
+)
+def test_order_where_sums_are_computed_again(mode: str, first: str, out: int) -> None:
+    """Forward and backward together: of rows of k twice, or of m twice, with features three times."""
+    found = plan(out, WRT[mode], caching="recompute_all")
+    assert found.backward is not None
+    assert not found.saved
+    (summed,) = edge_sums(found.forward)
+    assert ('e.src["x"]' in summed) == (first == "propagate")
+    assert len(edge_sums(found.backward)) == (2 if (mode, first) == ("features", "propagate") else 1)
 
 
 @pytest.mark.parametrize(

@@ -62,12 +62,21 @@ def test_rgat(rows: dict[str, int], expected: dict[str, int]) -> None:
 
 @pytest.mark.parametrize(
     ("rows", "folded"),
-    [(FEW_SOURCES, {"W_k_W_att", "W_v_W_msg"}), (FEW_DESTINATIONS, {"W_q_W_att", "W_v_W_msg"})],
+    [
+        (FEW_SOURCES, {"W_k_W_att", "W_v_W_msg"}),
+        (FEW_DESTINATIONS, {"W_k_W_att", "W_q_W_k_W_att", "W_v_W_msg"}),
+    ],
     ids=["few_sources", "few_destinations"],
 )
 def test_hgt_folds_weights_of_types_into_those_of_relations(rows: dict[str, int], folded: set[str]) -> None:
-    """One matrix a relation for the message, and one for the logit, on the side of fewer pairs."""
+    """One matrix a relation for the message, and one for the logit, on the side of fewer pairs.
+
+    Where that are the destinations, loops over edges read the rows of sources as they are, for logits and messages.
+    """
     found = operators(hgt, HGT, **rows)
     assert {s.target.name for o in found if o.space == "R" for s in o.statements} == folded
     if rows is FEW_SOURCES:
         assert counts(found)["edges"] == 1
+        return
+    loops = [s for o in found if isinstance(o, Traversal) for s in o.statements if s.space == "E"]
+    assert {r.name for s in loops for r in s.reads if r.path in ("src", "srcpair")} == {"x"}
