@@ -65,8 +65,10 @@ def select_adjacency(
     if implementation == "cpu":
         for operator in traversals:
             form = _format(operator, sdfg, adjacency, index.bytes, profile, rates)
-            fit = _fitting(operator, sdfg, form, index.bytes, profile)
-            operator.adjacency = choices.ask(operator.statements[0].target.name, fit, form) if len(fit) > 1 else form
+            operator.adjacency = form
+            if edge_groups(operator.space, operator.statements) is not None:
+                fit = _fitting(operator, sdfg, form, index.bytes, profile)
+                operator.adjacency = choices.ask(operator.statements[0].target.name, fit, form)
     for operator in program.operators:
         operator.implementation = implementation
         names = operator.scheme(implementation, operator.arrays(sdfg, program.state))
