@@ -30,6 +30,7 @@ class Encodings:
         self._built: dict[str, Tensor] = {}
         self._lock = threading.RLock()
         self._parts: dict[str, Encodings] = {}
+        self._mixed: dict[str, int | None] = {}
 
     @property
     def dtype(self) -> torch.dtype:
@@ -118,9 +119,11 @@ class Encodings:
 
     def _mixed_relation(self, path: str) -> int | None:
         """The first edge type with end points of several types."""
-        types = self._index("E", path)  # not kept: programs hardly read it
-        wrong = (self._joined_types(types).index_select(0, self.edges.edge_type) != types).nonzero()
-        return int(self.edges.edge_type[wrong[0]]) if len(wrong) else None
+        if path not in self._mixed:
+            types = self._index("E", path)  # not kept: programs hardly read it
+            wrong = (self._joined_types(types).index_select(0, self.edges.edge_type) != types).nonzero()
+            self._mixed[path] = int(self.edges.edge_type[wrong[0]]) if len(wrong) else None
+        return self._mixed[path]
 
     def _joined_types(self, types: Tensor) -> Tensor:
         """[R] type of an end point of the first edge of each type; 0 for a type without edges."""

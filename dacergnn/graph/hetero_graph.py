@@ -245,12 +245,12 @@ class HeteroGraph:
         """Whether the edges of every type join one source node type with one destination node type."""
         return self._encodings.single_typed()
 
-    @property
+    @cached_property
     def node_ranges(self) -> tuple[tuple[int, int], ...] | None:
         """(start, stop) of the source nodes of each type; None if they are not contiguous by type."""
         return type_ranges(self._edges.src_type, self._edges.num_src, self._edges.num_node_types)
 
-    @property
+    @cached_property
     def dst_node_ranges(self) -> tuple[tuple[int, int], ...] | None:
         """(start, stop) of the destination nodes of each type; None if they are not contiguous by type."""
         return type_ranges(self._edges.dst_type, self._edges.num_dst, self._edges.num_node_types)

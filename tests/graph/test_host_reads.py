@@ -68,9 +68,9 @@ def test_only_sizes_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
             graph.encoding(name)
         again = len(reads.found)
         # Edges of each part (2), pairs of both ends of the graph and of each part (6), relations of several types at
-        # either end (asked twice, 4); rows of all parts, and longest groups, at once.
-        assert sorted(reads.found[made:]) == ["nonzero"] * 12 + ["tolist"] * 2
-        assert reads.numbers == 9 + 12 + 6 + 4
+        # either end (2); rows of all parts, and longest groups, at once.
+        assert sorted(reads.found[made:]) == ["nonzero"] * 10 + ["tolist"] * 2
+        assert reads.numbers == 9 + 10 + 6 + 4
         Profile.of(graph)
         for name in encodings():
             graph.encoding(name)
