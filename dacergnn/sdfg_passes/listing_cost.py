@@ -62,14 +62,17 @@ def _shared(listing: Listing, sizes: Mapping[str, int]) -> Cost:
     loops = [s for s in listing.statements if kind(s.space) == "E" and match_gemm(s) is None]
     for statement in sorted(loops, key=lambda s: _side(s) is None):  # edge values join the reductions
         gathered = {(r.name, r.path): r for r in statement.reads if is_gathered(statement, r)}
-        saved = dict.fromkeys(_SIDES, Cost())
-        for side in _SIDES:
-            for key, ref in gathered.items():
-                if key in known.get((statement.space, side), ()):
-                    saved[side] += _read(listing, statement, ref, sizes)
-                elif ref.path in _SIDES[side]:
-                    own = _own_rows(listing, statement, side, ref, sizes)
-                    saved[side] += _read(listing, statement, ref, sizes) - own
+
+        def saving(
+            side: str, statement: Statement = statement, gathered: Mapping[tuple[str, str], Ref] = gathered
+        ) -> Cost:
+            read = known.get((statement.space, side), set[tuple[str, str]]())
+            again = [ref for key, ref in gathered.items() if key in read]
+            own = [ref for key, ref in gathered.items() if key not in read and ref.path in _SIDES[side]]
+            paid = sum((_own_rows(listing, statement, side, ref, sizes) for ref in own), Cost())
+            return sum((_read(listing, statement, ref, sizes) for ref in (*again, *own)), Cost()) - paid
+
+        saved = {side: saving(side) for side in _SIDES}
         side = _side(statement) or max(saved, key=lambda side: saved[side].gathered)
         total += saved[side]
         if _is_regrouped(statement.target.path, sizes):

@@ -98,10 +98,12 @@ def _fits(operator: Any, sdfg: dace.SDFG, form: str) -> bool:
     """Whether a traversal can run on a format; coordinates leave it to other arrays to tell the number of groups."""
     if misfit(form, operator.space, operator.statements, hubs=operator.split_hubs) is not None:
         return False
+    if form != "coo":
+        return True
     operators: list[Any] = Program(sdfg).operators
     inside = {name for o in operators for name in o.locals}
     counted = {row_space(desc) for name, desc in sdfg.arrays.items() if name not in inside and not is_encoding(name)}
-    return form != "coo" or operator.space in counted
+    return operator.space in counted
 
 
 def _fitting(operator: Any, sdfg: dace.SDFG, form: str, index: int, profile: Profile) -> list[str]:
