@@ -24,7 +24,7 @@ class Option:
 Sites = Mapping[str, Sequence[Option]]
 Price = Callable[[Listing], float]
 
-MOST_COMBINATIONS = 1024
+MOST_COMBINATIONS = 64
 """Beyond this many, sites are decided one after the other, each with those before it fixed."""
 
 

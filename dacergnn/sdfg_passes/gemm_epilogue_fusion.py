@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import dace
 
+from dacergnn.graph.spaces import kind
 from dacergnn.library_nodes import GraphOperator, SegmentGemm, Traversal
 from dacergnn.library_nodes.access import target_is_prefix
 from dacergnn.library_nodes.form import Statement, match_gemm, size
@@ -45,10 +46,17 @@ def _fuse_one(program: Program) -> bool:
             continue
         producers = [o for o in operators if any(name in o.written_arrays for name in operator.read_arrays)]
         product = producers[-1] if producers else None  # all other operands are there before it
-        if isinstance(product, SegmentGemm) and _fits(program, product, body[0]):
+        if not isinstance(product, SegmentGemm) or any(_sums_edges(o) for o in producers):
+            continue
+        if _fits(program, product, body[0]):
             _fuse(program, operators, product, operator)
             return True
     return False
+
+
+def _sums_edges(operator: GraphOperator) -> bool:
+    """Whether it is a loop over edges that what follows can join, for less: it waits for rows from memory anyway."""
+    return isinstance(operator, Traversal) and kind(operator.space) == "E" and operator.statements[0].op != "="
 
 
 def _fits(program: Program, product: GraphOperator, statement: Statement) -> bool:

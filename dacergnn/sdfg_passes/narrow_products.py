@@ -12,7 +12,8 @@ After::
     p["s"] = dot_prd(p.src["x"], reshape(W[p.etype], K))
     p.src["y"] += p["s"] * reshape(Y[p.etype], M)
 
-A product of weights through a single value becomes an outer product, and part of the sum that reads it.
+A product of weights through a single value becomes an outer product, and part of the sum that reads it; one with a
+single column becomes dot products of rows, so that one loop over the types folds several vectors into a matrix.
 
 Saves nothing itself: a traversal over the nodes and their pairs can read each x once, and sum y in registers.
 """
@@ -30,11 +31,11 @@ from dacergnn.program.listing import Listing, map_refs
 def narrow_products(sdfg: dace.SDFG) -> int:
     """Turn products with one row or one column into row-wise statements; returns how many."""
     listing = Listing.of(sdfg)
-    turned = [s for s in list(listing.statements) if _turn(listing, s) or _turn_weights(listing, s)]
+    turned = sum(turn(listing, s) for turn in (_turn_fold, _turn, _turn_weights) for s in [*listing.statements])
     if turned:
         listing.settle()
         listing.write(sdfg)
-    return len(turned)
+    return turned
 
 
 def _turn(listing: Listing, statement: Statement) -> bool:
@@ -56,6 +57,32 @@ def _turn(listing: Listing, statement: Statement) -> bool:
         value = Op("mul", (_seen(listing, gemm.scale, ()), value))
     listing.exchange(statement, replace(statement, expr=value))
     return True
+
+
+def _turn_fold(listing: Listing, statement: Statement) -> bool:
+    gemm = match_gemm(statement)
+    name = statement.target.name
+    if gemm is None or gemm.kind != "compose" or not listing.is_internal(name) or gemm.x.transposed:
+        return False
+    *heads, d, m = listing.shape(gemm.w)
+    if gemm.w.transposed:
+        d, m = m, d
+    products = [found.kind for found in map(match_gemm, listing.consumers(name)) if found is not None]
+    if size(tuple(heads)) != 1 or m != 1 or d == 1 or {*products} - {"linear"}:  # others need it in its own shape
+        return False
+    k = size(listing.shape(gemm.x)) // d
+    vector = Op("to_heads", (_seen(listing, replace(gemm.w, transposed=False), (d,)),), (k,))
+    value = Op("dot_prd", (_seen(listing, gemm.x, (k, d)), vector))
+    _flatten(listing, name, (k,))
+    listing.exchange(statement, replace(statement, expr=value))
+    return True
+
+
+def _flatten(listing: Listing, name: str, shape: Shape) -> None:
+    """Give an array rows of another shape; who reads it goes on seeing those that it had."""
+    had = listing.arrays[name].shape
+    listing.arrays[name] = replace(listing.arrays[name], shape=shape)
+    listing.retarget(lambda _, ref: replace(ref, view=ref.view or had) if ref.name == name else ref)
 
 
 def _turn_weights(listing: Listing, statement: Statement) -> bool:

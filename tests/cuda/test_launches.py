@@ -29,7 +29,7 @@ UNPRICED = (
 """Passes whose choices do not go by the cost model, so that the operators are the same whatever that says."""
 
 
-@pytest.mark.parametrize(("name", "forward", "backward"), [("rgcn", 3, 5), ("rgat", 2, 9), ("hgt", 4, 13)])
+@pytest.mark.parametrize(("name", "forward", "backward"), [("rgcn", 2, 5), ("rgat", 2, 9), ("hgt", 4, 13)])
 def test_launches_of_layers(
     name: str, forward: int, backward: int, monkeypatch: pytest.MonkeyPatch, emulated_device: Config
 ) -> None:

@@ -34,7 +34,21 @@ TRANSPOSED = """def p(g, x: NS[8], W: T[16, 8]):
         n["y"] = sigmoid(n["h"]) * n["h"]
     return y, h
 """
-PROGRAMS = {"sum": (SUM, 2, {"h", "y"}), "typed": (TYPED, 2, set[str]()), "transposed": (TRANSPOSED, 1, set[str]())}
+LOOP = """def p(g, x: NS[8], h: NS[8], W: ONE[8, 8], a: E):
+    for n in g.dst_nodes():
+        for e in n.incoming_edges():
+            n["s"] += e.a * e.src.h
+    for n in g.dst_nodes():
+        n["own"] = linear(n.x, W)
+        n["y"] = n["s"] + n["own"]
+    return y
+"""
+PROGRAMS = {
+    "sum": (SUM, 2, {"h", "y"}),
+    "typed": (TYPED, 2, set[str]()),
+    "transposed": (TRANSPOSED, 1, set[str]()),
+    "loop": (LOOP, 0, set[str]()),  # which takes the rows of the product
+}
 
 
 def fused(text: str) -> tuple[int, dace.SDFG]:

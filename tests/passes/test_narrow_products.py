@@ -12,7 +12,7 @@ from dacergnn.program import verify
 from dacergnn.sdfg_passes.narrow_products import narrow_products
 from tests.support.random_graphs import random_graph
 
-TEXT = """def p(g, x: NS[6], W: R[6, 1], Y: R[1, 5], s: E, q: ONE[1, 6], F: R[6, 6]):
+TEXT = """def p(g, x: NS[6], W: R[6, 1], Y: R[1, 5], s: E, q: ONE[1, 6], F: R[6, 6], v: ONE[1, 6, 1]):
     for p in g.src_pairs():
         p["a"] = linear(p.src.x, W[p.etype])
     for p in g.src_pairs():
@@ -26,13 +26,19 @@ TEXT = """def p(g, x: NS[6], W: R[6, 1], Y: R[1, 5], s: E, q: ONE[1, 6], F: R[6,
         r["f"] = compose(r["W"], q)
     for r in g.edge_types():
         r["o"] = r["F"] + r["f"]
-    return b, y, z, o
+    for r in g.edge_types():
+        r["w"] = compose(r["F"], v)
+    for p in g.src_pairs():
+        p["c"] = linear(p.src.x, w[p.etype])
+    for p in g.src_pairs():
+        p["d"] = sum(reshape(w[p.etype], 6)) + p["c"]
+    return b, y, z, o, d
 """
 
 
 def test_products_and_values() -> None:
     sdfg, before = parse(TEXT), parse(TEXT)
-    assert narrow_products(sdfg) == 5
+    assert narrow_products(sdfg) == 7
     verify(sdfg)
     text = print_program(sdfg)
     assert "linear" not in text
@@ -41,10 +47,13 @@ def test_products_and_values() -> None:
     rng, values = random.Random(1), np.random.default_rng(1)
     for _ in range(5):
         graph = random_graph(rng).hetero()
-        shapes = {"x": ("NS", 6), "W": ("R", 6, 1), "Y": ("R", 1, 5), "s": ("E",), "q": ("ONE", 1, 6), "F": ("R", 6, 6)}
+        shapes = {
+            "x": ("NS", 6), "W": ("R", 6, 1), "Y": ("R", 1, 5), "s": ("E",), "q": ("ONE", 1, 6), "F": ("R", 6, 6),
+            "v": ("ONE", 1, 6, 1),
+        }  # fmt: skip
         inputs = {n: values.standard_normal((graph.size(space), *shape)) for n, (space, *shape) in shapes.items()}
         expected, found = interpret(before, graph, **inputs), interpret(sdfg, graph, **inputs)
-        for name in ("b", "y", "z", "o"):
+        for name in ("b", "y", "z", "o", "d"):
             np.testing.assert_allclose(found[name], expected[name], rtol=1e-12, atol=1e-12)
 
 

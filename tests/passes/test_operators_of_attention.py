@@ -34,14 +34,16 @@ def operators(source: Any, bindings: dict[str, Any], **rows: int) -> list[Any]:
 
 
 def counts(found: list[Any]) -> dict[str, int]:
-    """Products of weights, loops over edges, loops over nodes or pairs, and products."""
+    """Operators on weights, loops over edges, loops over nodes or pairs, and products."""
     kinds = {"weights": 0, "edges": 0, "rows": 0, "products": 0}
     for operator in found:
         spaces = {s.space for s in operator.statements}
-        if isinstance(operator, Traversal):
+        if spaces == {"R"}:
+            kinds["weights"] += 1
+        elif isinstance(operator, Traversal):
             kinds["edges" if "E" in spaces else "rows"] += 1
         else:
-            kinds["weights" if operator.space == "R" else "products"] += 1
+            kinds["products"] += 1
     return kinds
 
 
@@ -50,9 +52,9 @@ def counts(found: list[Any]) -> dict[str, int]:
     [
         # The score of a source shares its product with the message.
         (FEW_SOURCES, {"weights": 1, "edges": 1, "rows": 0, "products": 1}),
-        # Both scores are products with weights of their own, that of a source in a loop over pairs.
-        ({}, {"weights": 2, "edges": 1, "rows": 1, "products": 1}),
-        ({"R": 1, "T": 1, "U": 10_000, "V": 10_000}, {"weights": 2, "edges": 1, "rows": 1, "products": 1}),
+        # Both scores are products with vectors that one loop folds into weights, that of a source in a loop over pairs.
+        ({}, {"weights": 1, "edges": 1, "rows": 1, "products": 1}),
+        ({"R": 1, "T": 1, "U": 10_000, "V": 10_000}, {"weights": 1, "edges": 1, "rows": 1, "products": 1}),
     ],
     ids=["few_sources", "usual", "one_relation"],
 )
