@@ -42,6 +42,17 @@ def _named(leading: object) -> str:
     return "ONE" if leading == 1 else str(leading)
 
 
+class RunTimeProperty(properties.SymbolicProperty):
+    """An `int`, or the symbol whose value comes with each call; DaCe's own kind has SymPy's integers."""
+
+    def __get__(self, obj: object, objtype: type | None = None) -> Any:
+        value: Any = super().__get__(obj, objtype)
+        return int(value) if getattr(value, "is_Integer", False) else value
+
+    def typestring(self) -> str:
+        return "SymbolicProperty"  # what viewers know
+
+
 @dataclass(frozen=True)
 class _Body:
     """Parsed statements, the arrays that they write, and those that they read and do not write, in order."""
@@ -68,6 +79,9 @@ class GraphOperator(nodes.LibraryNode):
     outputs are what it writes, but for ``locals``: arrays that only this operator touches, which have a
     descriptor in the SDFG and no memory.
     """
+
+    run_time: tuple[str, ...] = ()
+    """Properties that may have another value in every call of one build, each a `RunTimeProperty`."""
 
     space = properties.Property(dtype=str, default="E", desc="Row space whose rows threads share out (the mapping)")
     body = properties.ListProperty(element_type=str, desc="Statements in program form")

@@ -6,7 +6,7 @@ import ctypes
 import weakref
 from array import array
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -14,14 +14,14 @@ import dace
 import torch
 from torch import Tensor
 
-from dacergnn.errors import ArrayError
+from dacergnn.errors import ArrayError, DacergnnError
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.spaces import ROW_SPACES
 from dacergnn.runtime.build import build
 from dacergnn.runtime.builtin import builtin
 from dacergnn.runtime.exchange import DESCRIBE
 from dacergnn.runtime.inputs import Inputs
-from dacergnn.runtime.lower import Lowered, lower
+from dacergnn.runtime.lower import Lowered, argument, lower
 from dacergnn.runtime.memory import aligned, hosted, plan_memory
 from dacergnn.runtime.pool import LARGE, POOL, SMALL, Lease, in_huge_pages
 from dacergnn.runtime.stacks import Stacks
@@ -112,17 +112,41 @@ class Executable:
         initialize.argtypes = [ctypes.c_int64] * sum(n not in arrays for n in signature)
         return initialize(*[1] * len(initialize.argtypes))
 
-    def prepare(self, graph: HeteroGraph, stacks: Stacks | None = None, giver: Executable | None = None) -> Prepared:
+    def prepare(
+        self,
+        graph: HeteroGraph,
+        stacks: Stacks | None = None,
+        giver: Executable | None = None,
+        schedule: Mapping[str, int] | None = None,
+    ) -> Prepared:
         """Encodings, sizes and memory plan of ``graph`` for this program; made once, and kept with the graph.
 
         Args:
             giver: The program whose saved arrays calls overwrite once they have read them.
+            schedule: Other values than those of ``lowered.schedule``, by the same names. What is made for them shares
+                all else, and is not kept.
+
+        Raises:
+            ArrayError: The graph is on another device.
+            DacergnnError: The build has no such choice, or the value is no integer of 64 bits.
         """
         key = self if stacks is None and giver is None else (self, stacks, giver)
         found: Prepared | None = graph.derived.get(key)
         if found is None:
             found = graph.derived[key] = self._prepare(graph, stacks, giver)
-        return found
+        return found if schedule is None else self._rescheduled(found, schedule)
+
+    def _rescheduled(self, prepared: Prepared, schedule: Mapping[str, int]) -> Prepared:
+        arguments = prepared.arguments[:]
+        for choice, value in schedule.items():
+            if choice not in self.lowered.schedule:
+                known = ", ".join(self.lowered.schedule) or "none"
+                raise DacergnnError(f'schedule: this build leaves no "{choice}" open to calls, but these: {known}.')
+            try:
+                arguments[self._position[argument(choice)]] = value
+            except (TypeError, OverflowError):
+                raise DacergnnError(f'schedule: "{choice}" is {value!r}; pass an integer of 64 bits.') from None
+        return replace(prepared, arguments=arguments, spare=[])
 
     def _prepare(self, graph: HeteroGraph, stacks: Stacks | None, giver: Executable | None) -> Prepared:
         if graph.device.type != self._device:
@@ -146,7 +170,8 @@ class Executable:
             space, shape = lowered.spaces[name]
             stacked[name] = size
             size += aligned(sizes[space] * prod(shape) * self.dtype.itemsize)
-        known = {**sizes, **{n: e.data_ptr() for n, e in encodings.items()}}
+        schedule = {argument(choice): value for choice, value in lowered.schedule.items()}
+        known = {**sizes, **schedule, **{n: e.data_ptr() for n, e in encodings.items()}}
         shapes = [(sizes[b.rows], *b.shape) for b in lowered.outputs]
         results = zip(lowered.outputs[: self.results], shapes[: self.results], strict=True)
         saved_offsets = [0]

@@ -49,6 +49,11 @@ class Buffer:
     over: tuple[str, ...] = ()  # arrays in whose place its operator may write it, where it is their last reader
 
 
+def argument(choice: str) -> str:
+    """The argument of the C function that has the value of a choice, such as "out/tile_rows"; no array is called so."""
+    return "__" + choice.replace("/", "_")
+
+
 @dataclass(frozen=True)
 class Lowered:
     """C++ of a program, and what the caller has to know about its function."""
@@ -65,6 +70,7 @@ class Lowered:
     implementation: str
     scratch: tuple[dict[str, int], ...]  # bytes per row of each row space, for all operators that run together
     last_reads: dict[str, int]  # of the inputs: number of the last operators that read it
+    schedule: dict[str, int]  # values that calls give to what the code leaves open, such as "out/tile_rows"
 
     @property
     def has_tf32(self) -> bool:
@@ -106,7 +112,18 @@ def lower(sdfg: dace.SDFG) -> Lowered:
         implementation=operators[0].implementation if operators else "cpu",
         scratch=_scratch(sdfg, together),
         last_reads={n: read[n] for n in inputs if n in read},
+        schedule={
+            choice: getattr(operator, name)
+            for operator in operators
+            for choice, name in _open(operator)
+            if argument(choice) in signature
+        },
     )
+
+
+def _open(operator: GraphOperator) -> list[tuple[str, str]]:
+    """The choices of an operator that the code leaves open, and the properties that they are."""
+    return [(f"{operator.statements[0].target.name}/{name}", name) for name in operator.run_time]
 
 
 def _groups(sdfg: dace.SDFG) -> list[list[GraphOperator]]:
@@ -153,6 +170,10 @@ def _generate(sdfg: dace.SDFG, sharing: Collection[str]) -> tuple[str, tuple[str
         for group in together:
             if len(group) > 1:
                 run_together(group, sdfg, state)
+        for operator in operators:
+            for choice, name in _open(operator):
+                symbol = sdfg.add_symbol(argument(choice), dace.int64)
+                setattr(operator, name, dace.symbol(symbol, dace.int64))
         sdfg.expand_library_nodes()
         for name in local_arrays:
             sdfg.remove_data(name)

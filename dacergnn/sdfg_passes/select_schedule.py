@@ -9,6 +9,10 @@ Precondition: a fused inter-operator SDFG.
   That takes a second form of the kernel, so only where the graph has such a group. On devices, several blocks of
   threads share them, also in products that sum up rows, in one launch more for every loop over a group.
 - ``tile_rows``: rows that the loops of a nest run over one after the other, as many as have their scratch in the cache.
+- ``hub_rows``: rows of the longest group that is no hub, where hubs are divided; 0 goes by the number of all rows.
+- ``chunks``: parts into which loops are cut for each thread.
+
+On the CPU, the last three (`RUN_TIME`) are arguments of the kernel: programs that differ in nothing else share a build.
 
 Saves, for groups of two edges, about two fifths of the time of their sums; of a hub of h edges, the time of
 h (1 - 1/P) edges on P threads. Tiles save little: from 256 rows on times differ by about 2 %, while tiles of 64 narrow
@@ -27,7 +31,7 @@ from dacergnn.graph.spaces import MAPS, kind
 from dacergnn.library_nodes import SegmentGemm, Traversal
 from dacergnn.library_nodes.segment_gemm.expansions.cuda import pair_path
 from dacergnn.library_nodes.traversal.expansions.cpu import traversal_kernel
-from dacergnn.library_nodes.traversal.expansions.nest_kernel import NestKernel
+from dacergnn.library_nodes.traversal.expansions.nest_kernel import NestKernel, Sharing
 from dacergnn.library_nodes.traversal.nest import Levels
 from dacergnn.program import Program
 from dacergnn.sdfg_passes.choices import Choices
@@ -36,6 +40,10 @@ BRANCH = 4.0
 """Time of the mispredicted branch that ends a short group, in additions to a sum in memory."""
 _YES_NO = ("no", "yes")
 _TILES = ("64", "256", "1024", "4096")
+_HUB_ROWS = ("0", "1024", "4096", "16384", "65536")
+_CHUNKS = ("1", "4", "16", "64")
+RUN_TIME = Sharing._fields
+"""Ends of the questions whose answers need no build of their own on the CPU."""
 NO_HUBS: Mapping[str, int] = {}
 
 
@@ -69,7 +77,7 @@ def select_schedule(
         levels = Levels.of(operator.space, operator.statements)
         if len(levels.spaces) == 1:
             continue
-        before = (operator.schedule_by, operator.split_hubs, operator.tile_rows)
+        before = _schedule(operator)
         outer, inner = levels.spaces[0], levels.spaces[-1]
         asked = choices.of(operator.statements[0].target.name)
         by = "edges" if sizes[inner] < BRANCH * sizes[outer] else "groups"
@@ -82,11 +90,18 @@ def select_schedule(
             item = max(arrays[s.target.name].dtype.bytes for s in operator.statements)
             tiles = tile_rows(kernel.kept_elements * item)
             operator.tile_rows = int(asked.ask("tile_rows", sorted({*_TILES, str(tiles)}, key=int), str(tiles)))
-        changed += before != (operator.schedule_by, operator.split_hubs, operator.tile_rows)
+            if implementation == "cpu":
+                operator.hub_rows = int(asked.ask("hub_rows", _HUB_ROWS, "0")) if operator.split_hubs else 0
+                operator.chunks = int(asked.ask("chunks", _CHUNKS, "16"))
+        changed += before != _schedule(operator)
     if implementation == "cuda":
         for product in (o for o in program.operators if isinstance(o, SegmentGemm)):
             changed += _divide_sums(product, has_hubs)
     return changed
+
+
+def _schedule(operator: Any) -> tuple[object, ...]:
+    return operator.schedule_by, operator.split_hubs, *(getattr(operator, name) for name in RUN_TIME)
 
 
 def _divide_sums(product: Any, has_hubs: Callable[[str, str, str], bool]) -> bool:

@@ -152,12 +152,30 @@ extern "C" void sum_groups(const int32_t* ptr, int64_t n, int64_t work, const do
         ++visits[g];
     });
 }
-extern "C" int64_t longest_undivided(int64_t rows, int64_t tile) { return dacergnn::longest_undivided(rows, tile); }
-extern "C" void visit_tiles(const int64_t* ptr, int64_t n, int64_t work, int64_t tile, int64_t* visits, int64_t* hubs) {
+extern "C" int64_t longest_undivided(int64_t rows) { return dacergnn::longest_undivided(rows); }
+extern "C" void visit_tiles(const int64_t* ptr, int64_t n, int64_t work, int64_t tile, int64_t chunks,
+                            int64_t hub_rows, int64_t* visits, int64_t* hubs) {
     const auto count = [](int64_t* out, int64_t first, int64_t last) { for (; first < last; ++first) ++out[first]; };
     dacergnn::parallel_tiles(
-        ptr, n, work, tile, [=](int64_t first, int64_t last) { count(visits, first, last); },
+        ptr, n, work, tile, chunks, hub_rows, [=](int64_t first, int64_t last) { count(visits, first, last); },
         [=](int64_t first, int64_t last) { count(hubs, first, last); });
+}
+extern "C" void ends_of_tiles(const int64_t* ptr, int64_t n, int64_t work, int64_t tile, int64_t chunks, int64_t* ends)
+{ dacergnn::parallel_tiles(ptr, n, work, tile, chunks, [=](int64_t first, int64_t last) { ends[first] = last; }); }
+extern "C" void ends_of_ranges(int64_t n, int64_t work, int64_t chunks, int64_t* ends)
+{ dacergnn::parallel_ranges(n, work, chunks, [=](int64_t first, int64_t last) { ends[first] = last; }); }
+extern "C" void ends_of_slots(int64_t n, int64_t width, int64_t work, int64_t tile, int64_t chunks, int64_t* ends) {
+    dacergnn::parallel_slots(n, width, n * width, work, tile, chunks,
+                             [=](int64_t first, int64_t last) { ends[first] = last; });
+}
+extern "C" void visit_rows(const int32_t* groups, int64_t rows, int64_t n, int64_t tile, int64_t hub_rows,
+                           int64_t* visits, int64_t* hubs) {
+    const auto count = [](int64_t* out, int64_t first, int64_t last, dacergnn::Starts starts)
+    { for (; first < last; ++first) out[first] += 1 + starts[first + 1] - starts[first]; };
+    dacergnn::parallel_rows(
+        groups, rows, n, 10, tile, hub_rows,
+        [=](int64_t first, int64_t last, dacergnn::Starts starts) { count(visits, first, last, starts); },
+        [=](int64_t first, int64_t last, dacergnn::Starts starts) { count(hubs, first, last, starts); });
 }
 extern "C" void split_sum(int64_t begin, int64_t end, const float* x, float* out) {
     dacergnn::split_rows<float>(
@@ -188,7 +206,7 @@ def build(folder: Path) -> ctypes.CDLL:
         LISTS + "\n".join(c.functions() for c in CONFIGS[:half]),
         LISTS + "\n".join(c.functions() for c in CONFIGS[half:]),
         '#include "dacergnn/weight_product.h"\n' + "\n".join(c.functions() for c in WEIGHT_CONFIGS),
-        '#include "dacergnn/parallel.h"\n' + TRAVERSALS + "".join(REDUCE.format(size=s) for s in REDUCE_SIZES),
+        '#include "dacergnn/formats.h"\n' + TRAVERSALS + "".join(REDUCE.format(size=s) for s in REDUCE_SIZES),
     ]
 
     def compile_part(number: int) -> str:

@@ -225,19 +225,72 @@ def test_parallel_groups_visits_every_group_once(kernels: ctypes.CDLL, lengths: 
     np.testing.assert_array_equal(out, [x[a:b].sum() for a, b in pairwise(ptr)])
 
 
-@pytest.mark.parametrize("tile", [64, 9000])
-@pytest.mark.parametrize("lengths", [*GROUPS, [5000, 4096, 0, 4097], [20_000, 4100] * 60], ids=lambda x: str(len(x)))
-def test_parallel_tiles_leaves_hubs_for_the_end(kernels: ctypes.CDLL, lengths: list[int], tile: int) -> None:
-    """Groups of more rows than the compiler goes by, and a tile, are handed over alone; the others in tiles."""
-    kernels["set_threads"](2)
+EXTREMES = [-(1 << 63), -1, 0, 1, 64, 9000, 1 << 40, (1 << 63) - 1]
+"""What schedules may ask for."""
+WITH_HUBS = [*GROUPS, [5000, 4096, 0, 4097], [20_000, 4100] * 60]
+
+
+def limit_of(kernels: ctypes.CDLL, rows: int, hub_rows: int) -> int:
     kernels["longest_undivided"].restype = ctypes.c_int64
+    found = kernels["longest_undivided"](ctypes.c_int64(rows))
+    assert found == longest_undivided(rows)
+    return hub_rows if hub_rows > 0 else found
+
+
+@pytest.mark.parametrize("hub_rows", [-1, 0, 1, 3, 4100, 1 << 40, (1 << 63) - 1])
+@pytest.mark.parametrize("lengths", WITH_HUBS, ids=lambda x: str(len(x)))
+def test_parallel_tiles_leaves_hubs_for_the_end(kernels: ctypes.CDLL, lengths: list[int], hub_rows: int) -> None:
+    """Groups of more rows than asked for, or than the compiler goes by, are handed over alone, whatever the tile."""
+    kernels["set_threads"](2)
     ptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    limit = kernels["longest_undivided"](ctypes.c_int64(int(ptr[-1])), ctypes.c_int64(tile))
-    assert limit == max(longest_undivided(int(ptr[-1])), tile)
-    visits, hubs = np.zeros(len(lengths), np.int64), np.zeros(len(lengths), np.int64)
-    call(kernels["visit_tiles"], ptr, len(lengths), 10, tile, visits, hubs)
-    np.testing.assert_array_equal(hubs, np.array(lengths, np.int64) > limit)
-    np.testing.assert_array_equal(visits, 1 - hubs)
+    expected = np.array(lengths, np.int64) > limit_of(kernels, int(ptr[-1]), hub_rows)
+    for tile in EXTREMES:
+        for chunks in (EXTREMES[0], 16, EXTREMES[-1]):
+            visits, hubs = np.zeros(len(lengths), np.int64), np.zeros(len(lengths), np.int64)
+            call(kernels["visit_tiles"], ptr, len(lengths), 10, tile, chunks, hub_rows, visits, hubs)
+            np.testing.assert_array_equal(hubs, expected)
+            np.testing.assert_array_equal(visits, 1 - hubs)
+
+
+@pytest.mark.parametrize("hub_rows", [-1, 0, 1, 3, 2000, 1 << 40, (1 << 63) - 1])
+@pytest.mark.parametrize("lengths", WITH_HUBS, ids=lambda x: str(len(x)))
+def test_parallel_rows_leaves_hubs_for_the_end(kernels: ctypes.CDLL, lengths: list[int], hub_rows: int) -> None:
+    kernels["set_threads"](2)
+    rows = np.repeat(np.arange(len(lengths)), lengths).astype(np.int32)
+    limit = hub_rows if hub_rows > 0 else min(max(len(rows) // 64, 1024), 4096)
+    own = np.array(lengths, np.int64)
+    for tile in EXTREMES:
+        visits, hubs = np.zeros(len(lengths), np.int64), np.zeros(len(lengths), np.int64)
+        call(kernels["visit_rows"], rows, len(rows), len(lengths), tile, hub_rows, visits, hubs)
+        np.testing.assert_array_equal(hubs, np.where(own > limit, own + 1, 0))
+        np.testing.assert_array_equal(visits, np.where(own > limit, 0, own + 1))
+
+
+def ends(kernels: ctypes.CDLL, name: str, n: int, *arguments: object) -> Array:
+    """Where the ranges end that cover 0..n, in order."""
+    found = np.zeros(n, np.int64)
+    call(kernels[f"ends_of_{name}"], *arguments, found)
+    starts = found.nonzero()[0]
+    np.testing.assert_array_equal(starts, [0, *found[starts[:-1]]])
+    assert found[starts[-1]] == n
+    return found[starts]
+
+
+def test_schedules_say_how_many_tiles_and_blocks_there_are(kernels: ctypes.CDLL) -> None:
+    n = 100_000
+    ptr = np.arange(n + 1) * 3
+    kernels["set_threads"](2)
+    for chunks, blocks in ((1, 2), (4, 8), (16, 32), (0, 2), (-7, 2)):
+        assert len(ends(kernels, "tiles", n, ptr, n, 10, 1 << 40, chunks)) == blocks
+        assert len(ends(kernels, "ranges", n, n, 10, chunks)) == blocks
+        assert len(ends(kernels, "slots", n, n, 3, 10, 1 << 40, chunks)) == blocks
+    most = 4 * 3 * n * 10 // 16384  # each worth handing out
+    assert 32 < len(ends(kernels, "tiles", n, ptr, n, 10, 1 << 40, 1 << 62)) <= 2 * most
+    for tile, groups in ((9, 3), (1, 1), (0, 1), (-5, 1)):
+        found = np.diff(ends(kernels, "tiles", n, ptr, n, 10, tile, 1))
+        assert found.max() == groups
+        found = np.diff(ends(kernels, "slots", n, n, 3, 10, tile, 1))
+        assert found.max() == groups
 
 
 @pytest.mark.parametrize("rows", [0, 1, 1024, 1025, 30_000])

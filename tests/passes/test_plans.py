@@ -14,6 +14,7 @@ from dacergnn.graph.profile import TYPICAL, Profile
 from dacergnn.library_nodes import Traversal
 from dacergnn.program import Program
 from dacergnn.sdfg_passes import Compilation, compile_program
+from dacergnn.sdfg_passes.select_schedule import RUN_TIME
 from tests.program.golden import PROGRAMS, bare, learned, parsed
 from tests.support.computed import assert_same, compute
 from tests.support.random_chains import random_chains
@@ -35,7 +36,8 @@ def result(found: Compilation) -> list[object]:
     for sdfg in (found.forward, found.backward):
         assert sdfg is not None
         operators: list[Any] = Program(sdfg).operators
-        schedules = [(o.schedule_by, o.split_hubs, o.tile_rows, o.adjacency) for o in operators if type(o) is Traversal]
+        traversals = [o for o in operators if type(o) is Traversal]
+        schedules = [(o.schedule_by, o.split_hubs, o.adjacency, *(getattr(o, n) for n in RUN_TIME)) for o in traversals]
         parts += [bare(sdfg), [(o.space, o.body, o.locals) for o in operators], schedules]
     return parts
 

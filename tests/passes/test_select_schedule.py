@@ -6,13 +6,15 @@ import dace
 import pytest
 import torch
 
-from dacergnn import HeteroGraph, parse, print_program
+from dacergnn import HeteroGraph, Plan, parse, print_program
+from dacergnn.errors import DacergnnError
 from dacergnn.graph.profile import TYPICAL, Profile
 from dacergnn.library_nodes import Traversal
 from dacergnn.program import Program, verify
 from dacergnn.program.view import Group
+from dacergnn.sdfg_passes.choices import Choices
 from dacergnn.sdfg_passes.pipeline import OPTIMIZATIONS, Circumstances
-from dacergnn.sdfg_passes.select_schedule import select_schedule
+from dacergnn.sdfg_passes.select_schedule import RUN_TIME, select_schedule
 from tests.program.golden import parsed
 
 SIZES = {"NS": 100, "ND": 100, "U": 120, "V": 110, "R": 4, "T": 2, "ONE": 1, "RNS": 400}
@@ -164,3 +166,31 @@ def test_scratch_of_a_tile_stays_in_the_cache() -> None:
     select_schedule(sdfg, TYPICAL.sizes)
     rows = {o.written_arrays[0]: o.tile_rows for o in Program(sdfg).operators if isinstance(o, Traversal)}
     assert rows == {"x2": 4096, "y2": 81, "z2": 64}  # 8, 800 and 16,000 bytes a row in 64 KiB
+
+
+def test_run_time_choices_are_asked_for_kernels_of_the_cpu() -> None:
+    text = """def p(g, a: E):
+    for e in g.edges():
+        e.dst["sum"] += e.a * 2.0
+    for n in g.dst_nodes():
+        n["out"] = n["sum"] * 2.0
+    return out
+"""
+
+    def asked(longest: dict[str, int], implementation: str, plan: Plan | None = None) -> dict[str, str]:
+        choices = Choices(plan or Plan())
+        sdfg = parse(text)
+        select_schedule(sdfg, TYPICAL.sizes, longest, implementation, choices)
+        answers = {n: q.answer for n, q in choices.asked.items() if n.split("/")[-1] in RUN_TIME}
+        first = next(o for o in Program(sdfg).operators if isinstance(o, Traversal))
+        assert all(int(getattr(first, n.split("/")[1])) == int(v) for n, v in answers.items())
+        return answers
+
+    plain = {"sum/tile_rows": "4096", "sum/chunks": "16"}
+    assert asked({}, "cpu") == plain
+    assert asked({"dst": 50_000}, "cpu") == plain | {"sum/hub_rows": "0"}
+    assert asked({"dst": 50_000}, "cuda") == {"sum/tile_rows": "4096"}
+    other = {"sum/tile_rows": "64", "sum/chunks": "64", "sum/hub_rows": "16384"}
+    assert asked({"dst": 50_000}, "cpu", Plan.of(other)) == other
+    with pytest.raises(DacergnnError, match="cannot be answered with '5'; options: 1, 4, 16, 64"):
+        asked({}, "cpu", Plan.of({"sum/chunks": "5"}))

@@ -10,10 +10,10 @@ from dace import properties
 
 from dacergnn.errors import VerificationError
 from dacergnn.library_nodes.device_code import DeviceCode
-from dacergnn.library_nodes.node import GraphOperator
+from dacergnn.library_nodes.node import GraphOperator, RunTimeProperty
 from dacergnn.library_nodes.traversal.expansions.cpu import ExpandTraversalCPU, traversal_kernel
 from dacergnn.library_nodes.traversal.expansions.cuda import ExpandTraversalCUDA, cuda_scratch, device_kernel
-from dacergnn.library_nodes.traversal.expansions.nest_kernel import NestKernel
+from dacergnn.library_nodes.traversal.expansions.nest_kernel import USUAL, NestKernel, Sharing
 from dacergnn.library_nodes.traversal.expansions.pure import ExpandTraversalPure
 from dacergnn.library_nodes.traversal.in_place import in_place
 from dacergnn.library_nodes.traversal.nest import problem
@@ -34,6 +34,7 @@ class Traversal(GraphOperator):
 
     implementations = {"pure": ExpandTraversalPure, "cpu": ExpandTraversalCPU, "cuda": ExpandTraversalCUDA}
     default_implementation = "cpu"
+    run_time = Sharing._fields
 
     schedule_by = properties.Property(
         dtype=str,
@@ -44,8 +45,20 @@ class Traversal(GraphOperator):
     split_hubs = properties.Property(
         dtype=bool, default=False, desc="Whether all threads share the rows of very long groups (select_schedule)"
     )
-    tile_rows = properties.Property(
-        dtype=int, default=4096, desc="Rows that the loops of a nest run over before the next ones (select_schedule)"
+    tile_rows = RunTimeProperty(
+        dtype=int,
+        default=USUAL.tile_rows,
+        desc="Rows that the loops of a nest run over before the next ones (select_schedule)",
+    )
+    hub_rows = RunTimeProperty(
+        dtype=int,
+        default=USUAL.hub_rows,
+        desc="Rows from which on a group is very long; 0: by the number of all rows (select_schedule)",
+    )
+    chunks = RunTimeProperty(
+        dtype=int,
+        default=USUAL.chunks,
+        desc="Parts into which a loop is cut for each thread, for a balance (select_schedule)",
     )
 
     adjacency = properties.Property(
@@ -80,3 +93,7 @@ class Traversal(GraphOperator):
         found = problem(self.space, statements) if len(statements) > 1 else None
         if found is not None:
             raise VerificationError(f"{self.label}: {found}.")
+        for name in self.run_time:
+            value = getattr(self, name)
+            if not (isinstance(value, int) and -(1 << 63) <= value < 1 << 63):
+                raise VerificationError(f"{self.label}: {name} is {value}; set it to an integer of 64 bits.")

@@ -28,13 +28,16 @@ inline Starts count_starts(const I* groups, int64_t begin, int64_t end, int64_t 
 struct TileStarts;
 
 // COO: threads share out equal ranges, of at most `tile`, of the rows in the list `groups` [rows]. f(first, last, starts)
-// for the groups 0..n that stand in one of them. Those that a border cuts follow, each by itself: longer ones than a range
-// by hub(g, g + 1, starts) on the calling thread.
+// for the groups 0..n that stand in one of them. Those that a border cuts follow, each by itself: those of more than
+// `hub_rows` rows (0: than a 64th of all, or some thousands) by hub(g, g + 1, starts) on the calling thread. Ranges are no
+// longer, so that a border cuts every hub, wherever borders are.
 template <class I, class F, class Hub>
-inline void parallel_rows(
-    const I* groups, int64_t rows, int64_t n, int64_t work_per_row, int64_t tile, F f, Hub hub) {
+inline void parallel_rows(const I* groups, int64_t rows, int64_t n, int64_t work_per_row, int64_t tile,
+                          int64_t hub_rows, F f, Hub hub) {
     if (n <= 0) return;
-    const int64_t chunk = std::min(tile, std::max(kSplitRows / 4, rows / kHubs));  // whatever the number of threads
+    const int64_t limit = hub_rows > 0 ? sensible(hub_rows) : std::clamp(rows / kHubs, kSplitRows, kHubRows);
+    // Whatever the number of threads.
+    const int64_t chunk = std::min({sensible(tile), limit, std::max(kSplitRows / 4, rows / kHubs)});
     const int64_t chunks = std::max<int64_t>(1, (rows + chunk - 1) / chunk);
     const bool serial = (rows + n) * std::max<int64_t>(work_per_row, 1) < kSerialWork;
     const auto is_cut = [=](int64_t c) {
@@ -49,7 +52,6 @@ inline void parallel_rows(
         while (begin < end && groups[end - 1] >= last) --end;
         if (first < last) f(first, last, count_starts<TileStarts>(groups, begin, end, first, last));
     });
-    const int64_t limit = std::max(chunk, kSplitRows);
     // The rows of the group that the border before chunk c cuts, if no border before it does.
     const auto whole = [=](int64_t c, int64_t (&bounds)[2]) {
         if (!is_cut(c)) return false;
@@ -73,9 +75,11 @@ inline void parallel_rows(
 
 // ELLPACK: f(first, last) for ranges of the groups 0..n of equal length, of about `tile` slots of a matrix n by `width`.
 template <class F>
-inline void parallel_slots(int64_t n, int64_t width, int64_t rows, int64_t work_per_row, int64_t tile, F f) {
-    const int64_t step = std::max<int64_t>(1, tile / std::max<int64_t>(width, 1));
-    parallel_ranges(n, (rows + n) / std::max<int64_t>(n, 1) * work_per_row, [=](int64_t begin, int64_t end) mutable {
+inline void parallel_slots(
+    int64_t n, int64_t width, int64_t rows, int64_t work_per_row, int64_t tile, int64_t chunks, F f) {
+    const int64_t step = std::max<int64_t>(1, sensible(tile) / std::max<int64_t>(width, 1));
+    const int64_t work = (rows + n) / std::max<int64_t>(n, 1) * work_per_row;
+    parallel_ranges(n, work, chunks, [=](int64_t begin, int64_t end) mutable {
         for (int64_t first = begin; first < end; first += step) f(first, std::min(end, first + step));
     });
 }
@@ -84,8 +88,8 @@ inline void parallel_slots(int64_t n, int64_t width, int64_t rows, int64_t work_
 // stand behind those in the list `groups` [rows], and `rest` are pointers to these.
 template <class I, class F>
 inline void parallel_hybrid(
-    const I* ptr, const I* groups, int64_t rows, int64_t n, int64_t work_per_row, int64_t tile, F f) {
-    parallel_tiles(ptr, n, work_per_row, tile, [=](int64_t first, int64_t last) mutable {
+    const I* ptr, const I* groups, int64_t rows, int64_t n, int64_t work_per_row, int64_t tile, int64_t chunks, F f) {
+    parallel_tiles(ptr, n, work_per_row, tile, chunks, [=](int64_t first, int64_t last) mutable {
         const I* const regular = groups + ptr[n];
         const int64_t begin = std::lower_bound(regular, groups + rows, static_cast<I>(first)) - groups;
         const int64_t end = std::lower_bound(groups + begin, groups + rows, static_cast<I>(last)) - groups;

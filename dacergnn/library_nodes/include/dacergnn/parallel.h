@@ -77,9 +77,16 @@ inline void run_blocks(int64_t blocks, bool serial, const Worker& worker) {
     for (int64_t b = 0; b < blocks; ++b) mine(b);
 }
 
-// Number of blocks for `work`: enough for a dynamic balance, but each worth handing out.
-inline int64_t block_count(int64_t items, int64_t work) {
-    return std::max<int64_t>(1, std::min({items, work / (kSerialWork / 4), 16 * thread_count()}));
+// Blocks of a loop per thread.
+inline constexpr int64_t kChunks = 16;
+
+// What a schedule asks for, as a number of rows or blocks: at least 1, and too small for overflows.
+inline int64_t sensible(int64_t asked) { return std::clamp<int64_t>(asked, 1, int64_t{1} << 40); }
+
+// Number of blocks for `work`: enough for a dynamic balance, `chunks` per thread, but each worth handing out.
+inline int64_t block_count(int64_t items, int64_t work, int64_t chunks = kChunks) {
+    const int64_t most = sensible(chunks) * thread_count();
+    return std::max<int64_t>(1, std::min({items, work / (kSerialWork / 4), most}));
 }
 
 // f(i) for i in 0..n.
@@ -132,14 +139,14 @@ inline void parallel_groups(const I* ptr, int64_t n, int64_t work_per_row, F f) 
 }
 
 // f(first, last) for ranges of groups that together cover 0..n: tiles of at most `tile` rows (one longer group is a tile
-// of its own), which threads share out by their rows.
+// of its own), which threads share out by their rows, in `chunks` blocks each.
 template <class I, class F>
-inline void parallel_tiles(const I* ptr, int64_t n, int64_t work_per_row, int64_t tile, F f) {
+inline void parallel_tiles(const I* ptr, int64_t n, int64_t work_per_row, int64_t tile, int64_t chunks, F f) {
     if (n <= 0) return;
     const int64_t total = static_cast<int64_t>(ptr[n]) - static_cast<int64_t>(ptr[0]) + n;
     const int64_t work = total * std::max<int64_t>(work_per_row, 1);
     const bool serial = work < kSerialWork || thread_count() == 1;
-    const int64_t blocks = serial ? 1 : block_count(n, work);
+    const int64_t blocks = serial ? 1 : block_count(n, work, chunks);
     run_blocks(blocks, serial, [=](int64_t b) mutable {
         const int64_t end = balanced_cut(ptr, n, b + 1, blocks);
         for (int64_t first = balanced_cut(ptr, n, b, blocks); first < end;) {
@@ -155,16 +162,21 @@ inline void parallel_tiles(const I* ptr, int64_t n, int64_t work_per_row, int64_
 // fewer than 64 of them and none that is left to one thread keeps the others waiting, and worth the parallel regions.
 inline constexpr int64_t kHubRows = 4096, kHubs = 64;
 
-inline int64_t longest_undivided(int64_t total, int64_t tile) { return std::max({total / kHubs, kHubRows, tile}); }
+inline int64_t longest_undivided(int64_t total) { return std::max(total / kHubs, kHubRows); }
 
-// The same with hub(g, g + 1) for each group g that is a hub, on the calling thread once all others are done.
+struct HubTable;
+
+// The same with hub(g, g + 1) for each group g of more than `hub_rows` rows (0: than `longest_undivided`), on the calling
+// thread once all others are done. Which groups are hubs depends on nothing else, so that sums do not.
 template <class I, class F, class Hub>
-inline void parallel_tiles(const I* ptr, int64_t n, int64_t work_per_row, int64_t tile, F f, Hub hub) {
+inline void parallel_tiles(const I* ptr, int64_t n, int64_t work_per_row, int64_t tile, int64_t chunks,
+                           int64_t hub_rows, F f, Hub hub) {
     if (n <= 0) return;
-    const int64_t limit = longest_undivided(static_cast<int64_t>(ptr[n]) - static_cast<int64_t>(ptr[0]), tile);
-    int64_t hubs[kHubs];
+    const int64_t total = static_cast<int64_t>(ptr[n]) - static_cast<int64_t>(ptr[0]);
+    const int64_t limit = hub_rows > 0 ? sensible(hub_rows) : longest_undivided(total);
+    int64_t* const hubs = scratch<HubTable, int64_t>(std::min(n, total / (limit + 1)) + 1);
     int64_t count = 0;
-    parallel_tiles(ptr, n, work_per_row, tile, [=, &hubs, &count](int64_t first, int64_t last) mutable {
+    parallel_tiles(ptr, n, work_per_row, std::min(tile, limit), chunks, [=, &count](int64_t first, int64_t last) mutable {
         if (static_cast<int64_t>(ptr[last]) - static_cast<int64_t>(ptr[first]) <= limit) {
             f(first, last);
             return;
@@ -193,13 +205,13 @@ inline void split_rows(int64_t begin, int64_t end, int64_t width, Part part, Mer
     for (int64_t c = 0; c < chunks; ++c) merge(partials + c * width);
 }
 
-// f(begin, end) for ranges that together cover 0..n.
+// f(begin, end) for ranges that together cover 0..n, `chunks` for each thread.
 template <class F>
-inline void parallel_ranges(int64_t n, int64_t work_per_item, F f) {
+inline void parallel_ranges(int64_t n, int64_t work_per_item, int64_t chunks, F f) {
     const int64_t work = n * std::max<int64_t>(work_per_item, 1);
     if (n <= 0) return;
     const bool serial = work < kSerialWork || thread_count() == 1;
-    const int64_t blocks = serial ? 1 : block_count(n, work), size = (n + blocks - 1) / blocks;
+    const int64_t blocks = serial ? 1 : block_count(n, work, chunks), size = (n + blocks - 1) / blocks;
     run_blocks(blocks, serial, [=](int64_t b) mutable {
         if (b * size < n) f(b * size, std::min(n, (b + 1) * size));
     });

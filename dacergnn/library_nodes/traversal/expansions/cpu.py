@@ -24,7 +24,7 @@ from dacergnn.library_nodes.traversal.expansions.format_kernels import (
     HybridKernel,
 )
 from dacergnn.library_nodes.traversal.expansions.hub_kernel import HubKernel
-from dacergnn.library_nodes.traversal.expansions.nest_kernel import NestKernel
+from dacergnn.library_nodes.traversal.expansions.nest_kernel import NestKernel, Sharing
 
 KERNELS = {"csr": NestKernel, "coo": CooKernel, "ell": EllKernel, "hybrid": HybridKernel}
 
@@ -90,7 +90,8 @@ def traversal_kernel(node: Any, arrays: dict[str, Any]) -> SharedSumKernel | Nes
         hubs = CooHubKernel(*body)
     elif node.adjacency == "csr" and node.split_hubs:
         hubs = HubKernel(*body)
-    return kernel(*body, by_edges=node.schedule_by == "edges", tile_rows=node.tile_rows, hubs=hubs)
+    sharing = Sharing(node.tile_rows, node.hub_rows, node.chunks)
+    return kernel(*body, by_edges=node.schedule_by == "edges", sharing=sharing, hubs=hubs)
 
 
 @dace.library.expansion

@@ -49,7 +49,7 @@ class CooKernel(CooPlaces, NestKernel):
         outer, inner, path = self.groups
         rows = ordered_index_name(inner, path, path)
         assert rows is not None
-        sizes = f"{extent(inner)}, {extent(outer)}, {work}, {self.tile_rows}"
+        sizes = f"{extent(inner)}, {extent(outer)}, {work}, {self.sharing.tile_rows}, {self.sharing.hub_rows}"
         return f"dacergnn::parallel_rows({self._encoding(rows)}, {sizes}, {tiles});"
 
 
@@ -78,7 +78,8 @@ class EllKernel(TwoLevels, NestKernel):
         outer, inner, _ = self.groups
         return (
             f"const int64_t width = {self._lengths()}[{extent(outer)}];\n"
-            f"dacergnn::parallel_slots({extent(outer)}, width, {extent(inner)}, {work}, {self.tile_rows}, {tiles});"
+            f"dacergnn::parallel_slots({extent(outer)}, width, {extent(inner)}, {work}, {self.sharing.tile_rows}, "
+            f"{self.sharing.chunks}, {tiles});"
         )
 
 
@@ -117,5 +118,5 @@ class HybridKernel(TwoLevels, NestKernel):
         outer, inner, path = self.groups
         pointers = self._bounds(outer, inner)[1]
         groups = self._encoding(encoding_name("hyb", inner, path, path))
-        sizes = f"{extent(inner)}, {extent(outer)}, {work}, {self.tile_rows}"
+        sizes = f"{extent(inner)}, {extent(outer)}, {work}, {self.sharing.tile_rows}, {self.sharing.chunks}"
         return f"dacergnn::parallel_hybrid({pointers}, {groups}, {sizes}, {tiles});"

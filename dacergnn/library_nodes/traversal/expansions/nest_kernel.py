@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from dacergnn.library_nodes.access import is_few, target_is_prefix
 from dacergnn.library_nodes.cpu import extent
@@ -34,6 +34,20 @@ COMBINE = {
 }
 
 
+class Sharing(NamedTuple):
+    """How threads share out a nest: numbers, or names of arguments that give them to every call of one build.
+
+    No result depends on them, but for the last digits of the sums of hubs on ``hub_rows``. Any number will do.
+    """
+
+    tile_rows: object
+    hub_rows: object
+    chunks: object
+
+
+USUAL = Sharing(tile_rows=4096, hub_rows=0, chunks=16)
+
+
 class NestKernel(Places):
     """The kernel of a body under a mapping; ``code`` gives it, ``encodings`` what it reads of the graph.
 
@@ -53,12 +67,12 @@ class NestKernel(Places):
         local_arrays: Collection[str] = (),
         *,
         by_edges: bool = False,
-        tile_rows: int = 4096,
+        sharing: Sharing = USUAL,
         hubs: NestKernel | None = None,
     ) -> None:
         statements = simplest(mapping, statements)
         super().__init__(arrays)
-        self.tile_rows = tile_rows
+        self.sharing = sharing
         self.hubs = hubs
         self.levels = Levels.of(mapping, statements)
         by_edges &= self.flattens
@@ -111,7 +125,8 @@ class NestKernel(Places):
         work, outer = row_elements(self.shapes, exprs), self.levels.spaces[0]
         if len(self.levels.spaces) == 1:
             text = (
-                f"dacergnn::parallel_ranges({extent(outer)}, {work}, [=](const int64_t first, const int64_t last) {{\n"
+                f"dacergnn::parallel_ranges({extent(outer)}, {work}, {self.sharing.chunks}, "
+                "[=](const int64_t first, const int64_t last) {\n"
                 f"{self._loop(self.loops[0], f'row_{outer} = first', f'row_{outer} < last')}\n}});"
             )
             return text + self._tails()
@@ -125,7 +140,10 @@ class NestKernel(Places):
         """The call that runs the function of a tile on all groups."""
         outer, inner = self.levels.spaces[0], self.levels.spaces[-1]
         start, bounds = self._bounds(outer, inner)
-        return f"{start}dacergnn::parallel_tiles({bounds}, {extent(outer)}, {work}, {self.tile_rows}, {tiles});"
+        sizes = f"{extent(outer)}, {work}, {self.sharing.tile_rows}, {self.sharing.chunks}"
+        if self.hubs is not None:
+            sizes += f", {self.sharing.hub_rows}"
+        return f"{start}dacergnn::parallel_tiles({bounds}, {sizes}, {tiles});"
 
     def _tile(self) -> str:
         """The function of C++ that runs the body on a range of groups."""
