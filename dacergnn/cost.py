@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import dace
 
@@ -106,28 +107,17 @@ def _missed(count: int, held: int) -> int:
 
 
 def program_cost(sdfg: dace.SDFG, sizes: Mapping[str, int]) -> Cost:
-    """Cost of an inter-operator SDFG on a graph with ``sizes[space]`` rows in every row space.
+    """Cost of all operators of an SDFG on a graph with ``sizes[space]`` rows in every row space."""
+    nodes = (node for state in sdfg.states() for node in state.nodes())
+    return sum((operator_cost(sdfg, n, sizes) for n in nodes if isinstance(n, GraphOperator)), Cost())
+
+
+def operator_cost(sdfg: dace.SDFG, node: GraphOperator, sizes: Mapping[str, int]) -> Cost:
+    """Cost of one operator of an SDFG.
 
     What an operator of several statements keeps to itself costs no bytes, what several of them read costs them once.
     """
-    total = Cost()
-    for state in sdfg.states():
-        for node in state.nodes():
-            if not isinstance(node, GraphOperator):
-                continue
-            at_hand = {(name, path) for name in node.locals for path in ("", *(p for _, p in MAPS))}
-            for statement in node.statements:
-                total += statement_cost(
-                    statement,
-                    sizes,
-                    space=lambda name: row_space(sdfg.arrays[name]),
-                    shapes=lambda ref: view_shape(ref, row_shape(sdfg.arrays[ref.name])),
-                    item=sdfg.arrays[statement.target.name].dtype.bytes,
-                    at_hand=at_hand,
-                )
-                at_hand.update((r.name, r.path) for r in statement.reads)
-                at_hand.update((statement.target.name, path) for path in ("", statement.target.path))
-    return total
+    return sum((work.on(sizes) for work in operator_work(sdfg, node)), Cost())
 
 
 def statement_cost(
@@ -139,37 +129,137 @@ def statement_cost(
     item: int = ITEM,
     at_hand: Collection[tuple[str, str]] = (),
 ) -> Cost:
-    """Cost of one statement: every array it names is read or written, through an index where a map leads to it.
+    """Cost of one statement on a graph with ``sizes[space]`` rows in every row space; see `statement_work`."""
+    return statement_work(statement, space=space, shapes=shapes, item=item, at_hand=at_hand).on(sizes)
+
+
+@dataclass(frozen=True)
+class Access:
+    """How a statement reaches rows of an array.
+
+    Attributes:
+        ref: What it reads or writes.
+        way: "streamed": all rows of the array come once, in order; "gathered": one for each visit; "scattered": each
+            visit adds to one.
+        visits: Row space with a row for every visit.
+        table: Row space of the array.
+        width: Bytes of a row.
+        indexed: Whether an index tells where each row is.
+    """
+
+    statement: Statement
+    ref: Ref
+    way: str
+    visits: str
+    table: str
+    width: int
+    indexed: bool
+
+    def on(self, sizes: Mapping[str, int]) -> Cost:
+        """What it moves on a graph with ``sizes``, without the index."""
+        visits, table = sizes[self.visits], sizes[self.table]
+        if self.way == "gathered":
+            return read_cost(self.statement, self.ref, visits, self.width, table)
+        return (
+            _scatter_cost(visits, self.width, table) if self.way == "scattered" else Cost(streamed=table * self.width)
+        )
+
+    @property
+    def in_order(self) -> bool:
+        """Whether visits come in the order of the rows, so that none has to be looked for."""
+        return self.way == "streamed" or (self.way == "gathered" and _is_in_order(self.statement, self.ref.path))
+
+    def index_bytes(self, sizes: Mapping[str, int]) -> int:
+        """Bytes of the index that it reads."""
+        return sizes[self.statement.space] * INDEX_BYTES if self.indexed else 0
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a statement does on any graph.
+
+    Attributes:
+        multiplied: Row space whose rows it computes: those of the statement, or the pairs that a product sums before.
+        flops: Of each of these.
+        sum_flops: Of each row of the statement besides.
+        accesses: The rows that it reaches; none of those at hand.
+    """
+
+    statement: Statement
+    multiplied: str
+    flops: int
+    sum_flops: int
+    accesses: tuple[Access, ...]
+
+    def on(self, sizes: Mapping[str, int]) -> Cost:
+        """The cost on a graph with ``sizes[space]`` rows in every row space."""
+        total = Cost(self.flops_on(sizes))
+        for access in self.accesses:
+            total += access.on(sizes) + Cost(streamed=access.index_bytes(sizes))
+        return total
+
+    def flops_on(self, sizes: Mapping[str, int]) -> int:
+        """Floating-point operations on a graph with ``sizes``."""
+        return sizes[self.multiplied] * self.flops + sizes[self.statement.space] * self.sum_flops
+
+
+def operator_work(sdfg: dace.SDFG, node: GraphOperator) -> list[Work]:
+    """What the statements of an operator do, as `operator_cost` has it."""
+    found: list[Work] = []
+    at_hand = {(name, path) for name in node.locals for path in ("", *(p for _, p in MAPS))}
+    shapes = row_shapes(sdfg)
+    for statement in node.statements:
+        work = statement_work(
+            statement,
+            space=lambda name: row_space(sdfg.arrays[name]),
+            shapes=shapes,
+            item=sdfg.arrays[statement.target.name].dtype.bytes,
+            at_hand=at_hand,
+        )
+        found.append(work)
+        at_hand.update((r.name, r.path) for r in statement.reads)
+        at_hand.update((statement.target.name, path) for path in ("", statement.target.path))
+    return found
+
+
+def row_shapes(sdfg: dace.SDFG) -> ShapeOf:
+    """Row shapes of references to the arrays of an SDFG; it remembers them."""
+    return lru_cache(maxsize=None)(lambda ref: view_shape(ref, row_shape(sdfg.arrays[ref.name])))
+
+
+def statement_work(
+    statement: Statement,
+    *,
+    space: Callable[[str], str],
+    shapes: ShapeOf,
+    item: int = ITEM,
+    at_hand: Collection[tuple[str, str]] = (),
+) -> Work:
+    """What one statement does: every array it names is read or written, through an index where a map leads to it.
 
     Args:
-        sizes: Rows of every row space.
         space: Row space of an array by name.
         shapes: Row shape of a reference.
         item: Bytes of an element.
         at_hand: Arrays and paths whose rows are in registers or in the cache when the statement runs.
     """
-    rows = sizes[statement.space]
     pairs = _summed_first(statement)
-    multiplied = sizes[pairs or statement.space]
-    flops = multiplied * _flops(statement, shapes)
-    if pairs is not None:
-        flops += rows * _sum_flops(statement, shapes)
+    multiplied = pairs or statement.space
     typed = match_gemm(statement) is not None  # its rows come type by type
-    total = Cost(flops)
+    accesses: list[Access] = []
     for ref in dict.fromkeys([*statement.reads, statement.target]):
         if (ref.name, ref.path) in at_hand:
             continue
-        width, table = size(shapes(ref)) * item, sizes[space(ref.name)]
+        way, visits = "streamed", statement.space  # types are few, or come in order: once from memory
         if is_gathered(statement, ref):
             repeats = pairs is not None and _pairs(statement.space, ref.path) == pairs
-            total += read_cost(statement, ref, multiplied if repeats else rows, width, table)
+            way, visits = "gathered", multiplied if repeats else statement.space
         elif ref == statement.target and ref.path in _PAIRS and typed:
-            total += _scatter_cost(multiplied, width, table)
-        else:
-            total += Cost(streamed=table * width)  # types are few, or come in order: once from memory
-        if ref.path not in ("", "one") and not (typed and ref.path in TYPE_PATHS):
-            total += Cost(streamed=rows * INDEX_BYTES)
-    return total
+            way, visits = "scattered", multiplied
+        indexed = ref.path not in ("", "one") and not (typed and ref.path in TYPE_PATHS)
+        accesses.append(Access(statement, ref, way, visits, space(ref.name), size(shapes(ref)) * item, indexed))
+    sum_flops = 0 if pairs is None else _sum_flops(statement, shapes)
+    return Work(statement, multiplied, _flops(statement, shapes), sum_flops, tuple(accesses))
 
 
 def tile_rows(row_bytes: int) -> int:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import weakref
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import torch
+from torch import Tensor
 
 from dacergnn.graph.hetero_graph import HeteroGraph
 from dacergnn.graph.sorting import occurrences
@@ -22,12 +24,15 @@ class Profile:
     rows: tuple[tuple[str, int], ...]
     single_typed: bool = False
     hubs: tuple[tuple[str, int], ...] = ()
+    origin: Callable[[], HeteroGraph | None] = field(default=lambda: None, compare=False, repr=False)
+    """Finds the graph that it is of, while that is there."""
 
     @classmethod
     def of(cls, graph: HeteroGraph) -> Profile:
         """The profile of a graph, kept with it; counts its unique pairs."""
         if cls not in graph.derived:
-            graph.derived[cls] = cls(tuple(graph.sizes.items()), graph.single_typed, tuple(_hubs(graph).items()))
+            hubs = tuple(_hubs(graph).items())
+            graph.derived[cls] = cls(tuple(graph.sizes.items()), graph.single_typed, hubs, weakref.ref(graph))
         return graph.derived[cls]
 
     @cached_property
@@ -40,14 +45,19 @@ class Profile:
         return dict(self.hubs)
 
 
+def group_lengths(graph: HeteroGraph) -> dict[str, Tensor]:
+    """Edges of every group by the path to its row: end points, and pairs of them with a type."""
+    ends = {path: occurrences(graph.index("E", path), graph.size(n)) for path, n in (("src", "NS"), ("dst", "ND"))}
+    return ends | {path: graph.encoding(f"ptr_E_{path}").diff() for path in ("srcpair", "dstpair")}
+
+
 def _hubs(graph: HeteroGraph) -> dict[str, int]:
     """Edges of the longest group by path, from encodings that are there once pairs have been counted."""
     if graph.size("E") == 0:
         return {}
-    ends = {path: occurrences(graph.index("E", path), graph.size(n)) for path, n in (("src", "NS"), ("dst", "ND"))}
-    pairs = {path: graph.encoding(f"ptr_E_{path}").diff() for path in ("srcpair", "dstpair")}
-    longest = torch.stack([counts.max() for counts in (*ends.values(), *pairs.values())])
-    return dict(zip((*ends, *pairs), longest.tolist(), strict=True))
+    lengths = group_lengths(graph)
+    longest = torch.stack([counts.max() for counts in lengths.values()])
+    return dict(zip(lengths, longest.tolist(), strict=True))
 
 
 TYPICAL = Profile(
