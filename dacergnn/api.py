@@ -79,6 +79,7 @@ def optimize(
     filter_fn: Filter | None = None,
     on_unsupported: OnUnsupported = "warn",
     cuda_graph: bool = False,
+    tune: str | None = None,
 ) -> nn.Module:
     """The model with its supported layers replaced by compiled ones; ``model`` itself stays as it is.
 
@@ -95,6 +96,7 @@ def optimize(
         cuda_graph: Replay the calls of each layer as CUDA graphs: forward, and backward in training. A call is recorded
             when one like it has been made before: with the same graph and parameters (which may be written to), and
             features of the same shapes.
+        tune: How layers get their plans: "off", "model" or "measure" (`Config`); None for what ``config`` says.
 
     Raises:
         UnsupportedLayerError: With ``on_unsupported="error"``.
@@ -111,7 +113,8 @@ def optimize(
         raise DacergnnError(f"filter_fn is a {type(filter_fn).__name__}; pass a function of a module and its name.")
     if on_unsupported not in ("warn", "error", "ignore"):
         raise DacergnnError(f'on_unsupported={on_unsupported!r} is not one of "warn", "error", "ignore".')
-    config = replace(config or Config(), cuda_graph=cuda_graph or (config is not None and config.cuda_graph))
+    config = config or Config()
+    config = replace(config, cuda_graph=cuda_graph or config.cuda_graph, tune=tune or config.tune)
     replacement = _Replacement(config, filter_fn, on_unsupported)
     if graph is not None:
         graph = graph.graph if isinstance(graph, Dataset) else graph

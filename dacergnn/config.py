@@ -70,6 +70,9 @@ TYPICAL_RATES = {"cpu": Rates(1.2e11, 2.0e10, 3.5e10, 3.5e8), "cuda": Rates(4.0e
 """Of kernels on two cores of a server, as they were measured; of a large device, by no measurement: estimates, from the
 data sheet where that has a figure."""
 
+TUNINGS = ("off", "model", "measure")
+"""Ways to find a plan."""
+
 
 def budget_of(caching: str) -> float | None:
     """The bytes of a strategy "budget:BYTES"; None for others."""
@@ -115,6 +118,9 @@ class Config:
         adjacency: Sparse format that traversals of edges run on, where it fits them: "csr", "csc", "coo", "ell",
             "ell:SLOTS", "hybrid" or "auto" (`ADJACENCIES`).
         plan: Answers to questions of the passes, before all else; None decides by cost. `Plan` says what it holds.
+        tune: How programs for the CPU get a plan for what ``plan`` leaves open (`TUNINGS`): "off" goes by cost alone,
+            "model" settles schedules by a learned performance model, "measure" builds and runs the plans that this
+            model thinks well of, for minutes, on the graph of the first call.
     """
 
     level: str = "O2"
@@ -129,6 +135,7 @@ class Config:
     aggregation: str = "auto"
     adjacency: str = "auto"
     plan: Plan | None = None
+    tune: str = "off"
 
     def __post_init__(self) -> None:
         if self.level not in LEVELS:
@@ -158,6 +165,8 @@ class Config:
             object.__setattr__(self, name, tuple(getattr(self, name)))
         if self.plan is not None and not isinstance(self.plan, Plan):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise DacergnnError(f"plan={self.plan!r} is a {type(self.plan).__name__}; pass a dacergnn.Plan.")
+        if self.tune not in TUNINGS:
+            raise DacergnnError(f"tune={self.tune!r} is not one of {', '.join(TUNINGS)}.")
         both = [name for name in self.cache if name in self.recompute]
         if both:
             raise DacergnnError(f"cache and recompute both name {both[0]!r}; name it in one of them.")

@@ -6,7 +6,7 @@ import ast
 import threading
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from dacergnn.library_nodes.node import Typeclass
 from dacergnn.modules.elements import ELEMENTS, check_elements
 from dacergnn.modules.retained import RUN_AGAIN, is_retained
 from dacergnn.modules.sparse import SparseArrays
+from dacergnn.plan import Plan
 from dacergnn.program import Program as View
 from dacergnn.program.flatten import FlatProgram, flatten
 from dacergnn.program.names import sdfg_name
@@ -40,6 +41,7 @@ from dacergnn.sdfg_passes import Compilation, compile_program
 
 _INDICES: dict[torch.dtype, Typeclass] = {torch.int32: dace.int32, torch.int64: dace.int64}
 Mask = tuple[bool, ...]
+Answers = tuple[tuple[str, str], ...]
 _BUILDING = threading.RLock()  # DaCe keeps global state
 
 
@@ -151,19 +153,31 @@ class CompiledProgram:
         wrt = [n for n, needed in zip(self._taken, mask, strict=True) if needed]
         key = plan_cache.plan_key(*self._text, self.dtype, self.index, self.config, self.profile, mask)
         kept = plan_cache.load(key, self.name)
-        program = kept or self._lower(self._plan(wrt, keep=False))
+        program = kept or self._lower(self._tuned(wrt) if self._tunes else self._plan(wrt))
         tf32 = program.forward.has_tf32 and allows_tf32()
         build_all([(part.name, part.source(tf32=tf32)) for part in program.parts], self._architectures)
         if kept is None:
             plan_cache.keep(key, self.name, program)
-        return self._load(program, cache(partial(self._plan, wrt, keep=True)))
+        return self._load(program, cache(partial(self._plan, wrt, program.answers, keep=True)))
 
-    def _plan(self, wrt: list[str], *, keep: bool) -> Compilation:
-        return compile_program(self.sdfg, wrt, self.config, _INDICES[self.index], self.profile, keep=keep)
+    def _plan(self, wrt: list[str], answers: Answers = (), *, keep: bool = False) -> Compilation:
+        config = replace(self.config, plan=Plan(answers)) if answers else self.config
+        return compile_program(self.sdfg, wrt, config, _INDICES[self.index], self.profile, keep=keep)
+
+    @property
+    def _tunes(self) -> bool:
+        return self.config.tune != "off" and self.config.implementation == "cpu"
+
+    def _tuned(self, wrt: list[str]) -> Compilation:
+        from dacergnn.tuning.tuned import tuned  # the others need nothing of it
+
+        graph = self.profile.origin()
+        return tuned(self.sdfg, wrt, self.config, _INDICES[self.index], graph) if graph is not None else self._plan(wrt)
 
     def _lower(self, plan: Compilation) -> LoweredProgram:
         backward = None if plan.backward is None else lower(plan.backward)
-        return LoweredProgram(lower(plan.forward), backward, len(View(self.sdfg).outputs), tuple(plan.wrt))
+        answers = plan.plan.answers if self._tunes else ()
+        return LoweredProgram(lower(plan.forward), backward, len(View(self.sdfg).outputs), tuple(plan.wrt), answers)
 
     def _load(self, program: LoweredProgram, make_plan: Callable[[], Compilation]) -> Variant:
         load = CUDAExecutable if program.forward.implementation == "cuda" else Executable
@@ -171,17 +185,8 @@ class CompiledProgram:
         if program.backward is None:
             return Variant(forward, None, program.results, (), (), make_plan)
         backward = load(program.backward, None, self._architectures)
-        outputs = [b.name for b in program.forward.outputs]
-        sources: list[tuple[str, int]] = []
-        for name in program.backward.inputs:
-            if name in self._taken:
-                sources.append(("input", self._taken.index(name)))
-            elif name in outputs:
-                sources.append(("output", outputs.index(name)))
-            else:
-                sources.append(("gradient", outputs.index(name.removeprefix("grad_"))))
         slots = tuple(self._taken.index(n) for n in program.wrt)
-        return Variant(forward, backward, program.results, tuple(sources), slots, make_plan)
+        return Variant(forward, backward, program.results, program.sources(self._taken), slots, make_plan)
 
     def save(self, folder: Path) -> list[Path]:
         """Write the SDFGs of every step of the last call's build as ``NN_pass[_backward].sdfg``."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from dacergnn.runtime.lower import Buffer, Lowered
 # Files and folders of the package that decide what a program is compiled to.
 _SOURCES = (
     *("__init__.py", "config.py", "cost.py", "graph", "library_nodes", "modules/compiled.py", "plan.py", "program"),
-    *("runtime/lower.py", "runtime/plan_cache.py", "sdfg_passes"),
+    *("runtime/lower.py", "runtime/plan_cache.py", "sdfg_passes", "tuning", "tuning/model.npz"),
 )
 
 
@@ -37,13 +38,32 @@ class LoweredProgram:
     """A program after all passes, as code.
 
     The forward returns ``results`` outputs of the program, then the arrays saved for the backward; the backward
-    returns the gradients of the inputs ``wrt``.
+    returns the gradients of the inputs ``wrt``. ``answers`` are those of the plan that a search has found.
     """
 
     forward: Lowered
     backward: Lowered | None
     results: int
     wrt: tuple[str, ...]
+    answers: tuple[tuple[str, str], ...] = ()
+
+    def sources(self, taken: Sequence[str]) -> tuple[tuple[str, int], ...]:
+        """Where each input of the backward comes from, by kind and position there.
+
+        An "input" is one of the arrays ``taken`` by the forward, an "output" one that it returns or saves, a "gradient"
+        that of an output.
+        """
+        if self.backward is None:
+            return ()
+        outputs = [b.name for b in self.forward.outputs]
+
+        def source(name: str) -> tuple[str, int]:
+            if name in taken:
+                return "input", taken.index(name)
+            kind = "output" if name in outputs else "gradient"
+            return kind, outputs.index(name if kind == "output" else name.removeprefix("grad_"))
+
+        return tuple(source(name) for name in self.backward.inputs)
 
     @property
     def parts(self) -> list[Lowered]:
@@ -74,6 +94,7 @@ def _decode(record: dict[str, Any]) -> LoweredProgram:
         backward=None if backward is None else _lowered(backward),
         results=record["results"],
         wrt=tuple(record["wrt"]),
+        answers=_tuples(record["answers"]),
     )
 
 

@@ -3,7 +3,7 @@
 A layer is built stage by stage: each stage has a few nodes, each of which makes a new feature of nodes from the
 features that earlier stages left: a product, a sum over neighbours, attention, a network on edges, an activation. What
 no stage used goes on to the next; the last one joins them. Like the paper's filters, the sampler has one output, a
-least depth, and prefers what layers in use consist of.
+least depth and a largest size, and prefers what layers in use consist of.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, replace
 
 LEAST_DEPTH = 4
 """Statements on the longest way from the input to the output."""
+MOST_LINES = 30
+"""Lines of a layer: those in use have up to twenty, and the time to compile one grows fast."""
 WIDTHS = (8, 16, 32, 48, 64, 96, 128)
 HEADS = (1, 2, 4, 8)
 KINDS = {"product": 3.0, "sum": 3.0, "attention": 2.5, "gate": 1.0, "edge_network": 1.0, "activation": 1.0}
@@ -49,7 +51,7 @@ def random_layer(seed: int, relations: bool | None = None) -> RandomLayer:
         typed = rng.random() < 0.7 if relations is None else relations
         layer = _Layer(rng, typed)
         layer.build()
-        if layer.depth >= LEAST_DEPTH and layer.messages:
+        if layer.depth >= LEAST_DEPTH and layer.messages and len(layer.lines) < MOST_LINES:
             return layer.result()
 
 

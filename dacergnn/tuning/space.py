@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dacergnn.errors import DacergnnError
 from dacergnn.plan import Plan
 from dacergnn.sdfg_passes import Compilation
+from dacergnn.sdfg_passes.select_schedule import RUN_TIME
 
 Compile = Callable[[Plan], Compilation]
 """Compiles a program, as `compile_program` does, by a plan."""
@@ -30,13 +31,25 @@ def neighbours(plan: Plan, found: Compilation) -> Iterator[Plan]:
                     yield Plan.of({**plan.by_question, name: option})
 
 
+def needs_build(question: str) -> bool:
+    """Whether another answer leads to other code."""
+    return question.rpartition("/")[2] not in RUN_TIME
+
+
 def random_plans(
-    run: Compile, rng: random.Random, count: int, deviations: int = 6
+    run: Compile,
+    rng: random.Random,
+    count: int,
+    deviations: int = 6,
+    about: Callable[[str], bool] = lambda question: True,
 ) -> Iterator[tuple[Plan, Compilation]]:
     """Up to ``count`` plans that lead to different programs, and these; the first deviates in nothing.
 
-    Each has 1 to ``deviations`` random deviations. A question is as likely as any other, and so are its options, so
-    that those with many do not crowd out the rest.
+    Each of the others has 1 to ``deviations`` random deviations. A question is as likely as any other, and so are its
+    options, so that those with many do not crowd out the rest.
+
+    Args:
+        about: Which questions are answered in another way.
     """
     start = run(Plan())
     yield Plan(), start
@@ -46,7 +59,8 @@ def random_plans(
             return
         plan, found = Plan(), start
         for _ in range(rng.randint(1, deviations)):
-            open_questions = {n: q for n, q in found.asked.items() if n not in plan.by_question and len(q.options) > 1}
+            others = {n: q for n, q in found.asked.items() if n not in plan.by_question and len(q.options) > 1}
+            open_questions = {n: q for n, q in others.items() if about(n)}
             if not open_questions:
                 break
             name = rng.choice([*open_questions])
@@ -60,3 +74,11 @@ def random_plans(
         if found.plan not in seen:
             seen.add(found.plan)
             yield plan, found
+
+
+def random_variant(plan: Plan, found: Compilation, rng: random.Random, deviations: int = 6) -> Plan:
+    """The plan with 1 to ``deviations`` other answers that need no build; none of them leads to other questions."""
+    questions = {n: q for n, q in found.asked.items() if not needs_build(n) and len(q.options) > 1}
+    changed = rng.sample(sorted(questions), min(rng.randint(1, deviations), len(questions)))
+    others = {n: rng.choice([o for o in questions[n].options if o != questions[n].answer]) for n in changed}
+    return Plan.of({**plan.by_question, **others})

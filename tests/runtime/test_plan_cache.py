@@ -20,7 +20,7 @@ from click.testing import CliRunner
 from torch import Tensor
 
 import dacergnn
-from dacergnn import Config, HeteroGraph
+from dacergnn import Config, HeteroGraph, Plan
 from dacergnn.cli import main
 from dacergnn.errors import CacheError, ProgramError
 from dacergnn.frontends import Program
@@ -29,6 +29,7 @@ from dacergnn.modules import HGT, RGAT, RGCN, compiled
 from dacergnn.modules.compiled import CompiledProgram, compiled_program
 from dacergnn.program import Program as View
 from dacergnn.runtime import build, cache, plan_cache
+from dacergnn.runtime.lower import argument
 
 SOURCE = """
 def weigh(g, name):
@@ -173,6 +174,26 @@ OTHER: dict[str, Callable[[Circumstances, Path], Circumstances]] = {
 }
 
 
+def test_plans_share_a_build_and_keep_their_schedules(given: Circumstances, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs that differ in run-time choices alone are built once, and each is found with its own values."""
+    asked = [n for n in CompiledProgram(**given).variant(ALL).plan.asked if n.endswith("/chunks")]
+    assert {n.split("/")[0] for n in asked} == {"forward", "backward"}
+    given["config"] = Config(plan=Plan.of(dict.fromkeys(asked, "4")))
+    with monkeypatch.context() as no_compiler:
+        no_compiler.setattr(build, "_compile", None)
+        CompiledProgram(**given).variant(ALL)
+    forbid(monkeypatch)
+    for config, expected in ((Config(), 16), (given["config"], 4)):
+        found = CompiledProgram(**{**given, "config": config}).variant(ALL)
+        assert found.backward is not None
+        for question in asked:
+            role, _, choice = question.split("/", 2)
+            executable = {"forward": found.forward, "backward": found.backward}[role]
+            assert executable.lowered.schedule[choice] == expected
+            position = 1 + executable.lowered.signature.index(argument(choice))
+            assert executable.prepare(graph()).arguments[position] == expected
+
+
 def renamed(folder: Path) -> FunctionType:
     function = function_of(SOURCE.replace("def tiny", "def small") + "\ntiny = small\n", folder)
     assert function.__name__ == "small"
@@ -219,11 +240,12 @@ def test_digest_is_of_names_and_contents(tmp_path: Path) -> None:
     (copy / "bench" / "measure.py").write_text("")
     assert plan_cache.digest_sources(copy) == expected
     seen = {expected}
-    for name in ("sdfg_passes/new.py", "program/parser.py", "runtime/lower.py", "graph/spaces.py", "cost.py"):
+    compiler = ("sdfg_passes/new.py", "program/parser.py", "runtime/lower.py", "graph/spaces.py", "cost.py")
+    for name in (*compiler, "tuning/search.py", "tuning/model.npz"):
         with (copy / name).open("a") as file:
             file.write("\n")
         seen.add(plan_cache.digest_sources(copy))
-    assert len(seen) == 6
+    assert len(seen) == 8
 
 
 def truncate(file: Path) -> None:

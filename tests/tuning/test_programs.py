@@ -17,7 +17,7 @@ from dacergnn.program.listing import Listing
 from dacergnn.sdfg_passes import Compilation, compile_program
 from dacergnn.tuning import graphs, programs
 from dacergnn.tuning.graphs import random_graph, random_specification
-from dacergnn.tuning.programs import LEAST_DEPTH, random_layer
+from dacergnn.tuning.programs import LEAST_DEPTH, MOST_LINES, random_layer
 from dacergnn.tuning.space import neighbours, random_plans
 from tests.support.computed import assert_same, compute
 
@@ -40,6 +40,7 @@ def test_layers_are_realistic() -> None:
         listing = Listing.of(parse(layer.text))
         assert len(listing.outputs) == 1
         assert depth(listing) >= LEAST_DEPTH - 1, layer.text  # reshapes are no statements
+        assert len(layer.text.splitlines()) <= MOST_LINES + 1, layer.text
         assert any(s.space == "E" and s.target.path == "dst" for s in listing.statements)
         assert {"x"} <= set(layer.learned) <= set(listing.inputs)
         families[layer.family] += 1

@@ -1,0 +1,86 @@
+"""What performance models know of a graph: its sizes, and how its groups of edges are distributed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from dacergnn.errors import DacergnnError
+from dacergnn.graph import HeteroGraph
+from dacergnn.graph.profile import Profile, group_lengths
+
+QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
+GROUPS = ("src", "dst", "srcpair", "dstpair")
+"""Paths to what edges are grouped by: their ends, and the pairs of these with a relation."""
+LENGTHS = tuple(f"{round(100 * q)}%" for q in QUANTILES)
+_SIZES = ("NS", "ND", "E", "U", "V", "R", "T")
+_RATIOS = (("E", "NS"), ("E", "ND"), ("E", "U"), ("E", "V"), ("E", "R"), ("NS", "T"))
+GRAPH_COUNTS = (
+    *(f"graph_{space}" for space in _SIZES),
+    *(f"graph_{a}_per_{b}" for a, b in _RATIOS),
+    *(f"graph_{path}_{length}" for path in GROUPS for length in LENGTHS),
+)
+"""Names of what a graph adds to the features of operators."""
+
+
+@dataclass(frozen=True)
+class GraphFacts(Profile):
+    """Facts of one graph: its profile, by which passes choose, and more.
+
+    Args:
+        lengths: By path, the `QUANTILES` of the number of edges in a group; zeros where there is none.
+    """
+
+    lengths: tuple[tuple[str, tuple[int, ...]], ...] = ()
+
+    @classmethod
+    def of(cls, graph: HeteroGraph) -> GraphFacts:
+        """The facts of a graph, kept with it; counts its unique pairs."""
+        if cls not in graph.derived:
+            found = Profile.of(graph)
+            lengths = {path: _quantiles(counts.cpu().numpy()) for path, counts in group_lengths(graph).items()}
+            own = tuple(lengths.items())
+            graph.derived[cls] = cls(found.rows, found.single_typed, found.hubs, found.origin, own)
+        return graph.derived[cls]
+
+    @cached_property
+    def quantiles(self) -> Mapping[str, tuple[int, ...]]:
+        """The lengths by path."""
+        return dict(self.lengths)
+
+    @cached_property
+    def counts(self) -> dict[str, float]:
+        """Features of the graph, by `GRAPH_COUNTS`."""
+        sizes = self.sizes
+        values = [float(sizes[space]) for space in _SIZES]
+        values += [sizes[a] / max(sizes[b], 1) for a, b in _RATIOS]
+        values += [float(length) for path in GROUPS for length in self.quantiles[path]]
+        return dict(zip(GRAPH_COUNTS, values, strict=True))
+
+    def to_json(self) -> str:
+        """One line of JSON."""
+        own = {"hubs": self.longest, "lengths": dict(self.lengths)}
+        return json.dumps({"rows": self.sizes, "single_typed": self.single_typed, **own})
+
+    @classmethod
+    def from_json(cls, text: str) -> GraphFacts:
+        """What `to_json` wrote; DacergnnError for anything else."""
+        try:
+            found: Any = json.loads(text)
+            lengths = tuple((path, tuple(found["lengths"][path])) for path in GROUPS)
+            rows, hubs = tuple(found["rows"].items()), tuple(found["hubs"].items())
+            return cls(rows, found["single_typed"], hubs, lengths=lengths)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise DacergnnError(f"facts: {text[:60]!r}: {error}; pass the text that to_json() makes.") from None
+
+
+def _quantiles(counts: np.ndarray) -> tuple[int, ...]:
+    """`QUANTILES` of counts, each one of them: the next larger where none is exact."""
+    if not len(counts):
+        return (0,) * len(QUANTILES)
+    return tuple(int(n) for n in np.quantile(counts, QUANTILES, method="higher"))

@@ -1,0 +1,126 @@
+"""Models that predict the time of programs, without what it takes to train them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from dacergnn.errors import DacergnnError
+from dacergnn.tuning.features import FEATURE_NAMES, ProgramFeatures
+from dacergnn.tuning.samples import Joined, joined
+
+Array = np.ndarray[Any, Any]
+LIMIT = 8.0
+"""Bounds the logarithm of predicted over analytic seconds: a factor of 3,000 either way."""
+EPSILON = 1e-5
+"""What batch normalization adds to a variance."""
+LAYERS = 2
+_CONVOLUTION = ("weight", "gain", "shift", "mean", "variance")
+WEIGHTS = (
+    *(f"{kind}_{name}" for kind in ("invariant", "dependent") for name in ("mean", "scale", "weight", "bias")),
+    *(f"convolution{layer}_{name}" for layer in range(LAYERS) for name in _CONVOLUTION),
+    "readout_weight", "readout_bias",
+)  # fmt: skip
+"""Arrays of a trained network."""
+
+
+class Model(Protocol):
+    """Predicts the time of programs."""
+
+    def predict(self, programs: Sequence[ProgramFeatures]) -> Array:
+        """Seconds of each program, float64, positive."""
+        ...
+
+
+class Analytic:
+    """The sum of the operators' times by their analytic cost."""
+
+    def predict(self, programs: Sequence[ProgramFeatures]) -> Array:
+        """Seconds of each program."""
+        return np.array([p.seconds.sum(dtype=np.float64) for p in programs])
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """A trained `dacergnn.performance` network: features of operators, two graph convolutions, sums over operators.
+
+    Args:
+        arrays: float32, by the names in `WEIGHTS`.
+        pooled: Whether it corrects the time of a program as a whole, or operator by operator.
+    """
+
+    arrays: Mapping[str, Array]
+    pooled: bool = False
+
+    @classmethod
+    def load(cls, path: Path) -> Predictor:
+        """What `save` wrote.
+
+        Raises:
+            DacergnnError: The file is of another version, which had other weights or features.
+        """
+        with np.load(path) as file:
+            names = tuple(str(name) for name in file.get("features", ()))
+            if names != (*FEATURE_NAMES[0], *FEATURE_NAMES[1]) or not {*WEIGHTS, "pooled"} <= {*file.files}:
+                raise DacergnnError(f"{path}: its model knows other features than this version; train it anew.")
+            return cls({name: file[name] for name in WEIGHTS}, bool(file["pooled"]))
+
+    def save(self, path: Path) -> None:
+        """Write all weights, and the names of the features that they are for, to one .npz file."""
+        with path.open("wb") as file:
+            names = np.array([*FEATURE_NAMES[0], *FEATURE_NAMES[1]])
+            arrays = {**self.arrays, "features": names, "pooled": np.array(self.pooled)}
+            np.savez(file, allow_pickle=False, **arrays)
+
+    def predict(self, programs: Sequence[ProgramFeatures]) -> Array:
+        """Seconds of each program."""
+        if not programs:
+            return np.zeros(0)
+        batch, w = joined(programs), self.arrays
+        kinds = (("invariant", batch.invariant), ("dependent", batch.dependent))
+        hidden = np.concatenate([self._embedded(kind, values) for kind, values in kinds], axis=1)
+        neighbours, embeddings = _averages(batch), [hidden]
+        for layer in range(LAYERS):
+            weight, gain, shift, mean, variance = (w[f"convolution{layer}_{name}"] for name in _CONVOLUTION)
+            averaged = neighbours @ (hidden @ weight)
+            hidden = np.maximum((averaged - mean) / np.sqrt(variance + EPSILON) * gain + shift, 0)
+            embeddings.append(hidden)
+        read, seconds = np.concatenate(embeddings, axis=1), batch.seconds.astype(np.float64)
+        if self.pooled:
+            return _sums(seconds, batch) * self._factor(_sums(read, batch))
+        return _sums(seconds * self._factor(read), batch)
+
+    def _factor(self, embeddings: Array) -> Array:
+        readout = embeddings @ self.arrays["readout_weight"] + self.arrays["readout_bias"]
+        return np.exp(LIMIT * np.tanh(readout / LIMIT))
+
+    def _embedded(self, kind: str, values: Array) -> Array:
+        mean, scale, weight, bias = (self.arrays[f"{kind}_{n}"] for n in ("mean", "scale", "weight", "bias"))
+        return (values - mean) / scale @ weight + bias
+
+
+def both_ways(batch: Joined) -> tuple[Array, Array]:
+    """Where data flow between operators, in both directions, and from each to itself: (from, to), each int64."""
+    loops = np.arange(len(batch.owner))
+    here, there = batch.edges.T
+    return np.concatenate((here, there, loops)), np.concatenate((there, here, loops))
+
+
+def _averages(batch: Joined) -> csr_array:
+    """[operators, operators]: what averages rows over an operator and those around it."""
+    sources, targets = both_ways(batch)
+    degrees = np.bincount(targets, minlength=len(batch.owner))
+    shape = (len(batch.owner),) * 2
+    return csr_array(((1 / degrees[targets]).astype(np.float32), (targets, sources)), shape=shape)
+
+
+def _sums(rows: Array, batch: Joined) -> Array:
+    """[programs, ...]: sums over the operators of each program."""
+    count = len(batch.owner)
+    members = csr_array((np.ones(count, np.float32), (batch.owner, np.arange(count))), shape=(batch.count, count))
+    return members @ rows

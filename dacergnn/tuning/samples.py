@@ -1,0 +1,72 @@
+"""What performance models learn from: programs on graphs and the time that they took, and how much each counts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dacergnn.tuning.features import Floats, Indices, ProgramFeatures
+
+DEVIATIONS = (0.02, 0.5)
+"""Relative deviations of measurements are taken to be no less and no more."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A measured program.
+
+    Args:
+        program: Its features on the graph that it ran on.
+        seconds: Mean time, positive.
+        deviation: Standard deviation of the measurements in seconds.
+        group: Names what the program computes and the graph: the best of a group is what a search is after.
+    """
+
+    program: ProgramFeatures
+    seconds: float
+    deviation: float
+    group: str
+
+
+@dataclass(frozen=True)
+class Joined:
+    """Several programs as one graph without edges between them; `owner` is the program of each operator."""
+
+    invariant: Floats
+    dependent: Floats
+    edges: Indices
+    owner: Indices
+    seconds: Floats
+    """[operators] by the analytic cost."""
+    count: int
+    """Programs."""
+
+
+def joined(programs: Sequence[ProgramFeatures]) -> Joined:
+    """The programs, at least one, side by side."""
+    counts = [len(p.seconds) for p in programs]
+    starts = np.cumsum([0, *counts[:-1]])
+    return Joined(
+        np.concatenate([p.invariant for p in programs]),
+        np.concatenate([p.dependent for p in programs]),
+        np.concatenate([p.edges + start for p, start in zip(programs, starts, strict=True)]),
+        np.repeat(np.arange(len(programs)), counts),
+        np.concatenate([p.seconds for p in programs]),
+        len(programs),
+    )
+
+
+def weights(samples: Sequence[Sample]) -> Floats:
+    """How much each sample counts, 1 on average: the best time of its group over its own, over its relative deviation.
+
+    Both are of Singh et al.: fast programs matter more than slow ones, sure measurements more than noisy ones.
+    """
+    best: dict[str, float] = {}
+    for sample in samples:
+        best[sample.group] = min(sample.seconds, best.get(sample.group, sample.seconds))
+    seconds = np.array([sample.seconds for sample in samples])
+    deviation = np.clip(np.array([sample.deviation for sample in samples]) / seconds, *DEVIATIONS)
+    found = np.array([best[sample.group] for sample in samples]) / seconds / deviation
+    return (found / found.mean()).astype(np.float32)

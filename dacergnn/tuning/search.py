@@ -1,0 +1,151 @@
+"""Guided search for plans: a beam of those that a performance model predicts to be fastest (Singh et al.).
+
+Choices that need no other code are settled operator by operator, without running a pass again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from dacergnn.errors import DacergnnError
+from dacergnn.plan import Plan
+from dacergnn.program import Program
+from dacergnn.sdfg_passes import Compilation
+from dacergnn.sdfg_passes.choices import Question
+from dacergnn.tuning.features import Described, ProgramFeatures, describe
+from dacergnn.tuning.graph_facts import GraphFacts
+from dacergnn.tuning.predictor import Model
+from dacergnn.tuning.space import Compile, needs_build, neighbours
+
+CLEARLY = 0.95
+"""Another schedule is taken where it is predicted to take less than this share of the time."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A plan, by what it deviates from what costs least; the program that it leads to; its predicted seconds."""
+
+    plan: Plan
+    found: Compilation
+    seconds: float
+
+
+def parts_of(found: Compilation) -> list[Any]:
+    """The SDFGs of a compiled program, forward first."""
+    return [part for part in (found.forward, found.backward) if part is not None]
+
+
+def predicted(found: Compilation, facts: GraphFacts, model: Model) -> float:
+    """Seconds that a compiled program is predicted to take, forward and backward."""
+    return float(model.predict([describe(*parts_of(found)).on(facts)])[0])
+
+
+def settle_schedules(found: Compilation, facts: GraphFacts, model: Model, plan: Plan | None = None) -> float:
+    """Decide on schedules that need no other code by a model, in place; returns the predicted seconds.
+
+    Args:
+        plan: Leaves what it answers as it is.
+    """
+    described = describe(*parts_of(found))
+    best = described.on(facts)
+    seconds = float(model.predict([best])[0])
+    given = plan.by_question if plan is not None else {}
+    for name, number, choice in _open(found):
+        question, node = found.asked[name], described.scheduled[number].node
+        others = [option for option in question.options if option != question.answer]
+        if name in given or not others:
+            continue
+        trials = [_with(described, best, number, facts, choice, option) for option in others]
+        times = model.predict(trials)
+        least = int(np.argmin(times))
+        if times[least] < CLEARLY * seconds:
+            best, seconds = trials[least], float(times[least])
+            setattr(node, choice, int(others[least]))
+            found.asked[name] = Question(question.options, others[least])
+    return seconds
+
+
+def _open(found: Compilation) -> Iterator[tuple[str, int, str]]:
+    """Questions about schedules that need no other code: name, number of the operator, property of its node."""
+    number = 0
+    for role, part in zip(("forward", "backward"), parts_of(found), strict=False):
+        for operator in Program(part).operators:
+            for choice in operator.run_time:
+                name = f"{role}/select_schedule/{operator.statements[0].target.name}/{choice}"
+                if name in found.asked:
+                    yield name, number, choice
+            number += 1
+
+
+def _with(
+    described: Described, best: ProgramFeatures, number: int, facts: GraphFacts, choice: str, option: str
+) -> ProgramFeatures:
+    """The features with another answer for one operator."""
+    node = described.scheduled[number].node
+    before = getattr(node, choice)
+    setattr(node, choice, int(option))
+    try:
+        row, cost = described.of_operator(number, facts)
+    finally:
+        setattr(node, choice, before)
+    dependent, seconds = best.dependent.copy(), best.seconds.copy()
+    dependent[number], seconds[number] = row, cost
+    return replace(best, dependent=dependent, seconds=seconds)
+
+
+def beam_search(
+    run: Compile,
+    facts: GraphFacts,
+    model: Model,
+    *,
+    width: int = 4,
+    depth: int = 3,
+    evaluations: int = 200,
+    on_step: Callable[[Sequence[Candidate], int], None] = lambda beam, seen: None,
+) -> list[Candidate]:
+    """The plans that a model predicts to be fastest, best first, each leading to another program.
+
+    From what costs least, plans deviate in one more answer in every step, and the ``width`` best go on.
+
+    Args:
+        run: Compiles the program by a plan.
+        evaluations: Programs to compile at most.
+        on_step: Called with the best so far, and how many programs have been compiled.
+    """
+
+    def candidate(plan: Plan) -> Candidate:
+        found = run(plan)
+        return Candidate(plan, found, settle_schedules(found, facts, model, plan))
+
+    start = candidate(Plan())
+    best, beam, seen = [start], [start], {start.found.plan}
+    compiled = 1
+    for _ in range(depth):
+        plans = (p for c in beam for p in neighbours(c.plan, c.found) if needs_build(_last(p, c.plan)))
+        reached: list[Candidate] = []
+        for plan in islice(plans, max(evaluations - compiled, 0)):
+            compiled += 1
+            try:
+                found = candidate(plan)
+            except DacergnnError:  # an answer does away with a question that was answered before it
+                continue
+            if found.found.plan not in seen:
+                seen.add(found.found.plan)
+                reached.append(found)
+        beam = sorted(reached, key=lambda c: c.seconds)[:width]
+        best = sorted([*best, *beam], key=lambda c: c.seconds)
+        on_step(best, compiled)
+        if not beam or compiled >= evaluations:
+            break
+    return best
+
+
+def _last(plan: Plan, before: Plan) -> str:
+    """The question that a plan answers and the one before it does not."""
+    (question,) = plan.by_question.keys() - before.by_question.keys()
+    return question

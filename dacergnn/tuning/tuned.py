@@ -1,0 +1,86 @@
+"""Programs whose plan is found by a performance model, or by measuring those that it thinks well of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import dace
+
+from dacergnn.config import Config
+from dacergnn.graph import HeteroGraph
+from dacergnn.library_nodes.node import Typeclass
+from dacergnn.plan import Plan
+from dacergnn.program import Program
+from dacergnn.runtime.build import build_all
+from dacergnn.sdfg_passes import Compilation, compile_program
+from dacergnn.tuning.graph_facts import GraphFacts
+from dacergnn.tuning.measure import RandomArrays, Runnable, measure
+from dacergnn.tuning.predictor import Model, Predictor
+from dacergnn.tuning.search import Candidate, beam_search, settle_schedules
+
+MEASURED = 10
+"""Plans that are measured."""
+REPEAT = 10
+_MODEL = Path(__file__).with_name("model.npz")
+_ELEMENTS = 1 << 24
+
+
+@cache
+def shipped() -> Predictor:
+    """The model that comes with the package; `dacergnn tune evaluate --out` trained it."""
+    return Predictor.load(_MODEL)
+
+
+def tuned(
+    sdfg: dace.SDFG,
+    wrt: Sequence[str],
+    config: Config,
+    index: Typeclass,
+    graph: HeteroGraph,
+    model: Model | None = None,
+) -> Compilation:
+    """`compile_program` with a plan that is found as ``config.tune`` says, for a graph on the CPU.
+
+    "model" settles the schedules that need no other code, which takes milliseconds; "measure" searches for plans,
+    builds the most promising and runs them on the graph, which takes minutes.
+    """
+    facts, model = GraphFacts.of(graph), model or shipped()
+
+    def run(plan: Plan) -> Compilation:
+        given = {} if config.plan is None else config.plan.by_question
+        own = replace(config, plan=Plan.of({**plan.by_question, **given}))
+        return compile_program(sdfg, wrt, own, index, facts, keep=False)
+
+    if config.tune == "model":
+        found = run(Plan())
+        settle_schedules(found, facts, model, config.plan)
+        return found
+    candidates = beam_search(run, facts, model)
+    plain = Candidate(Plan(), run(Plan()), 0.0)
+    chosen = [plain, *candidates[: MEASURED - 1]]
+    times = measured(chosen, len(Program(sdfg).outputs), graph)
+    return min(zip(times, chosen, strict=True), key=lambda pair: pair[0])[1].found
+
+
+def measured(
+    candidates: Sequence[Candidate],
+    results: int,
+    graph: HeteroGraph,
+    on_build: Callable[[int], None] = lambda count: None,
+) -> list[float]:
+    """Seconds of a run of each candidate, forward and backward, in turns on arrays of random numbers.
+
+    Args:
+        results: How many arrays the program returns.
+        on_build: Called with the number of programs to build, before that.
+    """
+    runnables = [Runnable(candidate.found, results) for candidate in candidates]
+    code = [*dict.fromkeys(part for runnable in runnables for part in runnable.code)]
+    on_build(len(code))
+    build_all(code)
+    arrays = RandomArrays(_ELEMENTS)
+    times = measure({str(n): r.step(graph, arrays) for n, r in enumerate(runnables)}, REPEAT)
+    return [sum(part.mean for part in times[str(n)] if part is not None) for n in range(len(runnables))]

@@ -1,0 +1,178 @@
+"""Data sets: programs come back as they were written, samples as seeds say, runs go on where they stopped."""
+
+from __future__ import annotations
+
+import json
+import lzma
+from pathlib import Path
+
+import dace
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from dacergnn import Config, interpret, parse
+from dacergnn.cli import main
+from dacergnn.errors import DacergnnError
+from dacergnn.graph.profile import TYPICAL, Profile
+from dacergnn.program import Program
+from dacergnn.sdfg_passes import compile_program
+from dacergnn.tuning import collect, graphs, measure, programs
+from dacergnn.tuning.collect import Collector, Settings
+from dacergnn.tuning.features import describe
+from dacergnn.tuning.graph_facts import GraphFacts
+from dacergnn.tuning.graphs import random_graph
+from dacergnn.tuning.measure import RandomArrays, Runnable, Times
+from dacergnn.tuning.programs import random_layer
+from dacergnn.tuning.records import Row, Writer, load
+from dacergnn.tuning.written import read, written
+
+TINY = Settings(range(2), graphs=2, pool=2, builds=2, variants=1, repeat=3, limit=float("inf"))
+
+
+@pytest.fixture
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(graphs, "EDGES", (200, 400))
+    monkeypatch.setattr(programs, "WIDTHS", (4, 8))
+    monkeypatch.setattr(collect, "_ELEMENTS", 1 << 12)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_programs_come_back(seed: int) -> None:
+    layer = random_layer(seed)
+    found = compile_program(parse(layer.text), layer.learned, Config(), dace.int32, TYPICAL, keep=False)
+    parts = [found.forward, found.backward]
+    again = [read(json.loads(json.dumps(written(part)))) for part in parts]
+    facts = GraphFacts.of(random_graph(1))
+    one, other = (describe(*given).on(facts) for given in (parts, again))
+    for name in ("invariant", "dependent", "edges", "seconds"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+    assert [written(part) for part in again] == [written(part) for part in parts]
+
+
+def test_programs_come_back_to_compute_the_same() -> None:
+    layer, graph = random_layer(3), random_graph(2)
+    sdfg = compile_program(parse(layer.text), [], Config(), dace.int32, TYPICAL, keep=False).forward
+    rng, program = np.random.default_rng(0), Program(parse(layer.text))
+    values = {n: rng.random((graph.size(program.space(n)), *program.shape(n))) - 0.5 for n in program.inputs}
+    found, expected = interpret(read(written(sdfg)), graph, **values), interpret(sdfg, graph, **values)
+    for name in program.outputs:
+        np.testing.assert_array_equal(found[name], expected[name])
+
+
+def samples(rows: list[Row]) -> list[tuple[int, int, str]]:
+    return [(row["layer"], row["plan"], row["graph"]) for row in rows if "seconds" in row]
+
+
+@pytest.mark.usefixtures("_small")
+def test_runs_go_on_where_they_stopped(tmp_path: Path) -> None:
+    path, whole = tmp_path / "samples.jsonl", tmp_path / "whole.jsonl"
+    assert [seed for seed, _ in Collector(TINY, whole, {"machine": "here"}).run()] == [0, 1]
+    first = Collector(TINY, path, {"machine": "here"}).run()
+    assert next(first)[1] == len(samples(load(path))) > 0
+    with path.open("a") as file:
+        file.write('{"layer": 1, "torn')
+    again = Collector(TINY, path, {"machine": "here"})
+    assert dict(again.run())[0] == 0
+    rows, expected = load(path), load(whole)
+    assert samples(rows) == samples(expected)
+    assert [r for r in rows if "programs" in r] == [r for r in expected if "programs" in r]
+    assert [r for r in rows if "facts" in r] == [r for r in expected if "facts" in r]
+    assert len({(r["layer"], r["plan"]) for r in rows if "programs" in r}) >= 6
+    for row in rows:
+        for mean, deviation in row.get("seconds", ()):
+            assert mean > 0 <= deviation
+    with pytest.raises(DacergnnError, match="another file"):
+        next(Collector(TINY, path, {"machine": "elsewhere"}).run())
+
+
+@pytest.mark.usefixtures("_small")
+def test_changed_programs_are_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "samples.jsonl"
+    next(Collector(TINY, path, {}).run())
+    rows = [row for row in load(path) if row.get("graph") != load(path)[-1]["graph"]]
+    for row in rows:
+        if "programs" in row:
+            row["answers"] = {"another": "answer"}
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(DacergnnError, match="plan 0 of layer 0 is another one now"):
+        next(Collector(TINY, path, {}).run())
+
+
+@pytest.mark.usefixtures("_small")
+def test_slow_ones_are_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "samples.jsonl"
+    settings = Settings(range(1), graphs=2, pool=2, builds=1, variants=0, limit=1e-9)
+    assert list(Collector(settings, path, {}).run()) == [(0, 0)]
+    assert sum("too_slow" in row for row in load(path)) == 2
+    assert list(Collector(settings, path, {}).run()) == [(0, 0)]
+    assert sum("too_slow" in row for row in load(path)) == 2
+
+
+@pytest.mark.usefixtures("_small")
+def test_steps_run_what_was_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The backward gets what the forward has saved: its results are those of the layer on the same arrays."""
+    layer, graph = random_layer(1), random_graph(5)
+    sdfg = parse(layer.text)
+    found = compile_program(sdfg, layer.learned, Config(), dace.int32, Profile.of(graph), keep=False)
+    step = Runnable(found, len(Program(sdfg).outputs)).step(graph, RandomArrays(1 << 12))
+    forward, backward = step()
+    assert forward > 0
+    assert backward is not None
+    assert backward > 0
+    ticks = iter(range(1000))
+    monkeypatch.setattr(measure.time, "perf_counter", lambda: float(next(ticks)))
+    assert step() == (1.0, 1.0)
+    assert measure.measure({"a": step}, 3) == {"a": (Times(1.0, 0.0), Times(1.0, 0.0))}
+    assert measure.measure({"a": step}, 3, limit=1.0) == {}
+
+
+def test_interrupted_runs_count_as_others() -> None:
+    assert Times.of([1.0, 1.0, 1.0, 50.0]) == Times(1.0, 0.0)
+    assert Times.of([1.0, 1.5]).mean == 1.25
+
+
+def test_arrays_do_not_overlap_while_there_is_room() -> None:
+    arrays = RandomArrays(100)
+    one, other = arrays.take(3, 5), arrays.take(40)
+    assert other.data_ptr() - one.data_ptr() == 16 * 4
+    assert arrays.take(90).data_ptr() == one.data_ptr()
+    assert arrays.take(7, 50).shape == (7, 50)
+
+
+def test_compressed_files_are_read_and_not_written(tmp_path: Path) -> None:
+    path = tmp_path / "samples.jsonl.xz"
+    path.write_bytes(lzma.compress(b'{"a": 1}\n{"b"'))
+    assert load(path) == [{"a": 1}]
+    with pytest.raises(DacergnnError, match="xz -d"):
+        Writer(path)
+    path.write_bytes(b"no such thing")
+    with pytest.raises(DacergnnError, match="tune collect"):
+        load(path)
+    path = tmp_path / "rows.jsonl"
+    path.write_text("{}\n[1]\n")
+    with pytest.raises(DacergnnError, match="line 2"):
+        load(path)
+
+
+@pytest.mark.parametrize("wrong", [{"graphs": 0}, {"variants": -1}, {"limit": 0.0}, {"graphs": 9, "pool": 4}])
+def test_settings_are_checked(wrong: dict[str, int]) -> None:
+    with pytest.raises(DacergnnError, match=next(iter(wrong))):
+        Settings(**wrong)
+
+
+@pytest.mark.usefixtures("_small")
+def test_command(tmp_path: Path) -> None:
+    path = tmp_path / "samples.jsonl"
+    options = ["--layers", "1", "--graphs", "1", "--pool", "1", "--builds", "1", "--repeat", "2", "--limit", "inf"]
+    result = CliRunner().invoke(main, ["tune", "collect", "--out", str(path), *options])
+    assert result.exit_code == 0, result.output
+    assert f"{len(samples(load(path)))} samples measured" in result.output
+
+
+def test_other_files_hold_no_samples(tmp_path: Path) -> None:
+    path = tmp_path / "samples.jsonl"
+    path.write_text('{"a": 1}\n')
+    result = CliRunner().invoke(main, ["tune", "evaluate", "--data", str(path)])
+    assert result.exit_code != 0
+    assert "no line says how its samples were made" in f"{result.exception} {result.output}"
