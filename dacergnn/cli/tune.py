@@ -1,0 +1,170 @@
+"""`dacergnn tune`: data sets of measured programs, and models that learn from them."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import TimeRemainingColumn
+from rich.table import Table
+
+from dacergnn.bench.command import progress_bar
+from dacergnn.cli.env import environment
+from dacergnn.cli.layers import compiled_layer, layer_options
+from dacergnn.config import LEVELS, Config
+from dacergnn.errors import DacergnnError
+from dacergnn.plan import Plan
+from dacergnn.program import Program
+from dacergnn.sdfg_passes import Compilation, compile_program
+from dacergnn.tuning.collect import INDEX, Collector, Settings
+from dacergnn.tuning.graph_facts import GraphFacts
+from dacergnn.tuning.predictor import Analytic, Model
+from dacergnn.tuning.records import load
+from dacergnn.tuning.search import Candidate, beam_search, predicted
+from dacergnn.tuning.tuned import MEASURED, measured, shipped
+
+
+@click.group()
+def tune() -> None:
+    """Measure plans, for performance models to learn from."""
+
+
+@tune.command()
+@click.option("--out", "path", required=True, type=click.Path(dir_okay=False, path_type=Path),
+              help="Samples are appended to this file; those in it are not measured again.")  # fmt: skip
+@click.option(
+    "--layers", default=len(Settings.layers), show_default=True, type=click.IntRange(1), help="Random layers."
+)
+@click.option("--first", default=0, show_default=True, type=click.IntRange(0), help="Seed of the first one.")
+@click.option("--graphs", default=Settings.graphs, show_default=True, help="Random graphs for each layer.")
+@click.option("--pool", default=Settings.pool, show_default=True, help="Graphs with relations to draw them from, "
+              "and as many without.")  # fmt: skip
+@click.option("--builds", default=Settings.builds, show_default=True, help="Plans of a layer that are built.")
+@click.option("--variants", default=Settings.variants, show_default=True, help="Further plans for each build.")
+@click.option("--repeat", default=Settings.repeat, show_default=True, help="Runs of each sample.")
+@click.option("--limit", default=Settings.limit, show_default=True, help="Seconds that a run may take.")
+@click.option("--threads", default=Settings.threads, show_default=True)
+@click.option("--minutes", default=float("inf"), help="Stop after so long, once a layer is done.")
+def collect(
+    path: Path, layers: int, first: int, graphs: int, pool: int, builds: int, variants: int, repeat: int, limit: float,
+    threads: int, minutes: float,
+) -> None:  # fmt: skip
+    """Measure random plans of random layers on random graphs.
+
+    Everything but the times follows from seeds. A run that was ended goes on where it stopped when it is started again
+    with the same file. The machine should have nothing else to do.
+    """
+    settings = Settings(range(first, first + layers), graphs, pool, builds, variants, repeat, limit, threads)
+    about = {"machine": environment(), "repeat": repeat, "limit": limit, "threads": threads}
+    console = Console(width=None if sys.stdout.isatty() else 200)
+    total = 0
+    with progress_bar(console, TimeRemainingColumn()) as bar:
+        task = bar.add_task("layers", total=layers)
+        for seed, count in Collector(settings, path, about).run(time.monotonic() + 60 * minutes):
+            total += count
+            bar.update(task, advance=1, description=f"layer {seed}, {total:,} samples")
+    console.print(f"{total:,} samples measured into {path}.")
+
+
+@tune.command()
+@click.option("--data", "path", required=True, type=click.Path(dir_okay=False, exists=True, path_type=Path),
+              help="What `dacergnn tune collect` made; xz may have compressed it.")  # fmt: skip
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write the trained graph network here.")
+@click.option("--epochs", default=60, show_default=True, type=click.IntRange(1))
+@click.option("--seed", default=0, show_default=True, help="Of the division of the samples, and of the training.")
+def evaluate(path: Path, out: Path | None, epochs: int, seed: int) -> None:
+    """Train the performance models, and score them on layers and graphs that none of them has seen."""
+    from dacergnn.performance import GraphNetwork, TermNetwork, Trees, train
+    from dacergnn.performance.dataset import divide, samples_of
+    from dacergnn.performance.scores import scores
+
+    rows = load(path)
+    about = next((row for row in rows if "format" in row), None)
+    if about is None:
+        raise DacergnnError(f"{path}: no line says how its samples were made; name a file of `dacergnn tune collect`.")
+    division = divide(samples_of(rows), seed)
+    learned, unseen = division.learned, division.unseen
+    console = Console(width=None if sys.stdout.isatty() else 200)
+    console.print(f"{len(learned):,} samples to learn from, {len(unseen):,} of unseen layers on unseen graphs.")
+    network = train(GraphNetwork, learned, seed=seed, epochs=epochs)
+    models: dict[str, Model] = {
+        "graph network": network,
+        "analytic": Analytic(),
+        "trees": Trees(learned, seed=seed),
+        "terms": train(TermNetwork, learned, seed=seed, epochs=epochs),
+    }
+    table = Table(title="Unseen layers on unseen graphs")
+    for column in ("model", "family", "samples", "mean error", "largest", "R2 of log time", "ranked right", "pairs"):
+        table.add_column(column, justify="left" if column in ("model", "family") else "right")
+    for name, model in models.items():
+        for family in ("all", *sorted({s.family for s in unseen})):
+            chosen = [s for s in unseen if family in ("all", s.family)]
+            found = scores(chosen, model.predict([s.program for s in chosen]), about["repeat"])
+            numbers = (
+                f"{found.mean_error:.1%}",
+                f"{found.largest_error:.0%}",
+                f"{found.r2:.3f}",
+                f"{found.ranked:.1%}",
+            )
+            table.add_row(name, family, str(len(chosen)), *numbers, str(found.pairs))
+    console.print(table)
+    if out is not None:
+        assert isinstance(network.network, GraphNetwork)
+        network.network.predictor().save(out)
+
+
+@tune.command()
+@layer_options
+@click.option("--mode", type=click.Choice(("infer", "train")), default="train", show_default=True)
+@click.option("--width", default=4, show_default=True, type=click.IntRange(1), help="Plans that go on in each step.")
+@click.option("--depth", default=3, show_default=True, type=click.IntRange(1), help="Answers that a plan may change.")
+@click.option(
+    "--evaluations", default=200, show_default=True, type=click.IntRange(1), help="Plans to look at, at most."
+)
+@click.option("--top", default=MEASURED, show_default=True, type=click.IntRange(1), help="Plans to measure.")
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write the fastest plan here, as JSON.")
+def run(
+    model: str, data: str, features: int, heads: int, mode: str, width: int, depth: int, evaluations: int, top: int,
+    out: Path | None,
+) -> None:  # fmt: skip
+    """Search for a plan of a layer on a graph, and measure the best beside the levels O0, hector and O2."""
+    layer: Any = compiled_layer(model, data, features, heads)
+    compiled, graph = layer.last_call
+    wrt = [compiled.inputs[slot] for slot in compiled.variants[-1].slots] if mode == "train" else []
+    facts, predictor = GraphFacts.of(graph), shipped()
+    console = Console(width=None if sys.stdout.isatty() else 200)
+
+    def compile_by(config: Config) -> Compilation:
+        return compile_program(compiled.sdfg, wrt, config, INDEX, facts, keep=False)
+
+    def on_step(best: Sequence[Candidate], count: int) -> None:
+        changes = ", ".join(f"{q}: {a}" for q, a in best[0].plan.answers) or "none"
+        console.print(
+            f"{count} plans, best predicted {1e3 * best[0].seconds:.3f} ms; changes: {changes}", highlight=False
+        )
+
+    found = beam_search(
+        lambda plan: compile_by(Config(plan=plan)), facts, predictor,
+        width=width, depth=depth, evaluations=evaluations, on_step=on_step,
+    )[:top]  # fmt: skip
+    levels = [(level, compile_by(Config(level=level))) for level in LEVELS]
+    candidates = [Candidate(Plan(), plain, predicted(plain, facts, predictor)) for _, plain in levels] + found
+    names = [name for name, _ in levels] + [f"plan {n}" for n in range(1, len(found) + 1)]
+    with console.status("building"):
+        times = measured(candidates, len(Program(compiled.sdfg).outputs), graph)
+    base = times[names.index("O2")]
+    table = Table(title=f"{model} on {data}, {mode}: milliseconds")
+    for column in ("", "predicted", "measured", "O2 / this", "changes"):
+        table.add_column(column, justify="left" if column in ("", "changes") else "right")
+    for name, candidate, seconds in zip(names, candidates, times, strict=True):
+        changes = "\n".join(f"{q}: {a}" for q, a in candidate.plan.answers)
+        table.add_row(name, f"{1e3 * candidate.seconds:.3f}", f"{1e3 * seconds:.3f}", f"{base / seconds:.2f}", changes)
+    console.print(table)
+    if out is not None:
+        best = min(range(len(times)), key=times.__getitem__)
+        out.write_text(candidates[best].found.plan.to_json() + "\n")

@@ -1,0 +1,76 @@
+"""Programs side by side, as networks take them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from dacergnn.graph import HeteroGraph
+from dacergnn.tuning.features import ProgramFeatures
+from dacergnn.tuning.predictor import both_ways
+from dacergnn.tuning.samples import Joined, joined
+
+LEAST_SPREAD = 1e-3
+"""Features that vary less in the training set are left as they are, but for their mean."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Operators of several programs: a block-diagonal graph."""
+
+    parts: Joined
+
+    @classmethod
+    def of(cls, programs: Sequence[ProgramFeatures]) -> Batch:
+        """The programs, at least one."""
+        return cls(joined(programs))
+
+    @cached_property
+    def invariant(self) -> Tensor:
+        return torch.from_numpy(self.parts.invariant)
+
+    @cached_property
+    def dependent(self) -> Tensor:
+        return torch.from_numpy(self.parts.dependent)
+
+    @cached_property
+    def seconds(self) -> Tensor:
+        """[operators] by the analytic cost."""
+        return torch.from_numpy(self.parts.seconds)
+
+    @cached_property
+    def graph(self) -> HeteroGraph:
+        """Operators, with edges to themselves and to and from those that they share data with."""
+        return HeteroGraph.from_arrays(both_ways(self.parts), None, num_nodes=len(self.parts.owner))
+
+    def sums(self, rows: Tensor) -> Tensor:
+        """[programs, ...]: sums of rows over the operators of each program."""
+        zeros = rows.new_zeros(self.parts.count, *rows.shape[1:])
+        return zeros.index_add(0, torch.from_numpy(self.parts.owner), rows)
+
+
+class Embedding(nn.Module):
+    """A linear layer on features of one kind, normalized over the training set.
+
+    Args:
+        features: [operators, features] of the training set.
+    """
+
+    mean: Tensor
+    scale: Tensor
+
+    def __init__(self, features: np.ndarray, width: int) -> None:
+        super().__init__()
+        values = torch.from_numpy(features).double()
+        spread = values.std(dim=0, correction=0)
+        self.register_buffer("mean", values.mean(dim=0).float())
+        self.register_buffer("scale", torch.where(spread > LEAST_SPREAD, spread, 1.0).float())
+        self.linear = nn.Linear(values.shape[1], width)
+
+    def forward(self, features: Tensor) -> Tensor:
+        return self.linear((features - self.mean) / self.scale)

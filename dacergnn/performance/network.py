@@ -1,0 +1,97 @@
+"""The performance model of Singh et al.: graph convolutions over the operators of a program.
+
+Features of two kinds are normalized, embedded by a linear layer each and put side by side. Two convolutions follow:
+a linear layer, the average over an operator and those that it shares data with, batch normalization, ReLU. Embeddings
+before, between and after them are summed over the operators of a program, and one linear layer reads all three.
+
+The paper reads the run time from that layer. Here times span seven orders of magnitude and must be positive, so that
+it gives the logarithm r of a time over the one of the analytic cost, bounded smoothly: a factor of exp(8 tanh(r / 8)).
+It starts at r = 0, the analytic cost, and the loss is the paper's, on seconds. There are two forms. A linear layer of
+sums is a sum of linear layers, so the paper's prediction is a sum over operators; ``pooled=False`` has each of them
+correct its own analytic time. ``pooled=True`` corrects the time of the whole program by what is read from the sums.
+
+The convolutions are compiled layers themselves: programs of a mean over neighbours.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from dacergnn.modules.functions import ProgramFunction
+from dacergnn.performance.batch import Batch, Embedding
+from dacergnn.tuning.predictor import EPSILON, LAYERS, LIMIT, Predictor
+
+AVERAGE = ProgramFunction(
+    """
+def average(g, h, W):
+    for n in g.dst_nodes():
+        n["y"] = mean(linear(e.src.h, W) for e in n.incoming_edges())
+    return y
+""",
+    {},
+    None,
+)
+
+
+class Convolution(nn.Module):
+    """relu(norm(A' h W)), where A' averages over neighbours."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(nn.init.xavier_uniform_(torch.empty(width, width)))
+        self.norm = nn.BatchNorm1d(width, eps=EPSILON)
+
+    def forward(self, batch: Batch, hidden: Tensor) -> Tensor:
+        return torch.relu(self.norm(AVERAGE(batch.graph, hidden, self.weight)))
+
+
+class GraphNetwork(nn.Module):
+    """Predicts the seconds of programs.
+
+    Args:
+        sample: Operators to take the normalization of features from: those of the training set.
+        width: Of each of the two embeddings of features; operators have twice as many.
+        pooled: Whether the readout is of sums over operators, and its exponential a factor of the whole program.
+    """
+
+    def __init__(self, sample: Batch, width: int = 32, *, pooled: bool = False) -> None:
+        super().__init__()
+        self.pooled = pooled
+        self.invariant = Embedding(sample.parts.invariant, width)
+        self.dependent = Embedding(sample.parts.dependent, width)
+        self.convolutions = nn.ModuleList(Convolution(2 * width) for _ in range(LAYERS))
+        self.readout = nn.Linear((LAYERS + 1) * 2 * width, 1)
+        nn.init.zeros_(self.readout.weight)
+        nn.init.zeros_(self.readout.bias)
+
+    def forward(self, batch: Batch) -> Tensor:
+        """[programs] seconds."""
+        hidden = torch.cat((self.invariant(batch.invariant), self.dependent(batch.dependent)), dim=1)
+        embeddings = [hidden]
+        for convolution in self.convolutions:
+            hidden = convolution(batch, hidden)
+            embeddings.append(hidden)
+        read = torch.cat(embeddings, dim=1)
+        if self.pooled:
+            return batch.sums(batch.seconds) * self._factor(batch.sums(read))
+        return batch.sums(batch.seconds * self._factor(read))
+
+    def _factor(self, embeddings: Tensor) -> Tensor:
+        return torch.exp(LIMIT * torch.tanh(self.readout(embeddings).squeeze(1) / LIMIT))
+
+    def predictor(self) -> Predictor:
+        """The same model in NumPy, with the running statistics of batch normalization."""
+        found: dict[str, Tensor] = {}
+        for kind, layer in (("invariant", self.invariant), ("dependent", self.dependent)):
+            found |= {f"{kind}_mean": layer.mean, f"{kind}_scale": layer.scale}
+            found |= {f"{kind}_weight": layer.linear.weight.T, f"{kind}_bias": layer.linear.bias}
+        for number, layer in enumerate(self.convolutions):
+            assert isinstance(layer, Convolution)
+            norm = layer.norm
+            assert norm.running_mean is not None and norm.running_var is not None
+            parts = {"weight": layer.weight, "gain": norm.weight, "shift": norm.bias}
+            parts |= {"mean": norm.running_mean, "variance": norm.running_var}
+            found |= {f"convolution{number}_{name}": value for name, value in parts.items()}
+        found |= {"readout_weight": self.readout.weight[0], "readout_bias": self.readout.bias[0]}
+        return Predictor({name: value.detach().clone().numpy() for name, value in found.items()}, self.pooled)

@@ -1,0 +1,59 @@
+"""How well predicted times agree with measured ones, and how well they rank plans (Singh et al., IV)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from dacergnn.performance.dataset import Measured
+
+CERTAIN = 2.0
+"""Two plans differ where their means do by more than so many standard errors of the difference."""
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Agreement of predictions with measurements.
+
+    Attributes:
+        mean_error, largest_error: Of |predicted / measured - 1|.
+        r2: Coefficient of determination of the logarithm of seconds.
+        ranked: Share of the pairs of plans, of one layer on one graph, that are in the right order.
+        pairs: How many pairs these are: those whose times differ for certain.
+    """
+
+    mean_error: float
+    largest_error: float
+    r2: float
+    ranked: float
+    pairs: int
+
+
+def scores(samples: Sequence[Measured], predicted: np.ndarray, repeat: int) -> Scores:
+    """Scores of predictions; each sample is the mean of ``repeat`` runs."""
+    seconds = np.array([s.seconds for s in samples])
+    error = np.abs(predicted / seconds - 1)
+    logs = np.log(seconds)
+    rest, spread = np.square(logs - np.log(predicted)).sum(), np.square(logs - logs.mean()).sum()
+    pairs = [*certain_pairs(samples, repeat)]
+    right = sum((predicted[a] < predicted[b]) == (seconds[a] < seconds[b]) for a, b in pairs)
+    return Scores(
+        float(error.mean()), float(error.max()), float(1 - rest / spread), right / max(len(pairs), 1), len(pairs)
+    )
+
+
+def certain_pairs(samples: Sequence[Measured], repeat: int) -> Iterator[tuple[int, int]]:
+    """Pairs of samples of one group whose times differ for certain."""
+    groups: dict[str, list[int]] = defaultdict(list)
+    for number, sample in enumerate(samples):
+        groups[sample.group].append(number)
+    for members in groups.values():
+        for a, b in combinations(members, 2):
+            one, other = samples[a], samples[b]
+            doubt = np.hypot(one.deviation, other.deviation) / repeat**0.5
+            if abs(one.seconds - other.seconds) > CERTAIN * doubt:
+                yield a, b

@@ -1,0 +1,47 @@
+"""Gradient-boosted trees over pooled features of loops, in the manner of TVM's first model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from dacergnn.errors import DacergnnError
+from dacergnn.tuning.features import ProgramFeatures
+from dacergnn.tuning.samples import Sample, weights
+
+
+class Trees:
+    """Predicts the logarithm of seconds from the sums and maxima of features over the operators of a program."""
+
+    def __init__(self, samples: Sequence[Sample], *, seed: int = 0, rounds: int = 300) -> None:
+        """Learn from measured programs.
+
+        Raises:
+            DacergnnError: scikit-learn is not installed.
+        """
+        try:
+            ensemble = import_module("sklearn.ensemble")
+        except ImportError:
+            raise DacergnnError('Trees need scikit-learn; install it with pip install "dacergnn[tune]".') from None
+        self._model: Any = ensemble.HistGradientBoostingRegressor(
+            max_iter=rounds, random_state=seed, early_stopping=False
+        )
+        seconds = np.array([s.seconds for s in samples])
+        self._model.fit(_pooled([s.program for s in samples]), np.log(seconds), sample_weight=weights(samples))
+
+    def predict(self, programs: Sequence[ProgramFeatures]) -> np.ndarray:
+        """Seconds of each program, float64."""
+        return np.exp(self._model.predict(_pooled(programs))) if programs else np.zeros(0)
+
+
+def _pooled(programs: Sequence[ProgramFeatures]) -> np.ndarray:
+    """[programs, features]: sums and maxima over operators, their number, and the logarithm of analytic seconds."""
+    rows: list[np.ndarray] = []
+    for program in programs:
+        features = np.concatenate((program.invariant, program.dependent), axis=1)
+        summary = [len(features), np.log(program.seconds.sum(dtype=np.float64))]
+        rows.append(np.concatenate((features.sum(axis=0), features.max(axis=0), summary)))
+    return np.stack(rows)
