@@ -50,9 +50,11 @@ def tune() -> None:
 @click.option("--limit", default=Settings.limit, show_default=True, help="Seconds that a run may take.")
 @click.option("--threads", default=Settings.threads, show_default=True)
 @click.option("--minutes", default=float("inf"), help="Stop after so long, once a layer is done.")
+@click.option("--build-only", is_flag=True, help="Measure nothing, but build what a later run measures: a machine may "
+              "have other work meanwhile.")  # fmt: skip
 def collect(
     path: Path, layers: int, first: int, graphs: int, pool: int, builds: int, variants: int, repeat: int, limit: float,
-    threads: int, minutes: float,
+    threads: int, minutes: float, build_only: bool,
 ) -> None:  # fmt: skip
     """Measure random plans of random layers on random graphs.
 
@@ -65,7 +67,9 @@ def collect(
     total = 0
     with progress_bar(console, TimeRemainingColumn()) as bar:
         task = bar.add_task("layers", total=layers)
-        for seed, count in Collector(settings, path, about).run(time.monotonic() + 60 * minutes):
+        for seed, count in Collector(settings, path, about).run(
+            time.monotonic() + 60 * minutes, measures=not build_only
+        ):
             total += count
             bar.update(task, advance=1, description=f"layer {seed}, {total:,} samples")
     console.print(f"{total:,} samples measured into {path}.")

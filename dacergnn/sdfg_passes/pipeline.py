@@ -116,6 +116,11 @@ class Compilation:
     asked: dict[str, Question] = field(default_factory=dict[str, Question])
 
     @property
+    def parts(self) -> list[dace.SDFG]:
+        """Forward and, where there is one, backward."""
+        return [part for part in (self.forward, self.backward) if part is not None]
+
+    @property
     def plan(self) -> Plan:
         return answers(self.asked)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -27,9 +27,9 @@ from dacergnn.runtime.pool import POOL
 from dacergnn.sdfg_passes import Compilation, compile_program
 from dacergnn.tuning.graph_facts import GraphFacts
 from dacergnn.tuning.graphs import random_graph
-from dacergnn.tuning.measure import RandomArrays, Runnable, measure
+from dacergnn.tuning.measure import RandomArrays, Runnable, Step, measure
 from dacergnn.tuning.programs import RandomLayer, random_layer
-from dacergnn.tuning.records import Row, Writer, load
+from dacergnn.tuning.records import DataSet, Row
 from dacergnn.tuning.space import needs_build, random_plans, random_variant
 from dacergnn.tuning.written import written
 
@@ -37,7 +37,7 @@ FORMAT = 1
 INDEX: Any = dace.int32
 PADDING = 4
 """The most slots of an ELLPACK matrix for each edge: other graphs than the one that a plan is of may have hubs."""
-DEVIATIONS = 4
+DEVIATIONS = 8
 """The most answers in which plans deviate that need a build of their own."""
 TRAINED = 0.5
 """Share of the layers that are measured with their gradients."""
@@ -58,8 +58,8 @@ class Settings:
         limit: Seconds that a run may take; layers on graphs that take longer are left out.
     """
 
-    layers: range = range(256)
-    graphs: int = 10
+    layers: range = range(500)
+    graphs: int = 6
     pool: int = 80
     builds: int = 3
     variants: int = 1
@@ -89,38 +89,32 @@ class Collector:
     _graphs: dict[str, HeteroGraph] = field(default_factory=dict[str, HeteroGraph])
 
     @cached_property
-    def _rows(self) -> list[Row]:
-        return load(self.path) if self.path.exists() else []
-
-    @cached_property
     def _arrays(self) -> RandomArrays:
         return RandomArrays(_ELEMENTS)
 
-    def run(self, deadline: float = float("inf")) -> Iterator[tuple[int, int]]:
+    def run(self, deadline: float = float("inf"), *, measures: bool = True) -> Iterator[tuple[int, int]]:
         """Measure layer after layer until ``deadline`` (`time.monotonic`); yields each seed and its samples.
+
+        Args:
+            measures: False only builds, into the cache: that may be done while the machine has other work.
 
         Raises:
             DacergnnError: The file holds samples that were made in another way.
         """
         torch.set_num_threads(self.settings.threads)
-        about = {"format": FORMAT, **self.about}
-        known = [row for row in self._rows if "format" in row]
-        if any(row != about for row in known):
-            raise DacergnnError(f"{self.path}: its samples were made in another way or place; start another file.")
-        writer = Writer(self.path)
-        if not known:
-            writer.write([about])
-        done = {(row["layer"], row["graph"]) for row in self._rows if "graph" in row and "layer" in row}
+        data = DataSet(self.path, {"format": FORMAT, **self.about})
         for seed in self.settings.layers:
             if time.monotonic() > deadline:
                 return
             names = self._names(seed)
-            left = [name for name in names if (seed, name) not in done]
+            left = [name for name in names if (seed, name) not in data.done]
             count = 0
             if left:
-                for rows in self._layer(seed, names[0], left):
-                    writer.write(rows)
-                    count += sum("seconds" in row for row in rows)
+                layer, plans = self._plans(seed, names[0])
+                runnables = _built(layer, plans)
+                if measures:
+                    data.describe(_program(seed, n, layer, found) for n, found in enumerate(plans))
+                    count = sum(self._measure(data, seed, name, plans, runnables) for name in left)
             yield seed, count
 
     def _names(self, seed: int) -> list[str]:
@@ -135,64 +129,59 @@ class Collector:
             self._graphs[name] = random_graph(int(number), single=kind == "plain")
         return self._graphs[name]
 
-    def _layer(self, seed: int, first: str, left: list[str]) -> Iterator[list[Row]]:
-        """Rows of its plans, then those of one graph after the other."""
-        layer = random_layer(seed)
-        sdfg = parse(layer.text)
-        plans = [*self._plans(seed, layer, sdfg, self._graph(first))]
-        results = len(Program(sdfg).outputs)
-        runnables = [Runnable(found, results) for found in plans]
-        build_all([*dict.fromkeys(part for runnable in runnables for part in runnable.code)])
-        texts = [json.dumps(self._program(seed, n, layer, found)) for n, found in enumerate(plans)]
-        known = {(row["layer"], row["plan"]): row for row in self._rows if "programs" in row}
-        for n, text in enumerate(texts):
-            if known.get((seed, n), json.loads(text)) != json.loads(text):
-                raise DacergnnError(f"{self.path}: plan {n} of layer {seed} is another one now; start another file.")
-        yield [json.loads(text) for n, text in enumerate(texts) if (seed, n) not in known]
-        for name in left:
-            graph = self._graph(name)
-            facts = GraphFacts.of(graph)
-            described = {row["graph"] for row in self._rows if "facts" in row}
-            rows: list[Row] = [] if name in described else [{"graph": name, "facts": json.loads(facts.to_json())}]
-            self._rows.extend(rows)
-            fitting = {str(n): r for n, r in enumerate(runnables) if _fits(plans[n], facts)}
-            steps = {n: runnable.step(graph, self._arrays) for n, runnable in fitting.items()}
-            times = measure(steps, self.settings.repeat, self.settings.limit)
-            if not times:
-                rows.append({"layer": seed, "graph": name, "too_slow": self.settings.limit})
-            for n, parts in times.items():
-                seconds = [[part.mean, part.deviation] for part in parts if part is not None]
-                rows.append({"layer": seed, "plan": int(n), "graph": name, "seconds": seconds})
-            _forget(graph)
-            yield rows
-
-    def _plans(self, seed: int, layer: RandomLayer, sdfg: dace.SDFG, graph: HeteroGraph) -> Iterator[Compilation]:
-        rng, settings = random.Random(f"plans of {seed}"), self.settings
-        profile, wrt = Profile.of(graph), list(layer.learned) if rng.random() < TRAINED else []
+    def _plans(self, seed: int, first: str) -> tuple[RandomLayer, list[Compilation]]:
+        """The layer of a seed as it is compiled by several plans, for the graph ``first``."""
+        rng, layer = random.Random(f"plans of {seed}"), random_layer(seed)
+        sdfg, profile = parse(layer.text), Profile.of(self._graph(first))
+        wrt = list(layer.learned) if rng.random() < TRAINED else []
 
         def run(plan: Plan) -> Compilation:
             return compile_program(sdfg, wrt, Config(plan=plan), INDEX, profile, keep=False)
 
-        for plan, found in random_plans(run, rng, settings.builds, DEVIATIONS, needs_build):
-            yield found
-            for _ in range(settings.variants):
-                yield run(random_variant(plan, found, rng))
+        found: list[Compilation] = []
+        for plan, compilation in random_plans(run, rng, self.settings.builds, DEVIATIONS, needs_build):
+            variants = [run(random_variant(plan, compilation, rng)) for _ in range(self.settings.variants)]
+            found += [compilation, *variants]
+        return layer, found
 
-    def _program(self, seed: int, number: int, layer: RandomLayer, found: Compilation) -> Row:
-        parts = [found.forward] if found.backward is None else [found.forward, found.backward]
-        return {
-            "layer": seed,
-            "plan": number,
-            "family": layer.family,
-            "answers": dict(found.plan.answers),
-            "programs": [written(part) for part in parts],
-        }
+    def _measure(
+        self, data: DataSet, seed: int, name: str, plans: Sequence[Compilation], runnables: Sequence[Runnable]
+    ) -> int:
+        """Run plans of a layer on a graph; returns how many of them the samples are of."""
+        graph = self._graph(name)
+        facts = GraphFacts.of(graph)
+        data.describe([{"graph": name, "facts": json.loads(facts.to_json())}])
+        fitting = {str(n): r for n, r in enumerate(runnables) if _fits(plans[n], facts)}
+        steps = {n: Step(runnable, graph, self._arrays) for n, runnable in fitting.items()}
+        times = measure(steps, self.settings.repeat, self.settings.limit)
+        if times:
+            data.add(seed, name, {int(n): parts for n, parts in times.items()})
+        else:
+            data.leave_out(seed, name, self.settings.limit)
+        _forget(graph)
+        return len(times)
+
+
+def _built(layer: RandomLayer, plans: Sequence[Compilation]) -> list[Runnable]:
+    results = len(Program(parse(layer.text)).outputs)
+    runnables = [Runnable(found, results) for found in plans]
+    build_all([*dict.fromkeys(part for runnable in runnables for part in runnable.code)])
+    return runnables
+
+
+def _program(seed: int, number: int, layer: RandomLayer, found: Compilation) -> Row:
+    return {
+        "layer": seed,
+        "plan": number,
+        "family": layer.family,
+        "answers": dict(found.plan.answers),
+        "programs": [written(part) for part in found.parts],
+    }
 
 
 def _fits(found: Compilation, facts: GraphFacts) -> bool:
     """Whether its ELLPACK matrices are not much larger than the graph."""
-    parts = [found.forward] if found.backward is None else [found.forward, found.backward]
-    if not any(getattr(o, "adjacency", "") == "ell" for part in parts for o in Program(part).operators):
+    if not any(getattr(o, "adjacency", "") == "ell" for part in found.parts for o in Program(part).operators):
         return True
     sizes, longest = facts.sizes, facts.longest
     groups = {"src": "NS", "dst": "ND", "srcpair": "U", "dstpair": "V"}

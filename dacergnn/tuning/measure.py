@@ -83,13 +83,9 @@ class Runnable:
         forward, backward = self.program.forward, self.program.backward
         return Executable(forward, self.program.results), None if backward is None else Executable(backward)
 
-    def step(self, graph: HeteroGraph, arrays: RandomArrays) -> Step:
-        """The program on a graph, on float32 arrays of random numbers."""
-        return Step(self, graph, arrays)
-
 
 class Step:
-    """A program on a graph, run by calls, which give the seconds of its parts."""
+    """A program on a graph and float32 arrays of random numbers, run by calls, which give the seconds of its parts."""
 
     def __init__(self, runnable: Runnable, graph: HeteroGraph, arrays: RandomArrays) -> None:
         self._forward, self._backward = runnable.loaded

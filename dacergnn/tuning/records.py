@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import lzma
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from dacergnn.errors import DacergnnError
+from dacergnn.tuning.measure import Times
 
 Row = dict[str, Any]
 _COMPRESSED = ".xz"
@@ -60,3 +61,61 @@ class Writer:
             file.write("".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows))
             file.flush()
             os.fsync(file.fileno())
+
+
+class DataSet:
+    """A file of samples that grows. Graphs and programs are described in it once, before their samples.
+
+    Attributes:
+        done: The pairs of layer and graph that have been measured.
+    """
+
+    def __init__(self, path: Path, about: Row) -> None:
+        """Open or make a file.
+
+        Raises:
+            DacergnnError: It holds samples that were made in another way, ``about`` says.
+        """
+        rows = load(path) if path.exists() else []
+        self.done = {(row["layer"], row["graph"]) for row in rows if "graph" in row and "layer" in row}
+        self._path, self._writer = path, Writer(path)
+        self._described = {_described(row): row for row in rows if not _is_result(row)}
+        self.describe([about])
+
+    def describe(self, rows: Iterable[Row]) -> None:
+        """Write what samples refer to, if it is not there.
+
+        Raises:
+            DacergnnError: Another description of the same is there.
+        """
+        found = {_described(row): json.loads(json.dumps(row)) for row in rows}
+        for name, row in found.items():
+            if self._described.get(name, row) != row:
+                raise DacergnnError(f"{self._path}: {name} was another one when it was made; start another file.")
+        self._writer.write(row for name, row in found.items() if name not in self._described)
+        self._described |= found
+
+    def add(self, layer: int, graph: str, times: Mapping[int, Sequence[Times | None]]) -> None:
+        """Samples of plans of a layer on a graph."""
+        for_all = {"layer": layer, "graph": graph}
+        self._writer.write(
+            {**for_all, "plan": plan, "seconds": [[t.mean, t.deviation] for t in parts if t is not None]}
+            for plan, parts in times.items()
+        )
+        self.done.add((layer, graph))
+
+    def leave_out(self, layer: int, graph: str, limit: float) -> None:
+        """A layer took longer than ``limit`` seconds on a graph."""
+        self._writer.write([{"layer": layer, "graph": graph, "too_slow": limit}])
+        self.done.add((layer, graph))
+
+
+def _is_result(row: Row) -> bool:
+    return "seconds" in row or "too_slow" in row
+
+
+def _described(row: Row) -> str:
+    """What a row describes."""
+    if "programs" in row:
+        return f"plan {row['plan']} of layer {row['layer']}"
+    return f"graph {row['graph']}" if "facts" in row else "the machine or the number of runs"

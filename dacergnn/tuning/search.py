@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any
 
 import numpy as np
 
@@ -35,14 +34,9 @@ class Candidate:
     seconds: float
 
 
-def parts_of(found: Compilation) -> list[Any]:
-    """The SDFGs of a compiled program, forward first."""
-    return [part for part in (found.forward, found.backward) if part is not None]
-
-
 def predicted(found: Compilation, facts: GraphFacts, model: Model) -> float:
     """Seconds that a compiled program is predicted to take, forward and backward."""
-    return float(model.predict([describe(*parts_of(found)).on(facts)])[0])
+    return float(model.predict([describe(*found.parts).on(facts)])[0])
 
 
 def settle_schedules(found: Compilation, facts: GraphFacts, model: Model, plan: Plan | None = None) -> float:
@@ -51,7 +45,7 @@ def settle_schedules(found: Compilation, facts: GraphFacts, model: Model, plan: 
     Args:
         plan: Leaves what it answers as it is.
     """
-    described = describe(*parts_of(found))
+    described = describe(*found.parts)
     best = described.on(facts)
     seconds = float(model.predict([best])[0])
     given = plan.by_question if plan is not None else {}
@@ -73,7 +67,7 @@ def settle_schedules(found: Compilation, facts: GraphFacts, model: Model, plan: 
 def _open(found: Compilation) -> Iterator[tuple[str, int, str]]:
     """Questions about schedules that need no other code: name, number of the operator, property of its node."""
     number = 0
-    for role, part in zip(("forward", "backward"), parts_of(found), strict=False):
+    for role, part in zip(("forward", "backward"), found.parts, strict=False):
         for operator in Program(part).operators:
             for choice in operator.run_time:
                 name = f"{role}/select_schedule/{operator.statements[0].target.name}/{choice}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -17,7 +17,7 @@ from dacergnn.program import Program
 from dacergnn.runtime.build import build_all
 from dacergnn.sdfg_passes import Compilation, compile_program
 from dacergnn.tuning.graph_facts import GraphFacts
-from dacergnn.tuning.measure import RandomArrays, Runnable, measure
+from dacergnn.tuning.measure import RandomArrays, Runnable, Step, measure
 from dacergnn.tuning.predictor import Model, Predictor
 from dacergnn.tuning.search import Candidate, beam_search, settle_schedules
 
@@ -65,22 +65,14 @@ def tuned(
     return min(zip(times, chosen, strict=True), key=lambda pair: pair[0])[1].found
 
 
-def measured(
-    candidates: Sequence[Candidate],
-    results: int,
-    graph: HeteroGraph,
-    on_build: Callable[[int], None] = lambda count: None,
-) -> list[float]:
+def measured(candidates: Sequence[Candidate], results: int, graph: HeteroGraph) -> list[float]:
     """Seconds of a run of each candidate, forward and backward, in turns on arrays of random numbers.
 
     Args:
         results: How many arrays the program returns.
-        on_build: Called with the number of programs to build, before that.
     """
     runnables = [Runnable(candidate.found, results) for candidate in candidates]
-    code = [*dict.fromkeys(part for runnable in runnables for part in runnable.code)]
-    on_build(len(code))
-    build_all(code)
+    build_all([*dict.fromkeys(part for runnable in runnables for part in runnable.code)])
     arrays = RandomArrays(_ELEMENTS)
-    times = measure({str(n): r.step(graph, arrays) for n, r in enumerate(runnables)}, REPEAT)
+    times = measure({str(n): Step(r, graph, arrays) for n, r in enumerate(runnables)}, REPEAT)
     return [sum(part.mean for part in times[str(n)] if part is not None) for n in range(len(runnables))]

@@ -22,7 +22,7 @@ from dacergnn.tuning.collect import Collector, Settings
 from dacergnn.tuning.features import describe
 from dacergnn.tuning.graph_facts import GraphFacts
 from dacergnn.tuning.graphs import random_graph
-from dacergnn.tuning.measure import RandomArrays, Runnable, Times
+from dacergnn.tuning.measure import RandomArrays, Runnable, Step, Times
 from dacergnn.tuning.programs import random_layer
 from dacergnn.tuning.records import Row, Writer, load
 from dacergnn.tuning.written import read, written
@@ -95,7 +95,7 @@ def test_changed_programs_are_noticed(tmp_path: Path) -> None:
         if "programs" in row:
             row["answers"] = {"another": "answer"}
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    with pytest.raises(DacergnnError, match="plan 0 of layer 0 is another one now"):
+    with pytest.raises(DacergnnError, match="plan 0 of layer 0 was another one"):
         next(Collector(TINY, path, {}).run())
 
 
@@ -115,7 +115,7 @@ def test_steps_run_what_was_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     layer, graph = random_layer(1), random_graph(5)
     sdfg = parse(layer.text)
     found = compile_program(sdfg, layer.learned, Config(), dace.int32, Profile.of(graph), keep=False)
-    step = Runnable(found, len(Program(sdfg).outputs)).step(graph, RandomArrays(1 << 12))
+    step = Step(Runnable(found, len(Program(sdfg).outputs)), graph, RandomArrays(1 << 12))
     forward, backward = step()
     assert forward > 0
     assert backward is not None
@@ -165,6 +165,9 @@ def test_settings_are_checked(wrong: dict[str, int]) -> None:
 def test_command(tmp_path: Path) -> None:
     path = tmp_path / "samples.jsonl"
     options = ["--layers", "1", "--graphs", "1", "--pool", "1", "--builds", "1", "--repeat", "2", "--limit", "inf"]
+    result = CliRunner().invoke(main, ["tune", "collect", "--out", str(path), *options, "--build-only"])
+    assert result.exit_code == 0, result.output
+    assert samples(load(path)) == []
     result = CliRunner().invoke(main, ["tune", "collect", "--out", str(path), *options])
     assert result.exit_code == 0, result.output
     assert f"{len(samples(load(path)))} samples measured" in result.output
