@@ -23,7 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "env": ("dacergnn.cli.env:env", "Show versions, compiler, processor and measured rates."),
     "explain": ("dacergnn.cli.explain:explain", "Show what becomes of a layer on a graph."),
     "plot": ("dacergnn.bench.plot.command:plot", "Draw the figures of a benchmark of caching strategies."),
-    "tune": ("dacergnn.cli.tune:tune", "Measure plans of programs, for performance models to learn from."),
+    "tune": ("dacergnn.cli.tune:tune", "Choose plans of programs by measurements, and by models that learn from them."),
     "view": ("dacergnn.cli.view:view", "Save and show the SDFGs of a layer, step by step."),
 }
 """Name of a command -> (module:attribute, one line of help)."""

@@ -15,23 +15,25 @@ from rich.table import Table
 
 from dacergnn.bench.command import progress_bar
 from dacergnn.cli.env import environment
+from dacergnn.cli.judge import evaluate, regret
 from dacergnn.cli.layers import compiled_layer, layer_options
 from dacergnn.config import LEVELS, Config
-from dacergnn.errors import DacergnnError
 from dacergnn.plan import Plan
 from dacergnn.program import Program
 from dacergnn.sdfg_passes import Compilation, compile_program
 from dacergnn.tuning.collect import INDEX, Collector, Settings
 from dacergnn.tuning.graph_facts import GraphFacts
-from dacergnn.tuning.predictor import Analytic, Model
-from dacergnn.tuning.records import load
 from dacergnn.tuning.search import Candidate, beam_search, predicted
 from dacergnn.tuning.tuned import MEASURED, measured, shipped
 
 
 @click.group()
 def tune() -> None:
-    """Measure plans, for performance models to learn from."""
+    """Measure plans, for performance models to learn from, and choose by one."""
+
+
+tune.add_command(evaluate)
+tune.add_command(regret)
 
 
 @tune.command()
@@ -64,62 +66,13 @@ def collect(
     settings = Settings(range(first, first + layers), graphs, pool, builds, variants, repeat, limit, threads)
     about = {"machine": environment(), "repeat": repeat, "limit": limit, "threads": threads}
     console = Console(width=None if sys.stdout.isatty() else 200)
-    total = 0
+    total, deadline = 0, time.monotonic() + 60 * minutes
     with progress_bar(console, TimeRemainingColumn()) as bar:
         task = bar.add_task("layers", total=layers)
-        for seed, count in Collector(settings, path, about).run(
-            time.monotonic() + 60 * minutes, measures=not build_only
-        ):
+        for seed, count in Collector(settings, path, about).run(deadline, measures=not build_only):
             total += count
             bar.update(task, advance=1, description=f"layer {seed}, {total:,} samples")
     console.print(f"{total:,} samples measured into {path}.")
-
-
-@tune.command()
-@click.option("--data", "path", required=True, type=click.Path(dir_okay=False, exists=True, path_type=Path),
-              help="What `dacergnn tune collect` made; xz may have compressed it.")  # fmt: skip
-@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write the trained graph network here.")
-@click.option("--epochs", default=60, show_default=True, type=click.IntRange(1))
-@click.option("--seed", default=0, show_default=True, help="Of the division of the samples, and of the training.")
-def evaluate(path: Path, out: Path | None, epochs: int, seed: int) -> None:
-    """Train the performance models, and score them on layers and graphs that none of them has seen."""
-    from dacergnn.performance import GraphNetwork, TermNetwork, Trees, train
-    from dacergnn.performance.dataset import divide, samples_of
-    from dacergnn.performance.scores import scores
-
-    rows = load(path)
-    about = next((row for row in rows if "format" in row), None)
-    if about is None:
-        raise DacergnnError(f"{path}: no line says how its samples were made; name a file of `dacergnn tune collect`.")
-    division = divide(samples_of(rows), seed)
-    learned, unseen = division.learned, division.unseen
-    console = Console(width=None if sys.stdout.isatty() else 200)
-    console.print(f"{len(learned):,} samples to learn from, {len(unseen):,} of unseen layers on unseen graphs.")
-    network = train(GraphNetwork, learned, seed=seed, epochs=epochs)
-    models: dict[str, Model] = {
-        "graph network": network,
-        "analytic": Analytic(),
-        "trees": Trees(learned, seed=seed),
-        "terms": train(TermNetwork, learned, seed=seed, epochs=epochs),
-    }
-    table = Table(title="Unseen layers on unseen graphs")
-    for column in ("model", "family", "samples", "mean error", "largest", "R2 of log time", "ranked right", "pairs"):
-        table.add_column(column, justify="left" if column in ("model", "family") else "right")
-    for name, model in models.items():
-        for family in ("all", *sorted({s.family for s in unseen})):
-            chosen = [s for s in unseen if family in ("all", s.family)]
-            found = scores(chosen, model.predict([s.program for s in chosen]), about["repeat"])
-            numbers = (
-                f"{found.mean_error:.1%}",
-                f"{found.largest_error:.0%}",
-                f"{found.r2:.3f}",
-                f"{found.ranked:.1%}",
-            )
-            table.add_row(name, family, str(len(chosen)), *numbers, str(found.pairs))
-    console.print(table)
-    if out is not None:
-        assert isinstance(network.network, GraphNetwork)
-        network.network.predictor().save(out)
 
 
 @tune.command()

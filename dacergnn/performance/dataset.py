@@ -21,11 +21,9 @@ UNSEEN = 0.2
 
 @dataclass(frozen=True)
 class Measured(Sample):
-    """A sample of a data set, and where it comes from."""
+    """A sample of a data set; layers of one family resemble each other."""
 
-    layer: str
     family: str
-    graph: str
 
 
 def samples_of(rows: Iterable[Row]) -> list[Measured]:
@@ -34,7 +32,7 @@ def samples_of(rows: Iterable[Row]) -> list[Measured]:
     Raises:
         DacergnnError: A sample names a program or a graph that is not there.
     """
-    programs: dict[tuple[int, int], tuple[Described, str]] = {}
+    programs: dict[tuple[int | str, int], tuple[Described, str]] = {}
     graphs: dict[str, GraphFacts] = {}
     found: list[Measured] = []
     for row in rows:
@@ -52,11 +50,8 @@ def samples_of(rows: Iterable[Row]) -> list[Measured]:
             described, family = programs[key]
             means, deviations = zip(*row["seconds"], strict=True)
             found.append(
-                Measured(
-                    described.on(graphs[graph]), sum(means), hypot(*deviations), f"{key[0]} on {graph}", str(key[0]),
-                    family, graph,
-                )
-            )  # fmt: skip
+                Measured(described.on(graphs[graph]), sum(means), hypot(*deviations), str(key[0]), graph, family)
+            )
     return found
 
 

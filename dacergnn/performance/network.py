@@ -15,12 +15,13 @@ The convolutions are compiled layers themselves: programs of a mean over neighbo
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from dacergnn.modules.functions import ProgramFunction
 from dacergnn.performance.batch import Batch, Embedding
-from dacergnn.tuning.predictor import EPSILON, LAYERS, LIMIT, Predictor
+from dacergnn.tuning.predictor import EPSILON, LAYERS, LIMIT
 
 AVERAGE = ProgramFunction(
     """
@@ -80,8 +81,8 @@ class GraphNetwork(nn.Module):
     def _factor(self, embeddings: Tensor) -> Tensor:
         return torch.exp(LIMIT * torch.tanh(self.readout(embeddings).squeeze(1) / LIMIT))
 
-    def predictor(self) -> Predictor:
-        """The same model in NumPy, with the running statistics of batch normalization."""
+    def weights(self) -> dict[str, np.ndarray]:
+        """What a `Predictor` takes to be the same model, with the running statistics of batch normalization."""
         found: dict[str, Tensor] = {}
         for kind, layer in (("invariant", self.invariant), ("dependent", self.dependent)):
             found |= {f"{kind}_mean": layer.mean, f"{kind}_scale": layer.scale}
@@ -94,4 +95,4 @@ class GraphNetwork(nn.Module):
             parts |= {"mean": norm.running_mean, "variance": norm.running_var}
             found |= {f"convolution{number}_{name}": value for name, value in parts.items()}
         found |= {"readout_weight": self.readout.weight[0], "readout_bias": self.readout.bias[0]}
-        return Predictor({name: value.detach().clone().numpy() for name, value in found.items()}, self.pooled)
+        return {name: value.detach().clone().numpy() for name, value in found.items()}

@@ -48,7 +48,7 @@ def scores(samples: Sequence[Measured], predicted: np.ndarray, repeat: int) -> S
 
 def certain_pairs(samples: Sequence[Measured], repeat: int) -> Iterator[tuple[int, int]]:
     """Pairs of samples of one group whose times differ for certain."""
-    groups: dict[str, list[int]] = defaultdict(list)
+    groups: dict[tuple[str, str], list[int]] = defaultdict(list)
     for number, sample in enumerate(samples):
         groups[sample.group].append(number)
     for members in groups.values():

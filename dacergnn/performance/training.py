@@ -1,4 +1,8 @@
-"""Training of performance models on measured programs, as Singh et al. have it: their loss, Adagrad."""
+"""Training of performance models on measured programs, as Singh et al. have it: their loss, Adagrad.
+
+A search compares programs that compute the same on one graph. So the loss has a second term, which is theirs not: how
+far apart the errors of such programs are, whatever they have in common. Some of them are in each batch together.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +24,10 @@ from dacergnn.tuning.samples import Sample, weights
 
 LEARNING_RATE, WEIGHT_DECAY = 0.0075, 1e-4
 PREDICTED_AT_ONCE = 256
+RANKING = 2.0
+"""How much the second term of the loss counts."""
+TOGETHER = 4
+"""The most samples of a group that stay together."""
 T = TypeVar("T")
 Network = Callable[[Batch], nn.Module]
 """Makes a network, given the operators of a training set."""
@@ -46,14 +54,27 @@ def relative_error(predicted: Tensor, measured: Tensor, weight: Tensor) -> Tenso
     return (weight * (predicted / measured - 1).abs()).mean()
 
 
+def ranking_error(predicted: Tensor, measured: Tensor, group: Tensor) -> Tensor:
+    """The mean of |e - mean of e over its group|, where e = log(predicted / measured), over programs.
+
+    Args:
+        group: [programs] int64, the number of the group of each, from 0 on.
+    """
+    error = torch.log(predicted / measured)
+    zeros = torch.zeros(int(group.max()) + 1, dtype=error.dtype)
+    mean = zeros.index_add(0, group, error) / torch.bincount(group)
+    return (error - mean[group]).abs().mean()
+
+
 def train(
     make: Network,
     samples: Sequence[Sample],
     *,
     seed: int = 0,
-    epochs: int = 100,
+    epochs: int = 20,
     batch: int = 32,
     validation: float = 0.1,
+    ranking: float = RANKING,
     learning_rate: float = LEARNING_RATE,
     weight_decay: float = WEIGHT_DECAY,
 ) -> Trained:
@@ -63,17 +84,19 @@ def train(
         make: The kind of network, such as `GraphNetwork`.
         samples: Measured programs; at least two.
         batch: Programs of a step.
-        validation: Share of the groups of samples to leave out for validation, at least one of them.
+        validation: Share of the layers to leave out for validation, at least one of them.
+        ranking: How much `ranking_error` counts beside `relative_error`.
 
     Raises:
         DacergnnError: There are too few samples to leave some out, or one has no positive time.
     """
     bad = next((s for s in samples if not 0 < s.seconds < math.inf), None)
     if bad is not None:
-        raise DacergnnError(f"samples: {bad.group!r} took {bad.seconds!r} s; measured times are positive numbers.")
+        place = f"{bad.layer!r} on {bad.graph!r}"
+        raise DacergnnError(f"samples: {place} took {bad.seconds!r} s; measured times are positive numbers.")
     learned, held = _split(samples, validation, random.Random(seed))
     if not learned or not held:
-        raise DacergnnError(f"samples: {len(samples)} of them are too few; give some of two groups at least.")
+        raise DacergnnError(f"samples: {len(samples)} of them are too few; give some of two layers at least.")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         network = make(Batch.of([s.program for s in learned]))
@@ -85,20 +108,17 @@ def train(
     best, state = math.inf, copy.deepcopy(network.state_dict())
     for _ in range(epochs):
         network.train()
-        positions = [*range(len(learned))]
-        order.shuffle(positions)
         total = 0.0
-        for programs, measured, weight in _steps(learned, train_weights, positions, batch):
+        for step in _steps(learned, train_weights, _shuffled(learned, order), batch):
             optimizer.zero_grad()
-            loss = relative_error(network(programs), measured, weight)
+            loss = step.loss(network, ranking)
             loss.backward()
             optimizer.step()
-            total += float(loss.detach()) * len(measured)
+            total += float(loss.detach()) * len(step.weight)
         losses.append(total / len(learned))
         network.eval()
         with torch.no_grad():
-            found = [float(relative_error(network(p), m, w)) * len(m) for p, m, w in checks]
-        checked.append(sum(found) / len(held))
+            checked.append(sum(float(step.loss(network, ranking)) * len(step.weight) for step in checks) / len(held))
         if checked[-1] < best:
             best, state = checked[-1], copy.deepcopy(network.state_dict())
     network.load_state_dict(state)
@@ -106,21 +126,52 @@ def train(
 
 
 def _split(samples: Sequence[Sample], share: float, rng: random.Random) -> tuple[list[Sample], list[Sample]]:
-    """Samples to learn from and to validate with: no group is in both."""
-    groups = [*dict.fromkeys(s.group for s in samples)]
-    rng.shuffle(groups)
-    held = {*groups[: max(round(share * len(groups)), 1)]}
-    return [s for s in samples if s.group not in held], [s for s in samples if s.group in held]
+    """Samples to learn from and to validate with: no layer is in both."""
+    layers = [*dict.fromkeys(s.layer for s in samples)]
+    rng.shuffle(layers)
+    held = {*layers[: max(round(share * len(layers)), 1)]}
+    return [s for s in samples if s.layer not in held], [s for s in samples if s.layer in held]
 
 
-def _steps(
-    samples: Sequence[Sample], weight: np.ndarray, order: Sequence[int], size: int
-) -> Iterator[tuple[Batch, Tensor, Tensor]]:
-    """Programs, their measured seconds and weights, so many at a time."""
+def _shuffled(samples: Sequence[Sample], rng: random.Random) -> list[int]:
+    """Positions of samples in random order, but for some of a group that stay together."""
+    groups: dict[tuple[str, str], list[int]] = {}
+    for position, sample in enumerate(samples):
+        groups.setdefault(sample.group, []).append(position)
+    bunches: list[Sequence[int]] = []
+    for members in groups.values():
+        rng.shuffle(members)
+        bunches += _parts(members, TOGETHER)
+    rng.shuffle(bunches)
+    return [position for bunch in bunches for position in bunch]
+
+
+@dataclass(frozen=True)
+class _Step:
+    """Programs side by side, their measured seconds, weights and groups."""
+
+    programs: Batch
+    measured: Tensor
+    weight: Tensor
+    group: Tensor
+
+    def loss(self, network: nn.Module, ranking: float) -> Tensor:
+        predicted = network(self.programs)
+        ranked = ranking_error(predicted, self.measured, self.group)
+        return relative_error(predicted, self.measured, self.weight) + ranking * ranked
+
+
+def _steps(samples: Sequence[Sample], weight: np.ndarray, order: Sequence[int], size: int) -> Iterator[_Step]:
+    """The samples in an order, so many at a time."""
     for part in _parts(order, size):
         chosen = [samples[n] for n in part]
-        measured = torch.tensor([s.seconds for s in chosen])
-        yield Batch.of([s.program for s in chosen]), measured, torch.from_numpy(weight[list(part)])
+        numbers = {group: n for n, group in enumerate(dict.fromkeys(s.group for s in chosen))}
+        yield _Step(
+            Batch.of([s.program for s in chosen]),
+            torch.tensor([s.seconds for s in chosen]),
+            torch.from_numpy(weight[list(part)]),
+            torch.tensor([numbers[s.group] for s in chosen]),
+        )
 
 
 def _parts(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:

@@ -26,7 +26,7 @@ WEIGHTS = (
     *(f"convolution{layer}_{name}" for layer in range(LAYERS) for name in _CONVOLUTION),
     "readout_weight", "readout_bias",
 )  # fmt: skip
-"""Arrays of a trained network."""
+"""Arrays of a trained network; `Predictor.save` stacks those of several."""
 
 
 class Model(Protocol):
@@ -47,14 +47,16 @@ class Analytic:
 
 @dataclass(frozen=True)
 class Predictor:
-    """A trained `dacergnn.performance` network: features of operators, two graph convolutions, sums over operators.
+    """Trained `dacergnn.performance` networks: features of operators, two graph convolutions, sums over operators.
+
+    What several of them predict is the geometric mean.
 
     Args:
-        arrays: float32, by the names in `WEIGHTS`.
-        pooled: Whether it corrects the time of a program as a whole, or operator by operator.
+        members: The weights of each network, float32, by the names in `WEIGHTS`.
+        pooled: Whether they correct the time of a program as a whole, or operator by operator.
     """
 
-    arrays: Mapping[str, Array]
+    members: tuple[Mapping[str, Array], ...]
     pooled: bool = False
 
     @classmethod
@@ -68,40 +70,53 @@ class Predictor:
             names = tuple(str(name) for name in file.get("features", ()))
             if names != (*FEATURE_NAMES[0], *FEATURE_NAMES[1]) or not {*WEIGHTS, "pooled"} <= {*file.files}:
                 raise DacergnnError(f"{path}: its model knows other features than this version; train it anew.")
-            return cls({name: file[name] for name in WEIGHTS}, bool(file["pooled"]))
+            stacked = {name: file[name] for name in WEIGHTS}
+            count = len(stacked["readout_bias"])
+            members = tuple({name: array[n] for name, array in stacked.items()} for n in range(count))
+            return cls(members, bool(file["pooled"]))
 
     def save(self, path: Path) -> None:
         """Write all weights, and the names of the features that they are for, to one .npz file."""
         with path.open("wb") as file:
             names = np.array([*FEATURE_NAMES[0], *FEATURE_NAMES[1]])
-            arrays = {**self.arrays, "features": names, "pooled": np.array(self.pooled)}
-            np.savez(file, allow_pickle=False, **arrays)
+            stacked = {name: np.stack([weights[name] for weights in self.members]) for name in WEIGHTS}
+            arrays = {**stacked, "features": names, "pooled": np.array(self.pooled)}
+            np.savez_compressed(file, allow_pickle=False, **arrays)
 
     def predict(self, programs: Sequence[ProgramFeatures]) -> Array:
         """Seconds of each program."""
         if not programs:
             return np.zeros(0)
-        batch, w = joined(programs), self.arrays
-        kinds = (("invariant", batch.invariant), ("dependent", batch.dependent))
-        hidden = np.concatenate([self._embedded(kind, values) for kind, values in kinds], axis=1)
-        neighbours, embeddings = _averages(batch), [hidden]
-        for layer in range(LAYERS):
-            weight, gain, shift, mean, variance = (w[f"convolution{layer}_{name}"] for name in _CONVOLUTION)
-            averaged = neighbours @ (hidden @ weight)
-            hidden = np.maximum((averaged - mean) / np.sqrt(variance + EPSILON) * gain + shift, 0)
-            embeddings.append(hidden)
-        read, seconds = np.concatenate(embeddings, axis=1), batch.seconds.astype(np.float64)
-        if self.pooled:
-            return _sums(seconds, batch) * self._factor(_sums(read, batch))
-        return _sums(seconds * self._factor(read), batch)
+        batch = joined(programs)
+        neighbours = _averages(batch)
+        logs = [np.log(_predicted(weights, batch, neighbours, self.pooled)) for weights in self.members]
+        return np.exp(np.mean(logs, axis=0))
 
-    def _factor(self, embeddings: Array) -> Array:
-        readout = embeddings @ self.arrays["readout_weight"] + self.arrays["readout_bias"]
-        return np.exp(LIMIT * np.tanh(readout / LIMIT))
 
-    def _embedded(self, kind: str, values: Array) -> Array:
-        mean, scale, weight, bias = (self.arrays[f"{kind}_{n}"] for n in ("mean", "scale", "weight", "bias"))
-        return (values - mean) / scale @ weight + bias
+def _predicted(w: Mapping[str, Array], batch: Joined, neighbours: csr_array, pooled: bool) -> Array:
+    """What one network predicts, given its weights."""
+    kinds = (("invariant", batch.invariant), ("dependent", batch.dependent))
+    hidden = np.concatenate([_embedded(w, kind, values) for kind, values in kinds], axis=1)
+    embeddings = [hidden]
+    for layer in range(LAYERS):
+        weight, gain, shift, mean, variance = (w[f"convolution{layer}_{name}"] for name in _CONVOLUTION)
+        averaged = neighbours @ (hidden @ weight)
+        hidden = np.maximum((averaged - mean) / np.sqrt(variance + EPSILON) * gain + shift, 0)
+        embeddings.append(hidden)
+    read, seconds = np.concatenate(embeddings, axis=1), batch.seconds.astype(np.float64)
+    if pooled:
+        return _sums(seconds, batch) * _factor(w, _sums(read, batch))
+    return _sums(seconds * _factor(w, read), batch)
+
+
+def _factor(w: Mapping[str, Array], embeddings: Array) -> Array:
+    readout = embeddings @ w["readout_weight"] + w["readout_bias"]
+    return np.exp(LIMIT * np.tanh(readout / LIMIT))
+
+
+def _embedded(w: Mapping[str, Array], kind: str, values: Array) -> Array:
+    mean, scale, weight, bias = (w[f"{kind}_{name}"] for name in ("mean", "scale", "weight", "bias"))
+    return (values - mean) / scale @ weight + bias
 
 
 def both_ways(batch: Joined) -> tuple[Array, Array]:

@@ -21,13 +21,20 @@ class Sample:
         program: Its features on the graph that it ran on.
         seconds: Mean time, positive.
         deviation: Standard deviation of the measurements in seconds.
-        group: Names what the program computes and the graph: the best of a group is what a search is after.
+        layer: Names what the program computes.
+        graph: Names the graph.
     """
 
     program: ProgramFeatures
     seconds: float
     deviation: float
-    group: str
+    layer: str
+    graph: str
+
+    @property
+    def group(self) -> tuple[str, str]:
+        """What the program computes, and the graph: the best of a group is what a search is after."""
+        return self.layer, self.graph
 
 
 @dataclass(frozen=True)
@@ -63,7 +70,7 @@ def weights(samples: Sequence[Sample]) -> Floats:
 
     Both are of Singh et al.: fast programs matter more than slow ones, sure measurements more than noisy ones.
     """
-    best: dict[str, float] = {}
+    best: dict[tuple[str, str], float] = {}
     for sample in samples:
         best[sample.group] = min(sample.seconds, best.get(sample.group, sample.seconds))
     seconds = np.array([sample.seconds for sample in samples])

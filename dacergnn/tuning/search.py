@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 
 import numpy as np
 
@@ -104,11 +103,12 @@ def beam_search(
 ) -> list[Candidate]:
     """The plans that a model predicts to be fastest, best first, each leading to another program.
 
-    From what costs least, plans deviate in one more answer in every step, and the ``width`` best go on.
+    From what costs least, plans deviate in one more answer in every step, and the ``width`` best go on. Where not all
+    can be looked at, those come first whose answers helped most when they were given for the first time.
 
     Args:
         run: Compiles the program by a plan.
-        evaluations: Programs to compile at most.
+        evaluations: Programs to compile at most; each step but the last leaves half of them to those after it.
         on_step: Called with the best so far, and how many programs have been compiled.
     """
 
@@ -118,28 +118,32 @@ def beam_search(
 
     start = candidate(Plan())
     best, beam, seen = [start], [start], {start.found.plan}
+    effects: dict[tuple[str, str], float] = {}
     compiled = 1
-    for _ in range(depth):
-        plans = (p for c in beam for p in neighbours(c.plan, c.found) if needs_build(_last(p, c.plan)))
+    for left in range(depth, 0, -1):
+        further = [(c, plan, _last(plan, c.plan)) for c in beam for plan in neighbours(c.plan, c.found)]
+        further = [(c, plan, answer) for c, plan, answer in further if needs_build(answer[0])]
+        further.sort(key=lambda one: one[0].seconds * effects.get(one[2], 1.0))
         reached: list[Candidate] = []
-        for plan in islice(plans, max(evaluations - compiled, 0)):
+        for before, plan, answer in further[: (evaluations - compiled) // min(left, 2)]:
             compiled += 1
             try:
                 found = candidate(plan)
             except DacergnnError:  # an answer does away with a question that was answered before it
                 continue
+            effects.setdefault(answer, found.seconds / before.seconds)
             if found.found.plan not in seen:
                 seen.add(found.found.plan)
                 reached.append(found)
         beam = sorted(reached, key=lambda c: c.seconds)[:width]
-        best = sorted([*best, *beam], key=lambda c: c.seconds)
+        best = sorted([*best, *reached], key=lambda c: c.seconds)
         on_step(best, compiled)
-        if not beam or compiled >= evaluations:
+        if not beam:
             break
     return best
 
 
-def _last(plan: Plan, before: Plan) -> str:
-    """The question that a plan answers and the one before it does not."""
+def _last(plan: Plan, before: Plan) -> tuple[str, str]:
+    """The question that a plan answers and the one before it does not, and its answer."""
     (question,) = plan.by_question.keys() - before.by_question.keys()
-    return question
+    return question, plan.by_question[question]

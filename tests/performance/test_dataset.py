@@ -72,11 +72,7 @@ def some(count: int, **changes: float) -> list[Measured]:
 
 def test_no_layer_and_no_graph_is_in_both_parts() -> None:
     (one,) = some(1)
-    samples = [
-        replace(one, layer=str(layer), graph=str(graph), group=f"{layer} on {graph}")
-        for layer in range(10)
-        for graph in range(10)
-    ]
+    samples = [replace(one, layer=str(layer), graph=str(graph)) for layer in range(10) for graph in range(10)]
     found = divide(samples, seed=3)
     assert (len(found.learned), len(found.unseen)) == (64, 4)
     for name in ("layer", "graph"):
@@ -89,8 +85,8 @@ def test_no_layer_and_no_graph_is_in_both_parts() -> None:
 def test_scores() -> None:
     (one,) = some(1)
     seconds = (1.0, 2.0, 4.0, 4.1)
-    samples = [replace(one, seconds=s, deviation=0.2, group="a") for s in seconds]
-    samples += [replace(one, seconds=9.0, deviation=0.2, group="b")]  # ranked against no other
+    samples = [replace(one, seconds=s, deviation=0.2, layer="a") for s in seconds]
+    samples += [replace(one, seconds=9.0, deviation=0.2, layer="b")]  # ranked against no other
     exact = scores(samples, np.array([*seconds, 9.0]), repeat=10)
     assert (exact.mean_error, exact.largest_error, exact.r2, exact.ranked) == (0, 0, 1, 1)
     assert exact.pairs == 5  # 4.0 and 4.1 are not told apart by ten runs

@@ -15,11 +15,12 @@ import torch
 from dacergnn.errors import DacergnnError
 from dacergnn.performance import GraphNetwork, TermNetwork, Trained, Trees, train
 from dacergnn.performance.batch import Batch
-from dacergnn.performance.training import Network, relative_error
+from dacergnn.performance.training import Network, ranking_error, relative_error
 from dacergnn.tuning.features import FEATURE_NAMES, ProgramFeatures
 from dacergnn.tuning.predictor import Analytic, Model, Predictor
 from dacergnn.tuning.samples import Sample, joined, weights
 
+A, B = ("a", "here"), ("a", "there")
 TERM = FEATURE_NAMES[1].index("flops_ns")
 FACTOR = FEATURE_NAMES[0].index("product")
 
@@ -53,7 +54,7 @@ Law = Callable[[ProgramFeatures], float]
 @lru_cache
 def samples(start: int = 0, count: int = 300, law: Law = law) -> tuple[Sample, ...]:
     programs = [program(seed) for seed in range(start, start + count)]
-    return tuple(Sample(p, law(p), 0.05 * law(p), f"group{n // 2}") for n, p in enumerate(programs))
+    return tuple(Sample(p, law(p), 0.05 * law(p), f"layer{n // 2}", "graph") for n, p in enumerate(programs))
 
 
 def r2(model: Model, held: Sequence[Sample]) -> float:
@@ -134,10 +135,20 @@ def test_edges_tell_which_operators_meet() -> None:
 def test_a_trained_network_is_the_same_in_numpy(make: Network, law: Law, tmp_path: Path) -> None:
     model, programs = trained(make, law), [program(seed) for seed in range(500, 530)]
     assert isinstance(model.network, GraphNetwork)
-    model.network.predictor().save(tmp_path / "model.npz")
+    Predictor((model.network.weights(),), model.network.pooled).save(tmp_path / "model.npz")
     found = Predictor.load(tmp_path / "model.npz")
     assert found.predict(programs) == pytest.approx(model.predict(programs), rel=1e-4)
     assert found.predict([]).shape == (0,)
+
+
+def test_several_networks_predict_their_geometric_mean(tmp_path: Path) -> None:
+    programs = [program(seed) for seed in range(5)]
+    networks = [train(GraphNetwork, samples()[:40], seed=seed, epochs=2) for seed in range(2)]
+    weights_of = [n.network.weights() for n in networks if isinstance(n.network, GraphNetwork)]
+    Predictor(tuple(weights_of)).save(tmp_path / "model.npz")
+    one, other = (n.predict(programs) for n in networks)
+    assert Predictor.load(tmp_path / "model.npz").predict(programs) == pytest.approx(np.sqrt(one * other), rel=1e-4)
+    assert one != pytest.approx(other, rel=1e-3)
 
 
 def test_weights_of_other_features_are_refused(tmp_path: Path) -> None:
@@ -157,10 +168,10 @@ def test_batches_are_block_diagonal() -> None:
 
 def test_fast_programs_and_sure_times_count_most() -> None:
     some = program(0)
-    given = [Sample(some, 1.0, 0.1, "a"), Sample(some, 2.0, 0.2, "a"), Sample(some, 4.0, 1.6, "b")]
+    given = [Sample(some, 1.0, 0.1, *A), Sample(some, 2.0, 0.2, *A), Sample(some, 4.0, 1.6, *B)]
     found = weights(given)
     assert found == pytest.approx(np.array([10, 5, 2.5]) / 17.5 * 3)
-    sure, noisy = weights([Sample(some, 1.0, 0.0, "a"), Sample(some, 1.0, 9.0, "b")])
+    sure, noisy = weights([Sample(some, 1.0, 0.0, *A), Sample(some, 1.0, 9.0, *B)])
     assert sure / noisy == pytest.approx(0.5 / 0.02)
 
 
@@ -169,9 +180,15 @@ def test_the_loss_is_the_relative_error() -> None:
     assert float(relative_error(predicted, measured, torch.tensor([1.0, 2.0]))) == pytest.approx((0.5 + 1.0) / 2)
 
 
+def test_errors_that_a_group_has_in_common_do_not_change_its_order() -> None:
+    measured, group = torch.tensor([1.0, 2.0, 1.0, 4.0]), torch.tensor([0, 0, 1, 1])
+    assert float(ranking_error(torch.tensor([3.0, 6.0, 0.5, 2.0]), measured, group)) == pytest.approx(0, abs=1e-6)
+    assert float(ranking_error(torch.tensor([1.0, 2.0, 2.0, 2.0]), measured, group)) == pytest.approx(np.log(2) / 2)
+
+
 def test_samples_to_learn_from_are_checked() -> None:
     some = program(0)
     with pytest.raises(DacergnnError, match="samples: 1 of them are too few"):
-        train(TermNetwork, [Sample(some, 1.0, 0.1, "a")])
-    with pytest.raises(DacergnnError, match=r"samples: 'a' took 0\.0 s"):
-        train(TermNetwork, [Sample(some, 0.0, 0.1, "a")])
+        train(TermNetwork, [Sample(some, 1.0, 0.1, *A)])
+    with pytest.raises(DacergnnError, match=r"samples: 'a' on 'here' took 0\.0 s"):
+        train(TermNetwork, [Sample(some, 0.0, 0.1, *A)])

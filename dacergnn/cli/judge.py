@@ -1,0 +1,170 @@
+"""`dacergnn tune evaluate` and `regret`: how good performance models are, and the plans that they choose."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from itertools import product
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import click
+import numpy as np
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from dacergnn.bench.command import names, progress_bar
+from dacergnn.cli.env import environment
+from dacergnn.cli.layers import MODELS, compiled_layer
+from dacergnn.config import Config
+from dacergnn.errors import DacergnnError
+from dacergnn.plan import Plan
+from dacergnn.program import Program
+from dacergnn.sdfg_passes import Compilation, compile_program
+from dacergnn.tuning.collect import INDEX
+from dacergnn.tuning.predictor import Model
+from dacergnn.tuning.records import Row, Writer, load
+from dacergnn.tuning.tuned import shipped
+
+if TYPE_CHECKING:
+    from dacergnn.performance.dataset import Measured
+
+_OURS = "graph network"
+CHOICES = {"default": "off", "model": "model", "measure": "measure"}
+"""What `Regret` has the seconds of, and the value of `Config.tune` that chooses so."""
+
+
+@click.command()
+@click.option("--data", "path", required=True, type=click.Path(dir_okay=False, exists=True, path_type=Path),
+              help="What `dacergnn tune collect` made; xz may have compressed it.")  # fmt: skip
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write the graph networks here.")
+@click.option("--plots", type=click.Path(file_okay=False, path_type=Path), help="Draw figures into this folder.")
+@click.option("--epochs", default=20, show_default=True, type=click.IntRange(1))
+@click.option("--members", default=4, show_default=True, type=click.IntRange(1), help="Networks to take the mean of.")
+@click.option("--pooled", is_flag=True, help="Also train networks that read sums over operators.")
+@click.option("--seed", default=0, show_default=True, help="Of the division of the samples, and of the training.")
+def evaluate(
+    path: Path, out: Path | None, plots: Path | None, epochs: int, members: int, pooled: bool, seed: int
+) -> None:
+    """Train the performance models, and score them on layers and graphs that none of them has seen."""
+    from dacergnn.performance.contenders import baselines, graph_networks
+    from dacergnn.performance.dataset import divide, samples_of
+
+    rows = load(path)
+    about = next((row for row in rows if "format" in row), None)
+    if about is None:
+        raise DacergnnError(f"{path}: no line says how its samples were made; name a file of `dacergnn tune collect`.")
+    division = divide(samples_of(rows), seed)
+    learned, unseen = division.learned, division.unseen
+    console = Console(width=None if sys.stdout.isatty() else 200)
+    console.print(f"{len(learned):,} samples to learn from, {len(unseen):,} of unseen layers on unseen graphs.")
+    network = graph_networks(learned, seed=seed, epochs=epochs, members=members)
+    models: dict[str, Model] = {_OURS: network}
+    if pooled:
+        models["pooled"] = graph_networks(learned, seed=seed, epochs=epochs, members=members, pooled=True)
+    models |= baselines(learned, seed=seed, epochs=epochs)
+    predicted = {name: model.predict([s.program for s in unseen]) for name, model in models.items()}
+    console.print(_score_table(unseen, predicted, about["repeat"]))
+    if out is not None:
+        network.save(out)
+    if plots is not None:
+        from dacergnn.performance.figures import draw
+
+        for file in draw(unseen, predicted, plots):
+            console.print(str(file))
+
+
+def _score_table(unseen: Sequence[Measured], predicted: Mapping[str, np.ndarray], repeat: int) -> Table:
+    """Scores of all models, then of the graph network by family."""
+    from dacergnn.performance.scores import scores
+
+    table = Table(title="Unseen layers on unseen graphs")
+    for column in ("model", "family", "samples", "mean error", "largest", "R2 of log time", "ranked right", "pairs"):
+        table.add_column(column, justify="left" if column in ("model", "family") else "right")
+    families = sorted({s.family for s in unseen})
+    for name, family in [*product(predicted, ["all"]), *product([_OURS], families)]:
+        chosen = [n for n, s in enumerate(unseen) if family in ("all", s.family)]
+        found = scores([unseen[n] for n in chosen], predicted[name][chosen], repeat)
+        table.add_row(
+            name, family, str(len(chosen)), f"{found.mean_error:.1%}", f"{found.largest_error:.0%}",
+            f"{found.r2:.3f}", f"{found.ranked:.1%}", str(found.pairs),
+        )  # fmt: skip
+    return table
+
+
+@click.command()
+@click.option("--out", "path", required=True, type=click.Path(dir_okay=False, path_type=Path),
+              help="Results are appended to this file; cases in it are not measured again.")  # fmt: skip
+@click.option("--models", default=",".join(MODELS), callback=names, show_default=True, help="Comma-separated.")
+@click.option("--data", default="aifb,mutag,fb15k237,wn18rr", callback=names, show_default=True)
+@click.option("--mode", default="infer,train", callback=names, show_default=True)
+@click.option("--features", default=64, show_default=True, type=click.IntRange(1), help="In and out.")
+@click.option("--heads", default=1, show_default=True, type=click.IntRange(1))
+@click.option("--builds", default=24, show_default=True, type=click.IntRange(1), help="Plans to build in a case, "
+              "besides those that are chosen.")  # fmt: skip
+@click.option("--evaluations", default=60, show_default=True, type=click.IntRange(1), help="Plans that a search sees.")
+@click.option("--threads", default=2, show_default=True, type=click.IntRange(1))
+def regret(
+    path: Path, models: Sequence[str], data: Sequence[str], mode: Sequence[str], features: int, heads: int, builds: int,
+    evaluations: int, threads: int,
+) -> None:  # fmt: skip
+    """Measure how far chosen plans are from the fastest of many, for layers on graphs.
+
+    The machine should have nothing else to do.
+    """
+    from dacergnn.performance.regret import regret as measured_regret
+
+    torch.set_num_threads(threads)
+    settings: Row = {"features": features, "heads": heads, "builds": builds, "evaluations": evaluations}
+    cases: list[Row] = [{"layer": m, "data": d, "mode": way, **settings} for m, d, way in product(models, data, mode)]
+    rows = load(path) if path.exists() else []
+    writer, console = Writer(path), Console(width=None if sys.stdout.isatty() else 200)
+    if not rows:
+        writer.write([{"machine": environment(), "threads": threads}])
+    known = [{key: row.get(key) for key in cases[0]} for row in rows]
+    with progress_bar(console) as bar:
+        task = bar.add_task("cases", total=len(cases))
+        for case in cases:
+            bar.update(task, description=f"{case['layer']} on {case['data']}, {case['mode']}")
+            if case not in known:
+                found = measured_regret(*_program(case), shipped(), builds=builds, evaluations=evaluations)
+                rows.append({**case, **asdict(found)})
+                writer.write(rows[-1:])
+            bar.advance(task)
+    console.print(_table([row for row in rows if "best" in row]))
+
+
+def _program(case: Row) -> tuple[Any, int, Any]:
+    """What compiles the program of a case by a plan, how many arrays it returns, and the graph."""
+    layer: Any = compiled_layer(case["layer"], case["data"], case["features"], case["heads"])
+    compiled, graph = layer.last_call
+    wrt = [compiled.inputs[slot] for slot in compiled.variants[-1].slots] if case["mode"] == "train" else []
+
+    def run(plan: Plan) -> Compilation:
+        return compile_program(compiled.sdfg, wrt, Config(plan=plan), INDEX, compiled.profile, keep=False)
+
+    return run, len(Program(compiled.sdfg).outputs), graph
+
+
+def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Cases, and their median and largest regrets."""
+    table = Table(title="Time of chosen plans over the fastest that was measured")
+    columns = ("layer", "graph", "mode", "plans", "fastest ms", *(f'"{w}"' for w in CHOICES.values()), "choosing ms",
+               "ranked right", "pairs")  # fmt: skip
+    for column in columns:
+        table.add_column(column, justify="left" if column in columns[:3] else "right")
+    regrets = {choice: [row[choice] / row["best"] for row in rows] for choice in CHOICES}
+    for n, row in enumerate(rows):
+        own = (f"{regrets[choice][n]:.3f}" for choice in CHOICES)
+        found = row["scores"]
+        table.add_row(
+            f"{row['layer']} {row['features']}, {row['heads']} heads", row["data"], row["mode"], str(row["plans"]),
+            f"{1e3 * row['best']:.3f}", *own, f"{1e3 * row['choosing']:.0f}", f"{found['ranked']:.1%}",
+            str(found["pairs"]),
+        )  # fmt: skip
+    for name, summary in (("median", median), ("largest", max)):
+        table.add_row(name, "", "", "", "", *(f"{summary(values):.3f}" for values in regrets.values()))
+    return table

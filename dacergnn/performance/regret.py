@@ -1,0 +1,113 @@
+"""How far the plans that are chosen are from the fastest that were measured, on the layers and graphs of users."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dacergnn.errors import DacergnnError
+from dacergnn.graph import HeteroGraph
+from dacergnn.performance.dataset import Measured
+from dacergnn.performance.scores import Scores, scores
+from dacergnn.plan import Plan
+from dacergnn.runtime.build import build_all
+from dacergnn.sdfg_passes import Compilation
+from dacergnn.tuning.features import describe
+from dacergnn.tuning.graph_facts import GraphFacts
+from dacergnn.tuning.measure import RandomArrays, Runnable, Step, measure
+from dacergnn.tuning.predictor import Model
+from dacergnn.tuning.search import beam_search, settle_schedules
+from dacergnn.tuning.space import Compile, needs_build, neighbours, random_plans
+from dacergnn.tuning.tuned import MEASURED, REPEAT
+
+VARIANTS = 8
+"""Plans that differ from the default in one schedule that needs no build."""
+_ELEMENTS = 1 << 24
+
+
+@dataclass(frozen=True)
+class Regret:
+    """Seconds of the plans of one program on one graph.
+
+    Attributes:
+        default: Of what passes choose by cost (``tune="off"``).
+        model: Of what ``tune="model"`` chooses.
+        measure: Of what ``tune="measure"`` chooses, out of ten that it has measured.
+        best: The least of all.
+        plans: How many different programs have been measured.
+        choosing: Seconds that the choice of ``tune="model"`` took.
+        scores: Of the model's predictions for them.
+    """
+
+    default: float
+    model: float
+    measure: float
+    best: float
+    plans: int
+    choosing: float
+    scores: Scores
+
+
+def regret(
+    run: Compile, results: int, graph: HeteroGraph, model: Model, *, builds: int, evaluations: int, seed: int = 0
+) -> Regret:
+    """Measure the plans that are chosen beside others, in turns.
+
+    Args:
+        run: Compiles the program by a plan, for this graph.
+        results: How many arrays the program returns.
+        builds: The most other plans that need a build of their own: all that deviate in one answer, or so many of them,
+            and a quarter as many that deviate in more.
+        evaluations: Programs that the search of ``tune="measure"`` compiles at most.
+    """
+    facts = GraphFacts.of(graph)
+    chosen = run(Plan())
+    start = time.perf_counter()
+    settle_schedules(chosen, facts, model)
+    choosing = time.perf_counter() - start
+    searched = [c.found for c in beam_search(run, facts, model, evaluations=evaluations)[: MEASURED - 1]]
+    found = [run(Plan()), chosen, *searched, *_others(run, builds, random.Random(seed))]
+    runnables = [Runnable(one, results) for one in found]
+    distinct = {_identity(runnable): n for n, runnable in reversed([*enumerate(runnables)])}
+    numbers = [distinct[_identity(runnable)] for runnable in runnables]
+    build_all([*dict.fromkeys(part for runnable in runnables for part in runnable.code)])
+    arrays = RandomArrays(_ELEMENTS)
+    times = measure({str(n): Step(runnables[n], graph, arrays) for n in distinct.values()}, REPEAT)
+    samples: dict[int, Measured] = {}
+    for n in distinct.values():
+        parts = [part for part in times[str(n)] if part is not None]
+        seconds, variance = sum(p.mean for p in parts), sum(p.deviation**2 for p in parts)
+        samples[n] = Measured(describe(*found[n].parts).on(facts), seconds, variance**0.5, "", "", "")
+    seconds = [samples[number].seconds for number in numbers]
+    predicted = model.predict([sample.program for sample in samples.values()])
+    return Regret(
+        default=seconds[0],
+        model=seconds[1],
+        measure=min(seconds[0], *seconds[2 : 2 + len(searched)]),
+        best=min(seconds),
+        plans=len(samples),
+        choosing=choosing,
+        scores=scores([*samples.values()], predicted, REPEAT),
+    )
+
+
+def _others(run: Compile, builds: int, rng: random.Random) -> Iterator[Compilation]:
+    """Programs by plans that deviate in one answer, then by some that deviate in more."""
+    default = run(Plan())
+    plans = [*neighbours(Plan(), default)]
+    for building, most in ((True, builds), (False, VARIANTS)):
+        kind = [plan for plan in plans if needs_build(next(iter(plan.by_question))) == building]
+        for plan in rng.sample(kind, min(most, len(kind))):
+            try:
+                yield run(plan)
+            except DacergnnError:  # the answer does away with another
+                continue
+    for _, found in random_plans(run, rng, builds // 4, about=needs_build):
+        yield found
+
+
+def _identity(runnable: Runnable) -> tuple[object, ...]:
+    """What programs that run alike have in common."""
+    return tuple((part.code, *part.schedule.items()) for part in runnable.program.parts)

@@ -1,0 +1,67 @@
+"""Regret: chosen plans are found among those that were measured, and cases are measured once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from click.testing import CliRunner
+
+from dacergnn import HeteroGraph
+from dacergnn.cli import judge, main
+from dacergnn.modules import RGAT
+from dacergnn.performance import regret as module
+from dacergnn.performance.regret import regret
+from dacergnn.tuning.measure import Times
+from tests.tuning.test_search import INDIFFERENT, SMALL_TILES, compiler
+from tests.tuning.test_search import graph as graph  # a fixture
+
+
+def timed(monkeypatch: pytest.MonkeyPatch, first: float, step: float) -> None:
+    """Programs take longer by ``step`` seconds, one after the other."""
+
+    def measure(steps: Mapping[str, Any], repeat: int) -> dict[str, tuple[Times, None]]:
+        assert all(seconds > 0 for given in steps.values() for seconds in given() if seconds is not None)
+        return {name: (Times(first + step * n, 1e-3), None) for n, name in enumerate(sorted(steps, key=int))}
+
+    monkeypatch.setattr(module, "measure", measure)
+
+
+def test_choices_are_among_what_was_measured(graph: HeteroGraph, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, run = compiler(3, graph)
+    timed(monkeypatch, 1.0, 1.0)
+    found = regret(run, 1, graph, SMALL_TILES, builds=3, evaluations=6)
+    assert (found.default, found.model, found.measure, found.best) == (1, 2, 1, 1)
+    assert found.plans > 8
+    assert found.scores.pairs == found.plans * (found.plans - 1) // 2
+    assert 0 < found.choosing < 10
+    timed(monkeypatch, 100.0, -1.0)
+    again = regret(run, 1, graph, SMALL_TILES, builds=3, evaluations=6)
+    assert again.best == 101 - again.plans < again.measure < again.model == 99 < again.default
+    assert again.scores.ranked == pytest.approx(1 - found.scores.ranked, abs=0.2)
+
+
+def test_the_default_may_be_what_is_chosen(graph: HeteroGraph, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, run = compiler(3, graph)
+    timed(monkeypatch, 1.0, 1.0)
+    found = regret(run, 1, graph, INDIFFERENT, builds=1, evaluations=2)
+    assert found.default == found.model == found.measure == 1
+
+
+def test_command(graph: HeteroGraph, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    layer = RGAT(8, 8, 3)
+    layer(torch.randn(20, 8), graph).sum().backward()
+    monkeypatch.setattr(judge, "compiled_layer", lambda *given: layer)
+    monkeypatch.setattr(judge, "shipped", lambda: SMALL_TILES)
+    options = ["tune", "regret", "--out", str(tmp_path / "regret.jsonl"), "--data", "aifb", "--builds", "1"]
+    options += ["--evaluations", "2", "--mode", "infer", "--models", "rgat"]
+    result = CliRunner().invoke(main, options)
+    assert result.exit_code == 0, result.output
+    assert "largest" in result.output
+    monkeypatch.setattr(module, "regret", lambda *given, **more: pytest.fail("measured again"))
+    again = CliRunner().invoke(main, options)
+    assert again.exit_code == 0, again.output
+    assert again.output[-400:] == result.output[-400:]
