@@ -52,8 +52,8 @@ def test_the_default_may_be_what_is_chosen(graph: HeteroGraph, monkeypatch: pyte
 
 
 def test_command(graph: HeteroGraph, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    layer = RGAT(8, 8, 3)
-    layer(torch.randn(20, 8), graph).sum().backward()
+    layer = RGAT(4, 4, 3)
+    layer(torch.randn(20, 4), graph).sum().backward()
     monkeypatch.setattr(judge, "compiled_layer", lambda *given: layer)
     monkeypatch.setattr(judge, "shipped", lambda: SMALL_TILES)
     options = ["tune", "regret", "--out", str(tmp_path / "regret.jsonl"), "--data", "aifb", "--builds", "1"]
