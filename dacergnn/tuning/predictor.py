@@ -88,25 +88,25 @@ class Predictor:
         if not programs:
             return np.zeros(0)
         batch = joined(programs)
-        neighbours = _averages(batch)
-        logs = [np.log(_predicted(weights, batch, neighbours, self.pooled)) for weights in self.members]
+        averages, sums = _averages(batch), _sums(batch)
+        logs = [np.log(_predicted(weights, batch, averages, sums, self.pooled)) for weights in self.members]
         return np.exp(np.mean(logs, axis=0))
 
 
-def _predicted(w: Mapping[str, Array], batch: Joined, neighbours: csr_array, pooled: bool) -> Array:
+def _predicted(w: Mapping[str, Array], batch: Joined, averages: csr_array, sums: csr_array, pooled: bool) -> Array:
     """What one network predicts, given its weights."""
     kinds = (("invariant", batch.invariant), ("dependent", batch.dependent))
     hidden = np.concatenate([_embedded(w, kind, values) for kind, values in kinds], axis=1)
     embeddings = [hidden]
     for layer in range(LAYERS):
         weight, gain, shift, mean, variance = (w[f"convolution{layer}_{name}"] for name in _CONVOLUTION)
-        averaged = neighbours @ (hidden @ weight)
+        averaged = averages @ (hidden @ weight)
         hidden = np.maximum((averaged - mean) / np.sqrt(variance + EPSILON) * gain + shift, 0)
         embeddings.append(hidden)
     read, seconds = np.concatenate(embeddings, axis=1), batch.seconds.astype(np.float64)
     if pooled:
-        return _sums(seconds, batch) * _factor(w, _sums(read, batch))
-    return _sums(seconds * _factor(w, read), batch)
+        return sums @ seconds * _factor(w, sums @ read)
+    return sums @ (seconds * _factor(w, read))
 
 
 def _factor(w: Mapping[str, Array], embeddings: Array) -> Array:
@@ -134,8 +134,7 @@ def _averages(batch: Joined) -> csr_array:
     return csr_array(((1 / degrees[targets]).astype(np.float32), (targets, sources)), shape=shape)
 
 
-def _sums(rows: Array, batch: Joined) -> Array:
-    """[programs, ...]: sums over the operators of each program."""
+def _sums(batch: Joined) -> csr_array:
+    """[programs, operators]: what sums rows over the operators of each program."""
     count = len(batch.owner)
-    members = csr_array((np.ones(count, np.float32), (batch.owner, np.arange(count))), shape=(batch.count, count))
-    return members @ rows
+    return csr_array((np.ones(count, np.float32), (batch.owner, np.arange(count))), shape=(batch.count, count))
