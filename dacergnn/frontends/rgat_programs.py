@@ -24,7 +24,7 @@ def pair_softmax(g, name):
         e[name] = e[name] / e.dst_pair["total"]
 
 
-def rgat_modes(g, x, W, q, k, edge_attr, lin_edge, edge_key, copies, w, degree, l1, b1, l2, b2, bias):
+def rgat_modes(g, x, W, q, k, edge_attr, lin_edge, edge_key, kept, copies, w, degree, l1, b1, l2, b2, bias):
     """A score has one value for each of `rows` = heads x dim queries, a message `channels` for each."""
     for e in g.edges():
         e["hs"] = reshape(linear(e.src.x, W[e.etype]), heads, channels)
@@ -52,6 +52,8 @@ def rgat_modes(g, x, W, q, k, edge_attr, lin_edge, edge_key, copies, w, degree, 
             e["att"] = e["att"] + (e["att"] > 0.0)
         if mod == "f-scaled":
             e["att"] = e["att"] * e.dst.degree
+        if kept:
+            e["att"] = e["att"] * e.kept
         if dim > 1:
             e["part"] = reshape(linear(e["hs"], copies), rows, channels)
     for n in g.dst_nodes():

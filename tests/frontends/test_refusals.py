@@ -131,7 +131,6 @@ E, T = EDGES.edge_index, EDGES.edge_type
         (lambda: rgcn(num_blocks=2), (None, E, T), {}, "num_blocks needs features"),
         (lambda: pyg.FastRGCNConv(6, 8, 5), (torch.arange(15), E, T), {}, "15 ids, but there are 6"),
         (rgat, (X, E, T), {"return_attention_weights": False}, "return_attention_weights is set"),
-        (lambda: rgat(dropout=0.5), (X, E, T), {}, "dropout=0.5 acts on attention weights"),
         (rgat, (X, E, T), {"edge_attr": torch.randn(50, 3)}, "without edge_dim"),
         (lambda: rgat(edge_dim=3), (X, E, T), {"edge_attr": torch.randn(50, 2)}, "edge_attr is \\[50, 2\\]"),
         (rgat, (X, E, T), {"size": (15, 9)}, "size=\\(15, 9\\) differs"),
@@ -145,10 +144,6 @@ E, T = EDGES.edge_index, EDGES.edge_type
 def test_calls_handed_back(make: Any, args: Any, kwargs: dict[str, Any], reason: str) -> None:
     with pytest.raises(UnsupportedCallError, match=reason):
         frontend(make()).edges(*args, **kwargs)
-
-
-def test_dropout_is_only_active_in_training() -> None:
-    frontend(rgat(dropout=0.5).eval()).edges(X, E, T)
 
 
 @pytest.mark.parametrize(

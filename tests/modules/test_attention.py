@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import dacergnn
 from dacergnn.errors import GraphError
 from tests.frontends.graphs import dgl_graph
-from tests.modules.layers import EDGES, K, assert_close, compiled, features, gradients, pyg
+from tests.modules.layers import EDGES, K, assert_close, compiled, features, gradients, pyg, rgat
 
 
 def gat(**options: Any) -> nn.Module:
@@ -77,6 +77,28 @@ def test_every_call_with_dropout_draws_anew() -> None:
     for module in (layer, expected):
         module.eval()
     assert_close(layer(features(), edges), expected(features(), edges))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"heads": 2, "edge_dim": 3},
+        {"attention_mode": "multiplicative-self-attention", "dim": 2},
+        {"attention_mechanism": "within-relation", "heads": 2},
+    ],
+)
+def test_dropout_of_attention_under_relations(options: dict[str, Any]) -> None:
+    layer, expected = compiled(rgat(dropout=0.5, **options)), rgat(dropout=0.5, **options)
+    given = {"edge_attr": features(rows=EDGES.edge_type.numel(), channels=3)} if "edge_dim" in options else {}
+    results: list[list[Tensor]] = []
+    for module in (layer, expected):
+        torch.manual_seed(7)
+        x = features().requires_grad_()
+        out = [module(x, EDGES.edge_index, EDGES.edge_type, **given) for _ in range(3)]
+        results.append([*out, *torch.autograd.grad(torch.cat(out).square().sum(), (x, module.q, module.k))])
+    assert_close(*results)
+    assert not torch.equal(results[0][0], results[0][1])
 
 
 def test_attributes_follow_edges_when_loops_move() -> None:

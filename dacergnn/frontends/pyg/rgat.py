@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from dacergnn.errors import UnsupportedCallError
+from dacergnn.frontends.attention import kept_weights
 from dacergnn.frontends.features import contiguous
 from dacergnn.frontends.frontend import Binding, GraphKey, Outputs, Program, spec
 from dacergnn.frontends.programs import rgat
@@ -26,7 +27,10 @@ _MODS = ("additive", "scaled", "f-additive", "f-scaled")
 
 
 class RGATFrontend(MessagePassingFrontend):
-    """One head takes the plain program; q and k mix the heads, so that more of them take `rgat_modes`."""
+    """One head takes the plain program; q and k mix the heads, so that more of them take `rgat_modes`.
+
+    Masks of dropout are drawn by torch.
+    """
 
     handles: ClassVar[tuple[str, ...]] = ("torch_geometric.nn.conv.rgat_conv.RGATConv",)
 
@@ -59,10 +63,8 @@ class RGATFrontend(MessagePassingFrontend):
     ) -> GraphKey:  # fmt: skip
         if isinstance(return_attention_weights, bool):
             raise UnsupportedCallError("return_attention_weights is set; compiled layers keep no attention weights.")
-        if self.module.training and self.module.dropout > 0 and self.mod == "none":
-            raise UnsupportedCallError(
-                f"dropout={self.module.dropout} acts on attention weights in training; set it to 0."
-            )
+        if torch.compiler.is_compiling() and not self.repeatable:
+            raise UnsupportedCallError("inside torch.compile, dropout of attention weights is torch's.")
         check_edge_index(edge_index)
         check_edge_type(edge_type)
         check_features("x", x, self.in_channels)
@@ -74,6 +76,11 @@ class RGATFrontend(MessagePassingFrontend):
                 raise UnsupportedCallError("edge_attr is given to a layer without edge_dim.")
             check_features("edge_attr", edge_attr.view(-1, 1) if edge_attr.dim() == 1 else edge_attr, self.edge_dim)
         return (edge_index, edge_type), ("nodes", count, count, False)
+
+    @property
+    def repeatable(self) -> bool:
+        # With a mod PyG leaves attention weights whole.
+        return not (self.module.training and self.module.dropout > 0 and self.mod == "none")
 
     def graph_owner(self) -> object:
         return "edges", self.module.num_relations
@@ -99,7 +106,7 @@ class RGATFrontend(MessagePassingFrontend):
         }
         if self.has_bias and self.concat:
             arrays["bias"] = own["bias"]
-        if self.plain and edge_attr is None:
+        if self.plain and edge_attr is None and self.repeatable:
             return Binding(self.program("plain", self._plain_program), arrays, self._finish, reshapes=self.concat)
         if edge_attr is not None:
             arrays["edge_attr"] = graph.to_canonical(edge_attr.contiguous())
@@ -115,8 +122,10 @@ class RGATFrontend(MessagePassingFrontend):
         if self.mod in ("scaled", "f-scaled"):
             starts = graph.encoding("ptr_E_dst")
             arrays["degree"] = (starts[1:] - starts[:-1]).to(x.dtype)
-        has_edge_attr = edge_attr is not None
-        program = self.program(has_edge_attr, partial(self._modes_program, has_edge_attr))
+        if not self.repeatable:
+            arrays["kept"] = kept_weights(graph, self.module.dropout, (graph.size("E"), self.rows), x)
+        given = edge_attr is not None, "kept" in arrays
+        program = self.program(given, partial(self._modes_program, *given))
         return Binding(program, arrays, self._finish, reshapes=self.concat)
 
     def _finish(self, outputs: Outputs) -> Tensor:
@@ -145,7 +154,7 @@ class RGATFrontend(MessagePassingFrontend):
             slope=float(self.module.negative_slope),
         )  # fmt: skip
 
-    def _modes_program(self, has_edge_attr: bool) -> Program:
+    def _modes_program(self, has_edge_attr: bool, has_dropout: bool) -> Program:
         k, c, rows, blocks = self.in_channels, self.channels, self.rows, self.num_blocks
         width = self.heads * c
         bindings: dict[str, object] = {
@@ -159,6 +168,8 @@ class RGATFrontend(MessagePassingFrontend):
             bindings["edge_attr"] = spec("E", self.edge_dim or 1)
             bindings["lin_edge"] = spec("ONE", width, self.edge_dim or 1)
             bindings["edge_key"] = spec("ONE", width, rows)
+        if has_dropout:
+            bindings["kept"] = spec("E", self.rows)
         if self.dim > 1:
             bindings["copies"] = spec("ONE", self.heads, c, self.dim * c)
         if self.mod == "additive":
