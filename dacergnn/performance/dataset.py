@@ -67,15 +67,21 @@ def divide(samples: Sequence[Measured], seed: int = 0, share: float = UNSEEN) ->
     """Keep a share of the layers, and a share of the graphs, from the samples to learn from.
 
     Samples of a layer that is kept on a graph that is not, or the other way round, are in neither part.
+
+    Raises:
+        DacergnnError: A part is empty.
     """
     rng = random.Random(seed)
 
     def kept(names: Iterable[str]) -> set[str]:
         ordered = sorted({*names})
-        return {*rng.sample(ordered, max(round(share * len(ordered)), 1))}
+        return {*rng.sample(ordered, min(max(round(share * len(ordered)), 1), len(ordered)))}
 
     layers, graphs = kept(s.layer for s in samples), kept(s.graph for s in samples)
-    return Division(
+    found = Division(
         [s for s in samples if s.layer not in layers and s.graph not in graphs],
         [s for s in samples if s.layer in layers and s.graph in graphs],
     )
+    if not found.learned or not found.unseen:
+        raise DacergnnError(f"samples: {len(samples)} of them are too few to keep layers and graphs apart; give more.")
+    return found

@@ -24,6 +24,7 @@ from dacergnn.tuning.programs import random_layer
 from dacergnn.tuning.records import Row, load
 from dacergnn.tuning.written import written
 
+SHIPPED = Path(__file__).parents[2] / "benchmarks" / "performance_samples.jsonl.xz"
 LAYER = random_layer(2)
 FOUND = compile_program(parse(LAYER.text), LAYER.learned, Config(), dace.int32, TYPICAL, keep=False)
 PARTS = [FOUND.forward, FOUND.backward]
@@ -50,9 +51,8 @@ def test_samples_of_what_is_not_there(rows: list[Row]) -> None:
 
 def test_the_data_set_that_was_measured() -> None:
     """Its layers are those of their seeds; every sample is of a program and a graph that are described."""
-    path = Path(__file__).parents[2] / "benchmarks" / "performance_samples.jsonl.xz"
-    assert path.stat().st_size < 20e6
-    rows = load(path)
+    assert SHIPPED.stat().st_size < 20e6
+    rows = load(SHIPPED)
     assert rows[0]["format"] == FORMAT
     described = {(row["layer"], row["plan"]): row for row in rows if "programs" in row}
     graphs = {row["graph"] for row in rows if "facts" in row}
@@ -80,6 +80,12 @@ def test_no_layer_and_no_graph_is_in_both_parts() -> None:
     again = divide(samples[::-1], seed=3)
     assert {s.group for s in again.unseen} == {s.group for s in found.unseen}
     assert {s.group for s in divide(samples, seed=4).unseen} != {s.group for s in found.unseen}
+
+
+def test_too_few_samples_are_not_divided() -> None:
+    for samples in ([], some(3)):
+        with pytest.raises(DacergnnError, match=f"samples: {len(samples)} of them are too few"):
+            divide(samples)
 
 
 def test_scores() -> None:
