@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from hashlib import sha256
 from itertools import product
 from pathlib import Path
 from statistics import median
@@ -17,6 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dacergnn.bench.command import names, progress_bar
+from dacergnn.bench.settings import MODES
 from dacergnn.cli.env import environment
 from dacergnn.cli.layers import MODELS, compiled_layer
 from dacergnn.config import Config
@@ -27,7 +29,7 @@ from dacergnn.sdfg_passes import Compilation, compile_program
 from dacergnn.tuning.collect import INDEX
 from dacergnn.tuning.predictor import Model
 from dacergnn.tuning.records import Row, Writer, load
-from dacergnn.tuning.tuned import shipped
+from dacergnn.tuning.tuned import MODEL, shipped
 
 if TYPE_CHECKING:
     from dacergnn.performance.dataset import Measured
@@ -120,16 +122,22 @@ def regret(
     torch.set_num_threads(threads)
     settings: Row = {"features": features, "heads": heads, "builds": builds, "evaluations": evaluations}
     cases: list[Row] = [{"layer": m, "data": d, "mode": way, **settings} for m, d, way in product(models, data, mode)]
+    for name, given, known in (("models", models, MODELS), ("mode", mode, MODES)):
+        for value in {*given} - {*known}:
+            raise DacergnnError(f"{name}: {value!r} is not one of {', '.join(known)}.")
     rows = load(path) if path.exists() else []
+    about: Row = {"machine": environment(), "threads": threads, "model": sha256(MODEL.read_bytes()).hexdigest()}
+    if rows and rows[0] != about:
+        raise DacergnnError(f"{path}: its results are of another machine or model; start another file.")
     writer, console = Writer(path), Console(width=None if sys.stdout.isatty() else 200)
     if not rows:
-        writer.write([{"machine": environment(), "threads": threads}])
-    known = [{key: row.get(key) for key in cases[0]} for row in rows]
+        writer.write([about])
+    done = [{key: row.get(key) for key in cases[0]} for row in rows]
     with progress_bar(console) as bar:
         task = bar.add_task("cases", total=len(cases))
         for case in cases:
             bar.update(task, description=f"{case['layer']} on {case['data']}, {case['mode']}")
-            if case not in known:
+            if case not in done:
                 found = measured_regret(*_program(case), shipped(), builds=builds, evaluations=evaluations)
                 rows.append({**case, **asdict(found)})
                 writer.write(rows[-1:])

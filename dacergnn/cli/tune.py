@@ -113,7 +113,7 @@ def run(
     candidates = [Candidate(Plan(), plain, predicted(plain, facts, predictor)) for _, plain in levels] + found
     names = [name for name, _ in levels] + [f"plan {n}" for n in range(1, len(found) + 1)]
     with console.status("building"):
-        times = measured(candidates, len(Program(compiled.sdfg).outputs), graph)
+        times = measured([c.found for c in candidates], len(Program(compiled.sdfg).outputs), graph)
     base = times[names.index("O2")]
     table = Table(title=f"{model} on {data}, {mode}: milliseconds")
     for column in ("", "predicted", "measured", "O2 / this", "changes"):

@@ -19,19 +19,20 @@ from dacergnn.sdfg_passes import Compilation, compile_program
 from dacergnn.tuning.graph_facts import GraphFacts
 from dacergnn.tuning.measure import RandomArrays, Runnable, Step, measure
 from dacergnn.tuning.predictor import Model, Predictor
-from dacergnn.tuning.search import Candidate, beam_search, settle_schedules
+from dacergnn.tuning.search import beam_search, settle_schedules
 
 MEASURED = 10
 """Plans that are measured."""
 REPEAT = 10
-_MODEL = Path(__file__).with_name("model.npz")
+MODEL = Path(__file__).with_name("model.npz")
+"""The model that comes with the package; `dacergnn tune evaluate --out` trained it."""
 _ELEMENTS = 1 << 24
 
 
 @cache
 def shipped() -> Predictor:
-    """The model that comes with the package; `dacergnn tune evaluate --out` trained it."""
-    return Predictor.load(_MODEL)
+    """The model that comes with the package."""
+    return Predictor.load(MODEL)
 
 
 def tuned(
@@ -58,20 +59,19 @@ def tuned(
         found = run(Plan())
         settle_schedules(found, facts, model, config.plan)
         return found
-    candidates = beam_search(run, facts, model)
-    plain = Candidate(Plan(), run(Plan()), 0.0)
-    chosen = [plain, *candidates[: MEASURED - 1]]
-    times = measured(chosen, len(Program(sdfg).outputs), graph)
-    return min(zip(times, chosen, strict=True), key=lambda pair: pair[0])[1].found
+    promising = beam_search(run, facts, model)[: MEASURED - 1]
+    candidates = [run(Plan()), *(candidate.found for candidate in promising)]
+    times = measured(candidates, len(Program(sdfg).outputs), graph)
+    return min(zip(times, candidates, strict=True), key=lambda pair: pair[0])[1]
 
 
-def measured(candidates: Sequence[Candidate], results: int, graph: HeteroGraph) -> list[float]:
+def measured(candidates: Sequence[Compilation], results: int, graph: HeteroGraph) -> list[float]:
     """Seconds of a run of each candidate, forward and backward, in turns on arrays of random numbers.
 
     Args:
         results: How many arrays the program returns.
     """
-    runnables = [Runnable(candidate.found, results) for candidate in candidates]
+    runnables = [Runnable(candidate, results) for candidate in candidates]
     build_all([*dict.fromkeys(part for runnable in runnables for part in runnable.code)])
     arrays = RandomArrays(_ELEMENTS)
     times = measure({str(n): Step(r, graph, arrays) for n, r in enumerate(runnables)}, REPEAT)

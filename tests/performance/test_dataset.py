@@ -58,7 +58,7 @@ def test_the_data_set_that_was_measured() -> None:
     graphs = {row["graph"] for row in rows if "facts" in row}
     samples = [row for row in rows if "seconds" in row]
     assert all((row["layer"], row["plan"]) in described and row["graph"] in graphs for row in samples)
-    assert len(samples) > 5000
+    assert len(samples) > 15_000
     assert {n: described[n, 0]["family"] for n in range(3)} == {n: random_layer(n).family for n in range(3)}
     last = samples[-1]["layer"]
     part = [row for row in rows if "facts" in row or row.get("layer") == last]

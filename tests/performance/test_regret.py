@@ -25,7 +25,7 @@ def timed(monkeypatch: pytest.MonkeyPatch, first: float, step: float) -> None:
 
     def measure(steps: Mapping[str, Any], repeat: int) -> dict[str, tuple[Times, None]]:
         assert all(seconds > 0 for given in steps.values() for seconds in given() if seconds is not None)
-        return {name: (Times(first + step * n, 1e-3), None) for n, name in enumerate(sorted(steps, key=int))}
+        return {name: (Times(first + step * int(name), 1e-3), None) for name in steps}
 
     monkeypatch.setattr(module, "measure", measure)
 
@@ -40,7 +40,7 @@ def test_choices_are_among_what_was_measured(graph: HeteroGraph, monkeypatch: py
     assert 0 < found.choosing < 10
     timed(monkeypatch, 100.0, -1.0)
     again = regret(run, 1, graph, SMALL_TILES, builds=3, evaluations=6)
-    assert again.best == 101 - again.plans < again.measure < again.model == 99 < again.default
+    assert again.best < again.measure < again.model == 99 < again.default
     assert again.scores.ranked == pytest.approx(1 - found.scores.ranked, abs=0.2)
 
 
@@ -61,6 +61,9 @@ def test_command(graph: HeteroGraph, monkeypatch: pytest.MonkeyPatch, tmp_path: 
     result = CliRunner().invoke(main, options)
     assert result.exit_code == 0, result.output
     assert "largest" in result.output
+    refused = CliRunner().invoke(main, [*options, "--mode", "both"])
+    assert refused.exit_code != 0
+    assert "mode: 'both' is not one of infer, train." in f"{refused.output} {refused.exception}"
     monkeypatch.setattr(module, "regret", lambda *given, **more: pytest.fail("measured again"))
     again = CliRunner().invoke(main, options)
     assert again.exit_code == 0, again.output

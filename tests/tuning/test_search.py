@@ -130,7 +130,7 @@ def test_the_fastest_is_taken(graph: HeteroGraph, monkeypatch: pytest.MonkeyPatc
 
     def measured(candidates: Sequence[Any], results: int, on: HeteroGraph) -> list[float]:
         assert (results, on) == (1, graph)
-        seen.extend(c.found.plan for c in candidates)
+        seen.extend(c.plan for c in candidates)
         return [1.0 if n == 3 else 2.0 for n in range(len(candidates))]
 
     monkeypatch.setattr(tuned, "measured", measured)
