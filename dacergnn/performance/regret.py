@@ -26,7 +26,7 @@ from dacergnn.tuning.tuned import MEASURED, REPEAT
 VARIANTS = 8
 """Plans that differ from the default in one schedule that needs no build."""
 FINALISTS, FINAL_REPEAT = 5, 3 * REPEAT
-"""So many of the fastest are measured again, longer, beside those that are chosen: the least of many means is too low."""
+"""So many of the fastest are measured again, longer, beside the chosen ones: the least of many means is too low."""
 _ELEMENTS = 1 << 24
 
 
