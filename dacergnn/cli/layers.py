@@ -20,8 +20,10 @@ Decorated = Callable[..., Any]
 def layer_options(command: Decorated) -> Decorated:
     """The options that say which layer on which graph."""
     options = (
-        click.option("--model", type=click.Choice(MODELS), default="rgat", show_default=True),
-        click.option("--data", default="aifb", show_default=True, help="Name of a graph, e.g. aifb or am~0.1."),
+        click.option("--model", "--layer", "model", type=click.Choice(MODELS), default="rgat", show_default=True),
+        click.option(
+            "--data", "--graph", "data", default="aifb", show_default=True, help="Name of a graph, e.g. aifb or am~0.1."
+        ),
         click.option("--features", type=click.IntRange(min=1), default=64, show_default=True, help="In and out."),
         click.option("--heads", type=click.IntRange(min=1), default=1, show_default=True),
     )

@@ -202,7 +202,22 @@ def test_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     called = RGAT(8, 8, small.size("R"))
     called(torch.randn(small.size("NS"), 8), small).sum().backward()
     path = tmp_path / "plan.json"
-    options = ["--mode", "infer", "--depth", "1", "--evaluations", "4", "--top", "2", "--out", str(path)]
+    options = [
+        "--layer",
+        "rgat",
+        "--graph",
+        "aifb",
+        "--mode",
+        "infer",
+        "--depth",
+        "1",
+        "--evaluations",
+        "4",
+        "--top",
+        "2",
+        "--out",
+        str(path),
+    ]
     result = CliRunner().invoke(main, ["tune", "run", *options])
     assert result.exit_code == 0, result.output
     for word in ("hector", "O0", "plan 1", "4 plans"):
