@@ -20,7 +20,7 @@ from rich.table import Table
 from dacergnn.bench.command import names, progress_bar
 from dacergnn.bench.settings import MODES
 from dacergnn.cli.env import environment
-from dacergnn.cli.layers import MODELS, compiled_layer
+from dacergnn.cli.layers import MODELS, called_program, compiled_layer
 from dacergnn.config import Config
 from dacergnn.errors import DacergnnError
 from dacergnn.plan import Plan
@@ -147,9 +147,8 @@ def regret(
 
 def _program(case: Row) -> tuple[Any, int, Any]:
     """What compiles the program of a case by a plan, how many arrays it returns, and the graph."""
-    layer: Any = compiled_layer(case["layer"], case["data"], case["features"], case["heads"])
-    compiled, graph = layer.last_call
-    wrt = [compiled.inputs[slot] for slot in compiled.variants[-1].slots] if case["mode"] == "train" else []
+    layer = compiled_layer(case["layer"], case["data"], case["features"], case["heads"])
+    compiled, wrt, graph = called_program(layer, case["mode"])
 
     def run(plan: Plan) -> Compilation:
         return compile_program(compiled.sdfg, wrt, Config(plan=plan), INDEX, compiled.profile, keep=False)

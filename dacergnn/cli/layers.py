@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from dacergnn.graph import HeteroGraph
+    from dacergnn.modules.compiled import CompiledProgram
 
 MODELS = ("rgcn", "rgat", "hgt")
 
@@ -42,6 +43,13 @@ def compiled_layer(model: str, data: str, features: int, heads: int) -> nn.Modul
     layer = native_layer(model, graph, features, heads)
     layer(torch.randn(graph.size("NS"), features), graph).sum().backward()
     return layer
+
+
+def called_program(layer: Any, mode: str) -> tuple[CompiledProgram, list[str], HeteroGraph]:
+    """The program of the last call of a layer, the inputs that ``mode`` needs gradients of, and the graph."""
+    compiled, graph = layer.last_call
+    wrt = [compiled.inputs[slot] for slot in compiled.variants[-1].slots] if mode == "train" else []
+    return compiled, wrt, graph
 
 
 def native_layer(model: str, graph: HeteroGraph, features: int, heads: int) -> nn.Module:

@@ -6,7 +6,6 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 from rich.console import Console
@@ -16,7 +15,7 @@ from rich.table import Table
 from dacergnn.bench.command import progress_bar
 from dacergnn.cli.env import environment
 from dacergnn.cli.judge import evaluate, regret
-from dacergnn.cli.layers import compiled_layer, layer_options
+from dacergnn.cli.layers import called_program, compiled_layer, layer_options
 from dacergnn.config import LEVELS, Config
 from dacergnn.plan import Plan
 from dacergnn.program import Program
@@ -90,9 +89,7 @@ def run(
     out: Path | None,
 ) -> None:  # fmt: skip
     """Search for a plan of a layer on a graph, and measure the best beside the levels O0, hector and O2."""
-    layer: Any = compiled_layer(model, data, features, heads)
-    compiled, graph = layer.last_call
-    wrt = [compiled.inputs[slot] for slot in compiled.variants[-1].slots] if mode == "train" else []
+    compiled, wrt, graph = called_program(compiled_layer(model, data, features, heads), mode)
     facts, predictor = GraphFacts.of(graph), shipped()
     console = Console(width=None if sys.stdout.isatty() else 200)
 

@@ -13,11 +13,10 @@ from dacergnn.graph import HeteroGraph
 from dacergnn.performance.dataset import Measured
 from dacergnn.performance.scores import Scores, scores
 from dacergnn.plan import Plan
-from dacergnn.runtime.build import build_all
 from dacergnn.sdfg_passes import Compilation
 from dacergnn.tuning.features import describe
 from dacergnn.tuning.graph_facts import GraphFacts
-from dacergnn.tuning.measure import RandomArrays, Runnable, Step, Times, measure
+from dacergnn.tuning.measure import RandomArrays, Runnable, Step, Times, build_runnables, measure
 from dacergnn.tuning.predictor import Model
 from dacergnn.tuning.search import beam_search, settle_schedules
 from dacergnn.tuning.space import Compile, needs_build, neighbours, random_plans
@@ -75,7 +74,7 @@ def regret(
     runnables = [Runnable(one, results) for one in found]
     distinct = {_identity(runnable): n for n, runnable in reversed([*enumerate(runnables)])}
     numbers = [distinct[_identity(runnable)] for runnable in runnables]
-    build_all([*dict.fromkeys(part for runnable in runnables for part in runnable.code)])
+    build_runnables(runnables)
     arrays = RandomArrays(_ELEMENTS)
     steps = {n: Step(runnables[n], graph, arrays) for n in distinct.values()}
     samples = {n: _sample(found[n], facts, times) for n, times in _measured(steps, REPEAT).items()}
@@ -98,8 +97,8 @@ def regret(
 
 def _measured(steps: Mapping[int, Step], repeat: int) -> dict[int, list[Times]]:
     """Times of forward and, where there is one, backward."""
-    times = measure({str(n): step for n, step in steps.items()}, repeat)
-    return {int(n): [part for part in parts if part is not None] for n, parts in times.items()}
+    times = measure(steps, repeat)
+    return {n: [part for part in parts if part is not None] for n, parts in times.items()}
 
 
 def _sample(found: Compilation, facts: GraphFacts, times: Sequence[Times]) -> Measured:

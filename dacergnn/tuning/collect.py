@@ -21,13 +21,12 @@ from dacergnn.graph.profile import Profile
 from dacergnn.plan import Plan
 from dacergnn.program import Program
 from dacergnn.program.parser import parse
-from dacergnn.runtime.build import build_all
 from dacergnn.runtime.executable import Executable
 from dacergnn.runtime.pool import POOL
 from dacergnn.sdfg_passes import Compilation, compile_program
 from dacergnn.tuning.graph_facts import GraphFacts
 from dacergnn.tuning.graphs import random_graph
-from dacergnn.tuning.measure import RandomArrays, Runnable, Step, measure
+from dacergnn.tuning.measure import RandomArrays, Runnable, Step, build_runnables, measure
 from dacergnn.tuning.programs import RandomLayer, random_layer
 from dacergnn.tuning.records import DataSet, Row
 from dacergnn.tuning.space import needs_build, random_plans, random_variant
@@ -151,11 +150,11 @@ class Collector:
         graph = self._graph(name)
         facts = GraphFacts.of(graph)
         data.describe([{"graph": name, "facts": json.loads(facts.to_json())}])
-        fitting = {str(n): r for n, r in enumerate(runnables) if _fits(plans[n], facts)}
+        fitting = {n: r for n, r in enumerate(runnables) if _fits(plans[n], facts)}
         steps = {n: Step(runnable, graph, self._arrays) for n, runnable in fitting.items()}
         times = measure(steps, self.settings.repeat, self.settings.limit)
         if times:
-            data.add(seed, name, {int(n): parts for n, parts in times.items()})
+            data.add(seed, name, times)
         else:
             data.leave_out(seed, name, self.settings.limit)
         _forget(graph)
@@ -165,7 +164,7 @@ class Collector:
 def _built(layer: RandomLayer, plans: Sequence[Compilation]) -> list[Runnable]:
     results = len(Program(parse(layer.text)).outputs)
     runnables = [Runnable(found, results) for found in plans]
-    build_all([*dict.fromkeys(part for runnable in runnables for part in runnable.code)])
+    build_runnables(runnables)
     return runnables
 
 

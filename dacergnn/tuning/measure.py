@@ -123,14 +123,19 @@ class Step:
         return forward, time.perf_counter() - start
 
 
+def build_runnables(runnables: Sequence[Runnable]) -> None:
+    """Build all that is not there yet, at the same time and each code once."""
+    build_all([*dict.fromkeys(part for runnable in runnables for part in runnable.code)])
+
+
 def measure(
-    steps: Mapping[str, Step], repeat: int, limit: float = float("inf")
-) -> dict[str, tuple[Times, Times | None]]:
-    """Times of forward and backward of several programs, run in turns, ``repeat`` times each after a first time.
+    steps: Mapping[int, Step], repeat: int, limit: float = float("inf")
+) -> dict[int, tuple[Times, Times | None]]:
+    """Times of forward and backward of numbered programs, run in turns, ``repeat`` times each after a first time.
 
     Nothing is measured where the first time took more than ``limit`` seconds a program.
     """
-    samples: dict[str, list[tuple[float, float | None]]] = {name: [] for name in steps}
+    samples: dict[int, list[tuple[float, float | None]]] = {number: [] for number in steps}
     first = [sum(part for part in step() if part is not None) for step in steps.values()]
     if sum(first) > limit * len(first):
         return {}
@@ -138,8 +143,8 @@ def measure(
     gc.disable()
     try:
         for _ in range(repeat):
-            for name, step in steps.items():
-                samples[name].append(step())
+            for number, step in steps.items():
+                samples[number].append(step())
     finally:
         if enabled:
             gc.enable()
@@ -148,4 +153,4 @@ def measure(
         back = [b for _, b in runs if b is not None]
         return Times.of([f for f, _ in runs]), Times.of(back) if back else None
 
-    return {name: times(runs) for name, runs in samples.items()}
+    return {number: times(runs) for number, runs in samples.items()}

@@ -14,10 +14,9 @@ from dacergnn.graph import HeteroGraph
 from dacergnn.library_nodes.node import Typeclass
 from dacergnn.plan import Plan
 from dacergnn.program import Program
-from dacergnn.runtime.build import build_all
 from dacergnn.sdfg_passes import Compilation, compile_program
 from dacergnn.tuning.graph_facts import GraphFacts
-from dacergnn.tuning.measure import RandomArrays, Runnable, Step, measure
+from dacergnn.tuning.measure import RandomArrays, Runnable, Step, build_runnables, measure
 from dacergnn.tuning.predictor import Model, Predictor
 from dacergnn.tuning.search import beam_search, settle_schedules
 
@@ -72,7 +71,7 @@ def measured(candidates: Sequence[Compilation], results: int, graph: HeteroGraph
         results: How many arrays the program returns.
     """
     runnables = [Runnable(candidate, results) for candidate in candidates]
-    build_all([*dict.fromkeys(part for runnable in runnables for part in runnable.code)])
+    build_runnables(runnables)
     arrays = RandomArrays(_ELEMENTS)
-    times = measure({str(n): Step(r, graph, arrays) for n, r in enumerate(runnables)}, REPEAT)
-    return [sum(part.mean for part in times[str(n)] if part is not None) for n in range(len(runnables))]
+    times = measure({n: Step(r, graph, arrays) for n, r in enumerate(runnables)}, REPEAT)
+    return [sum(part.mean for part in times[n] if part is not None) for n in range(len(runnables))]

@@ -23,9 +23,9 @@ from tests.tuning.test_search import graph as graph  # a fixture
 def timed(monkeypatch: pytest.MonkeyPatch, first: float, step: float) -> None:
     """Programs take longer by ``step`` seconds, one after the other."""
 
-    def measure(steps: Mapping[str, Any], repeat: int) -> dict[str, tuple[Times, None]]:
+    def measure(steps: Mapping[int, Any], repeat: int) -> dict[int, tuple[Times, None]]:
         assert all(seconds > 0 for given in steps.values() for seconds in given() if seconds is not None)
-        return {name: (Times(first + step * int(name), 1e-3), None) for name in steps}
+        return {n: (Times(first + step * n, 1e-3), None) for n in steps}
 
     monkeypatch.setattr(module, "measure", measure)
 

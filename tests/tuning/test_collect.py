@@ -123,8 +123,8 @@ def test_steps_run_what_was_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     ticks = iter(range(1000))
     monkeypatch.setattr(measure.time, "perf_counter", lambda: float(next(ticks)))
     assert step() == (1.0, 1.0)
-    assert measure.measure({"a": step}, 3) == {"a": (Times(1.0, 0.0), Times(1.0, 0.0))}
-    assert measure.measure({"a": step}, 3, limit=1.0) == {}
+    assert measure.measure({7: step}, 3) == {7: (Times(1.0, 0.0), Times(1.0, 0.0))}
+    assert measure.measure({7: step}, 3, limit=1.0) == {}
 
 
 def test_interrupted_runs_count_as_others() -> None:
