@@ -146,7 +146,7 @@ OPERATORS: dict[str, Operator] = {
         lambda x, y: op("mul", 2 / math.sqrt(math.pi), op("exp", op("neg", op("mul", x, x)))),
         "erf({0})",
     ),
-    "tanh": _unary(np.tanh, "std::tanh({0})", lambda x, y: op("sub", 1.0, op("mul", y, y)), "tanh({0})"),
+    "tanh": _unary(np.tanh, "dacergnn::tanh({0})", lambda x, y: op("sub", 1.0, op("mul", y, y)), "tanh({0})"),
     "sigmoid": _unary(
         special.expit, "(Value(1) / (Value(1) + dacergnn::exp(-{0})))", _sigmoid_slope, "(1 / (1 + exp(-{0})))"
     ),
@@ -172,7 +172,7 @@ OPERATORS: dict[str, Operator] = {
     "elu": Operator(
         2,
         lambda x, alpha: np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0.0))),
-        "({0} > 0 ? {0} : {1} * std::expm1({0}))",
+        "(({0} > 0 ? {0} : Value(0)) + {1} * dacergnn::expm1({0} > 0 ? Value(0) : {0}))",  # no branch; hands NaN on
         lambda a, s, y: (op("mul", s, _elu_slope(a[0], a[1], y)), None),
         "({0} if {0} > 0 else {1} * (exp({0}) - 1))",
     ),

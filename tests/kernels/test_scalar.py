@@ -1,9 +1,10 @@
-"""The exponential function of traversal bodies: accuracy over its whole range, limits, and loops that vectorize."""
+"""Scalar functions of traversal bodies: accuracy over their whole range, limits, and loops that vectorize."""
 
 from __future__ import annotations
 
 import ctypes
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,10 @@ extern "C" void exp_double(int64_t n, const double* x, double* y)
 { _Pragma("omp simd") for (int64_t i = 0; i < n; ++i) y[i] = dacergnn::exp(x[i]); }
 extern "C" void erf_float(int64_t n, const float* x, float* y)
 { _Pragma("omp simd") for (int64_t i = 0; i < n; ++i) y[i] = dacergnn::erf(x[i]); }
+extern "C" void expm1_float(int64_t n, const float* x, float* y)
+{ _Pragma("omp simd") for (int64_t i = 0; i < n; ++i) y[i] = dacergnn::expm1(x[i]); }
+extern "C" void tanh_float(int64_t n, const float* x, float* y)
+{ _Pragma("omp simd") for (int64_t i = 0; i < n; ++i) y[i] = dacergnn::tanh(x[i]); }
 """
 Array = npt.NDArray[np.floating]
 
@@ -35,11 +40,15 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     return ctypes.CDLL(str(made))
 
 
-def exp(library: ctypes.CDLL, x: Array) -> Array:
+def applied(library: ctypes.CDLL, name: str, x: Array) -> Array:
     y = np.empty_like(x)
-    function = library.exp_float if x.dtype == np.float32 else library.exp_double
+    function = library[f"{name}_{'float' if x.dtype == np.float32 else 'double'}"]
     function(ctypes.c_int64(len(x)), ctypes.c_void_p(x.ctypes.data), ctypes.c_void_p(y.ctypes.data))
     return y
+
+
+def exp(library: ctypes.CDLL, x: Array) -> Array:
+    return applied(library, "exp", x)
 
 
 def test_float(library: ctypes.CDLL) -> None:
@@ -68,12 +77,30 @@ def test_limits(library: ctypes.CDLL, dtype: type[np.floating], large: float) ->
     assert (np.abs(exp(library, tiny) - reference) <= 2 * info.smallest_subnormal + 2 * info.eps * reference).all()
 
 
-def test_erf(library: ctypes.CDLL) -> None:
-    x = np.concatenate([np.linspace(-6, 6, 2_000_001), np.linspace(-1e-3, 1e-3, 10_001)]).astype(np.float32)
-    y, reference = np.empty_like(x), special.erf(x.astype(np.float64))
-    arguments = ctypes.c_int64(len(x)), ctypes.c_void_p(x.ctypes.data), ctypes.c_void_p(y.ctypes.data)
-    library.erf_float(*arguments)
-    assert (np.abs(y - reference) / np.spacing(np.abs(reference).astype(np.float32))).max() < 3
-    x[:4] = y[:4] = np.inf, -np.inf, np.nan, -0.0
-    library.erf_float(*arguments)
-    np.testing.assert_array_equal(y[:4], np.array([1, -1, np.nan, -0.0], dtype=np.float32))
+@pytest.mark.parametrize(
+    ("name", "function", "low", "high", "ulp"),
+    [("erf", special.erf, -6, 6, 3), ("expm1", np.expm1, -90, 88.7, 3), ("tanh", np.tanh, -20, 20, 3)],
+)
+def test_functions_of_floats(
+    library: ctypes.CDLL, name: str, function: Callable[[Array], Array], low: float, high: float, ulp: float
+) -> None:
+    parts = [np.linspace(low, high, 2_000_001), np.linspace(-1e-3, 1e-3, 10_001), np.geomspace(1e-30, 1, 10_001)]
+    x = np.concatenate(parts).astype(np.float32)
+    reference = function(x.astype(np.float64))
+    error = np.abs(applied(library, name, x) - reference) / np.spacing(np.abs(reference).astype(np.float32))
+    assert error.max() < ulp
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("erf", [1, -1, np.nan, 0, 1, -1]), ("expm1", [np.inf, -1, np.nan, 0, np.inf, -1]),
+     ("tanh", [1, -1, np.nan, 0, 1, -1])],
+)  # fmt: skip
+def test_limits_of_functions_of_floats(library: ctypes.CDLL, name: str, expected: list[float]) -> None:
+    x = np.array([np.inf, -np.inf, np.nan, -0.0, 1e30, -1e30], dtype=np.float32)
+    np.testing.assert_array_equal(applied(library, name, x), np.array(expected, dtype=np.float32))
+
+
+@pytest.mark.parametrize("name", ["erf", "tanh"])
+def test_odd_functions_keep_the_sign_of_zero(library: ctypes.CDLL, name: str) -> None:
+    assert np.signbit(applied(library, name, np.array([-0.0], dtype=np.float32)))[0]

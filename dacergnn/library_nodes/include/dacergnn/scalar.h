@@ -18,32 +18,74 @@ namespace dacergnn {
 template <class T> DACERGNN_ANYWHERE inline T maximum(T a, T b) { return (a > b || a != a) ? a : b; }
 template <class T> DACERGNN_ANYWHERE inline T minimum(T a, T b) { return (a < b || a != a) ? a : b; }
 
-// e^x without branches or calls, so that loops over it vectorize: x = n log 2 + r, a Taylor polynomial in r for e^r,
-// and 2^n in two factors, because n may lie outside of the exponents of normal numbers. Rounds to within 2 ulp; 0 for
-// -inf, inf for overflow, NaN for NaN. Devices have instructions for it, which their own functions use.
-DACERGNN_ANYWHERE inline float exp(float x) {
-#ifdef __CUDA_ARCH__
-    return ::expf(x);
-#else
+// x = n log 2 + r with an integer n and |r| <= log 2 / 2, for |x| up to 2^21.
+struct Reduced {
+    float r;
+    int32_t n;
+};
+
+inline Reduced reduced(float x) {
     constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer in the lowest bits
-    const float lower = x < -104.0f ? -104.0f : x, bounded = lower > 89.0f ? 89.0f : lower;
-    const float shifted = bounded * 1.44269504f + kRound, n = shifted - kRound;
-    const float r = (bounded - n * 0.693359375f) - n * -2.12194440e-4f;
+    const float shifted = x * 1.44269504f + kRound, n = shifted - kRound;
+    const float r = (x - n * 0.693359375f) - n * -2.12194440e-4f;
+    return {r, __builtin_bit_cast(int32_t, shifted) - __builtin_bit_cast(int32_t, kRound)};
+}
+
+// 2^n for the exponents of normal numbers.
+inline float power_of_two(int32_t n) { return __builtin_bit_cast(float, uint32_t(n + 127) << 23); }
+
+// (e^r - 1) / r for a reduced r: a Taylor polynomial.
+inline float slope_of_exp(float r) {
     float p = 1.0f / 5040;
     p = p * r + 1.0f / 720;
     p = p * r + 1.0f / 120;
     p = p * r + 1.0f / 24;
     p = p * r + 1.0f / 6;
     p = p * r + 0.5f;
-    p = p * r + 1.0f;
-    p = p * r + 1.0f;
-    const int32_t exponent = __builtin_bit_cast(int32_t, shifted) - __builtin_bit_cast(int32_t, kRound);
-    const int32_t half = exponent >> 1, rest = exponent - half;
-    const uint32_t one = uint32_t(half + 127) << 23, other = uint32_t(rest + 127) << 23;
-    return p * __builtin_bit_cast(float, one) * __builtin_bit_cast(float, other);
+    return p * r + 1.0f;
+}
+
+// e^x without branches or calls, so that loops over it vectorize: e^r 2^n, in two factors, because n may lie outside
+// of the exponents of normal numbers. Rounds to within 2 ulp; 0 for -inf, inf for overflow, NaN for NaN. Devices have
+// instructions for it, which their own functions use.
+DACERGNN_ANYWHERE inline float exp(float x) {
+#ifdef __CUDA_ARCH__
+    return ::expf(x);
+#else
+    const float lower = x < -104.0f ? -104.0f : x, bounded = lower > 89.0f ? 89.0f : lower;
+    const auto [r, n] = reduced(bounded);
+    const int32_t half = n >> 1, rest = n - half;
+    return (slope_of_exp(r) * r + 1.0f) * power_of_two(half) * power_of_two(rest);
 #endif
 }
 
+// e^x - 1 in the same way: 2^n (e^r - 1) + (2^n - 1), halved as long as 2^n may be too large. Rounds to within 3 ulp.
+DACERGNN_ANYWHERE inline float expm1(float x) {
+#ifdef __CUDA_ARCH__
+    return ::expm1f(x);
+#else
+    const float lower = x < -18.0f ? -18.0f : x, bounded = lower > 89.0f ? 89.0f : lower;
+    const auto [r, n] = reduced(bounded);
+    const float scale = power_of_two(n - 1);
+    return 2.0f * (scale * (slope_of_exp(r) * r) + (scale - 0.5f));
+#endif
+}
+
+DACERGNN_ANYWHERE inline double expm1(double x) { return std::expm1(x); }
+
+// (1 - e^-2|x|) / (1 + e^-2|x|) with the sign of x, vectorizing likewise. Rounds to within 3 ulp.
+DACERGNN_ANYWHERE inline float tanh(float x) {
+#ifdef __CUDA_ARCH__
+    return ::tanhf(x);
+#else
+    const float less = expm1(-2.0f * std::abs(x));
+    return std::copysign(less / (less + 2.0f), x);
+#endif
+}
+
+DACERGNN_ANYWHERE inline double tanh(double x) { return std::tanh(x); }
+
+// As that of floats.
 DACERGNN_ANYWHERE inline double exp(double x) {
 #ifdef __CUDA_ARCH__
     return ::exp(x);
