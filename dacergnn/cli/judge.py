@@ -33,6 +33,7 @@ from dacergnn.tuning.tuned import MODEL, shipped
 
 if TYPE_CHECKING:
     from dacergnn.performance.dataset import Measured
+    from dacergnn.performance.scores import Scores
 
 _OURS = "graph network"
 CHOICES = {"default": "off", "model": "model", "measure": "measure"}
@@ -42,57 +43,70 @@ CHOICES = {"default": "off", "model": "model", "measure": "measure"}
 @click.command()
 @click.option("--data", "path", required=True, type=click.Path(dir_okay=False, exists=True, path_type=Path),
               help="What `dacergnn tune collect` made; xz may have compressed it.")  # fmt: skip
-@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write the graph networks here.")
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path),
+              help="Train graph networks on all samples, and write them here.")  # fmt: skip
 @click.option("--plots", type=click.Path(file_okay=False, path_type=Path), help="Draw figures into this folder.")
+@click.option("--cross-validate", is_flag=True, help="Train and judge in turns, so that each layer is unseen once.")
 @click.option("--epochs", default=20, show_default=True, type=click.IntRange(1))
 @click.option("--members", default=4, show_default=True, type=click.IntRange(1), help="Networks to take the mean of.")
 @click.option("--pooled", is_flag=True, help="Also train networks that read sums over operators.")
 @click.option("--seed", default=0, show_default=True, help="Of the division of the samples, and of the training.")
 def evaluate(
-    path: Path, out: Path | None, plots: Path | None, epochs: int, members: int, pooled: bool, seed: int
-) -> None:
+    path: Path, out: Path | None, plots: Path | None, cross_validate: bool, epochs: int, members: int, pooled: bool,
+    seed: int,
+) -> None:  # fmt: skip
     """Train the performance models, and score them on layers and graphs that none of them has seen."""
     from dacergnn.performance.contenders import baselines, graph_networks
-    from dacergnn.performance.dataset import divide, samples_of
+    from dacergnn.performance.dataset import FOLDS, divide, samples_of
+    from dacergnn.performance.scores import scores
 
     rows = load(path)
     about = next((row for row in rows if "format" in row), None)
     if about is None:
         raise DacergnnError(f"{path}: no line says how its samples were made; name a file of `dacergnn tune collect`.")
-    division = divide(samples_of(rows), seed)
-    learned, unseen = division.learned, division.unseen
+    samples = samples_of(rows)
     console = Console(width=None if sys.stdout.isatty() else 200)
-    console.print(f"{len(learned):,} samples to learn from, {len(unseen):,} of unseen layers on unseen graphs.")
-    network = graph_networks(learned, seed=seed, epochs=epochs, members=members)
-    models: dict[str, Model] = {_OURS: network}
-    if pooled:
-        models["pooled"] = graph_networks(learned, seed=seed, epochs=epochs, members=members, pooled=True)
-    models |= baselines(learned, seed=seed, epochs=epochs)
-    predicted = {name: model.predict([s.program for s in unseen]) for name, model in models.items()}
-    console.print(_score_table(unseen, predicted, about["repeat"]))
+    unseen: list[Measured] = []
+    parts: dict[str, list[np.ndarray]] = {}
+    for fold in range(FOLDS if cross_validate else 1):
+        division = divide(samples, seed, fold)
+        learned, unseen_here = division.learned, division.unseen
+        console.print(
+            f"{len(learned):,} samples to learn from, {len(unseen_here):,} of unseen layers on unseen graphs."
+        )
+        models: dict[str, Model] = {_OURS: graph_networks(learned, seed=seed, epochs=epochs, members=members)}
+        if pooled:
+            models["pooled"] = graph_networks(learned, seed=seed, epochs=epochs, members=members, pooled=True)
+        models |= baselines(learned, seed=seed, epochs=epochs)
+        for name, model in models.items():
+            parts.setdefault(name, []).append(model.predict([s.program for s in unseen_here]))
+        unseen += unseen_here
+    predicted = {name: np.concatenate(part) for name, part in parts.items()}
+    all_scores = {name: scores(unseen, times, about["repeat"]) for name, times in predicted.items()}
+    by_family: dict[str, Scores] = {}
+    for family in sorted({s.family for s in unseen}):
+        chosen = [n for n, s in enumerate(unseen) if s.family == family]
+        by_family[family] = scores([unseen[n] for n in chosen], predicted[_OURS][chosen], about["repeat"])
+    console.print(_score_table("model", all_scores))
+    console.print(_score_table("family", by_family))
     if out is not None:
-        network.save(out)
+        graph_networks(samples, seed=seed, epochs=epochs, members=members).save(out)
     if plots is not None:
-        from dacergnn.performance.figures import draw
+        from dacergnn.performance.figures import draw_predictions, draw_ranks
 
-        for file in draw(unseen, predicted, plots):
+        for file in (draw_predictions(unseen, predicted, plots), draw_ranks(by_family, plots)):
             console.print(str(file))
 
 
-def _score_table(unseen: Sequence[Measured], predicted: Mapping[str, np.ndarray], repeat: int) -> Table:
-    """Scores of all models, then of the graph network by family."""
-    from dacergnn.performance.scores import scores
-
-    table = Table(title="Unseen layers on unseen graphs")
-    for column in ("model", "family", "samples", "mean error", "largest", "R2 of log time", "ranked right", "pairs"):
-        table.add_column(column, justify="left" if column in ("model", "family") else "right")
-    families = sorted({s.family for s in unseen})
-    for name, family in [*product(predicted, ["all"]), *product([_OURS], families)]:
-        chosen = [n for n, s in enumerate(unseen) if family in ("all", s.family)]
-        found = scores([unseen[n] for n in chosen], predicted[name][chosen], repeat)
+def _score_table(what: str, found: Mapping[str, Scores]) -> Table:
+    """Scores by model, or those of the graph network by family."""
+    table = Table(title="Unseen layers on unseen graphs" + (f", {_OURS}" if what == "family" else ""))
+    for column in (what, "samples", "mean error", "largest", "R2 of log time", "ranked right", "pairs"):
+        table.add_column(column, justify="left" if column == what else "right")
+    for name, one in found.items():
         table.add_row(
-            name, family, str(len(chosen)), f"{found.mean_error:.1%}", f"{found.largest_error:.0%}",
-            f"{found.r2:.3f}", f"{found.ranked:.1%}", str(found.pairs),
+            name, str(one.samples), f"{one.mean_error:.1%}", f"{one.largest_error:.0%}", f"{one.r2:.3f}",
+            f"{one.ranked:.1%}", str(one.pairs),
         )  # fmt: skip
     return table
 
@@ -109,9 +123,11 @@ def _score_table(unseen: Sequence[Measured], predicted: Mapping[str, np.ndarray]
               "besides those that are chosen.")  # fmt: skip
 @click.option("--evaluations", default=60, show_default=True, type=click.IntRange(1), help="Plans that a search sees.")
 @click.option("--threads", default=2, show_default=True, type=click.IntRange(1))
+@click.option("--plots", type=click.Path(file_okay=False, path_type=Path), help="Draw all cases of the file into this "
+              "folder.")  # fmt: skip
 def regret(
     path: Path, models: Sequence[str], data: Sequence[str], mode: Sequence[str], features: int, heads: int, builds: int,
-    evaluations: int, threads: int,
+    evaluations: int, threads: int, plots: Path | None,
 ) -> None:  # fmt: skip
     """Measure how far chosen plans are from the fastest of many, for layers on graphs.
 
@@ -142,7 +158,12 @@ def regret(
                 rows.append({**case, **asdict(found)})
                 writer.write(rows[-1:])
             bar.advance(task)
-    console.print(_table([row for row in rows if "best" in row]))
+    measured = [row for row in rows if "best" in row]
+    console.print(_table(measured))
+    if plots is not None:
+        from dacergnn.performance.figures import draw_regrets
+
+        console.print(str(draw_regrets(measured, CHOICES, plots)))
 
 
 def _program(case: Row) -> tuple[Any, int, Any]:

@@ -15,8 +15,8 @@ from dacergnn.tuning.records import Row
 from dacergnn.tuning.samples import Sample
 from dacergnn.tuning.written import read
 
-UNSEEN = 0.2
-"""Share of the layers, and of the graphs, that nothing is learned from."""
+FOLDS = 5
+"""Parts of the layers, and of the graphs, of which nothing is learned from one."""
 
 
 @dataclass(frozen=True)
@@ -63,10 +63,11 @@ class Division:
     unseen: Sequence[Measured]
 
 
-def divide(samples: Sequence[Measured], seed: int = 0, share: float = UNSEEN) -> Division:
-    """Keep a share of the layers, and a share of the graphs, from the samples to learn from.
+def divide(samples: Sequence[Measured], seed: int = 0, fold: int = 0) -> Division:
+    """Keep one of `FOLDS` parts of the layers, and of the graphs, from the samples to learn from.
 
-    Samples of a layer that is kept on a graph that is not, or the other way round, are in neither part.
+    Samples of a layer that is kept on a graph that is not, or the other way round, are in neither part. Each layer,
+    and each graph, is kept in one ``fold`` of 0 to ``FOLDS`` - 1.
 
     Raises:
         DacergnnError: A part is empty.
@@ -75,7 +76,8 @@ def divide(samples: Sequence[Measured], seed: int = 0, share: float = UNSEEN) ->
 
     def kept(names: Iterable[str]) -> set[str]:
         ordered = sorted({*names})
-        return {*rng.sample(ordered, min(max(round(share * len(ordered)), 1), len(ordered)))}
+        rng.shuffle(ordered)
+        return {*ordered[fold::FOLDS]}
 
     layers, graphs = kept(s.layer for s in samples), kept(s.graph for s in samples)
     found = Division(

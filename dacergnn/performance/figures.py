@@ -1,36 +1,81 @@
-"""Figures of how well performance models predict."""
+"""Figures of how well performance models predict, and of what plans they lead to."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from dacergnn.errors import DacergnnError
 from dacergnn.performance.dataset import Measured
+from dacergnn.performance.scores import Scores
+from dacergnn.tuning.records import Row
+
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00")
 
 
-def draw(samples: Sequence[Measured], predicted: Mapping[str, np.ndarray], folder: Path) -> Iterator[Path]:
-    """Write measured against predicted times, a panel for each model, as PNG.
+def draw_predictions(samples: Sequence[Measured], predicted: Mapping[str, np.ndarray], folder: Path) -> Path:
+    """Write measured against predicted times, a panel for each model, as ``predicted.png``.
 
     Raises:
         DacergnnError: matplotlib is not installed.
     """
+    measured = np.array([s.seconds for s in samples])
+    figure = _figure(3.2 * len(predicted), 3.4)
+    panels = figure.subplots(1, len(predicted), sharex=True, sharey=True, squeeze=False)[0]
+    ends = np.array([0.7 * measured.min(), 1.4 * measured.max()])
+    for panel, (name, times) in zip(panels, predicted.items(), strict=True):
+        panel.loglog(measured, times, ".", markersize=3, alpha=0.5, color=COLORS[0])
+        panel.loglog(ends, ends, color="black", linewidth=0.8)
+        panel.set(title=name, xlabel="measured s", xlim=ends)
+    panels[0].set_ylabel("predicted s")
+    return _saved(figure, folder / "predicted.png")
+
+
+def draw_ranks(by_family: Mapping[str, Scores], folder: Path) -> Path:
+    """Write the share of pairs of plans that are ranked right in each family of layers, as ``ranked.png``."""
+    figure = _figure(7, 0.8 + 0.25 * len(by_family))
+    panel = figure.subplots()
+    labels = [f"{family} ({found.pairs})" for family, found in by_family.items()]
+    panel.barh(labels, [100 * found.ranked for found in by_family.values()], color=COLORS[0])
+    panel.invert_yaxis()
+    panel.set(xlabel="% of pairs ranked right", xlim=(0, 100), ylabel="family (pairs)")
+    return _saved(figure, folder / "ranked.png")
+
+
+def draw_regrets(rows: Sequence[Row], choices: Mapping[str, str], folder: Path) -> Path:
+    """Write how long chosen plans take over the fastest, and how well a model ranks, as ``regret.png``.
+
+    Args:
+        rows: Cases, by the names of `Regret`, and what they are about.
+        choices: What rows have the seconds of, and how to call it.
+    """
+    figure = _figure(8, 1 + 0.2 * len(rows))
+    left, right = figure.subplots(1, 2, sharey=True, width_ratios=(2, 1))
+    places = np.arange(len(rows))
+    for (choice, name), color, marker in zip(choices.items(), COLORS, "s.x", strict=False):
+        left.plot([r[choice] / r["best"] for r in rows], places, marker, color=color, label=f'"{name}"')
+    left.set_yticks(places, [f"{r['layer']} {r['features']}/{r['heads']} {r['data']} {r['mode']}" for r in rows])
+    left.invert_yaxis()
+    left.set(xlabel="time over the fastest plan's")
+    left.grid(axis="x", alpha=0.3)
+    left.legend()
+    right.barh(places, [100 * r["scores"]["ranked"] for r in rows], color=COLORS[0])
+    right.set(xlabel="% of pairs ranked right", xlim=(0, 100))
+    return _saved(figure, folder / "regret.png")
+
+
+def _figure(width: float, height: float) -> Any:
     try:
         from matplotlib.figure import Figure
     except ImportError:
         raise DacergnnError('Figures need matplotlib; install it with pip install "dacergnn[plot]".') from None
-    measured = np.array([s.seconds for s in samples])
-    figure = Figure(figsize=(3.2 * len(predicted), 3.4), layout="constrained")
-    panels = figure.subplots(1, len(predicted), sharex=True, sharey=True, squeeze=False)[0]
-    ends = np.array([0.7 * measured.min(), 1.4 * measured.max()])
-    for panel, (name, times) in zip(panels, predicted.items(), strict=True):
-        panel.loglog(measured, times, ".", markersize=3, alpha=0.5, color="#0072B2")
-        panel.loglog(ends, ends, color="black", linewidth=0.8)
-        panel.set(title=name, xlabel="measured s", xlim=ends)
-    panels[0].set_ylabel("predicted s")
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "predicted.png"
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def _saved(figure: Any, path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150)
-    yield path
+    return path

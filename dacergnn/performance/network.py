@@ -1,8 +1,8 @@
 """The performance model of Singh et al.: graph convolutions over the operators of a program.
 
-Features of two kinds are normalized, embedded by a linear layer each and put side by side. Two convolutions follow:
-a linear layer, the average over an operator and those that it shares data with, batch normalization, ReLU. Embeddings
-before, between and after them are summed over the operators of a program, and one linear layer reads all three.
+Features of two kinds are normalized, embedded by a linear layer and ReLU each and put side by side. Two convolutions
+follow: a linear layer, the average over an operator and those that it shares data with, batch normalization, ReLU.
+Embeddings before, between and after them are summed over the operators of a program, and one linear layer reads all.
 
 The paper reads the run time from that layer. Here times span seven orders of magnitude and must be positive, so that
 it gives the logarithm r of a time over the one of the analytic cost, bounded smoothly: a factor of exp(8 tanh(r / 8)).
@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from dacergnn.config import Config
 from dacergnn.modules.functions import ProgramFunction
 from dacergnn.performance.batch import Batch, Embedding
 from dacergnn.tuning.predictor import EPSILON, LAYERS, LIMIT
@@ -31,7 +32,7 @@ def average(g, h, W):
     return y
 """,
     {},
-    None,
+    Config(tune="off"),  # by no performance model: this is what trains one
 )
 
 
@@ -68,7 +69,7 @@ class GraphNetwork(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         """[programs] seconds."""
-        hidden = torch.cat((self.invariant(batch.invariant), self.dependent(batch.dependent)), dim=1)
+        hidden = torch.relu(torch.cat((self.invariant(batch.invariant), self.dependent(batch.dependent)), dim=1))
         embeddings = [hidden]
         for convolution in self.convolutions:
             hidden = convolution(batch, hidden)

@@ -20,12 +20,14 @@ class Scores:
     """Agreement of predictions with measurements.
 
     Attributes:
+        samples: How many have been predicted.
         mean_error, largest_error: Of |predicted / measured - 1|.
         r2: Coefficient of determination of the logarithm of seconds.
         ranked: Share of the pairs of plans, of one layer on one graph, that are in the right order.
         pairs: How many pairs these are: those whose times differ for certain.
     """
 
+    samples: int
     mean_error: float
     largest_error: float
     r2: float
@@ -41,9 +43,8 @@ def scores(samples: Sequence[Measured], predicted: np.ndarray, repeat: int) -> S
     rest, spread = np.square(logs - np.log(predicted)).sum(), np.square(logs - logs.mean()).sum()
     pairs = [*certain_pairs(samples, repeat)]
     right = sum((predicted[a] < predicted[b]) == (seconds[a] < seconds[b]) for a, b in pairs)
-    return Scores(
-        float(error.mean()), float(error.max()), float(1 - rest / spread), right / max(len(pairs), 1), len(pairs)
-    )
+    ranked = right / max(len(pairs), 1)
+    return Scores(len(samples), float(error.mean()), float(error.max()), float(1 - rest / spread), ranked, len(pairs))
 
 
 def certain_pairs(samples: Sequence[Measured], repeat: int) -> Iterator[tuple[int, int]]:

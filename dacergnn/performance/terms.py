@@ -17,8 +17,8 @@ from dacergnn.tuning.features import FEATURE_NAMES
 from dacergnn.tuning.schedules import NANO
 
 TERMS = {
-    "flops_ns": 1.0, "streamed_ns": 1.0, "far_ns": 1.0, "gathered_ns": 1.0, "rows_ns": 1.0, "ns_waiting": 0.1,
-    "vector_operations": 0.01, "scalar_operations": 0.1, "work": 0.01, "tasks": 100.0, "tiles": 10.0,
+    "flops_ns": 1.0, "streamed_ns": 1.0, "far_ns": 1.0, "gathered_ns": 1.0, "rows_ns": 1.0, "functions_ns": 1.0,
+    "ns_waiting": 0.1, "vector_operations": 0.01, "scalar_operations": 0.1, "work": 0.01, "tasks": 100.0, "tiles": 10.0,
     "lines": 0.1, "gathered_lines": 1.0, "rows_outer": 0.1, "rows_inner": 0.1, "allocated_pages": 100.0,
 }  # fmt: skip
 """Features that are terms, and about how many nanoseconds one of them may stand for."""

@@ -1,13 +1,13 @@
 """What an operator computes, whatever its schedule: a histogram of its operations, and how it reaches rows.
 
-All are numbers for one row of the row space of a statement, summed over the statements by the kind of that space, so
-that they depend on no graph.
+Invariant features are numbers for one row of the row space of a statement, summed over the statements by the kind of
+that space, so that they depend on no graph. With the rows of a graph they make totals.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from dacergnn.cost import Access, Work
 from dacergnn.graph.spaces import TYPE_PATHS, kind
@@ -49,6 +49,10 @@ COUNTS = (
     *(f"{rows}_{name}" for rows in ROWS for name in (*OPERATIONS, *PATTERNS)),
     *_SHAPES,
 )
+TOTALS = (*(f"all_{name}" for name in OPERATIONS), "functions_ns")
+"""Operations of each kind on all rows, and about how many nanoseconds those take that `FUNCTION_NS` has."""
+FUNCTION_NS = {"divide": 0.2, "exp": 0.5, "erf": 1.0, "tanh": 1.0, "root": 0.5}
+"""Of a thread, in vectors, for one that is neither an addition nor a multiplication."""
 SHARES = ("product", "scaled", "pairs_first", "most_rank", "wide_items")
 """Numbers from 0 to 3: whether it is a product, scales its rows, sums those of a pair before; the rank of rows, and
 whether elements have eight bytes."""
@@ -70,7 +74,7 @@ def invariant_features(works: Sequence[Work], shapes: ShapeOf, item: int) -> tup
     counts: Counter[str] = Counter()
     for work in works:
         rows = row_kind(work.statement.space)
-        for name, number in _operations(work, shapes).items():
+        for name, number in row_operations(work, shapes).items():
             counts[f"{rows}_{name}"] += number
         for access in work.accesses:
             elements = access.width // item
@@ -97,6 +101,16 @@ def invariant_features(works: Sequence[Work], shapes: ShapeOf, item: int) -> tup
     return found, dict(zip(SHARES, map(float, shares), strict=True))
 
 
+def totals(operations: Iterable[tuple[int, Mapping[str, int]]], threads: int) -> dict[str, float]:
+    """Features by `TOTALS` of statements with so many rows and operations for each of them."""
+    found = dict.fromkeys(TOTALS, 0.0)
+    for rows, by_name in operations:
+        for name, number in by_name.items():
+            found[f"all_{name}"] += rows * number
+    found["functions_ns"] = sum(ns * found[f"all_{name}"] for name, ns in FUNCTION_NS.items()) / threads
+    return found
+
+
 def _matrix(shape: Shape) -> tuple[int, int, int]:
     """Heads, rows and columns of weights."""
     heads, k, m = (1, 1, 1, *shape)[-3:]
@@ -114,8 +128,8 @@ def _pattern(access: Access) -> str:
     return "read" if ref.path == "" else "in_order" if access.in_order else "gathered"
 
 
-def _operations(work: Work, shapes: ShapeOf) -> Counter[str]:
-    """Operations for one row of a statement."""
+def row_operations(work: Work, shapes: ShapeOf) -> Counter[str]:
+    """Operations for one row of a statement, by `OPERATIONS`."""
     statement, found = work.statement, Counter[str]()
     gemm = match_gemm(statement)
     if gemm is not None:

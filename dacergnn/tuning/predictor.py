@@ -96,7 +96,7 @@ class Predictor:
 def _predicted(w: Mapping[str, Array], batch: Joined, averages: csr_array, sums: csr_array, pooled: bool) -> Array:
     """What one network predicts, given its weights."""
     kinds = (("invariant", batch.invariant), ("dependent", batch.dependent))
-    hidden = np.concatenate([_embedded(w, kind, values) for kind, values in kinds], axis=1)
+    hidden = np.maximum(np.concatenate([_embedded(w, kind, values) for kind, values in kinds], axis=1), 0)
     embeddings = [hidden]
     for layer in range(LAYERS):
         weight, gain, shift, mean, variance = (w[f"convolution{layer}_{name}"] for name in _CONVOLUTION)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +20,7 @@ from dacergnn.library_nodes.traversal.expansions.cpu import traversal_kernel
 from dacergnn.library_nodes.traversal.expansions.nest_kernel import NestKernel
 from dacergnn.library_nodes.traversal.nest import Levels
 from dacergnn.sdfg_passes.listing_cost import START
-from dacergnn.tuning import footprint
+from dacergnn.tuning import footprint, operations
 from dacergnn.tuning.graph_facts import GRAPH_COUNTS, LENGTHS, QUANTILES, GraphFacts
 from dacergnn.tuning.operations import ROWS, row_kind
 
@@ -42,7 +43,7 @@ COUNTS = (
     "vector_operations", "scalar_operations", "lanes", "work", "tasks", "rows_per_task", "tasks_per_thread", "waits",
     "again_flops", "flops_per_row",
     "intensity", "bytes_per_row", *(f"{term}_ns" for term in _TERMS), "ns", "ns_waiting", "roof_ns",
-    *GRAPH_COUNTS,
+    *operations.TOTALS, *GRAPH_COUNTS,
 )  # fmt: skip
 SHARES = (
     *(f"over_{rows}" for rows in ROWS), "by_groups", "by_edges", *(f"format_{name}" for name in _FORMATS),
@@ -56,6 +57,7 @@ class Scheduled:
     """What of an operator's features depends on no graph: `on` gives all of them on one.
 
     Attributes:
+        row_operations: For each of the works, operations by kind for a row.
         spaces: Row spaces of its loops, from the outside in.
         group: Path from rows of the innermost loop to their group, "" for none.
         row_work: Element operations for a row, as kernels count them.
@@ -65,6 +67,7 @@ class Scheduled:
 
     node: Any
     works: tuple[Work, ...]
+    row_operations: tuple[Counter[str], ...]
     item: int
     widths: tuple[int, ...]
     spaces: tuple[str, ...]
@@ -96,7 +99,8 @@ class Scheduled:
             spaces = (types, works[0].multiplied, space)
         item = arrays[statements[0].target.name].dtype.bytes
         return cls(
-            node, works, item, tuple(_columns(work, shapes) for work in works), spaces, group,
+            node, works, tuple(operations.row_operations(work, shapes) for work in works), item,
+            tuple(_columns(work, shapes) for work in works), spaces, group,
             _row_work(works, shapes), loops, kept * item,
             frozenset(name for name, desc in arrays.items() if desc.transient),
             tuple(s in before for s in statements), later,
@@ -113,6 +117,8 @@ class Scheduled:
         counts.update(footprint.counts(self.works, self.transient, sizes))
         shares.update(footprint.fits(counts))
         self._threads(counts, shares, facts, threads)
+        rows_of = [sizes[work.statement.space] for work in self.works]
+        counts.update(operations.totals(zip(rows_of, self.row_operations, strict=True), threads))
         self._again(counts, shares, [work.flops for work in work_costs])
         self._compound(counts, shares, cost, rates)
         rows = max(counts["rows_inner"], 1.0)

@@ -13,7 +13,7 @@ import pytest
 from dacergnn import Config, parse
 from dacergnn.errors import DacergnnError
 from dacergnn.graph.profile import TYPICAL
-from dacergnn.performance.dataset import Measured, divide, samples_of
+from dacergnn.performance.dataset import FOLDS, Measured, divide, samples_of
 from dacergnn.performance.scores import scores
 from dacergnn.sdfg_passes import compile_program
 from dacergnn.tuning.collect import FORMAT
@@ -80,6 +80,15 @@ def test_no_layer_and_no_graph_is_in_both_parts() -> None:
     again = divide(samples[::-1], seed=3)
     assert {s.group for s in again.unseen} == {s.group for s in found.unseen}
     assert {s.group for s in divide(samples, seed=4).unseen} != {s.group for s in found.unseen}
+
+
+def test_each_layer_and_each_graph_is_unseen_once() -> None:
+    (one,) = some(1)
+    samples = [replace(one, layer=str(layer), graph=str(graph)) for layer in range(10) for graph in range(12)]
+    unseen = [s for fold in range(FOLDS) for s in divide(samples, fold=fold).unseen]
+    assert len({s.group for s in unseen}) == len(unseen) == 2 * 12
+    assert len({s.layer for s in unseen}) == 10
+    assert len({s.graph for s in unseen}) == 12
 
 
 def test_too_few_samples_are_not_divided() -> None:

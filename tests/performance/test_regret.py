@@ -68,3 +68,6 @@ def test_command(graph: HeteroGraph, monkeypatch: pytest.MonkeyPatch, tmp_path: 
     again = CliRunner().invoke(main, options)
     assert again.exit_code == 0, again.output
     assert again.output[-400:] == result.output[-400:]
+    drawn = CliRunner().invoke(main, [*options, "--plots", str(tmp_path)])
+    assert drawn.exit_code == 0, drawn.output
+    assert (tmp_path / "regret.png").stat().st_size > 1000
