@@ -135,7 +135,7 @@ class Config:
     aggregation: str = "auto"
     adjacency: str = "auto"
     plan: Plan | None = None
-    tune: str = "off"
+    tune: str = "model"
 
     def __post_init__(self) -> None:
         if self.level not in LEVELS:
