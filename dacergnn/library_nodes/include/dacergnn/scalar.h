@@ -18,6 +18,12 @@ namespace dacergnn {
 template <class T> DACERGNN_ANYWHERE inline T maximum(T a, T b) { return (a > b || a != a) ? a : b; }
 template <class T> DACERGNN_ANYWHERE inline T minimum(T a, T b) { return (a < b || a != a) ? a : b; }
 
+// NaN stays NaN.
+template <class T> inline T bounded(T x, T low, T high) {
+    const T lower = x < low ? low : x;
+    return lower > high ? high : lower;
+}
+
 // x = n log 2 + r with an integer n and |r| <= log 2 / 2, for |x| up to 2^21.
 struct Reduced {
     float r;
@@ -52,8 +58,7 @@ DACERGNN_ANYWHERE inline float exp(float x) {
 #ifdef __CUDA_ARCH__
     return ::expf(x);
 #else
-    const float lower = x < -104.0f ? -104.0f : x, bounded = lower > 89.0f ? 89.0f : lower;
-    const auto [r, n] = reduced(bounded);
+    const auto [r, n] = reduced(bounded(x, -104.0f, 89.0f));
     const int32_t half = n >> 1, rest = n - half;
     return (slope_of_exp(r) * r + 1.0f) * power_of_two(half) * power_of_two(rest);
 #endif
@@ -64,8 +69,7 @@ DACERGNN_ANYWHERE inline float expm1(float x) {
 #ifdef __CUDA_ARCH__
     return ::expm1f(x);
 #else
-    const float lower = x < -18.0f ? -18.0f : x, bounded = lower > 89.0f ? 89.0f : lower;
-    const auto [r, n] = reduced(bounded);
+    const auto [r, n] = reduced(bounded(x, -18.0f, 89.0f));
     const float scale = power_of_two(n - 1);
     return 2.0f * (scale * (slope_of_exp(r) * r) + (scale - 0.5f));
 #endif
@@ -91,9 +95,9 @@ DACERGNN_ANYWHERE inline double exp(double x) {
     return ::exp(x);
 #else
     constexpr double kRound = 6755399441055744.0;  // 1.5 * 2^52
-    const double lower = x < -746.0 ? -746.0 : x, bounded = lower > 710.0 ? 710.0 : lower;
-    const double shifted = bounded * 1.4426950408889634 + kRound, n = shifted - kRound;
-    const double r = (bounded - n * 0.6931471803691238) - n * 1.9082149292705877e-10;
+    x = bounded(x, -746.0, 710.0);
+    const double shifted = x * 1.4426950408889634 + kRound, n = shifted - kRound;
+    const double r = (x - n * 0.6931471803691238) - n * 1.9082149292705877e-10;
     double p = 1.0 / 6227020800.0;
     p = p * r + 1.0 / 479001600.0;
     p = p * r + 1.0 / 39916800.0;
