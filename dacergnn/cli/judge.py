@@ -27,7 +27,6 @@ from dacergnn.plan import Plan
 from dacergnn.program import Program
 from dacergnn.sdfg_passes import Compilation, compile_program
 from dacergnn.tuning.collect import INDEX
-from dacergnn.tuning.predictor import Model
 from dacergnn.tuning.records import Row, Writer, load
 from dacergnn.tuning.tuned import MODEL, shipped
 
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from dacergnn.performance.dataset import Measured
     from dacergnn.performance.scores import Scores
 
-_OURS = "graph network"
 CHOICES = {"default": "off", "model": "model", "measure": "measure"}
 """What `Regret` has the seconds of, and the value of `Config.tune` that chooses so."""
 
@@ -56,9 +54,9 @@ def evaluate(
     seed: int,
 ) -> None:  # fmt: skip
     """Train the performance models, and score them on layers and graphs that none of them has seen."""
-    from dacergnn.performance.contenders import baselines, graph_networks
+    from dacergnn.performance.contenders import OURS, graph_networks, predictions
     from dacergnn.performance.dataset import FOLDS, divide, samples_of
-    from dacergnn.performance.scores import scores
+    from dacergnn.performance.scores import scores, scores_by_family
 
     rows = load(path)
     about = next((row for row in rows if "format" in row), None)
@@ -70,25 +68,19 @@ def evaluate(
     parts: dict[str, list[np.ndarray]] = {}
     for fold in range(FOLDS if cross_validate else 1):
         division = divide(samples, seed, fold)
-        learned, unseen_here = division.learned, division.unseen
         console.print(
-            f"{len(learned):,} samples to learn from, {len(unseen_here):,} of unseen layers on unseen graphs."
+            f"{len(division.learned):,} samples to learn from, {len(division.unseen):,} of unseen layers on unseen "
+            "graphs."
         )
-        models: dict[str, Model] = {_OURS: graph_networks(learned, seed=seed, epochs=epochs, members=members)}
-        if pooled:
-            models["pooled"] = graph_networks(learned, seed=seed, epochs=epochs, members=members, pooled=True)
-        models |= baselines(learned, seed=seed, epochs=epochs)
-        for name, model in models.items():
-            parts.setdefault(name, []).append(model.predict([s.program for s in unseen_here]))
-        unseen += unseen_here
+        found = predictions(division, seed=seed, epochs=epochs, members=members, pooled=pooled)
+        for name, times in found.items():
+            parts.setdefault(name, []).append(times)
+        unseen += division.unseen
     predicted = {name: np.concatenate(part) for name, part in parts.items()}
     all_scores = {name: scores(unseen, times, about["repeat"]) for name, times in predicted.items()}
-    by_family: dict[str, Scores] = {}
-    for family in sorted({s.family for s in unseen}):
-        chosen = [n for n, s in enumerate(unseen) if s.family == family]
-        by_family[family] = scores([unseen[n] for n in chosen], predicted[_OURS][chosen], about["repeat"])
+    by_family = scores_by_family(unseen, predicted[OURS], about["repeat"])
     console.print(_score_table("model", all_scores))
-    console.print(_score_table("family", by_family))
+    console.print(_score_table("family", by_family, OURS))
     if out is not None:
         graph_networks(samples, seed=seed, epochs=epochs, members=members).save(out)
     if plots is not None:
@@ -98,9 +90,9 @@ def evaluate(
             console.print(str(file))
 
 
-def _score_table(what: str, found: Mapping[str, Scores]) -> Table:
-    """Scores by model, or those of the graph network by family."""
-    table = Table(title="Unseen layers on unseen graphs" + (f", {_OURS}" if what == "family" else ""))
+def _score_table(what: str, found: Mapping[str, Scores], model: str = "") -> Table:
+    """Scores by what is said, of one model."""
+    table = Table(title="Unseen layers on unseen graphs" + (f", {model}" if model else ""))
     for column in (what, "samples", "mean error", "largest", "R2 of log time", "ranked right", "pairs"):
         table.add_column(column, justify="left" if column == what else "right")
     for name, one in found.items():

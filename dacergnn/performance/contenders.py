@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+import numpy as np
+
+from dacergnn.performance.dataset import Division
 from dacergnn.performance.network import GraphNetwork
 from dacergnn.performance.terms import TermNetwork
 from dacergnn.performance.training import train
 from dacergnn.performance.trees import Trees
 from dacergnn.tuning.predictor import Analytic, Model, Predictor
 from dacergnn.tuning.samples import Sample
+
+OURS = "graph network"
 
 
 def graph_networks(
@@ -29,3 +34,20 @@ def baselines(samples: Sequence[Sample], *, seed: int, epochs: int) -> dict[str,
         "terms": train(TermNetwork, samples, seed=seed, epochs=epochs),
         "analytic": Analytic(),
     }
+
+
+def predictions(
+    division: Division, *, seed: int, epochs: int, members: int, pooled: bool = False
+) -> dict[str, np.ndarray]:
+    """Seconds of the unseen samples by models that learn from the others, by name.
+
+    Args:
+        pooled: Whether to train networks that read sums over operators, too.
+    """
+    networks = partial(graph_networks, division.learned, seed=seed, epochs=epochs, members=members)
+    models: dict[str, Model] = {OURS: networks()}
+    if pooled:
+        models["pooled"] = networks(pooled=True)
+    models |= baselines(division.learned, seed=seed, epochs=epochs)
+    programs = [s.program for s in division.unseen]
+    return {name: model.predict(programs) for name, model in models.items()}

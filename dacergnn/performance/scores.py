@@ -47,6 +47,15 @@ def scores(samples: Sequence[Measured], predicted: np.ndarray, repeat: int) -> S
     return Scores(len(samples), float(error.mean()), float(error.max()), float(1 - rest / spread), ranked, len(pairs))
 
 
+def scores_by_family(samples: Sequence[Measured], predicted: np.ndarray, repeat: int) -> dict[str, Scores]:
+    """Scores of the samples of each family of layers."""
+    found: dict[str, Scores] = {}
+    for family in sorted({s.family for s in samples}):
+        chosen = [n for n, s in enumerate(samples) if s.family == family]
+        found[family] = scores([samples[n] for n in chosen], predicted[chosen], repeat)
+    return found
+
+
 def certain_pairs(samples: Sequence[Measured], repeat: int) -> Iterator[tuple[int, int]]:
     """Pairs of samples of one group whose times differ for certain."""
     groups: dict[tuple[str, str], list[int]] = defaultdict(list)

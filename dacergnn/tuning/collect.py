@@ -24,6 +24,7 @@ from dacergnn.program.parser import parse
 from dacergnn.runtime.executable import Executable
 from dacergnn.runtime.pool import POOL
 from dacergnn.sdfg_passes import Compilation, compile_program
+from dacergnn.tuning.disturbance import Reference, Undisturbed
 from dacergnn.tuning.graph_facts import GraphFacts
 from dacergnn.tuning.graphs import random_graph
 from dacergnn.tuning.measure import RandomArrays, Runnable, Step, build_runnables, measure
@@ -91,6 +92,10 @@ class Collector:
     def _arrays(self) -> RandomArrays:
         return RandomArrays(_ELEMENTS)
 
+    @cached_property
+    def _undisturbed(self) -> Undisturbed:
+        return Undisturbed(Reference())
+
     def run(self, deadline: float = float("inf"), *, measures: bool = True) -> Iterator[tuple[int, int]]:
         """Measure layer after layer until ``deadline`` (`time.monotonic`); yields each seed and its samples.
 
@@ -152,9 +157,10 @@ class Collector:
         data.describe([{"graph": name, "facts": json.loads(facts.to_json())}])
         fitting = {n: r for n, r in enumerate(runnables) if _fits(plans[n], facts)}
         steps = {n: Step(runnable, graph, self._arrays) for n, runnable in fitting.items()}
-        times = measure(steps, self.settings.repeat, self.settings.limit)
+        settings = self.settings
+        times, slowdown = self._undisturbed.measure(lambda: measure(steps, settings.repeat, settings.limit))
         if times:
-            data.add(seed, name, times)
+            data.add(seed, name, times, slowdown)
         else:
             data.leave_out(seed, name, self.settings.limit)
         _forget(graph)

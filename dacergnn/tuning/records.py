@@ -95,9 +95,9 @@ class DataSet:
         self._writer.write(row for name, row in found.items() if name not in self._described)
         self._described |= found
 
-    def add(self, layer: int, graph: str, times: Mapping[int, Sequence[Times | None]]) -> None:
-        """Samples of plans of a layer on a graph."""
-        for_all = {"layer": layer, "graph": graph}
+    def add(self, layer: int, graph: str, times: Mapping[int, Sequence[Times | None]], slowdown: float) -> None:
+        """Samples of plans of a layer on a graph, and how much other work slowed the machine down meanwhile."""
+        for_all = {"layer": layer, "graph": graph, "slowdown": round(slowdown, 2)}
         self._writer.write(
             {**for_all, "plan": plan, "seconds": [[t.mean, t.deviation] for t in parts if t is not None]}
             for plan, parts in times.items()
