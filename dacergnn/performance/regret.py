@@ -38,6 +38,7 @@ class Regret:
         model: Of what ``tune="model"`` chooses.
         measure: Of what ``tune="measure"`` chooses, out of ten that it has measured.
         best: The least of all.
+        deviations: Answers of the fastest plan that are not those of what passes choose by cost, by question.
         plans: How many different programs have been measured.
         choosing: Seconds that the choice of ``tune="model"`` took.
         scores: Of the model's predictions for them.
@@ -47,6 +48,7 @@ class Regret:
     model: float
     measure: float
     best: float
+    deviations: Mapping[str, str]
     plans: int
     choosing: float
     scores: Scores
@@ -83,12 +85,14 @@ def regret(
     fastest = sorted(samples, key=lambda n: samples[n].seconds)[:FINALISTS]
     finalists = {n: steps[n] for n in {default, model_choice, picked, *fastest}}
     final = {n: sum(part.mean for part in times) for n, times in _measured(finalists, FINAL_REPEAT).items()}
+    fastest_plan = found[min(final, key=final.__getitem__)].plan
     predicted = model.predict([sample.program for sample in samples.values()])
     return Regret(
         default=final[default],
         model=final[model_choice],
         measure=final[picked],
         best=min(final.values()),
+        deviations=dict({*fastest_plan.answers} - {*found[default].plan.answers}),
         plans=len(samples),
         choosing=choosing,
         scores=scores([*samples.values()], predicted, REPEAT),

@@ -15,6 +15,7 @@ import torch
 from dacergnn.errors import DacergnnError
 from dacergnn.performance import GraphNetwork, TermNetwork, Trained, Trees, train
 from dacergnn.performance.batch import Batch
+from dacergnn.performance.contenders import calibrated
 from dacergnn.performance.training import Network, ranking_error, relative_error
 from dacergnn.tuning.features import FEATURE_NAMES, ProgramFeatures
 from dacergnn.tuning.predictor import Analytic, Model, Predictor
@@ -102,6 +103,11 @@ def test_trees_learn_a_law_and_no_noise() -> None:
 def test_the_analytic_model_adds_up_operators() -> None:
     found = program(3)
     assert Analytic().predict([found, found]) == pytest.approx([found.seconds.sum()] * 2)
+
+
+def test_the_analytic_model_can_be_calibrated() -> None:
+    given = samples(count=20, law=lambda program: 3 * float(program.seconds.sum(dtype=np.float64)))
+    assert calibrated(given).predict([given[0].program]) == pytest.approx([given[0].seconds])
 
 
 def test_networks_start_at_the_analytic_cost() -> None:

@@ -15,6 +15,7 @@ from dacergnn.cli import judge, main
 from dacergnn.modules import RGAT
 from dacergnn.performance import regret as module
 from dacergnn.performance.regret import regret
+from dacergnn.plan import Plan
 from dacergnn.tuning.measure import Times
 from tests.tuning.test_search import INDIFFERENT, SMALL_TILES, compiler
 from tests.tuning.test_search import graph as graph  # a fixture
@@ -35,12 +36,16 @@ def test_choices_are_among_what_was_measured(graph: HeteroGraph, monkeypatch: py
     timed(monkeypatch, 1.0, 1.0)
     found = regret(run, 1, graph, SMALL_TILES, builds=3, evaluations=6)
     assert (found.default, found.model, found.measure, found.best) == (1, 2, 1, 1)
+    assert found.deviations == {}
     assert found.plans > 8
     assert found.scores.pairs == found.plans * (found.plans - 1) // 2
     assert 0 < found.choosing < 10
     timed(monkeypatch, 100.0, -1.0)
     again = regret(run, 1, graph, SMALL_TILES, builds=3, evaluations=6)
     assert again.best < again.measure < again.model == 99 < again.default
+    fastest = run(Plan.of(again.deviations)).plan.by_question
+    assert again.deviations
+    assert again.deviations.items() <= fastest.items()
     assert again.scores.ranked == pytest.approx(1 - found.scores.ranked, abs=0.2)
 
 
