@@ -14,7 +14,8 @@ from dacergnn.library_nodes.form import Ref, Statement
 from dacergnn.library_nodes.node import PREFIX, row_shape, row_space
 from dacergnn.program.listing import Listing, Rows, map_refs
 from dacergnn.program.view import SYMBOLS
-from dacergnn.sdfg_passes.differentiate import GRADIENT, derive
+from dacergnn.sdfg_passes.differentiate import derive
+from dacergnn.sdfg_passes.gradient_arrays import GRADIENT
 
 _TOTAL = "total_"
 _VALUE = "value_"

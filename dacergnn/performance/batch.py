@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,11 +10,13 @@ from functools import cached_property
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import softplus
 
 from dacergnn.graph import HeteroGraph
 from dacergnn.tuning.features import ProgramFeatures
 from dacergnn.tuning.predictor import both_ways
 from dacergnn.tuning.samples import Joined, joined
+from dacergnn.tuning.terms import COUNT, START, terms
 
 LEAST_SPREAD = 1e-3
 """Features that vary less in the training set are left as they are, but for their mean."""
@@ -39,9 +42,9 @@ class Batch:
         return torch.from_numpy(self.parts.dependent)
 
     @cached_property
-    def seconds(self) -> Tensor:
-        """[operators] by the analytic cost."""
-        return torch.from_numpy(self.parts.seconds)
+    def terms(self) -> Tensor:
+        """[operators, COUNT] seconds."""
+        return torch.from_numpy(terms(self.parts.dependent))
 
     @cached_property
     def graph(self) -> HeteroGraph:
@@ -74,3 +77,15 @@ class Embedding(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         return self.linear((features - self.mean) / self.scale)
+
+
+class Coefficients(nn.Linear):
+    """Coefficients of terms, which are never negative; all of them are `START` before anything is learned."""
+
+    def __init__(self, features: int) -> None:
+        super().__init__(features, COUNT)
+        nn.init.zeros_(self.weight)
+        nn.init.constant_(self.bias, math.log(math.expm1(START)))
+
+    def forward(self, input: Tensor) -> Tensor:
+        return softplus(super().forward(input))

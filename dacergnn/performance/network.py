@@ -5,10 +5,9 @@ follow: a linear layer, the average over an operator and those that it shares da
 Embeddings before, between and after them are summed over the operators of a program, and one linear layer reads all.
 
 The paper reads the run time from that layer. Here times span seven orders of magnitude and must be positive, so that
-it gives the logarithm r of a time over the one of the analytic cost, bounded smoothly: a factor of exp(8 tanh(r / 8)).
-It starts at r = 0, the analytic cost, and the loss is the paper's, on seconds. There are two forms. A linear layer of
-sums is a sum of linear layers, so the paper's prediction is a sum over operators; ``pooled=False`` has each of them
-correct its own analytic time. ``pooled=True`` corrects the time of the whole program by what is read from the sums.
+it gives coefficients of hand-made terms of the time (`dacergnn.tuning.terms`). There are two forms. A linear layer of
+sums is a sum of linear layers, so the paper's prediction is a sum over operators; ``pooled=False`` reads coefficients
+for the terms of each of them. ``pooled=True`` reads, from the sums, those for the terms of the whole program.
 
 The convolutions are compiled layers themselves: programs of a mean over neighbours.
 """
@@ -21,8 +20,8 @@ from torch import Tensor, nn
 
 from dacergnn.config import Config
 from dacergnn.modules.functions import ProgramFunction
-from dacergnn.performance.batch import Batch, Embedding
-from dacergnn.tuning.predictor import EPSILON, LAYERS, LIMIT
+from dacergnn.performance.batch import Batch, Coefficients, Embedding
+from dacergnn.tuning.predictor import EPSILON, LAYERS
 
 AVERAGE = ProgramFunction(
     """
@@ -54,7 +53,7 @@ class GraphNetwork(nn.Module):
     Args:
         sample: Operators to take the normalization of features from: those of the training set.
         width: Of each of the two embeddings of features; operators have twice as many.
-        pooled: Whether the readout is of sums over operators, and its exponential a factor of the whole program.
+        pooled: Whether the readout is of sums over operators.
     """
 
     def __init__(self, sample: Batch, width: int = 32, *, pooled: bool = False) -> None:
@@ -63,9 +62,7 @@ class GraphNetwork(nn.Module):
         self.invariant = Embedding(sample.parts.invariant, width)
         self.dependent = Embedding(sample.parts.dependent, width)
         self.convolutions = nn.ModuleList(Convolution(2 * width) for _ in range(LAYERS))
-        self.readout = nn.Linear((LAYERS + 1) * 2 * width, 1)
-        nn.init.zeros_(self.readout.weight)
-        nn.init.zeros_(self.readout.bias)
+        self.readout = Coefficients((LAYERS + 1) * 2 * width)
 
     def forward(self, batch: Batch) -> Tensor:
         """[programs] seconds."""
@@ -76,11 +73,8 @@ class GraphNetwork(nn.Module):
             embeddings.append(hidden)
         read = torch.cat(embeddings, dim=1)
         if self.pooled:
-            return batch.sums(batch.seconds) * self._factor(batch.sums(read))
-        return batch.sums(batch.seconds * self._factor(read))
-
-    def _factor(self, embeddings: Tensor) -> Tensor:
-        return torch.exp(LIMIT * torch.tanh(self.readout(embeddings).squeeze(1) / LIMIT))
+            return (self.readout(batch.sums(read)) * batch.sums(batch.terms)).sum(dim=1)
+        return batch.sums((self.readout(read) * batch.terms).sum(dim=1))
 
     def weights(self) -> dict[str, np.ndarray]:
         """What a `Predictor` takes to be the same model, with the running statistics of batch normalization."""
@@ -95,5 +89,5 @@ class GraphNetwork(nn.Module):
             parts = {"weight": layer.weight, "gain": norm.weight, "shift": norm.bias}
             parts |= {"mean": norm.running_mean, "variance": norm.running_var}
             found |= {f"convolution{number}_{name}": value for name, value in parts.items()}
-        found |= {"readout_weight": self.readout.weight[0], "readout_bias": self.readout.bias[0]}
+        found |= {"readout_weight": self.readout.weight.T, "readout_bias": self.readout.bias}
         return {name: value.detach().clone().numpy() for name, value in found.items()}

@@ -9,13 +9,12 @@ saves them (`cache_all`).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import dace
 
 from dacergnn.errors import ProgramError
 from dacergnn.library_nodes.form import (
-    GEMM_OPERATORS,
     WEIGHT_PRODUCTS,
     Expr,
     Gemm,
@@ -24,18 +23,14 @@ from dacergnn.library_nodes.form import (
     Shape,
     Statement,
     match_gemm,
-    refs,
 )
 from dacergnn.library_nodes.node import copied
 from dacergnn.library_nodes.operators import OPERATORS, SLOPE_OF_EITHER, op, shape_of
-from dacergnn.library_nodes.parse import fold
 from dacergnn.program import Program, verify
-from dacergnn.program.emission import OWN_STATEMENT, is_plain
-from dacergnn.program.listing import Listing, Rows
+from dacergnn.program.listing import Listing
+from dacergnn.sdfg_passes.gradient_arrays import GRADIENT, GradientArrays
 from dacergnn.sdfg_passes.held_values import read_held_values
 from dacergnn.sdfg_passes.operand_gradients import structural_gradients
-
-GRADIENT = "grad_"
 
 
 @dataclass(frozen=True)
@@ -51,16 +46,6 @@ class Gradient:
     backward: dace.SDFG
     saved: list[str]
     wrt: list[str]
-
-
-@dataclass
-class _Contributions:
-    """What flows into the gradient of an array: expressions by (row space, path, row shape)."""
-
-    terms: dict[tuple[str, str, Shape], list[Expr]] = field(default_factory=dict[tuple[str, str, Shape], list[Expr]])
-
-    def add(self, space: str, path: str, shape: Shape, term: Expr) -> None:
-        self.terms.setdefault((space, path, shape), []).append(term)
 
 
 @dataclass(frozen=True)
@@ -107,29 +92,22 @@ class _Differentiation:
         self.forward = forward
         self.at_hand = {*forward.outputs, *kept}
         self.wrt = wrt
-        self.backward = Listing(item=forward.item)
-        self.contributions: dict[str, _Contributions] = {}
-        self.gradients: dict[str, str] = {}
-        self.emitted: dict[object, str] = {}
+        self.arrays = GradientArrays(forward)
+        self.backward = self.arrays.backward
         self.active = self._active()
 
     def run(self) -> Derivation:
         forward, backward = self.forward, self.backward
         for name in forward.outputs:
             if name in self.active:
-                self._add_input(GRADIENT + name, forward.arrays[name])
-                self._accumulate(Ref(name), forward.space(name), Ref(GRADIENT + name))
+                self.arrays.add_input(GRADIENT + name, forward.arrays[name])
+                self.arrays.accumulate(Ref(name), forward.space(name), Ref(GRADIENT + name))
         for statement in reversed(forward.statements):
-            if statement.target.name in self.contributions:
+            if statement.target.name in self.arrays.contributions:
                 self._statement(statement)
-        reached = [n for n in self.wrt if n in self.contributions]
+        reached = [n for n in self.wrt if n in self.arrays.contributions]
         for name in reached:
-            gradient = self._gradient(name)
-            if not backward.is_internal(gradient):  # an output gradient handed on, or one result twice
-                self.emitted.clear()
-                rows = forward.arrays[name]
-                gradient = self._emit(gradient, rows.space, "", [Ref(gradient)], rows.shape)
-            backward.outputs += (gradient,)
+            backward.outputs += (self.arrays.result(name),)
         backward.statements = read_held_values(backward)
         backward.drop_unused()
         read = {r.name for s in backward.statements for r in s.reads}
@@ -146,93 +124,9 @@ class _Differentiation:
                 active.add(statement.target.name)
         return active
 
-    def _add_input(self, name: str, rows: Rows) -> None:
-        self.backward.arrays[name] = rows
-        self.backward.inputs += (name,)
-
-    # Gradients of arrays
-
-    def _accumulate(self, ref: Ref, space: str, term: Expr) -> None:
-        """Note that ``term``, for every row of ``space``, flows into the row that ``ref`` leads to."""
-        shape = self.forward.shape(ref)
-        self.contributions.setdefault(ref.name, _Contributions()).add(space, ref.path, shape, term)
-
-    def _gradient(self, name: str) -> str:
-        """The array that holds the gradient of ``name``; emits its operators at the first call."""
-        if name not in self.gradients:
-            self.gradients[name] = self._sum_contributions(name)
-        return self.gradients[name]
-
-    def _sum_contributions(self, name: str) -> str:
-        space, shape = self.forward.arrays[name].space, self.forward.arrays[name].shape
-        own: list[Expr] = []
-        partial: list[Expr] = []
-        for (term_space, path, term_shape), terms in self.contributions[name].terms.items():
-            products = [t for t in terms if self._is_product(term_space, path, t)]
-            plain = [t for t in terms if t not in products]
-            if (term_space, path, term_shape) == (space, "", shape):
-                own += plain
-            elif plain:
-                products.append(_sum(plain))
-            for term in products:
-                array = self._emit(GRADIENT + name, term_space, path, [term], term_shape, space)
-                partial.append(Ref(array, view=shape if term_shape != shape else None))
-        terms = [*own, *partial]
-        only = terms[0]
-        if (
-            len(terms) == 1
-            and isinstance(only, Ref)
-            and only == Ref(only.name)
-            and only.name in self.backward.arrays
-            and self.backward.shape(only) == shape
-        ):
-            return only.name
-        return self._emit(GRADIENT + name, space, "", terms, shape)
-
-    def _is_product(self, space: str, path: str, term: Expr) -> bool:
-        return match_gemm(Statement(space, Ref("gradient", path), "+=" if path else "=", term)) is not None
-
-    def _emit(self, name: str, space: str, path: str, terms: list[Expr], shape: Shape, owner: str | None = None) -> str:
-        """Add an operator to the backward program that writes the sum of ``terms``."""
-        expr = fold(_sum(terms))
-        if not self._is_product(space, path, expr):
-            expr = self._hoist(expr, space, top=not (isinstance(expr, Op) and expr.name in GEMM_OPERATORS))
-            rank = len(shape_of(expr, self._shape))
-            expr = Op("expand", (expr,), shape[rank:]) if rank < len(shape) else expr
-        key = (space, path, expr, shape, owner or space)
-        if key in self.emitted:
-            return self.emitted[key]
-        for ref in refs(expr):
-            if ref.name not in self.backward.arrays:
-                self._add_input(ref.name, self.forward.arrays[ref.name])
-        array = self._fresh(name)
-        self.backward.arrays[array] = Rows(owner or space, shape)
-        self.backward.statements.append(Statement(space, Ref(array, path), "+=" if path else "=", expr))
-        self.emitted[key] = array
-        return array
-
-    def _fresh(self, name: str) -> str:
-        """A name that no array of either program has."""
-        candidate, count = name, 0
-        while candidate in self.forward.arrays or candidate in self.backward.arrays:
-            count += 1
-            candidate = f"{name}_{count}"
-        return candidate
-
-    def _hoist(self, expr: Expr, space: str, top: bool = False) -> Expr:
-        """The expression with products and reductions inside it moved into operators of their own."""
-        if not isinstance(expr, Op):
-            return expr
-        expr = replace(expr, args=tuple(self._hoist(a, space) for a in expr.args))
-        if top or expr.name not in OWN_STATEMENT or is_plain(expr):
-            return expr
-        return Ref(self._emit("tmp", space, "", [expr], shape_of(expr, self._shape)))
-
-    # Rules
-
     def _statement(self, statement: Statement) -> None:
         gemm = match_gemm(statement)
-        seed = Ref(self._gradient(statement.target.name), statement.target.path)
+        seed = Ref(self.arrays.gradient(statement.target.name), statement.target.path)
         if gemm is not None:
             self._product(statement, gemm, seed)
         elif statement.op in ("max=", "min="):
@@ -246,11 +140,11 @@ class _Differentiation:
         owner, shape = self.forward.space(name), self.forward.shape(statement.target)
         value = Ref(self._found_again(statement))
         attains = op("eq", statement.expr, replace(value, path=path))
-        count = self._emit(f"count_{name}", space, path, [attains], shape, owner)
+        count = self.arrays.emit(f"count_{name}", space, path, [attains], shape, owner)
         # What is NaN equals nothing: all rows of its group receive NaN, as in torch.
         known = op("eq", value, value)
         equal = op("div", op("mul", replace(seed, path=""), known), op("mul", op("clamp_min", Ref(count), 1.0), known))
-        share = self._emit(f"share_{name}", owner, "", [equal], shape)
+        share = self.arrays.emit(f"share_{name}", owner, "", [equal], shape)
         self._pull(statement.expr, op("mul", Ref(share, path), attains), space, None)
 
     def _found_again(self, statement: Statement) -> str:
@@ -260,11 +154,11 @@ class _Differentiation:
         at_hand = not self.forward.is_internal(name) or name in self.backward.inputs
         if at_hand or any(r.path == "" for r in statement.reads):
             return name
-        array = self._fresh(name)
+        array = self.arrays.fresh(name)
         self.backward.arrays[array] = self.forward.arrays[name]
         for ref in statement.reads:
             if ref.name not in self.backward.arrays:
-                self._add_input(ref.name, self.forward.arrays[ref.name])
+                self.arrays.add_input(ref.name, self.forward.arrays[ref.name])
         self.backward.statements.append(replace(statement, target=replace(statement.target, name=array)))
         return array
 
@@ -283,16 +177,16 @@ class _Differentiation:
             to_x, to_w = Op("linear", (w, replace(seed, transposed=True))), Op("linear", (x, seed))
         if gemm.scale is not None and gemm.scale.name in self.active:
             # One product serves the scale and X: s receives (dY W^T) . X.
-            rows = self._emit("rows", space, "", [to_x], self.forward.shape(x))
+            rows = self.arrays.emit("rows", space, "", [to_x], self.forward.shape(x))
             to_x = Ref(rows)
             reduced: Expr = op("dot_prd", Ref(rows), x)
             for _ in range(len(self.forward.shape(x)) - 1 - len(self.forward.shape(gemm.scale))):
                 reduced = op("sum", reduced)
-            self._accumulate(gemm.scale, space, reduced)
+            self.arrays.accumulate(gemm.scale, space, reduced)
         for ref, gradient in ((x, to_x), (w, to_w)):
             if ref.name in self.active:
                 scaled = gradient if gemm.scale is None else Op("mul", (gemm.scale, gradient))
-                self._accumulate(replace(ref, transposed=False), space, scaled)
+                self.arrays.accumulate(replace(ref, transposed=False), space, scaled)
 
     def _product_of_weights(self, statement: Statement, gemm: Gemm, seed: Ref) -> None:
         """``Y = A B`` and ``P = A^T Y``, head by head."""
@@ -314,8 +208,8 @@ class _Differentiation:
         """`_accumulate` of the gradient of what ``ref`` sees, which may be transposed."""
         if ref.transposed:
             shape = shape_of(ref, self.forward.shape)
-            term = Ref(self._emit("tmp", space, "", [term], shape), transposed=True)
-        self._accumulate(replace(ref, transposed=False), space, term)
+            term = Ref(self.arrays.emit("tmp", space, "", [term], shape), transposed=True)
+        self.arrays.accumulate(replace(ref, transposed=False), space, term)
 
     def _pull(self, expr: Expr, seed: Expr, space: str, result: Expr | None) -> None:
         """Hand the gradient ``seed`` of an expression on to the references in it."""
@@ -350,7 +244,7 @@ class _Differentiation:
             return False
         value, owner = result or quotient, self.forward.space(total.name)
         name = GRADIENT + total.name
-        sums = self._emit(name, space, total.path, [op("mul", seed, value)], self.forward.shape(total), owner)
+        sums = self.arrays.emit(name, space, total.path, [op("mul", seed, value)], self.forward.shape(total), owner)
         centered = op("sub", seed, Ref(sums, total.path))
         self._pull(made.expr.args[0], op("mul", centered, value), space, None)
         return True
@@ -361,7 +255,10 @@ class _Differentiation:
         """Operands with their gradients and the row shape that these nominally have."""
         if expr.name not in OPERATORS:
             yield from structural_gradients(
-                expr, seed, self._shape, lambda value, shape: Ref(self._emit("tmp", space, "", [value], shape))
+                expr,
+                seed,
+                self.arrays.shape,
+                lambda value, shape: Ref(self.arrays.emit("tmp", space, "", [value], shape)),
             )
             return
         # Of nodes, results are mostly saved for what reads them next; of edges there are more than of end points.
@@ -378,14 +275,10 @@ class _Differentiation:
         gemms = [match_gemm(s) for s in self.forward.consumers(name)]
         return name in self.at_hand or any(g and g.x.name == name and g.w.name in self.active for g in gemms)
 
-    def _shape(self, ref: Ref) -> Shape:
-        """Row shape of a reference to an array of either program."""
-        return self.backward.shape(ref) if ref.name in self.backward.arrays else self.forward.shape(ref)
-
     def _reduce(self, gradient: Expr, nominal: Shape, wanted: Shape) -> Expr:
         """Sum a gradient of row shape ``nominal`` over the trailing axes that its operand was broadcast along."""
         for rank in range(len(nominal), len(wanted), -1):
-            actual = len(shape_of(gradient, self._shape))
+            actual = len(shape_of(gradient, self.arrays.shape))
             if actual < rank:  # constant along this axis
                 gradient = op("mul", gradient, float(nominal[rank - 1]))
             elif isinstance(gradient, Op) and gradient.name == "mul":
@@ -393,13 +286,6 @@ class _Differentiation:
             else:
                 gradient = op("sum", gradient)
         return gradient
-
-
-def _sum(terms: Sequence[Expr]) -> Expr:
-    total = terms[0]
-    for term in terms[1:]:
-        total = op("add", total, term)
-    return total
 
 
 def _differentiable(expr: Expr) -> Iterator[Ref]:

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import torch
 
-TOLERATED = 1.4
+TOLERATED = 1.7
 """How much longer than at its fastest the reference may take."""
 ATTEMPTS = 4
 ROUNDS = 9

@@ -13,10 +13,9 @@ from scipy.sparse import csr_array
 from dacergnn.errors import DacergnnError
 from dacergnn.tuning.features import FEATURE_NAMES, ProgramFeatures
 from dacergnn.tuning.samples import Joined, joined
+from dacergnn.tuning.terms import terms
 
 Array = np.ndarray[Any, Any]
-LIMIT = 8.0
-"""Bounds the logarithm of predicted over analytic seconds: a factor of 3,000 either way."""
 EPSILON = 1e-5
 """What batch normalization adds to a variance."""
 LAYERS = 2
@@ -56,7 +55,7 @@ class Predictor:
 
     Args:
         members: The weights of each network, float32, by the names in `WEIGHTS`.
-        pooled: Whether they correct the time of a program as a whole, or operator by operator.
+        pooled: Whether they read coefficients of terms for a program as a whole, or operator by operator.
     """
 
     members: tuple[Mapping[str, Array], ...]
@@ -106,15 +105,15 @@ def _predicted(w: Mapping[str, Array], batch: Joined, averages: csr_array, sums:
         averaged = averages @ (hidden @ weight)
         hidden = np.maximum((averaged - mean) / np.sqrt(variance + EPSILON) * gain + shift, 0)
         embeddings.append(hidden)
-    read, seconds = np.concatenate(embeddings, axis=1), batch.seconds.astype(np.float64)
+    read, times = np.concatenate(embeddings, axis=1), terms(batch.dependent).astype(np.float64)
     if pooled:
-        return sums @ seconds * _factor(w, sums @ read)
-    return sums @ (seconds * _factor(w, read))
+        return (_coefficients(w, sums @ read) * (sums @ times)).sum(axis=1)
+    return sums @ (_coefficients(w, read) * times).sum(axis=1)
 
 
-def _factor(w: Mapping[str, Array], embeddings: Array) -> Array:
-    readout = embeddings @ w["readout_weight"] + w["readout_bias"]
-    return np.exp(LIMIT * np.tanh(readout / LIMIT))
+def _coefficients(w: Mapping[str, Array], embeddings: Array) -> Array:
+    """Those of terms: positive."""
+    return np.logaddexp(0, embeddings @ w["readout_weight"] + w["readout_bias"])
 
 
 def _embedded(w: Mapping[str, Array], kind: str, values: Array) -> Array:

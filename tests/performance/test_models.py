@@ -20,9 +20,11 @@ from dacergnn.performance.training import Network, ranking_error, relative_error
 from dacergnn.tuning.features import FEATURE_NAMES, ProgramFeatures
 from dacergnn.tuning.predictor import Analytic, Model, Predictor
 from dacergnn.tuning.samples import Sample, joined, weights
+from dacergnn.tuning.terms import terms
 
 A, B = ("a", "here"), ("a", "there")
 TERM = FEATURE_NAMES[1].index("flops_ns")
+TILES = FEATURE_NAMES[1].index("tiles")
 FACTOR = FEATURE_NAMES[0].index("product")
 
 
@@ -110,10 +112,19 @@ def test_the_analytic_model_can_be_calibrated() -> None:
     assert calibrated(given).predict([given[0].program]) == pytest.approx([given[0].seconds])
 
 
-def test_networks_start_at_the_analytic_cost() -> None:
+@pytest.mark.parametrize("make", [GraphNetwork, POOLED, TermNetwork])
+def test_networks_start_at_half_of_the_terms(make: Network) -> None:
     programs = [program(seed) for seed in range(4)]
-    network = GraphNetwork(Batch.of(programs)).eval()
-    assert network(Batch.of(programs)).detach().numpy() == pytest.approx(Analytic().predict(programs), rel=1e-5)
+    batch = Batch.of(programs)
+    expected = [float(terms(p.dependent).sum()) / 2 for p in programs]
+    assert make(batch).eval()(batch).detach().numpy() == pytest.approx(expected, rel=1e-5)
+
+
+def test_terms_are_seconds() -> None:
+    found = program(0)
+    ones = found.dependent[:1] * 0
+    ones[0, [TERM, TILES]] = np.log1p([5e6, 300])  # 5 ms, and 300 tiles of 10 ns
+    assert terms(ones).sum() == pytest.approx(5e-3 + 3e-6 + 1e-6)  # and the start
 
 
 def test_training_is_repeated_exactly() -> None:
