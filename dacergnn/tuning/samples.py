@@ -45,8 +45,6 @@ class Joined:
     dependent: Floats
     edges: Indices
     owner: Indices
-    seconds: Floats
-    """[operators] by the analytic cost."""
     count: int
     """Programs."""
 
@@ -60,7 +58,6 @@ def joined(programs: Sequence[ProgramFeatures]) -> Joined:
         np.concatenate([p.dependent for p in programs]),
         np.concatenate([p.edges + start for p, start in zip(programs, starts, strict=True)]),
         np.repeat(np.arange(len(programs)), counts),
-        np.concatenate([p.seconds for p in programs]),
         len(programs),
     )
 

@@ -29,4 +29,4 @@ def terms(dependent: Floats) -> Floats:
     """[operators, COUNT] seconds, of features that depend on schedule and graph."""
     found = np.expm1(dependent[:, _COLUMNS]) * _SCALE
     start = np.full((len(found), 1), START_NS, np.float32)
-    return (np.concatenate((found, start), axis=1) / NANO).astype(np.float32)
+    return np.concatenate((found, start), axis=1) / np.float32(NANO)
