@@ -91,7 +91,7 @@ def evaluate(
 
 
 def _score_table(what: str, found: Mapping[str, Scores], model: str = "") -> Table:
-    """Scores by what is said, of one model."""
+    """Scores by model, or those of ``model`` by family."""
     table = Table(title="Unseen layers on unseen graphs" + (f", {model}" if model else ""))
     for column in (what, "samples", "mean error", "largest", "R2 of log time", "ranked right", "pairs"):
         table.add_column(column, justify="left" if column == what else "right")

@@ -1,6 +1,6 @@
 """Measurements while a machine does nothing else.
 
-Other work on a machine, or on the one that it is a part of, makes programs take up to five times as long for seconds on
+Other work on a machine, or on the one that it is a part of, makes programs take several times as long for seconds on
 end. It slows all runs of a sample alike, so that their deviation does not tell. A reference does: a few parallel loops
 over data in the cache and one over data in memory, timed before and after.
 """

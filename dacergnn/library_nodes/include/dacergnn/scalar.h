@@ -18,7 +18,7 @@ namespace dacergnn {
 template <class T> DACERGNN_ANYWHERE inline T maximum(T a, T b) { return (a > b || a != a) ? a : b; }
 template <class T> DACERGNN_ANYWHERE inline T minimum(T a, T b) { return (a < b || a != a) ? a : b; }
 
-// NaN stays NaN.
+// x, but not outside of low to high. NaN stays NaN, by one comparison each: maximum and minimum take two.
 template <class T> inline T bounded(T x, T low, T high) {
     const T lower = x < low ? low : x;
     return lower > high ? high : lower;
