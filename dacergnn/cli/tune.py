@@ -22,8 +22,9 @@ from dacergnn.program import Program
 from dacergnn.sdfg_passes import Compilation, compile_program
 from dacergnn.tuning.collect import INDEX, Collector, Settings
 from dacergnn.tuning.graph_facts import GraphFacts
+from dacergnn.tuning.measure import seconds
 from dacergnn.tuning.search import Candidate, beam_search, predicted
-from dacergnn.tuning.tuned import MEASURED, measured, shipped
+from dacergnn.tuning.tuned import FINAL_REPEAT, MEASURED, ready, shipped
 
 
 @click.group()
@@ -110,15 +111,16 @@ def run(
     candidates = [Candidate(Plan(), plain, predicted(plain, facts, predictor)) for _, plain in levels] + found
     names = [name for name, _ in levels] + [f"plan {n}" for n in range(1, len(found) + 1)]
     with console.status("building"):
-        times = measured([c.found for c in candidates], len(Program(compiled.sdfg).outputs), graph)
+        steps = ready([c.found for c in candidates], len(Program(compiled.sdfg).outputs), graph)
+    times = seconds(steps, FINAL_REPEAT)
     base = times[names.index("O2")]
     table = Table(title=f"{model} on {data}, {mode}: milliseconds")
     for column in ("", "predicted", "measured", "O2 / this", "changes"):
         table.add_column(column, justify="left" if column in ("", "changes") else "right")
-    for name, candidate, seconds in zip(names, candidates, times, strict=True):
+    for name, candidate, own in zip(names, candidates, times.values(), strict=True):
         changes = "\n".join(f"{q}: {a}" for q, a in candidate.plan.answers)
-        table.add_row(name, f"{1e3 * candidate.seconds:.3f}", f"{1e3 * seconds:.3f}", f"{base / seconds:.2f}", changes)
+        table.add_row(name, f"{1e3 * candidate.seconds:.3f}", f"{1e3 * own:.3f}", f"{base / own:.2f}", changes)
     console.print(table)
     if out is not None:
-        best = min(range(len(times)), key=times.__getitem__)
+        best = min(times, key=times.__getitem__)
         out.write_text(candidates[best].found.plan.to_json() + "\n")

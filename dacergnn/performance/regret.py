@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import hypot
 
@@ -16,16 +16,14 @@ from dacergnn.plan import Plan
 from dacergnn.sdfg_passes import Compilation
 from dacergnn.tuning.features import describe
 from dacergnn.tuning.graph_facts import GraphFacts
-from dacergnn.tuning.measure import RandomArrays, Runnable, Step, Times, build_runnables, measure
+from dacergnn.tuning.measure import RandomArrays, Runnable, Step, Times, build_runnables, measure, seconds
 from dacergnn.tuning.predictor import Model
 from dacergnn.tuning.search import beam_search, settle_schedules
 from dacergnn.tuning.space import Compile, needs_build, neighbours, random_plans
-from dacergnn.tuning.tuned import MEASURED, REPEAT
+from dacergnn.tuning.tuned import FINAL_REPEAT, FINALISTS, MEASURED, REPEAT, fastest
 
 VARIANTS = 8
 """Plans that differ from the default in one schedule that needs no build."""
-FINALISTS, FINAL_REPEAT = 5, 3 * REPEAT
-"""So many of the fastest are measured again, longer, beside the chosen ones: the least of many means is too low."""
 _ELEMENTS = 1 << 24
 
 
@@ -79,12 +77,11 @@ def regret(
     build_runnables(runnables)
     arrays = RandomArrays(_ELEMENTS)
     steps = {n: Step(runnables[n], graph, arrays) for n in distinct.values()}
-    samples = {n: _sample(found[n], facts, times) for n, times in _measured(steps, REPEAT).items()}
+    samples = {n: _sample(found[n], facts, times) for n, times in measure(steps, REPEAT).items()}
     default, model_choice, *others = numbers
-    picked = min([default, *others[: len(searched)]], key=lambda n: samples[n].seconds)
-    fastest = sorted(samples, key=lambda n: samples[n].seconds)[:FINALISTS]
-    finalists = {n: steps[n] for n in {default, model_choice, picked, *fastest}}
-    final = {n: sum(part.mean for part in times) for n, times in _measured(finalists, FINAL_REPEAT).items()}
+    picked = fastest({n: steps[n] for n in {default, *others[: len(searched)]}})
+    finalists = {default, model_choice, picked, *sorted(samples, key=lambda n: samples[n].seconds)[:FINALISTS]}
+    final = seconds({n: steps[n] for n in finalists}, FINAL_REPEAT)
     fastest_plan = found[min(final, key=final.__getitem__)].plan
     predicted = model.predict([sample.program for sample in samples.values()])
     return Regret(
@@ -99,15 +96,10 @@ def regret(
     )
 
 
-def _measured(steps: Mapping[int, Step], repeat: int) -> dict[int, list[Times]]:
-    """Times of forward and, where there is one, backward."""
-    times = measure(steps, repeat)
-    return {n: [part for part in parts if part is not None] for n, parts in times.items()}
-
-
-def _sample(found: Compilation, facts: GraphFacts, times: Sequence[Times]) -> Measured:
-    seconds, deviation = sum(part.mean for part in times), hypot(*(part.deviation for part in times))
-    return Measured(describe(*found.parts).on(facts), seconds, deviation, layer="", graph="", family="")
+def _sample(found: Compilation, facts: GraphFacts, times: Iterable[Times | None]) -> Measured:
+    parts = [part for part in times if part is not None]
+    total, deviation = sum(part.mean for part in parts), hypot(*(part.deviation for part in parts))
+    return Measured(describe(*found.parts).on(facts), total, deviation, layer="", graph="", family="")
 
 
 def _others(run: Compile, builds: int, rng: random.Random) -> Iterator[Compilation]:

@@ -154,3 +154,8 @@ def measure(
         return Times.of([f for f, _ in runs]), Times.of(back) if back else None
 
     return {number: times(runs) for number, runs in samples.items()}
+
+
+def seconds(steps: Mapping[int, Step], repeat: int) -> dict[int, float]:
+    """Mean seconds of numbered programs, forward and backward together."""
+    return {n: sum(part.mean for part in parts if part is not None) for n, parts in measure(steps, repeat).items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -16,13 +16,15 @@ from dacergnn.plan import Plan
 from dacergnn.program import Program
 from dacergnn.sdfg_passes import Compilation, compile_program
 from dacergnn.tuning.graph_facts import GraphFacts
-from dacergnn.tuning.measure import RandomArrays, Runnable, Step, build_runnables, measure
+from dacergnn.tuning.measure import RandomArrays, Runnable, Step, build_runnables, seconds
 from dacergnn.tuning.predictor import Model, Predictor
 from dacergnn.tuning.search import beam_search, settle_schedules
 
 MEASURED = 10
 """Plans that are measured."""
 REPEAT = 10
+FINALISTS, FINAL_REPEAT = 5, 3 * REPEAT
+"""So many of the fastest are measured again, longer: the least of many means is too low."""
 MODEL = Path(__file__).with_name("model.npz")
 """The model that comes with the package; `dacergnn tune evaluate --out` trained it."""
 _ELEMENTS = 1 << 24
@@ -60,12 +62,11 @@ def tuned(
         return found
     promising = beam_search(run, facts, model)[: MEASURED - 1]
     candidates = [run(Plan()), *(candidate.found for candidate in promising)]
-    times = measured(candidates, len(Program(sdfg).outputs), graph)
-    return min(zip(times, candidates, strict=True), key=lambda pair: pair[0])[1]
+    return candidates[fastest(ready(candidates, len(Program(sdfg).outputs), graph))]
 
 
-def measured(candidates: Sequence[Compilation], results: int, graph: HeteroGraph) -> list[float]:
-    """Seconds of a run of each candidate, forward and backward, in turns on arrays of random numbers.
+def ready(candidates: Sequence[Compilation], results: int, graph: HeteroGraph) -> dict[int, Step]:
+    """Numbered candidates, built and given arrays of random numbers.
 
     Args:
         results: How many arrays the program returns.
@@ -73,5 +74,12 @@ def measured(candidates: Sequence[Compilation], results: int, graph: HeteroGraph
     runnables = [Runnable(candidate, results) for candidate in candidates]
     build_runnables(runnables)
     arrays = RandomArrays(_ELEMENTS)
-    times = measure({n: Step(r, graph, arrays) for n, r in enumerate(runnables)}, REPEAT)
-    return [sum(part.mean for part in times[n] if part is not None) for n in range(len(runnables))]
+    return {number: Step(runnable, graph, arrays) for number, runnable in enumerate(runnables)}
+
+
+def fastest(steps: Mapping[int, Step]) -> int:
+    """The number of the program that takes the least time: of a first round, the best are run again, longer."""
+    first = seconds(steps, REPEAT)
+    best = sorted(first, key=first.__getitem__)[:FINALISTS]
+    again = seconds({n: steps[n] for n in best}, FINAL_REPEAT)
+    return min(again, key=again.__getitem__)

@@ -28,7 +28,8 @@ def timed(monkeypatch: pytest.MonkeyPatch, first: float, step: float) -> None:
         assert all(seconds > 0 for given in steps.values() for seconds in given() if seconds is not None)
         return {n: (Times(first + step * n, 1e-3), None) for n in steps}
 
-    monkeypatch.setattr(module, "measure", measure)
+    for used in ("performance.regret", "tuning.measure"):
+        monkeypatch.setattr(f"dacergnn.{used}.measure", measure)
 
 
 def test_choices_are_among_what_was_measured(graph: HeteroGraph, monkeypatch: pytest.MonkeyPatch) -> None:
