@@ -120,6 +120,20 @@ def make_step(built: Built, problem: Problem, train: bool) -> Callable[[], Any]:
     return step_of(built, lambda out: loss(out).backward(), "train" if train else "infer")
 
 
+def make_layer_step(built: Built, out: Any) -> Callable[[], Any]:
+    """Forward, and backward from gradients that are there: a training step without its loss.
+
+    Args:
+        out: What the forward has given, for the sizes of the gradients.
+    """
+    gradients = [torch.ones_like(part) for part in _parts(out)]
+    return step_of(built, lambda found: torch.autograd.backward(_parts(found), gradients), "train")
+
+
+def _parts(out: Any) -> list[Tensor]:
+    return list[Tensor](out.values()) if isinstance(out, Mapping) else [out]
+
+
 def step_of(built: Built, backward: Callable[[Any], None], mode: str) -> Callable[[], Any]:
     """The call that is timed, which returns the result of the forward.
 

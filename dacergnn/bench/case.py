@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from dacergnn.bench import ours, peers
-from dacergnn.bench.candidate import Candidate, make_step, unwrapped
+from dacergnn.bench.candidate import Candidate, make_layer_step, make_step, unwrapped
 from dacergnn.bench.entry import Entry, fastest
 from dacergnn.bench.measure import HOPELESS, Timing, interleave, time_call
 from dacergnn.bench.parameters import make_parameters
@@ -43,8 +43,8 @@ class Case:
         self.progress(f"timing {len(steps)} candidates")
         timings = interleave(steps, settings.repeat, settings.budget_s)
         for entry in entries:
-            if entry.label in timings:
-                entry.timing = timings[entry.label]
+            entry.timing = timings.get(entry.label, entry.timing)
+            entry.layer = timings.get(_alone(entry), entry.layer)
         steps.clear()
         if settings.memory:
             self._weigh(entries, mode)
@@ -81,6 +81,8 @@ class Case:
             entry.timing, entry.note = Timing([seconds]), "too slow to repeat"
         else:
             steps[entry.label] = step
+            if train and candidate.library == "ours":
+                steps[_alone(entry)] = make_layer_step(built, out)
             entry.timing = Timing([seconds])
         return entry
 
@@ -129,3 +131,7 @@ class Case:
             hidden=settings.hidden, seed=settings.seed, threads=settings.threads,
         )  # fmt: skip
         return replace(request, level=candidate.name) if candidate.library == "ours" else request
+
+
+def _alone(entry: Entry) -> str:
+    return f"{entry.label}, without its loss"

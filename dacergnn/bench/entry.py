@@ -15,6 +15,8 @@ class Entry:
 
     candidate: Candidate
     timing: Timing = field(default_factory=Timing)
+    layer: Timing = field(default_factory=Timing)
+    """Of a training step without its loss, where that was measured."""
     status: str = "ok"
     error: float | None = None
     """Largest relative error against the float64 reference; None where the function is another one."""
@@ -30,6 +32,11 @@ class Entry:
     def ms(self) -> float | None:
         return self.timing.ms if self.timing.samples and self.status == "ok" else None
 
+    @property
+    def layer_ms(self) -> float | None:
+        """Milliseconds of the layer alone: without the loss."""
+        return self.layer.ms if self.layer.samples else self.ms
+
     def as_json(self) -> dict[str, Any]:
         """Everything known, for the list of candidates in a row."""
         timed = self.ms is not None
@@ -42,6 +49,7 @@ class Entry:
             "p20_ms": self.timing.percentile(0.2) if timed else None,
             "p80_ms": self.timing.percentile(0.8) if timed else None,
             "samples": len(self.timing.samples),
+            "layer_ms": self.layer_ms,
             "max_error": self.error,
             "peak_mb": self.peak_mb,
             "note": self.note,

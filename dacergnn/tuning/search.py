@@ -8,13 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from dacergnn.errors import DacergnnError
 from dacergnn.plan import Plan
 from dacergnn.program import Program
 from dacergnn.sdfg_passes import Compilation
-from dacergnn.sdfg_passes.choices import Question
 from dacergnn.tuning.features import Described, ProgramFeatures, describe
 from dacergnn.tuning.graph_facts import GraphFacts
 from dacergnn.tuning.predictor import Model
@@ -41,51 +38,67 @@ def predicted(found: Compilation, facts: GraphFacts, model: Model) -> float:
 def settle_schedules(found: Compilation, facts: GraphFacts, model: Model, plan: Plan | None = None) -> float:
     """Decide on schedules that need no other code by a model, in place; returns the predicted seconds.
 
+    Each other answer is tried alone, if it is about an operator that takes long enough by its analytic cost to matter;
+    those that clearly help are then given together, the best first, as far as they still help.
+
     Args:
         plan: Leaves what it answers as it is.
     """
     described = describe(*found.parts)
     best = described.on(facts)
-    seconds = float(model.predict([best])[0])
     given = plan.by_question if plan is not None else {}
-    for name, number, choice in _open(found):
-        question, node = found.asked[name], described.scheduled[number].node
-        others = [option for option in question.options if option != question.answer]
-        if name in given or not others:
+    matters = best.seconds >= (1 - CLEARLY) * best.seconds.sum()
+    trials = [trial for trial in _open(found) if matters[trial.operator] and trial.question not in given]
+    alone = [_with(described, best, trial, facts) for trial in trials]
+    seconds, *times = map(float, model.predict([best, *alone]))
+    settled: set[str] = set()
+    for least, n in sorted((time, n) for n, time in enumerate(times) if time < CLEARLY * seconds):
+        trial = trials[n]
+        if trial.question in settled:
             continue
-        trials = [_with(described, best, number, facts, choice, option) for option in others]
-        times = model.predict(trials)
-        least = int(np.argmin(times))
-        if times[least] < CLEARLY * seconds:
-            best, seconds = trials[least], float(times[least])
-            setattr(node, choice, int(others[least]))
-            found.asked[name] = Question(question.options, others[least])
+        if settled:
+            alone[n] = _with(described, best, trial, facts)
+            least = float(model.predict([alone[n]])[0])
+        if least < CLEARLY * seconds:
+            best, seconds = alone[n], least
+            settled.add(trial.question)
+            setattr(described.scheduled[trial.operator].node, trial.choice, int(trial.answer))
+            found.asked[trial.question] = replace(found.asked[trial.question], answer=trial.answer)
     return seconds
 
 
-def _open(found: Compilation) -> Iterator[tuple[str, int, str]]:
-    """Questions about schedules that need no other code: name, number of the operator, property of its node."""
+@dataclass(frozen=True)
+class _Trial:
+    """Another answer to a question about the schedule of an operator, which is a property of its node."""
+
+    question: str
+    operator: int
+    choice: str
+    answer: str
+
+
+def _open(found: Compilation) -> Iterator[_Trial]:
+    """The answers that schedules do not have, to questions that need no other code."""
     number = 0
     for role, part in zip(("forward", "backward"), found.parts, strict=False):
         for operator in Program(part).operators:
             for choice in operator.run_time:
                 name = f"{role}/select_schedule/{operator.statements[0].target.name}/{choice}"
-                if name in found.asked:
-                    yield name, number, choice
+                asked = found.asked.get(name)
+                if asked is not None:
+                    yield from (_Trial(name, number, choice, o) for o in asked.options if o != asked.answer)
             number += 1
 
 
-def _with(
-    described: Described, best: ProgramFeatures, number: int, facts: GraphFacts, choice: str, option: str
-) -> ProgramFeatures:
+def _with(described: Described, best: ProgramFeatures, trial: _Trial, facts: GraphFacts) -> ProgramFeatures:
     """The features with another answer for one operator."""
-    node = described.scheduled[number].node
-    before = getattr(node, choice)
-    setattr(node, choice, int(option))
+    node, number = described.scheduled[trial.operator].node, trial.operator
+    before = getattr(node, trial.choice)
+    setattr(node, trial.choice, int(trial.answer))
     try:
         row, cost = described.of_operator(number, facts)
     finally:
-        setattr(node, choice, before)
+        setattr(node, trial.choice, before)
     dependent, seconds = best.dependent.copy(), best.seconds.copy()
     dependent[number], seconds[number] = row, cost
     return replace(best, dependent=dependent, seconds=seconds)

@@ -23,7 +23,7 @@ from dacergnn.bench.worker import tiny_problem
 from dacergnn.config import Rates
 
 KEYS = {
-    *("model", "data", "mode", "level", "ours_ms", "library", "library_ms", "ratio_library"),
+    *("model", "data", "mode", "level", "ours_ms", "layer_ms", "library", "library_ms", "ratio_library"),
     *("torch", "torch_ms", "ratio_torch", "bound_ms", "ours_peak_mb", "library_peak_mb", "max_error"),
 }
 
@@ -65,6 +65,8 @@ def test_rows_and_json(data_folder: Path, without_compiler: list[Request]) -> No
     assert [row["mode"] for row in report.rows] == ["infer", "train"]
     for row in report.rows:
         assert set(row) >= KEYS
+        assert row["layer_ms"] > 0
+        assert (row["layer_ms"] == row["ours_ms"]) == (row["mode"] == "infer")
         assert row["ratio_library"] == pytest.approx(row["library_ms"] / row["ours_ms"])
         assert row["ratio_torch"] == pytest.approx(row["torch_ms"] / row["ours_ms"])
         assert row["max_error"] < 1e-5
