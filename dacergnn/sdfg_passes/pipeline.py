@@ -147,6 +147,7 @@ def compile_program(
     """
     choices = Choices(config.plan or Plan())
     code = config.implementation or "cpu"
+    choices.ask("implementation", (code,), code)  # a plan is one for what it was made for
     given = Circumstances(
         config.level, profile, config.machine, tuple(wrt), config.aggregation, choices, code, config.caching
     )

@@ -95,6 +95,13 @@ def test_answers_change_the_program(question: str, option: str) -> None:
     assert result(compiled("rgat", plan=Plan.of({question: option}))) != result(found)
 
 
+def test_a_plan_is_one_of_an_implementation() -> None:
+    for name in ("cpu", "cuda"):
+        found = compiled("rgat", implementation=name)
+        assert found.plan.by_question["implementation"] == name
+        assert result(compiled("rgat", implementation=name, plan=found.plan)) == result(found)
+
+
 def test_inference_leaves_what_a_plan_says_of_gradients_aside() -> None:
     plan = compiled("rgat").plan
     found = compile_program(parsed("rgat"), [], Config(plan=plan), dace.int32, ONE_TYPE_EACH, keep=False)
@@ -111,6 +118,7 @@ def test_inference_leaves_what_a_plan_says_of_gradients_aside() -> None:
             "cannot be answered with 'sideways'; options: keep, ",
         ),
         ({"cache_or_recompute/att_2": "lose"}, "options: save, recompute"),
+        ({"implementation": "cuda"}, "cannot be answered with 'cuda'; options: cpu"),
         ({"forward/traversal_fusion/groups": "att+out:ND"}, "needs results of loops before they have run"),
         ({"forward/traversal_fusion/groups": "out+nobody:ND"}, '"out\\+nobody:ND" is no group of statements'),
     ],
