@@ -15,13 +15,13 @@ class Entry:
 
     candidate: Candidate
     timing: Timing = field(default_factory=Timing)
-    layer: Timing = field(default_factory=Timing)
-    """Of a training step without its loss, where that was measured."""
     status: str = "ok"
     error: float | None = None
     """Largest relative error against the float64 reference; None where the function is another one."""
     peak_mb: float | None = None
     note: str = ""
+    layer: Timing = field(default_factory=Timing)
+    """Of a training step without its loss, where that was measured."""
 
     @property
     def label(self) -> str:
