@@ -136,7 +136,7 @@ def test_the_fastest_is_taken(graph: HeteroGraph, monkeypatch: pytest.MonkeyPatc
     plans = [run(Plan()).plan, *(candidate.found.plan for candidate in searched)]
 
     def fastest(steps: Mapping[int, Any]) -> int:
-        assert all(0 < seconds < 1 for step in steps.values() for seconds in step())
+        assert all(seconds > 0 for step in steps.values() for seconds in step())
         assert 3 < len(steps) == min(tuned.MEASURED, len(plans))
         return 3
 
