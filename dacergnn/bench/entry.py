@@ -32,11 +32,6 @@ class Entry:
     def ms(self) -> float | None:
         return self.timing.ms if self.timing.samples and self.status == "ok" else None
 
-    @property
-    def layer_ms(self) -> float | None:
-        """Milliseconds of the layer alone: without the loss."""
-        return self.layer.ms if self.layer.samples else self.ms
-
     def as_json(self) -> dict[str, Any]:
         """Everything known, for the list of candidates in a row."""
         timed = self.ms is not None
@@ -49,7 +44,6 @@ class Entry:
             "p20_ms": self.timing.percentile(0.2) if timed else None,
             "p80_ms": self.timing.percentile(0.8) if timed else None,
             "samples": len(self.timing.samples),
-            "layer_ms": self.layer_ms,
             "max_error": self.error,
             "peak_mb": self.peak_mb,
             "note": self.note,

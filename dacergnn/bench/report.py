@@ -38,7 +38,7 @@ def make_rows(model: str, data: str, mode: str, entries: list[Entry], bound: Bou
                 "mode": mode,
                 "level": own.candidate.name if own else None,
                 "ours_ms": ms,
-                "layer_ms": own.layer_ms if own else None,
+                "layer_ms": _layer_ms(own, mode) if own else None,
                 "library": library.label if library else None,
                 "library_ms": library.ms if library else None,
                 "ratio_library": _ratio(library, ms),
@@ -56,6 +56,13 @@ def make_rows(model: str, data: str, mode: str, entries: list[Entry], bound: Bou
             }
         )
     return rows
+
+
+def _layer_ms(own: Entry, mode: str) -> float | None:
+    """Milliseconds without the loss, which inference has none of; None where that was not measured."""
+    if mode == "infer":
+        return own.ms
+    return own.layer.ms if own.layer.samples else None
 
 
 def _ratio(peer: Entry | None, ms: float | None) -> float | None:

@@ -22,7 +22,7 @@ from dacergnn.program import Program
 from dacergnn.sdfg_passes import Compilation, compile_program
 from dacergnn.tuning.collect import INDEX, Collector, Settings
 from dacergnn.tuning.graph_facts import GraphFacts
-from dacergnn.tuning.measure import seconds
+from dacergnn.tuning.measure import Runnable, seconds
 from dacergnn.tuning.search import Candidate, beam_search, predicted
 from dacergnn.tuning.tuned import FINAL_REPEAT, MEASURED, ready, shipped
 
@@ -111,7 +111,8 @@ def run(
     candidates = [Candidate(Plan(), plain, predicted(plain, facts, predictor)) for _, plain in levels] + found
     names = [name for name, _ in levels] + [f"plan {n}" for n in range(1, len(found) + 1)]
     with console.status("building"):
-        steps = ready([c.found for c in candidates], len(Program(compiled.sdfg).outputs), graph)
+        results = len(Program(compiled.sdfg).outputs)
+        steps = ready({n: Runnable(c.found, results) for n, c in enumerate(candidates)}, graph)
     times = seconds(steps, FINAL_REPEAT)
     base = times[names.index("O2")]
     table = Table(title=f"{model} on {data}, {mode}: milliseconds")

@@ -16,15 +16,14 @@ from dacergnn.plan import Plan
 from dacergnn.sdfg_passes import Compilation
 from dacergnn.tuning.features import describe
 from dacergnn.tuning.graph_facts import GraphFacts
-from dacergnn.tuning.measure import RandomArrays, Runnable, Step, Times, build_runnables, measure, seconds
+from dacergnn.tuning.measure import Runnable, Times, measure, seconds
 from dacergnn.tuning.predictor import Model
 from dacergnn.tuning.search import beam_search, settle_schedules
 from dacergnn.tuning.space import Compile, needs_build, neighbours, random_plans
-from dacergnn.tuning.tuned import FINAL_REPEAT, FINALISTS, MEASURED, REPEAT, fastest
+from dacergnn.tuning.tuned import FINAL_REPEAT, FINALISTS, MEASURED, REPEAT, fastest, ready
 
 VARIANTS = 8
 """Plans that differ from the default in one schedule that needs no build."""
-_ELEMENTS = 1 << 24
 
 
 @dataclass(frozen=True)
@@ -74,9 +73,7 @@ def regret(
     runnables = [Runnable(one, results) for one in found]
     distinct = {_identity(runnable): n for n, runnable in reversed([*enumerate(runnables)])}
     numbers = [distinct[_identity(runnable)] for runnable in runnables]
-    build_runnables(runnables)
-    arrays = RandomArrays(_ELEMENTS)
-    steps = {n: Step(runnables[n], graph, arrays) for n in distinct.values()}
+    steps = ready({n: runnables[n] for n in distinct.values()}, graph)
     samples = {n: _sample(found[n], facts, times) for n, times in measure(steps, REPEAT).items()}
     default, model_choice, *others = numbers
     picked = fastest({n: steps[n] for n in {default, *others[: len(searched)]}})

@@ -62,19 +62,15 @@ def tuned(
         return found
     promising = beam_search(run, facts, model)[: MEASURED - 1]
     candidates = [run(Plan()), *(candidate.found for candidate in promising)]
-    return candidates[fastest(ready(candidates, len(Program(sdfg).outputs), graph))]
+    results = len(Program(sdfg).outputs)
+    return candidates[fastest(ready({n: Runnable(c, results) for n, c in enumerate(candidates)}, graph))]
 
 
-def ready(candidates: Sequence[Compilation], results: int, graph: HeteroGraph) -> dict[int, Step]:
-    """Numbered candidates, built and given arrays of random numbers.
-
-    Args:
-        results: How many arrays the program returns.
-    """
-    runnables = [Runnable(candidate, results) for candidate in candidates]
-    build_runnables(runnables)
+def ready(runnables: Mapping[int, Runnable], graph: HeteroGraph) -> dict[int, Step]:
+    """Numbered programs, built and given arrays of random numbers."""
+    build_runnables([*runnables.values()])
     arrays = RandomArrays(_ELEMENTS)
-    return {number: Step(runnable, graph, arrays) for number, runnable in enumerate(runnables)}
+    return {number: Step(runnable, graph, arrays) for number, runnable in runnables.items()}
 
 
 def fastest(steps: Mapping[int, Step]) -> int:

@@ -12,7 +12,7 @@ import torch
 from click.testing import CliRunner
 
 from dacergnn.bench import BenchmarkError, Settings, case, ours, overhead, plain_torch, process, run, runner, trial
-from dacergnn.bench.candidate import Candidate, make_step, unwrapped
+from dacergnn.bench.candidate import Built, Candidate, make_layer_step, make_step, unwrapped
 from dacergnn.bench.command import bench
 from dacergnn.bench.parameters import make_parameters
 from dacergnn.bench.problem import Problem
@@ -83,6 +83,16 @@ def test_rows_and_json(data_folder: Path, without_compiler: list[Request]) -> No
     assert stored["geomean"]["rgcn"]["train"]["ratio_torch"] == pytest.approx(report.rows[1]["ratio_torch"])
     assert any("validating pyg RGCNConv" in line for line in lines)
     assert {request.what for request in without_compiler} == {"memory", "time"}
+
+
+def test_a_step_without_its_loss() -> None:
+    x = torch.full((3,), 2.0, requires_grad=True)
+    built = Built(lambda: {"a": 5 * x, "b": x * x}, (x,), (x,))
+    step = make_layer_step(built, built.forward())
+    for _ in range(2):
+        step()
+        assert x.grad is not None
+        assert x.grad.tolist() == [5 + 2 * 2] * 3
 
 
 def test_only_the_layers_that_are_named(data_folder: Path, without_compiler: list[Request]) -> None:
