@@ -21,18 +21,22 @@ from dacergnn.library_nodes.cpu import INCLUDE_FOLDER
 from dacergnn.runtime import cache as build_cache
 from dacergnn.runtime import nvcc
 
-# Buffers whose lifetimes do not overlap share memory, which `restrict` on the generated arguments would deny.
+# Buffers whose lifetimes do not overlap share memory, which `restrict` on the generated arguments would deny. Loops with
+# conditions vectorize only where floating-point exceptions may be raised for rows that a condition leaves out.
 FLAGS = (
     "-std=c++20",
     "-O3",
     "-march=native",
     "-fopenmp",
     "-fno-math-errno",
+    "-fno-trapping-math",
     "-fPIC",
     "-shared",
     "-D__restrict__=",
     "-w",
 )
+# GCC merges loops over the columns of two rows, and then gathers what every lane of a row shares.
+GCC_FLAGS = ("-fno-loop-unroll-and-jam",)
 log = logging.getLogger("dacergnn.build")
 
 
@@ -55,7 +59,8 @@ def compiler() -> tuple[str, str]:
 
 def _flags() -> tuple[str, ...]:
     """Our flags, then what ``CXXFLAGS`` adds."""
-    return (*FLAGS, *os.environ.get("CXXFLAGS", "").split())
+    own = FLAGS if "clang" in compiler()[1] else (*FLAGS, *GCC_FLAGS)
+    return (*own, *os.environ.get("CXXFLAGS", "").split())
 
 
 @cache
