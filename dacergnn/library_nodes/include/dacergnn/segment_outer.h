@@ -11,9 +11,10 @@
 namespace dacergnn {
 namespace outer {
 
-// into[k] (+)= sum over n rows of x[i][k] * y[i] for KB values of k and one panel of columns. The KB x NV sums stay in
-// registers over the block of rows, which stays in L1 while the tiles of dW pass over it. The rows are read where they
-// lie: copying them next to each other cost more than the pointers do.
+// into[k] (+)= sum over n > 0 rows of x[i][k] * y[i] for KB values of k and one panel of columns. The KB x NV sums stay
+// in registers over the block of rows, which stays in L1 while the tiles of dW pass over it. The rows are read where
+// they lie: copying them next to each other cost more than the pointers do. The empty assembly keeps GCC from adding up
+// the address of every x[k], for which there are no registers.
 template <class T, int64_t C, int64_t KB, int64_t NV, int64_t LastOffset>
 inline __attribute__((always_inline)) void tile(const T* const* xs, int64_t x_offset, const T* const* ys,
                                                 int64_t y_offset, int64_t n, T* into, bool add) {
@@ -26,8 +27,10 @@ inline __attribute__((always_inline)) void tile(const T* const* xs, int64_t x_of
         for (int64_t j = 0; j < NV; ++j)
             sum[k][j] = add ? load<V>(into + k * C + vector_offset<NV, LastOffset, L>(j)) : V{};
     }
+    if (n <= 0) __builtin_unreachable();
     for (int64_t i = 0; i < n; ++i) {
         const T* x = xs[i] + x_offset;
+        asm("" : "+r"(x));
         const T* y = ys[i] + y_offset;
         V b[NV];
 #pragma GCC unroll 4
@@ -77,9 +80,10 @@ void segment_outer(const T* X, const XGather xgather, const T* Y, const YGather 
     // (K, 1) and (1, K) are the same memory: a single column is computed as a single row.
     constexpr bool swap = M == 1 && K > 1;
     constexpr int64_t D = swap ? M : K, C = swap ? K : M;
-    // The panel of Y that a tile reads takes a third of L1; the tiles that pass over a block ask for the next rows.
+    // The panel of Y that a tile reads takes a third of L1, or all rows do where narrow tiles pass over them many times;
+    // the tiles ask for the next rows.
     constexpr int64_t panel = std::min(C, Columns<T, C>::last * Columns<T, C>::lanes) * int64_t(sizeof(T));
-    constexpr int64_t kBlock = std::clamp<int64_t>(16384 / panel, 32, 128);
+    constexpr int64_t kBlock = std::clamp<int64_t>(16384 / panel, 32, kPanelVectors < 4 ? 48 : 128);
     constexpr int64_t kAhead = kBlock / (H * Columns<T, C>::panels * std::max<int64_t>(D / 8, 1)) + 1;
     // What is scaled and summed, and the size of a head of it.
     constexpr bool sums_y = R == Runs::kOfX;

@@ -18,7 +18,7 @@ from dacergnn.library_nodes.traversal.expansions.places import Places
 from dacergnn.library_nodes.traversal.expansions.storage import homes_of, is_narrow, narrow_maps
 from dacergnn.library_nodes.traversal.nest import Levels, Loop, loops, reached, simplest
 
-PREFETCH_DISTANCE = 6
+PREFETCH_DISTANCE = 10
 LEAST_PREFETCHED = 4
 """Elements from which on a row that lies apart from its neighbors is worth a prefetch."""
 IDENTITY = {
