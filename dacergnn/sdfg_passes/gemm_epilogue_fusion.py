@@ -22,7 +22,7 @@ import dace
 
 from dacergnn.graph.spaces import kind
 from dacergnn.library_nodes import GraphOperator, SegmentGemm, Traversal
-from dacergnn.library_nodes.access import target_is_prefix
+from dacergnn.library_nodes.access import is_few, target_is_prefix
 from dacergnn.library_nodes.form import Statement, match_gemm, size
 from dacergnn.library_nodes.operators import is_elementwise
 from dacergnn.library_nodes.traversal.nest import problem
@@ -44,14 +44,25 @@ def _fuse_one(program: Program) -> bool:
         body = operator.statements
         if not isinstance(operator, Traversal) or len(body) != 1 or body[0].op != "=" or body[0].target.path:
             continue
-        producers = [o for o in operators if any(name in o.written_arrays for name in operator.read_arrays)]
-        product = producers[-1] if producers else None  # all other operands are there before it
-        if not isinstance(product, SegmentGemm) or any(_sums_edges(o) for o in producers):
-            continue
-        if _fits(program, product, body[0]):
+        product = _product(operators, body[0])
+        if product is not None and _fits(program, product, body[0]):
             _fuse(program, operators, product, operator)
             return True
     return False
+
+
+def _product(operators: list[GraphOperator], statement: Statement) -> SegmentGemm | None:
+    """The last operator that makes rows for a statement, if that is a product before which all else can be there."""
+    rows = {ref.name for ref in statement.reads if not is_few(ref.path)}
+    producers = [o for o in operators if not rows.isdisjoint(o.written_arrays)]
+    if not producers or any(_sums_edges(o) for o in producers):
+        return None
+    product, after = producers[-1], set(producers[-1].written_arrays)
+    for operator in operators[operators.index(product) + 1 :]:
+        if not after.isdisjoint(operator.read_arrays):
+            after.update(operator.written_arrays)
+    others = {ref.name for ref in statement.reads} - set(product.written_arrays)
+    return product if isinstance(product, SegmentGemm) and after.isdisjoint(others) else None
 
 
 def _sums_edges(operator: GraphOperator) -> bool:

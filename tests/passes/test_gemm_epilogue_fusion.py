@@ -43,11 +43,31 @@ LOOP = """def p(g, x: NS[8], h: NS[8], W: ONE[8, 8], a: E):
         n["y"] = n["s"] + n["own"]
     return y
 """
+LATE = """def p(g, x: NS[8], W: R[8, 16], b: R[8], A: R[8, 16]):
+    for p in g.src_pairs():
+        p["h"] = linear(p.src.x, W[p.etype])
+    for r in g.edge_types():
+        r["c"] = compose(reshape(r["b"], 1, 8), r["A"])
+    for p in g.src_pairs():
+        p["y"] = tanh(p["h"] + reshape(c[p.etype], 16))
+    return y
+"""
+CIRCLE = """def p(g, x: NS[8], W: R[8, 16]):
+    for p in g.src_pairs():
+        p["h"] = linear(p.src.x, W[p.etype])
+    for p in g.src_pairs():
+        c[p.etype] += p["h"]
+    for p in g.src_pairs():
+        p["y"] = p["h"] - c[p.etype]
+    return y
+"""
 PROGRAMS = {
     "sum": (SUM, 2, {"h", "y"}),
     "typed": (TYPED, 2, set[str]()),
     "transposed": (TRANSPOSED, 1, set[str]()),
     "loop": (LOOP, 0, set[str]()),  # which takes the rows of the product
+    "late": (LATE, 1, {"h"}),  # the other operand is a row a type, and is made first
+    "circle": (CIRCLE, 0, set[str]()),  # it is made of the product's rows
 }
 
 
