@@ -21,8 +21,8 @@ from dacergnn.library_nodes.cpu import INCLUDE_FOLDER
 from dacergnn.runtime import cache as build_cache
 from dacergnn.runtime import nvcc
 
-# Buffers whose lifetimes do not overlap share memory, which `restrict` on the generated arguments would deny. Loops with
-# conditions vectorize only where floating-point exceptions may be raised for rows that a condition leaves out.
+# Buffers whose lifetimes do not overlap share memory, which `restrict` on the generated arguments would deny. Loops
+# with conditions vectorize only where floating-point exceptions may be raised for lanes that a condition leaves out.
 FLAGS = (
     "-std=c++20",
     "-O3",

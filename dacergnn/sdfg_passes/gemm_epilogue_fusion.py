@@ -51,7 +51,7 @@ def _fuse_one(program: Program) -> bool:
     return False
 
 
-def _product(operators: list[GraphOperator], statement: Statement) -> SegmentGemm | None:
+def _product(operators: list[GraphOperator], statement: Statement) -> GraphOperator | None:
     """The last operator that makes rows for a statement, if that is a product before which all else can be there."""
     rows = {ref.name for ref in statement.reads if not is_few(ref.path)}
     producers = [o for o in operators if not rows.isdisjoint(o.written_arrays)]

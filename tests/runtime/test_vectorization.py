@@ -46,8 +46,9 @@ def compiled(text: str, folder: Path, processor: str, *options: str) -> tuple[st
     flags = [f for f in builder._flags() if f != "-shared"]
     includes = [f"-I{folder}" for folder in (INCLUDE_FOLDER, INCLUDE_FOLDER.parent)]
     command = [builder.compiler()[0], *flags, f"-march={processor}", *includes, *options]
-    said = subprocess.run([*command, "-S", str(source), "-o", str(assembly)], capture_output=True, text=True, check=True)
-    return assembly.read_text(), said.stderr
+    command += ["-S", str(source), "-o", str(assembly)]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    return assembly.read_text(), said
 
 
 @pytest.mark.parametrize("processor", PROCESSORS)
