@@ -85,5 +85,5 @@ class CscKernel(NestKernel):
                 lines.append(f"Value* const own_{name} = sums_{name} + ({row} - first) * {home.width};")
         return [*lines, *super()._declarations(loop)]
 
-    def _prefetches(self, loop: Loop) -> str:
+    def _prefetches(self, loop: Loop, variable: str) -> str:
         return ""

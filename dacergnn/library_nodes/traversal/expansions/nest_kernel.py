@@ -243,8 +243,8 @@ class NestKernel(Places):
         self.around[space] = loop
         variable = start.split(" = ")[0]
         lines: list[str] = []
-        if variable == f"at_{space}" and not loop.flat:
-            lines.append(self._prefetches(loop))
+        if not self._vectorizes(loop):
+            lines.append(self._prefetches(loop, variable))
         lines += [*self._declarations(loop), *self._run(loop)]
         for item in loop.items:
             lines.append(self._statement(item, loop) if isinstance(item, Statement) else self._inner(item, loop))
@@ -274,11 +274,12 @@ class NestKernel(Places):
         ]
         return "{\n" + "\n".join([before + text, *results]) + "\n}"
 
-    def _prefetches(self, loop: Loop) -> str:
+    def _prefetches(self, loop: Loop, variable: str) -> str:
         """Prefetches of the wide rows that a later row of the loop gathers."""
         space, lines = loop.space, dict[str, None]()
-        at = f"at_{space} + {PREFETCH_DISTANCE}"
-        own_order = self._list_of(space, self.levels.up(space, self.levels.spaces[0]) or "one", "") is not None
+        at, places = f"{variable} + {PREFETCH_DISTANCE}", variable == f"at_{loop.space}"
+        order = self.levels.up(space, self.levels.spaces[0]) or "one"
+        own_order = places and self._list_of(space, order, "") is not None
         for statement in (s for s in loop.statements() if s.space == space):
             for ref in dict.fromkeys(statement.reads):
                 width = size(row_shape(self.arrays[ref.name]))
@@ -291,7 +292,8 @@ class NestKernel(Places):
             name, home = statement.target.name, self.homes[statement.target.name]
             if home.stored and own_order:
                 lines[f"__builtin_prefetch({PREFIX}{name} + {self._row_at(space, at)} * {home.width}, 1);"] = None
-        return f"if ({at} < {self._places(space)}) {{\n" + "\n".join(lines) + "\n}" if lines else ""
+        end = self._places(space) if places else extent(space)
+        return f"if ({at} < {end}) {{\n" + "\n".join(lines) + "\n}" if lines else ""
 
     # Statements
 
