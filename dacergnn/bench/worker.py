@@ -43,6 +43,8 @@ def step_of(request: Request, problem: Problem) -> Any:
 def measure_request(request: Request) -> dict[str, Any]:
     """Peak memory of two steps, or the times of a layer and of the same layer not compiled."""
     torch.set_num_threads(request.threads)
+    if request.what == "memory":
+        memory.return_freed()
     problem = load_problem(request.data, request.hidden, request.seed)
     if request.what == "memory":
         step_of(request, tiny_problem(request.hidden))()  # loads, and compiles, all code
