@@ -39,6 +39,8 @@ HUB_PARTS = 64
 """One thread may have the rows of a group to itself that are no more than all rows over this."""
 HUB_CHUNK_ROWS, HUB_CHUNKS = 1024, 2048
 """The same for a block of threads of a device (``hubs.cuh``)."""
+NO_HUBS: Mapping[str, int] = {}
+"""Edges of the longest group by path where no graph is known."""
 
 
 @dataclass(frozen=True)
@@ -272,6 +274,19 @@ def longest_undivided(rows: int, implementation: str = "cpu") -> int:
     """Rows of the longest group that is no hub, where groups have ``rows`` in all: as ``parallel.h``, ``hubs.cuh``."""
     parts, least = (HUB_CHUNKS, HUB_CHUNK_ROWS) if implementation == "cuda" else (HUB_PARTS, HUB_ROWS)
     return max(rows // parts, least)
+
+
+def has_hubs(
+    sizes: Mapping[str, int], longest: Mapping[str, int], implementation: str, space: str, outer: str, path: str
+) -> bool:
+    """Whether a row of ``outer`` has so many of a space, which lead there by a path, that threads ought to share them.
+
+    Args:
+        sizes: Rows of every row space.
+        longest: Edges of the longest group by path; for paths that it leaves out, groups are taken to be alike.
+    """
+    known = longest.get(path, 0) if kind(space) == "E" else 0
+    return max(known, sizes[space] // max(sizes[outer], 1)) > longest_undivided(sizes[space], implementation)
 
 
 def read_cost(statement: Statement, ref: Ref, rows: int, width: int, table: int) -> Cost:

@@ -77,7 +77,7 @@ OPTIMIZATIONS: dict[str, Callable[[dace.SDFG, Circumstances], int]] = {
     "narrow_products": lambda sdfg, given: narrow_products(sdfg),
     "gemm_epilogue_fusion": lambda sdfg, given: gemm_epilogue_fusion(sdfg),
     "traversal_fusion": lambda sdfg, given: traversal_fusion(
-        sdfg, given.profile.sizes, given.choices, given.implementation
+        sdfg, given.profile.sizes, given.choices, given.implementation, given.profile.longest
     ),
 }
 """The passes in order; those of `FUSIONS` wait until gradients have been generated."""

@@ -22,12 +22,13 @@ rows cost 4 %.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import dace
 
-from dacergnn.cost import longest_undivided, tile_rows
-from dacergnn.graph.spaces import MAPS, kind
+from dacergnn.cost import NO_HUBS, has_hubs, tile_rows
+from dacergnn.graph.spaces import MAPS
 from dacergnn.library_nodes import SegmentGemm, Traversal
 from dacergnn.library_nodes.segment_gemm.expansions.cuda import pair_path
 from dacergnn.library_nodes.traversal.expansions.cpu import traversal_kernel
@@ -44,7 +45,6 @@ _HUB_ROWS = ("0", "1024", "4096", "16384", "65536")
 _CHUNKS = ("1", "4", "16", "64")
 RUN_TIME = Sharing._fields
 """Ends of the questions whose answers need no build of their own on the CPU."""
-NO_HUBS: Mapping[str, int] = {}
 
 
 def select_schedule(
@@ -64,12 +64,7 @@ def select_schedule(
         choices: Decides on what its plan knows of: "out/schedule_by" of the operator that first writes "out".
     """
     choices = choices or Choices()
-
-    def has_hubs(space: str, outer: str, path: str) -> bool:
-        known = longest.get(path, 0) if kind(space) == "E" else 0
-        most = max(known, sizes[space] // max(sizes[outer], 1))
-        return most > longest_undivided(sizes[space], implementation)
-
+    divided = partial(has_hubs, sizes, longest, implementation)
     changed = 0
     program = Program(sdfg)
     traversals: list[Any] = [o for o in program.operators if isinstance(o, Traversal)]
@@ -85,7 +80,7 @@ def select_schedule(
         arrays = operator.arrays(sdfg, program.state)
         kernel = traversal_kernel(operator, arrays)
         if isinstance(kernel, NestKernel):
-            hubs = has_hubs(inner, outer, levels.up(inner, outer) or "")
+            hubs = divided(inner, outer, levels.up(inner, outer) or "")
             operator.split_hubs = asked.ask("split_hubs", _YES_NO, _YES_NO[hubs]) == "yes"
             item = max(arrays[s.target.name].dtype.bytes for s in operator.statements)
             tiles = tile_rows(kernel.kept_elements * item)
@@ -96,7 +91,7 @@ def select_schedule(
         changed += before != _schedule(operator)
     if implementation == "cuda":
         for product in (o for o in program.operators if isinstance(o, SegmentGemm)):
-            changed += _divide_sums(product, has_hubs)
+            changed += _divide_sums(product, divided)
     return changed
 
 
@@ -104,11 +99,11 @@ def _schedule(operator: Any) -> tuple[object, ...]:
     return operator.schedule_by, operator.split_hubs, *(getattr(operator, name) for name in RUN_TIME)
 
 
-def _divide_sums(product: Any, has_hubs: Callable[[str, str, str], bool]) -> bool:
+def _divide_sums(product: Any, divided: Callable[[str, str, str], bool]) -> bool:
     """Whether it changed that several blocks share the sums of a product."""
     statement, gemm = product.gemm
     space, path, before = statement.space, statement.target.path, product.split_hubs
     if gemm.kind == "linear" and path:
         summed = pair_path(statement) or path
-        product.split_hubs = has_hubs(space, MAPS[space, summed], summed)
+        product.split_hubs = divided(space, MAPS[space, summed], summed)
     return product.split_hubs != before

@@ -29,7 +29,8 @@ Saves: for every array of row space S and width M that becomes local, writing it
 
 Pairs of operators are merged as long as that lowers the traffic that `_traffic` counts, the best pair first. E rows
 visited by destination or source lie apart in memory, so that streaming them in the order of edges is cheaper: a
-statement over edges joins nodes only where it saves more than that.
+statement over edges joins nodes only where it saves more than that. On devices, blocks of threads share the hubs of
+nests of two levels, so where the graph has hubs, their rows are not summed up in a loop inside of another.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ from itertools import combinations
 
 import dace
 
+from dacergnn.cost import NO_HUBS, has_hubs
 from dacergnn.errors import ProgramError
 from dacergnn.graph.profile import TYPICAL
 from dacergnn.graph.spaces import FEATURE_SPACES, ROW_SPACES, TYPE_PATHS, kind, part
@@ -69,6 +71,7 @@ def traversal_fusion(
     sizes: Mapping[str, int] | None = None,
     choices: Choices | None = None,
     implementation: str = "cpu",
+    longest: Mapping[str, int] = NO_HUBS,
 ) -> int:
     """Merge traversals wherever that saves traffic; returns how many operators fewer there are.
 
@@ -77,8 +80,9 @@ def traversal_fusion(
         choices: Decides on the groups of statements, if its plan knows of them: "a+b:ND c+d:E", by the arrays that
             they write and the mapping.
         implementation: That of the kernels: a launch on a device ("cuda") takes longer than a loop on a processor.
+        longest: Edges of the longest group by the path to its row, where they are known.
     """
-    fusion = _Fusion(Program(sdfg), TYPICAL.sizes if sizes is None else sizes, implementation)
+    fusion = _Fusion(Program(sdfg), TYPICAL.sizes if sizes is None else sizes, implementation, longest)
     merged = fusion.run(choices or Choices())
     if merged:
         fusion.write()
@@ -113,8 +117,11 @@ class _Unit:
 
 
 class _Fusion:
-    def __init__(self, program: Program, sizes: Mapping[str, int], implementation: str) -> None:
+    def __init__(
+        self, program: Program, sizes: Mapping[str, int], implementation: str, longest: Mapping[str, int]
+    ) -> None:
         self.program = program
+        self.implementation, self.longest = implementation, longest
         self.start = _START.get(implementation, _START["cpu"])
         self.sizes = sizes
         self.units: list[_Unit] = []
@@ -187,7 +194,7 @@ class _Fusion:
                 continue
             for mapping in _mappings(one, other):
                 union = _Unit({**one.statements, **other.statements}, mapping)
-                if problem(mapping, union.body) is not None:
+                if problem(mapping, union.body) is not None or self._keeps_hubs_whole(union):
                     continue
                 gain = cost[one] + cost[other] - self._traffic(union)
                 if gain > 1e-9 and (best is None or gain > best[0] + 1e-9):
@@ -219,6 +226,16 @@ class _Fusion:
     def _apart(self, after: list[set[int]], i: int, j: int) -> bool:
         """Whether a third unit depends on one of them and is needed by the other."""
         return any(j in after[k] for k in after[i] - {j}) or any(i in after[k] for k in after[j] - {i})
+
+    def _keeps_hubs_whole(self, unit: _Unit) -> bool:
+        """Whether one block would have to sum up a hub: an inner loop has another one inside."""
+        levels = Levels.of(unit.mapping, unit.body)
+        outer, *between, inner = levels.spaces if len(levels.spaces) > 2 else (unit.mapping, unit.mapping)
+        if self.implementation != "cuda" or not any(
+            s.target.path and reached(s.space, s.target.path) in between for s in unit.body
+        ):
+            return False
+        return has_hubs(self.sizes, self.longest, self.implementation, inner, outer, levels.up(inner, outer) or "")
 
     # What a unit costs
 

@@ -14,6 +14,7 @@ from dacergnn import HeteroGraph, parse, print_program
 from dacergnn.errors import VerificationError
 from dacergnn.library_nodes.form import Ref, Statement
 from dacergnn.library_nodes.node import copied
+from dacergnn.library_nodes.traversal.nest import Levels
 from dacergnn.program import Program, interpret, verify
 from dacergnn.sdfg_passes import differentiate, gemm_scale_fusion
 from dacergnn.sdfg_passes.traversal_fusion import traversal_fusion
@@ -283,3 +284,25 @@ def test_edges_of_one_type_are_in_order_of_their_destinations(types: int, loops:
     traversal_fusion(sdfg, {**sizes(), "R": types})
     verify(sdfg)
     assert len(Program(sdfg).operators) == loops
+
+
+def test_devices_sum_up_no_hub_in_a_loop_inside_of_another() -> None:
+    """There, blocks of threads share the hubs of nests of two levels."""
+    text = """def p(g, s: E):
+    for n in g.dst_nodes():
+        for e in n.incoming_edges():
+            n["total"] += e.s
+    for p in g.dst_pairs():
+        for e in p.incoming_edges():
+            p["share"] += e.s / e.dst["total"]
+    return share
+"""
+
+    def levels(implementation: str, longest: int) -> int:
+        sdfg = parse(text)
+        traversal_fusion(sdfg, sizes(), None, implementation, {"dst": longest, "dstpair": longest})
+        verify(sdfg)
+        return max(len(Levels.of(o.space, o.statements).spaces) for o in Program(sdfg).operators)
+
+    assert levels("cuda", 1024) == levels("cpu", 1024) == levels("cpu", 50_000) == 3
+    assert levels("cuda", 1025) == 2
