@@ -36,7 +36,7 @@ class Settings:
     budget_s: float = 20.0
     """Time for the interleaved measurement of one case."""
     call_limit_s: float = 5.0
-    """A candidate whose step takes longer is measured once."""
+    """A peer whose step takes longer is measured once."""
     trial_limit_s: float = 300.0
     """Time for one candidate's process: start, graph, steps and, where it is compiled, compilation."""
     memory_limit: int = 16_000_000_000
