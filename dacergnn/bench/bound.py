@@ -82,10 +82,16 @@ def plans(model: str, sizes: Mapping[str, int], d: int, itemsize: int = 4) -> li
     raise BenchmarkError(f"model '{model}' is unknown; choose from rgcn, rgat, hgt")
 
 
+def bounds(
+    model: str, mode: str, sizes: Mapping[str, int], d: int, rates: Rates, itemsize: int = 4
+) -> dict[str, Bound]:
+    """Every plan's bound by its name, for mode "infer" or "train" (backward included, the loss not)."""
+    return {plan.name: _plan_bound(plan, mode == "train", rates) for plan in plans(model, sizes, d, itemsize)}
+
+
 def bound(model: str, mode: str, sizes: Mapping[str, int], d: int, rates: Rates, itemsize: int = 4) -> Bound:
-    """The best plan's bound for mode "infer" or "train" (backward included, the loss not)."""
-    found = [_plan_bound(plan, mode == "train", rates) for plan in plans(model, sizes, d, itemsize)]
-    return min(found, key=lambda b: b.ms)
+    """The best plan's, of `bounds`."""
+    return min(bounds(model, mode, sizes, d, rates, itemsize).values(), key=lambda b: b.ms)
 
 
 def _plan_bound(plan: Plan, train: bool, rates: Rates) -> Bound:
