@@ -229,13 +229,13 @@ class _Fusion:
 
     def _keeps_hubs_whole(self, unit: _Unit) -> bool:
         """Whether one block would have to sum up a hub: an inner loop has another one inside."""
-        levels = Levels.of(unit.mapping, unit.body)
-        outer, *between, inner = levels.spaces if len(levels.spaces) > 2 else (unit.mapping, unit.mapping)
-        if self.implementation != "cuda" or not any(
-            s.target.path and reached(s.space, s.target.path) in between for s in unit.body
-        ):
+        if self.implementation != "cuda":
             return False
-        return has_hubs(self.sizes, self.longest, self.implementation, inner, outer, levels.up(inner, outer) or "")
+        levels = Levels.of(unit.mapping, unit.body)
+        outer, between, inner = levels.spaces[0], levels.spaces[1:-1], levels.spaces[-1]
+        nested = any(s.target.path and reached(s.space, s.target.path) in between for s in unit.body)
+        path = levels.up(inner, outer) or ""
+        return nested and has_hubs(self.sizes, self.longest, self.implementation, inner, outer, path)
 
     # What a unit costs
 
