@@ -28,9 +28,8 @@ def canonical_order(edges: EdgeList) -> tuple[EdgeList, Tensor | None]:
     """Edges sorted, in the narrowest index dtype, and where each was before (None if nothing moved)."""
     widest = max(*row_counts(edges).values(), edges.num_edge_types * edges.num_dst)
     dtype = torch.int32 if widest < INT32_LIMIT else torch.int64
-    order = stable_order(
-        [(edges.edge_type, edges.num_edge_types), (edges.dst, edges.num_dst), (edges.src, edges.num_src)]
-    )
+    keys = [(edges.edge_type, edges.num_edge_types), (edges.dst, edges.num_dst), (edges.src, edges.num_src)]
+    order = None if edges.in_order else stable_order(keys, ask=False)
 
     def own(vector: Tensor, rows: Tensor | None) -> Tensor:
         # The user may write to arrays of theirs later, so a graph shares no memory with them.
@@ -44,6 +43,7 @@ def canonical_order(edges: EdgeList) -> tuple[EdgeList, Tensor | None]:
         edge_type=_all_zero(edges.src, dtype) if edges.num_edge_types == 1 else own(edges.edge_type, order),
         src_type=None if edges.src_type is None else own(edges.src_type, None),
         dst_type=None if edges.dst_type is None else own(edges.dst_type, None),
+        in_order=True,
     )
     return ordered, None if order is None else order.to(dtype)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -63,16 +63,39 @@ def check_device(name: str, vector: Tensor, device: torch.device) -> None:
         raise ArrayError(name, f"is on {vector.device}, the edge list on {device}; move it with .to({str(device)!r})")
 
 
-def check_range(name: str, vector: Tensor, count: int, things: str, argument: str) -> None:
-    """GraphError unless 0 <= vector < count; names the first offending position and what to change."""
-    if not len(vector) or vector.is_meta:
+class IndexRange(NamedTuple):
+    """An index vector, and what bounds it: there are ``limit`` ``things``, as the argument says."""
+
+    name: str
+    vector: Tensor
+    limit: int
+    things: str
+    argument: str
+
+
+def extremes(*vectors: Tensor) -> Tensor:
+    """int64 [2 n]: the smallest and the largest of each vector; 0 and -1 for one without entries."""
+    ends = [torch.stack(v.aminmax()).long() if len(v) else torch.tensor([0, -1], device=v.device) for v in vectors]
+    return torch.cat(ends)
+
+
+def check_ranges(*ranges: IndexRange) -> None:
+    """GraphError unless 0 <= vector < limit for all of them, of which a device tells the host at once."""
+    asked = [r for r in ranges if len(r.vector) and not r.vector.is_meta]
+    if asked:
+        ends = extremes(*(r.vector for r in asked)).tolist()
+        for found, low, high in zip(asked, ends[::2], ends[1::2], strict=True):
+            check_extremes(found, low, high)
+
+
+def check_extremes(found: IndexRange, low: int, high: int) -> None:
+    """GraphError unless 0 <= low and high < limit; names the first offending position and what to change."""
+    name, vector, limit, things, argument = found
+    if low >= 0 and high < limit:
         return
-    low, high = torch.stack(vector.aminmax()).tolist()
-    if low >= 0 and high < count:
-        return
-    position = int(((vector < 0) | (vector >= count)).nonzero()[0])
+    position = int(((vector < 0) | (vector >= limit)).nonzero()[0])
     value = int(vector[position])
-    found = f"{name} holds {value} at position {position}"
+    said = f"{name} holds {value} at position {position}"
     if value < 0:
-        raise GraphError(f"{found}; indices count from 0, so remove padding and shift indices that start elsewhere.")
-    raise GraphError(f"{found}, but there are {count} {things}; correct it or pass {argument} of at least {high + 1}.")
+        raise GraphError(f"{said}; indices count from 0, so remove padding and shift indices that start elsewhere.")
+    raise GraphError(f"{said}, but there are {limit} {things}; correct it or pass {argument} of at least {high + 1}.")

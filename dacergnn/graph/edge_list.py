@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from dacergnn.errors import ArrayError, GraphError
-from dacergnn.graph.checks import as_index_vector, check_device, check_length, check_range
+from dacergnn.graph.checks import IndexRange, as_index_vector, check_device, check_extremes, check_length, extremes
+from dacergnn.graph.sorting import ascends
 
 ArrayLike: TypeAlias = Tensor | npt.NDArray[np.integer]
 EdgeIndexLike: TypeAlias = ArrayLike | tuple[ArrayLike, ArrayLike]
@@ -37,6 +38,8 @@ class EdgeList:
     bipartite: bool
     edge_type_names: tuple[str, ...]
     node_type_names: tuple[str, ...]
+    in_order: bool
+    """Whether they stand in the canonical order (etype, dst, src)."""
 
 
 def make_edge_list(
@@ -56,24 +59,34 @@ def make_edge_list(
     num_src, num_dst = _node_counts(num_nodes, bipartite)
     check_length(dst_name, dst, len(src), f"as many as {src_name}")
     check_device(dst_name, dst, src.device)
-    check_range(src_name, src, num_src, "source nodes", "num_nodes")
-    check_range(dst_name, dst, num_dst, "destination nodes", "num_nodes")
-
     if edge_type is None:
         types = torch.zeros_like(src)
     else:
         types = as_index_vector("edge_type", edge_type)
         check_length("edge_type", types, len(src), "one type for each edge")
         check_device("edge_type", types, src.device)
-    edge_types = _count("edge_type", [types], num_edge_types, edge_type_names)
-
     src_type, dst_type = _node_types(node_type, num_src, num_dst, bipartite, src.device)
-    given = [t for t in (src_type, dst_type if bipartite else None) if t is not None]
-    node_types = _count("node_type", given, num_node_types, node_type_names)
+    given = [t for t in (src_type, dst_type) if t is not None]
+
+    # All that a device has to tell the host, at once.
+    keys = (dst, src) if edge_type is None else (types, dst, src)
+    flags = torch.stack((ascends(*keys), _agree(src_type, dst_type, bipartite, src.device)))
+    *ends, in_order, agree = torch.cat((extremes(src, dst, types, *given), flags)).tolist()
+    bounds = list(zip(ends[::2], ends[1::2], strict=True))
+    check_extremes(IndexRange(src_name, src, num_src, "source nodes", "num_nodes"), *bounds[0])
+    check_extremes(IndexRange(dst_name, dst, num_dst, "destination nodes", "num_nodes"), *bounds[1])
+    edge_types = _count("edge_type", [types], bounds[2:3], num_edge_types, edge_type_names)
+    node_types = _count("node_type", given, bounds[3:], num_node_types, node_type_names)
+    if not agree:
+        raise GraphError(
+            "node_type[1] differs from the start of node_type[0], but destinations are the first sources; "
+            "pass bipartite=True if they are different nodes."
+        )
     return EdgeList(
         src, dst, types, num_src, num_dst, edge_types, src_type, dst_type, node_types, bipartite,
         tuple(edge_type_names or (str(i) for i in range(edge_types))),
         tuple(node_type_names or (str(i) for i in range(node_types))),
+        bool(in_order),
     )  # fmt: skip
 
 
@@ -121,23 +134,26 @@ def _node_types(
         vectors.append(vector)
     # Without bipartite the destinations are a prefix of the sources, and so are their types.
     src_type = vectors[0]
-    dst_type = vectors[-1] if len(vectors) == 2 else src_type[:num_dst]
-    if len(vectors) == 2 and not bipartite and not torch.equal(src_type[:num_dst].long(), dst_type.long()):
-        raise GraphError(
-            "node_type[1] differs from the start of node_type[0], but destinations are the first sources; "
-            "pass bipartite=True if they are different nodes."
-        )
-    return src_type, dst_type
+    return src_type, vectors[-1] if len(vectors) == 2 else src_type[:num_dst]
 
 
-def _count(name: str, vectors: list[Tensor], count: int | None, names: Sequence[str] | None) -> int:
+def _agree(src_type: Tensor | None, dst_type: Tensor | None, bipartite: bool, device: torch.device) -> Tensor:
+    """bool[]: whether the types of destinations are those of the sources that they are."""
+    if src_type is None or dst_type is None or bipartite:
+        return torch.ones((), dtype=torch.bool, device=device)
+    return (src_type[: len(dst_type)] == dst_type).all()
+
+
+def _count(
+    name: str, vectors: list[Tensor], bounds: list[tuple[int, int]], count: int | None, names: Sequence[str] | None
+) -> int:
     """Number of types: as given, else the number of names, else the largest type plus one (at least one)."""
     if count is not None and names is not None and len(names) != count:
         raise GraphError(f"{name}_names has {len(names)} names, but num_{name}s is {count}; give one for each type.")
     if count is None and names is not None:
         count = len(names)
     if count is None:
-        count = max([1, *(int(v.max()) + 1 for v in vectors if len(v))])
-    for vector in vectors:
-        check_range(name, vector, count, name.replace("_", " ") + "s", f"num_{name}s")
+        count = max([1, *(high + 1 for _, high in bounds)])
+    for vector, (low, high) in zip(vectors, bounds, strict=True):
+        check_extremes(IndexRange(name, vector, count, name.replace("_", " ") + "s", f"num_{name}s"), low, high)
     return count

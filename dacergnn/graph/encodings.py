@@ -12,9 +12,18 @@ from torch import Tensor
 from dacergnn.errors import EncodingError, GraphError
 from dacergnn.graph import formats, sorting
 from dacergnn.graph.canonical import row_counts
+from dacergnn.graph.counts import Counts
 from dacergnn.graph.edge_list import EdgeList
-from dacergnn.graph.sorting import pointers, segment_starts, stable_order
-from dacergnn.graph.spaces import GRAPH_SPACES, encoding_name, kind, parse_encoding, part, target_space
+from dacergnn.graph.sorting import group_starts, longest_group, pointers, stable_order
+from dacergnn.graph.spaces import GRAPH_SPACES, PARTS, encoding_name, kind, parse_encoding, part, target_space
+
+_PAIRS = {"U": "srcpair", "V": "dstpair"}
+"""Spaces of pairs, and the paths of edges that lead there."""
+
+
+def _in_part(name: str, sources: Tensor, destinations: Tensor) -> Tensor:
+    """[R] whether the edges of a type belong to a part, by its numbers of pairs."""
+    return sources <= destinations if name == "s" else sources > destinations
 
 
 class Encodings:
@@ -30,7 +39,7 @@ class Encodings:
         self._built: dict[str, Tensor] = {}
         self._lock = threading.RLock()
         self._parts: dict[str, Encodings] = {}
-        self._mixed: dict[str, int | None] = {}
+        self._counts: Counts | None = None
 
     @property
     def dtype(self) -> torch.dtype:
@@ -38,32 +47,55 @@ class Encodings:
         return self._dtype
 
     def size(self, space: str) -> int:
-        """Number of rows of a space; counting U sorts the edges by (etype, src) once."""
+        """Number of rows of a space; U, V and those of parts are all counted when the first is asked for."""
         if space not in self._sizes:
             if space not in self.spaces:
                 raise EncodingError(
                     f"Rows {space} are those of sparse features, which the graph lacks; use with_features."
                 )
-            if part(space):
-                self._sizes |= self._part_sizes()
-            else:
-                self._sizes[space] = len(self.get("ptr_E_srcpair" if space == "U" else "ptr_E_dstpair")) - 1
+            self._sizes |= self.counts.sizes
         return self._sizes[space]
 
-    def _part_sizes(self) -> dict[str, int]:
-        """Rows of the spaces of both parts, which the host is told at once."""
-        spaces = [f"{k}{name}" for k in ("E", "U", "V") for name in ("s", "d")]
-        rows = [self.get(f"ptr_{kind(s)}_etype").diff() * self._in_part(part(s)) for s in spaces]
-        return dict(zip(spaces, torch.stack([r.sum() for r in rows]).tolist(), strict=True))
+    @property
+    def counts(self) -> Counts:
+        """What is counted once; that sorts the edges by (etype, src)."""
+        with self._lock:
+            if self._counts is None:
+                with torch.inference_mode(False), torch.no_grad():
+                    self._counts = self._count()
+            return self._counts
 
-    def take_sizes(self, other: Encodings) -> None:
+    def _count(self) -> Counts:
+        edges, rows = self.edges, self.size("E")
+        starts = {space: self._pair_starts(path, rows + 1) for space, path in _PAIRS.items()}
+        bounds = self.get("ptr_E_etype").long()
+        # Pairs of a type start at one of its edges.
+        typed = {"E": bounds.diff()} | {s: torch.searchsorted(found, bounds).diff() for s, found in starts.items()}
+        in_parts = {name: _in_part(name, typed["U"], typed["V"]) for name in PARTS}
+        sizes = {space: typed[space].sum() for space in starts}
+        sizes |= {f"{space}{name}": (typed[space] * own).sum() for space in typed for name, own in in_parts.items()}
+        longest: dict[str, Tensor] = {}
+        if rows:
+            longest = {"src": longest_group(edges.src, edges.num_src)}
+            longest["dst"] = longest_group(edges.dst, edges.num_dst)
+            longest |= {path: starts[space].diff().max() for space, path in _PAIRS.items()}
+        mixed: dict[str, Tensor] = {}
+        if rows and edges.num_node_types > 1:
+            mixed = {path: self._first_mixed(self._index("E", path)) for path in ("srctype", "dsttype")}
+        counts = Counts.read(sizes, longest, mixed)
+        for space, path in _PAIRS.items():
+            self._built[f"ptr_E_{path}"] = starts[space][: counts.sizes[space] + 1].to(self._dtype, copy=True)
+        return counts
+
+    def _first_mixed(self, types: Tensor) -> Tensor:
+        """The first edge type with end points of several types, of those of all edges; R if there is none."""
+        wrong = self._joined_types(types).index_select(0, self.edges.edge_type) != types
+        return torch.where(wrong, self.edges.edge_type, self.size("R")).min()
+
+    def take_counts(self, other: Encodings) -> None:
         """Take over what has been counted of the same edges on another device."""
+        self._counts = other._counts
         self._sizes |= other._sizes
-
-    def _in_part(self, name: str) -> Tensor:
-        """[R] whether the edges of a type belong to a part."""
-        few_sources = self.get("ptr_U_etype").diff() <= self.get("ptr_V_etype").diff()
-        return few_sources if name == "s" else ~few_sources
 
     def _part(self, name: str) -> Encodings:
         """Encodings of the edges of a part."""
@@ -71,6 +103,7 @@ class Encodings:
             edges, rows = self.edges, self.get(f"idx_E{name}_edge")
             chosen = {key: getattr(edges, key).index_select(0, rows) for key in ("src", "dst", "edge_type")}
             self._parts[name] = Encodings(replace(edges, **chosen))
+            self._parts[name]._sizes |= {space: self.size(f"{space}{name}") for space in _PAIRS}
         return self._parts[name]
 
     def get(self, name: str) -> Tensor:
@@ -115,15 +148,7 @@ class Encodings:
 
     def single_typed(self) -> bool:
         """Whether the edges of every type join one source node type with one destination node type."""
-        return self.size("T") == 1 or all(self._mixed_relation(path) is None for path in ("srctype", "dsttype"))
-
-    def _mixed_relation(self, path: str) -> int | None:
-        """The first edge type with end points of several types."""
-        if path not in self._mixed:
-            types = self._index("E", path)  # not kept: programs hardly read it
-            wrong = (self._joined_types(types).index_select(0, self.edges.edge_type) != types).nonzero()
-            self._mixed[path] = int(self.edges.edge_type[wrong[0]]) if len(wrong) else None
-        return self._mixed[path]
+        return self.size("T") == 1 or all(found == self.size("R") for found in self.counts.mixed.values())
 
     def _joined_types(self, types: Tensor) -> Tensor:
         """[R] type of an end point of the first edge of each type; 0 for a type without edges."""
@@ -164,7 +189,9 @@ class Encodings:
     def _index(self, space: str, path: str) -> Tensor:
         edges = self.edges
         if path == "edge":
-            return self._in_part(part(space)).index_select(0, edges.edge_type).nonzero().flatten().to(self._dtype)
+            pairs = (self.get(f"ptr_{s}_etype").diff() for s in _PAIRS)
+            own = _in_part(part(space), *pairs).index_select(0, edges.edge_type)
+            return torch.nonzero_static(own, size=self.size(space)).flatten().to(self._dtype)
         if space == "E" and path in ("src", "dst", "etype"):
             return {"src": edges.src, "dst": edges.dst, "etype": edges.edge_type.contiguous()}[path]
         if path == "one":
@@ -173,8 +200,8 @@ class Encodings:
             types = edges.src_type if space == "NS" else edges.dst_type
             return types if types is not None else self._index(space, "one")
         if space == "R":
-            wrong = self._mixed_relation(path)
-            if wrong is not None:
+            wrong = self.counts.mixed.get(path, self.size("R"))
+            if wrong < self.size("R"):
                 end = "source" if path == "srctype" else "destination"
                 raise GraphError(
                     f"Edge type {edges.edge_type_names[wrong]} has {end} nodes of several types, so that it does not "
@@ -205,14 +232,19 @@ class Encodings:
 
     def _pointers(self, space: str, path: str) -> Tensor:
         if path in ("srcpair", "dstpair"):
-            ends = self.edges.dst
-            if path == "srcpair":
-                ends = self.edges.src.index_select(0, self.get("ids_E_etype_src"))
-            found = segment_starts(self.edges.edge_type, ends).nonzero().flatten()
-            last = torch.full((1,), self.size("E"), device=self._device)
-            return torch.cat((found, last)).to(self._dtype)
+            count = self.size(target_space(space, path))
+            # Counting them builds it as well.
+            found = self._built.get(f"ptr_{space}_{path}")
+            return self._pair_starts(path, count + 1).to(self._dtype) if found is None else found
         targets = self.get(encoding_name("idx", space, path))
         return pointers(targets, self.size(target_space(space, path))).to(self._dtype)
+
+    def _pair_starts(self, path: str, rows: int) -> Tensor:
+        """int64[rows]: where pairs start in the order (etype, end); beyond the last, the number of edges."""
+        ends = self.edges.dst
+        if path == "srcpair":
+            ends = self.edges.src.index_select(0, self.get("ids_E_etype_src"))
+        return group_starts(self.edges.edge_type, ends, rows=rows)
 
     def _order(self, space: str, paths: tuple[str, ...]) -> Tensor:
         if space == "E" and paths[-1] in ("srcpair", "typedsrc") and paths[:-1] in ((), ("etype",)):

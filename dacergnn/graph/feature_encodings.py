@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from dacergnn.graph.counts import Counts
 from dacergnn.graph.encodings import Encodings
 from dacergnn.graph.nonzeros import Nonzeros
 from dacergnn.graph.sorting import INT32_LIMIT
@@ -45,8 +46,13 @@ class FeatureEncodings(Encodings):
         if space not in FEATURE_SPACES:
             return self._base.size(space)
         if space in PAIR_NONZEROS and space[-1] in self._nonzeros and space not in self._sizes:
-            self._sizes[space] = int(self._pair_counts(space).sum())
+            spaces = [s for s in PAIR_NONZEROS if s[-1] in self._nonzeros]
+            self._sizes |= zip(spaces, torch.stack([self._pair_counts(s).sum() for s in spaces]).tolist(), strict=True)
         return super().size(space)
+
+    @property
+    def counts(self) -> Counts:
+        return self._base.counts
 
     def get(self, name: str) -> Tensor:
         found = self._built.get(name)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from dacergnn.errors import GraphError
+from dacergnn.graph.checks import extremes
 from dacergnn.graph.edge_list import EdgeList, make_edge_list
 from dacergnn.graph.typed_parts import TypedEdges, join_types
 
@@ -48,8 +49,8 @@ def _of_edge_index(edge_index: Tensor, edge_type: Any, options: dict[str, Any]) 
     known: tuple[int | None, int | None] = getattr(edge_index, "sparse_size", lambda: (None, None))()
     plain = _plain(edge_index)
     if options.get("num_nodes") is None:
-        ends = [int(row.max()) + 1 if row.numel() else 0 for row in plain]
-        sizes = [end if size is None else int(size) for size, end in zip(known, ends, strict=True)]
+        _, src, _, dst = extremes(*plain).tolist()
+        sizes = [end if size is None else int(size) for size, end in zip(known, (src + 1, dst + 1), strict=True)]
         options["num_nodes"] = max(sizes) if None in known or sizes[0] == sizes[1] else (sizes[0], sizes[1])
     return make_edge_list(plain, edge_type, **options)
 
@@ -79,7 +80,9 @@ def coordinates(adjacency: Any) -> tuple[Tensor, Tensor, Tensor | None, tuple[in
         starts, inner = adjacency.crow_indices(), adjacency.col_indices()
     else:
         starts, inner = adjacency.ccol_indices(), adjacency.row_indices()
-    outer = torch.arange(len(starts) - 1, device=starts.device).repeat_interleave(starts.diff().long())
+    outer = torch.arange(len(starts) - 1, device=starts.device).repeat_interleave(
+        starts.diff().long(), output_size=len(inner)
+    )
     row, col = (outer, inner) if adjacency.layout == torch.sparse_csr else (inner, outer)
     return row, col, adjacency.values(), sizes
 

@@ -173,9 +173,7 @@ class HeteroGraph:
             return self
         graph = HeteroGraph.__new__(HeteroGraph)  # sorted already
         graph._hold(moved, None if self._edge_perm is None else self._edge_perm.to(device))
-        graph._encodings.take_sizes(self._encodings)
-        if "single_typed" in vars(self):
-            graph.single_typed = self.single_typed
+        graph._encodings.take_counts(self._encodings)
         return graph
 
     def with_features(self, src: Tensor | None = None, dst: Tensor | None = None) -> Features:
@@ -244,6 +242,11 @@ class HeteroGraph:
     def single_typed(self) -> bool:
         """Whether the edges of every type join one source node type with one destination node type."""
         return self._encodings.single_typed()
+
+    @property
+    def longest_groups(self) -> Mapping[str, int]:
+        """Edges of the end point, or pair of it with a type, that has the most, by path; empty without edges."""
+        return self._encodings.counts.longest
 
     @cached_property
     def node_ranges(self) -> tuple[tuple[int, int], ...] | None:

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from dacergnn.errors import ArrayError
-from dacergnn.graph.checks import check_range
-from dacergnn.graph.sorting import stable_order
+from dacergnn.graph.checks import IndexRange, check_extremes, extremes
+from dacergnn.graph.sorting import ascends, stable_order
 
 _LAYOUTS = (torch.sparse_csr, torch.sparse_coo)
 
@@ -55,22 +55,22 @@ def nonzeros_of(name: str, x: Tensor) -> Nonzeros:
         if x.layout is torch.sparse_csr:
             starts, found, order = x.crow_indices(), x.col_indices(), None
             counts = starts.diff()
-            in_bounds = starts.numel() == rows + 1 and found.numel() == x.values().numel()
-            if not in_bounds or not _delimits(starts, counts, len(found)):
+            delimits = starts.numel() == rows + 1 and found.numel() == x.values().numel()
+            low, high = 0, -1
+            if delimits:
+                ends = torch.stack([starts[0] == 0, starts[-1] == len(found), (counts >= 0).all()])
+                low, high, delimits = torch.cat((extremes(found), ends.all().reshape(1))).tolist()
+            if not delimits:
                 raise ArrayError(name, "has row pointers that do not ascend from 0 to the number of its column "
                                  "indices; make it with check_invariants=True to see where")  # fmt: skip
-            check_range(f"{name}.col_indices()", found, columns, "columns", "size")
+            check_extremes(IndexRange(f"{name}.col_indices()", found, columns, "columns", "size"), low, high)
             return Nonzeros((rows, columns), starts.clone(), found.clone(), None)
         indices = x._indices()
-        check_range(f"{name}.indices()[0]", indices[0], rows, "rows", "size")
-        check_range(f"{name}.indices()[1]", indices[1], columns, "columns", "size")
-        order = stable_order([(indices[0], rows)])
+        *ends, in_order = torch.cat((extremes(*indices), ascends(indices[0]).reshape(1))).tolist()
+        check_extremes(IndexRange(f"{name}.indices()[0]", indices[0], rows, "rows", "size"), *ends[:2])
+        check_extremes(IndexRange(f"{name}.indices()[1]", indices[1], columns, "columns", "size"), *ends[2:])
+        order = None if in_order else stable_order([(indices[0], rows)], ask=False)
         if order is not None:
             indices = indices.index_select(1, order)
         starts = torch.searchsorted(indices[0].contiguous(), torch.arange(rows + 1, device=x.device))
         return Nonzeros((rows, columns), starts, indices[1].clone(), order)
-
-
-def _delimits(starts: Tensor, counts: Tensor, total: int) -> bool:
-    ends = torch.stack([starts[0] == 0, starts[-1] == total, (counts >= 0).all()])
-    return bool(ends.all())

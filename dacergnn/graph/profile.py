@@ -7,11 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-import torch
-from torch import Tensor
-
 from dacergnn.graph.hetero_graph import HeteroGraph
-from dacergnn.graph.sorting import occurrences
 
 
 @dataclass(frozen=True)
@@ -31,7 +27,7 @@ class Profile:
     def of(cls, graph: HeteroGraph) -> Profile:
         """The profile of a graph, kept with it; counts its unique pairs."""
         if cls not in graph.derived:
-            hubs = tuple(_hubs(graph).items())
+            hubs = tuple(graph.longest_groups.items())
             graph.derived[cls] = cls(tuple(graph.sizes.items()), graph.single_typed, hubs, weakref.ref(graph))
         return graph.derived[cls]
 
@@ -43,21 +39,6 @@ class Profile:
     def longest(self) -> Mapping[str, int]:
         """Edges of the longest group, by path; empty where no graph is known."""
         return dict(self.hubs)
-
-
-def group_lengths(graph: HeteroGraph) -> dict[str, Tensor]:
-    """Edges of every group by the path to its row: end points, and pairs of them with a type."""
-    ends = {path: occurrences(graph.index("E", path), graph.size(n)) for path, n in (("src", "NS"), ("dst", "ND"))}
-    return ends | {path: graph.encoding(f"ptr_E_{path}").diff() for path in ("srcpair", "dstpair")}
-
-
-def _hubs(graph: HeteroGraph) -> dict[str, int]:
-    """Edges of the longest group by path, from encodings that are there once pairs have been counted."""
-    if graph.size("E") == 0:
-        return {}
-    lengths = group_lengths(graph)
-    longest = torch.stack([counts.max() for counts in lengths.values()])
-    return dict(zip(lengths, longest.tolist(), strict=True))
 
 
 TYPICAL = Profile(

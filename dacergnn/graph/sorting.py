@@ -14,9 +14,13 @@ def at_hand(tensor: Tensor) -> bool:
     return tensor.is_cpu
 
 
-def is_sorted(keys: Tensor) -> bool:
-    """Whether `keys` ascends."""
-    return len(keys) < 2 or bool((keys[1:] >= keys[:-1]).all())
+def ascends(*keys: Tensor) -> Tensor:
+    """bool[]: whether rows with these keys (most important first) stand in order."""
+    in_order = torch.ones((), dtype=torch.bool, device=keys[0].device)
+    for vector in reversed(keys):
+        before, after = vector[:-1], vector[1:]
+        in_order = (before < after) | ((before == after) & in_order)
+    return in_order.all()
 
 
 def combine(keys: list[tuple[Tensor, int]]) -> Tensor | None:
@@ -40,7 +44,7 @@ def stable_order(keys: list[tuple[Tensor, int]], *, ask: bool = True) -> Tensor 
     """
     combined = combine(keys)
     if combined is not None:
-        return None if ask and is_sorted(combined) else torch.sort(combined, stable=True).indices
+        return None if ask and bool(ascends(combined)) else torch.sort(combined, stable=True).indices
     # Too wide for one key: sort by the least important key first, later sorts keep its order.
     order = torch.sort(keys[-1][0], stable=True).indices
     for vector, _ in reversed(keys[:-1]):
@@ -65,7 +69,21 @@ def occurrences(targets: Tensor, count: int) -> Tensor:
     return torch.zeros(count, dtype=torch.int64, device=targets.device).scatter_add_(0, targets.long(), ones)
 
 
-def segment_starts(*sorted_keys: Tensor) -> Tensor:
+def longest_group(targets: Tensor, count: int) -> Tensor:
+    """int64[]: how often the most frequent of the numbers below `count` is among `targets`, which are not empty."""
+    if count < INT32_LIMIT:
+        return occurrences(targets, count).max()
+    # Too many to count each one.
+    return group_starts(torch.sort(targets).values, rows=len(targets) + 1).diff().max()
+
+
+def group_starts(*sorted_keys: Tensor, rows: int) -> Tensor:
+    """int64[rows]: the first rows of groups with equal keys, jointly sorted; then, the number of all rows."""
+    starts = _segment_starts(*sorted_keys)
+    return torch.nonzero_static(starts, size=rows, fill_value=len(starts)).flatten()
+
+
+def _segment_starts(*sorted_keys: Tensor) -> Tensor:
     """bool[n]: rows where one of the jointly sorted keys changes; the first row is a start."""
     starts = torch.zeros_like(sorted_keys[0], dtype=torch.bool)
     if len(starts):

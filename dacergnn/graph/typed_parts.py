@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from dacergnn.errors import GraphError
-from dacergnn.graph.checks import as_index_vector, check_device, check_length, check_range
+from dacergnn.graph.checks import IndexRange, as_index_vector, check_device, check_length, check_ranges
 from dacergnn.graph.edge_list import EdgeList, make_edge_list
 
 
@@ -38,11 +38,8 @@ def join_types(
     src_starts = _starts(src_counts)
     dst_starts = _starts(dst_counts) if dst_counts is not None else src_starts
     targets = dst_counts if dst_counts is not None else src_counts
-    for part in parts:
-        _check(part, src_counts, targets)
     device = parts[0].src.device if parts else torch.device("cpu")
-    for part in parts:
-        check_device(f"edge_index of {part.key}", part.src, device)
+    check_ranges(*(found for part in parts for found in _ranges(part, src_counts, targets, device)))
 
     def joined(vectors: list[Tensor]) -> Tensor:
         return torch.cat(vectors) if vectors else torch.zeros(0, dtype=torch.int64, device=device)
@@ -86,7 +83,11 @@ def _types(counts: Mapping[str, int], names: list[str], device: torch.device) ->
     return types.index_select(0, repeated(list(counts.values()), device))
 
 
-def _check(part: TypedEdges, src_counts: Mapping[str, int], dst_counts: Mapping[str, int]) -> None:
+def _ranges(
+    part: TypedEdges, src_counts: Mapping[str, int], dst_counts: Mapping[str, int], device: torch.device
+) -> list[IndexRange]:
+    """What bounds the ids of both ends; GraphError or ArrayError if they are no indices of nodes that there are."""
+    found: list[IndexRange] = []
     rows = ((0, part.src, part.key[0], src_counts), (1, part.dst, part.key[2], dst_counts))
     for row, vector, node_type, counts in rows:
         name = f"edge_index[{row}] of {part.key}"
@@ -94,4 +95,6 @@ def _check(part: TypedEdges, src_counts: Mapping[str, int], dst_counts: Mapping[
             raise GraphError(f"Edge type {part.key} names node type {node_type!r}; known are {sorted(counts)}.")
         as_index_vector(name, vector)
         check_length(name, vector, len(part.src), "as many destinations as sources")
-        check_range(name, vector, counts[node_type], f"nodes of type {node_type!r}", "num_nodes")
+        check_device(f"edge_index of {part.key}", vector, device)
+        found.append(IndexRange(name, vector, counts[node_type], f"nodes of type {node_type!r}", "num_nodes"))
+    return found

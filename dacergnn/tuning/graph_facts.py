@@ -9,10 +9,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from dacergnn.errors import DacergnnError
 from dacergnn.graph import HeteroGraph
-from dacergnn.graph.profile import Profile, group_lengths
+from dacergnn.graph.profile import Profile
+from dacergnn.graph.sorting import occurrences
 
 QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
 GROUPS = ("src", "dst", "srcpair", "dstpair")
@@ -43,7 +45,7 @@ class GraphFacts(Profile):
         """The facts of a graph, kept with it; counts its unique pairs."""
         if cls not in graph.derived:
             found = Profile.of(graph)
-            lengths = {path: _quantiles(counts.cpu().numpy()) for path, counts in group_lengths(graph).items()}
+            lengths = {path: _quantiles(counts.cpu().numpy()) for path, counts in _group_lengths(graph).items()}
             own = tuple(lengths.items())
             graph.derived[cls] = cls(found.rows, found.single_typed, found.hubs, found.origin, own)
         return graph.derived[cls]
@@ -84,3 +86,9 @@ def _quantiles(counts: np.ndarray) -> tuple[int, ...]:
     if not len(counts):
         return (0,) * len(QUANTILES)
     return tuple(int(n) for n in np.quantile(counts, QUANTILES, method="higher"))
+
+
+def _group_lengths(graph: HeteroGraph) -> dict[str, Tensor]:
+    """Edges of every group by the path to its row: end points, and pairs of them with a type."""
+    ends = {path: occurrences(graph.index("E", path), graph.size(n)) for path, n in (("src", "NS"), ("dst", "ND"))}
+    return ends | {path: graph.encoding(f"ptr_E_{path}").diff() for path in ("srcpair", "dstpair")}

@@ -61,16 +61,15 @@ def test_only_sizes_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     with Reads(monkeypatch) as reads:
         graph = raw.hetero()
         made = len(reads.found)
-        # Smallest and largest of four vectors, and whether the edges are sorted.
-        assert (made, reads.numbers) == (5, 9)
+        # Smallest and largest of five vectors, whether the edges are in order and node types agree.
+        assert (made, reads.numbers) == (1, 12)
         Profile.of(graph)
         for name in encodings():
             graph.encoding(name)
         again = len(reads.found)
-        # Edges of each part (2), pairs of both ends of the graph and of each part (6), relations of several types at
-        # either end (2); rows of all parts, and longest groups, at once.
-        assert sorted(reads.found[made:]) == ["nonzero"] * 10 + ["tolist"] * 2
-        assert reads.numbers == 9 + 10 + 6 + 4
+        # Pairs of both ends, rows of all parts, longest groups and relations of several types at either end.
+        assert reads.found[made:] == ["tolist"]
+        assert reads.numbers == 12 + 2 + 6 + 4 + 2
         Profile.of(graph)
         for name in encodings():
             graph.encoding(name)
@@ -93,4 +92,4 @@ def test_sizes_move_with_the_graph(monkeypatch: pytest.MonkeyPatch) -> None:
     graph: HeteroGraph = joined_graph(random.Random(3), 60, 300, 4, 3).hetero()
     sizes, single = graph.sizes, graph.single_typed
     moved = graph.to("meta")  # where nothing can be counted
-    assert (moved.sizes, moved.single_typed) == (sizes, single)
+    assert (moved.sizes, moved.single_typed, moved.longest_groups) == (sizes, single, graph.longest_groups)

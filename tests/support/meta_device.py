@@ -27,7 +27,7 @@ class _Encodings(Encodings):
     def __init__(self, source: HeteroGraph, encodings: Encodings) -> None:
         super().__init__(encodings.edges)
         self.source = source
-        self.take_sizes(source._encodings)
+        self.take_counts(source._encodings)
 
     def get(self, name: str) -> Tensor:
         return self.once(name, lambda: self.source.encoding(name).to("meta"))

@@ -12,9 +12,9 @@ from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.frontend import GraphKey
 from dacergnn.frontends.kept import kept
 from dacergnn.frontends.linear import is_linear
-from dacergnn.frontends.pyg.message_passing import MessagePassingFrontend, check_edge_index, plain
+from dacergnn.frontends.pyg.message_passing import MessagePassingFrontend, check_edge_index, check_ids, plain
 from dacergnn.graph import HeteroGraph
-from dacergnn.graph.checks import check_kernels, check_range
+from dacergnn.graph.checks import check_kernels
 from dacergnn.graph.from_pyg import coordinates, is_adjacency
 
 Sizes = tuple[int, int]
@@ -36,8 +36,7 @@ def ends(edge_index: Any, sizes: Sizes) -> Tensor:
         rows, columns, *_ = coordinates(edge_index)
         return torch.stack([columns, rows])
     edges = plain(edge_index)
-    check_range("edge_index[0]", edges[0], sizes[0], "source nodes", "x")
-    check_range("edge_index[1]", edges[1], sizes[1], "destination nodes", "x")
+    check_ids(edges, sizes)
     return edges
 
 

@@ -21,12 +21,12 @@ from dacergnn.frontends.pyg.message_passing import (
     check_edge_index,
     check_ends,
     check_features,
+    check_ids,
     ends,
     plain,
 )
 from dacergnn.frontends.pyg.self_loops import split_loops, with_loops
 from dacergnn.graph import HeteroGraph
-from dacergnn.graph.checks import check_range
 from dacergnn.runtime.stacks import stacks_of
 
 Path = tuple[str, ...]
@@ -96,8 +96,7 @@ class _AttentionFrontend(MessagePassingFrontend):
         edges = plain(edge_index)
         if self.loops:
             # Here, because places count in the list that the user has.
-            check_range("edge_index[0]", edges[0], counts[0], "source nodes", "x")
-            check_range("edge_index[1]", edges[1], counts[1], "destination nodes", "x")
+            check_ids(edges, counts)
             edges = with_loops(edges, min(counts))
         return HeteroGraph.from_arrays(edges, None, num_nodes=counts, num_edge_types=1, bipartite=isinstance(x, tuple))
 

@@ -14,7 +14,7 @@ from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.features import is_sparse, joined
 from dacergnn.frontends.frontend import Binding, Frontend, GraphKey, Outputs, Program, spec
 from dacergnn.frontends.hetero_programs import hetero
-from dacergnn.frontends.pyg.message_passing import check_edge_index, check_features, plain
+from dacergnn.frontends.pyg.message_passing import check_edge_index, check_features, check_typed_ids, plain
 from dacergnn.frontends.pyg.relation_arrays import (
     Layout,
     constant,
@@ -26,7 +26,6 @@ from dacergnn.frontends.pyg.relation_arrays import (
 from dacergnn.frontends.pyg.relations import EdgeType, Relation
 from dacergnn.frontends.pyg.self_loops import with_loops
 from dacergnn.graph import HeteroGraph
-from dacergnn.graph.checks import check_range
 from dacergnn.graph.typed_parts import repeated
 
 _SPACES = {"x": "NS", "norm": "E", "root": "T", "bias": "T", "share": "T"}  # other arrays: one row for each relation
@@ -105,13 +104,12 @@ class HeteroFrontend(Frontend):
         layout = self._layout(edge_index_dict)
         sizes: list[int] = [x_dict[name].size(0) for name in layout.node_types]
         starts = dict(zip(layout.node_types, accumulate(sizes, initial=0), strict=False))
+        counts = dict(zip(layout.node_types, sizes, strict=True))
+        check_typed_ids({relation.key: plain(edge_index_dict[relation.key]) for relation in layout.relations}, counts)
         parts: list[Tensor] = []
         for relation in layout.relations:
-            (src, _name, dst), label = relation.key, f"edge_index_dict[{relation.key!r}]"
+            src, _name, dst = relation.key
             edges = plain(edge_index_dict[relation.key])
-            # Here, because ids count within their type: with the offsets, a wrong one hits another type.
-            check_range(f"{label}[0]", edges[0], x_dict[src].size(0), f"{src} nodes", "x_dict")
-            check_range(f"{label}[1]", edges[1], x_dict[dst].size(0), f"{dst} nodes", "x_dict")
             if relation.loops:
                 edges = with_loops(edges, x_dict[src].size(0))
             parts.append(edges + torch.tensor([[starts[src]], [starts[dst]]], dtype=edges.dtype, device=edges.device))

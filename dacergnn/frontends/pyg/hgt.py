@@ -23,10 +23,10 @@ from dacergnn.frontends.pyg.message_passing import (
     MessagePassingFrontend,
     check_edge_index,
     check_features,
+    check_typed_ids,
     plain,
 )
 from dacergnn.graph import HeteroGraph
-from dacergnn.graph.checks import check_range
 from dacergnn.graph.typed_parts import repeated
 from dacergnn.runtime.stacks import Stack, stacks_of
 
@@ -89,13 +89,10 @@ class HGTFrontend(MessagePassingFrontend):
         counts = dict(zip(layout.names, layout.sizes(x_dict), strict=True))
         starts = dict(zip(counts, accumulate(counts.values(), initial=0), strict=False))
         device = next(iter(edge_index_dict.values())).device
+        check_typed_ids({key: plain(edges) for key, edges in edge_index_dict.items()}, counts)
         parts: list[Tensor] = []
         for key, edge_index in edge_index_dict.items():
-            src, dst = key[0], key[-1]
-            edges = plain(edge_index)
-            # Here, because ids count within their type: with the offsets, a wrong one hits another type.
-            check_range(f"edge_index_dict[{key!r}][0]", edges[0], counts[src], f"{src} nodes", "x_dict")
-            check_range(f"edge_index_dict[{key!r}][1]", edges[1], counts[dst], f"{dst} nodes", "x_dict")
+            src, dst, edges = key[0], key[-1], plain(edge_index)
             offsets = torch.tensor([[starts[src]], [starts[dst]]], dtype=edges.dtype, device=device)
             parts.append(edges + offsets)
         types = torch.tensor([self.edge_types[key] for key in edge_index_dict], device=device)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor
 from dacergnn.errors import UnsupportedCallError, UnsupportedLayerError
 from dacergnn.frontends.features import SPARSE
 from dacergnn.frontends.frontend import Frontend
-from dacergnn.graph.checks import check_kernels
+from dacergnn.graph.checks import IndexRange, check_kernels, check_ranges
 
 Refuse = Callable[[str, object, str], UnsupportedLayerError]
 """Makes the error of an option, its value and the remedy."""
@@ -66,6 +66,23 @@ def check_edge_index(edge_index: object) -> None:
         raise UnsupportedCallError(f"edge_index has shape {list(shape)}; it must be [2, E].")
     if not edge_index.is_cpu:
         check_kernels("edge_index", edge_index.device)
+
+
+def check_ids(edges: Tensor, sizes: tuple[int, int]) -> None:
+    """GraphError if a source or destination of an edge index [2, E] is not among ``sizes``."""
+    sources = IndexRange("edge_index[0]", edges[0], sizes[0], "source nodes", "x")
+    check_ranges(sources, IndexRange("edge_index[1]", edges[1], sizes[1], "destination nodes", "x"))
+
+
+def check_typed_ids(edges: Mapping[tuple[str, str, str], Tensor], sizes: Mapping[str, int]) -> None:
+    """GraphError if an id in an edge index [2, E] is not among the nodes of its type: with offsets, it hits others."""
+    check_ranges(
+        *(
+            IndexRange(f"edge_index_dict[{key!r}][{row}]", found[row], sizes[node_type], f"{node_type} nodes", "x_dict")
+            for key, found in edges.items()
+            for row, node_type in enumerate((key[0], key[-1]))
+        )
+    )
 
 
 def check_edge_type(edge_type: object) -> None:

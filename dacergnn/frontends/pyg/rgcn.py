@@ -22,7 +22,7 @@ from dacergnn.frontends.pyg.message_passing import (
 )
 from dacergnn.frontends.rgcn_programs import rgcn_featureless, rgcn_modes
 from dacergnn.graph import HeteroGraph
-from dacergnn.graph.checks import as_index_vector, check_range
+from dacergnn.graph.checks import IndexRange, as_index_vector, check_ranges
 
 
 class RGCNFrontend(MessagePassingFrontend):
@@ -125,7 +125,7 @@ class RGCNFrontend(MessagePassingFrontend):
 
     def _source_ids(self, x_l: Tensor, src: Tensor) -> Tensor:
         """Embedding row of each edge's source: the graph's sources are embeddings, not positions in x."""
-        check_range("edge_index[0]", src, x_l.size(0), "source nodes", "x")
+        check_ranges(IndexRange("edge_index[0]", src, x_l.size(0), "source nodes", "x"))
         return as_index_vector("x", x_l).index_select(0, src)
 
     def _weight(self, parameters: dict[str, Tensor]) -> Tensor:
@@ -188,7 +188,7 @@ class FastRGCNFrontend(RGCNFrontend):
             raise UnsupportedCallError(f"x has {x_l.size(0)} ids, but there are {self.in_channels[0]} embeddings.")
 
     def _source_ids(self, x_l: Tensor, src: Tensor) -> Tensor:
-        check_range("edge_index[0]", src, x_l.size(0), "source nodes", "x")
+        check_ranges(IndexRange("edge_index[0]", src, x_l.size(0), "source nodes", "x"))
         return src
 
 

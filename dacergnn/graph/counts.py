@@ -1,0 +1,27 @@
+"""What the host has to know of a graph: counted where the edges are, and told at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Numbers that cannot be told from the shapes of what the user gave."""
+
+    sizes: Mapping[str, int]
+    """Rows of U and V, and of E, U and V in either part."""
+    longest: Mapping[str, int]
+    """Edges of the longest group by the path that leads there; empty without edges."""
+    mixed: Mapping[str, int]
+    """By path, the first edge type with end points of several types; the number of edge types where there is none."""
+
+    @classmethod
+    def read(cls, *groups: Mapping[str, Tensor]) -> Counts:
+        """From scalars of one device, in the order of the fields."""
+        told = iter(torch.stack([number.long() for group in groups for number in group.values()]).tolist())
+        return cls(*({key: next(told) for key in group} for group in groups))
