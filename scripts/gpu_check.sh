@@ -162,7 +162,7 @@ step kernels 300 kernels.log env DACERGNN_KERNELS_ON_DEVICE=1 "${pytest[@]}" tes
 if [[ -z $quick ]]; then
     step tf32 240 bench.log "${bench[@]}" ${short[0]} --time-limit "$(within 220)"
     step bfloat16 240 bench.log "${bench[@]}" ${short[1]} --time-limit "$(within 220)"
-    step compiled 300 bench.log "${bench[@]}" --against compiled $some --time-limit "$(within 280)" --case-limit 90
+    step compiled 300 bench.log "${bench[@]}" --against compiled --data "$graphs" --level O2 --time-limit "$(within 280)" --case-limit 90
 fi
 [[ -n $dry ]] || say "done after $SECONDS s, $([[ $failed == 0 ]] && echo all ok || echo not all ok)"
 exit "$failed"

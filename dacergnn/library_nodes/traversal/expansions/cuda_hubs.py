@@ -2,8 +2,8 @@
 
 Every loop of a group becomes a launch of its own for hubs: in each, a block does its part of the rows, and leaves what
 it has summed up in scratch memory, where the blocks of the next launch put it together in a fixed order. Statements
-between the loops are run anew by each of them; what is stored for the group, the first block of the last launch stores.
-The first launch is also that over all other groups.
+between the loops are run anew by each of them, in scratch of its own where their rows are needed in memory; what is
+stored for the group, the first block of the last launch stores. The first launch is also that over all other groups.
 """
 
 from __future__ import annotations
@@ -22,13 +22,16 @@ MOST_CHUNKS = 2048
 
 
 class DividedNest(DeviceNest):
-    """A nest whose hubs are divided, unless a loop of theirs has another one inside, or needs the row of the group in
-    memory: then the threads of one block share a hub."""
+    """A nest whose hubs are divided, unless a loop of theirs has another one inside: then one block has a hub."""
 
     bodies: list[str]
 
     def _write(self) -> DeviceCode:
-        self.bodies = self._bodies() if len(self.levels.spaces) > 1 else []
+        if len(self.levels.spaces) > 1:
+            self.bodies = self._bodies()
+            self.bodies = self._bodies()  # now that it is known what goes through memory
+        else:
+            self.bodies = []
         return super()._write()
 
     def _calls(self, main: str) -> list[str]:
@@ -40,19 +43,22 @@ class DividedNest(DeviceNest):
 
     @property
     def scratch(self) -> list[tuple[str, int]]:
-        return [*super().scratch, *(("ONE", MOST_CHUNKS * self.homes[name].width) for name in self._summed())]
+        return [*super().scratch, *(("ONE", MOST_CHUNKS * self.homes[name].width) for _, name in self._of_chunks())]
 
     def _before(self) -> str:
         parts = (
-            f"Value* const part_{n} = dacergnn::cuda::take<Value>({MOST_CHUNKS} * {self.homes[n].width});\n"
-            for n in self._summed()
+            f"Value* const {kind}_{name} = dacergnn::cuda::take<Value>({MOST_CHUNKS} * {self.homes[name].width});\n"
+            for kind, name in self._of_chunks()
         )
         return super()._before() + "".join(parts)
 
-    def _summed(self) -> list[str]:
-        """What is reduced into the rows of groups, and so has partial results."""
+    def _of_chunks(self) -> list[tuple[str, str]]:
+        """What chunks have in scratch: partial results of what groups reduce, and copies of their rows."""
+        if not self.bodies:
+            return []
         top = self.levels.spaces[0]
-        return [n for n, home in self.homes.items() if self.bodies and home.reduced and home.space == top]
+        reduced = [("part", name) for name, home in self.homes.items() if home.reduced and home.space == top]
+        return [*reduced, *(("copy", name) for name in self.at_parts)]
 
     def _bodies(self) -> list[str]:
         """What a block does at a part of a hub, for each launch; nothing where hubs are not divided."""
@@ -61,8 +67,7 @@ class DividedNest(DeviceNest):
         if not all(self.is_leaf(loop) for loop in inner):
             return []
         stored = any(home.stored and home.space == top.space for home in self.homes.values())
-        bodies = [self._part_of(top, number) for number in range(len(inner) + stored)]
-        return bodies if self.divisible else []
+        return [self._part_of(top, number) for number in range(len(inner) + stored)]
 
     def _part_of(self, top: Loop, number: int) -> str:
         """The part of a loop over rows of the group, given its number; behind the last, all that is left to do."""
@@ -117,9 +122,8 @@ class DividedNest(DeviceNest):
         name, held = statement.target.name, self._held(statement.target.name)
         sizes = f"{held.lanes}, {held.vector}, {self.homes[name].width}"
         merge = f"dacergnn::cuda::merge_parts<{sizes}>(crew, part, part_{name}, own_{name}"
-        result = self.result(statement, None) if self.finishing else ""
-        return f"{merge}, dacergnn::cuda::{MERGE[statement.op]}());\n{result}"
+        return f"{merge}, dacergnn::cuda::{MERGE[statement.op]}());\n{self.result(statement, None)}"
 
 
 def _uses(code: str, name: str) -> bool:
-    return re.search(rf"\bown_{name}\b", code) is not None
+    return re.search(rf"\b(own|copy|kept)_{name}\b", code) is not None

@@ -35,7 +35,7 @@ class DeviceStatements(Places):
         self.in_registers: set[str] = set()  # those that are read from registers
         self.in_runs: dict[str, None] = {}  # arrays whose elements are read or written several at a time
         self.finishing = True  # not at a part of a hub that others have to finish
-        self.divisible = True  # no such part needs memory for a row of the group
+        self.at_parts: dict[str, None] = {}  # arrays whose row of the group such a part reads from memory
 
     def is_leaf(self, loop: Loop) -> bool:
         """Whether the teams of a crew share the rows of a loop; the whole crew is at each row of others."""
@@ -50,6 +50,13 @@ class DeviceStatements(Places):
     def is_local(self, name: str) -> bool:
         return name in self.homes and not self.homes[name].stored
 
+    def _at_part(self, name: str) -> bool:
+        """Whether the row of an array is that of a group, of which others have parts as well."""
+        return not self.finishing and self.homes[name].space == self.levels.spaces[0]
+
+    def _goes_to_memory(self, name: str) -> bool:
+        return name in self.at_parts if self._at_part(name) else self.homes[name].stored or name in self.in_memory
+
     # Places
 
     def _entry(self, name: str, at: str) -> str:
@@ -61,8 +68,13 @@ class DeviceStatements(Places):
         return f"{'kept_' if self.is_local(name) else PREFIX}{name} + {row} * {width}"
 
     def own_address(self, name: str) -> str:
-        """Pointer to the current row of an array that the nest writes: in scratch, innermost rows lie in its order."""
+        """Pointer to the current row of an array that the nest writes: in scratch, innermost rows lie in its order.
+
+        Every part of a hub has a copy of the row of the group, since all of them compute it.
+        """
         space = self.homes[name].space
+        if self._at_part(name):
+            return f"copy_{name} + part.chunk() * {self.homes[name].width}"
         ordered = self.is_local(name) and space == self.levels.spaces[-1] != self.levels.spaces[0]
         return self.address(name, f"{'at' if ordered else 'row'}_{space}")
 
@@ -78,7 +90,7 @@ class DeviceStatements(Places):
         return self.layout if size(row_shape(self.arrays[name])) >= WIDE else Layout()
 
     def _kind(self, name: str) -> str:
-        return "Value" if self.is_local(name) else "Storage"
+        return "Value" if self.is_local(name) or self._at_part(name) else "Storage"
 
     def registers(self, name: str) -> str:
         return f"Value own_{name}[{self._held(name).held(size(row_shape(self.arrays[name])))}];"
@@ -99,7 +111,8 @@ class DeviceStatements(Places):
                 return f"own_{ref.name}[{at if whole else 'held'}]"
             if home is not None:
                 self.in_memory[ref.name] = None
-                self.divisible &= self.finishing or home.space != self.levels.spaces[0]
+                if self._at_part(ref.name):
+                    self.at_parts[ref.name] = None
             key = (ref.name, ref.path)
             if key not in pointers:
                 pointers[key] = f"row{len(pointers)}"
@@ -117,8 +130,7 @@ class DeviceStatements(Places):
             body = statement.expr.args[0]
             code = lane_sums(emitter, f"own_{name}", body, shape_of(body, self.shapes))
             return "{\n" + "\n".join([*lines, code]) + "\n}"
-        stored = not statement.target.path and (self.homes[name].stored or name in self.in_memory)
-        stored &= self.finishing or loop.space != self.levels.spaces[0]
+        stored = not statement.target.path and self._goes_to_memory(name)
         if stored:
             lines.append(f"{self._kind(name)}* const out = {self.own_address(name)};")
         code = (self._spread if size(shape) >= WIDE else self._whole)(statement, loop, emitter, stored)
@@ -184,10 +196,10 @@ class DeviceStatements(Places):
         lines: list[str] = []
         if statement.op != "+=" and empty is not None:
             lines.append(f"if ({empty}) {{\n{UNROLL}for (auto& value : own_{name}) value = Value(0);\n}}")
-        if self.homes[name].stored or name in self.in_memory:
+        if self._goes_to_memory(name):
             lines.append(self.stored_row(name, self.own_address(name)))
-        if name in self.in_memory:
-            lines.append("crew.sync();")
+            if name in self.in_memory:
+                lines.append("crew.sync();")
         return "\n".join(lines)
 
     def stored_row(self, name: str, address: str) -> str:
