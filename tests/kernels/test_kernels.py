@@ -127,6 +127,26 @@ def test_products(kernels: ctypes.CDLL, config: Config, listed: bool, lengths: l
             np.testing.assert_array_equal(results[0], results[1])
 
 
+@pytest.mark.parametrize("config", CONFIGS[:2], ids=lambda c: c.name)
+def test_products_beyond_the_caches_are_the_same(kernels: ctypes.CDLL, config: Config) -> None:
+    """Results of more than 64 MiB are streamed where their rows are whole cache lines of memory."""
+    dtype, k, m = NUMPY[config.dtype], config.k, config.m
+    n = (70 << 20) // (m * np.dtype(dtype).itemsize)
+    case = make_case([n // 3, 0, 5, n - n // 3 - 5], config.index, sorted_rows=False)
+    rng = np.random.default_rng(3)
+    weight, x = unaligned((4, 1, k, m), dtype, rng), unaligned((case.nodes, 1, k), dtype, rng)
+    scale = unaligned((n, config.scale_size), dtype, rng) if config.scale_size else None
+    memory = np.full(n * m + 64, np.nan, dtype)
+    start = (-memory.ctypes.data // memory.itemsize) % (64 // memory.itemsize)
+    streamed, stored = memory[start : start + n * m].reshape(n, m), unaligned((n, m), dtype)
+    for result in (streamed, stored):
+        call(kernels[f"gemm0_{config.name}"], x, case.gather, weight, case.ptr, 4, case.rows, scale, result)
+    np.testing.assert_array_equal(streamed, stored)
+    some = rng.integers(0, n, 1000)
+    expected = np.einsum("nk,nkm->nm", x[case.gather[some], 0].astype(np.float64), weight[case.type_of[some], 0])
+    assert_close(streamed[some], expected if scale is None else expected * scale[some])
+
+
 @pytest.mark.parametrize("lengths", LENGTHS.values(), ids=LENGTHS.keys())
 @pytest.mark.parametrize("listed", [False, True], ids=["identity", "rows"])
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda c: c.name)

@@ -11,10 +11,13 @@
 namespace dacergnn {
 namespace gemm {
 
+// What becomes of a product: it is stored, added to what is there, or stored past the caches.
+enum class Write { kStore, kAdd, kStream };
+
 // y[r] (+)= x[r] @ w for R rows and one panel of NV vectors of columns: an outer-product kernel whose R x NV
-// sums stay in registers over the whole depth D. w is row-major with C columns.
-template <class T, int64_t D, int64_t C, int64_t R, int64_t NV, int64_t LastOffset, bool Accumulate>
-inline __attribute__((always_inline)) void tile(const T* const* x, const T* w, T* const* y) {
+// sums stay in registers over the whole depth D. w is row-major with C columns. Meanwhile `upcoming` lines are asked for.
+template <class T, int64_t D, int64_t C, int64_t R, int64_t NV, int64_t LastOffset, Write How, class Lines>
+inline __attribute__((always_inline)) void tile(const T* const* x, const T* w, T* const* y, Lines& upcoming) {
     using V = typename Columns<T, C>::V;
     constexpr int64_t L = Columns<T, C>::lanes;
     const T* row[R];
@@ -27,6 +30,7 @@ inline __attribute__((always_inline)) void tile(const T* const* x, const T* w, T
     }
 #pragma GCC unroll 2
     for (int64_t k = 0; k < D; ++k, w += C) {
+        if (k % 2 == 0) upcoming.ask();
         V b[NV];
 #pragma GCC unroll 4
         for (int64_t j = 0; j < NV; ++j) b[j] = load<V>(w + vector_offset<NV, LastOffset, L>(j));
@@ -39,12 +43,18 @@ inline __attribute__((always_inline)) void tile(const T* const* x, const T* w, T
     }
 #pragma GCC unroll 8
     for (int64_t r = 0; r < R; ++r) {
-        if constexpr (Accumulate) {
+        if constexpr (How == Write::kAdd) {
 #pragma GCC unroll 4
             for (int64_t j = 0; j < NV; ++j) sum[r][j] += load<V>(y[r] + vector_offset<NV, LastOffset, L>(j));
         }
 #pragma GCC unroll 4
-        for (int64_t j = 0; j < NV; ++j) store(y[r] + vector_offset<NV, LastOffset, L>(j), sum[r][j]);
+        for (int64_t j = 0; j < NV; ++j) {
+            T* const into = y[r] + vector_offset<NV, LastOffset, L>(j);
+            if constexpr (How == Write::kStream)
+                stream(into, sum[r][j]);
+            else
+                store(into, sum[r][j]);
+        }
     }
 }
 
@@ -53,16 +63,17 @@ template <class T, int64_t C>
 inline constexpr int64_t kTileRows = Columns<T, C>::last >= kPanelVectors ? 6 : 8;
 
 // y[r] (+)= x[r] @ w for n rows; D elements of x[r] and C of y[r], each from its offset.
-template <class T, int64_t D, int64_t C, bool Accumulate>
+template <class T, int64_t D, int64_t C, Write How, class Lines>
 inline void rows_times_matrix(const T* const* x, const T* w, T* const* y, int64_t n, int64_t x_offset,
-                              int64_t y_offset) {
+                              int64_t y_offset, Lines& upcoming) {
     if constexpr (C == 1) {
+        upcoming.ask_all();
         for (int64_t r = 0; r < n; ++r) {
             const T* row = x[r] + x_offset;
             T sum = 0;
 #pragma omp simd reduction(+ : sum)
             for (int64_t k = 0; k < D; ++k) sum += row[k] * w[k];
-            y[r][y_offset] = Accumulate ? y[r][y_offset] + sum : sum;
+            y[r][y_offset] = How == Write::kAdd ? y[r][y_offset] + sum : sum;
         }
     } else {
         for_each_panel<T, C>([&](auto nv, auto last_offset, int64_t column) {
@@ -75,7 +86,7 @@ inline void rows_times_matrix(const T* const* x, const T* w, T* const* y, int64_
                     rows[i] = x[r + i] + x_offset;
                     out[i] = y[r + i] + y_offset + column;
                 }
-                tile<T, D, C, R, NV, Off, Accumulate>(rows, w + column, out);
+                tile<T, D, C, R, NV, Off, How>(rows, w + column, out, upcoming);
             };
             int64_t r = 0;
             for (; r + kTileRows<T, C> <= n; r += kTileRows<T, C>) step(constant<kTileRows<T, C>>{}, r);
@@ -127,6 +138,14 @@ inline void scaled_row(const T* __restrict x, const T* scale, T* __restrict into
     }
 }
 
+// Results of more bytes than this have left the caches when they are read.
+inline constexpr int64_t kBeyondCaches = int64_t{64} << 20;
+
+// Whether rows of H x C elements can be streamed: they are whole cache lines.
+template <class T, int64_t H, int64_t C>
+inline constexpr bool kStreamable = kStreams && Columns<T, C>::lanes * int64_t(sizeof(T)) == kVectorBytes &&
+                                    C % Columns<T, C>::lanes == 0 && H * C * int64_t(sizeof(T)) % 64 == 0;
+
 // Work of one row as parallel.h counts it, in the time of simple element operations.
 template <int64_t H, int64_t K, int64_t M>
 inline constexpr int64_t kRowWork = (H * K * M + 31) / 32;
@@ -139,10 +158,10 @@ inline constexpr int64_t kGroupRows =
                            : std::clamp<int64_t>(16384 / (H * D * int64_t(sizeof(T)) * kTileRows<T, C>), 2, 8));
 
 // y[r] (+)= x[r] @ w for n rows of H heads, each with its own matrix.
-template <class T, int64_t H, int64_t D, int64_t C, bool Accumulate>
-inline void group_product(const T* const* x, const T* w, T* const* y, int64_t n) {
+template <class T, int64_t H, int64_t D, int64_t C, Write How, class Lines>
+inline void group_product(const T* const* x, const T* w, T* const* y, int64_t n, Lines& upcoming) {
     for (int64_t h = 0; h < H; ++h)
-        rows_times_matrix<T, D, C, Accumulate>(x, w + h * (D * C), y, n, h * D, h * C);
+        rows_times_matrix<T, D, C, How>(x, w + h * (D * C), y, n, h * D, h * C, upcoming);
 }
 
 }  // namespace gemm

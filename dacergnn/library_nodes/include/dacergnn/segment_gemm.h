@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include "gemm_tile.h"
 #include "parallel.h"
@@ -26,43 +27,57 @@ template <class T, class I, int64_t H, int64_t K, int64_t M, bool TransposeW, in
 void segment_gemm(const T* X, const Gather gather, const T* W, const I* ptr, int64_t types, const Rows rows,
                   const T* scale, T* Y, const Finish finish = {}) {
     constexpr int64_t D = TransposeW ? M : K, C = TransposeW ? K : M, G = gemm::kGroupRows<T, H, D, C>;
+    using Lines = Upcoming<G * kPrefetchedLines<T, H * D>>;
     if (types <= 0) return;
     const int64_t first = ptr[0], total = static_cast<int64_t>(ptr[types]) - first;
     constexpr int64_t row_work = gemm::kRowWork<H, K, M>;
     const int64_t blocks = total * row_work < kSerialWork ? 1 : block_count(total, total * row_work);
     const int64_t size = ((total + blocks - 1) / blocks + G - 1) / G * G;
     gemm::Weight<T, H, K, M, TransposeW> weight(W);
-    run_blocks(blocks, blocks == 1, [=](int64_t b) mutable {
-        int64_t p = first + b * size;
-        const int64_t end = std::min(first + total, p + size);
-        const T* x[G];
-        T* y[G];
-        T* scaled = HS == 0 ? nullptr : scratch<gemm::ScaledRows, T>(G * H * D);
-        const auto source = [&](int64_t q) {
-            return X + at(gather, at(rows, q)) * (H * D);
-        };
-        int64_t t = std::upper_bound(ptr, ptr + types, static_cast<I>(p)) - ptr - 1;
-        for (; p < end; ++t) {
-            const int64_t stop = std::min<int64_t>(end, ptr[t + 1]);
-            if (p >= stop) continue;
-            const T* w = weight.of(t);
-            for (; p < stop;) {
-                const int64_t n = std::min(G, stop - p);
-                for (int64_t r = 0; r < n; ++r, ++p) {
-                    const int64_t i = at(rows, p);
-                    x[r] = source(p);
-                    y[r] = Y + i * (H * C);
-                    if constexpr (HS != 0) {
-                        gemm::scaled_row<T, H, D, HS, false>(x[r], scale + i * HS, scaled + r * (H * D));
-                        x[r] = scaled + r * (H * D);
+    const auto run = [&](auto write) {
+        run_blocks(blocks, blocks == 1, [=](int64_t b) mutable {
+            constexpr gemm::Write How = static_cast<gemm::Write>(decltype(write)::value);
+            int64_t p = first + b * size;
+            const int64_t end = std::min(first + total, p + size);
+            const T* x[G];
+            T* y[G];
+            Lines upcoming;
+            T* scaled = HS == 0 ? nullptr : scratch<gemm::ScaledRows, T>(G * H * D);
+            const auto source = [&](int64_t q) {
+                return X + at(gather, at(rows, q)) * (H * D);
+            };
+            int64_t t = std::upper_bound(ptr, ptr + types, static_cast<I>(p)) - ptr - 1;
+            for (; p < end; ++t) {
+                const int64_t stop = std::min<int64_t>(end, ptr[t + 1]);
+                if (p >= stop) continue;
+                const T* w = weight.of(t);
+                for (; p < stop;) {
+                    const int64_t n = std::min(G, stop - p);
+                    for (int64_t r = 0; r < n; ++r, ++p) {
+                        const int64_t i = at(rows, p);
+                        x[r] = source(p);
+                        y[r] = Y + i * (H * C);
+                        if constexpr (HS != 0) {
+                            gemm::scaled_row<T, H, D, HS, false>(x[r], scale + i * HS, scaled + r * (H * D));
+                            x[r] = scaled + r * (H * D);
+                        }
+                        if (p + G < end) upcoming.template add_row<H * D>(source(p + G));
                     }
-                    if (p + G < end) prefetch_row<H * D>(source(p + G));
+                    gemm::group_product<T, H, D, C, How>(x, w, y, n, upcoming);
+                    upcoming.ask_all();
+                    for (int64_t r = 0; r < n; ++r) finish((y[r] - Y) / (H * C), y[r]);
                 }
-                gemm::group_product<T, H, D, C, false>(x, w, y, n);
-                for (int64_t r = 0; r < n; ++r) finish((y[r] - Y) / (H * C), y[r]);
             }
+            if constexpr (How == gemm::Write::kStream) end_stream();
+        });
+    };
+    if constexpr (gemm::kStreamable<T, H, C> && std::is_same_v<Finish, Keep>) {
+        if (total * (H * C) * int64_t(sizeof(T)) > gemm::kBeyondCaches && reinterpret_cast<std::uintptr_t>(Y) % 64 == 0) {
+            run(constant<int64_t(gemm::Write::kStream)>{});
+            return;
         }
-    });
+    }
+    run(constant<int64_t(gemm::Write::kStore)>{});
 }
 
 // Y[scatter[i]] += scale[i] * X[gather[i]] @ W[t] after Y, of y_rows rows, is set to zero; otherwise as segment_gemm.
@@ -75,6 +90,7 @@ void segment_gemm_scatter(const T* X, const Gather gather, const T* W, const I* 
                           const T* scale, const I* scatter, const I* scatter_ptr, int64_t targets,
                           int64_t y_rows, T* Y, const Finish finish = {}) {
     constexpr int64_t D = TransposeW ? M : K, C = TransposeW ? K : M, G = gemm::kGroupRows<T, H, D, C>;
+    using Lines = Upcoming<G * (kPrefetchedLines<T, H * D> + kPrefetchedLines<T, H * C>)>;
     const int64_t total = types > 0 ? static_cast<int64_t>(ptr[types]) - static_cast<int64_t>(ptr[0]) : 0;
     constexpr int64_t row_work = gemm::kRowWork<H, K, M>;
     int64_t blocks = 1;
@@ -91,6 +107,7 @@ void segment_gemm_scatter(const T* X, const Gather gather, const T* W, const I* 
         std::fill(Y + begin * (H * C), Y + last * (H * C), T(0));
         const T* x[G];
         T* y[G];
+        Lines upcoming;
         T* sums = scratch<gemm::ScaledRows, T>(G * H * D);
         const auto row_of = [&](int64_t q) { return at(rows, q); };
         const auto source = [&](int64_t i) {
@@ -108,7 +125,8 @@ void segment_gemm_scatter(const T* X, const Gather gather, const T* W, const I* 
             }
             int64_t n = 0;
             const auto flush = [&] {
-                if (n > 0) gemm::group_product<T, H, D, C, true>(x, weight.of(t), y, n);
+                if (n > 0) gemm::group_product<T, H, D, C, gemm::Write::kAdd>(x, weight.of(t), y, n, upcoming);
+                upcoming.ask_all();
                 n = 0;
             };
             while (p < stop) {
@@ -130,8 +148,8 @@ void segment_gemm_scatter(const T* X, const Gather gather, const T* W, const I* 
                 if (++n == G) flush();
                 if (p + G < stop) {
                     const int64_t later = row_of(p + G);
-                    prefetch_row<H * D>(source(later));
-                    prefetch_row<H * C>(Y + static_cast<int64_t>(scatter[later]) * (H * C));
+                    upcoming.template add_row<H * D>(source(later));
+                    upcoming.template add_row<H * C>(Y + static_cast<int64_t>(scatter[later]) * (H * C));
                 }
             }
             flush();

@@ -39,6 +39,30 @@ inline __attribute__((always_inline)) void store(T* p, V v) {
     __builtin_memcpy(p, &v, sizeof(V));
 }
 
+// Whether `stream` passes by the caches.
+#if defined(__x86_64__) && defined(__AVX__)
+inline constexpr bool kStreams = true;
+#else
+inline constexpr bool kStreams = false;
+#endif
+
+// As `store`, for a whole vector at an address aligned to it, in an array that the caches will not hold until it is read:
+// no cache reads the line from memory before, or keeps it. Others see it after `end_stream`.
+template <class V, class T>
+inline __attribute__((always_inline)) void stream(T* p, V v) {
+#if defined(__x86_64__) && defined(__AVX__)
+    asm volatile("vmovntps %1, (%0)" : : "r"(p), "v"(v) : "memory");
+#else
+    store(p, v);
+#endif
+}
+
+inline void end_stream() {
+#if defined(__x86_64__) && defined(__AVX__)
+    asm volatile("sfence" : : : "memory");
+#endif
+}
+
 // sum += a * b, always rounded once where the machine can. GCC, when it tunes for Zen, takes a lone chain of fused
 // multiply-adds of at most 256 bits apart; the result of a row would then depend on the size of the tile that it is in.
 // The empty assembly hides the chain and costs no instruction.
@@ -117,13 +141,45 @@ inline __attribute__((always_inline)) T sum_lanes(const T* p) {
     return sum_vector<n, T>(load<vector_t<T, n>>(p));
 }
 
-// Asks for the cache lines of n elements, at most 16: the hardware prefetcher follows longer rows by itself. Level 1 is
-// the nearest cache, 2 the one behind it.
+// Bytes to ask for of a row of n elements, at most 16 cache lines: the hardware prefetcher follows longer rows by itself.
+template <class T, int64_t n>
+inline constexpr int64_t kPrefetched = n * int64_t(sizeof(T)) < 1024 ? n * int64_t(sizeof(T)) : 1024;
+template <class T, int64_t n>
+inline constexpr int64_t kPrefetchedLines = (kPrefetched<T, n> + 63) / 64;
+
+// Asks for the cache lines of n elements. Level 1 is the nearest cache, 2 the one behind it.
 template <int64_t n, int Level = 1, class T>
 inline __attribute__((always_inline)) void prefetch_row(const T* p) {
-    constexpr int64_t bytes = n * static_cast<int64_t>(sizeof(T)), limit = bytes < 1024 ? bytes : 1024;
-    for (int64_t b = 0; b < limit; b += 64) __builtin_prefetch(reinterpret_cast<const char*>(p) + b, 0, 4 - Level);
+    for (int64_t b = 0; b < kPrefetched<T, n>; b += 64)
+        __builtin_prefetch(reinterpret_cast<const char*>(p) + b, 0, 4 - Level);
 }
+
+// Cache lines, at most N, that are asked for one by one while something else is computed: a core has few requests under
+// way at a time, and waits when there are more.
+template <int64_t N>
+class Upcoming {
+    const char* lines_[N];
+    int64_t count_ = 0, next_ = 0;
+
+  public:
+    // The lines that `prefetch_row` asks for.
+    template <int64_t n, class T>
+    inline __attribute__((always_inline)) void add_row(const T* p) {
+        for (int64_t b = 0; b < kPrefetched<T, n>; b += 64) lines_[count_++] = reinterpret_cast<const char*>(p) + b;
+    }
+    inline __attribute__((always_inline)) void ask() {
+        if (next_ < count_) __builtin_prefetch(lines_[next_++]);
+    }
+    void ask_all() {
+        while (next_ < count_) ask();
+        next_ = count_ = 0;
+    }
+};
+
+struct NothingUpcoming {
+    void ask() const {}
+    void ask_all() const {}
+};
 
 // to[0..n] = scale * from[0..n]. Written out because the compiler would call memmove for a plain copy of a short row.
 template <int64_t n, bool Scaled, class T>

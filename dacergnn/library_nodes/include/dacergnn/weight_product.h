@@ -33,7 +33,9 @@ void compose(const T* A, const I* a, const T* B, const I* b, int64_t rows, T* Y)
             x[r] = from + r * (H * D);
             y[r] = into + r * (H * M);
         }
-        gemm::group_product<T, H, D, M, false>(x, right.of(b ? static_cast<int64_t>(b[i]) : i), y, n);
+        NothingUpcoming nothing;
+        gemm::group_product<T, H, D, M, gemm::Write::kStore>(x, right.of(b ? static_cast<int64_t>(b[i]) : i), y, n,
+                                                             nothing);
     });
 }
 
