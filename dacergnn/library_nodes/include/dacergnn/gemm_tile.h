@@ -138,13 +138,9 @@ inline void scaled_row(const T* __restrict x, const T* scale, T* __restrict into
     }
 }
 
-// Results of more bytes than this have left the caches when they are read.
-inline constexpr int64_t kBeyondCaches = int64_t{64} << 20;
-
-// Whether rows of H x C elements can be streamed: they are whole cache lines.
-template <class T, int64_t H, int64_t C>
-inline constexpr bool kStreamable = kStreams && Columns<T, C>::lanes * int64_t(sizeof(T)) == kVectorBytes &&
-                                    C % Columns<T, C>::lanes == 0 && H * C * int64_t(sizeof(T)) % 64 == 0;
+// Whether tiles write rows of C elements in whole vectors, as `stream` takes them.
+template <class T, int64_t C>
+inline constexpr bool kStreamable = kStreams && C % (kVectorBytes / int64_t(sizeof(T))) == 0;
 
 // Work of one row as parallel.h counts it, in the time of simple element operations.
 template <int64_t H, int64_t K, int64_t M>

@@ -71,11 +71,8 @@ void segment_gemm(const T* X, const Gather gather, const T* W, const I* ptr, int
             if constexpr (How == gemm::Write::kStream) end_stream();
         });
     };
-    if constexpr (gemm::kStreamable<T, H, C> && std::is_same_v<Finish, Keep>) {
-        if (total * (H * C) * int64_t(sizeof(T)) > gemm::kBeyondCaches && reinterpret_cast<std::uintptr_t>(Y) % 64 == 0) {
-            run(constant<int64_t(gemm::Write::kStream)>{});
-            return;
-        }
+    if constexpr (gemm::kStreamable<T, C> && std::is_same_v<Finish, Keep>) {
+        if (streams<H * C>(Y, total)) return run(constant<int64_t(gemm::Write::kStream)>{});
     }
     run(constant<int64_t(gemm::Write::kStore)>{});
 }

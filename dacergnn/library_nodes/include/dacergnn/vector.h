@@ -63,6 +63,17 @@ inline void end_stream() {
 #endif
 }
 
+// Arrays of more bytes than this have left the caches when they are read.
+inline constexpr int64_t kBeyondCaches = int64_t{64} << 20;
+
+// Whether rows of n elements are streamed into an array of so many rows: they are whole cache lines of a large one.
+template <int64_t n, class T>
+inline bool streams(const T* array, int64_t rows) {
+    constexpr int64_t bytes = n * static_cast<int64_t>(sizeof(T));
+    return kStreams && bytes % 64 == 0 && reinterpret_cast<std::uintptr_t>(array) % 64 == 0 &&
+           rows > kBeyondCaches / bytes;
+}
+
 // sum += a * b, always rounded once where the machine can. GCC, when it tunes for Zen, takes a lone chain of fused
 // multiply-adds of at most 256 bits apart; the result of a row would then depend on the size of the tile that it is in.
 // The empty assembly hides the chain and costs no instruction.
@@ -193,6 +204,18 @@ inline __attribute__((always_inline)) void copy_row(const T* from, T scale, T* t
         if constexpr (Scaled) v *= scale;
         store(to + at, v);
     }
+}
+
+// to[0..n] = from[0..n]; streamed where `streams` has said so.
+template <int64_t n, class T>
+inline __attribute__((always_inline)) void write_row(T* to, const T* from, bool streamed) {
+    if (!streamed) {
+        copy_row<n, false>(from, T(1), to);
+        return;
+    }
+    using V = typename Columns<T, n>::V;
+#pragma GCC unroll 4
+    for (int64_t j = 0; j < n; j += Columns<T, n>::lanes) stream(to + j, load<V>(from + j));
 }
 
 }  // namespace dacergnn

@@ -53,8 +53,8 @@ class CscKernel(NestKernel):
         if self.loops[1].items:
             body.append(self._loop(self.loops[1], f"row_{self.targets} = first", f"row_{self.targets} < last"))
         return (
-            f"struct Rows;\ndacergnn::parallel_targets({extent(self.targets)}, {extent(inner)}, {work}, "
-            "[=](const int64_t first, const int64_t last) {\n" + "\n".join(body) + f"\n}});{self._tails()}"
+            f"{self._streams()}struct Rows;\ndacergnn::parallel_targets({extent(self.targets)}, {extent(inner)}, {work}, "
+            "[=](const int64_t first, const int64_t last) {\n" + "\n".join(body) + f"\n{self._end()}}});{self._tails()}"
         )
 
     @property

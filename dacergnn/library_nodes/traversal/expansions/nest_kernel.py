@@ -15,7 +15,7 @@ from dacergnn.library_nodes.emit import Emitter, row_elements
 from dacergnn.library_nodes.form import Ref, Statement, size
 from dacergnn.library_nodes.node import PREFIX, row_shape, row_space
 from dacergnn.library_nodes.traversal.expansions.places import Places
-from dacergnn.library_nodes.traversal.expansions.storage import homes_of, is_narrow, narrow_maps
+from dacergnn.library_nodes.traversal.expansions.storage import WIDE, homes_of, is_narrow, narrow_maps
 from dacergnn.library_nodes.traversal.nest import Levels, Loop, loops, reached, simplest
 
 PREFETCH_DISTANCE = 10
@@ -74,6 +74,7 @@ class NestKernel(Places):
         super().__init__(arrays)
         self.sharing = sharing
         self.hubs = hubs
+        self._streamed: set[str] = set()
         self.levels = Levels.of(mapping, statements)
         by_edges &= self.flattens
         terms = self._terms(statements) if by_edges or (self.flattens and len(statements) > 1) else {}
@@ -127,14 +128,15 @@ class NestKernel(Places):
             text = (
                 f"dacergnn::parallel_ranges({extent(outer)}, {work}, {self.sharing.chunks}, "
                 "[=](const int64_t first, const int64_t last) {\n"
-                f"{self._loop(self.loops[0], f'row_{outer} = first', f'row_{outer} < last')}\n}});"
+                f"{self._loop(self.loops[0], f'row_{outer} = first', f'row_{outer} < last')}\n{self._end()}}});"
             )
-            return text + self._tails()
+            return f"{self._streams()}{text}{self._tails()}"
         tiles = [self._tile()]
         if self.hubs is not None:
             tiles.append(self.hubs._tile())
             self._used.update(self.hubs._used)
-        return f"struct Rows;\nstruct Owners;\n{self._call(work, ', '.join(tiles))}{self._tails()}"
+            self._streamed |= self.hubs._streamed
+        return f"{self._streams()}struct Rows;\nstruct Owners;\n{self._call(work, ', '.join(tiles))}{self._tails()}"
 
     def _call(self, work: int, tiles: str) -> str:
         """The call that runs the function of a tile on all groups."""
@@ -148,7 +150,20 @@ class NestKernel(Places):
     def _tile(self) -> str:
         """The function of C++ that runs the body on a range of groups."""
         body = "\n".join(self._outermost(loop) for loop in self.loops)
-        return f"[=](const int64_t first, const int64_t last{self.parameters}) {{\n{self._scratch()}{body}\n}}"
+        head = f"[=](const int64_t first, const int64_t last{self.parameters}) {{\n"
+        return f"{head}{self._scratch()}{body}\n{self._end()}}}"
+
+    def _streams(self) -> str:
+        """Declarations of whether rows that are written once, and read by others only, pass by the caches."""
+        return "".join(
+            f"const bool past_{name} = dacergnn::streams<{self.homes[name].width}>"
+            f"({PREFIX}{name}, {extent(self.homes[name].space)});\n"
+            for name in sorted(self._streamed)
+        )
+
+    def _end(self) -> str:
+        """What comes after the last row of a tile."""
+        return "dacergnn::end_stream();\n" if self._streamed else ""
 
     def _scratch(self) -> str:
         """Declarations of the tile's scratch: arrays that several loops touch, and the group of every row."""
@@ -331,6 +346,7 @@ class NestKernel(Places):
         home = self.homes[name]
         memory = f"{PREFIX}{name} + row_{statement.space} * {home.width}"
         goals: list[str] = []
+        after: list[str] = []
         if statement.target.path:
             goals.append(f"own_{name}")
         else:
@@ -339,7 +355,11 @@ class NestKernel(Places):
             elif home.offset is not None:
                 sources.append(f"Value* const kept = {self._kept(name, statement.space)};")
                 goals.append("kept")
-            if home.stored:
+            if home.stored and not goals and home.width >= WIDE:
+                sources.append(f"Value made[{home.width}];")
+                goals.append("made")
+                after.append(self._write(name, memory, "made"))
+            elif home.stored:
                 sources.append(f"Value* const out = {memory};")
                 goals.append("out")
 
@@ -349,7 +369,12 @@ class NestKernel(Places):
 
         emitter = Emitter(self.shapes, pointer, simd=not self._vectorizes(loop))
         body = emitter.loops(statement.expr, shape, store)
-        return "{\n" + "\n".join([*sources, body]) + "\n}"
+        return "{\n" + "\n".join([*sources, body, *after]) + "\n}"
+
+    def _write(self, name: str, place: str, row: str) -> str:
+        """Writes a wide row that nothing else here reads from memory."""
+        self._streamed.add(name)
+        return f"dacergnn::write_row<{self.homes[name].width}>({place}, {row}, past_{name});"
 
     def _vectorizes(self, loop: Loop) -> bool:
         """Whether a loop computes a few elements for each of many rows at a time."""
@@ -365,8 +390,11 @@ class NestKernel(Places):
         if home.offset is not None:
             lines.append(f"Value* const kept = {self._kept(name, home.space)};")
             goals.append("kept")
-        if home.stored:
-            lines.append(f"Value* const out = {PREFIX}{name} + row_{home.space} * {home.width};")
+        memory = f"{PREFIX}{name} + row_{home.space} * {home.width}"
+        if home.stored and home.loop is not None and home.width >= WIDE:
+            lines.append(self._write(name, memory, f"own_{name}"))
+        elif home.stored:
+            lines.append(f"Value* const out = {memory};")
             goals.append("out")
         lines += [each(home.width, f"{goal}[f] = own_{name}[f];") for goal in goals]
         return "{\n" + "\n".join(lines) + "\n}" if lines else ""
