@@ -52,8 +52,9 @@ class CscKernel(NestKernel):
         self.levels = self.rows
         if self.loops[1].items:
             body.append(self._loop(self.loops[1], f"row_{self.targets} = first", f"row_{self.targets} < last"))
+        sizes = f"{extent(self.targets)}, {extent(inner)}, {work}"
         return (
-            f"{self._streams()}struct Rows;\ndacergnn::parallel_targets({extent(self.targets)}, {extent(inner)}, {work}, "
+            f"{self._streams()}struct Rows;\ndacergnn::parallel_targets({sizes}, "
             "[=](const int64_t first, const int64_t last) {\n" + "\n".join(body) + f"\n{self._end()}}});{self._tails()}"
         )
 
