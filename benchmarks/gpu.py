@@ -100,7 +100,7 @@ def main(data: tuple[str, ...], scale: float, models: tuple[str, ...], mode: tup
 
 
 def machine(device: torch.device) -> Line:
-    """Versions, and what the device can do: bandwidth of copies in GB/s, rates of products in GFLOP/s."""
+    """This call, versions, and what the device can do: bandwidth of copies in GB/s, rates of products in GFLOP/s."""
     size = 8192 if device.type == "cuda" else 512
     rates: dict[str, float] = {"copy_gb_s": measure_rates(device=device).streamed / 1e9}
     for name in ("float32", "tf32", "bfloat16") if device.type == "cuda" else ("float32",):
@@ -108,7 +108,11 @@ def machine(device: torch.device) -> Line:
             rates[f"{name}_gflop_s"] = gemm_rate(size, device, PRECISIONS[name]) / 1e9
     if device.type == "cuda":
         torch.cuda.empty_cache()  # for the processes that measure
-    line = {"environment": environment(), "rates": rates}
+    line = {
+        "command": " ".join(["python benchmarks/gpu.py", *sys.argv[1:]]),
+        "environment": environment(),
+        "rates": rates,
+    }
     click.echo(line)
     return line
 

@@ -21,6 +21,7 @@ from dacergnn.frontends.activations import activation_of
 from dacergnn.frontends.dace_program.source import is_dace_program, program_text
 from dacergnn.frontends.followed import followed
 from dacergnn.graph import HeteroGraph
+from dacergnn.graph.checks import has_kernels
 from dacergnn.modules.base import ProgramModule
 from dacergnn.modules.captured import check_capturable
 from dacergnn.modules.follower import DoneBefore
@@ -88,7 +89,8 @@ def optimize(
 
     Args:
         model: A layer, or a module that holds layers anywhere.
-        graph: The graph that the model will mostly be called with; its encodings are found again by its tensors.
+        graph: The graph that the model will mostly be called with, whose encodings such calls share. It is taken to the
+            device of the model, if it is on another one.
         config: What to compile and how.
         filter_fn: Takes a module and its qualified name; False leaves the layer as it is.
         on_unsupported: What to do with a layer that has a front end but an option that cannot be expressed, and, in
@@ -117,7 +119,7 @@ def optimize(
     config = replace(config, cuda_graph=cuda_graph or config.cuda_graph, tune=tune or config.tune)
     replacement = _Replacement(config, filter_fn, on_unsupported)
     if graph is not None:
-        graph = graph.graph if isinstance(graph, Dataset) else graph
+        graph = _beside(model, graph.graph if isinstance(graph, Dataset) else graph)
         if config.cuda_graph:
             check_capturable("graph", graph.device)
         replacement.graphs.offer(graph)
@@ -128,6 +130,12 @@ def optimize(
         for name, reason in replacement.refused.items():
             warnings.warn(f"{name or 'the model'} is left as it is: {reason}", stacklevel=2)
     return result
+
+
+def _beside(model: nn.Module, graph: HeteroGraph) -> HeteroGraph:
+    """The graph on the device of the model's parameters, if layers run there."""
+    device = next((p.device for p in model.parameters()), graph.device)
+    return graph if device == graph.device or not has_kernels(device) else graph.to(device)
 
 
 @overload

@@ -106,7 +106,7 @@ class Config:
         implementation: Expansion of the library nodes: "cpu" (OpenMP C++), "cuda", or "pure" (plain SDFG maps, the
             slow reference); None for that of the device on which the arrays are.
         cuda_arch: Compute capabilities to build CUDA programs for, such as (80, 90); None for those of the devices of
-            this machine. Builds need no device.
+            this machine. Builds need no device: what calls on the CPU compile is built for these capabilities, too.
         rates: Of the machine, to choose by; None for typical ones (`TYPICAL_RATES`).
         cuda_graph: Record calls that come again as CUDA graphs and replay them; changes no build.
         caching: Which arrays are saved for the backward, and which it computes again: "cache_all", "recompute_all",

@@ -49,9 +49,11 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     if found:
         terminalreporter.section("registers of CUDA kernels, a thread")
     for kernels in found:
-        terminalreporter.line(f"{kernels['title']}:")
+        terminalreporter.line(f"{kernels['title']}, {kernels['seconds']:.0f} s:")
         for line in nvcc.report(nvcc.KernelUsage(**usage) for usage in kernels["usages"]):
             terminalreporter.line(line)
+    if found:
+        terminalreporter.line(f"nvcc took {sum(kernels['seconds'] for kernels in found):.0f} s in all")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -65,7 +65,7 @@ class DeviceCase:
         found = [own_candidate(model, level, settings) for level in settings.levels]
         for name in settings.against:
             if name == "torch":
-                found += plain_torch.candidates(model) + plain_torch.device_candidates(model, settings.dtype)
+                found += plain_torch.candidates(model) + plain_torch.device_candidates(model)
             else:
                 eager = peers.candidates(model, ("pyg",), compiled=False)
                 found += [peers.through_compiler(c) for c in eager] if name == "compiled" else eager

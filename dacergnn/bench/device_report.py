@@ -119,13 +119,23 @@ def merged(lines: Iterable[Line]) -> list[Line]:
 
 
 def markdown(lines: Iterable[Line]) -> str:
-    """A table of all cases, and the geometric means by model and mode."""
+    """What was measured on, a table of all cases, and the geometric means by model and mode."""
+    lines = list(lines)
     cases = [Summary(line) for line in merged(lines)]
     head = ("model", "graph", "mode", "precision", "O2", "replayed", "hector", "fastest library", "ms",
             "fastest plain", "ms", "ratio", "replayed", "bound", "share", "peak MB", "leanest peer MB")  # fmt: skip
     rows = [_cells(case) for case in cases]
     table = [_row(head), _row("---" if i < 4 else "---:" for i in range(len(head))), *map(_row, rows)]
-    return "\n".join([*table, "", *_means(cases)]) + "\n"
+    return "\n".join([*_machine(lines), *table, "", *_means(cases)]) + "\n"
+
+
+def _machine(lines: list[Line]) -> list[str]:
+    """Device, versions, rates and command of the last run."""
+    found = next((line for line in reversed(lines) if "environment" in line), None)
+    if found is None:
+        return []
+    facts = found["environment"] | {name: f"{value:.4g}" for name, value in found["rates"].items()}
+    return [*(f"- {name}: {value}" for name, value in facts.items()), "", f"    {found['command']}", ""]
 
 
 def _cells(case: Summary) -> list[str]:

@@ -173,12 +173,12 @@ def candidates(model: str) -> list[Candidate]:
     return found
 
 
-def device_candidates(model: str, dtype: torch.dtype) -> list[Candidate]:
+def device_candidates(model: str) -> list[Candidate]:
     """What may be fastest on a CUDA device besides `candidates`: sums by index_add, products by torch's grouped kernel.
 
-    Grouped products are among them in bfloat16, for which torch has a kernel.
+    Where torch has no such kernel for the element type, that candidate fails, which its row says.
     """
-    products: tuple[Products, ...] = ("typed", "padded", "grouped") if dtype == torch.bfloat16 else ("typed", "padded")
+    products: tuple[Products, ...] = ("typed", "padded", "grouped")
     found: list[Candidate] = []
     for name, forward in FORWARDS:
         label = forward.__name__.removeprefix(f"{name}_")

@@ -53,8 +53,13 @@ def make_edge_list(
     bipartite: bool = False,
     edge_type_names: Sequence[str] | None = None,
     node_type_names: Sequence[str] | None = None,
+    given_as: Sequence[IndexRange] = (),
 ) -> EdgeList:
-    """Check the arguments of `HeteroGraph.from_arrays` (see there); ArrayError or GraphError if one fails."""
+    """Check the arguments of `HeteroGraph.from_arrays` (see there); ArrayError or GraphError if one fails.
+
+    Args:
+        given_as: Indices that the edges were made of, which errors are about first.
+    """
     (src, src_name), (dst, dst_name) = _split_edge_index(edge_index)
     num_src, num_dst = _node_counts(num_nodes, bipartite)
     check_length(dst_name, dst, len(src), f"as many as {src_name}")
@@ -71,12 +76,15 @@ def make_edge_list(
     # All that a device has to tell the host, at once.
     keys = (dst, src) if edge_type is None else (types, dst, src)
     flags = torch.stack((ascends(*keys), _agree(src_type, dst_type, bipartite, src.device)))
-    *ends, in_order, agree = torch.cat((extremes(src, dst, types, *given), flags)).tolist()
+    ends = extremes(src, dst, types, *given, *(r.vector for r in given_as))
+    *ends, in_order, agree = torch.cat((ends, flags)).tolist()
     bounds = list(zip(ends[::2], ends[1::2], strict=True))
+    for found, (low, high) in zip(given_as, bounds[3 + len(given) :], strict=True):
+        check_extremes(found, low, high)
     check_extremes(IndexRange(src_name, src, num_src, "source nodes", "num_nodes"), *bounds[0])
     check_extremes(IndexRange(dst_name, dst, num_dst, "destination nodes", "num_nodes"), *bounds[1])
     edge_types = _count("edge_type", [types], bounds[2:3], num_edge_types, edge_type_names)
-    node_types = _count("node_type", given, bounds[3:], num_node_types, node_type_names)
+    node_types = _count("node_type", given, bounds[3 : 3 + len(given)], num_node_types, node_type_names)
     if not agree:
         raise GraphError(
             "node_type[1] differs from the start of node_type[0], but destinations are the first sources; "

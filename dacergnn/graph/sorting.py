@@ -14,6 +14,15 @@ def at_hand(tensor: Tensor) -> bool:
     return tensor.is_cpu
 
 
+def equal(*pairs: tuple[Tensor, Tensor]) -> bool:
+    """Whether the two tensors of each pair are equal, of which a device tells the host at once."""
+    if any(a.shape != b.shape for a, b in pairs):
+        return False
+    if all(at_hand(a) for a, _ in pairs):
+        return all(torch.equal(a, b) for a, b in pairs)
+    return bool(torch.stack([(a == b).all() for a, b in pairs]).all())
+
+
 def ascends(*keys: Tensor) -> Tensor:
     """bool[]: whether rows with these keys (most important first) stand in order."""
     in_order = torch.ones((), dtype=torch.bool, device=keys[0].device)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from dacergnn.errors import GraphError
-from dacergnn.graph.checks import IndexRange, as_index_vector, check_device, check_length, check_ranges
+from dacergnn.graph.checks import IndexRange, as_index_vector, check_device, check_length
 from dacergnn.graph.edge_list import EdgeList, make_edge_list
 
 
@@ -39,7 +39,7 @@ def join_types(
     dst_starts = _starts(dst_counts) if dst_counts is not None else src_starts
     targets = dst_counts if dst_counts is not None else src_counts
     device = parts[0].src.device if parts else torch.device("cpu")
-    check_ranges(*(found for part in parts for found in _ranges(part, src_counts, targets, device)))
+    ranges = [found for part in parts for found in _ranges(part, src_counts, targets, device)]
 
     def joined(vectors: list[Tensor]) -> Tensor:
         return torch.cat(vectors) if vectors else torch.zeros(0, dtype=torch.int64, device=device)
@@ -59,6 +59,7 @@ def join_types(
         num_nodes=(sum(src_counts.values()), sum(targets.values())),
         node_type=(node_types[0], node_types[1]) if bipartite else node_types[0],
         bipartite=bipartite,
+        given_as=ranges,
         **(named | options),
     )
 

@@ -150,6 +150,15 @@ class CompiledProgram:
         return found.forward
 
     def _build(self, mask: Mask) -> Variant:
+        wrt, program = self._built(mask)
+        if self.config.implementation == "cpu" and self.config.cuda_arch is not None:
+            config = replace(self.config, implementation="cuda")
+            sparse = frozenset(self.sparse)
+            compiled_program(self.program, self.dtype, self.index, config, self.profile, sparse)._built(mask)
+        return self._load(program, cache(partial(self._plan, wrt, program.answers, keep=True)))
+
+    def _built(self, mask: Mask) -> tuple[list[str], LoweredProgram]:
+        """What there is a gradient of, and the program, whose library is in the cache of builds."""
         wrt = [n for n, needed in zip(self._taken, mask, strict=True) if needed]
         key = plan_cache.plan_key(*self._text, self.dtype, self.index, self.config, self.profile, mask)
         kept = plan_cache.load(key, self.name)
@@ -158,7 +167,7 @@ class CompiledProgram:
         build_all([(part.name, part.source(tf32=tf32)) for part in program.parts], self._architectures)
         if kept is None:
             plan_cache.keep(key, self.name, program)
-        return self._load(program, cache(partial(self._plan, wrt, program.answers, keep=True)))
+        return wrt, program
 
     def _plan(self, wrt: list[str], answers: Answers = (), *, keep: bool = False) -> Compilation:
         config = replace(self.config, plan=Plan(answers)) if answers else self.config

@@ -12,6 +12,7 @@ from torch import Tensor
 from dacergnn.errors import DeviceError, UnsupportedCallError
 from dacergnn.frontends.frontend import GraphKey
 from dacergnn.graph import HeteroGraph
+from dacergnn.graph.sorting import equal
 from dacergnn.runtime import cuda_graph
 
 _KEPT = 16
@@ -94,7 +95,7 @@ class GraphCache:
             )
         for kept, kept_sizes, counted, graph in self._copies:
             unchanged = kept_sizes == sizes and len(kept) == len(tensors) and counted == [*map(_version, kept)]
-            if unchanged and all(_same(a, b) for a, b in zip(kept, tensors, strict=True)):
+            if unchanged and equal(*zip(kept, tensors, strict=True)):
                 return graph
         graph = self.find("edges", (tensors, sizes), encode)
         self._copies = [(tensors, sizes, [*map(_version, tensors)], graph), *self._copies[: _KEPT - 1]]
@@ -111,15 +112,12 @@ def _serves(a: HeteroGraph, b: HeteroGraph) -> bool:
     spaces = ("NS", "ND", "E", "R", "T") if b.has_node_types else ("NS", "ND", "E", "R")
     if a.bipartite != b.bipartite or a.device != b.device or any(a.size(s) != b.size(s) for s in spaces):
         return False
-    if (a.edge_perm is None) != (b.edge_perm is None) or not _same(a.edge_perm, b.edge_perm):
+    if (a.edge_perm is None) != (b.edge_perm is None):
         return False
     names = ["idx_E_src", "idx_E_dst", "idx_E_etype"]
     names += ["idx_NS_ntype", "idx_ND_ntype"] if b.size("T") > 1 else []
-    return all(_same(a.encoding(n), b.encoding(n)) for n in names)
-
-
-def _same(a: Tensor | None, b: Tensor | None) -> bool:
-    return a is b or (a is not None and b is not None and torch.equal(a, b))
+    orders = [] if a.edge_perm is None or b.edge_perm is None else [(a.edge_perm, b.edge_perm)]
+    return a is b or equal(*orders, *((a.encoding(n), b.encoding(n)) for n in names))
 
 
 def _version(item: object) -> int:

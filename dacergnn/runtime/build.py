@@ -64,17 +64,20 @@ def _flags() -> tuple[str, ...]:
 
 
 @cache
-def _environment() -> str:
-    """What a build depends on besides its code: compiler, processor, versions, our headers."""
-    processor = platform.machine()
+def _processor() -> str:
+    """What code for this machine's processor depends on."""
     info = Path("/proc/cpuinfo")
-    if info.exists():
-        lines = info.read_text().splitlines()
-        processor += "".join(next((x for x in lines if x.startswith(k)), "") for k in ("model name", "flags"))
+    lines = info.read_text().splitlines() if info.exists() else []
+    return "".join(next((x for x in lines if x.startswith(k)), "") for k in ("model name", "flags"))
+
+
+@cache
+def _environment() -> str:
+    """What every build depends on besides its code: compiler, kind of machine, versions, our headers."""
     digest = hashlib.sha256()
     for header in sorted(p for p in INCLUDE_FOLDER.rglob("*") if p.is_file()):
         digest.update(header.read_bytes())
-    return "\n".join([*compiler(), processor, dace.__version__, digest.hexdigest()])
+    return "\n".join([*compiler(), platform.machine(), dace.__version__, digest.hexdigest()])
 
 
 def build_all(programs: Sequence[tuple[str, str]], architectures: tuple[int, ...] = ()) -> list[Path]:
@@ -96,7 +99,7 @@ def build(name: str, code: str, architectures: tuple[int, ...] = ()) -> Path:
     if architectures:
         command, suffix, version = nvcc.command(architectures), ".cu", nvcc.compiler()[1]
     else:
-        command, suffix, version = [compiler()[0], *_flags()], ".cpp", ""
+        command, suffix, version = [compiler()[0], *_flags()], ".cpp", _processor()
     key = hashlib.sha256(f"{_environment()}\n{version}\n{command}\n{code}".encode()).hexdigest()[:20]
     found = build_cache.lookup(key, name)
     if found is not None:

@@ -52,9 +52,9 @@ def plain_ours(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("model", ["rgcn", "rgat", "hgt"])
 def test_plain_layers_for_devices_agree_with_the_reference(model: str, problem: Problem) -> None:
-    found = plain_torch.device_candidates(model, torch.float32)
-    assert [c.name for c in found] == [f"{rows}{kind} scatter" for rows in ("sources", "destinations")
-                                       for kind in ("", " padded")]  # fmt: skip
+    found = plain_torch.device_candidates(model)
+    assert [c.name for c in found] == [f"{rows}{kind}" for rows in ("sources", "destinations") for kind in
+                                       (" scatter", " padded scatter", " grouped", " grouped scatter")]  # fmt: skip
     shared = make_parameters(model, problem)
     reference = compute_reference(model, problem, shared)
     for candidate in found:
@@ -67,7 +67,7 @@ def test_grouped_products_in_bfloat16(problem: Problem) -> None:
     short = problem.to("cpu", torch.bfloat16)
     shared = make_parameters("rgcn", problem)
     reference = compute_reference("rgcn", problem, shared)
-    found = [c for c in plain_torch.device_candidates("rgcn", torch.bfloat16) if "grouped" in c.name]
+    found = [c for c in plain_torch.device_candidates("rgcn") if "grouped" in c.name]
     assert len(found) == 4
     for candidate in (c for c in found if "scatter" in c.name):  # MKL has no sparse products in bfloat16
         built = candidate.build(short, shared, unwrapped)
@@ -81,7 +81,7 @@ def test_a_case_validates_every_candidate_and_times_the_best_in_turns(problem: P
     for mode in ("infer", "train"):
         entries = case.measure(mode)
         assert [e.label for e in entries[:2]] == ["ours O2", "ours hector"]
-        assert len(entries) == 2 + 6 + 4
+        assert len(entries) == 2 + 6 + 8
         assert all(e.status == "ok" and e.ms is not None and e.error is not None and e.error < 1e-5 for e in entries)
 
 
@@ -163,8 +163,11 @@ def test_tables() -> None:
     assert summary.ratio() == pytest.approx(2.0)
     assert summary.ratio(replayed=True) == pytest.approx(4.0)
     assert summary.share == pytest.approx(2.0)
-    text = markdown([{"rates": {}}, big, small, gpu.failed_line("hgt", "mag~", "infer", "float32", "ended")])
-    rows = [[cell.strip() for cell in row.split("|")[1:-1]] for row in text.splitlines() if row]
+    machine = {"command": "python gpu.py --data am", "environment": {"gpu": "H200"}, "rates": {"copy_gb_s": 4100.04}}
+    text = markdown([machine, big, small, gpu.failed_line("hgt", "mag~", "infer", "float32", "ended")])
+    head, rest = text.split("\n\n    python gpu.py --data am\n\n")
+    assert head.splitlines() == ["- gpu: H200", "- copy_gb_s: 4100"]
+    rows = [[cell.strip() for cell in row.split("|")[1:-1]] for row in rest.splitlines() if row]
     assert rows[2][:4] == ["rgcn", "am~", "train", "float32"]
     assert rows[2][4:] == ["2", "-", "3", "RGCNConv", "20", "sources", "8", "4", "4", "1", "0.5", "2", "8"]
     assert rows[4][4] == "failed"

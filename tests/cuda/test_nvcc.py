@@ -6,6 +6,7 @@ The end of a run of tests reports how many registers each kernel takes.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
@@ -86,14 +87,14 @@ ODD: dict[str, Any] = {
 """Sizes that no load of several elements divides."""
 
 
-def layer(name: str, dtype: Typeclass, hubs: int = 0, cases: dict[str, Any] = LAYERS) -> str:
+def layer(name: str, dtype: Typeclass, hubs: int = 0, cases: dict[str, Any] = LAYERS, level: str = "O2") -> str:
     """The programs of a layer, forward and backward, as they are built for a graph with groups of so many edges."""
     source, bindings = cases[name]
     wrt = [n for n, spec in bindings.items() if isinstance(spec, str)]
     longest = tuple((path, hubs) for path in ("src", "dst", "srcpair", "dstpair"))
     profile = Profile(TYPICAL.rows, single_typed=True, hubs=longest)
     program = parse(source, dtype=dtype, **bindings)
-    plan = compile_program(program, wrt, Config(implementation="cuda"), dace.int32, profile, keep=False)
+    plan = compile_program(program, wrt, Config(level, implementation="cuda"), dace.int32, profile, keep=False)
     assert plan.backward is not None
     code = "\n".join(lower(sdfg).code for sdfg in (plan.forward, plan.backward))
     return code.replace(name, f"{name}_hubs") if hubs else code
@@ -140,6 +141,7 @@ SOURCES: dict[str, Callable[[], str]] = {
     "layers, float64": lambda: layers(dace.float64, 0),
     "layers, bfloat16": lambda: layers(dace.bfloat16, 0),
     "layers, TF32": lambda: f"#define DACERGNN_TF32\n{layers(dace.float32, 0)}",
+    "layers of level hector": lambda: "\n".join(layer(name, dace.float32, level="hector") for name in LAYERS),
     "layers of odd sizes": lambda: "\n".join(layer(name, dace.float32, 0, ODD) for name in ODD),
     "layers, float16": lambda: layers(dace.float16, 0),
     "layers with hubs, bfloat16": lambda: layers(dace.bfloat16, 100_000),
@@ -156,8 +158,10 @@ def kernel_templates() -> set[str]:
 @pytest.mark.no_cover
 @pytest.mark.parametrize("kernels", SOURCES)
 def test_kernels(kernels: str, record_property: Callable[[str, object], None]) -> None:
-    usages = compile_nvcc(SOURCES[kernels]())
-    record_property(PROPERTY, {"title": kernels, "usages": [asdict(usage) for usage in usages]})
+    source, started = SOURCES[kernels](), time.perf_counter()
+    usages = compile_nvcc(source)
+    seconds = time.perf_counter() - started
+    record_property(PROPERTY, {"title": kernels, "seconds": seconds, "usages": [asdict(usage) for usage in usages]})
     assert {usage.arch for usage in usages} == {"sm_80", "sm_90"}
     assert not [usage for usage in usages if usage.spilled]
     if kernels == "layers, float32":  # with and without hubs, these have kernels of every kind

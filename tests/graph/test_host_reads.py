@@ -11,9 +11,11 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from dacergnn import HeteroGraph
+from dacergnn.frontends import find_frontend
 from dacergnn.graph import sorting
 from dacergnn.graph.profile import Profile
 from dacergnn.graph.spaces import GRAPH_MAPS, TYPE_PATHS
+from dacergnn.modules.graphs import GraphCache
 from tests.support.random_graphs import joined_graph
 
 
@@ -74,6 +76,44 @@ def test_only_sizes_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
         for name in encodings():
             graph.encoding(name)
         assert len(reads.found) == again
+
+
+def typed_edges() -> tuple[dict[str, Tensor], dict[tuple[str, str, str], Tensor]]:
+    """Features of two node types, and edges of three relations."""
+    x = {"a": torch.randn(7, 4), "b": torch.randn(5, 4)}
+    keys = [("a", "to", "b"), ("b", "back", "a"), ("a", "self", "a")]
+    edges = {k: torch.stack([torch.randint(0, len(x[end]), (9,)) for end in (k[0], k[2])]) for k in keys}
+    return x, edges
+
+
+@pytest.mark.usefixtures("away")
+def test_edges_by_type_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    data_of, hgt = pytest.importorskip("torch_geometric.data"), pytest.importorskip("torch_geometric.nn").HGTConv
+    x, edges = typed_edges()
+    data = data_of.HeteroData()
+    for name, rows in x.items():
+        data[name].x = rows
+    for key, ids in edges.items():
+        data[key].edge_index = ids
+    frontend = find_frontend(layer := hgt(4, 4, (list(x), list(edges)), heads=1))
+    assert frontend is not None
+    made = frontend(layer)
+    with Reads(monkeypatch) as reads:
+        HeteroGraph.from_pyg(data)
+        assert reads.found == ["tolist"]
+        made.graph(x, edges)
+        assert reads.found == ["tolist", "tolist"]
+
+
+@pytest.mark.usefixtures("away")
+@pytest.mark.parametrize("seed", [3, 4])
+def test_graphs_are_compared_in_one_read(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    offered, other = (joined_graph(random.Random(s), 60, 300, 4, 3).hetero() for s in (3, seed))
+    cache = GraphCache()
+    cache.offer(offered)
+    with Reads(monkeypatch) as reads:
+        assert (cache.find("edges", ((), ()), lambda: other) is offered) == (seed == 3)
+        assert len(reads.found) == 1
 
 
 @pytest.mark.usefixtures("away")

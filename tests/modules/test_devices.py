@@ -22,7 +22,7 @@ from tests.frontends.cases import CASES, Case
 from tests.frontends.check import tensors
 from tests.modules import test_hetero_conv as hetero
 from tests.modules import test_traced_convs as traced
-from tests.modules.layers import native, pyg
+from tests.modules.layers import native, pyg, rgcn
 from tests.support.meta_device import FixedGraph, StubProgram, meta_device, moved, on_meta
 
 __all__ = ["meta_device"]
@@ -180,3 +180,10 @@ def test_forwards_over_graphs_of_dgl(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dgl.DGLGraph, "device", property(lambda self: torch.device("meta")))
     found = dacergnn.compile(Layer().to("meta"), config=CONFIG, on_unsupported="error")
     run(found, (g, moved(x)), {})
+
+
+def test_graphs_are_taken_to_the_device_of_the_model() -> None:
+    graph = dacergnn.HeteroGraph.from_arrays(torch.tensor([[0, 1], [1, 0]]), None, num_nodes=2)
+    compiled = dacergnn.optimize(rgcn().to("meta"), graph)
+    assert isinstance(compiled, CompiledLayer)
+    assert compiled.graphs.like(graph).device.type == "meta"

@@ -14,7 +14,7 @@ from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.features import is_sparse, joined
 from dacergnn.frontends.frontend import Binding, Frontend, GraphKey, Outputs, Program, spec
 from dacergnn.frontends.hetero_programs import hetero
-from dacergnn.frontends.pyg.message_passing import check_edge_index, check_features, check_typed_ids, plain
+from dacergnn.frontends.pyg.message_passing import check_edge_index, check_features, plain, typed_ids
 from dacergnn.frontends.pyg.relation_arrays import (
     Layout,
     constant,
@@ -26,6 +26,7 @@ from dacergnn.frontends.pyg.relation_arrays import (
 from dacergnn.frontends.pyg.relations import EdgeType, Relation
 from dacergnn.frontends.pyg.self_loops import with_loops
 from dacergnn.graph import HeteroGraph
+from dacergnn.graph.edge_list import make_edge_list
 from dacergnn.graph.typed_parts import repeated
 
 _SPACES = {"x": "NS", "norm": "E", "root": "T", "bias": "T", "share": "T"}  # other arrays: one row for each relation
@@ -105,7 +106,7 @@ class HeteroFrontend(Frontend):
         sizes: list[int] = [x_dict[name].size(0) for name in layout.node_types]
         starts = dict(zip(layout.node_types, accumulate(sizes, initial=0), strict=False))
         counts = dict(zip(layout.node_types, sizes, strict=True))
-        check_typed_ids({relation.key: plain(edge_index_dict[relation.key]) for relation in layout.relations}, counts)
+        ids = typed_ids({relation.key: plain(edge_index_dict[relation.key]) for relation in layout.relations}, counts)
         parts: list[Tensor] = []
         for relation in layout.relations:
             src, _name, dst = relation.key
@@ -113,13 +114,15 @@ class HeteroFrontend(Frontend):
             if relation.loops:
                 edges = with_loops(edges, x_dict[src].size(0))
             parts.append(edges + torch.tensor([[starts[src]], [starts[dst]]], dtype=edges.dtype, device=edges.device))
-        return HeteroGraph.from_arrays(
+        edge_list = make_edge_list(
             torch.cat(parts, dim=1), repeated([part.size(1) for part in parts], parts[0].device),
             num_nodes=(sum(sizes), sum(sizes[: len(layout.destinations)])),
             num_edge_types=len(parts), num_node_types=len(sizes),
             node_type=repeated(sizes, parts[0].device),
             edge_type_names=["__".join(r.key) for r in layout.relations], node_type_names=layout.node_types,
+            given_as=ids,
         )  # fmt: skip
+        return HeteroGraph(edge_list)
 
     def bind(self, graph: HeteroGraph, x_dict: Any, edge_index_dict: Any, *, edge_weight_dict: Any = None) -> Binding:
         layout = self._layout(edge_index_dict)

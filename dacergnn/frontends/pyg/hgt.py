@@ -23,10 +23,11 @@ from dacergnn.frontends.pyg.message_passing import (
     MessagePassingFrontend,
     check_edge_index,
     check_features,
-    check_typed_ids,
     plain,
+    typed_ids,
 )
 from dacergnn.graph import HeteroGraph
+from dacergnn.graph.edge_list import make_edge_list
 from dacergnn.graph.typed_parts import repeated
 from dacergnn.runtime.stacks import Stack, stacks_of
 
@@ -89,7 +90,7 @@ class HGTFrontend(MessagePassingFrontend):
         counts = dict(zip(layout.names, layout.sizes(x_dict), strict=True))
         starts = dict(zip(counts, accumulate(counts.values(), initial=0), strict=False))
         device = next(iter(edge_index_dict.values())).device
-        check_typed_ids({key: plain(edges) for key, edges in edge_index_dict.items()}, counts)
+        ids = typed_ids({key: plain(edges) for key, edges in edge_index_dict.items()}, counts)
         parts: list[Tensor] = []
         for key, edge_index in edge_index_dict.items():
             src, dst, edges = key[0], key[-1], plain(edge_index)
@@ -98,12 +99,13 @@ class HGTFrontend(MessagePassingFrontend):
         types = torch.tensor([self.edge_types[key] for key in edge_index_dict], device=device)
         which = repeated([p.size(1) for p in parts], device)
         sizes = [counts.get(name, 0) for name in self.node_types]
-        return HeteroGraph.from_arrays(
+        edge_list = make_edge_list(
             torch.cat(parts, dim=1), types.index_select(0, which), num_nodes=sum(sizes),
             num_edge_types=len(self.edge_types), num_node_types=len(sizes),
             node_type=repeated(sizes, device),
-            edge_type_names=["__".join(key) for key in self.edge_types], node_type_names=self.node_types,
+            edge_type_names=["__".join(key) for key in self.edge_types], node_type_names=self.node_types, given_as=ids,
         )  # fmt: skip
+        return HeteroGraph(edge_list)
 
     def bind(self, graph: HeteroGraph, x_dict: Any, edge_index_dict: Any) -> Binding:
         layout = self._layout(x_dict, edge_index_dict)

@@ -74,15 +74,13 @@ def check_ids(edges: Tensor, sizes: tuple[int, int]) -> None:
     check_ranges(sources, IndexRange("edge_index[1]", edges[1], sizes[1], "destination nodes", "x"))
 
 
-def check_typed_ids(edges: Mapping[tuple[str, str, str], Tensor], sizes: Mapping[str, int]) -> None:
-    """GraphError if an id in an edge index [2, E] is not among the nodes of its type: with offsets, it hits others."""
-    check_ranges(
-        *(
-            IndexRange(f"edge_index_dict[{key!r}][{row}]", found[row], sizes[node_type], f"{node_type} nodes", "x_dict")
-            for key, found in edges.items()
-            for row, node_type in enumerate((key[0], key[-1]))
-        )
-    )
+def typed_ids(edges: Mapping[tuple[str, str, str], Tensor], sizes: Mapping[str, int]) -> list[IndexRange]:
+    """What bounds the ids in edge indices [2, E]: the nodes of their types; with offsets, others hit other types."""
+    return [
+        IndexRange(f"edge_index_dict[{key!r}][{row}]", found[row], sizes[node_type], f"{node_type} nodes", "x_dict")
+        for key, found in edges.items()
+        for row, node_type in enumerate((key[0], key[-1]))
+    ]
 
 
 def check_edge_type(edge_type: object) -> None:
