@@ -56,6 +56,18 @@ def test_same_as_on_the_cpu(name: str, emulated_device: Config) -> None:
         torch.testing.assert_close(b, a, rtol=tolerance, atol=tolerance * float(a.abs().max().clamp(1e-3)))
 
 
+@pytest.mark.parametrize("name", ["rgcn", "rgat, two heads", "hgt"])
+def test_same_as_pure(name: str, emulated_device: Config) -> None:
+    raw = joined_graph(random.Random(4), 20, 90, 4, 3)
+    torch.manual_seed(0)
+    configs = Config(implementation="pure"), emulated_device
+    layers = [LAYERS[name](raw.num_node_types, raw.num_edge_types, config).double() for config in configs]
+    layers[1].load_state_dict(layers[0].state_dict())
+    x = torch.randn(20, WIDTHS.get(name, 16), dtype=torch.float64)
+    expected, found = (results(layer, x, raw.hetero()) for layer in layers)
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+
+
 def test_sparse_features(emulated_device: Config) -> None:
     """Loops over the nonzeros of nodes and of pairs, and over those of columns in the gradients."""
     raw = joined_graph(random.Random(6), 60, 200, 4, 3)
