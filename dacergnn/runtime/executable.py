@@ -23,7 +23,7 @@ from dacergnn.runtime.exchange import DESCRIBE
 from dacergnn.runtime.inputs import Inputs
 from dacergnn.runtime.lower import Lowered, argument, lower
 from dacergnn.runtime.memory import aligned, hosted, plan_memory
-from dacergnn.runtime.pool import LARGE, POOL, SMALL, Lease, in_huge_pages
+from dacergnn.runtime.pool import LARGE, POOL, SMALL, Lease, has_memory, leased
 from dacergnn.runtime.stacks import Stacks
 
 _DTYPES = {
@@ -42,7 +42,7 @@ class Prepared:
 
     arguments: array[int]  # of the C function, in order, complete but for inputs, outputs and buffers
     inputs: Inputs
-    outputs: list[tuple[int, tuple[int, ...], bool]]  # position of an argument, shape, whether in huge pages
+    outputs: list[tuple[int, tuple[int, ...], bool]]  # position of an argument, shape, whether from the pool
     saved_shapes: list[tuple[int, ...]]
     saved: int  # bytes
     saved_offsets: list[int]
@@ -225,11 +225,9 @@ class Executable:
         arguments, address, workspace = frame
         results: list[Tensor] = []
         for position, shape, large in prepared.outputs:
-            tensor = torch.empty(*shape, dtype=self.dtype)
-            if type(tensor) is not Tensor or not tensor.is_cpu:
+            tensor = leased(shape, self.dtype) if large else torch.empty(*shape, dtype=self.dtype)
+            if not has_memory(tensor):
                 raise _no_memory(tensor)
-            if large:
-                in_huge_pages(tensor)
             arguments[position] = tensor.data_ptr()
             results.append(tensor)
         for position, result in prepared.hosted:
@@ -260,7 +258,7 @@ class Executable:
     def frame(self, prepared: Prepared) -> Frame:
         """What a call needs for itself."""
         arguments, workspace = prepared.arguments[:], POOL.take(prepared.workspace)
-        if type(workspace) is not Tensor or not workspace.is_cpu:
+        if not has_memory(workspace):
             raise _no_memory(workspace)
         start = workspace.data_ptr()
         for position, offset in prepared.offsets:

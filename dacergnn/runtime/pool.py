@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import threading
+import weakref
+from math import prod
 from typing import Protocol
 
 import torch
@@ -12,10 +14,16 @@ from torch import Tensor
 SMALL = 1 << 20
 LARGE = 32 << 20
 """From this size on, allocators take memory from the system at every request."""
-_KEPT = 4
+_LARGEST = 2
+"""Times its size that a buffer may have: larger ones wait for those that need them."""
 _HUGE_PAGE = 1 << 21
 _MADV_HUGEPAGE = 14
 _madvise = getattr(ctypes.CDLL(None), "madvise", None)
+
+
+def has_memory(made: Tensor) -> bool:
+    """Whether the processor can write to what torch has made: not in FakeTensorMode, or on other devices."""
+    return type(made) is Tensor and made.is_cpu
 
 
 def in_huge_pages(fresh: Tensor) -> Tensor:
@@ -29,10 +37,14 @@ def in_huge_pages(fresh: Tensor) -> Tensor:
 
 
 class Pool:
-    """Byte buffers that were given back, ready to be taken again; holds at most as much as was in use at once."""
+    """Byte buffers that were given back, ready to be taken again.
+
+    They and those in use hold together at most an eighth more than was in use at once.
+    """
 
     def __init__(self) -> None:
-        self._free: list[Tensor] = []
+        self._free: list[Tensor] = []  # those given back last at the end
+        self._used = self._most = 0  # bytes in use, now and at most
         # Reentrant: the garbage collector may return a lease while this thread takes a buffer.
         self._lock = threading.RLock()
 
@@ -41,23 +53,31 @@ class Pool:
         if size < SMALL:
             return torch.empty(size, dtype=torch.uint8)
         with self._lock:
-            fitting = [b for b in self._free if b.numel() >= size]
-            if fitting:
-                best = min(fitting, key=Tensor.numel)
-                self._free = [b for b in self._free if b is not best]
-                return best
-            self._free.clear()  # too small for this program; the next ones may be as large
-        return in_huge_pages(torch.empty(size, dtype=torch.uint8))
+            fitting = [b for b in self._free if size <= b.numel() <= _LARGEST * size]
+            taken = min(fitting, key=Tensor.numel, default=None)
+            if taken is None:
+                taken = torch.empty(size, dtype=torch.uint8)
+                if not has_memory(taken):
+                    return taken
+                in_huge_pages(taken)
+            self._free = [b for b in self._free if b is not taken]
+            self._used += taken.numel()
+            self._most = max(self._most, self._used)
+            while self._free and self._used + sum(map(Tensor.numel, self._free)) > 1.125 * self._most:
+                self._free.pop(0)
+        return taken
 
     def give(self, buffer: Tensor) -> None:
         """Hand a buffer back; nobody may use it any more."""
         if buffer.numel() >= SMALL:
             with self._lock:
-                self._free = [*self._free[-_KEPT + 1 :], buffer]
+                self._used -= buffer.numel()
+                self._free = [*self._free, buffer]
 
     def clear(self) -> None:
         """Return the free buffers to the system."""
-        self._free.clear()
+        with self._lock:
+            self._free, self._most = [], self._used
 
 
 class Memory(Protocol):
@@ -79,3 +99,17 @@ class Lease:
 
 
 POOL = Pool()
+
+
+def leased(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    """A tensor with any content, whose buffer goes back to `POOL` with the last tensor that shares it.
+
+    Where torch makes tensors without memory of the processor, such a one.
+    """
+    size = prod(shape) * dtype.itemsize
+    buffer = POOL.take(size)
+    if not has_memory(buffer):
+        return buffer
+    memory = (ctypes.c_char * size).from_address(buffer.data_ptr())
+    weakref.finalize(memory, POOL.give, buffer).atexit = False  # torch holds `memory`
+    return torch.frombuffer(memory, dtype=dtype).resize_(shape)  # a view could not be written to under autograd

@@ -8,8 +8,10 @@ import pytest
 import torch
 
 from dacergnn import parse
-from dacergnn.library_nodes import Traversal
-from dacergnn.program import Program
+from dacergnn.library_nodes import SegmentGemm, Traversal
+from dacergnn.library_nodes.node import Typeclass
+from dacergnn.program import Program, interpret
+from dacergnn.sdfg_passes.gemm_epilogue_fusion import gemm_epilogue_fusion
 from tests.nodes.test_expansions import compiled, graphs, with_index
 from tests.nodes.test_fused_traversals import as_one
 
@@ -72,6 +74,68 @@ BODIES: dict[str, tuple[str, str, Pairs]] = {
     ),
 }
 
+# Programs that become one product with an epilogue, whose sums may start from another array.
+PRODUCTS: dict[str, tuple[str, Pairs]] = {
+    "one term": (
+        """def p(g, x: NS[8], W: R[8, 4], a: ND[4]):
+    for e in g.edges():
+        e.dst["s"] += linear(e.src.x, W[e.etype])
+    for n in g.dst_nodes():
+        n["t"] = n.a + n["s"]
+    return t
+""",
+        {("a", "t")},
+    ),
+    "several terms": (
+        """def p(g, x: ND[8], W: R[4, 8], k: E, a: NS[4], b: NS[4], c: NS[2, 2]):
+    for e in g.edges():
+        e.src["s"] += e.k * linear(e.dst.x, W[e.etype].T)
+    for n in g.src_nodes():
+        n["t"] = n.b + n["s"] + n.a + reshape(n.c, 4)
+        n["u"] = n["t"] * n.b
+    return u
+""",
+        {("a", "u")},
+    ),
+    "factors": (
+        """def p(g, x: NS[8], W: R[8, 4], a: ND[4]):
+    for e in g.edges():
+        e.dst["s"] += linear(e.src.x, W[e.etype])
+    for n in g.dst_nodes():
+        n["t"] = n.a * n["s"]
+    return t
+""",
+        set(),
+    ),
+    "sums that are read again": (
+        """def p(g, x: NS[8], W: R[8, 4], a: ND[4]):
+    for e in g.edges():
+        e.dst["s"] += linear(e.src.x, W[e.etype])
+    for n in g.dst_nodes():
+        n["t"] = n.a + n["s"]
+        n["u"] = n["t"] * n["s"]
+    return u
+""",
+        set(),
+    ),
+}
+
+
+def product_of(text: str, dtype: Typeclass) -> dace.SDFG:
+    sdfg = parse(text, dtype=dtype)
+    gemm_epilogue_fusion(sdfg)
+    return sdfg
+
+
+def test_pairs_of_products() -> None:
+    for name, (text, pairs) in PRODUCTS.items():
+        sdfg = product_of(text, dace.float32)
+        (operator,) = Program(sdfg).operators
+        assert isinstance(operator, SegmentGemm)
+        arrays = operator.arrays(sdfg, next(iter(sdfg.states())))
+        assert operator.in_place("cpu", arrays) == pairs, name
+        assert operator.in_place("cuda", arrays) == set()
+
 
 def test_pairs() -> None:
     for name, (mapping, text, pairs) in BODIES.items():
@@ -87,10 +151,15 @@ def test_pairs() -> None:
         assert operator.in_place("cpu", arrays) == set()
 
 
-@pytest.mark.parametrize("name", BODIES)
+@pytest.mark.parametrize("name", [*BODIES, *PRODUCTS])
 def test_written_in_place(name: str) -> None:
-    mapping, text, pairs = BODIES[name]
-    program = compiled(as_one(parse(text, dtype=dace.float64), mapping), "cpu", dace.float64, dace.int32)
+    if name in BODIES:
+        mapping, text, pairs = BODIES[name]
+        sdfg = as_one(parse(text, dtype=dace.float64), mapping)
+    else:
+        text, pairs = PRODUCTS[name]
+        sdfg = product_of(text, dace.float64)
+    program = compiled(sdfg, "cpu", dace.float64, dace.int32)
     executable = program.executable
     rng = np.random.default_rng(3)
     for raw in graphs():
@@ -98,6 +167,10 @@ def test_written_in_place(name: str) -> None:
         prepared = executable.prepare(graph)
         given = [torch.from_numpy(rng.normal(size=prepared.inputs.shapes[n])) for n in prepared.inputs.names]
         expected = executable(prepared, given)
+        arrays = dict(zip(prepared.inputs.names, (t.numpy() for t in given), strict=True))
+        values = interpret(program.plain, graph, **arrays)
+        for own, buffer in zip(expected, executable.lowered.outputs, strict=True):
+            np.testing.assert_allclose(own.numpy(), values[buffer.name], rtol=1e-10, atol=1e-10)
         for read, written in pairs:
             copies = [g.clone() for g in given]
             arguments, address, _ = executable.frame(prepared)

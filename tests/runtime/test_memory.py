@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
+import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from dacergnn.runtime.lower import Buffer
 from dacergnn.runtime.memory import ALIGNMENT, aligned, plan_memory
-from dacergnn.runtime.pool import SMALL, Lease, Pool
+from dacergnn.runtime.pool import LARGE, POOL, SMALL, Lease, Pool, has_memory, leased
 
 
 @st.composite
@@ -93,6 +98,52 @@ def test_pool_hands_buffers_on() -> None:
     assert pool.take(SMALL - 1).numel() == SMALL - 1
     pool.give(other)
     pool.clear()
+
+
+def test_pool_keeps_large_buffers_for_those_that_need_them() -> None:
+    pool = Pool()
+    large = pool.take(8 * SMALL)
+    pool.give(large)
+    small = pool.take(SMALL)
+    assert small.numel() == SMALL
+    assert pool.take(5 * SMALL) is large
+
+
+def test_pool_holds_little_more_than_was_in_use() -> None:
+    pool = Pool()
+    for size in (4, 3, 8, 5, 1, 6):  # none fits twice in a row
+        buffer = pool.take(size * SMALL)
+        pool.give(buffer)
+        assert sum(b.numel() for b in pool._free) <= 9 * SMALL
+    pool.clear()
+    assert pool._free == []
+
+
+def test_results_share_the_pool() -> None:
+    shape = (LARGE // 256, 64)
+    first = leased(shape, torch.float32)
+    pointer, part = first.data_ptr(), first[3:5]
+    assert (first.shape, first.dtype, first.is_contiguous()) == (shape, torch.float32, True)
+    del first
+    other = leased(shape, torch.float32)
+    assert other.data_ptr() != pointer  # somebody looks at it
+    del part
+    again = leased(shape, torch.float32)
+    assert again.data_ptr() == pointer
+    weight = torch.ones(64, requires_grad=True)
+    again.zero_().add_(weight)  # as tensors that own their memory
+    again.sum().backward()
+    assert weight.grad is not None
+    assert float(weight.grad[0]) == shape[0]
+
+
+@pytest.mark.parametrize("mode", [FakeTensorMode, lambda: torch.device("meta")], ids=["fake", "meta"])
+def test_pool_keeps_no_tensors_without_memory(mode: Callable[[], Any]) -> None:
+    pool, before = Pool(), POOL._used
+    with mode():
+        pool.take(SMALL)
+        assert not has_memory(leased((LARGE,), torch.float32))
+    assert (pool._used, POOL._used) == (0, before)
 
 
 def test_pool_serves_threads() -> None:

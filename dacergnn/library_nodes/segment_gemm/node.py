@@ -14,6 +14,7 @@ from dacergnn.library_nodes.form import Gemm, Statement, match_gemm
 from dacergnn.library_nodes.node import GraphOperator
 from dacergnn.library_nodes.segment_gemm.expansions.cpu import ExpandSegmentGemmCPU
 from dacergnn.library_nodes.segment_gemm.expansions.cuda import DeviceGemm, ExpandSegmentGemmCUDA
+from dacergnn.library_nodes.segment_gemm.expansions.epilogue import stored_in, sums_start
 from dacergnn.library_nodes.segment_gemm.expansions.pure import ExpandSegmentGemmPure
 
 if TYPE_CHECKING:
@@ -57,6 +58,10 @@ class SegmentGemm(GraphOperator):
 
     def scratch(self, implementation: str, arrays: dict[str, Data]) -> dict[str, int]:
         return DeviceGemm(self, arrays).scratch if implementation == "cuda" else {}
+
+    def in_place(self, implementation: str, arrays: dict[str, Data]) -> set[tuple[str, str]]:
+        start, _ = sums_start(self.statements, self.locals, arrays)
+        return {(start, stored_in(self.statements, self.locals))} if start and implementation == "cpu" else set()
 
     def device_code(self, arrays: dict[str, Data]) -> DeviceCode:
         return DeviceGemm(self, arrays).code

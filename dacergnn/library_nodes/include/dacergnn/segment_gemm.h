@@ -77,7 +77,8 @@ void segment_gemm(const T* X, const Gather gather, const T* W, const I* ptr, int
     run(constant<int64_t(gemm::Write::kStore)>{});
 }
 
-// Y[scatter[i]] += scale[i] * X[gather[i]] @ W[t] after Y, of y_rows rows, is set to zero; otherwise as segment_gemm.
+// Y[scatter[i]] += scale[i] * X[gather[i]] @ W[t] after Y, of y_rows rows, is set to those of `start`, which may be Y, or
+// to zero (nullptr); otherwise as segment_gemm.
 // Inside a type, rows are sorted by target; scatter_ptr[targets + 1] is the CSR pointer of all rows by target, and
 // targets <= y_rows. Every thread owns contiguous targets and passes over the types in order: no atomics, and the
 // same sums for any number of threads. Rows of one type with the same target are added before they are multiplied.
@@ -85,7 +86,7 @@ template <class T, class I, int64_t H, int64_t K, int64_t M, bool TransposeW, in
           class Finish = Keep>
 void segment_gemm_scatter(const T* X, const Gather gather, const T* W, const I* ptr, int64_t types, const Rows rows,
                           const T* scale, const I* scatter, const I* scatter_ptr, int64_t targets,
-                          int64_t y_rows, T* Y, const Finish finish = {}) {
+                          int64_t y_rows, T* Y, const Finish finish = {}, const T* start = nullptr) {
     constexpr int64_t D = TransposeW ? M : K, C = TransposeW ? K : M, G = gemm::kGroupRows<T, H, D, C>;
     using Lines = Upcoming<G * (kPrefetchedLines<T, H * D> + kPrefetchedLines<T, H * C>)>;
     const int64_t total = types > 0 ? static_cast<int64_t>(ptr[types]) - static_cast<int64_t>(ptr[0]) : 0;
@@ -101,7 +102,10 @@ void segment_gemm_scatter(const T* X, const Gather gather, const T* W, const I* 
         const int64_t begin = targets > 0 ? balanced_cut(scatter_ptr, targets, b, blocks) : 0;
         const int64_t end = targets > 0 ? balanced_cut(scatter_ptr, targets, b + 1, blocks) : 0;
         const int64_t last = b + 1 == blocks ? y_rows : end;
-        std::fill(Y + begin * (H * C), Y + last * (H * C), T(0));
+        if (start == nullptr)
+            std::fill(Y + begin * (H * C), Y + last * (H * C), T(0));
+        else if (start != Y)
+            std::copy(start + begin * (H * C), start + last * (H * C), Y + begin * (H * C));
         const T* x[G];
         T* y[G];
         Lines upcoming;

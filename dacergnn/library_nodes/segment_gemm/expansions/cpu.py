@@ -16,7 +16,7 @@ from dacergnn.library_nodes.form import WEIGHT_PRODUCTS, Gemm, Ref, Shape, Shape
 from dacergnn.library_nodes.node import PREFIX, row_shape, row_space
 from dacergnn.library_nodes.operators import shape_of
 from dacergnn.library_nodes.parse import view_shape
-from dacergnn.library_nodes.segment_gemm.expansions.epilogue import finish_code, stored_in
+from dacergnn.library_nodes.segment_gemm.expansions.epilogue import finish_code, stored_in, sums_start
 
 
 def _pointer(name: str | None) -> str:
@@ -78,9 +78,12 @@ class ExpandSegmentGemmCPU(ExpandTransformation):
         start = "" if bounds else f"const Index bounds[2] = {{0, Index({extent(space)})}};\n"
         segments = f"{PREFIX + bounds if bounds else 'bounds'}, {types}"
         scale = "static_cast<const Value*>(nullptr)" if gemm.scale is None else PREFIX + gemm.scale.name
-        out, x = PREFIX + stored_in(node.statements, node.locals), PREFIX + gemm.x.name
+        place = stored_in(node.statements, node.locals)
+        start_from, statements = sums_start(node.statements, node.locals, arrays)
+        out, x = PREFIX + place, PREFIX + gemm.x.name
         tail = ""
-        finish = f", {finish_code(node.statements, node.locals, arrays)}" if len(node.statements) > 1 else ""
+        code = finish_code(statements, node.locals, place, arrays) if len(statements) > 1 else "dacergnn::Keep{}"
+        finish = f", {code}" if len(node.statements) > 1 else ""
         if gemm.kind == "outer_prod":
             call = (
                 f"segment_outer<Value, Index, {heads}, {k}, {m}, {scale_width}, {_runs(space, gemm)}>"
@@ -96,7 +99,8 @@ class ExpandSegmentGemmCPU(ExpandTransformation):
                     f"segment_gemm_scatter{template}({operands}, "
                     f"{_pointer(order_name(space, group, target.path))}, {scale}, "
                     f"{_index(space, target)}, {PREFIX}{pointer_name(space, target.path)}, "
-                    f"{extent(MAPS[space, target.path])}, {extent(owner)}, {out}{finish})"
+                    f"{extent(MAPS[space, target.path])}, {extent(owner)}, {out}{finish}"
+                    f"{f', {PREFIX}{start_from}' if start_from else ''})"
                 )
             else:
                 call = (

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import reduce
 from typing import Any
 
 from dacergnn.library_nodes.access import index_name
 from dacergnn.library_nodes.emit import Emitter
-from dacergnn.library_nodes.form import Ref, Shape, Statement, size
-from dacergnn.library_nodes.node import PREFIX, row_shape
+from dacergnn.library_nodes.form import Expr, Op, Ref, Shape, Statement, size
+from dacergnn.library_nodes.node import PREFIX, row_shape, row_space
 from dacergnn.library_nodes.parse import view_shape
 
 
@@ -18,9 +21,51 @@ def stored_in(statements: Sequence[Statement], local_arrays: Sequence[str]) -> s
     return statements[-1].target.name if product in local_arrays else product
 
 
-def finish_code(statements: Sequence[Statement], local_arrays: Sequence[str], arrays: dict[str, Any]) -> str:
-    """A C++ lambda (row index, row of the product) that runs the statements after the product on one row."""
-    product, place = statements[0].target.name, stored_in(statements, local_arrays)
+def sums_start(
+    statements: Sequence[Statement], local_arrays: Sequence[str], arrays: dict[str, Any]
+) -> tuple[str | None, Sequence[Statement]]:
+    """The array whose rows the sums of a product start from in place of zeros, and the statements without it.
+
+    It is one that the first statement after the product adds to it, where nothing else reads either of them.
+    """
+    product, *rest = statements
+    name, place = product.target.name, stored_in(statements, local_arrays)
+    if not rest or not product.target.path or name not in local_arrays:
+        return None, statements
+    terms = _terms(rest[0].expr)
+    reads = Counter(ref.name for s in statements for ref in s.reads)
+    if Ref(name) not in terms or reads[name] > 1:
+        return None, statements
+    forms = {n: (row_space(arrays[n]), size(row_shape(arrays[n]))) for n in (place, *reads)}
+    fitting = [
+        term.name
+        for term in terms
+        if isinstance(term, Ref) and term == Ref(term.name) and term.name != name
+        and reads[term.name] == 1 and forms[term.name] == forms[place]
+    ]  # fmt: skip
+    if not fitting:
+        return None, statements
+    left = [term for term in terms if term != Ref(fitting[0])]
+    first = replace(rest[0], expr=reduce(lambda total, term: Op("add", (total, term)), left))
+    copies = first.expr == Ref(name) and first.target.name == place
+    return fitting[0], (product, *([] if copies else [first]), *rest[1:])
+
+
+def _terms(expr: Expr) -> list[Expr]:
+    """What a sum adds up, in order."""
+    if isinstance(expr, Op) and expr.name == "add":
+        return [term for argument in expr.args for term in _terms(argument)]
+    return [expr]
+
+
+def finish_code(
+    statements: Sequence[Statement], local_arrays: Sequence[str], place: str, arrays: dict[str, Any]
+) -> str:
+    """A C++ lambda (row index, row of the product) that runs the statements after the product on one row.
+
+    The row is that of the array ``place``.
+    """
+    product = statements[0].target.name
     # One buffer: rows are finished in place, element by element.
     in_row = {product, place}
     lines: list[str] = []
