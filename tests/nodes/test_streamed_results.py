@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from dacergnn import Config, HeteroGraph, parse
+from dacergnn.program import Program
 from dacergnn.runtime.executable import Executable
 from dacergnn.sdfg_passes import compile_program
 
@@ -47,3 +48,25 @@ def test_values(config: Config) -> None:
     total = torch.sparse.mm(matrix, x.double())
     torch.testing.assert_close(found[0].double(), total, rtol=1e-5, atol=1e-3)
     torch.testing.assert_close(found[1].double(), total * 2.0 + b.double(), rtol=1e-5, atol=2e-3)
+
+
+@pytest.mark.parametrize("results", ["z", "y, z"])
+def test_products_with_an_epilogue(results: str) -> None:
+    """Rows are finished in the cache, whether those of the product are stored or not."""
+    program = f"""
+def layer(g, x: NS[5], W: ONE[5, {WIDTH}], b: NS):
+    for n in g.src_nodes():
+        n["y"] = linear(n.x, W)
+        n["z"] = n["y"] * 2.0 + n.b
+    return {results}
+"""
+    graph = HeteroGraph.from_arrays(torch.zeros(2, 0, dtype=torch.long), None, num_nodes=NODES)
+    sdfg = compile_program(parse(program), [], Config(), dace.int32).forward
+    assert len(Program(sdfg).operators) == 1
+    executable = Executable(sdfg)
+    arrays = {"x": torch.randn(NODES, 5), "W": torch.randn(1, 5, WIDTH), "b": torch.randn(NODES)}
+    found = executable(executable.prepare(graph), [arrays[n] for n in executable.lowered.inputs])
+    y = arrays["x"].double() @ arrays["W"][0].double()
+    expected = {"y": y, "z": y * 2.0 + arrays["b"].double()[:, None]}
+    for tensor, buffer in zip(found, executable.lowered.outputs, strict=True):
+        torch.testing.assert_close(tensor.double(), expected[buffer.name], rtol=1e-5, atol=1e-4)

@@ -99,6 +99,7 @@ inline void rows_times_matrix(const T* const* x, const T* w, T* const* y, int64_
 
 struct Transposed;
 struct ScaledRows;
+struct FinishedRows;
 
 // The weights of the types as H matrices of D x C: W itself, or a transposed copy of the current type, one for every Tag.
 template <class T, int64_t H, int64_t K, int64_t M, bool TransposeW, class Tag = Transposed>

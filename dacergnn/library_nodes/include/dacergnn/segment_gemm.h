@@ -37,11 +37,15 @@ void segment_gemm(const T* X, const Gather gather, const T* W, const I* ptr, int
     const auto run = [&](auto write) {
         run_blocks(blocks, blocks == 1, [=](int64_t b) mutable {
             constexpr gemm::Write How = static_cast<gemm::Write>(decltype(write)::value);
+            // Rows that are streamed once they are finished: until then they are elsewhere, in the cache.
+            constexpr bool kApart = How == gemm::Write::kStream && !std::is_same_v<Finish, Keep>;
             int64_t p = first + b * size;
             const int64_t end = std::min(first + total, p + size);
             const T* x[G];
             T* y[G];
+            int64_t number[G];
             Lines upcoming;
+            T* finished = kApart ? scratch<gemm::FinishedRows, T>(G * H * C) : nullptr;
             T* scaled = HS == 0 ? nullptr : scratch<gemm::ScaledRows, T>(G * H * D);
             const auto source = [&](int64_t q) {
                 return X + at(gather, at(rows, q)) * (H * D);
@@ -54,24 +58,27 @@ void segment_gemm(const T* X, const Gather gather, const T* W, const I* ptr, int
                 for (; p < stop;) {
                     const int64_t n = std::min(G, stop - p);
                     for (int64_t r = 0; r < n; ++r, ++p) {
-                        const int64_t i = at(rows, p);
+                        const int64_t i = number[r] = at(rows, p);
                         x[r] = source(p);
-                        y[r] = Y + i * (H * C);
+                        y[r] = kApart ? finished + r * (H * C) : Y + i * (H * C);
                         if constexpr (HS != 0) {
                             gemm::scaled_row<T, H, D, HS, false>(x[r], scale + i * HS, scaled + r * (H * D));
                             x[r] = scaled + r * (H * D);
                         }
                         if (p + G < end) upcoming.template add_row<H * D>(source(p + G));
                     }
-                    gemm::group_product<T, H, D, C, How>(x, w, y, n, upcoming);
+                    gemm::group_product<T, H, D, C, kApart ? gemm::Write::kStore : How>(x, w, y, n, upcoming);
                     upcoming.ask_all();
-                    for (int64_t r = 0; r < n; ++r) finish((y[r] - Y) / (H * C), y[r]);
+                    for (int64_t r = 0; r < n; ++r) {
+                        finish(number[r], y[r]);
+                        if constexpr (kApart) write_row<H * C>(Y + number[r] * (H * C), y[r], true);
+                    }
                 }
             }
             if constexpr (How == gemm::Write::kStream) end_stream();
         });
     };
-    if constexpr (gemm::kStreamable<T, C> && std::is_same_v<Finish, Keep>) {
+    if constexpr (kStreams && (gemm::kStreamable<T, C> || !std::is_same_v<Finish, Keep>)) {
         if (streams<H * C>(Y, total)) return run(constant<int64_t(gemm::Write::kStream)>{});
     }
     run(constant<int64_t(gemm::Write::kStore)>{});
