@@ -21,7 +21,8 @@ from dacergnn.bench.reference import deviation
 from dacergnn.runtime.pool import POOL
 
 TOLERANCE = 1e-3
-"""A result of ours further from PyG's in float64 is wrong."""
+"""A result of ours further from PyG's in float64 is wrong, unless PyG's in float32 is about as far: a unit of a ReLU
+that is close to zero may be on in the one and off in the other."""
 ROWS_PER_EDGE = 12
 """Rows of features for every edge that the reference has at once."""
 
@@ -125,18 +126,27 @@ def _expected(workload: Workload, limits: Limits) -> dict[str, Tensor] | None:
     return {"": out.detach()} | _gradients(built)
 
 
+def _error(candidate: Candidate, built: Built, out: Tensor, expected: dict[str, Tensor]) -> float:
+    """The largest deviation of a result and its gradients; DGL's parameters have other names."""
+    given = {"": out.detach()} | _gradients(built)
+    names = ("", "input") if candidate.library == "dgl" else expected
+    return max(deviation(given[n], expected[n]) for n in names if n in expected)
+
+
 def _validated(
     candidate: Candidate, built: Built, workload: Workload, expected: dict[str, Tensor] | None
 ) -> dict[str, Any]:
-    """Run a training step and compare all that it gives; DGL's parameters have other names."""
+    """Run a training step and compare all that it gives."""
     out = step_of(built, _backward(workload), "train")()
     found: dict[str, Any] = {"status": "ok", "note": "" if expected else "not compared: the reference is too large"}
     if expected is not None:
-        given = {"": out.detach()} | _gradients(built)
-        names = ("", "input") if candidate.library == "dgl" else expected
-        found["max_error"] = max(deviation(given[n], expected[n]) for n in names if n in expected)
-        if candidate.library == "ours" and not found["max_error"] <= TOLERANCE:
-            found |= {"status": "wrong", "note": f"differs from PyG in float64 by {found['max_error']:.1e}"}
+        error = found["max_error"] = _error(candidate, built, out, expected)
+        if candidate.library == "ours" and not error <= TOLERANCE:
+            theirs = Candidate("pyg", "COO")
+            other = candidates.make(theirs, workload)
+            usual = _error(theirs, other, step_of(other, _backward(workload), "train")(), expected)
+            found["note"] = f"differs from PyG in float64 by {error:.1e}, PyG in float32 by {usual:.1e}"
+            found["status"] = "ok" if error <= 2 * usual else "wrong"
     del out
     if not candidate.compiled:
         found["saved_bytes"] = facts.saved_bytes(built)

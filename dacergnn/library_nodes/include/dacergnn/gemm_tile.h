@@ -14,6 +14,10 @@ namespace gemm {
 // What becomes of a product: it is stored, added to what is there, or stored past the caches.
 enum class Write { kStore, kAdd, kStream };
 
+// Whether tiles of NV vectors have the time to ask for a line in every other step of their depth.
+template <int64_t NV>
+inline constexpr bool kAsks = NV > 1;
+
 // y[r] (+)= x[r] @ w for R rows and one panel of NV vectors of columns: an outer-product kernel whose R x NV
 // sums stay in registers over the whole depth D. w is row-major with C columns. Meanwhile `upcoming` lines are asked for.
 template <class T, int64_t D, int64_t C, int64_t R, int64_t NV, int64_t LastOffset, Write How, class Lines>
@@ -30,7 +34,7 @@ inline __attribute__((always_inline)) void tile(const T* const* x, const T* w, T
     }
 #pragma GCC unroll 2
     for (int64_t k = 0; k < D; ++k, w += C) {
-        if (k % 2 == 0) upcoming.ask();
+        if (kAsks<NV> && k % 2 == 0) upcoming.ask();
         V b[NV];
 #pragma GCC unroll 4
         for (int64_t j = 0; j < NV; ++j) b[j] = load<V>(w + vector_offset<NV, LastOffset, L>(j));
@@ -153,6 +157,11 @@ inline constexpr int64_t kGroupRows =
     kTileRows<T, C> * (H * Columns<T, C>::panels == 1
                            ? 2
                            : std::clamp<int64_t>(16384 / (H * D * int64_t(sizeof(T)) * kTileRows<T, C>), 2, 8));
+
+// Lines that a product of so many rows asks for meanwhile.
+template <class T, int64_t H, int64_t D, int64_t C>
+inline constexpr int64_t kLinesMeanwhile =
+    kAsks<Columns<T, C>::small> ? H * Columns<T, C>::panels * (kGroupRows<T, H, D, C> / kTileRows<T, C>)*(D / 2) : 0;
 
 // y[r] (+)= x[r] @ w for n rows of H heads, each with its own matrix.
 template <class T, int64_t H, int64_t D, int64_t C, Write How, class Lines>

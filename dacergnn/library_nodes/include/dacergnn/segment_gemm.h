@@ -67,6 +67,7 @@ void segment_gemm(const T* X, const Gather gather, const T* W, const I* ptr, int
                         }
                         if (p + G < end) upcoming.template add_row<H * D>(source(p + G));
                     }
+                    upcoming.ask_but(gemm::kLinesMeanwhile<T, H, D, C>);
                     gemm::group_product<T, H, D, C, kApart ? gemm::Write::kStore : How>(x, w, y, n, upcoming);
                     upcoming.ask_all();
                     for (int64_t r = 0; r < n; ++r) {
@@ -133,6 +134,7 @@ void segment_gemm_scatter(const T* X, const Gather gather, const T* W, const I* 
             }
             int64_t n = 0;
             const auto flush = [&] {
+                upcoming.ask_but(gemm::kLinesMeanwhile<T, H, D, C>);
                 if (n > 0) gemm::group_product<T, H, D, C, gemm::Write::kAdd>(x, weight.of(t), y, n, upcoming);
                 upcoming.ask_all();
                 n = 0;

@@ -181,8 +181,12 @@ class Upcoming {
     inline __attribute__((always_inline)) void ask() {
         if (next_ < count_) __builtin_prefetch(lines_[next_++]);
     }
+    // Asks for all but the last `rest` at once.
+    void ask_but(int64_t rest) {
+        while (next_ + rest < count_) ask();
+    }
     void ask_all() {
-        while (next_ < count_) ask();
+        ask_but(0);
         next_ = count_ = 0;
     }
 };
