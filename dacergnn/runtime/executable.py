@@ -223,37 +223,39 @@ class Executable:
         except IndexError:
             frame = self.frame(prepared)
         arguments, address, workspace = frame
-        results: list[Tensor] = []
-        for position, shape, large in prepared.outputs:
-            tensor = leased(shape, self.dtype) if large else torch.empty(*shape, dtype=self.dtype)
-            if not has_memory(tensor):
-                raise _no_memory(tensor)
-            arguments[position] = tensor.data_ptr()
-            results.append(tensor)
-        for position, result in prepared.hosted:
-            arguments[position] = arguments[result]
-        lease = None
-        if self._saved:
-            lease = Lease(POOL, prepared.saved)
-            start = lease.buffer.data_ptr()
-            for position, offset in zip(self._saved, prepared.saved_offsets, strict=True):
-                arguments[position] = start + offset
-        if given is not None:
-            start = given.buffer.data_ptr()
-            for position, offset in prepared.offsets_given:
-                arguments[position] = start + offset
-        fit = prepared.inputs.fit
-        if fit is not None:
-            arguments[self._end] = fit.pieces_address
-        if fit is None or DESCRIBE is None or not self._read_and_call(inputs, fit.expected_address, address):
-            inputs, fit = prepared.inputs.place(inputs, arguments)
-            arguments[self._end] = fit.pieces_address
-            self._function(address)
-        if prepared.workspace < SMALL:
-            prepared.spare.append(frame)
-        else:
-            POOL.give(workspace)
-        return results, lease
+        try:
+            results: list[Tensor] = []
+            for position, shape, large in prepared.outputs:
+                tensor = leased(shape, self.dtype) if large else torch.empty(*shape, dtype=self.dtype)
+                if not has_memory(tensor):
+                    raise _no_memory(tensor)
+                arguments[position] = tensor.data_ptr()
+                results.append(tensor)
+            for position, result in prepared.hosted:
+                arguments[position] = arguments[result]
+            lease = None
+            if self._saved:
+                lease = Lease(POOL, prepared.saved)
+                start = lease.buffer.data_ptr()
+                for position, offset in zip(self._saved, prepared.saved_offsets, strict=True):
+                    arguments[position] = start + offset
+            if given is not None:
+                start = given.buffer.data_ptr()
+                for position, offset in prepared.offsets_given:
+                    arguments[position] = start + offset
+            fit = prepared.inputs.fit
+            if fit is not None:
+                arguments[self._end] = fit.pieces_address
+            if fit is None or DESCRIBE is None or not self._read_and_call(inputs, fit.expected_address, address):
+                inputs, fit = prepared.inputs.place(inputs, arguments)
+                arguments[self._end] = fit.pieces_address
+                self._function(address)
+            return results, lease
+        finally:
+            if prepared.workspace < SMALL:
+                prepared.spare.append(frame)
+            else:
+                POOL.give(workspace)
 
     def frame(self, prepared: Prepared) -> Frame:
         """What a call needs for itself."""

@@ -16,6 +16,8 @@ LARGE = 32 << 20
 """From this size on, allocators take memory from the system at every request."""
 _LARGEST = 2
 """Times its size that a buffer may have: larger ones wait for those that need them."""
+_ROOM = 1.125
+"""Times what was in use at once that a pool may hold."""
 _HUGE_PAGE = 1 << 21
 _MADV_HUGEPAGE = 14
 _madvise = getattr(ctypes.CDLL(None), "madvise", None)
@@ -63,7 +65,7 @@ class Pool:
             self._free = [b for b in self._free if b is not taken]
             self._used += taken.numel()
             self._most = max(self._most, self._used)
-            while self._free and self._used + sum(map(Tensor.numel, self._free)) > 1.125 * self._most:
+            while self._free and self._used + sum(map(Tensor.numel, self._free)) > _ROOM * self._most:
                 self._free.pop(0)
         return taken
 

@@ -29,25 +29,20 @@ def sums_start(
     It is one that the first statement after the product adds to it, where nothing else reads either of them.
     """
     product, *rest = statements
-    name, place = product.target.name, stored_in(statements, local_arrays)
+    name = product.target.name
     if not rest or not product.target.path or name not in local_arrays:
         return None, statements
     terms = _terms(rest[0].expr)
     reads = Counter(ref.name for s in statements for ref in s.reads)
     if Ref(name) not in terms or reads[name] > 1:
         return None, statements
-    forms = {n: (row_space(arrays[n]), size(row_shape(arrays[n]))) for n in (place, *reads)}
-    fitting = [
-        term.name
-        for term in terms
-        if isinstance(term, Ref) and term == Ref(term.name) and term.name != name
-        and reads[term.name] == 1 and forms[term.name] == forms[place]
-    ]  # fmt: skip
+    forms = {n: (row_space(arrays[n]), row_shape(arrays[n])) for n in reads}
+    fitting = [n for n in reads if n != name and Ref(n) in terms and reads[n] == 1 and forms[n] == forms[name]]
     if not fitting:
         return None, statements
     left = [term for term in terms if term != Ref(fitting[0])]
     first = replace(rest[0], expr=reduce(lambda total, term: Op("add", (total, term)), left))
-    copies = first.expr == Ref(name) and first.target.name == place
+    copies = first.expr == Ref(name) and first.target.name == stored_in(statements, local_arrays)
     return fitting[0], (product, *([] if copies else [first]), *rest[1:])
 
 
