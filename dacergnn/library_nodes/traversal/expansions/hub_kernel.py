@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dacergnn.library_nodes.traversal.expansions.nest_kernel import COMBINE, NestKernel, accumulator, each
+from dacergnn.library_nodes.traversal.expansions.nest_kernel import NestKernel
+from dacergnn.library_nodes.traversal.expansions.reductions import COMBINE, accumulator, each
 from dacergnn.library_nodes.traversal.nest import Loop
 
 

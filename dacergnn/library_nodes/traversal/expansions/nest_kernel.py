@@ -15,23 +15,13 @@ from dacergnn.library_nodes.emit import Emitter, row_elements
 from dacergnn.library_nodes.form import Ref, Statement, size
 from dacergnn.library_nodes.node import PREFIX, row_shape, row_space
 from dacergnn.library_nodes.traversal.expansions.places import Places
+from dacergnn.library_nodes.traversal.expansions.reductions import COMBINE, IDENTITY, accumulator, each
 from dacergnn.library_nodes.traversal.expansions.storage import WIDE, homes_of, is_narrow, narrow_maps
 from dacergnn.library_nodes.traversal.nest import Levels, Loop, loops, reached, simplest
 
 PREFETCH_DISTANCE = 10
 LEAST_PREFETCHED = 4
 """Elements from which on a row that lies apart from its neighbors is worth a prefetch."""
-IDENTITY = {
-    "+=": "Value(0)",
-    "max=": "-std::numeric_limits<Value>::infinity()",
-    "min=": "std::numeric_limits<Value>::infinity()",
-}
-COMBINE = {
-    "=": "{0} = {1};",
-    "+=": "{0} += {1};",
-    "max=": "{0} = dacergnn::maximum({0}, {1});",
-    "min=": "{0} = dacergnn::minimum({0}, {1});",
-}
 
 
 class Sharing(NamedTuple):
@@ -345,8 +335,7 @@ class NestKernel(Places):
         name, shape = statement.target.name, self.shapes(statement.target)
         home = self.homes[name]
         memory = f"{PREFIX}{name} + row_{statement.space} * {home.width}"
-        goals: list[str] = []
-        after: list[str] = []
+        goals, after = list[str](), list[str]()
         if statement.target.path:
             goals.append(f"own_{name}")
         else:
@@ -409,16 +398,3 @@ class NestKernel(Places):
                 start = f"{PREFIX}{name} + {extent(home.space)} * {home.width}"
                 text += f"\nstd::fill({start}, {PREFIX}{name} + {extent(owner)} * {home.width}, Value(0));"
         return text
-
-
-def accumulator(statement: Statement, width: int) -> str:
-    """A row on the stack with what a reduction starts from."""
-    name = f"own_{statement.target.name}"
-    return f"Value {name}[{width}];\n" + each(width, f"{name}[f] = {IDENTITY[statement.op]};")
-
-
-def each(width: int, line: str) -> str:
-    """A loop over the elements f of a row."""
-    if width == 1:
-        return line.replace("[f]", "[0]")
-    return f'_Pragma("omp simd")\nfor (int64_t f = 0; f < {width}; ++f) {line}'

@@ -1,0 +1,30 @@
+"""C++ over the elements of one row, and what reductions start from and do."""
+
+from __future__ import annotations
+
+from dacergnn.library_nodes.form import Statement
+
+IDENTITY = {
+    "+=": "Value(0)",
+    "max=": "-std::numeric_limits<Value>::infinity()",
+    "min=": "std::numeric_limits<Value>::infinity()",
+}
+COMBINE = {
+    "=": "{0} = {1};",
+    "+=": "{0} += {1};",
+    "max=": "{0} = dacergnn::maximum({0}, {1});",
+    "min=": "{0} = dacergnn::minimum({0}, {1});",
+}
+
+
+def accumulator(statement: Statement, width: int) -> str:
+    """A row on the stack with what a reduction starts from."""
+    name = f"own_{statement.target.name}"
+    return f"Value {name}[{width}];\n" + each(width, f"{name}[f] = {IDENTITY[statement.op]};")
+
+
+def each(width: int, line: str) -> str:
+    """A loop over the elements f of a row."""
+    if width == 1:
+        return line.replace("[f]", "[0]")
+    return f'_Pragma("omp simd")\nfor (int64_t f = 0; f < {width}; ++f) {line}'
