@@ -141,7 +141,7 @@ SOURCES: dict[str, Callable[[], str]] = {
     "layers, float64": lambda: layers(dace.float64, 0),
     "layers, bfloat16": lambda: layers(dace.bfloat16, 0),
     "layers, TF32": lambda: f"#define DACERGNN_TF32\n{layers(dace.float32, 0)}",
-    "layers of level hector": lambda: "\n".join(layer(n, dace.float32, level="hector") for n in ("rgcn", "rgat")),
+    "layers of level hector": lambda: "\n".join(layer(name, dace.float32, level="hector") for name in ODD),
     "layers of odd sizes": lambda: "\n".join(layer(name, dace.float32, 0, ODD) for name in ODD),
     "layers, float16": lambda: layers(dace.float16, 0),
     "layers with hubs, bfloat16": lambda: layers(dace.bfloat16, 100_000),

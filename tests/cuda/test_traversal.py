@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 from itertools import pairwise
 
 import dace
@@ -211,18 +212,41 @@ def test_launches_for_hubs(nest: str, launches: int) -> None:
         assert source.count("cuda::traverse_") == (launches if split_hubs else 1)
 
 
+STRIPS = """def p(g, a: NS[20, 40], b: E[17, 31], c: ND[10, 100], d: E[384]):
+    for n in g.src_nodes():
+        even[n.ntype] += n.a
+    for e in g.edges():
+        odd[e.etype] = max(odd[e.etype], e.b)
+    for n in g.dst_nodes():
+        scaled[n.ntype] += n.c * dot_prd(n.c, n.c)
+    for e in g.edges():
+        all += e.d
+    return even, odd, scaled, all
+"""
+
+
+@pytest.mark.parametrize(("dtype", "strips"), [(dace.float64, "4342"), (dace.float32, "4342"), (dace.bfloat16, "2321")])
+def test_strips_of_wide_rows(dtype: Typeclass, strips: str) -> None:
+    """Whole strips and parts of one, with and without runs, and with sums over rows of which a block has a strip."""
+    kernels = emulated(parse(STRIPS, dtype=dtype), dtype)
+    _, source = source_of(kernels.sdfg, dtype, dace.int32)
+    assert "".join(re.findall(r"int64_t\(\w+\), \d+, \d+, (\d), dacergnn::cuda::take", source)) == strips
+    check(kernels)
+
+
 CHUNKS = """#include "dacergnn/cuda/traversal.cuh"
 extern "C" void sums(const float* x, const int* ptr, int64_t groups, int64_t rows, int64_t limit, float* partials,
                      float* out) {
     using namespace dacergnn::cuda;
-    start(reduce_chunks<Sum, 2>(Groups<int>{ptr, rows}, groups, rows, limit, 40, partials, out,
-                                [=] __device__(const Block crew, int64_t begin, int64_t end, int64_t, float* into) {
-        float own[2] = {};
+    start(reduce_chunks<Sum, 2>(Groups<int>{ptr, rows}, groups, rows, limit, 40, 2, partials, out,
+                                [=] __device__(const Block crew, int64_t begin, int64_t end, int64_t, int strip,
+                                               float* into) {
+        float own[1] = {};
+        const int f = strip * 32 + lane();
         for (int64_t i = begin + rank<32>(crew); i < end; i += teams<32>(crew))
-            for (int j = 0; j < 2; ++j)
-                if (const int f = j * 32 + lane(); f < 40) own[j] += x[i * 40 + f];
+            if (f < 40) own[0] += x[i * 40 + f];
         merge<32>(crew, own, Sum());
-        if (rank<32>(crew) == 0) store_row<32, 1, 40>(into, own);
+        if (rank<32>(crew) == 0) store_row<32, 1, 40>(into, own, strip * 32);
     }));
 }
 """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import dace
@@ -15,6 +17,7 @@ from dacergnn.library_nodes.cuda import CUDAHeaders, cuda_tasklet
 from dacergnn.library_nodes.device_code import ALIGNMENT, DeviceCode
 from dacergnn.library_nodes.node import PREFIX
 from dacergnn.library_nodes.traversal.expansions.cuda_hubs import DividedNest
+from dacergnn.library_nodes.traversal.expansions.cuda_lanes import Layout
 from dacergnn.library_nodes.traversal.expansions.cuda_nest import DeviceNest
 from dacergnn.library_nodes.traversal.expansions.cuda_statements import MERGE
 from dacergnn.library_nodes.traversal.nest import Loop, simplest
@@ -23,8 +26,16 @@ CREWS = {"groups": 8, "edges": 4}
 """Threads that share a group of narrow rows, by the schedule: "edges" where groups are short."""
 
 
+STRIP = 8
+"""Elements of a wide row that a thread sums up; two runs at least, so that it has more than one read under way."""
+
+
 class DeviceReduction(DeviceNest):
-    """A lone reduction into types: few groups, which all threads share."""
+    """A lone reduction into types: few groups, which all threads share. Of very wide rows, blocks have strips."""
+
+    def _layout(self, widths: Sequence[int]) -> Layout:
+        layout = super()._layout(widths)
+        return replace(layout, strip=max(STRIP, 2 * layout.vector))
 
     @property
     def _target(self) -> str:
@@ -55,9 +66,10 @@ class DeviceReduction(DeviceNest):
         partials = f"dacergnn::cuda::take<Value>(({self._limit} + {extent(outer)}) * {width})"
         call = (
             f"reduce_chunks<dacergnn::cuda::{combine}, {self.held}>({self._groups()}, {extent(outer)}, "
-            f"{extent(inner)}, {self._limit}, {width}, {partials}, {PREFIX}{self._target}, "
-            f"[=] __device__(const dacergnn::cuda::Block crew, const int64_t begin_{inner}, const int64_t end_{inner}, "
-            f"const int64_t row_{outer}, Value* const into) {{\n(void)row_{outer};\n{self._body()}\n}})"
+            f"{extent(inner)}, {self._limit}, {width}, {self._held(self._target).strips(width)}, {partials}, "
+            f"{PREFIX}{self._target}, [=] __device__(const dacergnn::cuda::Block crew, const int64_t begin_{inner}, "
+            f"const int64_t end_{inner}, const int64_t row_{outer}, const int strip, Value* const into) {{\n"
+            f"(void)row_{outer};\n(void)strip;\n{self._body()}\n}})"
         )
         return DeviceCode(self._before(), [call], steps=2)
 

@@ -20,10 +20,14 @@ MAX_UNROLLED = 16
 
 @dataclass(frozen=True)
 class Layout:
-    """A row's elements go round the ``lanes`` of a team in runs of ``vector`` each."""
+    """A row's elements go round the ``lanes`` of a team in runs of ``vector`` each.
+
+    Where a lane has room for ``strip`` elements only, rows are cut into strips, to which different blocks attend.
+    """
 
     lanes: int = 1
     vector: int = 1
+    strip: int | None = None
 
     @classmethod
     def of(cls, widths: Sequence[int], item: int) -> Layout:
@@ -40,8 +44,13 @@ class Layout:
         return self.lanes * self.vector
 
     def held(self, width: int) -> int:
-        """Elements of a row that a lane has room for."""
-        return -(-width // self.round) * self.vector
+        """Elements of a row, or of a strip of it, that a lane has room for."""
+        found = -(-width // self.round) * self.vector
+        return found if self.strip is None else min(found, self.strip)
+
+    def strips(self, width: int) -> int:
+        """Into how many strips rows are cut."""
+        return -(-width // (self.held(width) * self.lanes))
 
 
 Read = Callable[[Ref, str, bool], str]
@@ -75,25 +84,32 @@ class LaneEmitter(Emitter):
         return f"Value({name}[v])"
 
     def spread(self, expr: Expr, shape: Shape, store: Callable[[str], str], before: str = "", after: str = "") -> str:
-        """A loop over the elements ``at`` that the lane holds, with lines before and after each of its runs."""
+        """A loop over the elements ``at`` that the lane holds, with lines before and after each of its runs.
+
+        Where there are several strips, the number of the block's is in ``strip``.
+        """
         layout, width = self.layout, size(shape)
         vector = layout.vector
         self._over, self.loads = shape, {}
         outer, *inner = self.lines(expr, shape, lambda _, value: store(value))
         self._over = None
         body = "\n".join(line for lines in inner for line in lines)
-        names = self._indices(shape) | {"held": f"j * {vector} + v"}
+        runs = layout.held(width) // vector
+        strips = layout.strips(width) > 1
+        run = "run" if strips else "j"
+        names = self._indices(shape) | {"held": f"{run} * {vector} + v"}
         body = "\n".join([*(f"const int {n} = {text};" for n, text in names.items() if _uses(body, n)), body])
         if _uses(body, "at"):
             body = f"const int at = start + v;\n{body}"
-        runs = layout.held(width) // vector
         lines = [f"const auto {name} = {load};" for load, name in self.loads.items()]
         lines += [before, self._loop("v", vector, body, True), after]
         inside = "\n".join(line for line in lines if line)
-        if width % layout.round:
+        if width % (runs * layout.round):
             inside = f"if (start < {width}) {{\n{inside}\n}}"
         start = f"const int start = (j * {layout.lanes} + dacergnn::cuda::lane_of<{layout.lanes}>()) * {vector};"
-        loop = f"for (int j = 0; j < {runs}; ++j) {{\n{start}\n{inside}\n}}"
+        if strips:
+            start = f"const int j = strip * {runs} + run;\n{start}"
+        loop = f"for (int {run} = 0; {run} < {runs}; ++{run}) {{\n{start}\n{inside}\n}}"
         return "\n".join([*outer, UNROLL + loop if runs <= MAX_UNROLLED else loop])
 
     def _indices(self, shape: Shape) -> dict[str, str]:

@@ -44,7 +44,7 @@ class DeviceNest(DeviceStatements):
         if all(s.space == inner and not s.target.path for s in statements):
             self.levels = Levels((inner,))  # maps of rows that need not know of each other
         exprs = [e for s in statements for e in (s.target, *s.reads)]
-        self.layout = Layout.of([size(self.shapes(e)) for e in exprs], self.dtype.bytes)
+        self.layout = self._layout([size(self.shapes(e)) for e in exprs])
         between = self.levels.spaces[1:-1]
         nested = not between or any(s.target.path and reached(s.space, s.target.path) in between for s in statements)
         self.loops = (loops if nested else apart)(self.levels, statements)
@@ -58,6 +58,9 @@ class DeviceNest(DeviceStatements):
         self.made_in = {s.target.name: k for k in inside for s in k.statements() if spaces[s.target.name] == k.space}
         self._body()
         self.code = self._write()  # now that it is known what goes through memory
+
+    def _layout(self, widths: Sequence[int]) -> Layout:
+        return Layout.of(widths, self.dtype.bytes)
 
     def _split_sums(self, loop: Loop) -> None:
         """Give the sums that lanes add up together statements of their own."""

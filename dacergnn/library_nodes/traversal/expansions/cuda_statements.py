@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from dacergnn.library_nodes.form import Op, Ref, Statement, size
@@ -124,6 +125,8 @@ class DeviceStatements(Places):
                 return emitter.load(pointers[key], home is None)
             return f"Value(__ldg({pointers[key]} + {at}))" if home is None else f"Value({pointers[key]}[{at}])"
 
+        if name in self.sums:  # over all of the row
+            layout = replace(layout, strip=None)
         emitter = LaneEmitter(self.shapes, layout, read)
         if name in self.sums:
             assert isinstance(statement.expr, Op)
@@ -203,9 +206,10 @@ class DeviceStatements(Places):
         return "\n".join(lines)
 
     def stored_row(self, name: str, address: str) -> str:
-        """Writes a reduced row to memory, by one of the teams that have it."""
-        held = self._held(name)
-        sizes = f"{held.lanes}, {held.vector}, {self.homes[name].width}"
+        """Writes a reduced row, or the block's strip of it, to memory, by one of the teams that have it."""
+        held, width = self._held(name), self.homes[name].width
+        sizes = f"{held.lanes}, {held.vector}, {width}"
         self.in_runs[name] = None
+        strip = f", strip * {held.held(width) * held.lanes}" if held.strips(width) > 1 else ""
         one = f"if (dacergnn::cuda::rank<{held.lanes}>(crew) == 0) "
-        return f"{one}dacergnn::cuda::store_row<{sizes}>({address}, own_{name});"
+        return f"{one}dacergnn::cuda::store_row<{sizes}>({address}, own_{name}{strip});"

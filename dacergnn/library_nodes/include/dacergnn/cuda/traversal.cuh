@@ -168,16 +168,16 @@ __device__ inline void merge_parts(Block crew, const Part& hub, const T* partial
     merge<L>(crew, values, combine);
 }
 
-// A row of W elements whose lanes hold V at a time of every L * V.
+// A row of W elements whose lanes hold V at a time of every L * V, or the strip of it that starts at element `first`.
 template <int L, int V, int W, class Out, class T, int N>
-__device__ inline void store_row(Out* out, const T (&values)[N]) {
+__device__ inline void store_row(Out* out, const T (&values)[N], int first = 0) {
 #pragma unroll
     for (int j = 0; j < N / V; ++j) {
-        const int start = (j * L + lane_of<L>()) * V;
+        const int start = first + (j * L + lane_of<L>()) * V;
         Vector<Out, V> result;
 #pragma unroll
         for (int v = 0; v < V; ++v) result[v] = convert<Out>(values[j * V + v]);
-        if (W % (L * V) == 0 || start < W) store_run(out + start, result);
+        if (W % (L * N) == 0 || start < W) store_run(out + start, result);
     }
 }
 
@@ -261,11 +261,12 @@ struct ChunkKernel {
     static constexpr int kLeastBlocks = smaller(kLeastCrewBlocks<T, Held>, 3);
     Groups<Index> groups;
     int64_t count, rows, chunk;
-    int width;
+    int width, strips;
     T* partials;
     Body body;
     __device__ void operator()(int64_t block = blockIdx.x) const {
-        const int64_t begin = block * chunk, end = minimum(begin + chunk, rows);
+        const int64_t number = block / strips, begin = number * chunk, end = minimum(begin + chunk, rows);
+        const int strip = static_cast<int>(block % strips);
         int64_t g = 0, behind = count;  // the first group that ends after `begin`
         while (g < behind) {
             const int64_t middle = g + (behind - g) / 2;
@@ -277,7 +278,7 @@ struct ChunkKernel {
         for (; g < count && groups.begin(g) < end; ++g) {
             const int64_t from = maximum(begin, groups.begin(g)), to = minimum(end, groups.end(g));
             // Chunks and groups ascend together, so that no other pair of them has this sum.
-            if (from < to) body(Block(), from, to, g, partials + (block + g) * width);
+            if (from < to) body(Block(), from, to, g, strip, partials + (number + g) * width);
         }
     }
 };
@@ -286,13 +287,13 @@ struct ChunkSumKernel {
     static constexpr int kLeastBlocks = 4;
     Groups<Index> groups;
     int64_t chunk;
-    int width, strips;
+    int width, warps;  // that a sum takes
     const T* partials;
     Out* out;
     Combine combine;
     __device__ void operator()(int64_t block = blockIdx.x) const {
-        const int64_t g = block / strips, begin = groups.begin(g), end = groups.end(g);
-        const int f = static_cast<int>(block % strips) * kWarp + lane();
+        const int64_t g = block / warps, begin = groups.begin(g), end = groups.end(g);
+        const int f = static_cast<int>(block % warps) * kWarp + lane();
         const bool inside = f < width;
         const int64_t first = begin / chunk, last = (end - 1) / chunk;
         if (begin == end) {
@@ -314,15 +315,15 @@ struct ChunkSumKernel {
         out[g * width + f] = convert<Out>(value);
     }
 };
-// Reductions into few groups, such as types, by all threads: body(block, begin, end, group, into) for the rows of a
-// group in a chunk of all rows; `limit` chunks at most, then `partials` has room for limit + count rows. A thread holds
-// `Held` values of type T.
+// Reductions into few groups, such as types, by all threads: body(block, begin, end, group, strip, into) for the rows of
+// a group in a chunk of all rows, and one of the strips of their elements; `limit` chunks at most, then `partials` has
+// room for limit + count rows. A thread holds `Held` values of type T.
 template <class Combine, int Held, class T, class Index, class Out, class Body>
-inline auto reduce_chunks(const Groups<Index>& groups, int64_t count, int64_t rows, int64_t limit, int width,
+inline auto reduce_chunks(const Groups<Index>& groups, int64_t count, int64_t rows, int64_t limit, int width, int strips,
                           T* partials, Out* out, const Body& body) {
     const int64_t chunk = std::max<int64_t>(kLongGroup, (rows + limit - 1) / limit);
-    const int strips = (width + kWarp - 1) / kWarp;
-    int64_t sums = count * strips;
+    const int warps = (width + kWarp - 1) / kWarp;
+    int64_t sums = count * warps;
     if constexpr (std::is_same_v<T, Out>) {
         if (count == 1 && 0 < rows && rows <= chunk) {  // one chunk has all
             partials = out;
@@ -330,11 +331,12 @@ inline auto reduce_chunks(const Groups<Index>& groups, int64_t count, int64_t ro
         }
     }
     return in_order(
-        one_launch<kCrewThreads>((rows + chunk - 1) / chunk, kMergeBytes<T>,
-                                 ChunkKernel<Index, T, Held, Body>{groups, count, rows, chunk, width, partials, body}),
+        one_launch<kCrewThreads>(
+            (rows + chunk - 1) / chunk * strips, kMergeBytes<T>,
+            ChunkKernel<Index, T, Held, Body>{groups, count, rows, chunk, width, strips, partials, body}),
         one_launch<kCrewThreads>(
             sums, kMergeBytes<T>,
-            ChunkSumKernel<Index, T, Out, Combine>{groups, chunk, width, strips, partials, out, {}}));
+            ChunkSumKernel<Index, T, Out, Combine>{groups, chunk, width, warps, partials, out, {}}));
 }
 
 }  // namespace dacergnn::cuda
