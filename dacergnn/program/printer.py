@@ -47,7 +47,7 @@ def _loop(program: Program, operator: GraphOperator) -> list[str]:
     adjacency: str = getattr(operator, "adjacency", "csr")
     if adjacency != "csr":
         encodings = f"; {adjacency}{encodings}"
-    statements = operator.statements
+    statements = [_with_shape(program, statement) for statement in operator.statements]
     if len(statements) == 1:
         return [f"    # {type(operator).__name__}{encodings}", *_nest(program, statements[0])]
     kept = f"; local: {', '.join(operator.locals)}" if operator.locals else ""
@@ -92,10 +92,15 @@ def _text(program: Program, statement: Statement, entity: str, aliases: dict[str
     return text.replace(target, target.replace("[", ".src[", 1), 1 if statement.op in ("=", "+=") else 2)
 
 
-def _nest(program: Program, statement: Statement) -> list[str]:
+def _with_shape(program: Program, statement: Statement) -> Statement:
+    """The statement, with the shape of its target where that of its product is another one."""
     shape = program.shape(statement.target)
     if statement.is_gemm and shape_of(statement.expr, program.shape) != shape:
-        statement = replace(statement, expr=Op("reshape", (statement.expr,), shape))
+        return replace(statement, expr=Op("reshape", (statement.expr,), shape))
+    return statement
+
+
+def _nest(program: Program, statement: Statement) -> list[str]:
     entity, path = ENTITY[statement.space], statement.target.path
     owner = program.space(statement.target.name)
     neighbours = _neighbours(owner, path, statement.space) if kind(statement.space) == "E" else None

@@ -67,8 +67,9 @@ LISTED = {name: Listed(name) for name in PROGRAMS} | {
     "parts_of_rgcn": Listed("rgcn", profile=Profile(tuple((TYPICAL.sizes | PARTS).items()), single_typed=True)),
     "papers_on_rgat": Listed("rgat", Config(caching="papers")),
     "scales_of_rgcn": Listed("rgcn", Config(passes=("gemm_scale_fusion",))),
+    "epilogues_of_rgat": Listed("rgat", Config(passes=("compact_materialization", "gemm_epilogue_fusion"))),
 }
-"""By name: every program with the defaults; parts of the relations that differ; what papers save; a pass on its own."""
+"""By name: every program with the defaults; parts of the relations that differ; what papers save; few passes alone."""
 
 
 def parsed(name: str) -> dace.SDFG:
