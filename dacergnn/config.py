@@ -66,7 +66,7 @@ class Rates:
                 raise DacergnnError(f"rates: {name}={value!r}; pass what the machine does in a second.")
 
 
-TYPICAL_RATES = {"cpu": Rates(1.2e11, 2.0e10, 3.5e10, 3.5e8), "cuda": Rates(4.0e13, 3.0e12, 6.0e12, 1.0e11)}
+TYPICAL_RATES = {"cpu": Rates(1.6e11, 3.0e10, 3.5e10, 1.7e9), "cuda": Rates(4.0e13, 3.0e12, 6.0e12, 1.0e11)}
 """Of kernels on two cores of a server, as they were measured; of a large device, by no measurement: estimates, from the
 data sheet where that has a figure."""
 

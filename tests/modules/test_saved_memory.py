@@ -19,7 +19,7 @@ NODES = 400
 
 def attention(caching: str = "cache_all") -> tuple[CompiledLayer, torch.Tensor, torch.Tensor]:
     torch.manual_seed(1)
-    layer = pyg().GATConv(8, 16, heads=4, add_self_loops=False)
+    layer = pyg().GATConv(8, 32, heads=4, add_self_loops=False)
     layer = dacergnn.optimize(layer, config=dacergnn.Config(caching=caching), on_unsupported="error")
     assert isinstance(layer, CompiledLayer)
     return layer, torch.randn(NODES, 8), torch.randint(0, NODES, (2, 2000))
@@ -36,7 +36,7 @@ def test_gradient_of_features_lies_where_they_were() -> None:
     variant = variant_of(layer)
     assert layer.last_call is not None
     assert variant.backward is not None
-    graph, features = layer.last_call[1], NODES * 4 * 16 * 4
+    graph, features = layer.last_call[1], NODES * 4 * 32 * 4
     alone = variant.backward.prepare(graph).workspace
     given = variant.backward.prepare(graph, giver=variant.forward).workspace
     assert given <= alone - features
