@@ -13,7 +13,13 @@ After: one SegmentGemm with the body::
     n["out_1"] = n["out"] + n["own"] + bias
 
 in which ``out`` is local and lives in the rows of ``out_1``. Saves a pass over the rows: N M values written and read
-once less, and N M values of memory.
+once less, and N M values of memory. So do statements that gather the same rows as a product does, and nothing wide
+besides::
+
+    p["hs"] = linear(p.src["x"], W[p.etype])
+    p["score"] = dot_prd(p.src["x"], W_k[p.etype])
+
+are one SegmentGemm, which looks for a row of ``x`` once.
 """
 
 from __future__ import annotations
@@ -44,7 +50,7 @@ def _fuse_one(program: Program) -> bool:
         body = operator.statements
         if not isinstance(operator, Traversal) or len(body) != 1 or body[0].op != "=" or body[0].target.path:
             continue
-        product = _product(operators, body[0])
+        product = _product(operators, body[0]) or _of_same_rows(operators, body[0])
         if product is not None and _fits(program, product, body[0]):
             _fuse(program, operators, product, operator)
             return True
@@ -57,12 +63,33 @@ def _product(operators: list[GraphOperator], statement: Statement) -> GraphOpera
     producers = [o for o in operators if not rows.isdisjoint(o.written_arrays)]
     if not producers or any(_sums_edges(o) for o in producers):
         return None
-    product, after = producers[-1], set(producers[-1].written_arrays)
+    product = producers[-1]
+    others = {ref.name for ref in statement.reads} - set(product.written_arrays)
+    waits = _waits_for(operators, product)
+    return product if isinstance(product, SegmentGemm) and waits.isdisjoint(others) else None
+
+
+def _of_same_rows(operators: list[GraphOperator], statement: Statement) -> GraphOperator | None:
+    """A product of the rows that a statement gathers, and nothing else but rows of types; all else can be there."""
+    gathered = {(ref.name, ref.path) for ref in statement.reads if not is_few(ref.path)}
+    if len(gathered) != 1 or not all(path for _, path in gathered):
+        return None
+    for product in operators:
+        first = product.statements[0]
+        gemm = match_gemm(first) if isinstance(product, SegmentGemm) and not first.target.path else None
+        same = gemm is not None and first.space == statement.space and {(gemm.x.name, gemm.x.path)} == gathered
+        if same and _waits_for(operators, product).isdisjoint(ref.name for ref in statement.reads):
+            return product
+    return None
+
+
+def _waits_for(operators: list[GraphOperator], product: GraphOperator) -> set[str]:
+    """What cannot be there before a product has ended."""
+    after = set(product.written_arrays)
     for operator in operators[operators.index(product) + 1 :]:
         if not after.isdisjoint(operator.read_arrays):
             after.update(operator.written_arrays)
-    others = {ref.name for ref in statement.reads} - set(product.written_arrays)
-    return product if isinstance(product, SegmentGemm) and after.isdisjoint(others) else None
+    return after
 
 
 def _sums_edges(operator: GraphOperator) -> bool:

@@ -61,12 +61,24 @@ CIRCLE = """def p(g, x: NS[8], W: R[8, 16]):
         p["y"] = p["h"] - c[p.etype]
     return y
 """
+SAME_ROWS = """def p(g, x: NS[20], W: R[20, 24], k: R[20], q: R[20]):
+    for p in g.src_pairs():
+        p["h"] = linear(p.src.x, W[p.etype])
+    for r in g.edge_types():
+        r["twice"] = r.k * 2.0
+    for p in g.src_pairs():
+        p["s"] = dot_prd(p.src.x, twice[p.etype])
+    for p in g.src_pairs():
+        p["t"] = dot_prd(p.src.x, q[p.etype]) + p["s"]
+    return h, t
+"""
 PROGRAMS = {
     "sum": (SUM, 2, {"h", "y"}),
     "typed": (TYPED, 2, set[str]()),
     "transposed": (TRANSPOSED, 1, set[str]()),
     "loop": (LOOP, 0, set[str]()),  # which takes the rows of the product
     "late": (LATE, 1, {"h"}),  # the other operand is a row a type, and is made first
+    "same rows": (SAME_ROWS, 3, {"s", "tmp"}),
     "circle": (CIRCLE, 0, set[str]()),  # it is made of the product's rows
 }
 
@@ -150,3 +162,23 @@ def test_rows_of_destinations_among_those_of_sources_are_not_fused() -> None:
 """
     assert fused(text)[0] == 0
     assert fused(text.replace("n.src", "n"))[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("product", "statement"),
+    [
+        ('p["h"] = linear(p.src.x, W[p.etype])', 'p["y"] = dot_prd(p.src.x, c[p.etype])'),  # made of the product's rows
+        ('p["h"] = linear(p.src.x, W[p.etype])', 'p["y"] = dot_prd(p.src.x, p.own)'),  # wide rows of its own
+        ('p["h"] = linear(p.own, W[p.etype])', 'p["y"] = dot_prd(p.own, q[p.etype])'),  # not gathered
+        ('p["h"] = linear(p.src.x, W[p.etype])', "y[p.etype] += p.src.x"),  # a row of the type, not of the pair
+    ],
+)
+def test_statements_that_gather_no_rows_of_a_product_stay_apart(product: str, statement: str) -> None:
+    text = f"""def p(g, x: NS[8], W: R[8, 8], own: U[8], q: R[8]):
+    for p in g.src_pairs():
+        {product}
+        c[p.etype] += p["h"]
+        {statement}
+    return y, h, c
+"""
+    assert fused(text)[0] == 0

@@ -52,8 +52,9 @@ def counts(found: list[Any]) -> dict[str, int]:
     [
         # The score of a source shares its product with the message.
         (FEW_SOURCES, {"weights": 1, "edges": 1, "rows": 0, "products": 1}),
-        # Both scores are products with vectors that one loop folds into weights, that of a source in a loop over pairs.
-        ({}, {"weights": 1, "edges": 1, "rows": 1, "products": 1}),
+        # Both scores are products with vectors, which one loop folds into weights; a source's is one with its message.
+        ({}, {"weights": 1, "edges": 1, "rows": 0, "products": 1}),
+        # Rows of sources come in order: they are not looked for, and a loop of its own reads them.
         ({"R": 1, "T": 1, "U": 10_000, "V": 10_000}, {"weights": 1, "edges": 1, "rows": 1, "products": 1}),
     ],
     ids=["few_sources", "usual", "one_relation"],

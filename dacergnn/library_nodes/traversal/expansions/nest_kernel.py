@@ -19,7 +19,7 @@ from dacergnn.library_nodes.traversal.expansions.reductions import COMBINE, IDEN
 from dacergnn.library_nodes.traversal.expansions.storage import WIDE, homes_of, is_narrow, narrow_maps
 from dacergnn.library_nodes.traversal.nest import Levels, Loop, loops, reached, simplest
 
-PREFETCH_DISTANCE = 10
+PREFETCH_DISTANCE = 16
 LEAST_PREFETCHED = 4
 """Elements from which on a row that lies apart from its neighbors is worth a prefetch."""
 
