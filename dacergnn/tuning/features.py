@@ -13,7 +13,7 @@ from typing import Any
 import dace
 import numpy as np
 
-from dacergnn.config import TYPICAL_RATES, Rates
+from dacergnn.config import Rates
 from dacergnn.cost import row_shapes
 from dacergnn.library_nodes.form import Statement
 from dacergnn.program import Program
@@ -24,6 +24,8 @@ from dacergnn.tuning.schedules import Scheduled
 FEATURE_NAMES = ((*operations.COUNTS, *operations.SHARES), (*schedules.COUNTS, *schedules.SHARES))
 """Names of the features that no schedule changes, and of those that depend on schedule and graph, in order."""
 THREADS = 2
+RATES = Rates(1.2e11, 2.0e10, 3.5e10, 3.5e8)
+"""Of the machine that features tell of, which a trained model has learned to read; passes may go by others."""
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 Indices = np.ndarray[Any, np.dtype[np.int64]]
@@ -54,14 +56,14 @@ class Described:
     invariant: Floats
     edges: Indices
 
-    def on(self, facts: GraphFacts, rates: Rates = TYPICAL_RATES["cpu"], threads: int = THREADS) -> ProgramFeatures:
+    def on(self, facts: GraphFacts, rates: Rates = RATES, threads: int = THREADS) -> ProgramFeatures:
         """The features on a graph, of a machine that runs them on so many threads at these rates."""
         found = [self.of_operator(number, facts, rates, threads) for number in range(len(self.scheduled))]
         seconds = np.array([seconds for _, seconds in found], np.float32)
         return ProgramFeatures(self.invariant, _stack([row for row, _ in found], FEATURE_NAMES[1]), self.edges, seconds)
 
     def of_operator(
-        self, number: int, facts: GraphFacts, rates: Rates = TYPICAL_RATES["cpu"], threads: int = THREADS
+        self, number: int, facts: GraphFacts, rates: Rates = RATES, threads: int = THREADS
     ) -> tuple[Floats, float]:
         """A row of the features that depend on the schedule, as its node has it now, and analytic seconds."""
         counts, shares, seconds = self.scheduled[number].on(facts, rates, threads)
