@@ -13,7 +13,9 @@ other, which may have fewer rows::
     e["k2"] = linear(e.src.k, A[e.etype])                  e["q2"] = linear(e.dst.q, A[e.etype].T)
     e["s"] = dot_prd(e["k2"], e.dst.q)                     e["s"] = dot_prd(e.src.k, e["q2"])
 
-or the one in some relations and the other in the rest, by the side on which they have fewer pairs (`graph.spaces`).
+or the one in some relations and the other in the rest, by the side on which they have fewer pairs (`graph.spaces`). A
+bias that a type has between two products is multiplied alone; one that an operand of a dot product has meets the other
+operand.
 
 Saves in the first case 2 E K M FLOPs, if ``hs`` is not needed anyway, for 2 R K M more. Every combination of orders is
 priced for the whole program, so that a product that others need stays shared.
@@ -30,7 +32,7 @@ import dace
 
 from dacergnn.config import TYPICAL_RATES, Rates
 from dacergnn.graph.spaces import FEWER, MAPS, PARTS, TYPE_PATHS, along, has_parts, through
-from dacergnn.library_nodes.form import Expr, Op, Ref, Statement, match_gemm, size
+from dacergnn.library_nodes.form import Expr, Op, Ref, Shape, Statement, match_gemm, size
 from dacergnn.program.listing import Listing, map_refs
 from dacergnn.sdfg_passes.aggregation_order import cheapest_order
 from dacergnn.sdfg_passes.choice import Option, choose
@@ -105,13 +107,18 @@ def _options(listing: Listing, statement: Statement, single_typed: bool, parted:
         options.append(Option("merge_weights", lambda found, chain=chain: _merge(found, statement, chain)))
     if isinstance(statement.expr, Op) and statement.expr.name == "dot_prd":
         for side, (first, second) in zip("ab", (statement.expr.args, statement.expr.args[::-1]), strict=True):
-            moved = _other_side(listing, statement, first, second)
-            if moved is not None:
-                options.append(Option(f"transpose_{side}", partial(_transpose, statement, first, second, moved)))
-            if moved is not None and parted and _may_part(listing, statement, *moved):
-                options.append(
-                    Option(f"by_relation_{side}", lambda found, moved=moved: _by_relation(found, statement, *moved))
-                )
+            factors = _factors(listing, statement, first, second)
+            if factors is None:
+                continue
+            options.append(Option(f"transpose_{side}", partial(_transpose, statement, first, second, factors)))
+            if not parted or not _may_part(statement, factors):
+                continue
+            options.append(Option(f"by_relation_{side}", partial(_by_relation, statement, factors)))
+            product = listing.producer(first.name) if isinstance(first, Ref) else None
+            inner = None if product is None else _chain(listing, product, single_typed)
+            if product is not None and inner is not None:
+                merged = partial(_merged_by_relation, statement, first, second, product, inner)
+                options.append(Option(f"merged_by_relation_{side}", merged))
     return options
 
 
@@ -164,16 +171,23 @@ def _chain(listing: Listing, statement: Statement, single_typed: bool) -> _Chain
 
 
 def _without_bias(listing: Listing, y: Ref) -> tuple[Ref, Ref | None]:
-    """(t, c) of rows that are computed as ``t + c``, c a weight; else the rows themselves."""
+    """(t, c) of rows that are computed as ``t + c``, c of the type of a row; else the rows themselves."""
     producer = listing.producer(y.name)
     expr = None if producer is None or producer.op != "=" else producer.expr
     if isinstance(expr, Op) and expr.name == "add":
         for t, c in (expr.args, expr.args[::-1]):
-            if not isinstance(t, Ref) or not isinstance(c, Ref) or t.path or t.transposed or c.path not in TYPE_PATHS:
+            if not isinstance(t, Ref) or not isinstance(c, Ref) or t.path or t.transposed or c.transposed:
                 continue
-            if not c.transposed and listing.shape(t) == listing.shape(c):
+            if listing.shape(t) == listing.shape(c) and _is_typed(listing, c):
                 return t, c
     return y, None
+
+
+def _is_typed(listing: Listing, ref: Ref) -> bool:
+    """Whether the type of a row tells the value: that of a weight, or made of weights alone."""
+    producer = listing.producer(ref.name) if ref.path == "" else None
+    made = () if producer is None or producer.op != "=" else producer.reads
+    return ref.path in TYPE_PATHS or (bool(made) and all(r.path in TYPE_PATHS for r in made))
 
 
 def _linear_operands(listing: Listing, statement: Statement) -> tuple[Ref, Ref] | None:
@@ -226,65 +240,113 @@ def _merge(listing: Listing, statement: Statement, chain: _Chain) -> None:
 # A product in a dot product
 
 
-def _other_side(listing: Listing, statement: Statement, first: Expr, second: Expr) -> tuple[Ref, Ref, Ref] | None:
-    """(x, W, y) of a dot product of ``linear(x, W)`` with y; one head is as good as none."""
+@dataclass(frozen=True)
+class _Factors:
+    """``dot_prd(linear(x, w) + constant, y)`` seen from a statement; ``row`` is y in the shape that w multiplies."""
+
+    x: Ref
+    w: Ref
+    y: Ref
+    row: Ref
+    constant: Ref | None  # of the type of a row
+
+
+def _factors(listing: Listing, statement: Statement, first: Expr, second: Expr) -> _Factors | None:
+    """What a dot product is made of whose first operand is a product; one head is as good as none."""
     if not isinstance(first, Ref) or not isinstance(second, Ref) or second.path in TYPE_PATHS:
         return None
-    if first.transposed or second.transposed:
+    if first.transposed or second.transposed or listing.shape(first) != listing.shape(second):
         return None
-    producer = listing.producer(first.name)
+    rows, bias = _without_bias(listing, first)
+    producer = listing.producer(rows.name)
     gemm = None if producer is None or producer.op != "=" else match_gemm(producer)
     if gemm is None or gemm.kind != "linear" or gemm.scale is not None:
         return None
-    x, w = _from(gemm.x, statement.space, first.path), _from(gemm.w, statement.space, first.path)
-    if x is None or w is None or listing.shape(first) != listing.shape(second):
+    x, w = (_from(ref, statement.space, first.path) for ref in (gemm.x, gemm.w))
+    constant = None if bias is None else _from(bias, statement.space, first.path)
+    if constant is not None and listing.shape(constant) != listing.shape(first):
+        constant = replace(constant, view=listing.shape(first))
+    if x is None or w is None or (constant is None) != (bias is None):
         return None
     heads, own = listing.shape(first)[:-1], listing.shape(x)[:-1]
     if heads == own:
-        return x, w, second
-    return (x, w, replace(second, view=listing.shape(second)[-1:])) if (prod(heads), own) == (1, ()) else None
+        return _Factors(x, w, second, second, constant)
+    row = replace(second, view=listing.shape(second)[-1:])
+    return _Factors(x, w, second, row, constant) if (prod(heads), own) == (1, ()) else None
 
 
-def _transpose(statement: Statement, first: Expr, second: Expr, moved: tuple[Ref, Ref, Ref], listing: Listing) -> None:
-    """dot_prd(linear(x, W), y) becomes dot_prd(x, linear(y, W^T)); W may have been merged with another before."""
-    x, w, y = _other_side(listing, statement, first, second) or moved
-    name = listing.add(y.name, statement.space, listing.shape(x))
-    product = Op("linear", (y, replace(w, transposed=not w.transposed)))
-    factors = [x, Ref(name)]
-    heads = listing.shape(statement.target)
+def _from_other_side(
+    listing: Listing, space: str, heads: Shape, factors: _Factors, constant: Ref | None
+) -> tuple[list[Statement], Expr]:
+    """dot_prd(x, linear(y, W^T)) + dot_prd(constant, y) on rows of ``space``: statements, and the value."""
+    x, w, y, row = factors.x, factors.w, factors.y, factors.row
+    product = Ref(listing.add(y.name, space, listing.shape(x)))
+    made = [Statement(space, product, "=", Op("linear", (row, replace(w, transposed=not w.transposed))))]
+    operands = (x, product)
     if heads != listing.shape(x)[:-1]:
-        factors = [replace(factor, view=(*heads, *listing.shape(x))) for factor in factors]
-    listing.exchange(
-        statement,
-        Statement(statement.space, Ref(name), "=", product),
-        replace(statement, expr=Op("dot_prd", tuple(factors))),
-    )
+        operands = tuple(replace(operand, view=(*heads, *listing.shape(x))) for operand in operands)
+    value = Op("dot_prd", operands)
+    if constant is None:
+        return made, value
+    offset = Ref(listing.add(constant.name, space, heads))
+    made.append(Statement(space, offset, "=", Op("dot_prd", (constant, y))))
+    return made, Op("add", (value, offset))
 
 
-def _may_part(listing: Listing, statement: Statement, x: Ref, w: Ref, y: Ref) -> bool:
+def _transpose(statement: Statement, first: Expr, second: Expr, factors: _Factors, listing: Listing) -> None:
+    """dot_prd(linear(x, W), y) becomes dot_prd(x, linear(y, W^T)); W may have been merged with another before."""
+    factors = _factors(listing, statement, first, second) or factors
+    heads = listing.shape(statement.target)
+    made, value = _from_other_side(listing, statement.space, heads, factors, factors.constant)
+    listing.exchange(statement, *made, replace(statement, expr=value))
+
+
+def _may_part(statement: Statement, factors: _Factors) -> bool:
     """Whether either operand of a dot product over edges may be the one that is multiplied."""
-    if statement.space != "E" or w.path != "etype" or listing.shape(statement.target) != listing.shape(x)[:-1]:
-        return False
-    return {x.path, y.path} == {"src", "dst"}
+    ends = {factors.x.path, factors.y.path}
+    return statement.space == "E" and factors.w.path == "etype" and ends == {"src", "dst"}
 
 
-def _by_relation(listing: Listing, statement: Statement, x: Ref, w: Ref, y: Ref) -> None:
+def _by_relation(statement: Statement, factors: _Factors, listing: Listing) -> None:
     """dot_prd(linear(x, W), y), in each part of the edges with the product on the side of fewer pairs."""
-    new: list[Statement] = []
     values: list[Ref] = []
-    shape = listing.shape(statement.target)
+    new: list[Statement] = []
+    heads, constant = listing.shape(statement.target), factors.constant
+    own = constant if constant is None else replace(constant, path=constant.path or "edge")
     for part in PARTS:
         space = "E" + part
-        if x.path == FEWER[part]:
-            product, other, rows = Op("linear", (x, w)), y, listing.shape(y)
+        if factors.x.path == FEWER[part]:
+            made, value = _from_own_side(listing, space, factors, own)
         else:
-            product = Op("linear", (y, replace(w, transposed=not w.transposed)))
-            other, rows = x, listing.shape(x)
-        multiplied = Ref(listing.add(y.name, space, rows))
-        value = Ref(listing.add(statement.target.name, space, shape))
-        whole = Ref(listing.add(statement.target.name, "E", shape))
-        new.append(Statement(space, multiplied, "=", product))
-        new.append(Statement(space, value, "=", Op("dot_prd", (multiplied, other))))
-        new.append(Statement(space, replace(whole, path="edge"), "+=", value))
+            made, value = _from_other_side(listing, space, heads, factors, own)
+        part_value = Ref(listing.add(statement.target.name, space, heads))
+        whole = Ref(listing.add(statement.target.name, "E", heads))
+        new += [*made, Statement(space, part_value, "=", value)]
+        new.append(Statement(space, replace(whole, path="edge"), "+=", part_value))
         values.append(whole)
     listing.exchange(statement, *new, replace(statement, expr=Op("add", tuple(values))))
+
+
+def _from_own_side(
+    listing: Listing, space: str, factors: _Factors, constant: Ref | None
+) -> tuple[list[Statement], Expr]:
+    """dot_prd(linear(x, W) + constant, y) on rows of ``space``: statements, and the value."""
+    rows = listing.shape(factors.y)
+    product = Ref(listing.add(factors.y.name, space, rows))
+    made = [Statement(space, product, "=", Op("linear", (factors.x, factors.w)))]
+    if constant is not None:
+        total = Ref(listing.add(factors.y.name, space, rows))
+        made.append(Statement(space, total, "=", Op("add", (product, constant))))
+        product = total
+    return made, Op("dot_prd", (product, factors.y))
+
+
+def _merged_by_relation(
+    statement: Statement, first: Expr, second: Expr, product: Statement, chain: _Chain, listing: Listing
+) -> None:
+    """The same with the product of weights that makes the first operand one product."""
+    if product in listing.statements:  # else another rewrite has merged it
+        _merge(listing, product, chain)
+    factors = _factors(listing, statement, first, second)
+    if factors is not None and _may_part(statement, factors):
+        _by_relation(statement, factors, listing)

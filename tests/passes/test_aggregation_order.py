@@ -206,3 +206,62 @@ def test_each_part_of_the_relations_has_its_order(wrt: tuple[str, ...], expected
 
 def test_parts_without_edges_change_nothing() -> None:
     assert unchanged(TRANSFORMED, ordered(**PARTED | {"U": TINY, "Ed": 0}))
+
+
+WITH_CONSTANTS = """def p(g, x: NS[64], W: R[64, 64], b: R[64], a: E):
+    for p in g.src_pairs():
+        p["m"] = linear(p.src.x, W[p.etype])
+        p["mb"] = p["m"] + b[p.etype]
+    for n in g.dst_nodes():
+        for e in n.incoming_edges():
+            n["out"] += e.a * e.src_pair["mb"]
+    return out
+"""
+
+
+def test_constants_of_a_type_are_summed_by_their_factors() -> None:
+    count, text = rewritten(WITH_CONSTANTS, ordered(U=HUGE, V=TINY))
+    assert count > 0
+    assert (
+        text
+        == """for n in g.dst_nodes():
+    for e in n.incoming_edges():
+        n["out_1"] += e["a"] * linear(e.src["x"], W[e.etype])
+for p in g.dst_pairs():
+    for e in p.incoming_edges():
+        p["a_1"] += e["a"]
+for p in g.dst_pairs():
+    p.dst["out_2"] += p["a_1"] * b[p.etype]
+for n in g.dst_nodes():
+    n["out"] = n["out_1"] + n["out_2"]
+return out"""
+    )
+    assert unchanged(WITH_CONSTANTS, ordered(U=TINY, V=HUGE))
+
+
+def test_constants_join_the_rows_or_the_sums_by_relation() -> None:
+    count, text = rewritten(WITH_CONSTANTS, lambda sdfg: aggregation_order(sdfg, sizes(**PARTED), wrt=("x", "W", "b")))
+    assert count > 0
+    assert (
+        text
+        == """for p in g.src_pairs_s():
+    p["rows"] = linear(p.src["x"], W[p.etype])
+for p in g.src_pairs_s():
+    p["rows_1"] = p["rows"] + b[p.etype]
+for n in g.dst_nodes():
+    for e in n.incoming_edges_s():
+        n["out_1"] += e.edge["a"] * e.src_pair["rows_1"]
+for p in g.dst_pairs_d():
+    for e in p.incoming_edges_d():
+        p["sum"] += e.edge["a"] * e.src["x"]
+for p in g.dst_pairs_d():
+    p.dst["out_2"] += linear(p["sum"], W[p.etype])
+for p in g.dst_pairs_d():
+    for e in p.incoming_edges_d():
+        p["a_2_1"] += e.edge["a"]
+for p in g.dst_pairs_d():
+    p.dst["out_3"] += p["a_2_1"] * b[p.etype]
+for n in g.dst_nodes():
+    n["out"] = n["out_1"] + n["out_2"] + n["out_3"]
+return out"""
+    )

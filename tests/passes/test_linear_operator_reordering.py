@@ -208,7 +208,104 @@ for e in g.edges_s():
 for e in g.edges_d():
     e["q_2"] = linear(e.dst["q"], A[e.etype].T)
 for e in g.edges_d():
-    e["s_3"] = dot_prd(e["q_2"], e.src["k"])
+    e["s_3"] = dot_prd(e.src["k"], e["q_2"])
+for e in g.edges_d():
+    e.edge["s_4"] += e["s_3"]
+for e in g.edges():
+    e["s"] = e["s_2"] + e["s_4"]
+return s"""
+    )
+
+
+BIASED = """def p(g, k: NS[32], q: ND[32], A: R[32, 32], b: R[32]):
+    for e in g.edges():
+        e["ka"] = linear(e.src.k, A[e.etype])
+        e["kb"] = e["ka"] + b[e.etype]
+        e["s"] = dot_prd(e["kb"], e.dst.q)
+    return s
+"""
+
+
+def test_a_bias_meets_the_other_operand_alone() -> None:
+    count, listing = rewritten(BIASED, partial(linear_operator_reordering, sizes=sizes(U=900_000, V=1_000)))
+    assert count == 1
+    assert (
+        listing
+        == """for e in g.edges():
+    e["q_1"] = linear(e.dst["q"], A[e.etype].T)
+for e in g.edges():
+    e["b_1"] = dot_prd(b[e.etype], e.dst["q"])
+for e in g.edges():
+    e["s"] = dot_prd(e.src["k"], e["q_1"]) + e["b_1"]
+return s"""
+    )
+
+
+def test_a_bias_joins_the_rows_or_meets_the_other_operand_by_relation() -> None:
+    few, many = 1_000, 900_000
+    parts = {"U": many, "V": many, "Es": many, "Us": few, "Vs": many, "Ed": many, "Ud": many, "Vd": few}
+    count, listing = rewritten(BIASED, partial(linear_operator_reordering, sizes=sizes(**parts)))
+    assert count == 1
+    assert (
+        listing
+        == """for e in g.edges_s():
+    e["q_1"] = linear(e.src["k"], A[e.etype])
+for e in g.edges_s():
+    e["q_2"] = e["q_1"] + b[e.etype]
+for e in g.edges_s():
+    e["s_1"] = dot_prd(e["q_2"], e.dst["q"])
+for e in g.edges_s():
+    e.edge["s_2"] += e["s_1"]
+for e in g.edges_d():
+    e["q_3"] = linear(e.dst["q"], A[e.etype].T)
+for e in g.edges_d():
+    e["b_1"] = dot_prd(b[e.etype], e.dst["q"])
+for e in g.edges_d():
+    e["s_3"] = dot_prd(e.src["k"], e["q_3"]) + e["b_1"]
+for e in g.edges_d():
+    e.edge["s_4"] += e["s_3"]
+for e in g.edges():
+    e["s"] = e["s_2"] + e["s_4"]
+return s"""
+    )
+
+
+def test_merged_weights_multiply_each_part_of_the_relations_on_its_own_side() -> None:
+    """Products of nodes that both parts would need are saved, where there are many nodes and few relations."""
+    text = """def p(g, x: NS[32], q: ND[32], K: T[32, 32], c: T[32], A: R[32, 32]):
+    for n in g.src_nodes():
+        n["xk"] = linear(n.x, K[n.ntype])
+        n["k"] = n["xk"] + c[n.ntype]
+    for e in g.edges():
+        e["ka"] = linear(e.src["k"], A[e.etype])
+        e["s"] = dot_prd(e["ka"], e.dst.q)
+    return s
+"""
+    few, many = 10_000, 900_000
+    parts = {"Es": many, "Us": few, "Vs": many, "Ed": many, "Ud": many, "Vd": few}
+    nodes = sizes(NS=many, U=many, V=many, R=10, **parts)
+    count, listing = rewritten(text, partial(linear_operator_reordering, sizes=nodes, single_typed=True))
+    assert count > 0
+    assert (
+        listing
+        == """for r in g.edge_types():
+    r["K_A"] = compose(K[r.src.ntype], r["A"])
+for e in g.edges():
+    e["ka_2"] = linear(reshape(c[e.src.ntype], 32), A[e.etype])
+for e in g.edges_s():
+    e["q_1"] = linear(e.src["x"], K_A[e.etype])
+for e in g.edges_s():
+    e["q_2"] = e["q_1"] + e.edge["ka_2"]
+for e in g.edges_s():
+    e["s_1"] = dot_prd(e["q_2"], e.dst["q"])
+for e in g.edges_s():
+    e.edge["s_2"] += e["s_1"]
+for e in g.edges_d():
+    e["q_3"] = linear(e.dst["q"], K_A[e.etype].T)
+for e in g.edges_d():
+    e["ka_2_1"] = dot_prd(e.edge["ka_2"], e.dst["q"])
+for e in g.edges_d():
+    e["s_3"] = dot_prd(e.src["x"], e["q_3"]) + e["ka_2_1"]
 for e in g.edges_d():
     e.edge["s_4"] += e["s_3"]
 for e in g.edges():
