@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 SMALL = 1 << 20
-LARGE = 32 << 20
-"""From this size on, allocators take memory from the system at every request."""
+"""Up to this size, allocators give memory that was used before; above, they soon return it to the system."""
 _LARGEST = 2
 """Times its size that a buffer may have: larger ones wait for those that need them."""
 _ROOM = 1.125
