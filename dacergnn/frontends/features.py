@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from dacergnn.errors import UnsupportedCallError
+from dacergnn.runtime.typed_rows import join_rows
 
 SPARSE = (torch.sparse_csr, torch.sparse_coo)
 """Layouts of sparse features."""
@@ -51,7 +52,7 @@ def first_rows(x: Tensor, count: int) -> Tensor:
 def joined(parts: Sequence[Tensor], width: int) -> Tensor:
     """The rows of several tensors, sparse if one of them is; of at most ``width`` columns then, else of as many."""
     if not any(map(is_sparse, parts)):
-        return torch.cat(list(parts))
+        return join_rows(parts)
     entries = [part if part.layout is torch.sparse_coo else part.to_sparse_coo() for part in parts]
     starts = accumulate([part.size(0) for part in parts], initial=0)
     shifts = [entries[0]._indices().new_tensor([[start], [0]]) for start in starts]

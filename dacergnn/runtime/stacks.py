@@ -9,6 +9,8 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from dacergnn.runtime.typed_rows import join_rows
+
 
 @dataclass(frozen=True)
 class Stack:
@@ -48,7 +50,7 @@ class Stacks:
         arrays: dict[str, Tensor] = {}
         for stack, own in self.split(parts):
             if not stack.typed:
-                arrays[stack.names[0]] = torch.cat(list(own))
+                arrays[stack.names[0]] = join_rows(own)
             elif len(stack.names) == 1:
                 arrays[stack.names[0]] = torch.stack(list(own))
             else:

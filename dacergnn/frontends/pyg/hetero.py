@@ -28,6 +28,7 @@ from dacergnn.frontends.pyg.self_loops import with_loops
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.edge_list import make_edge_list
 from dacergnn.graph.typed_parts import repeated
+from dacergnn.runtime.typed_rows import split_rows
 
 _SPACES = {"x": "NS", "norm": "E", "root": "T", "bias": "T", "share": "T"}  # other arrays: one row for each relation
 
@@ -213,7 +214,7 @@ class HeteroFrontend(Frontend):
     def _finish(
         self, names: Sequence[str], sizes: list[int], bias: Tensor | None, outputs: Outputs
     ) -> dict[str, Tensor]:
-        parts = list(outputs[0].split(sizes))
+        parts = list(split_rows(outputs[0], sizes))
         if self.averaged and self.attention is not None:
             parts = [part.view(-1, self.attention.heads, self.out_channels).mean(dim=1) for part in parts]
             if bias is not None:

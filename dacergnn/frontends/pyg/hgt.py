@@ -30,6 +30,7 @@ from dacergnn.graph import HeteroGraph
 from dacergnn.graph.edge_list import make_edge_list
 from dacergnn.graph.typed_parts import repeated
 from dacergnn.runtime.stacks import Stack, stacks_of
+from dacergnn.runtime.typed_rows import split_rows
 
 
 class HGTFrontend(MessagePassingFrontend):
@@ -181,10 +182,7 @@ class HGTFrontend(MessagePassingFrontend):
         return {key: torch.cat([part[i] for part in parts]) for i, key in enumerate("kqv")}
 
     def _finish(self, layout: Layout, sizes: list[int], outputs: Outputs) -> dict[str, Tensor]:
-        # One split, whose gradient is put together once; that of a slice would be as large as all rows.
-        # Without gradients its parts need not be views: made faster, and free to be written to later.
-        rows = outputs[0]
-        parts = rows.split_with_sizes(sizes) if rows.requires_grad else rows.unsafe_split_with_sizes(sizes)
+        parts = split_rows(outputs[0], sizes)
         return {name: parts[i] for name, i in layout.outputs}
 
     def _finish_torch(self, layout: Layout, x_dict: dict[str, Tensor], outputs: Outputs) -> dict[str, Tensor]:

@@ -1,0 +1,61 @@
+"""Rows that users have as one tensor for each type, put together and divided in memory of the pool, differentiably."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from dacergnn.runtime.pool import SMALL, has_memory, leased
+
+
+def join_rows(parts: Sequence[Tensor]) -> Tensor:
+    """`torch.cat` of rows; large ones in memory that was used before, which the allocator would have to clear."""
+    if sum(part.nbytes for part in parts) < SMALL or not _in_memory(parts):
+        return torch.cat(list(parts))
+    return _Join.apply(*parts)  # pyright: ignore[reportUnknownMemberType, reportReturnType]
+
+
+def split_rows(rows: Tensor, sizes: Sequence[int]) -> tuple[Tensor, ...]:
+    """`torch.split` of rows, whose gradients are put together likewise, once; that of a slice would be as large as all
+    rows. Without gradients its parts need not be views: made faster, and free to be written to later."""
+    if not rows.requires_grad:
+        return rows.unsafe_split_with_sizes(list(sizes))
+    if rows.nbytes < SMALL or not _in_memory([rows]):
+        return rows.split_with_sizes(list(sizes))
+    return _Split.apply(rows, tuple(sizes))  # pyright: ignore[reportUnknownMemberType, reportReturnType]
+
+
+def _in_memory(tensors: Sequence[Tensor]) -> bool:
+    one = len({t.dtype for t in tensors}) == 1
+    return one and not torch.compiler.is_compiling() and all(has_memory(t) for t in map(torch.detach, tensors))
+
+
+def _together(parts: Sequence[Tensor]) -> Tensor:
+    rows = leased((sum(map(len, parts)), *parts[0].shape[1:]), parts[0].dtype)
+    return torch.cat(list(parts), out=rows) if has_memory(rows) else torch.cat(list(parts))
+
+
+class _Join(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, *parts: Tensor) -> Tensor:
+        ctx.sizes = [len(part) for part in parts]
+        return _together(parts)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, ...]:
+        return gradients[0].split(ctx.sizes)
+
+
+class _Split(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, sizes: tuple[int, ...]) -> tuple[Tensor, ...]:
+        return rows.split(list(sizes))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return _together(gradients), None
