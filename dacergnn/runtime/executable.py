@@ -23,7 +23,7 @@ from dacergnn.runtime.exchange import DESCRIBE
 from dacergnn.runtime.inputs import Inputs
 from dacergnn.runtime.lower import Lowered, argument, lower
 from dacergnn.runtime.memory import aligned, hosted, plan_memory
-from dacergnn.runtime.pool import POOL, SMALL, Lease, has_memory, leased
+from dacergnn.runtime.pool import LARGE, POOL, SMALL, Lease, has_memory, leased
 from dacergnn.runtime.stacks import Stacks
 
 _DTYPES = {
@@ -180,7 +180,7 @@ class Executable:
         return Prepared(
             array("q", [self._handle, *[known.get(name, 0) for name in lowered.signature], *[0] * tail]),
             Inputs(lowered, self.dtype, graph.device, sizes, self._position, stacks, stacked),
-            [(self._position[b.name], shape, prod(shape) * self.dtype.itemsize >= SMALL) for b, shape in results],
+            [(self._position[b.name], shape, prod(shape) * self.dtype.itemsize >= LARGE) for b, shape in results],
             shapes[self.results :],
             saved_offsets.pop(),
             saved_offsets,

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 SMALL = 1 << 20
-"""Up to this size, allocators give memory that was used before; above, they soon return it to the system."""
+LARGE = 32 << 20
+"""From this size on, allocators take memory from the system at every request."""
 _LARGEST = 2
 """Times its size that a buffer may have: larger ones wait for those that need them."""
 _ROOM = 1.125

@@ -15,7 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from dacergnn.runtime.lower import Buffer
 from dacergnn.runtime.memory import ALIGNMENT, aligned, plan_memory
-from dacergnn.runtime.pool import POOL, SMALL, Lease, Pool, has_memory, leased
+from dacergnn.runtime.pool import LARGE, POOL, SMALL, Lease, Pool, has_memory, leased
 
 
 @st.composite
@@ -120,7 +120,7 @@ def test_pool_holds_little_more_than_was_in_use() -> None:
 
 
 def test_results_share_the_pool() -> None:
-    shape = (SMALL // 256, 64)
+    shape = (LARGE // 256, 64)
     first = leased(shape, torch.float32)
     pointer, part = first.data_ptr(), first[3:5]
     assert (first.shape, first.dtype, first.is_contiguous()) == (shape, torch.float32, True)
@@ -142,7 +142,7 @@ def test_pool_keeps_no_tensors_without_memory(mode: Callable[[], Any]) -> None:
     pool, before = Pool(), POOL._used
     with mode():
         pool.take(SMALL)
-        assert not has_memory(leased((SMALL,), torch.float32))
+        assert not has_memory(leased((LARGE,), torch.float32))
     assert (pool._used, POOL._used) == (0, before)
 
 
