@@ -62,6 +62,7 @@ from dacergnn.config import TYPICAL_RATES, Rates
 from dacergnn.graph.spaces import FEWER, MAPS, PARTS, along, has_parts, kind, part, through
 from dacergnn.library_nodes.form import Op, Ref, Statement, match_gemm, size
 from dacergnn.program.listing import Listing, rebase
+from dacergnn.sdfg_passes.bias import without_bias
 from dacergnn.sdfg_passes.choice import Option, choose
 from dacergnn.sdfg_passes.choices import Choices
 from dacergnn.sdfg_passes.compact_materialization import compact
@@ -183,8 +184,10 @@ def _product_of_sums(listing: Listing, statement: Statement) -> tuple[Statement,
     side = _OPPOSITE.get(statement.target.path)
     if rows is None or rows.path != side:
         return None
-    name, constant = _without_constant(listing, rows.name)
-    producer = listing.producer(name)
+    product_rows, constant = without_bias(listing, Ref(rows.name))
+    if constant is not None and constant.path != "etype":
+        return None
+    producer = listing.producer(product_rows.name)
     gemm = None if producer is None or producer.op != "=" else match_gemm(producer)
     if gemm is None or producer is None or gemm.kind != "linear" or gemm.w.path != "etype":
         return None
@@ -201,19 +204,6 @@ def _product_of_sums(listing: Listing, statement: Statement) -> tuple[Statement,
     if match_gemm(new) is None or (constant is not None and scale is None):
         return None
     return new, constant
-
-
-def _without_constant(listing: Listing, name: str) -> tuple[str, Ref | None]:
-    """(t, c) of rows of pairs that are ``t + c``, c a row of their type; else the rows themselves."""
-    producer = listing.producer(name)
-    expr = None if producer is None or producer.op != "=" else producer.expr
-    if isinstance(expr, Op) and expr.name == "add":
-        for t, c in (expr.args, expr.args[::-1]):
-            if not isinstance(t, Ref) or not isinstance(c, Ref) or (t.path, c.path) != ("", "etype"):
-                continue
-            if not t.transposed and not c.transposed and listing.shape(t) == listing.shape(c):
-                return t.name, c
-    return name, None
 
 
 def _sum_of_constants(listing: Listing, product: Statement, constant: Ref, target: Ref) -> list[Statement]:

@@ -35,6 +35,7 @@ from dacergnn.graph.spaces import FEWER, MAPS, PARTS, TYPE_PATHS, along, has_par
 from dacergnn.library_nodes.form import Expr, Op, Ref, Shape, Statement, match_gemm, size
 from dacergnn.program.listing import Listing, map_refs
 from dacergnn.sdfg_passes.aggregation_order import cheapest_order
+from dacergnn.sdfg_passes.bias import without_bias
 from dacergnn.sdfg_passes.choice import Option, choose
 from dacergnn.sdfg_passes.choices import Choices
 from dacergnn.sdfg_passes.compact_materialization import compact
@@ -142,7 +143,7 @@ def _chain(listing: Listing, statement: Statement, single_typed: bool) -> _Chain
     if second is None:
         return None
     y, b = second
-    product, bias = _without_bias(listing, y)
+    product, bias = without_bias(listing, y)
     first = listing.producer(product.name)
     gemm = None if first is None or first.op != "=" or first.target != Ref(product.name) else match_gemm(first)
     if gemm is None or gemm.kind != "linear" or gemm.scale is not None or len(listing.shape(gemm.x)) != 1:
@@ -168,26 +169,6 @@ def _chain(listing: Listing, statement: Statement, single_typed: bool) -> _Chain
     if None in inner:
         return None
     return _Chain(x, replace(a, path=inner[0] or ""), replace(b, path=inner[1] or ""), rows, path, constant)
-
-
-def _without_bias(listing: Listing, y: Ref) -> tuple[Ref, Ref | None]:
-    """(t, c) of rows that are computed as ``t + c``, c of the type of a row; else the rows themselves."""
-    producer = listing.producer(y.name)
-    expr = None if producer is None or producer.op != "=" else producer.expr
-    if isinstance(expr, Op) and expr.name == "add":
-        for t, c in (expr.args, expr.args[::-1]):
-            if not isinstance(t, Ref) or not isinstance(c, Ref) or t.path or t.transposed or c.transposed:
-                continue
-            if listing.shape(t) == listing.shape(c) and _is_typed(listing, c):
-                return t, c
-    return y, None
-
-
-def _is_typed(listing: Listing, ref: Ref) -> bool:
-    """Whether the type of a row tells the value: that of a weight, or made of weights alone."""
-    producer = listing.producer(ref.name) if ref.path == "" else None
-    made = () if producer is None or producer.op != "=" else producer.reads
-    return ref.path in TYPE_PATHS or (bool(made) and all(r.path in TYPE_PATHS for r in made))
 
 
 def _linear_operands(listing: Listing, statement: Statement) -> tuple[Ref, Ref] | None:
@@ -257,7 +238,7 @@ def _factors(listing: Listing, statement: Statement, first: Expr, second: Expr) 
         return None
     if first.transposed or second.transposed or listing.shape(first) != listing.shape(second):
         return None
-    rows, bias = _without_bias(listing, first)
+    rows, bias = without_bias(listing, first)
     producer = listing.producer(rows.name)
     gemm = None if producer is None or producer.op != "=" else match_gemm(producer)
     if gemm is None or gemm.kind != "linear" or gemm.scale is not None:

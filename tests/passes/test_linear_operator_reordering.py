@@ -10,6 +10,7 @@ from dacergnn.sdfg_passes.linear_operator_reordering import linear_operator_reor
 from tests.support.rewrites import rewritten, sizes, unchanged
 
 wherever = partial(linear_operator_reordering, sizes=None)
+PARTED = dict.fromkeys(("U", "V", "Es", "Vs", "Ed", "Ud"), 900_000) | {"Us": 1_000, "Vd": 1_000}
 
 
 def test_a_linear_after_a_linear() -> None:
@@ -193,9 +194,7 @@ def test_each_part_of_the_relations_multiplies_its_own_side() -> None:
         e["s"] = dot_prd(e["ka"], e.dst.q)
     return s
 """
-    few, many = 1_000, 900_000
-    parts = {"U": many, "V": many, "Es": many, "Us": few, "Vs": many, "Ed": many, "Ud": many, "Vd": few}
-    count, listing = rewritten(text, partial(linear_operator_reordering, sizes=sizes(**parts)))
+    count, listing = rewritten(text, partial(linear_operator_reordering, sizes=sizes(**PARTED)))
     assert count == 1
     assert (
         listing
@@ -242,9 +241,7 @@ return s"""
 
 
 def test_a_bias_joins_the_rows_or_meets_the_other_operand_by_relation() -> None:
-    few, many = 1_000, 900_000
-    parts = {"U": many, "V": many, "Es": many, "Us": few, "Vs": many, "Ed": many, "Ud": many, "Vd": few}
-    count, listing = rewritten(BIASED, partial(linear_operator_reordering, sizes=sizes(**parts)))
+    count, listing = rewritten(BIASED, partial(linear_operator_reordering, sizes=sizes(**PARTED)))
     assert count == 1
     assert (
         listing
@@ -281,9 +278,7 @@ def test_merged_weights_multiply_each_part_of_the_relations_on_its_own_side() ->
         e["s"] = dot_prd(e["ka"], e.dst.q)
     return s
 """
-    few, many = 10_000, 900_000
-    parts = {"Es": many, "Us": few, "Vs": many, "Ed": many, "Ud": many, "Vd": few}
-    nodes = sizes(NS=many, U=many, V=many, R=10, **parts)
+    nodes = sizes(NS=900_000, R=10, **PARTED)
     count, listing = rewritten(text, partial(linear_operator_reordering, sizes=nodes, single_typed=True))
     assert count > 0
     assert (
