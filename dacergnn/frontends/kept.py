@@ -11,6 +11,7 @@ from torch import Tensor
 
 from dacergnn.frontends.symbolic.expr import version
 from dacergnn.graph import HeteroGraph
+from dacergnn.graph.lasting import lasting
 from dacergnn.runtime import cuda_graph
 
 T = TypeVar("T")
@@ -26,7 +27,7 @@ def kept(graph: HeteroGraph, key: Hashable, source: Tensor | None, make: Callabl
             return make()
     known = graph.derived.get(key)
     if known is None or known[0]() is not source or known[1] != version(source):
-        with torch.inference_mode(False), torch.no_grad():
+        with lasting():
             known = (_nothing if source is None else weakref.ref(source), version(source), make())
         graph.derived[key] = known
     return known[2]

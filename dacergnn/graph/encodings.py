@@ -14,6 +14,7 @@ from dacergnn.graph import formats, sorting
 from dacergnn.graph.canonical import row_counts
 from dacergnn.graph.counts import Counts
 from dacergnn.graph.edge_list import EdgeList
+from dacergnn.graph.lasting import lasting
 from dacergnn.graph.sorting import group_starts, longest_group, pointers, stable_order
 from dacergnn.graph.spaces import GRAPH_SPACES, PARTS, encoding_name, kind, parse_encoding, part, target_space
 
@@ -61,7 +62,7 @@ class Encodings:
         """What is counted once; that sorts the edges by (etype, src)."""
         with self._lock:
             if self._counts is None:
-                with torch.inference_mode(False), torch.no_grad():
+                with lasting():
                     self._counts = self._count()
             return self._counts
 
@@ -117,8 +118,7 @@ class Encodings:
         """The tensor kept under `name`, built by the first caller."""
         with self._lock:
             if name not in self._built:
-                # Made in inference mode, a tensor could take no part in training later.
-                with torch.inference_mode(False), torch.no_grad():
+                with lasting():
                     self._built[name] = build()
             return self._built[name]
 

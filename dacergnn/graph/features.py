@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-import torch
 from torch import Tensor
 
+from dacergnn.graph.lasting import lasting
 from dacergnn.graph.nonzeros import Nonzeros, check_sparse, nonzeros_of
 from dacergnn.graph.spaces import NODE_SIDES
 
@@ -75,7 +75,7 @@ class FeatureGraphs:
         return Features(entry.graph, values.get("S"), values.get("D"))
 
     def _note(self, given: dict[str, Tensor], make: Make) -> _Entry:
-        with torch.inference_mode(False):  # what is made in inference mode could take no part in training later
+        with lasting():
             nonzeros = {side: nonzeros_of(_NAMES[side], x) for side, x in given.items()}
             known = next((e for e in self._entries if e.fits(nonzeros)), None)
             tensors = {side: (weakref.ref(x), _version(x)) for side, x in given.items()}

@@ -9,20 +9,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
-from typing import Any
 
 import dace
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from dacergnn.config import Config
 from dacergnn.frontends import Program
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.profile import Profile
 from dacergnn.library_nodes.node import Typeclass
+from dacergnn.modules.autograd import Gradients, Invocation, Mask, run
 from dacergnn.modules.elements import ELEMENTS, check_elements
-from dacergnn.modules.retained import RUN_AGAIN, is_retained
 from dacergnn.modules.sparse import SparseArrays
 from dacergnn.plan import Plan
 from dacergnn.program import Program as View
@@ -37,10 +35,11 @@ from dacergnn.runtime.executable import Executable
 from dacergnn.runtime.lower import lower
 from dacergnn.runtime.plan_cache import LoweredProgram
 from dacergnn.runtime.stacks import Stacks
+from dacergnn.runtime.transformed import is_transformed
 from dacergnn.sdfg_passes import Compilation, compile_program
+from dacergnn.sdfg_passes.gradient_program import gradient_program
 
 _INDICES: dict[torch.dtype, Typeclass] = {torch.int32: dace.int32, torch.int64: dace.int64}
-Mask = tuple[bool, ...]
 Answers = tuple[tuple[str, str], ...]
 _BUILDING = threading.RLock()  # DaCe keeps global state
 
@@ -51,7 +50,7 @@ class Variant:
 
     The forward returns ``results`` outputs of the program, then the saved arrays. The backward's inputs are
     picked from (gradients, inputs, saved arrays, outputs) by ``sources``; ``slots`` are the inputs
-    that its outputs belong to.
+    that its outputs belong to. ``kept`` are the inputs that gradients are computed from, by whatever program.
     """
 
     forward: Executable
@@ -59,6 +58,7 @@ class Variant:
     results: int
     sources: tuple[tuple[str, int], ...]
     slots: tuple[int, ...]
+    kept: frozenset[int]
     make_plan: Callable[[], Compilation]
 
     @property
@@ -103,6 +103,7 @@ class CompiledProgram:
         self._text = (flat.name, arrays, [ast.dump(n) for n in flat.body], self.sparse)
         self._architectures = architectures(config.cuda_arch) if config.implementation == "cuda" else ()
         self._variants: dict[Mask, Variant] = {}
+        self._gradients: dict[Mask, Gradients | None] = {}
         self._last: Variant | None = None
         self._inference: Variant | None = None
         self._features: Callable[[], HeteroGraph | None] | None = None
@@ -129,6 +130,11 @@ class CompiledProgram:
     def _taken(self) -> list[str]:
         """The arrays that builds take."""
         return self.inputs if self._arrays is None else [*self._arrays.program.arrays]
+
+    @cached_property
+    def outputs(self) -> list[str]:
+        """The arrays that it returns."""
+        return View(self.sdfg).outputs
 
     def variant(self, mask: Mask) -> Variant:
         """The build for inputs of which those in ``mask`` need gradients."""
@@ -186,16 +192,43 @@ class CompiledProgram:
     def _lower(self, plan: Compilation) -> LoweredProgram:
         backward = None if plan.backward is None else lower(plan.backward)
         answers = plan.plan.answers if self._tunes else ()
-        return LoweredProgram(lower(plan.forward), backward, len(View(self.sdfg).outputs), tuple(plan.wrt), answers)
+        gradient = None if backward is None else gradient_program(self.sdfg, plan.wrt)
+        again = () if gradient is None else gradient.inputs
+        return LoweredProgram(lower(plan.forward), backward, len(self.outputs), tuple(plan.wrt), again, answers)
 
     def _load(self, program: LoweredProgram, make_plan: Callable[[], Compilation]) -> Variant:
         load = CUDAExecutable if program.forward.implementation == "cuda" else Executable
         forward = load(program.forward, program.results, self._architectures)
         if program.backward is None:
-            return Variant(forward, None, program.results, (), (), make_plan)
+            return Variant(forward, None, program.results, (), (), frozenset(), make_plan)
         backward = load(program.backward, None, self._architectures)
         slots = tuple(self._taken.index(n) for n in program.wrt)
-        return Variant(forward, backward, program.results, program.sources(self._taken), slots, make_plan)
+        sources = program.sources(self._taken)
+        kept = frozenset([i for kind, i in sources if kind == "input"] + [*map(self._taken.index, program.again)])
+        return Variant(forward, backward, program.results, sources, slots, kept, make_plan)
+
+    def gradients(self, mask: Mask) -> Gradients | None:
+        """The program of the gradients of the inputs in ``mask``, which is differentiable itself; None for no inputs.
+
+        Backwards that nobody differentiates run the builds of `variant`, which compute nothing twice.
+        """
+        if mask not in self._gradients:
+            with _BUILDING:
+                self._gradients[mask] = self._make_gradients(mask)
+        return self._gradients[mask]
+
+    def _make_gradients(self, mask: Mask) -> Gradients | None:
+        wrt = [n for n, needed in zip(self._taken, mask, strict=True) if needed]
+        made = gradient_program(self.sdfg, wrt)
+        if made is None:
+            return None
+        config = replace(self.config, plan=None, cache=(), recompute=(), tune="off")
+        return Gradients(
+            compiled_program(Program(made.text, ()), self.dtype, self.index, config, self.profile),
+            tuple(map(self._taken.index, made.inputs)),
+            tuple(map(self.outputs.index, made.seeds)),
+            tuple(map(self._taken.index, made.wrt)),
+        )
 
     def save(self, folder: Path) -> list[Path]:
         """Write the SDFGs of every step of the last call's build as ``NN_pass[_backward].sdfg``."""
@@ -226,19 +259,20 @@ class CompiledProgram:
             if not self._variants:
                 self.profile = Profile.of(features)
             self._features = weakref.ref(features)
-            return self._run(features, arrays)
-        return self._run(graph, inputs)
+            return self.run(features, arrays)
+        return self.run(graph, inputs)
 
     def measured(self, graph: HeteroGraph) -> HeteroGraph:
         """The graph that tells the sizes of a call on ``graph``, the last one: that with its sparse features."""
         features = None if self._features is None else self._features()
         return graph if features is None else features
 
-    def _run(self, graph: HeteroGraph, inputs: list[Tensor]) -> tuple[Tensor, ...]:
-        if torch.is_grad_enabled():
+    def run(self, graph: HeteroGraph, inputs: list[Tensor]) -> tuple[Tensor, ...]:
+        """Run on the arrays that builds take; differentiable likewise."""
+        if torch.is_grad_enabled() or is_transformed():
             mask = tuple([t.requires_grad for t in inputs])
-            if True in mask:
-                return _Run.apply(self, graph, mask, *inputs)  # pyright: ignore[reportUnknownMemberType, reportReturnType]
+            if True in mask or is_transformed():
+                return run(Invocation(self, graph, mask), inputs)
         executable = self.inference()
         return tuple(executable.run(executable.prepare(graph), inputs)[0])
 
@@ -248,7 +282,8 @@ class CompiledProgram:
             return self(graph, tensors)
         # Kernels of the CPU take parts where they lie; on devices, and for autograd, torch puts them together.
         in_place = self.config.implementation != "cuda" and not self.sparse
-        if not in_place or (torch.is_grad_enabled() and any(t.requires_grad for t in tensors)):
+        differentiated = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
+        if not in_place or differentiated or is_transformed():
             parts = tensors[len(tensors) - stacks.count :]
             try:
                 made = stacks.arrays(parts)
@@ -260,48 +295,6 @@ class CompiledProgram:
             return self(graph, [made[name] if name in made else next(others) for name in self.inputs])
         executable = self.inference()
         return tuple(executable.run(executable.prepare(graph, stacks), tensors)[0])
-
-
-class _Run(torch.autograd.Function):
-    """Autograd for eager calls; the torch.library operator of `operator.py` serves traced ones."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, program: CompiledProgram, graph: HeteroGraph, mask: Mask, *inputs: Tensor
-    ) -> tuple[Tensor, ...]:
-        variant = program.variant(mask)
-        results, lease = variant.forward.run(variant.forward.prepare(graph), list(inputs))
-        ctx.graph, ctx.variant, ctx.count, ctx.lease, ctx.given = graph, variant, len(inputs), lease, False
-        kept = {(kind, index) for kind, index in variant.sources}
-        ctx.shapes = [t.shape for t in inputs]
-        ctx.save_for_backward(
-            *[t if ("input", i) in kept else None for i, t in enumerate(inputs)],
-            *[t if ("output", i) in kept else None for i, t in enumerate(results)],
-        )
-        return tuple(results)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        variant: Variant = ctx.variant
-        results: list[Tensor | None] = [None] * ctx.count
-        if variant.backward is not None:
-            kept = ctx.saved_tensors  # once: checkpoints allow no more
-            if ctx.given:
-                raise RuntimeError(RUN_AGAIN)
-            outputs = list(kept[ctx.count :])
-            giver = None if is_retained() else variant.giver
-            given = None if giver is None else ctx.lease
-            if ctx.lease is not None:
-                outputs += variant.forward.saved(variant.forward.prepare(ctx.graph), ctx.lease)
-            if given is not None:
-                ctx.lease, ctx.given = None, True
-            pools = {"input": kept[: ctx.count], "output": outputs, "gradient": gradients}
-            arrays = [pools[kind][i] for kind, i in variant.sources]
-            values = variant.backward(variant.backward.prepare(ctx.graph, giver=giver), arrays, given)
-            for slot, value in zip(variant.slots, values, strict=True):
-                results[slot] = value.view(ctx.shapes[slot])
-        return (None, None, None, *results)
 
 
 @lru_cache(maxsize=1024)

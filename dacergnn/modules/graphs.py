@@ -6,12 +6,12 @@ import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from dacergnn.errors import DeviceError, UnsupportedCallError
 from dacergnn.frontends.frontend import GraphKey
 from dacergnn.graph import HeteroGraph
+from dacergnn.graph.lasting import lasting
 from dacergnn.graph.sorting import equal
 from dacergnn.runtime import cuda_graph
 
@@ -75,7 +75,7 @@ class GraphCache:
                 "before."
             )
         self.encoded += 1
-        with torch.inference_mode(False):  # what is made in inference mode could take no part in training later
+        with lasting():
             return encode()
 
     def find_edges(

@@ -38,13 +38,15 @@ class LoweredProgram:
     """A program after all passes, as code.
 
     The forward returns ``results`` outputs of the program, then the arrays saved for the backward; the backward
-    returns the gradients of the inputs ``wrt``. ``answers`` are those of the plan that a search has found.
+    returns the gradients of the inputs ``wrt``. ``again`` are the inputs that these are computed from where the
+    gradients are differentiated, too. ``answers`` are those of the plan that a search has found.
     """
 
     forward: Lowered
     backward: Lowered | None
     results: int
     wrt: tuple[str, ...]
+    again: tuple[str, ...] = ()
     answers: tuple[tuple[str, str], ...] = ()
 
     def sources(self, taken: Sequence[str]) -> tuple[tuple[str, int], ...]:
@@ -94,6 +96,7 @@ def _decode(record: dict[str, Any]) -> LoweredProgram:
         backward=None if backward is None else _lowered(backward),
         results=record["results"],
         wrt=tuple(record["wrt"]),
+        again=tuple(record["again"]),
         answers=_tuples(record["answers"]),
     )
 

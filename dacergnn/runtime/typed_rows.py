@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from dacergnn.runtime.pool import SMALL, has_memory, leased
+from dacergnn.runtime.transformed import is_transformed
 
 
 def join_rows(parts: Sequence[Tensor]) -> Tensor:
@@ -22,7 +22,7 @@ def join_rows(parts: Sequence[Tensor]) -> Tensor:
 def split_rows(rows: Tensor, sizes: Sequence[int]) -> tuple[Tensor, ...]:
     """`torch.split` of rows, whose gradients are put together likewise, once; that of a slice would be as large as all
     rows. Without gradients its parts need not be views: made faster, and free to be written to later."""
-    if not rows.requires_grad:
+    if not rows.requires_grad and not is_transformed():
         return rows.unsafe_split_with_sizes(list(sizes))
     if rows.nbytes < SMALL or not _in_memory([rows]):
         return rows.split_with_sizes(list(sizes))
@@ -30,8 +30,9 @@ def split_rows(rows: Tensor, sizes: Sequence[int]) -> tuple[Tensor, ...]:
 
 
 def _in_memory(tensors: Sequence[Tensor]) -> bool:
-    one = len({t.dtype for t in tensors}) == 1
-    return one and not torch.compiler.is_compiling() and all(has_memory(t) for t in map(torch.detach, tensors))
+    if torch.compiler.is_compiling() or is_transformed() or len({t.dtype for t in tensors}) > 1:
+        return False
+    return all(has_memory(t) for t in map(torch.detach, tensors))
 
 
 def _together(parts: Sequence[Tensor]) -> Tensor:
@@ -56,6 +57,5 @@ class _Split(torch.autograd.Function):
         return rows.split(list(sizes))
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        return _together(gradients), None
+        return join_rows(gradients), None

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor
 
 from dacergnn.frontends.symbolic.edges import TYPES, EdgeSet, GraphFinder, equal
 from dacergnn.frontends.symbolic.expr import version
 from dacergnn.graph import HeteroGraph
+from dacergnn.graph.lasting import lasting
 
 if TYPE_CHECKING:
     from dacergnn.frontends.symbolic.trace import Trace
@@ -85,7 +85,7 @@ class GraphEdges(EdgeSet):
         for entry in kept:
             if entry.key == self.key and _same(entry.types, wanted):
                 return entry.graph
-        with torch.inference_mode(False):
+        with lasting():
             graph = self.encode()
         others = [e for e in kept if e.key != self.key]
         same = [e for e in kept if e.key == self.key]

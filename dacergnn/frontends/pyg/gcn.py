@@ -17,6 +17,7 @@ from dacergnn.frontends.pyg.convolution import ConvolutionFrontend, edge_values,
 from dacergnn.frontends.pyg.message_passing import check_features
 from dacergnn.frontends.pyg.self_loops import loops, symmetric_norm, with_loop_weights, with_loops
 from dacergnn.graph import HeteroGraph
+from dacergnn.graph.lasting import lasting
 from dacergnn.runtime.stacks import stacks_of
 
 
@@ -98,7 +99,7 @@ class GCNFrontend(ConvolutionFrontend):
         if torch.compiler.is_compiling():
             raise UnsupportedCallError("cached is set and nothing cached yet; call the layer once before.")
         count, weight = x.size(0), edges.weight
-        with torch.inference_mode(False):
+        with lasting():
             index = _joined(edges, count)
             graph = self.encode(index, (count, count), pair=False)
             norm = graph.from_canonical(self._coefficients(graph, edges, x.dtype))

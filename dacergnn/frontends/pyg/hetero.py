@@ -134,8 +134,8 @@ class HeteroFrontend(Frontend):
             "x": x,
             "W": stacked([self._matrix(r, convs, r.weight) for r in relations]),
             "norm": edge_coefficients(graph, relations, weights, x.dtype),
-            "root": layout.totals([self._matrix(r, convs, r.root) for r in relations]),
-            "bias": layout.totals([r.parameter(convs, r.bias) for r in relations]),
+            "root": layout.totals(graph, [self._matrix(r, convs, r.root) for r in relations]),
+            "bias": layout.totals(graph, [r.parameter(convs, r.bias) for r in relations]),
             "share": layout.share(graph, x.dtype) if self.module.aggr == "mean" else None,
         }
         if any(r.attention for r in relations):

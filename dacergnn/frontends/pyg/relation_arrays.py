@@ -12,6 +12,7 @@ from torch.nn.functional import pad
 from dacergnn.frontends.pyg.relations import EdgeType, Relation
 from dacergnn.frontends.pyg.self_loops import symmetric_norm, with_loop_weights
 from dacergnn.graph import HeteroGraph
+from dacergnn.graph.lasting import lasting
 
 
 class Layout:
@@ -33,22 +34,22 @@ class Layout:
         counts = [max(self._into.count(i), 1) for i in range(len(self.node_types))]
         return constant(graph, [1 / n for n in counts], dtype) if max(counts) > 1 else None
 
-    def totals(self, values: Sequence[Tensor | None]) -> Tensor | None:
+    def totals(self, graph: HeteroGraph, values: Sequence[Tensor | None]) -> Tensor | None:
         """[T, ...] sums over the relations into each node type; None if no relation has a value."""
-        given: list[list[Tensor]] = [[] for _ in self.node_types]
-        for into, value in zip(self._into, values, strict=True):
-            if value is not None:
-                given[into].append(value)
-        if not any(given):
+        given = [(into, value) for into, value in zip(self._into, values, strict=True) if value is not None]
+        if not given:
             return None
-        return stacked([torch.stack(parts).sum(0) if parts else None for parts in given])
+        parts = torch.stack([value for _, value in given])
+        into = constant(graph, [into for into, _ in given], torch.int64)
+        # A sum would hand one gradient to all its terms; here each has a row of its own.
+        return parts.new_zeros(len(self.node_types), *parts.shape[1:]).index_add(0, into, parts)
 
 
 def constant(graph: HeteroGraph, numbers: Sequence[float], dtype: torch.dtype) -> Tensor:
     """Some numbers as a tensor where the graph is; kept with the graph, since devices take them from the host."""
     key = ("constant", tuple(numbers), dtype)
     if key not in graph.derived:
-        with torch.inference_mode(False):
+        with lasting():
             graph.derived[key] = torch.tensor(numbers, dtype=dtype, device=graph.device)
     return graph.derived[key]
 
@@ -102,7 +103,9 @@ def edge_coefficients(
         return None
     key = ("edge coefficients", rules, dtype)
     if key not in graph.derived:
-        graph.derived[key] = _coefficients(graph, rules, torch.ones(graph.size("E"), dtype=dtype, device=graph.device))
+        with lasting():
+            ones = torch.ones(graph.size("E"), dtype=dtype, device=graph.device)
+            graph.derived[key] = _coefficients(graph, rules, ones)
     return graph.derived[key]
 
 
@@ -124,7 +127,7 @@ def _rows(graph: HeteroGraph, rules: Sequence[str], rule: str) -> Tensor:
     """The edges of the relations that follow a rule; their number is read from the device, once."""
     key = ("edges by rule", tuple(rules), rule)
     if key not in graph.derived:
-        with torch.inference_mode(False):
+        with lasting():
             follows = torch.tensor([r == rule for r in rules], device=graph.device)
             graph.derived[key] = follows[graph.index("E", "etype").long()].nonzero().view(-1)
     return graph.derived[key]

@@ -20,6 +20,7 @@ from dacergnn.frontends.symbolic.region import region
 from dacergnn.frontends.symbolic.value import Node, Value
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.checks import has_kernels
+from dacergnn.graph.lasting import lasting
 
 
 @dataclass(frozen=True)
@@ -283,7 +284,7 @@ def _degree(graph: HeteroGraph, side: str, dtype: torch.dtype) -> Tensor:
     key = ("degree", side, dtype)
     found = graph.derived.get(key)
     if found is None:
-        with torch.inference_mode(False):
+        with lasting():
             starts = graph.encoding(f"ptr_E_{side}")
             found = graph.derived[key] = (starts[1:] - starts[:-1]).to(dtype)
     return found

@@ -1,0 +1,175 @@
+"""How torch differentiates programs: backwards, backwards of these, tangents, and batches of all of them.
+
+A backward that nobody differentiates runs the build that belongs to its forward. Everything else follows from one
+program, that of the gradients (`sdfg_passes/gradient_program.py`): it is a program like any other, so its own gradients
+are those of second order, and its gradients by the seeds, in which it is linear, are the tangents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from dacergnn.graph import HeteroGraph
+from dacergnn.modules.batched_gradients import batch_level, for_each_item
+from dacergnn.modules.retained import RUN_AGAIN, is_retained
+from dacergnn.runtime.pool import Lease
+from dacergnn.runtime.transformed import is_transformed
+
+if TYPE_CHECKING:
+    from dacergnn.modules.compiled import CompiledProgram
+
+Mask = tuple[bool, ...]
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """The compiled program of the gradients of another one.
+
+    Args:
+        program: Takes inputs of the other one, then gradients of its results, and returns gradients of its inputs.
+        inputs: Positions of the inputs that it takes.
+        seeds: Positions of the results whose gradients it takes.
+        wrt: Positions of the inputs that its results belong to.
+    """
+
+    program: CompiledProgram
+    inputs: tuple[int, ...]
+    seeds: tuple[int, ...]
+    wrt: tuple[int, ...]
+
+
+@dataclass
+class Invocation:
+    """One run of a program, whose backward may come; ``mask`` tells which inputs need gradients."""
+
+    program: CompiledProgram
+    graph: HeteroGraph
+    mask: Mask
+    lease: Lease | None = None
+    """What the forward has saved."""
+    given: bool = False
+    """Whether a backward has overwritten that."""
+
+    def backward(self, saved: Sequence[Any], again: bool, gradients: Sequence[Tensor]) -> list[Tensor | None]:
+        """The gradients of all inputs by the build of the forward, None where there is none.
+
+        Args:
+            saved: The inputs, then the results, as far as the build reads them.
+            again: Whether a backward may come after this one, so that what is saved has to stay as it is.
+            gradients: Those of the results.
+        """
+        variant, count = self.program.variant(self.mask), len(self.mask)
+        results: list[Tensor | None] = [None] * count
+        if variant.backward is None:
+            return results
+        if self.given:
+            raise RuntimeError(RUN_AGAIN)
+        outputs = list(saved[count:])
+        giver = None if again else variant.giver
+        given = None if giver is None else self.lease
+        if self.lease is not None:
+            outputs += variant.forward.saved(variant.forward.prepare(self.graph), self.lease)
+        if given is not None:
+            self.lease, self.given = None, True
+        pools = {"input": saved[:count], "output": outputs, "gradient": gradients}
+        arrays = [pools[kind][i] for kind, i in variant.sources]
+        values = variant.backward(variant.backward.prepare(self.graph, giver=giver), arrays, given)
+        for slot, value in zip(variant.slots, values, strict=True):
+            results[slot] = value
+        return results
+
+    def gradients(self, inputs: Sequence[Any], wanted: Mask, seeds: Sequence[Tensor]) -> list[Tensor | None]:
+        """The gradients of the inputs in ``wanted``, which can be differentiated again."""
+        results: list[Tensor | None] = [None] * len(wanted)
+        made = self.program.gradients(wanted)
+        if made is not None:
+            arrays = [*[inputs[i] for i in made.inputs], *[seeds[i] for i in made.seeds]]
+            for slot, value in zip(made.wrt, made.program.run(self.graph, arrays), strict=True):
+                results[slot] = value
+        return results
+
+    def tangents(self, inputs: Sequence[Tensor], tangents: Sequence[Tensor | None]) -> list[Tensor | None]:
+        """The derivatives of the results along ``tangents`` of the inputs; None for a result without any."""
+        results: list[Tensor | None] = [None] * len(self.program.outputs)
+        made = self.program.gradients(tuple([t is not None for t in tangents]))
+        if made is None:
+            return results
+        # Gradients are linear in the seeds: their gradients by the seeds read inputs and tangents, and no seed.
+        count = len(made.inputs)
+        again = made.program.gradients((False,) * count + (True,) * len(made.seeds))
+        if again is None:
+            return results
+        arrays = [inputs[made.inputs[i]] for i in again.inputs]
+        given = [tangents[made.wrt[i]] for i in again.seeds]
+        found = again.program.run(self.graph, [*arrays, *[t for t in given if t is not None]])
+        for slot, value in zip(again.wrt, found, strict=True):
+            results[made.seeds[slot - count]] = value
+        return results
+
+
+def run(invocation: Invocation, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """The results of a program, as a step of autograd."""
+    return _Run.apply(invocation, *inputs)  # pyright: ignore[reportUnknownMemberType, reportReturnType]
+
+
+class _Run(torch.autograd.Function):
+    """Autograd for eager calls; the torch.library operator of `traced.py` serves those that are compiled by torch."""
+
+    @staticmethod
+    def forward(invocation: Invocation, *inputs: Tensor) -> tuple[Tensor, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        forward = invocation.program.variant(invocation.mask).forward
+        results, invocation.lease = forward.run(forward.prepare(invocation.graph), list(inputs))
+        return tuple(results)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        invocation, *tensors = inputs
+        ctx.invocation = invocation
+        variant = invocation.program.variant(invocation.mask)
+        outputs = {i for kind, i in variant.sources if kind == "output"}
+        ctx.save_for_backward(
+            *[t if i in variant.kept else None for i, t in enumerate(tensors)],
+            *[t if i in outputs else None for i, t in enumerate(output)],
+        )
+        ctx.shapes = [t.shape for t in tensors]
+        if is_transformed():
+            ctx.save_for_forward(*tensors)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        invocation: Invocation = ctx.invocation
+        saved = ctx.saved_tensors  # once: checkpoints allow no more
+        batched = batch_level() > 0
+        if torch.is_grad_enabled() or is_transformed():
+            count = len(invocation.mask)
+            needed = zip(invocation.mask, ctx.needs_input_grad[1:], strict=True)
+            wanted = tuple([a and b for a, b in needed])
+            run_backward = partial(invocation.gradients, saved[:count], wanted)
+        else:
+            run_backward = partial(invocation.backward, saved, batched or is_retained())
+        results = for_each_item(run_backward, gradients) if batched else run_backward(gradients)
+        shapes = zip(results, ctx.shapes, strict=True)
+        return (None, *[None if value is None else value.view(shape) for value, shape in shapes])
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Tensor | None) -> tuple[Tensor, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return tuple(ctx.invocation.tangents(ctx.saved_tensors, tangents[1:]))
+
+    @staticmethod
+    def vmap(  # pyright: ignore[reportIncompatibleMethodOverride]
+        info: Any, in_dims: tuple[int | None, ...], invocation: Invocation, *inputs: Tensor
+    ) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
+        """Runs the program once for each item of the batch."""
+        dims = in_dims[1:]
+        runs: list[tuple[Tensor, ...]] = []
+        for item in range(info.batch_size):
+            own = [t if d is None else t.select(d, item).contiguous() for t, d in zip(inputs, dims, strict=True)]
+            runs.append(run(Invocation(invocation.program, invocation.graph, invocation.mask), own))
+        results = tuple(map(torch.stack, zip(*runs, strict=True)))
+        return results, (0,) * len(results)

@@ -1,0 +1,36 @@
+"""Backwards for a batch of gradients at once, as ``is_grads_batched=True`` of `torch.autograd.grad` asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+_C: Any = torch._C  # pyright: ignore[reportPrivateUsage]
+_torch: Any = torch
+Backward = Callable[[Sequence[Tensor]], Sequence[Tensor | None]]
+
+
+def batch_level() -> int:
+    """Returns how deep this call is in the batches of torch's first `vmap`, which still serves autograd; 0 for not."""
+    level = _C._vmapmode_increment_nesting() - 1
+    _C._vmapmode_decrement_nesting()
+    return level
+
+
+def for_each_item(backward: Backward, gradients: Sequence[Tensor]) -> list[Tensor | None]:
+    """Returns what ``backward`` makes of each item of the batch, as a batch again."""
+    level = batch_level()
+    batched = [not _C._has_storage(g) for g in gradients]
+    plain = [_torch._remove_batch_dim(g, level, 0, 0) if b else g for g, b in zip(gradients, batched, strict=True)]
+    count = next((len(g) for g, b in zip(plain, batched, strict=True) if b), None)
+    if count is None:
+        return list(backward(gradients))
+    items = [backward([g[i] if b else g for g, b in zip(plain, batched, strict=True)]) for i in range(count)]
+    found: list[Tensor | None] = []
+    for values in zip(*items, strict=True):
+        given = [v for v in values if v is not None]
+        found.append(_torch._add_batch_dim(torch.stack(given), 0, level) if given else None)
+    return found

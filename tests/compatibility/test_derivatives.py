@@ -1,0 +1,112 @@
+"""Derivatives of every order and kind are those of the original, for every kind of layer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.autograd import forward_ad
+
+from tests.compatibility.kinds import KINDS, Kind, named, outputs
+
+every_kind = pytest.mark.parametrize("kind", KINDS, ids=named)
+Function = Callable[..., Tensor]
+
+
+def _of_features(kind: Kind, module: nn.Module) -> Function:
+    """The sum of weighted squares of a layer's results, as a function of its features."""
+
+    def function(*features: Tensor) -> Tensor:
+        parts = outputs(module(*kind.call(*features)))
+        return torch.cat([part.flatten() for part in parts])
+
+    return function
+
+
+def _squares(kind: Kind, module: nn.Module) -> Function:
+    function = _of_features(kind, module)
+
+    def total(*features: Tensor) -> Tensor:
+        found = function(*features)
+        return (found.square() * torch.linspace(0.5, 1.5, len(found), dtype=found.dtype)).sum()
+
+    return total
+
+
+def _close(found: Any, expected: Any) -> None:
+    torch.testing.assert_close(found, expected, rtol=1e-8, atol=1e-9)
+
+
+@every_kind
+def test_second_derivatives(kind: Kind) -> None:
+    """By features and by parameters, against differences of first derivatives."""
+    module = kind.compiled()
+    names = [name for name, _ in module.named_parameters()]
+    features = [x.requires_grad_() for x in kind.features()]
+
+    def function(*inputs: Tensor) -> Tensor:
+        x, parameters = inputs[: len(features)], dict(zip(names, inputs[len(features) :], strict=True))
+        parts = outputs(torch.func.functional_call(module, parameters, kind.call(*x)))
+        return torch.cat([part.flatten() for part in parts])
+
+    inputs = (*features, *[p.detach().requires_grad_() for p in module.parameters()])
+    assert torch.autograd.gradgradcheck(function, inputs, fast_mode=True, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", [k for k in KINDS if k.name.startswith("pyg")], ids=named)
+def test_penalty_of_a_gradient(kind: Kind) -> None:
+    """As in a training step with a gradient penalty: parameters get the gradients of the original.
+
+    DGL's attention is no measure here: its own second derivatives differ from differences of first ones.
+    """
+    found: list[list[Tensor | None]] = []
+    for module in kind.pair():
+        features = [x.requires_grad_() for x in kind.features()]
+        first = torch.autograd.grad(_squares(kind, module)(*features), features, create_graph=True)
+        sum(g.square().sum() for g in first).backward()
+        found.append([x.grad for x in features] + [p.grad for p in module.parameters()])
+    for a, b in zip(*found, strict=True):
+        assert (a is None or not a.any()) == (b is None or not b.any())
+        if a is not None and b is not None:
+            _close(b, a)
+
+
+@every_kind
+def test_tangents(kind: Kind) -> None:
+    """Forward mode gives the products of the Jacobian, which the backward knows as well."""
+    module = kind.compiled()
+    function, features = _of_features(kind, module), kind.features()
+    tangents = [torch.linspace(-1, 1, x.numel(), dtype=x.dtype).view(x.shape) for x in features]
+    with forward_ad.dual_level():
+        duals = [forward_ad.make_dual(x, t) for x, t in zip(features, tangents, strict=True)]
+        found = forward_ad.unpack_dual(function(*duals)).tangent
+    _, expected = torch.autograd.functional.jvp(function, features, tuple(tangents))
+    _close(found, expected)
+
+
+@every_kind
+def test_functional_transforms(kind: Kind) -> None:
+    """`torch.func` gives what autograd gives without it."""
+    module = kind.compiled()
+    total, function, features = _squares(kind, module), _of_features(kind, module), kind.features()
+    x, others = features[0], features[1:]
+    _close(torch.func.grad(total)(*features), torch.autograd.functional.jacobian(total, features)[0])
+    jacobian: Any = torch.autograd.functional.jacobian(lambda x: function(x, *others), x)
+    _close(torch.func.jacrev(function)(*features), jacobian)
+    _close(torch.func.jacfwd(function)(*features), jacobian)
+    _close(torch.autograd.functional.jacobian(lambda x: function(x, *others), x, vectorize=True), jacobian)
+    hessian = torch.autograd.functional.hessian(lambda x: total(x, *others), x)
+    _close(torch.func.hessian(total)(*features), hessian)
+
+
+@every_kind
+def test_batches_of_calls(kind: Kind) -> None:
+    """`torch.func.vmap` over features gives the results of one call after the other."""
+    module = kind.compiled()
+    function, features = _of_features(kind, module), kind.features()
+    batch = [torch.stack([x, -x, 2 * x]) for x in features]
+    expected = torch.stack([function(*[x[i] for x in batch]) for i in range(3)])
+    _close(torch.func.vmap(function)(*batch), expected)
