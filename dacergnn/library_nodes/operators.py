@@ -64,16 +64,26 @@ def _compare(numpy: Callable[..., Any], sign: str) -> Operator:
     )
 
 
-def _extremum(numpy: Callable[..., Any], name: str, python: str) -> Operator:
+def _extremum(numpy: Callable[..., Any], name: str, sign: str) -> Operator:
     def derivative(a: tuple[Expr, ...], s: Expr, y: Expr) -> tuple[Expr, Expr]:
         low, high = (a[1], a[0]) if name == "max" else (a[0], a[1])
-        tie = op("mul", op("eq", a[0], a[1]), 0.5)  # as torch: ties share the gradient
-        return (
-            op("mul", s, op("add", op("gt", high, low), tie)),
-            op("mul", s, op("add", op("gt", low, high), tie)),
-        )
+        shared = op("where", op("eq", a[0], a[1]), op("mul", s, 0.5), s)  # as torch: of ties, and whole to NaN
+        return _unless(op("gt", low, high), shared), _unless(op("gt", high, low), shared)
 
-    return Operator(2, numpy, f"dacergnn::{name}imum({{0}}, {{1}})", derivative, python)
+    return Operator(2, numpy, f"dacergnn::{name}imum({{0}}, {{1}})", derivative, _chosen(sign))
+
+
+def _chosen(sign: str) -> str:
+    """An extremum in Python, which hands NaN on."""
+    return f"({{0}} if {{0}} {sign} {{1}} or {{0}} != {{0}} else {{1}})"
+
+
+def _unless(condition: Expr, seed: Expr) -> Expr:
+    """The gradient ``seed`` where a condition does not hold, else 0.
+
+    It is chosen, not multiplied: an infinite gradient of what a function hides, sqrt(relu(x)) say, is no NaN.
+    """
+    return op("where", condition, 0.0, seed)
 
 
 def _clamp(numpy: Callable[..., Any], name: str, order: tuple[int, int]) -> Operator:
@@ -82,14 +92,24 @@ def _clamp(numpy: Callable[..., Any], name: str, order: tuple[int, int]) -> Oper
     return Operator(
         2,
         numpy,
-        f"dacergnn::{name}imum({{0}}, {{1}})",
-        lambda a, s, y: (op("mul", s, op("ge", a[i], a[j])), None),
-        f"{name}({{0}}, {{1}})",
+        f"dacergnn::{name}imum({{1}}, {{0}})",  # of equal ones the operand, with its sign where it is zero
+        lambda a, s, y: (op("where", op("ge", a[i], a[j]), s, 0.0), None),
+        _chosen(">" if name == "max" else "<"),
     )
+
+
+def _sigmoid(x: Any) -> Any:
+    power = np.exp(-np.abs(x))
+    return np.where(x < 0, power, 1.0) / (1.0 + power)
 
 
 def _sigmoid_slope(x: Expr, y: Expr) -> Expr:
     return op("mul", y, op("sub", 1.0, y))
+
+
+def _silu_slope(x: Expr, y: Expr) -> Expr:
+    share = op("sigmoid", x)
+    return op("mul", share, op("add", op("mul", x, op("sub", 1.0, share)), 1.0))
 
 
 def _gelu_slope(x: Expr, y: Expr) -> Expr:
@@ -104,9 +124,7 @@ def _leaky_slope(x: Expr, slope: Expr, y: Expr) -> Expr:
 
 
 def _elu_slope(x: Expr, alpha: Expr, y: Expr) -> Expr:
-    negative = op("mul", alpha, op("exp", op("min", x, 0.0)))
-    if _tells_sign(y, alpha):
-        x, negative = y, op("add", y, alpha)
+    negative = op("mul", alpha, op("exp", op("clamp_max", x, 0.0)))  # y + alpha is 0 long before
     return op("add", op("gt", x, 0.0), op("mul", op("sub", 1.0, op("gt", x, 0.0)), negative))
 
 
@@ -115,7 +133,7 @@ def _tells_sign(y: Expr, constant: Expr) -> bool:
     return isinstance(y, Ref) and isinstance(constant, Const) and constant.value >= 0
 
 
-SLOPE_OF_EITHER = ("relu", "leakyrelu", "elu")
+SLOPE_OF_EITHER = ("relu", "leakyrelu")
 """Functions whose derivative is found from the result where there is an array of it, or else from the operand."""
 
 
@@ -127,17 +145,19 @@ OPERATORS: dict[str, Operator] = {
         2,
         np.divide,
         "({0} / {1})",
-        lambda a, s, y: (
-            op("div", s, a[1]),
-            op("neg", op("div", op("mul", s, a[0]), op("mul", a[1], a[1]))),
-        ),
+        # The square of the divisor may overflow, or be 0, where the slope does not.
+        lambda a, s, y: (op("div", s, a[1]), op("mul", op("neg", s), op("div", op("div", *a), a[1]))),
     ),
     "neg": Operator(1, np.negative, "(-{0})", lambda a, s, y: (op("neg", s),)),
     "gt": _compare(np.greater, ">"),
     "ge": _compare(np.greater_equal, ">="),
     "eq": _compare(np.equal, "=="),
     "exp": _unary(np.exp, "dacergnn::exp({0})", lambda x, y: y, "exp({0})"),
-    "log": _unary(np.log, "std::log({0})", lambda x, y: op("div", 1.0, x), "log({0})"),
+    "expm1": _unary(np.expm1, "dacergnn::expm1({0})", lambda x, y: op("exp", x), "expm1({0})"),
+    "log": Operator(1, np.log, "std::log({0})", lambda a, s, y: (op("div", s, a[0]),), "log({0})"),
+    "log1p": Operator(
+        1, np.log1p, "std::log1p({0})", lambda a, s, y: (op("div", s, op("add", a[0], 1.0)),), "log1p({0})"
+    ),
     "sqrt": _unary(np.sqrt, "std::sqrt({0})", lambda x, y: op("div", 0.5, y), "sqrt({0})"),
     "abs": _unary(np.abs, "std::abs({0})", lambda x, y: op("sub", op("gt", x, 0.0), op("gt", 0.0, x)), "abs({0})"),
     "erf": _unary(
@@ -148,13 +168,29 @@ OPERATORS: dict[str, Operator] = {
     ),
     "tanh": _unary(np.tanh, "dacergnn::tanh({0})", lambda x, y: op("sub", 1.0, op("mul", y, y)), "tanh({0})"),
     "sigmoid": _unary(
-        special.expit, "(Value(1) / (Value(1) + dacergnn::exp(-{0})))", _sigmoid_slope, "(1 / (1 + exp(-{0})))"
+        _sigmoid,
+        "dacergnn::sigmoid({0})",
+        _sigmoid_slope,
+        "(exp(min({0}, 0)) / (1 + exp(-abs({0}))))",
     ),
-    "relu": _unary(
+    "silu": _unary(
+        lambda x: x * _sigmoid(x),
+        "({0} * dacergnn::sigmoid({0}))",
+        _silu_slope,
+        "({0} * exp(min({0}, 0)) / (1 + exp(-abs({0}))))",
+    ),
+    "softplus": _unary(
+        lambda x: np.logaddexp(x, 0.0),
+        "dacergnn::softplus({0})",
+        lambda x, y: op("sigmoid", x),
+        "(({0} if {0} > 0 else 0) + log1p(exp(-abs({0}))))",
+    ),
+    "relu": Operator(
+        1,
         lambda x: np.maximum(x, 0.0),
-        "dacergnn::maximum({0}, Value(0))",
-        lambda x, y: op("gt", y if isinstance(y, Ref) else x, 0.0),
-        "max({0}, 0)",
+        "dacergnn::maximum(Value(0), {0})",
+        lambda a, s, y: (_unless(op("ge", 0.0, y if isinstance(y, Ref) else a[0]), s),),
+        "(0 if {0} <= 0 else {0})",
     ),
     "gelu": _unary(
         lambda x: 0.5 * x * (1 + special.erf(x * math.sqrt(0.5))),
@@ -174,12 +210,19 @@ OPERATORS: dict[str, Operator] = {
         lambda x, alpha: np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0.0))),
         "(({0} > 0 ? {0} : Value(0)) + {1} * dacergnn::expm1({0} > 0 ? Value(0) : {0}))",  # no branch; hands NaN on
         lambda a, s, y: (op("mul", s, _elu_slope(a[0], a[1], y)), None),
-        "({0} if {0} > 0 else {1} * (exp({0}) - 1))",
+        "({0} if {0} > 0 else {1} * expm1({0}))",
     ),
-    "max": _extremum(np.maximum, "max", "max({0}, {1})"),
-    "min": _extremum(np.minimum, "min", "min({0}, {1})"),
+    "max": _extremum(np.maximum, "max", ">"),
+    "min": _extremum(np.minimum, "min", "<"),
     "clamp_min": _clamp(np.maximum, "max", (0, 1)),
     "clamp_max": _clamp(np.minimum, "min", (1, 0)),
+    "where": Operator(
+        3,
+        lambda c, a, b: np.where(c != 0, a, b),
+        "dacergnn::chosen({0}, {1}, {2})",
+        lambda a, s, y: (None, op("where", a[0], s, 0.0), _unless(a[0], s)),
+        "({1} if {0} != 0 else {2})",
+    ),
     "detach": Operator(1, lambda x: x, "{0}", lambda a, s, y: (None,)),
 }
 

@@ -206,7 +206,7 @@ def _add_statement(nested: dace.SDFG, last: Any, statement: Statement, arrays: d
         code = f"o{target} = {value}"
         output = Memlet.from_array(out, desc, wcr=_WCR.get(statement.op))
         output.volume = 1
-    main.add_mapped_tasklet(
+    _, entry, _ = main.add_mapped_tasklet(
         "body",
         _ranges(rows, over),
         inputs,
@@ -214,6 +214,8 @@ def _add_statement(nested: dace.SDFG, last: Any, statement: Statement, arrays: d
         {"o": output},
         external_edges=True,
     )
+    # GCC 12 gets loads wrong that depend on a condition, in loops of a fixed length inside of others.
+    entry.map.collapse = 1 + len(over)
     if statement.op not in ("max=", "min="):
         return main
     final = nested.add_state_after(main, "empty_groups")

@@ -24,13 +24,14 @@ _OPERATIONS = {
     **dict.fromkeys(("add", "sub", "neg", "sum", "sum_heads", "+="), "add"),
     **dict.fromkeys(("mul", "dot_prd"), "multiply"),
     "div": "divide",
-    **dict.fromkeys(("exp", "sigmoid", "elu"), "exp"),
+    **dict.fromkeys(("exp", "expm1", "sigmoid", "silu", "softplus", "elu"), "exp"),
     **dict.fromkeys(("erf", "gelu"), "erf"),
     "tanh": "tanh",
-    **dict.fromkeys(("log", "sqrt"), "root"),
+    **dict.fromkeys(("log", "log1p", "sqrt"), "root"),
     **dict.fromkeys(("gt", "ge", "eq"), "compare"),
     **dict.fromkeys(
-        ("max", "min", "max=", "min=", "relu", "leakyrelu", "abs", "clamp_min", "clamp_max", "detach"), "select"
+        ("max", "min", "max=", "min=", "relu", "leakyrelu", "abs", "clamp_min", "clamp_max", "where", "detach"),
+        "select",
     ),
     **dict.fromkeys(("concat", "slice", "expand", "take_rows", "pad_rows", "to_heads"), "move"),
     "linear": "linear",

@@ -27,6 +27,13 @@ extern "C" void expm1_float(int64_t n, const float* x, float* y)
 extern "C" void tanh_float(int64_t n, const float* x, float* y)
 { _Pragma("omp simd") for (int64_t i = 0; i < n; ++i) y[i] = dacergnn::tanh(x[i]); }
 """
+SOURCE += "".join(
+    f"""extern "C" void {name}_{kind}(int64_t n, const {kind}* x, {kind}* y)
+{{ _Pragma("omp simd") for (int64_t i = 0; i < n; ++i) y[i] = dacergnn::{name}(x[i]); }}
+"""
+    for name in ("sigmoid", "softplus")
+    for kind in ("float", "double")
+)
 Array = npt.NDArray[np.floating]
 
 
@@ -89,6 +96,36 @@ def test_functions_of_floats(
     reference = function(x.astype(np.float64))
     error = np.abs(applied(library, name, x) - reference) / np.spacing(np.abs(reference).astype(np.float32))
     assert error.max() < ulp
+
+
+def logistic(x: Array) -> Array:
+    power = np.exp(-np.abs(x))
+    return np.where(x < 0, power, 1) / (1 + power)
+
+
+@pytest.mark.parametrize(("dtype", "far"), [(np.float32, 103), (np.float64, 744)])
+@pytest.mark.parametrize(
+    ("name", "function"),
+    [("sigmoid", logistic), ("softplus", lambda x: np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x))))],
+)
+def test_functions_of_powers(
+    library: ctypes.CDLL, name: str, function: Callable[[Array], Array], dtype: type[np.floating], far: float
+) -> None:
+    """Down to where their values are the smallest numbers that there are."""
+    x = np.concatenate([np.linspace(-far, far, 1_000_001), np.linspace(-3, 3, 500_001)]).astype(dtype)
+    reference = function(x.astype(np.longdouble))
+    assert (np.abs(applied(library, name, x) - reference) / np.spacing(reference.astype(dtype))).max() < 4
+    limits = np.array([np.inf, -np.inf, np.nan, 1e30, -1e30], dtype=dtype)
+    high, huge = (1, 1) if name == "sigmoid" else (np.inf, 1e30)
+    np.testing.assert_array_equal(applied(library, name, limits), np.array([high, 0, np.nan, huge, 0], dtype=dtype))
+
+
+def test_how_near_tanh_is_to_one(library: ctypes.CDLL) -> None:
+    """Slopes are 1 - y^2."""
+    x = np.linspace(0.55, 9, 1_000_001).astype(np.float32)
+    error = np.abs(applied(library, "tanh", x) - np.tanh(x.astype(np.float64)))
+    assert (error[x < 2] / 2.0**-24).max() < 1.6
+    assert (error[x > 2] / 2.0**-24).max() < 0.6  # to the nearest, but for a tenth
 
 
 @pytest.mark.parametrize(

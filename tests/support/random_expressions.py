@@ -102,7 +102,8 @@ class Expressions:
             f"erf({x})", f"gelu({x})", f"log({rng.choice([1.5, 2.5])} + {self.bound(shape, depth)})",
             f"sqrt(1.25 - {self.bound(shape, depth)})", f"abs({kink})", f"relu({kink})", f"leakyrelu({kink}, 0.2)",
             f"leakyrelu({kink})", f"elu({kink}, 1.3)", f"elu({kink})", f"clamp_min({kink}, 0.1)",
-            f"clamp_max({kink}, 0.1)",
+            f"clamp_max({kink}, 0.1)", f"expm1({self.bound(shape, depth)})", f"silu({x})", f"softplus({x})",
+            f"log1p(0.5 + {self.bound(shape, depth)})",
         ]  # fmt: skip
         if not self.smooth:
             forms += [f"detach({x})", f"({kink} > 0.0) * {self.bound(shape, 0)}", f"({kink} <= 0.0)"]
@@ -121,6 +122,7 @@ class Expressions:
             f"({wide}) / ({rng.choice([1.5, 2.5])} + {factor})", f"{constant} * ({wide})", f"({wide} + {constant})",
             f"max({pair[0]} + {constant}, {pair[1]})", f"min({pair[0]}, {pair[1]} + {constant})",
             f"({factor}) / (2.0 - {self.bound(shape, depth)})",
+            f"where({factor} > {constant}, {pair[0]}, {pair[1]})",
         ])  # fmt: skip
 
     def product(self, shape: Shape, depth: int) -> str:

@@ -27,10 +27,17 @@ REACHED = {
 }  # fmt: skip
 INNER = {("ND", "i"): "dst", ("NS", "i"): "dst", ("V", "i"): "dstpair", ("NS", "o"): "src", ("U", "o"): "srcpair"}
 ENDS = {"src": "src", "dst": "dst", "src_pair": "srcpair", "dst_pair": "dstpair"}
+
+
+def _softplus(x: Tensor) -> Tensor:
+    return torch.nn.functional.softplus(x, threshold=50)  # from where on it is x
+
+
 RESULT_ORDER = ("ND", "NS", "E", "V", "U", "R", "T", "ONE", "RNS")
 ELEMENTWISE = {
     "exp": torch.exp, "log": torch.log, "sqrt": torch.sqrt, "abs": torch.abs, "erf": torch.erf,
     "tanh": torch.tanh, "sigmoid": torch.sigmoid, "relu": torch.relu, "gelu": torch.nn.functional.gelu,
+    "expm1": torch.expm1, "log1p": torch.log1p, "silu": torch.nn.functional.silu, "softplus": _softplus,
     "detach": torch.detach, "max": torch.maximum, "min": torch.minimum,
 }  # fmt: skip
 BINARY = {
@@ -265,6 +272,11 @@ class _Statement:
             return torch.where(x > 0, x, alpha * torch.expm1(x.clamp(max=0.0)))
         if name in ("clamp_min", "clamp_max"):
             return getattr(torch, name)(x, float(ast.literal_eval(args[1])))
+        if name == "where":
+            a, b = (self.value(arg) for arg in args[1:])
+            rank = max(x.dim(), a.dim(), b.dim())
+            condition, a, b = (t.reshape(*t.shape, *[1] * (rank - t.dim())) for t in (x, a, b))
+            return torch.where(condition != 0, a, b)
         if len(args) == 2:
             return self.binary(ELEMENTWISE[name], x, self.value(args[1]))
         return ELEMENTWISE[name](x)

@@ -28,8 +28,8 @@ _OPERATORS = ("add", "sub", "mul", "truediv", "radd", "rsub", "rmul", "rtruediv"
 _FINITE = frozenset(
     (
         "leaf", "const", "gather", "aggregate", "degree", "add", "sub", "mul", "neg", "abs", "relu", "leakyrelu",
-        "elu", "gelu", "tanh", "sigmoid", "max", "min", "clamp_min", "clamp_max", "reshape", "expand", "concat",
-        "slice", "sum", "dot_prd", "linear", "detach",
+        "elu", "gelu", "silu", "softplus", "tanh", "sigmoid", "max", "min", "clamp_min", "clamp_max", "reshape",
+        "expand", "concat", "slice", "sum", "dot_prd", "linear", "detach",
     )
 )  # fmt: skip
 """Operators with finite values and slopes wherever their operands are finite."""

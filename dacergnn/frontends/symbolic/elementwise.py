@@ -60,6 +60,8 @@ def _square(c: Call, a: Any) -> Expr:
 
 @rule("pow", "__pow__")
 def _pow(c: Call, a: Any, exponent: Any) -> Expr:
+    if not isinstance(exponent, int | float):  # a tensor, which may be trained
+        raise Untranslatable
     if exponent == 2:
         return c.elementwise("mul", a, a)
     if exponent == 0.5:
@@ -82,7 +84,7 @@ def _unary(name: str, *spellings: str) -> None:
         return c.elementwise(name, a)
 
 
-for _name in ("exp", "log", "sqrt", "erf", "tanh", "sigmoid"):
+for _name in ("exp", "expm1", "log", "log1p", "sqrt", "erf", "tanh", "sigmoid"):
     _unary(_name, _name)
 _unary("abs", "abs", "absolute")
 _unary("neg", "neg", "negative")
@@ -95,12 +97,12 @@ def _relu(c: Call, a: Any, inplace: bool = False) -> Expr:
 
 @rule("leaky_relu")
 def _leaky_relu(c: Call, a: Any, negative_slope: float = 0.01, inplace: bool = False) -> Expr:
-    return c.elementwise("leakyrelu", a, negative_slope)
+    return apply("leakyrelu", c.operand(a), _constant(negative_slope))
 
 
 @rule("elu")
 def _elu(c: Call, a: Any, alpha: float = 1.0, inplace: bool = False) -> Expr:
-    return c.elementwise("elu", a, alpha)
+    return apply("elu", c.operand(a), _constant(alpha))
 
 
 @rule("gelu")
@@ -112,17 +114,24 @@ def _gelu(c: Call, a: Any, approximate: str = "none") -> Expr:
 
 @rule("silu")
 def _silu(c: Call, a: Any, inplace: bool = False) -> Expr:
-    x = c.operand(a)
-    return apply("mul", x, apply("sigmoid", x))
+    return c.elementwise("silu", a)
 
 
 @rule("softplus")
 def _softplus(c: Call, a: Any, beta: float = 1, threshold: float = 20) -> Expr:
-    if beta != 1 or threshold < 20:
+    if beta == 1 and threshold >= 20:  # the function and its operand round to the same float
+        return c.elementwise("softplus", a)
+    if beta == 0:
         raise Untranslatable
     x = c.operand(a)
-    tail = apply("log", apply("add", const(1.0), apply("exp", apply("neg", apply("abs", x)))))
-    return apply("add", apply("max", x, const(0.0)), tail)
+    scaled = apply("mul", x, const(beta))
+    soft = apply("div", apply("softplus", scaled), const(beta))
+    return apply("where", apply("gt", scaled, const(threshold)), x, soft)
+
+
+@rule("logsigmoid", "log_sigmoid")
+def _logsigmoid(c: Call, a: Any) -> Expr:
+    return apply("neg", apply("softplus", apply("neg", c.operand(a))))
 
 
 @rule("clamp", "clip")
@@ -134,7 +143,7 @@ def _clamp(c: Call, a: Any, min: float | None = None, max: float | None = None) 
 
 
 def _constant(argument: Any) -> Expr:
-    if not isinstance(argument, int | float):
+    if not isinstance(argument, int | float) or not math.isfinite(argument):
         raise Untranslatable
     return const(argument)
 
@@ -197,6 +206,6 @@ def _ones(c: Call, *_: Any, **__: Any) -> Expr:
 @rule("new_full", "full_like")
 def _full(c: Call, _: Any, *args: Any, **options: Any) -> Expr:
     number = options.get("fill_value", args[-1] if args else None)
-    if not isinstance(number, int | float) or not math.isfinite(number):
+    if not isinstance(number, int | float) or not abs(number) <= torch.finfo(c.dtype).max:
         raise Untranslatable
     return const(number)

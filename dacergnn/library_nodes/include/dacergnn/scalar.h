@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 #ifdef __CUDACC__
 #define DACERGNN_ANYWHERE __host__ __device__
@@ -14,9 +15,21 @@
 
 namespace dacergnn {
 
-// Maximum and minimum that hand NaN on, as torch does.
+// Maximum and minimum that hand NaN on, as torch does; of equal ones the second, which is the other zero of the first.
 template <class T> DACERGNN_ANYWHERE inline T maximum(T a, T b) { return (a > b || a != a) ? a : b; }
 template <class T> DACERGNN_ANYWHERE inline T minimum(T a, T b) { return (a < b || a != a) ? a : b; }
+
+// a where the condition is not 0, else b, bit by bit: GCC 12 gets loads wrong that depend on a condition, in loops that
+// it unrolls.
+template <class T> DACERGNN_ANYWHERE inline T chosen(T condition, T a, T b) {
+#ifdef __CUDA_ARCH__
+    return condition != 0 ? a : b;
+#else
+    using Bits = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
+    const Bits mask = -Bits(condition != 0);
+    return __builtin_bit_cast(T, (__builtin_bit_cast(Bits, a) & mask) | (__builtin_bit_cast(Bits, b) & ~mask));
+#endif
+}
 
 // x, but not outside of low to high. NaN stays NaN, by one comparison each: maximum and minimum take two.
 template <class T> inline T bounded(T x, T low, T high) {
@@ -39,6 +52,7 @@ inline Reduced reduced(float x) {
 
 // 2^n for the exponents of normal numbers.
 inline float power_of_two(int32_t n) { return __builtin_bit_cast(float, uint32_t(n + 127) << 23); }
+inline double power_of_two(int64_t n) { return __builtin_bit_cast(double, uint64_t(n + 1023) << 52); }
 
 // (e^r - 1) / r for a reduced r: a Taylor polynomial.
 inline float slope_of_exp(float r) {
@@ -51,51 +65,21 @@ inline float slope_of_exp(float r) {
     return p * r + 1.0f;
 }
 
-// e^x without branches or calls, so that loops over it vectorize: e^r 2^n, in two factors, because n may lie outside
-// of the exponents of normal numbers. Rounds to within 2 ulp; 0 for -inf, inf for overflow, NaN for NaN. Devices have
-// instructions for it, which their own functions use.
-DACERGNN_ANYWHERE inline float exp(float x) {
-#ifdef __CUDA_ARCH__
-    return ::expf(x);
-#else
-    const auto [r, n] = reduced(bounded(x, -104.0f, 89.0f));
-    const int32_t half = n >> 1, rest = n - half;
-    return (slope_of_exp(r) * r + 1.0f) * power_of_two(half) * power_of_two(rest);
-#endif
+// e^x = power 2^n for a power near 1 and an integer n.
+template <class T, class Integer> struct Scaled {
+    T power;
+    Integer n;
+};
+
+// For |x| up to 2^21.
+inline Scaled<float, int32_t> scaled_exp(float x) {
+    const auto [r, n] = reduced(x);
+    return {slope_of_exp(r) * r + 1.0f, n};
 }
 
-// e^x - 1 in the same way: 2^n (e^r - 1) + (2^n - 1), halved as long as 2^n may be too large. Rounds to within 3 ulp.
-DACERGNN_ANYWHERE inline float expm1(float x) {
-#ifdef __CUDA_ARCH__
-    return ::expm1f(x);
-#else
-    const auto [r, n] = reduced(bounded(x, -18.0f, 89.0f));
-    const float scale = power_of_two(n - 1);
-    return 2.0f * (scale * (slope_of_exp(r) * r) + (scale - 0.5f));
-#endif
-}
-
-DACERGNN_ANYWHERE inline double expm1(double x) { return std::expm1(x); }
-
-// (1 - e^-2|x|) / (1 + e^-2|x|) with the sign of x, vectorizing likewise. Rounds to within 3 ulp.
-DACERGNN_ANYWHERE inline float tanh(float x) {
-#ifdef __CUDA_ARCH__
-    return ::tanhf(x);
-#else
-    const float less = expm1(-2.0f * std::abs(x));
-    return std::copysign(less / (less + 2.0f), x);
-#endif
-}
-
-DACERGNN_ANYWHERE inline double tanh(double x) { return std::tanh(x); }
-
-// As that of floats.
-DACERGNN_ANYWHERE inline double exp(double x) {
-#ifdef __CUDA_ARCH__
-    return ::exp(x);
-#else
+// For |x| up to 2^50.
+inline Scaled<double, int64_t> scaled_exp(double x) {
     constexpr double kRound = 6755399441055744.0;  // 1.5 * 2^52
-    x = bounded(x, -746.0, 710.0);
     const double shifted = x * 1.4426950408889634 + kRound, n = shifted - kRound;
     const double r = (x - n * 0.6931471803691238) - n * 1.9082149292705877e-10;
     double p = 1.0 / 6227020800.0;
@@ -112,11 +96,90 @@ DACERGNN_ANYWHERE inline double exp(double x) {
     p = p * r + 0.5;
     p = p * r + 1.0;
     p = p * r + 1.0;
-    const int64_t exponent = __builtin_bit_cast(int64_t, shifted) - __builtin_bit_cast(int64_t, kRound);
-    const int64_t half = exponent >> 1, rest = exponent - half;
-    const uint64_t one = uint64_t(half + 1023) << 52, other = uint64_t(rest + 1023) << 52;
-    return p * __builtin_bit_cast(double, one) * __builtin_bit_cast(double, other);
+    return {p, __builtin_bit_cast(int64_t, shifted) - __builtin_bit_cast(int64_t, kRound)};
+}
+
+// e^x without branches or calls, so that loops over it vectorize: e^r 2^n, in two factors, because n may lie outside
+// of the exponents of normal numbers. Rounds to within 2 ulp; 0 for -inf, inf for overflow, NaN for NaN. Devices have
+// instructions for it, which their own functions use.
+DACERGNN_ANYWHERE inline float exp(float x) {
+#ifdef __CUDA_ARCH__
+    return ::expf(x);
+#else
+    const auto [power, n] = scaled_exp(bounded(x, -104.0f, 89.0f));
+    const auto half = n >> 1;
+    return power * power_of_two(half) * power_of_two(n - half);
 #endif
+}
+
+DACERGNN_ANYWHERE inline double exp(double x) {
+#ifdef __CUDA_ARCH__
+    return ::exp(x);
+#else
+    const auto [power, n] = scaled_exp(bounded(x, -746.0, 710.0));
+    const auto half = n >> 1;
+    return power * power_of_two(half) * power_of_two(n - half);
+#endif
+}
+
+// e^x - 1 in the same way: 2^n (e^r - 1) + (2^n - 1), halved as long as 2^n may be too large. Rounds to within 3 ulp.
+DACERGNN_ANYWHERE inline float expm1(float x) {
+#ifdef __CUDA_ARCH__
+    return ::expm1f(x);
+#else
+    const auto [r, n] = reduced(bounded(x, -18.0f, 89.0f));
+    const float scale = power_of_two(n - 1);
+    return 2.0f * (scale * (slope_of_exp(r) * r) + (scale - 0.5f));
+#endif
+}
+
+DACERGNN_ANYWHERE inline double expm1(double x) { return std::expm1(x); }
+
+// (1 - p) / (1 + p) with p = e^-2|x| and the sign of x, vectorizing likewise; 1 - 2 p / (1 + p) where that is near 1,
+// since slopes depend on how near. Rounds to within 3 ulp, there to the nearest but for one.
+DACERGNN_ANYWHERE inline float tanh(float x) {
+#ifdef __CUDA_ARCH__
+    return ::tanhf(x);
+#else
+    const float size = std::abs(x);
+    const auto [r, n] = reduced(size > 10.0f ? -20.0f : -2.0f * size);
+    const float scale = power_of_two(n), grown = scale * (slope_of_exp(r) * r), power = grown + scale;
+    const bool near = size > 0.55f;
+    const float share = (near ? -2.0f * power : grown + (scale - 1.0f)) / (power + 1.0f);
+    return std::copysign(near ? 1.0f + share : share, x);
+#endif
+}
+
+DACERGNN_ANYWHERE inline double tanh(double x) { return std::tanh(x); }
+
+// 1 / (1 + e^-x), both sides of the fraction by half of the power of two, so that neither overflows.
+template <class T> DACERGNN_ANYWHERE inline T sigmoid(T x) {
+#ifdef __CUDA_ARCH__
+    const T power = exp(-std::abs(x));
+    return (x < 0 ? power : T(1)) / (power + T(1));
+#else
+    constexpr T kMost = sizeof(T) == 4 ? 104 : 746;
+    const auto [power, n] = scaled_exp(bounded(-x, -kMost, kMost));
+    const auto half = n >> 1;
+    const T one = power_of_two(-half);
+    return one / (one + power * power_of_two(n - half));
+#endif
+}
+
+// 1 / (2 First + 1) + w / (2 First + 3) + ... + w^(Last - First) / (2 Last + 1).
+template <class T, int First, int Last> DACERGNN_ANYWHERE inline T odd_series(T w) {
+    constexpr T kFirst = T(1) / (2 * First + 1);
+    if constexpr (First == Last)
+        return kFirst;
+    else
+        return kFirst + w * odd_series<T, First + 1, Last>(w);
+}
+
+// log(1 + e^x) = max(x, 0) + log(1 + p) with p = e^-|x|, vectorizing likewise: the logarithm is 2 artanh(z) with
+// z = p / (2 + p) up to 1/3. Rounds to within 3 ulp.
+template <class T> DACERGNN_ANYWHERE inline T softplus(T x) {
+    const T power = exp(-std::abs(x)), z = power / (power + T(2)), w = z * z, twice = T(2) * z;
+    return maximum(x, T(0)) + (twice + twice * w * odd_series<T, 1, sizeof(T) == 4 ? 7 : 16>(w));
 }
 
 // erf without branches or calls, so that loops over it vectorize: x times a polynomial in x^2 up to 1, beyond it
