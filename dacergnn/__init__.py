@@ -1,12 +1,27 @@
 """dacergnn: a data-centric compiler for relational graph neural networks.
 
 `optimize` replaces the relational layers of a model by compiled ones, `revert` puts the originals back,
-`explain` says what happened. `compile` makes a layer of a function in program form.
+`explain` says what happened. `compile` makes a layer of a function in program form. Whatever is refused is refused by a
+`DacergnnError`, of the kind that `dacergnn.errors` describes.
 """
 
 from dacergnn import datasets
 from dacergnn.api import compile, explain, optimize, revert
 from dacergnn.config import Config, Rates
+from dacergnn.errors import (
+    ArrayError,
+    BuildError,
+    CacheError,
+    DacergnnError,
+    DatasetError,
+    DeviceError,
+    EncodingError,
+    GraphError,
+    ProgramError,
+    UnsupportedCallError,
+    UnsupportedLayerError,
+    VerificationError,
+)
 from dacergnn.graph import HeteroGraph
 from dacergnn.logs import configure_logs
 from dacergnn.plan import Plan
@@ -15,10 +30,22 @@ from dacergnn.program import interpret, parse, print_program
 configure_logs()
 __version__ = "0.1.0"
 __all__ = [
+    "ArrayError",
+    "BuildError",
+    "CacheError",
     "Config",
+    "DacergnnError",
+    "DatasetError",
+    "DeviceError",
+    "EncodingError",
+    "GraphError",
     "HeteroGraph",
     "Plan",
+    "ProgramError",
     "Rates",
+    "UnsupportedCallError",
+    "UnsupportedLayerError",
+    "VerificationError",
     "compile",
     "datasets",
     "explain",

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from numbers import Real
+from reprlib import repr as short
+from typing import Any, Literal
 
 from dacergnn.errors import DacergnnError
 from dacergnn.plan import Plan
@@ -32,7 +36,14 @@ OLDEST_ARCHITECTURE = 80
 STRATEGIES = ("cache_all", "recompute_all", "papers", "auto", "budget:BYTES")
 """What becomes of arrays that the backward reads: all are saved, none; what reductions and products give is saved, what
 takes a constant number of operations an element is computed again; whatever is fastest by the cost model within half
-of the memory that is free, or within a budget."""
+of the memory that is free, or within a budget. BYTES are a number or a size, such as 500MB or 1.5GiB."""
+_UNITS = {
+    "B": 1,
+    **{f"{p}B": 1000**i for i, p in enumerate("KMGT", 1)},
+    **{f"{p}IB": 1024**i for i, p in enumerate("KMGT", 1)},
+}
+"""Bytes of the units of sizes, in capitals."""
+_SIZE = re.compile(r"([0-9.]+(?:e[+-]?[0-9]+)?) ?([a-z]*)", re.IGNORECASE)
 AGGREGATIONS = ("auto", "transform_first", "aggregate_first")
 """Orders of a product and a sum over edges, A (X W) or (A X) W; "auto" is the cheapest by cost for each of them."""
 ADJACENCIES = ("auto", "csr", "csc", "coo", "ell", "hybrid")
@@ -61,9 +72,10 @@ class Rates:
     rows: float
 
     def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            if not 0 < value < float("inf"):
-                raise DacergnnError(f"rates: {name}={value!r}; pass what the machine does in a second.")
+        values: dict[str, Any] = vars(self)
+        for name, value in values.items():
+            if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < float("inf"):
+                raise DacergnnError(f"rates: {name}={short(value)}; pass what the machine does in a second.")
 
 
 TYPICAL_RATES = {"cpu": Rates(1.6e11, 3.0e10, 3.5e10, 1.7e9), "cuda": Rates(4.0e13, 3.0e12, 6.0e12, 1.0e11)}
@@ -76,24 +88,48 @@ TUNINGS = ("off", "model", "measure")
 
 def budget_of(caching: str) -> float | None:
     """The bytes of a strategy "budget:BYTES"; None for others."""
-    head, _, figure = caching.partition(":")
-    try:
-        found = float(figure)
-    except ValueError:
-        return None
-    return found if head == "budget" and found >= 0 else None
+    head, _, size = caching.partition(":")
+    parts = _SIZE.fullmatch(size.strip())
+    unit = None if parts is None else _UNITS.get(parts[2].upper() or "B")
+    number = None if parts is None else _number(parts[1])
+    return None if head != "budget" or unit is None or number is None else number * unit
 
 
 def ell_slots(adjacency: str) -> float | None:
     """The most slots for each edge of the formats "ell" and "ell:SLOTS"; None for others."""
-    head, _, figure = adjacency.partition(":")
     if adjacency == "ell":
         return ELL_SLOTS
+    head, _, figure = adjacency.partition(":")
+    found = _number(figure)
+    return found if head == "ell" and found is not None and found >= 1 else None
+
+
+def _number(text: str) -> float | None:
+    """The finite number that a text is; None for others."""
     try:
-        found = float(figure)
+        found = float(text)
     except ValueError:
         return None
-    return found if head == "ell" and found >= 1 else None
+    return found if abs(found) < float("inf") else None
+
+
+def _check_choice(name: str, value: object, known: Sequence[str], others: str = "") -> None:
+    """DacergnnError unless a value is a string, and one of those that are known."""
+    if not isinstance(value, str) or value not in known:
+        raise DacergnnError(f"{name}={short(value)} is not one of {', '.join(known)}{others}.")
+
+
+def _names(name: str, value: object, example: str) -> tuple[str, ...]:
+    """The names that an argument holds; DacergnnError unless it is some series of strings."""
+    if isinstance(value, str):
+        raise DacergnnError(f"{name}={value!r} is a string; {example.format(value)}.")
+    if not isinstance(value, Iterable):
+        raise DacergnnError(f"{name}={short(value)} is a {type(value).__name__}; pass a tuple of names.")
+    names: tuple[Any, ...] = tuple(value)
+    wrong = [found for found in names if not isinstance(found, str)]
+    if wrong:
+        raise DacergnnError(f"{name}={names!r} holds {short(wrong[0])}; names are strings.")
+    return names
 
 
 @dataclass(frozen=True)
@@ -110,7 +146,7 @@ class Config:
         rates: Of the machine, to choose by; None for typical ones (`TYPICAL_RATES`).
         cuda_graph: Record calls that come again as CUDA graphs and replay them; changes no build.
         caching: Which arrays are saved for the backward, and which it computes again: "cache_all", "recompute_all",
-            "papers", "auto" or "budget:BYTES" (`STRATEGIES`).
+            "papers", "auto" or "budget:BYTES", such as "budget:500MB" (`STRATEGIES`).
         cache: Names of arrays to save, whatever ``caching`` says; `explain` shows the names.
         recompute: Names of arrays to compute again.
         aggregation: Order of products and sums over edges, where there is a choice: "transform_first",
@@ -138,50 +174,52 @@ class Config:
     tune: str = "model"
 
     def __post_init__(self) -> None:
-        if self.level not in LEVELS:
-            raise DacergnnError(f"level={self.level!r} is not one of {', '.join(LEVELS)}.")
-        if isinstance(self.passes, str):
-            raise DacergnnError(f"passes={self.passes!r} is a string; pass a tuple of names, as in ({self.passes!r},).")
+        _check_choice("level", self.level, tuple(LEVELS))
         if self.passes is not None:
-            object.__setattr__(self, "passes", tuple(self.passes))
-            unknown = [p for p in self.passes if p not in PASSES]
+            passes = _names("passes", self.passes, "pass a tuple of names, as in ({!r},)")
+            object.__setattr__(self, "passes", passes)
+            unknown = [p for p in passes if p not in PASSES]
             if unknown:
-                raise DacergnnError(
-                    f"passes={self.passes!r}: there is no pass {unknown[0]!r}; passes: {', '.join(PASSES)}."
-                )
-        if self.implementation not in (None, *IMPLEMENTATIONS):
-            raise DacergnnError(f"implementation={self.implementation!r} is not one of {', '.join(IMPLEMENTATIONS)}.")
-        if self.rates is not None and not isinstance(self.rates, Rates):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise DacergnnError(f"rates={self.rates!r} is a {type(self.rates).__name__}; pass dacergnn.Rates(...).")
-        if budget_of(self.caching) is None and self.caching not in STRATEGIES[:-1]:
-            raise DacergnnError(f"caching={self.caching!r} is not one of {', '.join(STRATEGIES)}.")
-        if self.aggregation not in AGGREGATIONS:
-            raise DacergnnError(f"aggregation={self.aggregation!r} is not one of {', '.join(AGGREGATIONS)}.")
-        if self.adjacency not in ADJACENCIES and ell_slots(self.adjacency) is None:
-            raise DacergnnError(f"adjacency={self.adjacency!r} is not one of {', '.join(ADJACENCIES)} and ell:SLOTS.")
+                raise DacergnnError(f"passes={passes!r}: there is no pass {unknown[0]!r}; passes: {', '.join(PASSES)}.")
+        if self.implementation is not None:
+            _check_choice("implementation", self.implementation, IMPLEMENTATIONS)
+        self._check_kind("rates", Rates, "pass dacergnn.Rates(...)")
+        self._check_kind("plan", Plan, "pass a dacergnn.Plan")
+        if not isinstance(self.cuda_graph, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise DacergnnError(f"cuda_graph={short(self.cuda_graph)}; pass True or False.")
+        if not isinstance(self.caching, str) or budget_of(self.caching) is None:  # pyright: ignore[reportUnnecessaryIsInstance]
+            _check_choice("caching", self.caching, STRATEGIES[:-1], f", {STRATEGIES[-1]}, as in budget:500MB")
+        _check_choice("aggregation", self.aggregation, AGGREGATIONS)
+        if not isinstance(self.adjacency, str) or ell_slots(self.adjacency) is None:  # pyright: ignore[reportUnnecessaryIsInstance]
+            _check_choice("adjacency", self.adjacency, ADJACENCIES, " and ell:SLOTS")
         for name in ("cache", "recompute"):
-            if isinstance(getattr(self, name), str):
-                raise DacergnnError(f"{name}={getattr(self, name)!r} is a string; pass a tuple of names of arrays.")
-            object.__setattr__(self, name, tuple(getattr(self, name)))
-        if self.plan is not None and not isinstance(self.plan, Plan):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise DacergnnError(f"plan={self.plan!r} is a {type(self.plan).__name__}; pass a dacergnn.Plan.")
-        if self.tune not in TUNINGS:
-            raise DacergnnError(f"tune={self.tune!r} is not one of {', '.join(TUNINGS)}.")
+            names = _names(name, getattr(self, name), "pass a tuple of names of arrays")
+            object.__setattr__(self, name, names)
+        _check_choice("tune", self.tune, TUNINGS)
         both = [name for name in self.cache if name in self.recompute]
         if both:
             raise DacergnnError(f"cache and recompute both name {both[0]!r}; name it in one of them.")
         if self.cuda_arch is not None:
-            object.__setattr__(self, "cuda_arch", tuple(self.cuda_arch))
-            if not self.cuda_arch or not all(type(a) is int and a >= OLDEST_ARCHITECTURE for a in self.cuda_arch):
-                raise DacergnnError(
-                    f"cuda_arch={self.cuda_arch!r}: pass compute capabilities without the dot, "
-                    f"{OLDEST_ARCHITECTURE} or more, as in (80, 90)."
-                )
+            self._check_architectures(self.cuda_arch)
         if self.cuda_graph and self.implementation not in (None, "cuda"):
             raise DacergnnError(
                 f"cuda_graph=True records calls of CUDA programs, but implementation={self.implementation!r}; "
                 "leave one of them out."
             )
+
+    def _check_kind(self, name: str, kind: type, remedy: str) -> None:
+        value = getattr(self, name)
+        if value is not None and not isinstance(value, kind):
+            raise DacergnnError(f"{name}={short(value)} is a {type(value).__name__}; {remedy}.")
+
+    def _check_architectures(self, given: object) -> None:
+        found: tuple[Any, ...] = tuple(given) if isinstance(given, Iterable) else ()
+        if not found or not all(type(a) is int and a >= OLDEST_ARCHITECTURE for a in found):
+            raise DacergnnError(
+                f"cuda_arch={short(given)}: pass compute capabilities without the dot, "
+                f"{OLDEST_ARCHITECTURE} or more, as in (80, 90)."
+            )
+        object.__setattr__(self, "cuda_arch", found)
 
     def on(self, device: str) -> Config:
         """What a build for arrays on a type of device ("cpu", "cuda") depends on.

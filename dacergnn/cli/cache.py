@@ -8,7 +8,8 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from dacergnn.runtime.cache import Entry, cache_folder, entries, plans
+from dacergnn.errors import CacheError
+from dacergnn.runtime.cache import Entry, cache_folder, entries, plans, unfinished
 from dacergnn.runtime.cache import clear as clear_cache
 
 
@@ -47,12 +48,15 @@ def clear(yes: bool) -> None:
     count = len(_everything())
     if count and not yes:
         click.confirm(f"Delete {count} builds in {cache_folder()}?", abort=True)
-    click.echo(f"Deleted {clear_cache()} builds.")
+    gone = clear_cache()
+    click.echo(f"Deleted {gone} builds.")
+    if gone < count:
+        raise CacheError(f"{count - gone} builds in {cache_folder()} cannot be deleted; have their owner do so.")
 
 
 def _everything() -> list[Entry]:
-    """Libraries, and the plans that they were built by."""
-    return [*entries(), *plans()]
+    """Libraries, the plans that they were built by, and what builds that were ended have left."""
+    return [*entries(), *plans(), *unfinished()]
 
 
 def megabytes(size: int) -> str:

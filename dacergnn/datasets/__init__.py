@@ -17,28 +17,36 @@ NAMES = (
     *("aifb", "mutag", "fb15k237", "wn18rr", "mag_cut10", "heco_acm", "heco_dblp", "heco_freebase", "imdb"),
     *("cora", "citeseer", "pubmed", "shapes_knn20"),
 )
-"""Names that `load` knows."""
+"""Real datasets that are known; the files of DACERGNN_DATA are others."""
 
 
 def load(name: str) -> Dataset:
-    """A real dataset: from `<name>.npz` in the folder DACERGNN_DATA, else by PyG's or DGL's own loader.
+    """A dataset by its name, as on the command line.
 
-    DatasetError if the name is unknown or no source works; it says what was tried and what helps.
+    Args:
+        name: ``aifb`` is a real one: ``aifb.npz`` in the folder DACERGNN_DATA, where any file can be, else by PyG's
+            or DGL's own loader. ``am~0.1`` is a synthetic one at that scale, ``am~`` one at full scale.
+
+    Raises:
+        DatasetError: The name is unknown, the scale is no positive number, or no source works; the error says what
+            was tried and what helps.
     """
+    if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise DatasetError(f"name is a {type(name).__name__}; pass a name such as 'aifb' or 'am~0.1'.")
+    family, tilde, scale = name.partition("~")
+    if tilde:
+        return synthetic(family, _scale(name, scale))
+    folder = data_folder()
+    path = None if folder is None else folder / f"{name}.npz"
+    # The name of a file, not a way to one elsewhere.
+    if path is not None and path.parent == folder and path.is_file():
+        return read_file(name, path)
     if name not in NAMES:
         raise DatasetError(
             f"There is no dataset {name!r}; known are {', '.join(NAMES)}, and synthetic ones as "
             f"name~scale for {', '.join(SYNTHETIC_NAMES)}."
         )
-    tried: list[str] = []
-    folder = os.environ.get("DACERGNN_DATA")
-    if folder:
-        path = Path(folder) / f"{name}.npz"
-        if path.is_file():
-            return read_file(name, path)
-        tried.append(f"{path} does not exist")
-    else:
-        tried.append("DACERGNN_DATA is not set")
+    tried = ["DACERGNN_DATA is not set" if path is None else f"{path} does not exist"]
     dataset = load_from_libraries(name, tried)
     if dataset is not None:
         return dataset
@@ -48,15 +56,25 @@ def load(name: str) -> Dataset:
     )
 
 
-def resolve(spec: str) -> Dataset:
-    """Dataset of a name as on the command line: `aifb` is real, `am~0.1` synthetic at that scale, `am~` full.
+resolve = load
+"""The same, by the name that it had on the command line."""
 
-    DatasetError if the name is unknown or the scale is no positive number.
+
+def data_folder() -> Path | None:
+    """The folder of dataset files, DACERGNN_DATA; None if that is not set.
+
+    DatasetError if it starts with the home of somebody who is unknown.
     """
-    name, tilde, scale = spec.partition("~")
-    if not tilde:
-        return load(name)
+    configured = os.environ.get("DACERGNN_DATA")
     try:
-        return synthetic(name, float(scale) if scale else 1.0)
-    except ValueError as error:
-        raise DatasetError(f"{spec!r} has the scale {scale!r}; write a positive number, e.g. {name}~0.1.") from error
+        return Path(configured).expanduser() if configured else None
+    except RuntimeError as error:
+        raise DatasetError(f"DACERGNN_DATA is {configured!r}, but {error}; set it to a folder.") from None
+
+
+def _scale(name: str, scale: str) -> float:
+    try:
+        return float(scale) if scale else 1.0
+    except ValueError:
+        example = f"{name.partition('~')[0]}~0.1"
+        raise DatasetError(f"{name!r} has the scale {scale!r}; write a positive number, e.g. {example}.") from None

@@ -8,90 +8,115 @@ sorted by (etype, dst, src), and optionally features (`feat_<type>`, or CSR in `
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from dacergnn.datasets.archive import Archive
 from dacergnn.datasets.dataset import Dataset
 from dacergnn.errors import DatasetError
 from dacergnn.graph import HeteroGraph
 
-Arrays = dict[str, npt.NDArray[Any]]
 GRAPH_KEYS = ("num_nodes_per_type", "node_type_names", "edge_type_names", "src", "dst", "etype")
-CSR_PARTS = ("_indptr", "_indices", "_shape", "_data")
+SPLITS = ("train_idx", "val_idx", "test_idx")
 
 
 def read_file(name: str, path: Path) -> Dataset:
-    """Dataset of one `.npz` file; DatasetError if it is damaged or lacks the arrays of a graph."""
-    try:
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
-            arrays: Arrays = {key: file[key] for key in file.files}
-    except (OSError, ValueError, EOFError, BadZipFile) as error:
-        raise DatasetError(f"{path} cannot be read ({error}); replace the file.") from error
-    missing = [key for key in GRAPH_KEYS if key not in arrays]
+    """Dataset of one `.npz` file; DatasetError if it is damaged or does not describe a graph."""
+    archive = Archive(path)
+    missing = [key for key in GRAPH_KEYS if key not in archive]
     if missing:
         raise DatasetError(f"{path} lacks {', '.join(missing)}; it is no graph file, replace it.")
-    return _dataset(name, arrays)
+    return _dataset(name, archive)
 
 
-def _dataset(name: str, arrays: Arrays) -> Dataset:
-    counts = arrays.pop("num_nodes_per_type")
-    node_names = [str(n) for n in arrays.pop("node_type_names")]
-    edge_names = [str(n) for n in arrays.pop("edge_type_names")]
+def _dataset(name: str, archive: Archive) -> Dataset:
+    node_names, edge_names = archive.names("node_type_names"), archive.names("edge_type_names")
+    counts: list[int] = archive.integers(
+        "num_nodes_per_type", length=len(node_names), what="one for each of node_type_names"
+    ).tolist()
+    nodes = sum(counts)
+    archive.check_room("num_nodes_per_type", nodes, 8)
+    src = archive.integers("src", limit=nodes, what="nodes")
+    edges = len(src)
     graph = HeteroGraph.from_arrays(
-        (_integers(arrays.pop("src")), _integers(arrays.pop("dst"))),
-        _integers(arrays.pop("etype")),
-        num_nodes=int(counts.sum()),
+        (src, archive.integers("dst", length=edges, limit=nodes, what="nodes")),
+        archive.integers("etype", length=edges, limit=len(edge_names), what="edge types"),
+        num_nodes=nodes,
         num_edge_types=len(edge_names),
         node_type=np.repeat(np.arange(len(counts)), counts),
         num_node_types=len(node_names),
         edge_type_names=edge_names,
         node_type_names=node_names,
     )
-    features: dict[str, Tensor] = {}
-    for node_type in node_names:
-        found = _features(arrays, f"feat_{node_type}")
-        if found is not None:
-            features[node_type] = found
-    target = arrays.pop("target_node_type", None)
-    class_names = arrays.pop("class_names", np.zeros(0, dtype=np.str_))
-    rest = {key: _integers(values) for key, values in arrays.items() if values.dtype.kind in "iu"}
-    edge_split = rest.pop("edge_split", None)
+    features = {
+        node_type: found
+        for node_type, count in zip(node_names, counts, strict=True)
+        if (found := _features(archive, f"feat_{node_type}", count)) is not None
+    }
+    stray = next((key for key in archive.left if key.startswith("feat_")), None)
+    if stray is not None:
+        archive.fail(stray, f"belongs to no node type; there are {', '.join(node_names)}")
+    target = archive.string("target_node_type") if "target_node_type" in archive else None
+    if target is not None and target not in node_names:
+        archive.fail("target_node_type", f"is {target!r}; node types are {', '.join(node_names)}")
+    classes = archive.names("class_names") if "class_names" in archive else []
+
+    def optional(key: str, length: int | None, what: str, limit: int | None = None, least: int = 0) -> Tensor | None:
+        if key not in archive:
+            return None
+        return archive.integers(key, length=length, what=what, limit=limit, least=least)
+
+    label = optional("label", nodes, "classes" if classes else "one for each node", len(classes) or None, least=-1)
+    train, val, test = (optional(key, None, "nodes", limit=nodes) for key in SPLITS)
+    edge_split = optional("edge_split", edges, "one for each edge")
     return Dataset(
         name=name,
         graph=graph,
         features=features,
-        label=rest.pop("label", None),
-        train_idx=rest.pop("train_idx", None),
-        val_idx=rest.pop("val_idx", None),
-        test_idx=rest.pop("test_idx", None),
-        target_node_type=None if target is None else str(target),
-        class_names=tuple(str(c) for c in class_names),
+        label=label,
+        train_idx=train,
+        val_idx=val,
+        test_idx=test,
+        target_node_type=target,
+        class_names=tuple(classes),
         edge_split=None if edge_split is None else graph.to_canonical(edge_split),
-        graph_id=rest.pop("graph_id", None),
-        extra=rest,
+        graph_id=optional("graph_id", nodes, "one for each node"),
+        extra=archive.other_integers(),
     )
 
 
-def _integers(values: npt.NDArray[Any]) -> Tensor:
-    return torch.from_numpy(values.astype(np.int64))
+def _features(archive: Archive, key: str, nodes: int) -> Tensor | None:
+    """Dense float32 features of a node type; takes them out of the archive."""
+    if key in archive:
+        dense = archive.numbers(key, 2)
+        if len(dense) != nodes:
+            archive.fail(key, f"has {len(dense)} rows; it must have {nodes}, one for each node of the type")
+        return torch.from_numpy(dense)
+    return _compressed(archive, key, nodes) if f"{key}_indptr" in archive else None
 
 
-def _features(arrays: Arrays, key: str) -> Tensor | None:
-    """Dense float32 features of one node type; takes them out of `arrays`."""
-    if key in arrays:
-        return torch.from_numpy(arrays.pop(key).astype(np.float32))
-    if key + "_indptr" not in arrays:
-        return None
-    starts, columns, shape, values = (arrays.pop(key + part, None) for part in CSR_PARTS)
-    assert starts is not None
-    if columns is None or shape is None:
-        raise DatasetError(f"{key} has {key}_indptr, but no {key}_indices or {key}_shape; replace the file.")
-    dense = np.zeros(tuple(int(n) for n in shape), dtype=np.float32)
-    rows = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
-    dense[rows, columns.astype(np.int64)] = 1.0 if values is None else values
-    return torch.from_numpy(dense)
+def _compressed(archive: Archive, key: str, nodes: int) -> Tensor:
+    """The same of features that are stored as a CSR matrix, without values where all of them are 1."""
+    if f"{key}_indices" not in archive or f"{key}_shape" not in archive:
+        raise DatasetError(
+            f"{archive.path}: {key} has {key}_indptr, but no {key}_indices or {key}_shape; replace the file."
+        )
+    rows, width = archive.integers(f"{key}_shape", length=2, what="rows and columns").tolist()
+    if rows != nodes:
+        archive.fail(f"{key}_shape", f"is for {rows} rows; it must be for {nodes}, one for each node of the type")
+    archive.check_room(f"{key}_shape", rows * width, 4)
+    columns = archive.integers(f"{key}_indices", limit=width, what="columns")
+    starts = archive.integers(f"{key}_indptr", length=rows + 1, what="one for each row, and the end")
+    counts = starts.diff()
+    if int(starts[0]) != 0 or int(starts[-1]) != len(columns) or bool((counts < 0).any()):
+        archive.fail(f"{key}_indptr", f"does not ascend from 0 to the number of {key}_indices, {len(columns)}")
+    values = torch.ones(len(columns))
+    if f"{key}_data" in archive:
+        values = torch.from_numpy(archive.numbers(f"{key}_data", 1))
+        if len(values) != len(columns):
+            archive.fail(f"{key}_data", f"has {len(values)} entries; it must have {len(columns)}, one for each index")
+    dense = torch.zeros(rows, width)
+    dense[torch.arange(rows).repeat_interleave(counts), columns] = values
+    return dense

@@ -9,6 +9,7 @@ chance, so that compaction saves as much as it does on the real graph.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Integral, Real
 
 import numpy as np
 import torch
@@ -26,6 +27,7 @@ from dacergnn.datasets.draw import (
 )
 from dacergnn.errors import DatasetError
 from dacergnn.graph import HeteroGraph
+from dacergnn.graph.formats import largest_array
 
 NODE_TYPE_EXPONENT = 1.5
 EDGE_TYPE_EXPONENT = 1.0
@@ -89,8 +91,16 @@ def synthetic(name: str, scale: float = 1.0, seed: int = 0) -> Dataset:
     """
     if name not in SYNTHETIC_NAMES:
         raise DatasetError(f"There is no synthetic dataset {name!r}; known are {', '.join(SYNTHETIC_NAMES)}.")
-    if not 0 < scale < float("inf"):
-        raise DatasetError(f"scale is {scale}; it must be a positive number.")
+    if isinstance(scale, bool) or not isinstance(scale, Real) or not 0 < float(scale) < float("inf"):
+        raise DatasetError(f"scale is {scale!r}; it must be a positive number.")
+    if isinstance(seed, bool) or not isinstance(seed, Integral) or seed < 0:
+        raise DatasetError(f"seed is {seed!r}; it must be an integer from 0 on.")
+    cells = CLOUDS.clouds * CLOUDS.points * CLOUDS.neighbours if name == CLOUDS.name else SPECIFICATIONS[name].edges
+    if 8 * cells * scale > largest_array():
+        raise DatasetError(
+            f"scale is {scale!r}, at which {name} has {cells * scale:.3g} edges, more than half of the memory of this "
+            "machine holds; pass a smaller one."
+        )
     full_name = f"{name}~{scale:g}" if scale != 1 else f"{name}~"
     if name == CLOUDS.name:
         return point_clouds(max(round(scale * CLOUDS.clouds), 1), seed=seed, name=full_name)

@@ -16,7 +16,7 @@ from rich.table import Table
 import dacergnn
 from dacergnn.demo.curves import save_picture, terminal_curve
 from dacergnn.demo.memory import peak_in_process, working_bytes
-from dacergnn.demo.task import Task, load_task, make_classifier
+from dacergnn.demo.task import Task, load_task, make_classifier, require_pyg
 from dacergnn.demo.training import Run
 
 PEER, OURS = "PyG", "dacergnn"
@@ -29,6 +29,7 @@ PEER, OURS = "PyG", "dacergnn"
 @click.option("--measure", type=click.Choice([PEER, OURS]), hidden=True)
 def demo(epochs: int, out: Path, memory: bool, measure: str | None) -> None:
     """Train a node classifier with PyG's layers and with compiled ones, and compare."""
+    require_pyg()
     task = load_task()
     if measure is not None:
         click.echo(working_bytes(make_run(measure, task)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 
 from dacergnn import datasets
 from dacergnn.datasets import Dataset
+from dacergnn.errors import DacergnnError
 from dacergnn.graph import HeteroGraph
 
 NAME = "aifb"
@@ -54,6 +56,17 @@ class Classifier(nn.Module):
         """Class scores [N, classes]."""
         hidden = self.conv1(None, edge_index, edge_type).relu()
         return self.conv2(hidden, edge_index, edge_type)
+
+
+def require_pyg() -> None:
+    """DacergnnError, which says how to get PyG, where it cannot be imported."""
+    try:
+        importlib.import_module("torch_geometric.nn")
+    except ImportError as error:
+        raise DacergnnError(
+            f"The demonstration trains PyG's layers, but torch_geometric cannot be imported here ({error}); install it "
+            "with pip install 'dacergnn[pyg]'."
+        ) from error
 
 
 def load_task() -> Task:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Iterable, Mapping, Set
+from reprlib import repr as short
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -10,6 +13,7 @@ import torch
 from torch import Tensor
 
 from dacergnn.errors import ArrayError, GraphError
+from dacergnn.graph.sorting import INT64_LIMIT
 
 DEVICES = ("cpu", "cuda")
 """Types of devices that there are kernels for."""
@@ -28,9 +32,52 @@ def as_index_vector(name: str, values: object) -> Tensor:
         raise ArrayError(name, f"must be a torch tensor or a NumPy array, got {type(values).__name__}")
     if values.dtype not in (torch.int32, torch.int64):
         raise ArrayError(name, f"has dtype {values.dtype}; indices must be int32 or int64, convert with .long()")
+    if values.layout is not torch.strided:
+        raise ArrayError(name, f"has the layout {values.layout}; convert it with .to_dense()")
     if values.ndim != 1:
         raise ArrayError(name, f"has shape {list(values.shape)}; it must have one dimension")
     return values.detach()
+
+
+def as_count(name: str, value: object, things: str, given: object = None) -> int:
+    """`value` as a number of things, such as nodes; GraphError unless it is an integer from 0 on.
+
+    Args:
+        things: What is counted, in the singular.
+        given: The argument that the value is part of, which the error shows; the value if None.
+    """
+    shown = short(value if given is None else given)
+    try:
+        count = None if isinstance(value, bool) else operator.index(cast("Any", value))
+    except (TypeError, ValueError, RuntimeError):  # torch refuses tensors that hold no integer by any of these
+        count = None
+    if count is None:
+        raise GraphError(f"{name} is {shown}; pass an integer.")
+    if count < 0:
+        raise GraphError(f"{name} is {shown}; {things} counts cannot be negative.")
+    if count >= INT64_LIMIT:
+        raise GraphError(f"{name} is {shown}; indices have 64 bits, so pass the number that there really are.")
+    return count
+
+
+def as_names(name: str, values: object) -> tuple[str, ...] | None:
+    """`values` as names of types, None if there are none; GraphError unless they are strings in an order."""
+    if values is None:
+        return None
+    if isinstance(values, str | bytes | Mapping | Set) or not isinstance(values, Iterable):
+        raise GraphError(f"{name} is {short(values)}; pass a list with one name for each type.")
+    names: tuple[Any, ...] = tuple(values)
+    for position, found in enumerate(names):
+        if not isinstance(found, str):
+            raise GraphError(f"{name} holds {short(found)} at position {position}; names are strings.")
+    return names
+
+
+def as_flag(name: str, value: object) -> bool:
+    """`value` as a bool; GraphError if it is something else, since all strings would count as true."""
+    if not isinstance(value, bool | np.bool_):
+        raise GraphError(f"{name} is {short(value)}; pass True or False.")
+    return bool(value)
 
 
 def _from_numpy(name: str, values: npt.NDArray[Any]) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -12,8 +12,19 @@ import torch
 from torch import Tensor
 
 from dacergnn.errors import ArrayError, GraphError
-from dacergnn.graph.checks import IndexRange, as_index_vector, check_device, check_extremes, check_length, extremes
-from dacergnn.graph.sorting import ascends
+from dacergnn.graph.checks import (
+    IndexRange,
+    as_count,
+    as_flag,
+    as_index_vector,
+    as_names,
+    check_device,
+    check_extremes,
+    check_length,
+    extremes,
+)
+from dacergnn.graph.names import NumberNames
+from dacergnn.graph.sorting import INT64_LIMIT, ascends
 
 ArrayLike: TypeAlias = Tensor | npt.NDArray[np.integer]
 EdgeIndexLike: TypeAlias = ArrayLike | tuple[ArrayLike, ArrayLike]
@@ -36,8 +47,8 @@ class EdgeList:
     dst_type: Tensor | None
     num_node_types: int
     bipartite: bool
-    edge_type_names: tuple[str, ...]
-    node_type_names: tuple[str, ...]
+    edge_type_names: Sequence[str]
+    node_type_names: Sequence[str]
     in_order: bool
     """Whether they stand in the canonical order (etype, dst, src)."""
 
@@ -60,8 +71,10 @@ def make_edge_list(
     Args:
         given_as: Indices that the edges were made of, which errors are about first.
     """
-    (src, src_name), (dst, dst_name) = _split_edge_index(edge_index)
+    (src, src_name), (dst, dst_name) = split_edge_index(edge_index)
+    bipartite = as_flag("bipartite", bipartite)
     num_src, num_dst = _node_counts(num_nodes, bipartite)
+    edge_names, node_names = as_names("edge_type_names", edge_type_names), as_names("node_type_names", node_type_names)
     check_length(dst_name, dst, len(src), f"as many as {src_name}")
     check_device(dst_name, dst, src.device)
     if edge_type is None:
@@ -83,8 +96,13 @@ def make_edge_list(
         check_extremes(found, low, high)
     check_extremes(IndexRange(src_name, src, num_src, "source nodes", "num_nodes"), *bounds[0])
     check_extremes(IndexRange(dst_name, dst, num_dst, "destination nodes", "num_nodes"), *bounds[1])
-    edge_types = _count("edge_type", [types], bounds[2:3], num_edge_types, edge_type_names)
-    node_types = _count("node_type", given, bounds[3 : 3 + len(given)], num_node_types, node_type_names)
+    edge_types = _count("edge_type", [types], bounds[2:3], num_edge_types, edge_names)
+    node_types = _count("node_type", given, bounds[3 : 3 + len(given)], num_node_types, node_names)
+    if edge_types * max(num_src, num_dst) >= INT64_LIMIT:
+        raise GraphError(
+            f"{edge_types} edge types and {max(num_src, num_dst)} nodes make more pairs than 64 bits count; number "
+            "the types that occur from 0 on."
+        )
     if not agree:
         raise GraphError(
             "node_type[1] differs from the start of node_type[0], but destinations are the first sources; "
@@ -92,28 +110,36 @@ def make_edge_list(
         )
     return EdgeList(
         src, dst, types, num_src, num_dst, edge_types, src_type, dst_type, node_types, bipartite,
-        tuple(edge_type_names or (str(i) for i in range(edge_types))),
-        tuple(node_type_names or (str(i) for i in range(node_types))),
+        NumberNames(edge_types) if edge_names is None else edge_names,
+        NumberNames(node_types) if node_names is None else node_names,
         bool(in_order),
     )  # fmt: skip
 
 
-def _split_edge_index(edge_index: EdgeIndexLike) -> tuple[tuple[Tensor, str], tuple[Tensor, str]]:
+def split_edge_index(edge_index: object, name: str = "edge_index") -> tuple[tuple[Tensor, str], tuple[Tensor, str]]:
+    """Sources and destinations as index vectors, each with what errors call it; ArrayError if there are no such."""
     if isinstance(edge_index, tuple | list):
-        if len(edge_index) != 2:
-            raise ArrayError("edge_index", f"has {len(edge_index)} parts; pass (src, dst)")
-        return (as_index_vector("src", edge_index[0]), "src"), (as_index_vector("dst", edge_index[1]), "dst")
+        parts = cast("Sequence[object]", edge_index)
+        if len(parts) != 2:
+            raise ArrayError(name, f"has {len(parts)} parts; pass (src, dst)")
+        return (as_index_vector("src", parts[0]), "src"), (as_index_vector("dst", parts[1]), "dst")
     shape = tuple(getattr(edge_index, "shape", ()))
     if len(shape) != 2 or shape[0] != 2:
-        raise ArrayError("edge_index", f"has shape {list(shape)}; it must be [2, E], sources in row 0")
-    src, dst = (as_index_vector(f"edge_index[{row}]", edge_index[row]) for row in (0, 1))
-    return (src, "edge_index[0]"), (dst, "edge_index[1]")
+        raise ArrayError(name, f"has shape {list(shape)}; it must be [2, E], sources in row 0")
+    if not isinstance(edge_index, Tensor | np.ndarray):
+        raise ArrayError(name, f"must be a torch tensor or a NumPy array, got {type(edge_index).__name__}")
+    array = cast("ArrayLike", edge_index)
+    if isinstance(array, Tensor) and array.layout is not torch.strided:
+        raise ArrayError(name, f"has the layout {array.layout}; convert it with .to_dense()")
+    src, dst = (as_index_vector(f"{name}[{row}]", array[row]) for row in (0, 1))
+    return (src, f"{name}[0]"), (dst, f"{name}[1]")
 
 
-def _node_counts(num_nodes: int | tuple[int, int], bipartite: bool) -> tuple[int, int]:
-    num_src, num_dst = num_nodes if isinstance(num_nodes, tuple) else (num_nodes, num_nodes)
-    if num_src < 0 or num_dst < 0:
-        raise GraphError(f"num_nodes is {num_nodes}; node counts cannot be negative.")
+def _node_counts(num_nodes: object, bipartite: bool) -> tuple[int, int]:
+    counts = cast("Sequence[object]", num_nodes if isinstance(num_nodes, tuple | list) else (num_nodes, num_nodes))
+    if len(counts) != 2:
+        raise GraphError(f"num_nodes is {num_nodes!r}; pass one number, or (sources, destinations).")
+    num_src, num_dst = (as_count("num_nodes", count, "node", given=num_nodes) for count in counts)
     if num_dst > num_src and not bipartite:
         raise GraphError(
             f"num_nodes is ({num_src}, {num_dst}): destinations must be the first of the sources, so there "
@@ -129,6 +155,8 @@ def _node_types(
     if node_type is None:
         return None, None
     if isinstance(node_type, tuple | list):
+        if len(node_type) != 2:
+            raise ArrayError("node_type", f"has {len(node_type)} parts; pass (source types, destination types)")
         named = [("node_type[0]", node_type[0], num_src), ("node_type[1]", node_type[1], num_dst)]
     elif bipartite:
         raise ArrayError("node_type", "must be a pair (source types, destination types) where bipartite=True")
@@ -153,9 +181,10 @@ def _agree(src_type: Tensor | None, dst_type: Tensor | None, bipartite: bool, de
 
 
 def _count(
-    name: str, vectors: list[Tensor], bounds: list[tuple[int, int]], count: int | None, names: Sequence[str] | None
+    name: str, vectors: list[Tensor], bounds: list[tuple[int, int]], given: object, names: Sequence[str] | None
 ) -> int:
     """Number of types: as given, else the number of names, else the largest type plus one (at least one)."""
+    count = None if given is None else as_count(f"num_{name}s", given, name.replace("_", " "))
     if count is not None and names is not None and len(names) != count:
         raise GraphError(f"{name}_names has {len(names)} names, but num_{name}s is {count}; give one for each type.")
     if count is None and names is not None:

@@ -23,7 +23,7 @@ _PAIRS = {"U": "srcpair", "V": "dstpair"}
 
 
 def _in_part(name: str, sources: Tensor, destinations: Tensor) -> Tensor:
-    """[R] whether the edges of a type belong to a part, by its numbers of pairs."""
+    """Whether the edges of each type belong to a part, by its numbers of pairs."""
     return sources <= destinations if name == "s" else sources > destinations
 
 
@@ -69,7 +69,7 @@ class Encodings:
     def _count(self) -> Counts:
         edges, rows = self.edges, self.size("E")
         starts = {space: self._pair_starts(path, rows + 1) for space, path in _PAIRS.items()}
-        bounds = self.get("ptr_E_etype").long()
+        bounds = self._type_bounds()
         # Pairs of a type start at one of its edges.
         typed = {"E": bounds.diff()} | {s: torch.searchsorted(found, bounds).diff() for s, found in starts.items()}
         in_parts = {name: _in_part(name, typed["U"], typed["V"]) for name in PARTS}
@@ -88,9 +88,22 @@ class Encodings:
             self._built[f"ptr_E_{path}"] = starts[space][: counts.sizes[space] + 1].to(self._dtype, copy=True)
         return counts
 
+    def _type_bounds(self) -> Tensor:
+        """int64 [groups + 1]: the first edges of the types that occur, then the number of edges, perhaps repeated.
+
+        Of the types of a graph few may have edges, so that nothing is counted for the others.
+        """
+        return group_starts(self.edges.edge_type, rows=min(self.size("R"), self.size("E")) + 1)
+
+    def _of_types(self, values: Tensor, bounds: Tensor) -> Tensor:
+        """[E] the value of each edge's type, of those between `bounds`."""
+        return values.repeat_interleave(bounds.diff(), output_size=self.size("E"))
+
     def _first_mixed(self, types: Tensor) -> Tensor:
         """The first edge type with end points of several types, of those of all edges; R if there is none."""
-        wrong = self._joined_types(types).index_select(0, self.edges.edge_type) != types
+        bounds = self._type_bounds()
+        firsts = types.index_select(0, bounds[:-1].clamp(max=len(types) - 1))
+        wrong = self._of_types(firsts, bounds) != types
         return torch.where(wrong, self.edges.edge_type, self.size("R")).min()
 
     def take_counts(self, other: Encodings) -> None:
@@ -130,11 +143,11 @@ class Encodings:
             return [*own, *self._built.values(), *(t for p in self._parts.values() for t in p.built())]
 
     def byte_counts(self) -> dict[str, int]:
-        """Bytes of what has been built, by name; encodings that share memory count once."""
+        """Bytes of what has been built, by name in order; encodings that share memory count once."""
         with self._lock:
             seen: set[int] = set()
             counts: dict[str, int] = {}
-            for name, tensor in self._built.items():
+            for name, tensor in sorted(self._built.items()):
                 new = tensor.data_ptr() not in seen
                 seen.add(tensor.data_ptr())
                 counts[name] = tensor.nbytes if new else 0
@@ -189,8 +202,10 @@ class Encodings:
     def _index(self, space: str, path: str) -> Tensor:
         edges = self.edges
         if path == "edge":
-            pairs = (self.get(f"ptr_{s}_etype").diff() for s in _PAIRS)
-            own = _in_part(part(space), *pairs).index_select(0, edges.edge_type)
+            bounds = self._type_bounds()
+            starts = (self.get(f"ptr_E_{path}").long() for path in _PAIRS.values())
+            pairs = (torch.searchsorted(found, bounds).diff() for found in starts)
+            own = self._of_types(_in_part(part(space), *pairs), bounds)
             return torch.nonzero_static(own, size=self.size(space)).flatten().to(self._dtype)
         if space == "E" and path in ("src", "dst", "etype"):
             return {"src": edges.src, "dst": edges.dst, "etype": edges.edge_type.contiguous()}[path]

@@ -14,6 +14,11 @@ from torch import Tensor
 from dacergnn.errors import EncodingError
 
 
+def largest_array() -> int:
+    """Bytes that one array may take: half of the memory of this machine."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+
+
 def lengths(starts: Tensor) -> Tensor:
     """[groups + 1]: rows of each group, then the most of them, the width of the matrix."""
     counts = starts.diff()
@@ -30,7 +35,7 @@ def padded(rows: Tensor, starts: Tensor) -> Tensor:
     counts = starts.diff()
     width = int(counts.max()) if len(counts) else 0
     size = len(counts) * width * rows.element_size()
-    if size > os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2:
+    if size > largest_array():
         raise EncodingError(
             f"ELLPACK of {len(counts):,} groups, the longest of {width:,} edges, takes {size / 2**30:.1f} GiB, "
             'more than half of the memory of this machine; compile with Config(adjacency="csr") or "hybrid".'

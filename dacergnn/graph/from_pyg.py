@@ -8,15 +8,26 @@ import torch
 from torch import Tensor
 
 from dacergnn.errors import GraphError
-from dacergnn.graph.checks import extremes
-from dacergnn.graph.edge_list import EdgeList, make_edge_list
+from dacergnn.graph.checks import as_count, extremes
+from dacergnn.graph.edge_list import EdgeList, make_edge_list, split_edge_index
 from dacergnn.graph.typed_parts import TypedEdges, join_types
+
+_OF_NODES = ("num_nodes", "node_type", "bipartite")
+_OPTIONS = (*_OF_NODES, "num_edge_types", "num_node_types", "edge_type_names", "node_type_names")
 
 
 def edge_list_of_pyg(data: Any, edge_type: Any = None, **options: Any) -> EdgeList:
     """Edge list of anything that `HeteroGraph.from_pyg` takes; GraphError if `data` is none of these."""
+    unknown = next((name for name in options if name not in _OPTIONS), None)
+    if unknown is not None:
+        raise GraphError(f"from_pyg has no option {unknown!r}; there are {', '.join(_OPTIONS)}.")
     if hasattr(data, "edge_types") and hasattr(data, "node_types"):
-        return _of_hetero_data(data, options)
+        held = (
+            "edge_type" if edge_type is not None else next((n for n in _OF_NODES if options.get(n) is not None), None)
+        )
+        if held is not None:
+            raise GraphError(f"{held} is for graphs of one type; HeteroData holds it itself, so leave it out.")
+        return _of_hetero_data(data, {n: v for n, v in options.items() if v is not None})
     if is_adjacency(data):
         return _of_adjacency(data, edge_type, options)
     if hasattr(data, "num_nodes") and hasattr(data, "stores"):
@@ -40,16 +51,18 @@ def _of_data(data: Any, edge_type: Any, options: dict[str, Any]) -> EdgeList:
         return _of_adjacency(data.adj_t, edge_type, options)
     if "edge_index" not in data:
         raise GraphError("data has neither edge_index nor adj_t; a graph needs one of them.")
-    options.setdefault("num_nodes", int(data.num_nodes))
+    if options.get("num_nodes") is None:
+        options["num_nodes"] = data.num_nodes
     return _of_edge_index(data.edge_index, edge_type, options)
 
 
-def _of_edge_index(edge_index: Tensor, edge_type: Any, options: dict[str, Any]) -> EdgeList:
+def _of_edge_index(edge_index: Any, edge_type: Any, options: dict[str, Any]) -> EdgeList:
     # An EdgeIndex is a tensor subclass that knows its (sparse) size; its plain tensor avoids dispatching.
     known: tuple[int | None, int | None] = getattr(edge_index, "sparse_size", lambda: (None, None))()
     plain = _plain(edge_index)
     if options.get("num_nodes") is None:
-        _, src, _, dst = extremes(*plain).tolist()
+        (sources, _), (destinations, _) = split_edge_index(plain)
+        _, src, _, dst = extremes(sources, destinations).tolist()
         sizes = [end if size is None else int(size) for size, end in zip(known, (src + 1, dst + 1), strict=True)]
         options["num_nodes"] = max(sizes) if None in known or sizes[0] == sizes[1] else (sizes[0], sizes[1])
     return make_edge_list(plain, edge_type, **options)
@@ -62,7 +75,7 @@ def is_adjacency(data: Any) -> bool:
     return hasattr(data, "coo") and hasattr(data, "sparse_sizes")
 
 
-def _plain(edge_index: Any) -> Tensor:
+def _plain(edge_index: Any) -> Any:
     return edge_index.as_tensor() if hasattr(edge_index, "as_tensor") else edge_index
 
 
@@ -88,27 +101,32 @@ def coordinates(adjacency: Any) -> tuple[Tensor, Tensor, Tensor | None, tuple[in
 
 
 def _of_adjacency(adjacency: Any, edge_type: Any, options: dict[str, Any]) -> EdgeList:
+    if isinstance(adjacency, Tensor) and (adjacency.dim() != 2 or adjacency.dense_dim()):
+        raise GraphError(
+            f"The adjacency has shape {list(adjacency.shape)}; pass a matrix with one value for each edge."
+        )
     dst, src, value, (num_dst, num_src) = coordinates(adjacency)
-    if edge_type is None and value is not None and not value.is_floating_point():
+    if edge_type is None and value is not None and not (value.is_floating_point() or value.is_complex()):
         edge_type = value.long()
-    if edge_type is None and value is not None and options.get("num_edge_types", 1) != 1:
+    if edge_type is None and value is not None and options.get("num_edge_types") not in (None, 1):
         raise GraphError(
             f"The adjacency holds values of dtype {value.dtype}, which cannot be edge types; store integers "
             "in it or pass edge_type."
         )
-    options.setdefault("num_nodes", (num_src, num_dst))
+    if options.get("num_nodes") is None:
+        options["num_nodes"] = (num_src, num_dst)
     return make_edge_list((src, dst), edge_type, **options)
 
 
 def _of_hetero_data(data: Any, options: dict[str, Any]) -> EdgeList:
-    counts = {str(name): int(data[name].num_nodes) for name in data.node_types}
+    counts = {str(n): as_count(f"num_nodes of {n!r}", data[n].num_nodes, "node") for n in data.node_types}
     parts: list[TypedEdges] = []
     for key in data.edge_types:
         store = data[key]
         if "edge_index" in store:
-            src, dst = _plain(store.edge_index)
+            (src, _), (dst, _) = split_edge_index(_plain(store.edge_index), f"edge_index of {key}")
         elif "adj_t" in store:
-            dst, src, _, _ = coordinates(store.adj_t)
+            dst, src, _, _ = coordinates(store.adj_t)  # its values are no types: the key is
         else:
             raise GraphError(f"Edge type {key} has neither edge_index nor adj_t; remove it or give it edges.")
         parts.append(TypedEdges(key, src, dst))

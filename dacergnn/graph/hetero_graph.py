@@ -99,7 +99,7 @@ class HeteroGraph:
 
         `HeteroData` gets global node ids, type after type in its order. A sparse adjacency is read as PyG's
         `adj_t` (rows are destinations), with the edge type as its value. `options` are those of
-        `from_arrays`; `num_nodes` may be left out.
+        `from_arrays`; `num_nodes` may be left out. What `HeteroData` holds itself cannot be given besides.
         """
         return cls(edge_list_of_pyg(data, edge_type, **options))
 
@@ -224,13 +224,13 @@ class HeteroGraph:
         return self._edges.bipartite
 
     @property
-    def edge_type_names(self) -> tuple[str, ...]:
-        """One name for each edge type; "0", "1", ... if none were given."""
+    def edge_type_names(self) -> Sequence[str]:
+        """One name for each edge type; "0", "1", ... if none were given, made when they are asked for."""
         return self._edges.edge_type_names
 
     @property
-    def node_type_names(self) -> tuple[str, ...]:
-        """One name for each node type; "0", "1", ... if none were given."""
+    def node_type_names(self) -> Sequence[str]:
+        """One name for each node type; "0", "1", ... if none were given, made when they are asked for."""
         return self._edges.node_type_names
 
     @property

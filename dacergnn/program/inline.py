@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 from dacergnn.library_nodes.diagnostics import fail, located, nearest
 from dacergnn.library_nodes.parse import KNOWN_OPERATORS
 from dacergnn.program.aggregation import AGGREGATIONS, expand
+from dacergnn.program.depth import check_depth
 from dacergnn.program.source import CONSTANT, Function, copied_tree, read
 
 
@@ -66,8 +67,10 @@ def annotation(declared: object, parameter: ast.arg, scope: Scope) -> ast.expr |
     if isinstance(declared, str):
         try:
             declared = located(ast.parse(declared, mode="eval").body, parameter, everywhere=True)
-        except SyntaxError:
+        except (SyntaxError, RecursionError, MemoryError, ValueError):
             fail(parameter, f'"{parameter.arg}" is declared as {declared!r}; write a row space and a row shape: NS[64]')
+    if isinstance(declared, ast.expr):
+        check_depth(declared)
     if not isinstance(declared, ast.expr) or "Tensor" in ast.unparse(declared):
         return None
     bound = copied_tree(declared)
@@ -105,7 +108,9 @@ class Inliner:
                 loop.body = self.block(node.body, scope)
                 result.append(loop)
             elif not isinstance(node, ast.Pass):
-                result += expand(_Bind(scope).visit(copied_tree(node)), self._fresh)
+                bound = _Bind(scope).visit(copied_tree(node))
+                check_depth(bound)
+                result += expand(bound, self._fresh)
         return result
 
     def _decide(self, test: ast.expr, scope: Scope) -> bool:
@@ -195,7 +200,9 @@ class _Bind(ast.NodeTransformer):
         parameters = [a.arg for a in function.node.args.args]
         expected = f"{name}() takes {len(parameters)} arguments: {', '.join(parameters)}"
         arguments = _arguments(node, function, 0, expected)
-        return _Bind(self.scope.enter(node, function, arguments)).visit(copied_tree(value))
+        inlined = _Bind(self.scope.enter(node, function, arguments)).visit(copied_tree(value))
+        check_depth(inlined)  # before a function around it goes deeper
+        return inlined
 
 
 def _arguments(call: ast.Call, function: Function, skipped: int, expected: str) -> dict[str, ast.expr]:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar, cast
 
 from dacergnn.errors import ProgramError
 from dacergnn.library_nodes.diagnostics import fail
+from dacergnn.program.depth import check_depth
 
 Source = str | Callable[..., Any]
 CONSTANT = (bool, int, float, str, tuple, type(None))
@@ -57,6 +58,8 @@ def _parsed(text: str, file: str, lines: int, columns: int) -> ast.Module:
         line, column = (error.lineno or 0) + lines, (error.offset or 0) + columns
         where = f"{file}:{line}:{column}" if file else f"line {line}, column {column}"
         raise ProgramError(f"not Python syntax ({error.msg})", where, error.text or "") from error
+    except (RecursionError, MemoryError, ValueError) as error:  # too deep for Python's own parser, or null bytes
+        raise ProgramError(f"Python cannot parse the source ({error}); assign parts of it to locals.", file) from error
     if file:
         ast.increment_lineno(tree, lines)
         for node in ast.walk(tree):
@@ -64,6 +67,7 @@ def _parsed(text: str, file: str, lines: int, columns: int) -> ast.Module:
                 node.col_offset += columns
                 node.end_col_offset = (node.end_col_offset or 0) + columns
                 node.file = file  # type: ignore[attr-defined]
+    check_depth(tree)
     return tree
 
 

@@ -6,8 +6,10 @@ import hashlib
 import logging
 import os
 import platform
+import shlex
 import shutil
 import subprocess
+import tempfile
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +18,7 @@ from pathlib import Path
 
 import dace
 
-from dacergnn.errors import BuildError
+from dacergnn.errors import BuildError, CacheError
 from dacergnn.library_nodes.cpu import INCLUDE_FOLDER
 from dacergnn.runtime import cache as build_cache
 from dacergnn.runtime import nvcc
@@ -37,30 +39,69 @@ FLAGS = (
 )
 # GCC merges loops over the columns of two rows, and then gathers what every lane of a row shares.
 GCC_FLAGS = ("-fno-loop-unroll-and-jam",)
+_FULL = "No space left on device"
 log = logging.getLogger("dacergnn.build")
 
 
 @cache
 def compiler() -> tuple[str, str]:
-    """Path and version line of the C++ compiler (``CXX``, else g++).
+    """Command and version line of the C++ compiler (``CXX``, else g++).
 
     Raises:
-        BuildError: There is none.
+        BuildError: There is none, or it does not run.
     """
-    name = os.environ.get("CXX", "g++")
-    path = shutil.which(name)
+    command = _find_compiler()
+    version = _run([*command, "--version"]).stdout
+    name = shlex.join(command)
+    return name, version.splitlines()[0] if version else name
+
+
+def compiler_command() -> list[str]:
+    """The words of the command of `compiler`."""
+    return shlex.split(compiler()[0])
+
+
+def _find_compiler() -> list[str]:
+    """``CXX`` may have options, or stand behind another command, as in "ccache g++"; BuildError if it is not there."""
+    given = os.environ.get("CXX", "").strip() or "g++"
+    words = [given] if shutil.which(given) else _words("CXX", given)  # a path may hold blanks
+    path = shutil.which(words[0])
     if path is None:
         raise BuildError(
-            f'The C++ compiler "{name}" is not on PATH; install g++ (11 or newer), or set CXX to a C++ compiler.'
+            f'The C++ compiler "{words[0]}" is not on PATH; install g++ (11 or newer), or set CXX to a C++ compiler.'
         )
-    version = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
-    return path, version.splitlines()[0] if version else path
+    return [path, *words[1:]]
+
+
+def _words(variable: str, text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise BuildError(f"{variable} is {text!r}, which is no command ({error}); close its quotes.") from None
+
+
+def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    """Run a compiler, which is to speak plain English, in any encoding; BuildError if it cannot be started."""
+    try:
+        return subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, "LC_ALL": "C"},
+        )
+    except OSError as error:
+        raise BuildError(
+            f"The compiler {command[0]} cannot be run ({error.strerror}); set CXX to a C++ compiler, g++ 11 or newer."
+        ) from error
 
 
 def _flags() -> tuple[str, ...]:
     """Our flags, then what ``CXXFLAGS`` adds."""
     own = FLAGS if "clang" in compiler()[1] else (*FLAGS, *GCC_FLAGS)
-    return (*own, *os.environ.get("CXXFLAGS", "").split())
+    return (*own, *_words("CXXFLAGS", os.environ.get("CXXFLAGS", "")))
 
 
 @cache
@@ -94,12 +135,12 @@ def build(name: str, code: str, architectures: tuple[int, ...] = ()) -> Path:
 
     Raises:
         BuildError: No compiler, or it rejects the code.
-        CacheError: The cache folder cannot be written.
+        CacheError: The cache folder cannot be written, its disk is full, or others may write to it.
     """
     if architectures:
         command, suffix, version = nvcc.command(architectures), ".cu", nvcc.compiler()[1]
     else:
-        command, suffix, version = [compiler()[0], *_flags()], ".cpp", _processor()
+        command, suffix, version = [*compiler_command(), *_flags()], ".cpp", _processor()
     key = hashlib.sha256(f"{_environment()}\n{version}\n{command}\n{code}".encode()).hexdigest()[:20]
     found = build_cache.lookup(key, name)
     if found is not None:
@@ -112,14 +153,26 @@ def _compile(command: list[str], code: str, source: Path) -> None:
     runtime = Path(dace.__file__).parent / "runtime" / "include"
     includes = [f"-I{p}" for p in (runtime, INCLUDE_FOLDER.parent, INCLUDE_FOLDER)]
     started = time.perf_counter()
-    run = subprocess.run(
-        [*command, *includes, str(source), "-o", str(source.with_name(build_cache.LIBRARY))],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    library = source.with_name(build_cache.LIBRARY)
+    run = _run([*command, *includes, str(source), "-o", str(library)])
+    name = compiler()[0] if source.suffix == ".cpp" else command[0]
+    program = source.parent.name.partition(".")[0]
+    if _FULL in run.stderr:
+        raise CacheError(
+            f"{name} found no space left, in the build cache {build_cache.cache_folder()} or for files of its own in "
+            f"{tempfile.gettempdir()}; make room there, or set DACERGNN_CACHE_DIR and TMPDIR to folders elsewhere."
+        )
+    if run.returncode < 0:
+        raise BuildError(
+            f"{name} was ended by signal {-run.returncode} while it compiled {program}; if memory was short,"
+            " close other programs and try again."
+        )
     if run.returncode != 0:
-        kept = build_cache.cache_folder() / f"failed{source.suffix}"
-        kept.write_text(code)
-        raise BuildError(f"{command[0]} rejected generated code (kept in {kept}):\n{run.stderr[:2000]}")
-    log.info("compiled %s in %.1f s", source.parent.name, time.perf_counter() - started)
+        kept = build_cache.keep_file(f"failed{source.suffix}", code, f"the code of {program}")
+        where = f"kept in {kept}" if kept is not None else "which could not be kept"
+        raise BuildError(f"{name} rejected generated code ({where}):\n{run.stderr[:2000]}")
+    if not library.is_file():
+        raise BuildError(
+            f"{name} reported no error, but made no library; set CXX to a C++ compiler (NVCC for CUDA), as g++ is."
+        )
+    log.info("compiled %s in %.1f s", program, time.perf_counter() - started)

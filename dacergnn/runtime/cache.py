@@ -1,6 +1,7 @@
 """The build cache: shared libraries by content hash, safe between processes, damaged entries rebuilt.
 
-Beside the libraries it holds plans: JSON files by a hash of what they were computed from.
+Beside the libraries it holds plans: JSON files by a hash of what they were computed from. Builds under way are folders
+of their own, locked by the process that makes them.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import hashlib
 import json
 import logging
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -20,10 +22,24 @@ from typing import Any, TypeVar
 import platformdirs
 
 from dacergnn.errors import CacheError
+from dacergnn.runtime.cache_files import (
+    holds,
+    in_use,
+    locked,
+    make_folder,
+    readable,
+    remove,
+    share,
+    total_size,
+    writable,
+)
+from dacergnn.runtime.trust import check_entry, check_folder
 
 LIBRARY = "program.so"
 _RECORD = "entry.json"
 _PLAN = ".plan.json"
+_UNDER_WAY = re.compile(r"\w+_[0-9a-z]+\.\w{8}")
+"""Names of builds and plans that have not been published: those of entries, and what `tempfile` adds."""
 T = TypeVar("T")
 log = logging.getLogger("dacergnn.cache")
 
@@ -36,11 +52,25 @@ class Entry:
     name: str
     size: int
 
+    @classmethod
+    def of(cls, path: Path) -> Entry:
+        """The entry at a path."""
+        return cls(path, path.name.rsplit("_", 1)[0], total_size(path))
+
 
 def cache_folder() -> Path:
-    """``DACERGNN_CACHE_DIR``, else the user's cache directory."""
-    configured = os.environ.get("DACERGNN_CACHE_DIR")
-    return Path(configured) if configured else Path(platformdirs.user_cache_dir("dacergnn"))
+    """``DACERGNN_CACHE_DIR``, else the user's cache directory.
+
+    Raises:
+        CacheError: It starts with the home of somebody who is unknown.
+    """
+    configured = os.environ.get("DACERGNN_CACHE_DIR") or platformdirs.user_cache_dir("dacergnn")
+    try:
+        return Path(configured).expanduser()
+    except RuntimeError as error:
+        raise CacheError(
+            f"The build cache is {configured!r}, but {error} Set DACERGNN_CACHE_DIR to a folder."
+        ) from None
 
 
 def _checksum(path: Path) -> str:
@@ -48,18 +78,27 @@ def _checksum(path: Path) -> str:
 
 
 def lookup(key: str, name: str) -> Path | None:
-    """The library of an entry, or None where there is none that is whole; what is damaged is removed."""
-    folder = cache_folder() / f"{name}_{key}"
-    if not folder.exists():
-        return None
-    try:
-        record = json.loads((folder / _RECORD).read_text())
-        if record["sha256"] == _checksum(folder / LIBRARY):
-            return folder / LIBRARY
-    except (OSError, ValueError, KeyError, TypeError):
-        pass
+    """The library of an entry, or None where there is none that is whole; what is damaged is removed.
+
+    Raises:
+        CacheError: The entry cannot be read, or others may have written it.
+    """
+    root = cache_folder()
+    folder = root / f"{name}_{key}"
+    with readable(folder):
+        if not os.path.lexists(folder):
+            return None
+        check_folder(root)
+        check_entry(folder, root)
+        for file in (folder / _RECORD, folder / LIBRARY):
+            if os.path.lexists(file):
+                check_entry(file, root)
+        with suppress(FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError):
+            record = json.loads((folder / _RECORD).read_text())
+            if record["sha256"] == _checksum(folder / LIBRARY):
+                return folder / LIBRARY
     log.warning("cache entry %s is damaged; building it again", folder)
-    shutil.rmtree(folder, ignore_errors=True)
+    remove(folder)
     return None
 
 
@@ -67,63 +106,84 @@ def store(key: str, name: str, build: Callable[[Path], None]) -> Path:
     """Run ``build(folder)``, which leaves a library in the folder, and publish the result atomically.
 
     Raises:
-        CacheError: The cache folder cannot be written.
+        CacheError: The cache folder cannot be written, or others may write to it.
     """
     root = cache_folder()
-    try:
-        root.mkdir(parents=True, exist_ok=True)
+    with writable(root):
+        make_folder(root)
+        check_folder(root)
         temporary = Path(tempfile.mkdtemp(prefix=f"{name}_{key}.", dir=root))
-    except OSError as error:
-        raise CacheError(
-            f"The build cache {root} cannot be written ({error.strerror}); set DACERGNN_CACHE_DIR to a folder that can."
-        ) from error
     try:
-        build(temporary)
-        record = {"name": name, "sha256": _checksum(temporary / LIBRARY)}
-        (temporary / _RECORD).write_text(json.dumps(record))
-        final = root / f"{name}_{key}"
-        try:
-            temporary.rename(final)
-        except OSError:  # another process was first; its build is the same
-            found = lookup(key, name)
-            if found is None:
-                raise
-            return found
-        return final / LIBRARY
+        with writable(root), locked(temporary):
+            build(temporary)
+            record = {"name": name, "sha256": _checksum(temporary / LIBRARY)}
+            (temporary / _RECORD).write_text(json.dumps(record))
+            for path in (temporary, *temporary.iterdir()):  # the cache may be made for many users
+                share(path)
+            final = root / f"{name}_{key}"
+            try:
+                temporary.rename(final)
+            except OSError:  # another process was first; its build is the same
+                found = lookup(key, name)
+                if found is None:
+                    raise
+                return found
+            return final / LIBRARY
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def lookup_plan(key: str, name: str, decode: Callable[[dict[str, Any]], T]) -> T | None:
-    """What ``decode`` makes of a plan, or None where there is none that is whole; what is damaged is removed."""
-    file = cache_folder() / f"{name}_{key}{_PLAN}"
+def keep_file(name: str, text: str, meaning: str) -> Path | None:
+    """Write a file of the cache, in place of one that is there, or of a link; None where it cannot be written.
+
+    Args:
+        meaning: What it is, for the log.
+    """
+    root = cache_folder()
     try:
-        record = json.loads(file.read_text())
-        if record["sha256"] == _text_checksum(record["plan"]):
-            return decode(record["plan"])
-    except OSError:
+        handle, temporary = tempfile.mkstemp(prefix=f"{name.partition('.')[0]}.", dir=root)
+        try:
+            with os.fdopen(handle, "w") as file:
+                file.write(text)
+            share(Path(temporary))
+            return Path(temporary).replace(root / name)
+        finally:
+            Path(temporary).unlink(missing_ok=True)
+    except OSError as error:
+        log.info("%s cannot be kept in %s (%s)", meaning, root, error.strerror)
         return None
-    except (ValueError, KeyError, TypeError):
-        pass
+
+
+def lookup_plan(key: str, name: str, decode: Callable[[dict[str, Any]], T]) -> T | None:
+    """What ``decode`` makes of a plan, or None where there is none that is whole; what is damaged is removed.
+
+    Raises:
+        CacheError: The plan cannot be read, or others may have written it.
+    """
+    root = cache_folder()
+    file = root / f"{name}_{key}{_PLAN}"
+    with readable(file):
+        if not os.path.lexists(file):
+            return None
+        check_folder(root)
+        check_entry(file, root)
+        try:
+            record = json.loads(file.read_text())
+            if record["sha256"] == _text_checksum(record["plan"]):
+                return decode(record["plan"])
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError, TypeError):
+            pass
     log.warning("cache entry %s is damaged; compiling the program again", file)
-    with suppress(OSError):
-        file.unlink()
+    remove(file)
     return None
 
 
 def store_plan(key: str, name: str, plan: dict[str, Any]) -> None:
     """Publish a plan atomically; a cache that cannot be written is left as it is."""
-    root = cache_folder()
-    try:
-        handle, temporary = tempfile.mkstemp(prefix=f"{name}_{key}.", dir=root)
-        try:
-            with os.fdopen(handle, "w") as file:
-                json.dump({"sha256": _text_checksum(plan), "plan": plan}, file)
-            Path(temporary).replace(root / f"{name}_{key}{_PLAN}")
-        finally:
-            Path(temporary).unlink(missing_ok=True)
-    except OSError as error:
-        log.info("the plan of %s cannot be kept in %s (%s)", name, root, error.strerror)
+    text = json.dumps({"sha256": _text_checksum(plan), "plan": plan})
+    keep_file(f"{name}_{key}{_PLAN}", text, f"the plan of {name}")
 
 
 def _text_checksum(plan: dict[str, Any]) -> str:
@@ -132,26 +192,39 @@ def _text_checksum(plan: dict[str, Any]) -> str:
 
 def plans() -> list[Entry]:
     """All plans, by name."""
-    files = sorted(cache_folder().glob(f"*{_PLAN}"))
-    return [Entry(f, f.name.rsplit("_", 1)[0], f.stat().st_size) for f in files]
+    return [Entry.of(path) for path in _listed() if path.name.endswith(_PLAN)]
 
 
 def entries() -> list[Entry]:
     """All builds, by name."""
-    root = cache_folder()
-    found: list[Entry] = []
-    for record in sorted(root.glob(f"*/{_RECORD}")) if root.is_dir() else []:
-        folder = record.parent
-        size = sum(f.stat().st_size for f in folder.iterdir())
-        found.append(Entry(folder, folder.name.rsplit("_", 1)[0], size))
-    return found
+    return [Entry.of(path) for path in _listed() if holds(path, _RECORD) and not _UNDER_WAY.fullmatch(path.name)]
+
+
+def unfinished() -> list[Entry]:
+    """What processes that were ended have left: builds without a record, and plans that were not written in full."""
+    return [Entry.of(path) for path in _listed() if _is_unfinished(path)]
 
 
 def clear() -> int:
-    """Remove all builds and plans (loaded libraries go on working); returns how many there were."""
-    builds, files = entries(), plans()
-    for entry in builds:
-        shutil.rmtree(entry.path, ignore_errors=True)
-    for entry in files:
-        entry.path.unlink(missing_ok=True)
-    return len(builds) + len(files)
+    """Remove all builds and plans (loaded libraries go on working); returns how many of them are gone."""
+    found = [*entries(), *plans(), *unfinished()]
+    for entry in found:
+        remove(entry.path)
+    return sum(not os.path.lexists(entry.path) for entry in found)
+
+
+def _is_unfinished(path: Path) -> bool:
+    if _UNDER_WAY.fullmatch(path.name):
+        return not in_use(path)
+    # A build that has lost its record.
+    return holds(path, LIBRARY) and not holds(path, _RECORD)
+
+
+def _listed() -> list[Path]:
+    """What is in the cache, by name; links, which others may have planted, are not followed."""
+    root = cache_folder()
+    with readable(root):
+        try:
+            return sorted(path for path in root.iterdir() if not path.is_symlink())
+        except (FileNotFoundError, NotADirectoryError):
+            return []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,14 @@ def test_sdfgs_are_saved_layer_by_layer(tmp_path: Path) -> None:
             folder.mkdir(parents=True)
 
     assert save_sdfgs(torch.nn.ModuleDict({"a": Layer(), "b": torch.nn.ReLU()}), tmp_path) == [tmp_path / "a"]
+
+
+def test_without_pyg_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch_geometric.nn", None)
+    result = CliRunner().invoke(main, ["demo"])
+    assert result.exit_code == 1
+    assert "Error: The demonstration trains PyG's layers, but torch_geometric cannot be imported" in result.output
+    assert result.output.endswith("install it with pip install 'dacergnn[pyg]'.\n")
 
 
 @pytest.mark.slow

@@ -18,8 +18,8 @@ HEAD = "def p(g, x: NS[4], W: R[4, 2], w: R[4], s: E, b: ONE[4]):\n"
 # Statements of an edge loop that starts in line 2, and the message.
 EDGE_STATEMENTS = [
     (
-        'e["y"] = softplus(e.src.x)',
-        "line 3, column 18: unknown operator softplus(); the program form has: abs, add, clamp_max, clamp_min, compose, concat, detach, div, dot_prd, dot_prod, elu, eq, erf, exp, expand, ge, gelu, gt, inner, leakyrelu, linear, log, max, min, mul, neg, outer_prod, pad_rows, relu, reshape, sigmoid, slice, sqrt, sub, sum, sum_heads, take_rows, tanh, to_heads",
+        'e["y"] = mish(e.src.x)',
+        "line 3, column 18: unknown operator mish(); the program form has: abs, add, clamp_max, clamp_min, compose, concat, detach, div, dot_prd, dot_prod, elu, eq, erf, exp, expand, expm1, ge, gelu, gt, inner, leakyrelu, linear, log, log1p, max, min, mul, neg, outer_prod, pad_rows, relu, reshape, sigmoid, silu, slice, softplus, sqrt, sub, sum, sum_heads, take_rows, tanh, to_heads, where",
     ),
     ('e["y"] = max(e.src.x)', "line 3, column 18: max() takes 2 operands"),
     ('e["y"] = tanh(x=e.src.x)', "line 3, column 18: operands are given by position, not by name: tanh(x, ...)"),
@@ -333,3 +333,58 @@ def test_invariant(damage: Callable[[Program], None], message: str) -> None:
     with pytest.raises(VerificationError) as caught:
         verify(p.sdfg)
     assert str(caught.value) == message
+
+
+def deep(value: str, helper: str = "") -> str:
+    return f"""{helper}
+def f(g, x: NS[4]):
+    for n in g.dst_nodes():
+        n["y"] = {value}
+    return y
+"""
+
+
+TOO_DEEP = "this expression is more than 100 operators deep; assign a part of it to a local before"
+MORE = "def more(v):\n    return 2.0 * v + 1.0\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        (deep(" + ".join(["n.x"] * 2001)), "line 4"),
+        (deep("n.x" + " * 2.0 - n.x" * 1000), "line 4"),
+        (deep("-" * 2000 + "n.x"), "line 4"),
+        (deep("exp(" * 150 + "n.x" + ")" * 150), "line 4"),
+        (deep(f"sum({' + '.join(['e.src.x'] * 2001)} for e in n.incoming_edges())"), "line 4"),
+        (deep("n" + ".src" * 2000), "line 4"),
+        (deep("more(n.x)", MORE.replace("v + 1", " + ".join("v" * 2001) + " + 1")), "line 2"),
+        (deep("more(" * 60 + "n.x" + ")" * 60, MORE), "line 2"),
+        (deep("n.x").replace("NS[4]", f"NS[{'+'.join('1' * 2001)}]"), "line 2"),
+        (deep("n.x").replace("n.x", "2.0").replace("for n", f"if {'-' * 2000}1:\n     for n"), "line 3"),
+    ],
+)  # fmt: skip
+def test_deep_expressions(text: str, place: str) -> None:
+    with pytest.raises(ProgramError) as caught:
+        parse(text)
+    assert caught.value.message == TOO_DEEP
+    assert caught.value.location.partition(",")[0] == place
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        deep("(" * 2000 + "n.x" + ")" * 2000),
+        deep(" + ".join(["n.x"] * 50_000)),
+        deep("n.x") + "\0",
+        deep("n.x").replace("NS[4]", f"NS[{'-' * 20_000}4]"),
+    ],
+)
+def test_sources_that_python_itself_cannot_parse(text: str) -> None:
+    with pytest.raises(ProgramError):
+        parse(text)
+
+
+def test_the_deepest_expressions_that_are_taken() -> None:
+    for value in (" + ".join(["n.x"] * 97), "exp(" * 97 + "n.x" + ")" * 97):
+        parse(deep(value))
+    parse(deep("n.x").replace('n["y"] = n.x', f"part = {' + '.join(['n.x'] * 90)}; n['y'] = part{' + n.x' * 90}"))

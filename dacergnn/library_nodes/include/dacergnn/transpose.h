@@ -13,10 +13,15 @@ namespace detail {
 template <int64_t S, class V, std::size_t... l>
 inline __attribute__((always_inline)) void exchange(V& a, V& b, std::index_sequence<l...>) {
     constexpr int64_t L = sizeof...(l);
-    using Mask = vector_t<std::conditional_t<sizeof(V) / L == 4, int32_t, int64_t>, L>;
     constexpr auto at = [](int64_t lane, int64_t from_a, int64_t from_b) { return lane & S ? from_b : from_a; };
+#if defined(__clang__)
+    const V upper = __builtin_shufflevector(a, b, at(l, l, L + l - S)...);
+    const V lower = __builtin_shufflevector(a, b, at(l, l + S, L + l)...);
+#else  // GCC has the other only from version 12 on
+    using Mask = vector_t<std::conditional_t<sizeof(V) / L == 4, int32_t, int64_t>, L>;
     const V upper = __builtin_shuffle(a, b, Mask{at(l, l, L + l - S)...});
     const V lower = __builtin_shuffle(a, b, Mask{at(l, l + S, L + l)...});
+#endif
     a = upper;
     b = lower;
 }

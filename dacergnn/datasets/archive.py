@@ -1,0 +1,104 @@
+"""The arrays of a dataset file, each checked for what it has to be when it is taken."""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+from typing import Any, NoReturn
+from zipfile import BadZipFile
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from numpy.lib.npyio import NpzFile
+from torch import Tensor
+
+from dacergnn.errors import DatasetError
+from dacergnn.graph.formats import largest_array
+
+Array = npt.NDArray[Any]
+_UNREADABLE = (OSError, ValueError, EOFError, RuntimeError, MemoryError, BadZipFile, zlib.error)
+"""What NumPy raises where a file is damaged, encrypted, or says that an array is larger than the machine's memory."""
+
+
+class Archive:
+    """The arrays of an `.npz` file; DatasetError with the file and the array where one is not what it has to be."""
+
+    def __init__(self, path: Path) -> None:
+        """Reads all arrays."""
+        self.path = path
+        try:
+            with path.open("rb") as stream:
+                self._arrays = _arrays(np.load(stream, allow_pickle=False))
+        except _UNREADABLE as error:
+            raise DatasetError(f"{path} cannot be read ({error}); replace the file.") from error
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._arrays
+
+    @property
+    def left(self) -> tuple[str, ...]:
+        """Names of the arrays that have not been taken."""
+        return tuple(self._arrays)
+
+    def fail(self, key: str, problem: str) -> NoReturn:
+        """DatasetError for an array."""
+        raise DatasetError(f"{self.path}: {key} {problem}; correct or replace the file.")
+
+    def check_room(self, key: str, cells: int, width: int) -> None:
+        """DatasetError if so many cells of ``width`` bytes, as an array says, have no room on this machine."""
+        if cells * width > largest_array():
+            self.fail(key, f"asks for {cells * width / 2**30:,.0f} GiB, more than half of the memory of this machine")
+
+    def names(self, key: str) -> list[str]:
+        """Takes different strings."""
+        found = [str(name) for name in self._take(key, "U", 1, "strings")]
+        twice = next((name for name in found if found.count(name) > 1), None) if len(set(found)) < len(found) else None
+        if twice is not None:
+            self.fail(key, f"holds {twice!r} twice")
+        return found
+
+    def string(self, key: str) -> str:
+        """Takes one string."""
+        return str(self._take(key, "U", 0, "a string"))
+
+    def integers(
+        self, key: str, *, length: int | None = None, least: int = 0, limit: int | None = None, what: str = ""
+    ) -> Tensor:
+        """Takes int64 [length] of numbers from ``least`` on, below ``limit``; ``what`` says whose they are."""
+        values = self._take(key, "iu", 1, "integers")
+        if length is not None and len(values) != length:
+            self.fail(key, f"has {len(values)} entries; it must have {length} ({what})")
+        if len(values):
+            low, high = int(values.min()), int(values.max())
+            if low < least:
+                self.fail(key, f"holds {low}; it must hold no less than {least}")
+            if limit is not None and high >= limit:
+                self.fail(key, f"holds {high}, but there are {limit} {what}")
+            if high > np.iinfo(np.int64).max:
+                self.fail(key, f"holds {high}, which has more than 63 bits")
+        return torch.from_numpy(values.astype(np.int64))
+
+    def numbers(self, key: str, dimensions: int) -> Array:
+        """Takes real numbers, as float32."""
+        return self._take(key, "iufb", dimensions, "real numbers").astype(np.float32)
+
+    def other_integers(self) -> dict[str, Tensor]:
+        """Takes all integers that are left, whatever their shape."""
+        keys = [key for key, values in self._arrays.items() if values.dtype.kind in "iu"]
+        return {key: torch.from_numpy(self._arrays.pop(key).astype(np.int64)) for key in keys}
+
+    def _take(self, key: str, kinds: str, dimensions: int, meaning: str) -> Array:
+        values = self._arrays.pop(key)
+        if values.dtype.kind not in kinds or values.ndim != dimensions:
+            row = {0: "", 1: " in one dimension", 2: " in two dimensions"}[dimensions]
+            self.fail(key, f"has dtype {values.dtype} and shape {list(values.shape)}; it must hold {meaning}{row}")
+        return values
+
+
+def _arrays(file: object) -> dict[str, Array]:
+    """All arrays of an archive, whatever else is in it; ValueError if it is something else that NumPy reads."""
+    if not isinstance(file, NpzFile):
+        raise ValueError("it is a lone array, no archive of arrays as numpy.savez makes")
+    members: dict[str, Any] = {key: file[key] for key in file.files}
+    return {key: values for key, values in members.items() if isinstance(values, np.ndarray)}

@@ -1,0 +1,68 @@
+"""Whose code the cache may hold: it is run, so that nobody else may have put it there."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from dacergnn.errors import CacheError
+
+_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+_REMEDY = "set DACERGNN_CACHE_DIR to a folder of your own"
+
+
+def check_folder(folder: Path) -> None:
+    """CacheError if others than its owner may write to the cache, or its owner is somebody who cannot be trusted.
+
+    A cache of another user counts if it was made beforehand: this user may not write to it, and nobody could have put
+    it in place of another folder. Nothing is said of a folder that is not there.
+    """
+    try:
+        found = folder.stat()
+    except OSError:
+        return
+    if _others_write(found):
+        raise CacheError(
+            f"Others may write to the build cache {folder}, whose code is run; take that right away with "
+            f"chmod go-w {folder}, or {_REMEDY}."
+        )
+    if found.st_uid in _trusted():
+        return
+    if not _read_only(folder, found) or _others_write(folder.parent.stat()):
+        raise CacheError(
+            f"The build cache {folder}, whose code is run, belongs to another user ({found.st_uid}); {_REMEDY}, or "
+            "have it made read only, in a folder to which nobody else may write."
+        )
+
+
+def check_entry(path: Path, folder: Path) -> None:
+    """CacheError if a file or folder of the cache is a link, or belongs to neither this user nor the cache's owner."""
+    found = path.lstat()
+    if stat.S_ISLNK(found.st_mode):
+        raise CacheError(f"{path} in the build cache is a link, whose code is not run; remove it.")
+    if found.st_uid not in {*_trusted(), folder.stat().st_uid}:
+        raise CacheError(
+            f"{path} in the build cache belongs to another user ({found.st_uid}), whose code is not run; remove it, or "
+            f"{_REMEDY}."
+        )
+    if _others_write(found):
+        raise CacheError(
+            f"Others may write to {path} in the build cache, whose code is run; remove it, or take that right away "
+            f"with chmod go-w {path}."
+        )
+
+
+def _trusted() -> set[int]:
+    """This user, and the superuser."""
+    return {os.geteuid(), 0}
+
+
+def _others_write(found: os.stat_result) -> bool:
+    """Whether others than the owner may write; a group of the owner's number is the owner alone."""
+    own_group = found.st_gid == found.st_uid
+    return bool(found.st_mode & (stat.S_IWOTH if own_group else _OTHERS))
+
+
+def _read_only(folder: Path, found: os.stat_result) -> bool:
+    return not found.st_mode & (_OTHERS | stat.S_IWUSR) or not os.access(folder, os.W_OK)
