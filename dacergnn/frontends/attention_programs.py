@@ -54,22 +54,24 @@ def attended(g, heads, channels, residual):
 
 
 def gat(g, x, x_dst, W, W_dst, q, k, edge_attr, W_edge, q_edge, kept, edge_weight, res, res_bias, bias):
-    """Scores are sums of a number for the source, one for the destination, and one for the edge."""
+    """Scores are sums of a number for the source, one for the destination if there is k, and one for the edge."""
     for n in g.src_nodes():
         n["features"] = reshape(linear(n.x, W.T), heads, channels)
         n["score_src"] = dot_prd(n["features"], q)
-        if not (x_dst or W_dst):
+        if k and not (x_dst or W_dst):
             n["score_dst"] = dot_prd(n["features"], k)
-    if x_dst or W_dst:
+    if k and (x_dst or W_dst):
         for n in g.dst_nodes():
             n["features_dst"] = linear(n.x_dst if x_dst else n.x, W_dst.T if W_dst else W.T)
             n["score_dst"] = dot_prd(reshape(n["features_dst"], heads, channels), k)
     for e in g.edges():
+        if k:
+            e["sum"] = e.src.score_src + e.dst.score_dst
+        else:
+            e["sum"] = e.src.score_src
         if edge_attr:
             e["features"] = reshape(linear(e.edge_attr, W_edge.T), heads, channels)
-            e["sum"] = e.src.score_src + e.dst.score_dst + dot_prd(e["features"], q_edge)
-        else:
-            e["sum"] = e.src.score_src + e.dst.score_dst
+            e["sum"] = e["sum"] + dot_prd(e["features"], q_edge)
         e["score"] = leakyrelu(e["sum"], slope)
     softmax_of_scores(g)
     attended(g, heads, channels, residual)

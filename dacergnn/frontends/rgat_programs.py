@@ -25,7 +25,10 @@ def pair_softmax(g, name):
 
 
 def rgat_modes(g, x, W, q, k, edge_attr, lin_edge, edge_key, kept, copies, w, degree, l1, b1, l2, b2, bias):
-    """A score has one value for each of `rows` = heads x dim queries, a message `channels` for each."""
+    """A score has one value for each of `rows` = heads x dim queries, a message `channels` for each.
+
+    With `with_attention`, the weights of edges are a second result: as softmax gives them, whatever they are used for.
+    """
     for e in g.edges():
         e["hs"] = reshape(linear(e.src.x, W[e.etype]), heads, channels)
         e["ht"] = reshape(linear(e.dst.x, W[e.etype]), width)
@@ -48,6 +51,8 @@ def rgat_modes(g, x, W, q, k, edge_attr, lin_edge, edge_key, kept, copies, w, de
     else:
         edge_softmax(g, "att")
     for e in g.edges():
+        if with_attention:
+            e["weights"] = e["att"]
         if mod == "f-additive":
             e["att"] = e["att"] + (e["att"] > 0.0)
         if mod == "f-scaled":
@@ -67,4 +72,7 @@ def rgat_modes(g, x, W, q, k, edge_attr, lin_edge, edge_key, kept, copies, w, de
             n["out"] = n["out"] * reshape(n["size"], rows, channels)
         if bias:
             n["out"] = n["out"] + bias
-    return out
+    if with_attention:
+        return out, weights
+    else:
+        return out

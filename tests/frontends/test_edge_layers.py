@@ -98,7 +98,6 @@ def test_refused_dgl_layers() -> None:
         (pyg.GMMConv(6, 8, 2, 3), (X, EDGES.edge_index), "edge_attr is NoneType"),
         (pyg.GMMConv(6, 8, 2, 3), (X, EDGES.edge_index, U[1:]), "edge_attr has 49 rows for 50 edges"),
         (pyg.GMMConv(6, 8, 2, 3), (X, EDGES.edge_index, U.to_sparse()), "edge_attr is sparse; pass"),
-        (pyg.GMMConv(6, 8, 2, 3), ((X, None), EDGES.edge_index, U), r"x\[1\] is None"),
         (pyg.GMMConv(6, 8, 2, 3), (X, EDGES.edge_index, U, (3, 4)), r"size=\(3, 4\) differs"),
     ],
 )

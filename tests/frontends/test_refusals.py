@@ -130,7 +130,6 @@ E, T = EDGES.edge_index, EDGES.edge_type
         (rgcn, ((torch.arange(15), X), E, T), {}, "x mixes features and node ids"),
         (lambda: rgcn(num_blocks=2), (None, E, T), {}, "num_blocks needs features"),
         (lambda: pyg.FastRGCNConv(6, 8, 5), (torch.arange(15), E, T), {}, "15 ids, but there are 6"),
-        (rgat, (X, E, T), {"return_attention_weights": False}, "return_attention_weights is set"),
         (rgat, (X, E, T), {"edge_attr": torch.randn(50, 3)}, "without edge_dim"),
         (lambda: rgat(edge_dim=3), (X, E, T), {"edge_attr": torch.randn(50, 2)}, "edge_attr is \\[50, 2\\]"),
         (rgat, (X, E, T), {"size": (15, 9)}, "size=\\(15, 9\\) differs"),
@@ -210,13 +209,12 @@ def test_options_of_attention_layers_that_are_refused() -> None:
 @pytest.mark.parametrize(
     ("layer", "args", "message"),
     [
-        (gat(channels=(6, 5)), ((X, None), EDGES.edge_index), r"x\[1\] is None"),
+        (pyg.GATv2Conv((6, 5), 4), ((X, None), EDGES.edge_index), r"x\[1\] is None"),
         (gat(), (X[:, :5], EDGES.edge_index), r"x is \[15, 5\]; it must be a tensor of shape \[N, 6\]"),
         (gat(), (X, EDGES.edge_index, None, (15, 14)), r"size=\(15, 14\) differs from \(15, 15\)"),
         (gat(edge_dim=3), (X, EDGES.edge_index, X[:2]), r"edge_attr is \[2, 6\]"),
-        (gat(), (X, EDGES.edge_index, None, None, False), "return_attention_weights is False"),
         (pyg.GATv2Conv(6, 4), (X, EDGES.edge_index, X), "without edge_dim"),
-        (gat(), (X, EDGES.edge_index.to_sparse()), "edge_index is a Tensor; compiled layers take dense tensors"),
+        (gat(), (X, EDGES.edge_index.to_sparse()), r"size=\(50, 2\) differs from \(15, 15\), the rows of x"),
     ],
 )
 def test_calls_of_attention_layers_that_are_handed_back(layer: nn.Module, args: Any, message: str) -> None:

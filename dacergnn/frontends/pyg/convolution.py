@@ -1,50 +1,84 @@
-"""What the front ends of layers over the edges of one type share: edge indices and adjacencies, checks of parts."""
+"""What the front ends of layers over the edges of one type share: their graphs, and the sizes of calls."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from dacergnn.errors import UnsupportedCallError
-from dacergnn.frontends.frontend import GraphKey
+from dacergnn.frontends.frontend import GraphKey, Outputs
 from dacergnn.frontends.kept import kept
 from dacergnn.frontends.linear import is_linear
-from dacergnn.frontends.pyg.message_passing import MessagePassingFrontend, check_edge_index, check_ids, plain
+from dacergnn.frontends.pyg.given_edges import (
+    Sizes,
+    check_edges,
+    edge_values,
+    identity,
+    is_matrix,
+    matrix_sizes,
+    source_of_values,
+    sources_and_destinations,
+)
+from dacergnn.frontends.pyg.message_passing import MessagePassingFrontend, check_features, check_ids, ends, is_pair
 from dacergnn.graph import HeteroGraph
-from dacergnn.graph.checks import check_kernels
-from dacergnn.graph.from_pyg import coordinates, is_adjacency
-
-Sizes = tuple[int, int]
 
 
-def is_matrix(edge_index: object) -> bool:
-    """Whether edges are given as a sparse matrix of torch, an adjacency with destinations in rows."""
-    return isinstance(edge_index, Tensor) and is_adjacency(edge_index)
+class Nodes(NamedTuple):
+    """The nodes of a call.
+
+    Args:
+        src: Number of sources.
+        dst: Number of destinations.
+        pair: Whether sources and destinations are different nodes.
+        batch: How many feature matrices there are of the same nodes; 0 for one, without an axis of its own.
+    """
+
+    src: int
+    dst: int
+    pair: bool
+    batch: int
+
+    @property
+    def copies(self) -> int:
+        """How often the graph that a program runs over has each node."""
+        return self.batch or 1
+
+    def shape(self, channels: int) -> tuple[int, ...]:
+        """The shape of a result."""
+        return (self.batch, self.dst, channels) if self.batch else (self.dst, channels)
+
+    def finish(self, outputs: Outputs) -> Tensor:
+        """The output of a program as the layer returns it."""
+        rows = outputs[0]
+        return rows.view(self.shape(rows.size(-1))) if self.batch else rows
 
 
-def edge_values(edge_index: Any) -> Tensor | None:
-    """[E] values of the entries of an adjacency, None for an edge index."""
-    return coordinates(edge_index)[2] if is_matrix(edge_index) else None
+def rows_of(x: Tensor) -> Tensor:
+    """Features [N, K], or those of all copies of a graph, [B, N, K], one after the other."""
+    return x if x.dim() == 2 else x.flatten(0, 1)
 
 
-def ends(edge_index: Any, sizes: Sizes) -> Tensor:
+def checked_edges(edge_index: Any, sizes: Sizes) -> Tensor:
     """[2, E] sources and destinations; GraphError if one is not among ``sizes``."""
-    if is_matrix(edge_index):
-        rows, columns, *_ = coordinates(edge_index)
-        return torch.stack([columns, rows])
-    edges = plain(edge_index)
-    check_ids(edges, sizes)
+    edges = sources_and_destinations(edge_index)
+    if not is_matrix(edge_index):
+        check_ids(edges, sizes)
     return edges
 
 
 class ConvolutionFrontend(MessagePassingFrontend):
     """Front end of a layer over the edges of one type.
 
-    They are given as an edge index, or as a sparse adjacency of torch, whose values are weights of its edges.
+    A static graph, whose nodes have features [B, N, K], is run as one graph of B parts.
     """
+
+    fused = False
+    """Whether the layer may multiply with an adjacency as a whole; its values are weights then."""
+    static = False
+    """Whether calls may have features [B, N, K]."""
 
     def check_linear(self, names: Sequence[str]) -> None:
         """UnsupportedLayerError unless these parts of the layer are Linear layers that a program may compute."""
@@ -54,59 +88,100 @@ class ConvolutionFrontend(MessagePassingFrontend):
                 remedy = "keep the Linear of the layer, without hooks, and run it once if it is lazy"
                 raise self.refuse(name, type(part).__name__, remedy)
 
+    def check_rows(self, name: str, x: Any, channels: int) -> Tensor:
+        """`x` if it is a floating-point tensor [N, channels] or, of static graphs, [B, N, channels]."""
+        if self.static and isinstance(x, Tensor) and x.dim() == 3:
+            if not x.size(0):
+                raise UnsupportedCallError(f"{name} has shape {list(x.shape)}; pass features of one graph at least.")
+            check_features(name, x[0], channels)
+            return x
+        return check_features(name, x, channels)
+
+    def check_ends(self, x: Any, channels: tuple[int, int], *, own: bool = True) -> None:
+        """UnsupportedCallError unless `x` has features of so many channels at both ends.
+
+        Args:
+            own: Whether features of the destinations are read; they may be None all the same.
+        """
+        pair, (x_l, x_r) = is_pair(x), ends(x)
+        self.check_rows("x[0]" if pair else "x", x_l, channels[0])
+        if own and x_r is not None:
+            self.check_rows("x[1]" if pair else "x", x_r, channels[1])
+
     def check_edges(self, edge_index: Any, dtype: torch.dtype) -> None:
         """UnsupportedCallError unless a program can run over these edges."""
-        if not is_matrix(edge_index):
-            check_edge_index(edge_index)
+        check_edges(edge_index, fused=self.weighs(edge_index))
+        if not self.weighs(edge_index):
             return
-        if torch.compiler.is_compiling():
-            raise UnsupportedCallError("edge_index is a sparse adjacency; torch.compile takes dense tensors [2, E].")
-        if not self.module.fuse:
-            raise UnsupportedCallError("fuse is False, so that the values of the adjacency may mean nothing.")
-        if edge_index.requires_grad or edge_index.dtype != dtype:
+        values = edge_values(edge_index)
+        if values is not None and values.dtype != dtype:
             raise UnsupportedCallError(
-                f"edge_index is an adjacency of {edge_index.dtype}{' with gradient' * edge_index.requires_grad}; "
-                f"compiled layers take values of {dtype} without gradient."
+                f"edge_index is an adjacency of {values.dtype}; compiled layers take values of {dtype}."
             )
-        check_kernels("edge_index", edge_index.device)
+
+    def weighs(self, edge_index: Any) -> bool:
+        """Whether messages are multiplied with the values of an adjacency."""
+        return self.fused and is_matrix(edge_index) and isinstance(edge_index, Tensor) and bool(self.module.fuse)
 
     def known_sizes(self, edge_index: Any, size: Any) -> tuple[int | None, int | None]:
         """Numbers of sources and destinations as far as the edges, or else the argument ``size``, tell them."""
         if is_matrix(edge_index):
-            return edge_index.size(1), edge_index.size(0)
+            return matrix_sizes(edge_index)
         known = getattr(edge_index, "sparse_size", None)
         return known() if known is not None else ((None, None) if size is None else tuple(size))
 
-    def sizes(self, x: Any, edge_index: Any, size: Any) -> Sizes:
-        """Numbers of sources and destinations of a call; UnsupportedCallError if they contradict each other."""
-        x_l, x_r = x if isinstance(x, tuple | list) else (x, x)  # pyright: ignore[reportUnknownVariableType]
-        found: list[int] = []
-        for rows, known in zip((x_l, x_r), self.known_sizes(edge_index, size), strict=True):
-            count = rows.size(0) if isinstance(rows, Tensor) else known
-            if known is not None and known != count:
-                raise UnsupportedCallError(f"x has {count} rows where the edges are said to have {known} nodes.")
-            found.append(found[0] if count is None else count)
-        return found[0], found[1]
+    def nodes(self, x: Any, edge_index: Any, size: Any = None) -> Nodes:
+        """The nodes of a call; UnsupportedCallError if its arguments contradict each other."""
+        known = self.known_sizes(edge_index, size)
+        counts = [n if rows is None else rows.size(-2) for rows, n in zip(ends(x), known, strict=True)]
+        if any(n not in (None, count) for n, count in zip(known, counts, strict=True)):
+            raise UnsupportedCallError(f"size={known!r} differs from {tuple(counts)}, the rows of x.")
+        src: Any = counts[0]
+        dst = src if counts[1] is None else counts[1]
+        batches = {rows.size(0) if rows.dim() == 3 else 0 for rows in ends(x) if isinstance(rows, Tensor)}
+        if len(batches) > 1:
+            raise UnsupportedCallError("x[0] and x[1] have features for different numbers of graphs.")
+        batch = batches.pop()
+        if batch and isinstance(edge_index, Tensor) and self.weighs(edge_index):
+            raise UnsupportedCallError(
+                "x has the shape [B, N, K] and edge_index is a matrix, which multiplies matrices."
+            )
+        return Nodes(src, dst, is_pair(x), batch)
 
-    def key(self, edge_index: Any, sizes: Sizes, pair: bool, loops: str = "") -> GraphKey:
-        """What identifies the graph of these edges; ``pair`` if sources and destinations are different nodes."""
-        return (edge_index,), ("nodes", *sizes, pair, loops)
+    def key(self, edge_index: Any, nodes: Nodes, loops: str = "") -> GraphKey:
+        """What identifies the graph of these edges, to which ``loops`` are added."""
+        return identity(edge_index), ("nodes", *nodes, loops)
 
     def graph_owner(self) -> object:
         return "edges", "one type"
 
-    def encode(self, edges: Tensor, sizes: Sizes, pair: bool) -> HeteroGraph:
-        """The graph of edges [2, E] of one type."""
-        return HeteroGraph.from_arrays(edges, None, num_nodes=sizes, num_edge_types=1, bipartite=pair)
+    def encode(self, edge_index: Any, nodes: Nodes) -> HeteroGraph:
+        """The graph of a call, or of as many copies of it as there are feature matrices."""
+        return self.encode_edges(checked_edges(edge_index, (nodes.src, nodes.dst)), nodes)
 
-    def norm(self, graph: HeteroGraph, edge_index: Any, dtype: torch.dtype, *, mean: bool) -> Tensor | None:
+    def encode_edges(self, edges: Tensor, nodes: Nodes) -> HeteroGraph:
+        """The graph of edges [2, E]."""
+        if nodes.batch:
+            starts = torch.arange(nodes.batch, device=edges.device).view(-1, 1)
+            edges = torch.stack(
+                [(edges[i] + starts * count).view(-1) for i, count in enumerate((nodes.src, nodes.dst))]
+            )
+        sizes = nodes.src * nodes.copies, nodes.dst * nodes.copies
+        return HeteroGraph.from_arrays(edges, None, num_nodes=sizes, num_edge_types=1, bipartite=nodes.pair)
+
+    def norm(
+        self, graph: HeteroGraph, edge_index: Any, dtype: torch.dtype, copies: int, *, mean: bool
+    ) -> Tensor | None:
         """[E] in canonical order: values of an adjacency, over the number of edges for means; None for 1."""
         share = graph.pair_mean_weights(dtype) if mean else None
-        if not is_matrix(edge_index):
+        if not self.weighs(edge_index):
             return share
 
         def make() -> Tensor:
-            values = graph.to_canonical(coordinates(edge_index)[2])  # pyright: ignore[reportArgumentType]
+            values: Any = edge_values(edge_index)
+            values = graph.to_canonical(values.repeat(copies) if copies > 1 else values)
             return values if share is None else values * share
 
-        return kept(graph, ("values", mean, dtype), edge_index, make)
+        if edge_index.requires_grad and torch.is_grad_enabled():
+            return make()
+        return kept(graph, ("values", mean, dtype), source_of_values(edge_index), make)

@@ -10,12 +10,12 @@ from torch import Tensor, nn
 
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.convolution_programs import gcn
-from dacergnn.frontends.frontend import Binding, GraphKey, Program, only, spec
+from dacergnn.frontends.frontend import Binding, GraphKey, Program, spec
 from dacergnn.frontends.kept import kept
 from dacergnn.frontends.parameters import Parameters
-from dacergnn.frontends.pyg.convolution import ConvolutionFrontend, edge_values, ends, is_matrix
-from dacergnn.frontends.pyg.message_passing import check_features
-from dacergnn.frontends.pyg.self_loops import loops, symmetric_norm, with_loop_weights, with_loops
+from dacergnn.frontends.pyg.convolution import ConvolutionFrontend, Nodes, checked_edges, rows_of
+from dacergnn.frontends.pyg.given_edges import edge_values, is_matrix, source_of_values
+from dacergnn.frontends.pyg.self_loops import loops, split_loops, symmetric_norm, with_loop_weights, with_loops
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.lasting import lasting
 from dacergnn.runtime.stacks import stacks_of
@@ -28,7 +28,13 @@ class _Edges(NamedTuple):
     weight: Tensor | None
     normalize: bool
     loops: str
-    """Which self loops are added: "" for none, "remaining" where there are none, "all" besides those there are."""
+    """Which self loops are added: "" for none, "remaining" where there are none, "all" besides those there are, "fill"
+    in their place."""
+
+    @property
+    def bare(self) -> bool:
+        """Whether all messages count once."""
+        return not self.normalize and self.weight is None and not is_matrix(self.index)
 
 
 class GCNFrontend(ConvolutionFrontend):
@@ -38,6 +44,7 @@ class GCNFrontend(ConvolutionFrontend):
     """
 
     handles: ClassVar[tuple[str, ...]] = ("torch_geometric.nn.conv.gcn_conv.GCNConv",)
+    fused = static = True
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__(module)
@@ -51,34 +58,49 @@ class GCNFrontend(ConvolutionFrontend):
         self._own = Parameters(self.layer, paths if self.has_bias else paths[:1])
 
     def edges(self, x: Any, edge_index: Any, edge_weight: Any = None) -> GraphKey:
-        x = check_features("x", x, self.in_channels)
+        x = self.check_rows("x", x, self.in_channels)
         self.check_edges(edge_index, x.dtype)
-        sizes = self.sizes(x, edge_index, None)
+        nodes = self.nodes(x, edge_index)
         if edge_weight is not None and not is_matrix(edge_index):
             self._check_weight(edge_weight, edge_index.size(1), x.dtype)
         edges = self._edges(edge_index, edge_weight, x)
-        return self.key(edges.index, sizes, False, edges.loops)
+        return self.key(edges.index, nodes, edges.loops)
 
-    def result(self, x: Any, *_: Any, **__: Any) -> tuple[int, int]:
-        return x.size(0), self.out_channels
+    def check_edges(self, edge_index: Any, dtype: torch.dtype) -> None:
+        super().check_edges(edge_index, dtype)
+        if not is_matrix(edge_index):
+            return
+        if not self.module.fuse:
+            raise UnsupportedCallError("fuse is False, so that edge_weight may be meant for an adjacency, too.")
+        if self.layer.cached and not isinstance(edge_index, Tensor):
+            raise UnsupportedCallError(
+                "cached is set, and edge_index is a SparseTensor; pass it as .to_torch_sparse()."
+            )
+        if self.layer.normalize and isinstance(edge_index, Tensor) and edge_index.layout is torch.sparse_csc:
+            raise UnsupportedCallError("edge_index has the layout torch.sparse_csc; convert it with .to_sparse_csr().")
+
+    def weighs(self, edge_index: Any) -> bool:
+        return is_matrix(edge_index)
+
+    def result(self, x: Any, edge_index: Any, *_: Any, **__: Any) -> tuple[int, ...]:
+        return self.nodes(x, edge_index).shape(self.out_channels)
 
     def graph(self, x: Any, edge_index: Any, edge_weight: Any = None) -> HeteroGraph:
-        count = x.size(0)
         edges = self._edges(edge_index, edge_weight, x)
-        return self.encode(_joined(edges, count), (count, count), pair=False)
+        return self.encode_edges(_joined(edges, x.size(-2)), self.nodes(x, edges.index))
 
     def bind(self, graph: HeteroGraph, x: Any, edge_index: Any, edge_weight: Any = None) -> Binding:
         edges = self._edges(edge_index, edge_weight, x)
-        bare = not edges.normalize and edges.weight is None and not is_matrix(edges.index)
+        bare, nodes = edges.bare, self.nodes(x, edges.index)
         program = self.program(bare, partial(self._program, bare))
 
         def again(x: Any, edge_index: Any, edge_weight: Any = None) -> list[Tensor]:
-            norm = self._norm(graph, self._edges(edge_index, edge_weight, x), x.dtype)
+            norm = self._norm(graph, self._edges(edge_index, edge_weight, x), x.dtype, nodes.copies)
             weight, *bias = self._own.read(self.module)
-            return [x, weight, *([] if norm is None else [norm]), *bias]
+            return [rows_of(x), weight, *([] if norm is None else [norm]), *bias]
 
         arrays = dict(zip(program.arrays, again(x, edge_index, edge_weight), strict=True))
-        return Binding(program, arrays, only, stacks_of(), again=again, reshapes=True)
+        return Binding(program, arrays, nodes.finish, stacks_of(), again=again, reshapes=True)
 
     def _edges(self, edge_index: Any, edge_weight: Tensor | None, x: Tensor) -> _Edges:
         layer: Any = self.layer
@@ -86,7 +108,7 @@ class GCNFrontend(ConvolutionFrontend):
             edge_weight = None
         if not layer.normalize:
             return _Edges(edge_index, edge_weight, False, "")
-        added = "" if not layer.add_self_loops else "all" if is_matrix(edge_index) else "remaining"
+        added = _added_loops(edge_index) if layer.add_self_loops else ""
         if not layer.cached:
             return _Edges(edge_index, edge_weight, True, added)
         if layer._cached_edge_index is None:
@@ -98,37 +120,41 @@ class GCNFrontend(ConvolutionFrontend):
         """Let the layer know the edges and coefficients of all calls to come."""
         if torch.compiler.is_compiling():
             raise UnsupportedCallError("cached is set and nothing cached yet; call the layer once before.")
-        count, weight = x.size(0), edges.weight
+        count, weight = x.size(-2), edges.weight
         with lasting():
             index = _joined(edges, count)
-            graph = self.encode(index, (count, count), pair=False)
-            norm = graph.from_canonical(self._coefficients(graph, edges, x.dtype))
+            graph = self.encode_edges(index, Nodes(count, count, pair=False, batch=0))
+            norm = graph.from_canonical(self._coefficients(graph, edges, x.dtype, 1))
         self.layer._cached_edge_index = (index, norm if weight is not None else norm.detach())
 
-    def _norm(self, graph: HeteroGraph, edges: _Edges, dtype: torch.dtype) -> Tensor | None:
+    def _norm(self, graph: HeteroGraph, edges: _Edges, dtype: torch.dtype, copies: int) -> Tensor | None:
         """[E] in canonical order: what messages are multiplied with, None for 1."""
-        source = edges.index if edges.weight is None else edges.weight
-        if not edges.normalize and edges.weight is None and not is_matrix(edges.index):
+        if edges.bare:
             return None
-        if source.requires_grad and torch.is_grad_enabled():
-            return self._coefficients(graph, edges, dtype)
+        source = source_of_values(edges.index) if edges.weight is None else edges.weight
+        if source is not None and source.requires_grad and torch.is_grad_enabled():
+            return self._coefficients(graph, edges, dtype, copies)
         key = (GCNFrontend, edges.normalize, self.fill, edges.weight is None, dtype)
-        return kept(graph, key, source, lambda: self._coefficients(graph, edges, dtype))
+        return kept(graph, key, source, lambda: self._coefficients(graph, edges, dtype, copies))
 
-    def _coefficients(self, graph: HeteroGraph, edges: _Edges, dtype: torch.dtype) -> Tensor:
-        count, weight = graph.size("NS"), edges.weight
+    def _coefficients(self, graph: HeteroGraph, edges: _Edges, dtype: torch.dtype, copies: int) -> Tensor:
+        total, weight = graph.size("NS"), edges.weight
+        count = total // copies
         if is_matrix(edges.index):
             weight = edge_values(edges.index)
         if weight is None:
-            weight = torch.ones(graph.size("E"), dtype=dtype, device=graph.device)
+            weight = torch.ones(graph.size("E") // copies, dtype=dtype, device=graph.device)
+        elif edges.loops == "fill":
+            others, _, _ = split_loops(graph, "one type", edges.index)
+            weight = torch.cat([weight.index_select(0, others), weight.new_full((count,), self.fill)])
         elif edges.loops == "all":
             weight = torch.cat([weight, weight.new_full((count,), self.fill)])
         elif edges.loops:
             weight = with_loop_weights(graph, "one type", edges.index, weight, self.fill, count)
-        weight = graph.to_canonical(weight)
+        weight = graph.to_canonical(weight.repeat(copies) if copies > 1 else weight)
         if not edges.normalize:
             return weight
-        return symmetric_norm(graph.index("E", "src"), graph.index("E", "dst"), count, weight)
+        return symmetric_norm(graph.index("E", "src"), graph.index("E", "dst"), total, weight)
 
     def _check_weight(self, weight: object, count: int, dtype: torch.dtype) -> None:
         if not isinstance(weight, Tensor) or weight.shape != (count,) or weight.dtype != dtype:
@@ -142,9 +168,16 @@ class GCNFrontend(ConvolutionFrontend):
         )  # fmt: skip
 
 
+def _added_loops(edge_index: Any) -> str:
+    """Which self loops PyG adds to such edges, by the names of `_Edges`."""
+    if not is_matrix(edge_index):
+        return "remaining"
+    return "all" if isinstance(edge_index, Tensor) else "fill"
+
+
 def _joined(edges: _Edges, count: int) -> Tensor:
     """[2, E] the edges with the self loops that are added to them."""
-    index = ends(edges.index, (count, count))
+    index = checked_edges(edges.index, (count, count))
     if edges.loops == "all":
         return torch.cat([index, loops(index, count)], dim=1)
     return with_loops(index, count) if edges.loops else index

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -11,8 +12,8 @@ from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.frontend import Binding, GraphKey, Outputs
 from dacergnn.frontends.gin import GINProgram
 from dacergnn.frontends.linear import Network
-from dacergnn.frontends.pyg.convolution import ConvolutionFrontend, ends, is_matrix
-from dacergnn.frontends.pyg.message_passing import check_features
+from dacergnn.frontends.pyg.convolution import ConvolutionFrontend, Nodes, rows_of
+from dacergnn.frontends.pyg.message_passing import ends, is_pair
 from dacergnn.graph import HeteroGraph
 from dacergnn.runtime.stacks import stacks_of
 
@@ -21,6 +22,7 @@ class GINFrontend(ConvolutionFrontend, GINProgram):
     """The first layer of the layer's network is in the program where it is a Linear, the others are run by torch."""
 
     handles: ClassVar[tuple[str, ...]] = ("torch_geometric.nn.conv.gin_conv.GINConv",)
+    fused = static = True
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__(module)
@@ -30,43 +32,46 @@ class GINFrontend(ConvolutionFrontend, GINProgram):
     def edges(self, x: Any, edge_index: Any, size: Any = None) -> GraphKey:
         if torch.compiler.is_compiling() and not self.repeatable:
             raise UnsupportedCallError("a module of nn is none of those that torch.compile can take with the layer.")
-        pair = isinstance(x, tuple | list)
-        for name, value in zip(("x[0]", "x[1]"), x, strict=True) if pair else (("x", x),):
-            if value is not None or name == "x[0]":
-                width = self.check_width(x[0] if pair else x) if isinstance(value, Tensor) and value.dim() else 0
-                check_features(name, value, width)
-        self.check_edges(edge_index, (x[0] if pair else x).dtype)
-        return self.key(edge_index, self.sizes(x, edge_index, size), pair)
+        x_l = ends(x)[0]
+        width = self.check_width(x_l) if isinstance(x_l, Tensor) and x_l.dim() else 0
+        self.check_ends(x, (width, width))
+        self.check_edges(edge_index, x_l.dtype)
+        return self.key(edge_index, self.nodes(x, edge_index, size))
 
-    def result(self, x: Any, edge_index: Any, size: Any = None) -> tuple[int, int]:
-        x_l = x[0] if isinstance(x, tuple | list) else x
-        width = self.network.shape[0] if self.network.has_linear else x_l.size(1)
+    def result(self, x: Any, edge_index: Any, size: Any = None) -> tuple[int, ...]:
+        width = self.network.shape[0] if self.network.has_linear else ends(x)[0].size(-1)
         found = self.network.width(self.module, width)
         assert found is not None
-        return self.sizes(x, edge_index, size)[1], found
+        return self.nodes(x, edge_index, size).shape(found)
 
     @property
     def repeatable(self) -> bool:
         return self.network.width(self.module, 1) is not None
 
     def graph(self, x: Any, edge_index: Any, size: Any = None) -> HeteroGraph:
-        sizes = self.sizes(x, edge_index, size)
-        return self.encode(ends(edge_index, sizes), sizes, isinstance(x, tuple | list))
+        return self.encode(edge_index, self.nodes(x, edge_index, size))
 
     def bind(self, graph: HeteroGraph, x: Any, edge_index: Any, size: Any = None) -> Binding:
-        pair, weighted = isinstance(x, tuple | list), self.aggr == "mean" or is_matrix(edge_index)
+        pair, weighted = is_pair(x), self.aggr == "mean" or self.weighs(edge_index)
+        nodes = self.nodes(x, edge_index, size)
         own = "x" if not pair else "" if x[1] is None else "x_own"
-        program = self.gin_program(x[0] if pair else x, own, weighted)
+        program = self.gin_program(rows_of(x[0] if pair else x), own, weighted)
 
         def again(x: Any, edge_index: Any, size: Any = None) -> list[Tensor]:
             x_l, x_r = x if pair else (x, None)
-            norm = self.norm(graph, edge_index, x_l.dtype, mean=self.aggr == "mean")
+            x_l, x_r = rows_of(x_l), None if x_r is None else rows_of(x_r)
+            norm = self.norm(graph, edge_index, x_l.dtype, nodes.copies, mean=self.aggr == "mean")
             return self.gin_arrays(program, x_l, x_r, norm)
 
         arrays = dict(zip(program.arrays, again(x, edge_index), strict=True))
         return Binding(
-            program, arrays, self._finish, stacks_of(), again=again, reshapes=not self.network.rest(self.module)
+            program,
+            arrays,
+            partial(self._finish, nodes),
+            stacks_of(),
+            again=again,
+            reshapes=not self.network.rest(self.module),
         )
 
-    def _finish(self, outputs: Outputs) -> Any:
-        return self.network.finish(self.module, outputs[0])
+    def _finish(self, nodes: Nodes, outputs: Outputs) -> Any:
+        return self.network.finish(self.module, nodes.finish(outputs))

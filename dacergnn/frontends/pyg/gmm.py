@@ -13,20 +13,14 @@ from dacergnn.frontends.edge_programs import AGGREGATIONS, Mixture, mixture, sep
 from dacergnn.frontends.features import contiguous, is_sparse
 from dacergnn.frontends.frontend import Binding, GraphKey, Program, only, spec
 from dacergnn.frontends.parameters import Parameters
-from dacergnn.frontends.pyg.message_passing import (
-    MessagePassingFrontend,
-    channel_pair,
-    check_edge_index,
-    check_ends,
-    check_features,
-    ends,
-    plain,
-)
+from dacergnn.frontends.pyg.convolution import ConvolutionFrontend
+from dacergnn.frontends.pyg.given_edges import edge_count, edge_features
+from dacergnn.frontends.pyg.message_passing import channel_pair, check_features, ends, is_pair
 from dacergnn.graph import HeteroGraph
 from dacergnn.runtime.stacks import stacks_of
 
 
-class GMMFrontend(MessagePassingFrontend):
+class GMMFrontend(ConvolutionFrontend):
     """Gaussians, sums and what is added to them are in the program."""
 
     handles: ClassVar[tuple[str, ...]] = ("torch_geometric.nn.conv.gmm_conv.GMMConv",)
@@ -54,43 +48,38 @@ class GMMFrontend(MessagePassingFrontend):
         self._read = Parameters(module, paths)
 
     def edges(self, x: Any, edge_index: Any, edge_attr: Any = None, size: Any = None) -> GraphKey:
-        check_edge_index(edge_index)
-        counts = check_ends(x, self.in_channels, size)
+        self.check_ends(x, self.in_channels)
+        self.check_edges(edge_index, ends(x)[0].dtype)
+        edge_attr = edge_features(edge_index) if edge_attr is None else edge_attr
         check_features("edge_attr", edge_attr, self.options.dim)
         if is_sparse(edge_attr):
             raise UnsupportedCallError("edge_attr is sparse; pass edge_attr.to_dense().")
-        if edge_attr.size(0) != edge_index.size(1):
-            raise UnsupportedCallError(f"edge_attr has {edge_attr.size(0)} rows for {edge_index.size(1)} edges.")
-        return (edge_index,), ("nodes", *counts, isinstance(x, tuple))
+        if edge_attr.size(0) != edge_count(edge_index):
+            raise UnsupportedCallError(f"edge_attr has {edge_attr.size(0)} rows for {edge_count(edge_index)} edges.")
+        return self.key(edge_index, self.nodes(x, edge_index, size))
 
-    def graph_owner(self) -> object:
-        return "edges", 1
+    def result(self, x: Any, edge_index: Any, edge_attr: Any = None, size: Any = None) -> tuple[int, ...]:
+        return self.nodes(x, edge_index, size).shape(self.options.out_channels)
 
-    def result(self, x: Any, *_: Any, **__: Any) -> tuple[int, int]:
-        return ends(x)[1].size(0), self.options.out_channels
+    def graph(self, x: Any, edge_index: Any, edge_attr: Any = None, size: Any = None) -> HeteroGraph:
+        return self.encode(edge_index, self.nodes(x, edge_index, size))
 
-    def graph(self, x: Any, edge_index: Any, *_: Any, **__: Any) -> HeteroGraph:
-        x_l, x_r = ends(x)
-        return HeteroGraph.from_arrays(
-            plain(edge_index),
-            None,
-            num_nodes=(x_l.size(0), x_r.size(0)),
-            num_edge_types=1,
-            bipartite=isinstance(x, tuple),
-        )
+    def bind(self, graph: HeteroGraph, x: Any, edge_index: Any, edge_attr: Any = None, size: Any = None) -> Binding:
+        pair, own_rows = is_pair(x), ends(x)[1] is not None
+        own = {name: spec for name, spec in self.own.items() if own_rows or name != "root"}
+        with_own = pair and "root" in own
 
-    def bind(self, graph: HeteroGraph, x: Any, edge_index: Any, edge_attr: Any = None, *_: Any, **__: Any) -> Binding:
-        with_own = isinstance(x, tuple) and "root" in self.own
-
-        def again(x: Any, _: Any, edge_attr: Any) -> list[Tensor]:
-            features = [contiguous(part) for part in (x[: 1 + with_own] if isinstance(x, tuple) else (x,))]
-            mu, sigma, g, *own = self._read.read(self.module)
+        def again(x: Any, edge_index: Any, edge_attr: Any = None, size: Any = None) -> list[Tensor]:
+            features = [contiguous(part) for part in (x[: 1 + with_own] if pair else (x,))]
+            mu, sigma, g, *others = self._read.read(self.module)
             parameters = self._by_output(mu, sigma, g) if self.separate else [mu, sigma, g]
-            return [*features, graph.to_canonical(edge_attr.contiguous()), *parameters, *own]
+            others = [array for name, array in zip(self.own, others, strict=True) if name in own]
+            attr: Any = edge_features(edge_index) if edge_attr is None else edge_attr
+            return [*features, graph.to_canonical(attr.contiguous()), *parameters, *others]
 
-        program = self.program(with_own, partial(self._program, with_own))
+        program = self.program((with_own, *own), partial(self._program, own, with_own))
         weight = "c" if self.separate else "W"
-        names = [*("x", "x_own")[: 1 + with_own], "u", "mu", "sigma", weight, *self.own]
+        names = [*("x", "x_own")[: 1 + with_own], "u", "mu", "sigma", weight, *own]
         arrays = dict(zip(names, again(x, edge_index, edge_attr), strict=True))
         return Binding(program, arrays, only, stacks_of(), again=again, reshapes=True)
 
@@ -100,8 +89,8 @@ class GMMFrontend(MessagePassingFrontend):
         rows = [t.transpose(0, 1).reshape(-1, o.dim) for t in (mu, sigma)]
         return [*rows, g.view(o.in_channels, o.out_channels, o.kernels).transpose(0, 1).reshape(-1)]
 
-    def _program(self, with_own: bool) -> Program:
+    def _program(self, own: dict[str, str], with_own: bool) -> Program:
         x = {"x": spec("NS", self.in_channels[0])} | ({"x_own": spec("ND", self.in_channels[1])} if with_own else {})
-        residual = f"linear(n.{'x_own' if with_own else 'x'}, root.T)" if "root" in self.own else ""
+        residual = f"linear(n.{'x_own' if with_own else 'x'}, root.T)" if "root" in own else ""
         make = separate_mixture if self.separate else mixture
-        return make(self.options, x, self.own, residual)
+        return make(self.options, x, own, residual)

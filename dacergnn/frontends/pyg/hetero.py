@@ -14,7 +14,8 @@ from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.features import is_sparse, joined
 from dacergnn.frontends.frontend import Binding, Frontend, GraphKey, Outputs, Program, spec
 from dacergnn.frontends.hetero_programs import hetero
-from dacergnn.frontends.pyg.message_passing import check_edge_index, check_features, plain, typed_ids
+from dacergnn.frontends.pyg.given_edges import identity, is_matrix
+from dacergnn.frontends.pyg.message_passing import check_features, typed_ids
 from dacergnn.frontends.pyg.relation_arrays import (
     Layout,
     constant,
@@ -23,6 +24,7 @@ from dacergnn.frontends.pyg.relation_arrays import (
     stacked,
     widened,
 )
+from dacergnn.frontends.pyg.relation_edges import check_relation_edges, kept_relation_edges, relation_edges
 from dacergnn.frontends.pyg.relations import EdgeType, Relation
 from dacergnn.frontends.pyg.self_loops import with_loops
 from dacergnn.graph import HeteroGraph
@@ -92,8 +94,9 @@ class HeteroFrontend(Frontend):
         for key, weight in (edge_weight_dict or {}).items():
             self._check_weight(layout, key, weight, edge_index_dict, x_dict)
         sizes = [x_dict[name].size(0) for name in layout.node_types]
-        marks = [(r.key, r.loops > 0) for r in layout.relations]
-        return tuple([edge_index_dict[r.key] for r in layout.relations]), (*sizes, *marks)
+        given = [edge_index_dict[r.key] for r in layout.relations]
+        marks = [(r.key, r.loops > 0, is_matrix(e)) for r, e in zip(layout.relations, given, strict=True)]
+        return tuple([part for edges in given for part in identity(edges)]), (*sizes, *marks)
 
     def graph_owner(self) -> object:
         return "relations"
@@ -107,14 +110,14 @@ class HeteroFrontend(Frontend):
         sizes: list[int] = [x_dict[name].size(0) for name in layout.node_types]
         starts = dict(zip(layout.node_types, accumulate(sizes, initial=0), strict=False))
         counts = dict(zip(layout.node_types, sizes, strict=True))
-        ids = typed_ids({relation.key: plain(edge_index_dict[relation.key]) for relation in layout.relations}, counts)
+        given = [relation_edges(r, self._conv(r), edge_index_dict[r.key], None) for r in layout.relations]
+        ids = typed_ids({edges.relation.key: edges.ends for edges in given}, counts)
         parts: list[Tensor] = []
-        for relation in layout.relations:
+        for relation, ends, _weight in given:
             src, _name, dst = relation.key
-            edges = plain(edge_index_dict[relation.key])
             if relation.loops:
-                edges = with_loops(edges, x_dict[src].size(0))
-            parts.append(edges + torch.tensor([[starts[src]], [starts[dst]]], dtype=edges.dtype, device=edges.device))
+                ends = with_loops(ends, x_dict[src].size(0))
+            parts.append(ends + torch.tensor([[starts[src]], [starts[dst]]], dtype=ends.dtype, device=ends.device))
         edge_list = make_edge_list(
             torch.cat(parts, dim=1), repeated([part.size(1) for part in parts], parts[0].device),
             num_nodes=(sum(sizes), sum(sizes[: len(layout.destinations)])),
@@ -128,8 +131,15 @@ class HeteroFrontend(Frontend):
     def bind(self, graph: HeteroGraph, x_dict: Any, edge_index_dict: Any, *, edge_weight_dict: Any = None) -> Binding:
         layout = self._layout(edge_index_dict)
         relations, convs = layout.relations, self.convs()
+        given_weights: dict[Any, Any] = edge_weight_dict or {}
+        given = [
+            kept_relation_edges(graph, r, self._conv(r), edge_index_dict[r.key], given_weights.get(r.key))
+            for r in relations
+        ]
         x = joined([self._features(name, x_dict) for name in layout.node_types], self.width)
-        weights = edge_weights(graph, relations, x_dict, edge_index_dict, edge_weight_dict or {}, x.dtype)
+        indices = {edges.relation.key: edges.ends for edges in given}
+        by_edge = {edges.relation.key: edges.weight for edges in given}
+        weights = edge_weights(graph, [edges.relation for edges in given], x_dict, indices, by_edge, x.dtype)
         found: dict[str, Tensor | None] = {
             "x": x,
             "W": stacked([self._matrix(r, convs, r.weight) for r in relations]),
@@ -164,8 +174,8 @@ class HeteroFrontend(Frontend):
         key = relation.key
         if key in x_dict or not isinstance(x_dict.get(key[0]), Tensor) or not isinstance(x_dict.get(key[-1]), Tensor):
             raise UnsupportedCallError(f"x_dict must hold a tensor for each node type of edge type {key!r}.")
-        check_edge_index(edge_index_dict[key])
-        conv = self.convs()._modules[relation.place]
+        conv = self._conv(relation)
+        check_relation_edges(relation, conv, edge_index_dict[key], (x_dict[key[0]], x_dict[key[-1]]))
         if relation.attention and conv.training and conv.dropout > 0:
             raise UnsupportedCallError(f"dropout={conv.dropout} acts on attention weights in training; set it to 0.")
 
@@ -174,11 +184,15 @@ class HeteroFrontend(Frontend):
         relation = next((r for r in layout.relations if r.key == key), None)
         if relation is None or not relation.weighted:
             raise UnsupportedCallError(f"{label} is given, but no layer takes it.")
-        if weight is None:
+        if weight is None or is_matrix(edge_index_dict[key]):  # an adjacency has weights of its own
             return
         count, dtype = edge_index_dict[key].size(1), x_dict[key[0]].dtype
         if not isinstance(weight, Tensor) or weight.shape != (count,) or weight.dtype != dtype:
             raise UnsupportedCallError(f"{label} must be a tensor [{count}] of {dtype}.")
+
+    def _conv(self, relation: Relation) -> Any:
+        """The layer of a relation."""
+        return self.convs()._modules[relation.place]
 
     def _features(self, name: str, x_dict: dict[str, Tensor]) -> Tensor:
         """Rows of a node type; zeros where no layer reads them."""

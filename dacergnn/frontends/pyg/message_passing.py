@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from dacergnn.errors import UnsupportedCallError, UnsupportedLayerError
 from dacergnn.frontends.features import SPARSE
@@ -84,9 +84,11 @@ def typed_ids(edges: Mapping[tuple[str, str, str], Tensor], sizes: Mapping[str, 
 
 
 def check_edge_type(edge_type: object) -> None:
-    """UnsupportedCallError unless `edge_type` is a tensor."""
+    """UnsupportedCallError unless `edge_type` is a tensor that may hold types."""
     if not isinstance(edge_type, Tensor):
         raise UnsupportedCallError("edge_type is missing; pass one type for each edge as a tensor [E].")
+    if edge_type.is_floating_point():
+        raise UnsupportedCallError(f"types of edges are of {edge_type.dtype}; pass integers.")
 
 
 def check_features(name: str, value: object, channels: int) -> Tensor:
@@ -101,27 +103,31 @@ def check_features(name: str, value: object, channels: int) -> Tensor:
     return value
 
 
+def reads_type(module: nn.Module, names: Container[str]) -> bool:
+    """Whether a layer returns weights of edges for any bool that is passed as ``return_attention_weights``, False, too.
+
+    Layers and versions of PyG differ in that: others ask whether it is true.
+
+    Args:
+        names: Qualified names of the classes that read the argument; the module's is one or derives from one.
+    """
+    found = next(c for c in type(module).__mro__ if f"{c.__module__}.{c.__qualname__}" in names)
+    return "bool" in found.forward.__code__.co_names
+
+
 def channel_pair(channels: Any) -> tuple[int, int]:
     """The `in_channels` of a layer as those of the sources and of the destinations."""
     return (channels, channels) if isinstance(channels, int) else tuple(channels)
 
 
+def is_pair(x: object) -> bool:
+    """Whether `x` has features of the sources and of the destinations, each by itself."""
+    return isinstance(x, tuple | list)
+
+
 def ends(x: Any) -> tuple[Any, Any]:
     """What the sources and the destinations have in `x`, which is one tensor for both or a pair."""
-    return x if isinstance(x, tuple) else (x, x)
-
-
-def check_ends(x: Any, channels: tuple[int, int], size: Any = None) -> tuple[int, int]:
-    """Numbers of sources and destinations; UnsupportedCallError where `x` does not fit `channels` and `size`."""
-    x_src, x_dst = ends(x)
-    if x_dst is None:
-        raise UnsupportedCallError("x[1] is None; pass features of the destinations.")
-    check_features("x[0]" if isinstance(x, tuple) else "x", x_src, channels[0])
-    check_features("x[1]" if isinstance(x, tuple) else "x", x_dst, channels[1])
-    counts = (x_src.size(0), x_dst.size(0))
-    if size is not None and tuple(size) != counts:
-        raise UnsupportedCallError(f"size={size!r} differs from {counts}, the rows of x.")
-    return counts
+    return (x[0], x[1]) if is_pair(x) else (x, x)
 
 
 def plain(edge_index: Tensor) -> Tensor:

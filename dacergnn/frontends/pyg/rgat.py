@@ -13,20 +13,16 @@ from dacergnn.frontends.attention import kept_weights
 from dacergnn.frontends.features import contiguous
 from dacergnn.frontends.frontend import Binding, GraphKey, Outputs, Program, spec
 from dacergnn.frontends.programs import rgat
-from dacergnn.frontends.pyg.message_passing import (
-    MessagePassingFrontend,
-    check_edge_index,
-    check_edge_type,
-    check_features,
-    plain,
-)
+from dacergnn.frontends.pyg.attention import WeightsFrontend
+from dacergnn.frontends.pyg.given_edges import edge_features, sources_and_destinations, with_weights
+from dacergnn.frontends.pyg.message_passing import check_edge_type, check_features
 from dacergnn.frontends.rgat_programs import rgat_modes
 from dacergnn.graph import HeteroGraph
 
 _MODS = ("additive", "scaled", "f-additive", "f-scaled")
 
 
-class RGATFrontend(MessagePassingFrontend):
+class RGATFrontend(WeightsFrontend):
     """One head takes the plain program; q and k mix the heads, so that more of them take `rgat_modes`.
 
     Masks of dropout are drawn by torch.
@@ -61,21 +57,19 @@ class RGATFrontend(MessagePassingFrontend):
         self, x: Any, edge_index: Any, edge_type: Any = None, edge_attr: Any = None, size: Any = None,
         return_attention_weights: Any = None,
     ) -> GraphKey:  # fmt: skip
-        if isinstance(return_attention_weights, bool):
-            raise UnsupportedCallError("return_attention_weights is set; compiled layers keep no attention weights.")
-        if torch.compiler.is_compiling() and not self.repeatable:
-            raise UnsupportedCallError("inside torch.compile, dropout of attention weights is torch's.")
-        check_edge_index(edge_index)
-        check_edge_type(edge_type)
+        attention = self.asks_for_weights(return_attention_weights)
+        if torch.compiler.is_compiling() and (attention or not self.repeatable):
+            raise UnsupportedCallError("inside torch.compile, attention weights and their dropout are torch's.")
         check_features("x", x, self.in_channels)
-        count = x.size(0)
-        if size is not None and any(n not in (None, count) for n in size):
-            raise UnsupportedCallError(f"size={size!r} differs from the {count} rows of x.")
+        self.check_edges(edge_index, x.dtype)
+        check_edge_type(edge_type)
+        key, sizes = self.key(edge_index, self.nodes(x, edge_index, size))
+        edge_attr = edge_features(edge_index) if edge_attr is None else edge_attr
         if edge_attr is not None:
             if self.edge_dim is None:
                 raise UnsupportedCallError("edge_attr is given to a layer without edge_dim.")
             check_features("edge_attr", edge_attr.view(-1, 1) if edge_attr.dim() == 1 else edge_attr, self.edge_dim)
-        return (edge_index, edge_type), ("nodes", count, count, False)
+        return (*key, edge_type), sizes
 
     @property
     def repeatable(self) -> bool:
@@ -90,14 +84,18 @@ class RGATFrontend(MessagePassingFrontend):
 
     def graph(self, x: Any, edge_index: Any, edge_type: Any = None, *_: Any, **__: Any) -> HeteroGraph:
         return HeteroGraph.from_arrays(
-            plain(edge_index), edge_type, num_nodes=x.size(0), num_edge_types=self.module.num_relations
+            sources_and_destinations(edge_index),
+            edge_type,
+            num_nodes=x.size(0),
+            num_edge_types=self.module.num_relations,
         )
 
     def bind(
         self, graph: HeteroGraph, x: Any, edge_index: Any, edge_type: Any = None, edge_attr: Any = None,
         size: Any = None, return_attention_weights: Any = None,
     ) -> Binding:  # fmt: skip
-        own = self.parameters
+        own, attention = self.parameters, self.asks_for_weights(return_attention_weights)
+        edge_attr = edge_features(edge_index) if edge_attr is None else edge_attr
         arrays: dict[str, Tensor] = {
             "W": self._weight(own),
             "x": contiguous(x),
@@ -106,7 +104,7 @@ class RGATFrontend(MessagePassingFrontend):
         }
         if self.has_bias and self.concat:
             arrays["bias"] = own["bias"]
-        if self.plain and edge_attr is None and self.repeatable:
+        if self.plain and edge_attr is None and self.repeatable and not attention:
             return Binding(self.program("plain", self._plain_program), arrays, self._finish, reshapes=self.concat)
         if edge_attr is not None:
             arrays["edge_attr"] = graph.to_canonical(edge_attr.contiguous())
@@ -124,9 +122,14 @@ class RGATFrontend(MessagePassingFrontend):
             arrays["degree"] = (starts[1:] - starts[:-1]).to(x.dtype)
         if not self.repeatable:
             arrays["kept"] = kept_weights(graph, self.module.dropout, (graph.size("E"), self.rows), x)
-        given = edge_attr is not None, "kept" in arrays
+        given = edge_attr is not None, "kept" in arrays, attention
         program = self.program(given, partial(self._modes_program, *given))
+        if attention:
+            return Binding(program, arrays, partial(self._with_attention, graph, edge_index))
         return Binding(program, arrays, self._finish, reshapes=self.concat)
+
+    def _with_attention(self, graph: HeteroGraph, edge_index: Any, outputs: Outputs) -> tuple[Any, Any]:
+        return self._finish(outputs), with_weights(edge_index, graph.from_canonical(outputs[1]))
 
     def _finish(self, outputs: Outputs) -> Tensor:
         if self.concat:
@@ -154,7 +157,7 @@ class RGATFrontend(MessagePassingFrontend):
             slope=float(self.module.negative_slope),
         )  # fmt: skip
 
-    def _modes_program(self, has_edge_attr: bool, has_dropout: bool) -> Program:
+    def _modes_program(self, has_edge_attr: bool, has_dropout: bool, attention: bool) -> Program:
         k, c, rows, blocks = self.in_channels, self.channels, self.rows, self.num_blocks
         width = self.heads * c
         bindings: dict[str, object] = {
@@ -182,5 +185,5 @@ class RGATFrontend(MessagePassingFrontend):
         return Program.of(
             rgat_modes, **bindings, additive=self.additive, within_relation=self.within, mod=self.mod,
             heads=self.heads, dim=self.dim, channels=c, width=width, rows=rows,
-            slope=float(self.module.negative_slope), message="part" if self.dim > 1 else "hs",
+            slope=float(self.module.negative_slope), message="part" if self.dim > 1 else "hs", with_attention=attention,
         )  # fmt: skip

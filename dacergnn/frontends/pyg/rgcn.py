@@ -11,14 +11,19 @@ from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.features import contiguous
 from dacergnn.frontends.frontend import Binding, GraphKey, Program, only, spec
 from dacergnn.frontends.programs import rgcn
+from dacergnn.frontends.pyg.given_edges import (
+    check_edges,
+    edge_values,
+    identity,
+    is_matrix,
+    matrix_sizes,
+    sources_and_destinations,
+)
 from dacergnn.frontends.pyg.message_passing import (
     MessagePassingFrontend,
     channel_pair,
-    check_edge_index,
     check_edge_type,
     check_features,
-    ends,
-    plain,
 )
 from dacergnn.frontends.rgcn_programs import rgcn_featureless, rgcn_modes
 from dacergnn.graph import HeteroGraph
@@ -46,9 +51,10 @@ class RGCNFrontend(MessagePassingFrontend):
         self.reduce = self.aggr if self.aggr in ("max", "min") else "sum"
 
     def edges(self, x: Any, edge_index: Any, edge_type: Any = None) -> GraphKey:
-        check_edge_index(edge_index)
-        check_edge_type(edge_type)
-        x_l, x_r = ends(x)
+        self._check_matrix(edge_index)
+        check_edges(edge_index)
+        check_edge_type(self._types(edge_index, edge_type))
+        x_l, x_r = _ends(x)
         for value in (x_l, x_r):
             if value is not None and not isinstance(value, Tensor):
                 raise UnsupportedCallError(f"x is a {type(value).__name__}; it must be a tensor, None or a pair.")
@@ -56,13 +62,35 @@ class RGCNFrontend(MessagePassingFrontend):
             if isinstance(x, tuple) and x_r is None:
                 raise UnsupportedCallError("x[1] is None; pass the ids of the destinations.")
             self._check_ids(x_l, x_r)
-            return (edge_index, edge_type, x_l), (self.id_rows, self.in_channels[0], self._num_dst(x))
+            self._check_sizes(edge_index, self.in_channels[0] if x_l is None else x_l.size(0), self._num_dst(x))
+            return (*self._identity(edge_index, edge_type), x_l), (self.id_rows, self.in_channels[0], self._num_dst(x))
         check_features("x", x_l, self.in_channels[0])
         if isinstance(x, tuple):
             check_features("x[1]", x_r, self.in_channels[1])
         elif self.has_root and self.in_channels[1] != self.in_channels[0]:
             check_features("x", x_r, self.in_channels[1])
-        return (edge_index, edge_type), ("nodes", x_l.size(0), x_r.size(0), isinstance(x, tuple))
+        self._check_sizes(edge_index, x_l.size(0), x_r.size(0))
+        return self._identity(edge_index, edge_type), ("nodes", x_l.size(0), x_r.size(0), isinstance(x, tuple))
+
+    def _check_matrix(self, edge_index: Any) -> None:
+        """UnsupportedCallError for an adjacency that the layer cannot read."""
+        if is_matrix(edge_index) and isinstance(edge_index, Tensor):
+            raise UnsupportedCallError("edge_index is a Tensor that is sparse, whose edges of a type PyG cannot take.")
+
+    def _types(self, edge_index: Any, edge_type: Any) -> Any:
+        """[E] types of the edges, which a matrix of torch_sparse has as its values."""
+        return edge_values(edge_index) if is_matrix(edge_index) else edge_type
+
+    def _check_sizes(self, edge_index: Any, src: int, dst: int) -> None:
+        """UnsupportedCallError where an adjacency is of other nodes."""
+        if is_matrix(edge_index) and matrix_sizes(edge_index) != (src, dst):
+            raise UnsupportedCallError(f"size={matrix_sizes(edge_index)!r} differs from {(src, dst)}, the rows of x.")
+
+    def _identity(self, edge_index: Any, edge_type: Any) -> tuple[object, ...]:
+        """What the edges and their types are told apart by."""
+        types = self._types(edge_index, edge_type)
+        # Values of a sparse tensor are another object each time, and part of it.
+        return *identity(edge_index), None if types is not edge_type and isinstance(edge_index, Tensor) else types
 
     def graph_owner(self) -> object:
         return "edges", self.num_relations
@@ -71,9 +99,9 @@ class RGCNFrontend(MessagePassingFrontend):
         return self._num_dst(x), self.out_channels
 
     def graph(self, x: Any, edge_index: Any, edge_type: Any = None) -> HeteroGraph:
-        x_l = ends(x)[0]
+        x_l = _ends(x)[0]
         bipartite = isinstance(x, tuple)
-        edges: Tensor | tuple[Tensor, Tensor] = plain(edge_index)
+        edges: Tensor | tuple[Tensor, Tensor] = sources_and_destinations(edge_index)
         num_src = self.in_channels[0]
         if x_l is not None and x_l.is_floating_point():
             num_src = x_l.size(0)
@@ -82,14 +110,14 @@ class RGCNFrontend(MessagePassingFrontend):
             edges = (self._source_ids(x_l, edges[0]), edges[1])
         return HeteroGraph.from_arrays(
             edges,
-            edge_type,
+            self._types(edge_index, edge_type),
             num_nodes=(num_src, self._num_dst(x)),
             num_edge_types=self.num_relations,
             bipartite=bipartite,
         )
 
     def bind(self, graph: HeteroGraph, x: Any, edge_index: Any, edge_type: Any = None) -> Binding:
-        x_l, x_r = ends(x)
+        x_l, x_r = _ends(x)
         parameters = self.parameters
         weight = self._weight(parameters)
         arrays = {"W": weight}
@@ -113,7 +141,7 @@ class RGCNFrontend(MessagePassingFrontend):
         return Binding(self.program(pair, make), arrays, finish, reshapes=True)
 
     def _num_dst(self, x: Any) -> int:
-        x_r = ends(x)[1]
+        x_r = _ends(x)[1]
         return self.in_channels[0] if x_r is None else x_r.size(0)
 
     def _check_ids(self, x_l: Any, x_r: Any) -> None:
@@ -182,6 +210,12 @@ class FastRGCNFrontend(RGCNFrontend):
     aggregations: ClassVar[tuple[str, ...]] = ("add", "mean")
     id_rows: ClassVar[str] = "positions"
 
+    def _check_matrix(self, edge_index: Any) -> None:
+        """All that `check_edges` takes will do."""
+
+    def _types(self, edge_index: Any, edge_type: Any) -> Any:
+        return edge_values(edge_index) if edge_type is None else edge_type
+
     def _check_ids(self, x_l: Any, x_r: Any) -> None:
         super()._check_ids(x_l, x_r)
         if x_l is not None and x_l.size(0) > self.in_channels[0]:
@@ -190,6 +224,11 @@ class FastRGCNFrontend(RGCNFrontend):
     def _source_ids(self, x_l: Tensor, src: Tensor) -> Tensor:
         check_ranges(IndexRange("edge_index[0]", src, x_l.size(0), "source nodes", "x"))
         return src
+
+
+def _ends(x: Any) -> tuple[Any, Any]:
+    """What the sources and the destinations have in `x`; a list is no pair to this layer."""
+    return x if isinstance(x, tuple) else (x, x)
 
 
 def _root_rows(root: Tensor, x_r: Tensor | None, count: int) -> Tensor:

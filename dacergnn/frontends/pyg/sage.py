@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 
 from dacergnn.frontends.convolution_programs import sage
-from dacergnn.frontends.frontend import Binding, GraphKey, Program, only, spec
+from dacergnn.frontends.frontend import Binding, GraphKey, Program, spec
 from dacergnn.frontends.parameters import Parameters
-from dacergnn.frontends.pyg.convolution import ConvolutionFrontend, ends, is_matrix
-from dacergnn.frontends.pyg.message_passing import check_features
+from dacergnn.frontends.pyg.convolution import ConvolutionFrontend, rows_of
+from dacergnn.frontends.pyg.message_passing import ends, is_pair
 from dacergnn.graph import HeteroGraph
 from dacergnn.runtime.stacks import stacks_of
 
@@ -20,6 +20,7 @@ class SAGEFrontend(ConvolutionFrontend):
     """Projection of the sources, root weight and normalization are in the program."""
 
     handles: ClassVar[tuple[str, ...]] = ("torch_geometric.nn.conv.sage_conv.SAGEConv",)
+    fused = static = True
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__(module)
@@ -41,40 +42,35 @@ class SAGEFrontend(ConvolutionFrontend):
         self.own_channels: int = layer.lin_r.weight.size(1) if self.has_root else 0
 
     def edges(self, x: Any, edge_index: Any, size: Any = None) -> GraphKey:
-        pair = isinstance(x, tuple | list)
-        x_l, x_r = x if pair else (x, x)  # pyright: ignore[reportUnknownVariableType]
-        x_l = check_features("x[0]" if pair else "x", x_l, self.in_channels)
-        if self.has_root and x_r is not None:
-            check_features("x[1]" if pair else "x", x_r, self.own_channels)
-        self.check_edges(edge_index, x_l.dtype)
-        return self.key(edge_index, self.sizes(x, edge_index, size), pair)
+        self.check_ends(x, (self.in_channels, self.own_channels), own=self.has_root)
+        self.check_edges(edge_index, ends(x)[0].dtype)
+        return self.key(edge_index, self.nodes(x, edge_index, size))
 
-    def result(self, x: Any, edge_index: Any, size: Any = None) -> tuple[int, int]:
-        return self.sizes(x, edge_index, size)[1], self.out_channels
+    def result(self, x: Any, edge_index: Any, size: Any = None) -> tuple[int, ...]:
+        return self.nodes(x, edge_index, size).shape(self.out_channels)
 
     def graph(self, x: Any, edge_index: Any, size: Any = None) -> HeteroGraph:
-        sizes = self.sizes(x, edge_index, size)
-        return self.encode(ends(edge_index, sizes), sizes, isinstance(x, tuple | list))
+        return self.encode(edge_index, self.nodes(x, edge_index, size))
 
     def bind(self, graph: HeteroGraph, x: Any, edge_index: Any, size: Any = None) -> Binding:
-        pair = isinstance(x, tuple | list)
+        pair, nodes = is_pair(x), self.nodes(x, edge_index, size)
         own = pair and self.has_root and x[1] is not None
-        kind = own, self.has_root and (own or not pair), self.aggr == "mean" or is_matrix(edge_index)
+        kind = own, self.has_root and (own or not pair), self.aggr == "mean" or self.weighs(edge_index)
         program = self.program(kind, partial(self._program, *kind))
         names = program.arrays
 
         def again(x: Any, edge_index: Any, size: Any = None) -> list[Tensor]:
             arrays = dict(zip(self._names, self._own.read(self.module), strict=True))
-            arrays["x"] = x[0] if pair else x
+            arrays["x"] = rows_of(x[0] if pair else x)
             if own:
-                arrays["x_own"] = x[1]
-            norm = self.norm(graph, edge_index, arrays["x"].dtype, mean=self.aggr == "mean")
+                arrays["x_own"] = rows_of(x[1])
+            norm = self.norm(graph, edge_index, arrays["x"].dtype, nodes.copies, mean=self.aggr == "mean")
             if norm is not None:
                 arrays["norm"] = norm
             return [arrays[name] for name in names]
 
         arrays = dict(zip(names, again(x, edge_index), strict=True))
-        return Binding(program, arrays, only, stacks_of(), again=again, reshapes=True)
+        return Binding(program, arrays, nodes.finish, stacks_of(), again=again, reshapes=True)
 
     def _program(self, own: bool, root: bool, norm: bool) -> Program:
         k, m, k_own = self.in_channels, self.out_channels, self.own_channels

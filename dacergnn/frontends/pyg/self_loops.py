@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from dacergnn.frontends.kept import kept
-from dacergnn.frontends.pyg.message_passing import plain
+from dacergnn.frontends.pyg.given_edges import identity, sources_and_destinations
 from dacergnn.graph import HeteroGraph
 
 
@@ -35,19 +36,20 @@ def with_loop_weights(
     return torch.cat([weight.index_select(0, others), added.index_put((nodes,), weight.index_select(0, at))])
 
 
-def split_loops(graph: HeteroGraph, key: Hashable, edge_index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def split_loops(graph: HeteroGraph, key: Hashable, edge_index: Any) -> tuple[Tensor, Tensor, Tensor]:
     """Positions of the edges that are no self loops, of those that are, and the nodes of these.
 
     Their number is read from the device, and so kept with the graph as long as the edges are the same tensor.
     """
 
     def find() -> tuple[Tensor, Tensor, Tensor]:
-        edges = plain(edge_index)
+        edges = sources_and_destinations(edge_index)
         loop = edges[0] == edges[1]
         at = loop.nonzero().view(-1)
         return (~loop).nonzero().view(-1), at, edges[0].index_select(0, at).long()
 
-    return kept(graph, ("loops", key), edge_index, find)
+    source: Any = identity(edge_index)[0]
+    return kept(graph, ("loops", key), source, find)
 
 
 def symmetric_norm(src: Tensor, dst: Tensor, count: int, weights: Tensor) -> Tensor:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
+from inspect import signature
+from itertools import zip_longest
 from typing import Any
 
 import torch
@@ -10,11 +13,14 @@ from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter
 
 from dacergnn.errors import UnsupportedCallError, UnsupportedLayerError
-from dacergnn.frontends.pyg.message_passing import check_edge_index
+from dacergnn.frontends.pyg.given_edges import is_matrix
+from dacergnn.frontends.pyg.static_graphs import static, together
+from dacergnn.frontends.pyg.traced_edges import Adjacency, CallEdges, given
 from dacergnn.frontends.symbolic import Runtime, Trace, Tracer
-from dacergnn.frontends.symbolic.edges import edge_index as recorded_index
 from dacergnn.frontends.symbolic.edges import end_index
-from dacergnn.frontends.symbolic.value import Value, held
+
+_NAMES = ("edge_index", "adj")
+"""How the names of arguments begin that may be adjacencies."""
 
 
 def is_message_passing(module: nn.Module) -> bool:
@@ -46,26 +52,64 @@ class MessagePassingTracer(Tracer):
             raise UnsupportedCallError("the layer has parameters without a shape; they get it in this call.")
         trace = Trace(runtime)
         made: list[tuple[Any, Any]] = []
-        stand_in = _stand_in(self.module, trace, made)
-        args, kwargs = _with_types(trace, self.module.flow, args, kwargs)
+        edges = CallEdges(trace)
+        stand_in = _stand_in(self.module, edges, made)
+        args, kwargs = _with_matrices(edges, self.module, args, kwargs)
+        args, kwargs = _with_types(edges, self.module.flow, args, kwargs)
+        if self.module.node_dim == -2:
+            args, kwargs = _with_static(trace, self.module, args, kwargs)
         args, kwargs = trace.wrap(args), trace.wrap(kwargs)
         with runtime.looking():
             result = stand_in.forward(*args, **kwargs)
-        result, changes = trace.results((result, [_changes(*pair) for pair in made]))
+        result, changes = trace.results(together(trace, (result, [_changes(*pair) for pair in made])))
         for (original, _), changed in zip(made, changes, strict=True):
             original.__dict__.update(changed)
         return result
 
 
+def _with_static(
+    trace: Trace, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments with the first parameter of `forward`, the features, known as those of a static graph if so."""
+    if args:
+        return (_static(trace, args[0]), *args[1:]), kwargs
+    first = [*signature(type(module).forward).parameters][1:2]
+    return args, {name: _static(trace, value) if name in first else value for name, value in kwargs.items()}
+
+
+def _static(trace: Trace, x: Any) -> Any:
+    """Features with those of static graphs [B, N, F], of one end or of both, known as such."""
+    if type(x) in (tuple, list):
+        return type(x)([_static(trace, v) for v in x])
+    several = type(x) in (Tensor, nn.Parameter) and x.dim() == 3 and x.is_floating_point() and x.size(0) > 0
+    return static(trace, x) if several else x
+
+
+def _with_matrices(
+    edges: CallEdges, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments with adjacencies told from sparse features, by the names that they have in `forward`."""
+    if not any(isinstance(t, Tensor) and is_matrix(t) for t in (*args, *kwargs.values())):
+        return args, kwargs
+    names = [*signature(type(module).forward).parameters][1:]
+
+    def marked(name: str, value: Any) -> Any:
+        adjacency = isinstance(value, Tensor) and is_matrix(value) and name.startswith(_NAMES)
+        return edges.matrix(value) if adjacency else value
+
+    found = [marked(name, value) for name, value in zip_longest(names[: len(args)], args, fillvalue="")]
+    return tuple(found), {name: marked(name, value) for name, value in kwargs.items()}
+
+
 def _with_types(
-    trace: Trace, flow: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+    given_edges: CallEdges, flow: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments with integers [E] known as the types of the edges, and integers [N] as those of the nodes."""
-    tensors = [t for t in (*args, *kwargs.values()) if isinstance(t, Tensor) and t.layout is torch.strided]
-    indices = [t for t in tensors if t.dtype is torch.int64 and t.dim() == 2 and t.size(0) == 2 and type(t) is Tensor]
+    tensors = [t for t in (*args, *kwargs.values()) if isinstance(t, Tensor)]
+    indices = [t for t in tensors if type(t) is Adjacency or _is_index(t)]
     if len(indices) != 1:
         return args, kwargs
-    edges = trace.edge_set(indices[0], flow == "target_to_source")
+    edges = given_edges.index(given(indices[0]), flow == "target_to_source").edges
     nodes = {t.size(0) for t in tensors if t.is_floating_point() and t.dim()} - {edges.count}
     sides = {**dict.fromkeys(nodes, "ntype"), **({edges.count: "etype"} if nodes else {})}
 
@@ -77,9 +121,15 @@ def _with_types(
     return tuple(map(marked, args)), {name: marked(value) for name, value in kwargs.items()}
 
 
-def _stand_in(module: Any, trace: Trace, made: list[tuple[Any, Any]]) -> Any:
+def _is_index(tensor: Tensor) -> bool:
+    """Whether this is an edge index, perhaps an `EdgeIndex`."""
+    kind = type(tensor) is Tensor or hasattr(tensor, "as_tensor")
+    return kind and tensor.dtype is torch.int64 and tensor.dim() == 2 and tensor.size(0) == 2
+
+
+def _stand_in(module: Any, edges: CallEdges, made: list[tuple[Any, Any]]) -> Any:
     """A shallow copy of a layer, and of the layers in it, that records how it propagates."""
-    children = {n: _stand_in(m, trace, made) for n, m in module._modules.items() if m is not None and _holds_layers(m)}
+    children = {n: _stand_in(m, edges, made) for n, m in module._modules.items() if m is not None and _holds_layers(m)}
     layer = is_message_passing(module)
     if not children and not layer:
         return module
@@ -88,29 +138,15 @@ def _stand_in(module: Any, trace: Trace, made: list[tuple[Any, Any]]) -> Any:
     if children:
         stand_in.__dict__["_modules"] = {**module._modules, **children}
     if layer:
-        propagate, edge_updater = type(module).propagate, type(module).edge_updater
+        wrap = edges.trace.wrap
 
-        def record_propagate(edge_index: Any, *args: Any, size: Any = None, **kwargs: Any) -> Any:
-            index = _recorded(trace, stand_in, edge_index)
-            return propagate(stand_in, index, *trace.wrap(args), size=size, **trace.wrap(kwargs))
+        def record(name: str, edge_index: Any, *args: Any, size: Any = None, **kwargs: Any) -> Any:
+            index, size, kwargs = edges.propagated(stand_in, name, edge_index, size, kwargs)
+            return getattr(type(module), name)(stand_in, index, *wrap(args), size=size, **wrap(kwargs))
 
-        def record_edge_updater(edge_index: Any, *args: Any, size: Any = None, **kwargs: Any) -> Any:
-            index = _recorded(trace, stand_in, edge_index)
-            return edge_updater(stand_in, index, *trace.wrap(args), size=size, **trace.wrap(kwargs))
-
-        stand_in.__dict__.update(propagate=record_propagate, edge_updater=record_edge_updater)
+        stand_in.__dict__.update({name: partial(record, name) for name in ("propagate", "edge_updater")})
     made.append((module, stand_in))
     return stand_in
-
-
-def _recorded(trace: Trace, module: Any, edge_index: Any) -> Any:
-    """The edge index of a call, its rows known as the end points of edges."""
-    if type(edge_index) is Value:  # an adjacency, perhaps
-        edge_index = held(edge_index)
-    check_edge_index(edge_index)
-    if type(edge_index) is not Tensor:
-        raise UnsupportedCallError(f"edge_index is a {type(edge_index).__name__}; traced layers take plain tensors.")
-    return recorded_index(trace.edge_set(edge_index, module.flow == "target_to_source"))
 
 
 def _holds_layers(module: nn.Module) -> bool:

@@ -11,6 +11,7 @@ from torch import Tensor
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.symbolic.dispatch import dispatch
 from dacergnn.graph import HeteroGraph
+from dacergnn.graph.checks import IndexRange, check_ranges
 
 if TYPE_CHECKING:
     from dacergnn.frontends.symbolic.trace import Trace
@@ -46,6 +47,8 @@ class EdgeSet:
         self.rows: dict[str, int | None] = {"src": None, "dst": None}
         self.types: dict[str, Tensor] = {}
         """Types of edges [E] ("etype") or of source nodes ("ntype"), where weights are chosen by them."""
+        self.parted: dict[int, PartedEdges] = {}
+        """The edges of graphs of so many parts like this one."""
 
     def side(self, row: int) -> str:
         """The end point that a row of the edge index holds."""
@@ -105,6 +108,43 @@ class EdgeSet:
         """Whether sources and destinations have to be different nodes."""
         src, dst = self.sizes
         return src != dst
+
+
+class PartedEdges(EdgeSet):
+    """The edges of a graph of equal parts, each with the edges of ``one``: those of the first part come first."""
+
+    def __init__(self, one: EdgeSet, parts: int) -> None:
+        super().__init__(one.trace, one.edge_index, one.flipped)
+        self.parts = parts
+        self.count = one.count * parts
+
+    @staticmethod
+    def of(one: EdgeSet, parts: int) -> PartedEdges:
+        """Those of ``one``; the same ones at every call."""
+        if parts not in one.parted:
+            one.parted[parts] = PartedEdges(one, parts)
+        return one.parted[parts]
+
+    def find(self, graphs: GraphFinder, given: set[int]) -> HeteroGraph:
+        own = id(self.edge_index) in given
+        return graphs.find_edges(self.tensors, (*self.sizes, self.flipped, "parts", self.parts), own, self.encode)
+
+    def choose_by(self, side: str, types: Tensor, count: int) -> bool:
+        return False
+
+    def encode(self) -> HeteroGraph:
+        ends = self.edge_index.flip(0) if self.flipped else self.edge_index
+        counts = [n // self.parts for n in self.sizes]
+        # Here, because ids that are too large lead to nodes of other parts.
+        check_ranges(*[
+            IndexRange(f"edge_index[{1 - i if self.flipped else i}]", ends[i], counts[i], f"{what} nodes", "x")
+            for i, what in enumerate(("source", "destination"))
+        ])  # fmt: skip
+        starts = torch.arange(self.parts, device=ends.device).view(-1, 1)
+        spread = [(row + starts * n).view(-1) for row, n in zip(ends, counts, strict=True)]
+        return HeteroGraph.from_arrays(
+            torch.stack(spread), None, num_nodes=self.sizes, num_edge_types=1, bipartite=self.bipartite
+        )
 
 
 def equal(a: Tensor, b: Tensor) -> bool:

@@ -1,0 +1,221 @@
+"""Traced calls on static graphs, whose nodes have features [B, N, ...]: recorded as one graph of B equal parts.
+
+A `Static` value stands for [B, N, F]; behind it are the rows [B * N, F] of all parts. What is done to it row by row
+is done to those, and gathers and sums along the axis of the nodes run along the edges of all parts. All else raises
+UnsupportedCallError, since it may mix the parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dacergnn.errors import UnsupportedCallError
+from dacergnn.frontends.symbolic import Trace, elementwise
+from dacergnn.frontends.symbolic.edges import EdgeSet, EndIndex, PartedEdges, end_index
+from dacergnn.frontends.symbolic.record import ABOUT, spelled
+from dacergnn.frontends.symbolic.table import RULES
+from dacergnn.frontends.symbolic.value import Node, Value
+
+_NEW = ("new_zeros", "new_ones", "new_full")
+_LINEAR = (torch.nn.functional.linear,)
+_PRODUCTS = (torch.matmul, Tensor.matmul, Tensor.__matmul__)
+_JOINS = (torch.cat, torch.concat)
+_ALONG = (Tensor.sum, Tensor.mean, Tensor.softmax, torch.sum, torch.mean, torch.softmax, torch.nn.functional.softmax)
+_CUTS = (Tensor.split, Tensor.chunk, torch.split, torch.chunk)
+_ADDITIONS = (torch.scatter_add, Tensor.scatter_add, Tensor.scatter_add_)
+_REDUCTIONS = (torch.scatter_reduce, Tensor.scatter_reduce, Tensor.scatter_reduce_)
+
+
+class Static(Value):
+    """A value [B, N, F] that is made of ``rows`` [B * N, F]; torch asks it before all other values."""
+
+    rows: Value
+
+    @classmethod
+    def of(cls, rows: Value, parts: int) -> Static:
+        """The value whose parts have these rows, one part after the other."""
+        shape = torch.Size((parts, rows.shape[0] // parts, *rows.shape[1:]))
+        found: Any = cls(rows.owner, Node(rows.node.expr, shape, rows.dtype))
+        found.rows = rows
+        return found
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func in ABOUT or func.__name__ == "__get__":
+            return super().__torch_function__(func, types, args, kwargs)
+        for functions, handler in _HANDLERS:
+            if func in functions:
+                return handler(func, *args, **kwargs)
+        rule = RULES.get(func)
+        if rule is not None and rule.__module__ == elementwise.__name__:
+            return _row_by_row(func, args, kwargs)
+        raise _unknown(func)
+
+    @property
+    def parts(self) -> int:
+        """B."""
+        return self.shape[0]
+
+
+def static(trace: Trace, tensor: Tensor) -> Static:
+    """Features [B, N, F] as a value that is recorded."""
+    trace.runtime.once("features [B, N, F] are given another shape")
+    return Static.of(trace.value(tensor.flatten(0, 1)), tensor.size(0))
+
+
+def together(trace: Trace, tree: Any) -> Any:
+    """A structure with tensors [B, N, F] in place of static values."""
+    if type(tree) is Static:
+        return trace.results(tree.rows).view(tree.shape)
+    if type(tree) in (tuple, list):
+        return type(tree)([together(trace, v) for v in tree])
+    if type(tree) is dict:
+        return {k: together(trace, v) for k, v in tree.items()}
+    return tree
+
+
+def _unknown(func: Any) -> UnsupportedCallError:
+    return UnsupportedCallError(f"{spelled(func)} of features [B, N, F] may mix the graphs of a batch.")
+
+
+def _row_by_row(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The function of every row."""
+    first = next((v for v in (*args, *kwargs.values()) if type(v) is Static), None)
+    if first is None or func.__name__ in _NEW or kwargs.get("out") is not None or kwargs.get("inplace"):
+        raise _unknown(func)
+    found = func(*[_rows(func, v, first) for v in args], **{k: _rows(func, v, first) for k, v in kwargs.items()})
+    return Static.of(found, first.parts)
+
+
+def _rows(func: Any, value: Any, like: Static) -> Any:
+    """An operand as it meets the rows of ``like``: those of a node or edge come again in every part."""
+    if type(value) is Static:
+        if value.shape[:2] != like.shape[:2] or value.dim() != like.dim():
+            raise _unknown(func)
+        return value.rows
+    if not isinstance(value, Tensor) or value.dim() < like.dim() - 1:
+        return value
+    if value.dim() == like.dim() - 1 and value.shape[0] == 1:
+        return value
+    own = value.shape[value.dim() - like.dim() + 1] if value.dim() <= like.dim() else 0
+    if own != like.shape[1] or (value.dim() == like.dim() and value.shape[0] not in (1, like.parts)):
+        raise _unknown(func)
+    (real,) = like.owner.results((value,))
+    if value.dim() == like.dim():
+        return like.owner.value(real.expand(like.parts, *real.shape[1:]).flatten(0, 1))
+    return like.owner.value(real.repeat(like.parts, *[1] * (real.dim() - 1)))
+
+
+def _new(func: Any, like: Static, size: Any, *args: Any, **kwargs: Any) -> Any:
+    if type(size) is int:  # one number for each node, as counts of edges are
+        return func(like.rows, size, *args, **kwargs)
+    if not isinstance(size, tuple | list) or len(size) < 3 or size[0] != like.parts:
+        raise _unknown(func)
+    return Static.of(func(like.rows, (size[0] * size[1], *size[2:]), *args, **kwargs), like.parts)
+
+
+def _expanded(func: Any, x: Any, like: Any) -> Any:
+    if type(x) is Static or type(like) is not Static:
+        raise _unknown(func)
+    return like.owner.results((x,))[0].expand(like.shape)
+
+
+def _along(func: Any, x: Any, dim: Any = None, *args: Any, **kwargs: Any) -> Static:
+    """A function along one axis that is neither that of the graphs nor that of the nodes."""
+    if type(x) is not Static or type(dim) is not int or x.dim() < 3 or dim % x.dim() < 2:
+        raise _unknown(func)
+    found = func(x.rows, dim % x.dim() - 1, *args, **kwargs)
+    if found.dim() < 2:  # a single number for each row has no axis of its own
+        raise _unknown(func)
+    return Static.of(found, x.parts)
+
+
+def _cut(func: Any, x: Any, size: Any, dim: int = 0) -> tuple[Static, ...]:
+    if type(x) is not Static or dim % x.dim() < 2:
+        raise _unknown(func)
+    return tuple([Static.of(part, x.parts) for part in func(x.rows, size, dim % x.dim() - 1)])
+
+
+def _linear(func: Any, x: Any, weight: Any, bias: Any = None) -> Static:
+    if type(x) is not Static or type(weight) is Static or type(bias) is Static:
+        raise _unknown(func)
+    return Static.of(func(x.rows, weight, bias), x.parts)
+
+
+def _product(func: Any, x: Any, weight: Any) -> Static:
+    if type(x) is not Static or x.dim() != 3 or type(weight) is Static or weight.dim() != 2:
+        raise _unknown(func)
+    return Static.of(func(x.rows, weight), x.parts)
+
+
+def _joined(func: Any, tensors: Any, dim: int = 0) -> Static:
+    first = tensors[0]
+    alike = all(type(t) is Static and t.shape[:2] == first.shape[:2] and t.dim() == first.dim() for t in tensors)
+    if not alike or dim % first.dim() < 2:
+        raise _unknown(func)
+    return Static.of(func([t.rows for t in tensors], dim % first.dim() - 1), first.parts)
+
+
+def _gathered(func: Any, x: Any, dim: int, index: Any) -> Static:
+    if type(x) is not Static or type(index) is not EndIndex or index.dim() != 1 or dim % x.dim() != 1:
+        raise _unknown(func)
+    found = x.rows.index_select(0, _end(index, x.parts))
+    if type(found) is not Value:
+        raise _unknown(func)
+    return Static.of(found, x.parts)
+
+
+def _added(func: Any, target: Any, dim: int, index: Any, src: Any) -> Static:
+    return _scattered(func, target, dim, index, src, "sum", include_self=True)
+
+
+def _scattered(
+    func: Any, target: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True
+) -> Static:
+    if type(target) is not Static or type(src) is not Static or type(index) is not EndIndex:
+        raise _unknown(func)
+    writes = func.__name__.endswith("_")
+    if dim % target.dim() != 1 or index.axis != 1 or target.parts != src.parts:
+        raise _unknown(func)
+    if writes and target.rows.node.expr.op != "const":  # others may share its memory
+        raise _unknown(func)
+    ends = _end(index, src.parts).view(-1, *[1] * (src.rows.dim() - 1)).expand_as(src.rows)
+    found = target.rows.scatter_reduce(0, ends, src.rows, reduce, include_self=include_self)
+    if type(found) is not Value:
+        raise _unknown(func)
+    made = Static.of(found, target.parts)
+    if not writes:
+        return made
+    target.rows, target.node = made.rows, made.node
+    return target
+
+
+def _end(index: EndIndex, parts: int) -> EndIndex:
+    """An end of the edges of all parts."""
+    edges = PartedEdges.of(index.edges, parts)
+    return end_index(edges, index.side, _ids(index.edges, index.side).repeat(parts))
+
+
+def _ids(edges: EdgeSet, side: str) -> Tensor:
+    return edges.edge_index[next(row for row in (0, 1) if edges.side(row) == side)]
+
+
+_HANDLERS: Sequence[tuple[Sequence[Any], Callable[..., Any]]] = (
+    ([getattr(Tensor, name) for name in _NEW], _new),
+    (_LINEAR, _linear),
+    (_PRODUCTS, _product),
+    (_JOINS, _joined),
+    ((Tensor.expand_as,), _expanded),
+    (_ALONG, _along),
+    (_CUTS, _cut),
+    ((torch.index_select, Tensor.index_select), _gathered),
+    (_ADDITIONS, _added),
+    (_REDUCTIONS, _scattered),
+)
