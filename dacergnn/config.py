@@ -51,6 +51,8 @@ ADJACENCIES = ("auto", "csr", "csc", "coo", "ell", "hybrid")
 so many slots for each edge."""
 ELL_SLOTS = 4.0
 """Slots of an ELLPACK matrix for each edge, beyond which it has to be asked for with a number."""
+CheckGraph = Literal["always", "auto", "never"]
+CHECKS = ("always", "auto", "never")
 OnUnsupported = Literal["warn", "error", "ignore"]
 """What becomes of what no program expresses: it runs as it is, with a warning or silently, or is an error."""
 
@@ -157,6 +159,8 @@ class Config:
         tune: How programs for the CPU get a plan for what ``plan`` leaves open (`TUNINGS`): "off" goes by cost alone,
             "model" settles schedules by a learned performance model, "measure" builds and runs the plans that this
             model thinks well of, for minutes, on the graph of the first call.
+        check_graph: Whether calls compare all edges with those that were encoded, by a checksum: "always", "never", or
+            where torch does not count who writes to them ("auto"; docs/graphs.md). Changes no build.
     """
 
     level: str = "O2"
@@ -172,6 +176,7 @@ class Config:
     adjacency: str = "auto"
     plan: Plan | None = None
     tune: str = "model"
+    check_graph: CheckGraph = "auto"
 
     def __post_init__(self) -> None:
         _check_choice("level", self.level, tuple(LEVELS))
@@ -196,6 +201,7 @@ class Config:
             names = _names(name, getattr(self, name), "pass a tuple of names of arrays")
             object.__setattr__(self, name, names)
         _check_choice("tune", self.tune, TUNINGS)
+        _check_choice("check_graph", self.check_graph, CHECKS)
         both = [name for name in self.cache if name in self.recompute]
         if both:
             raise DacergnnError(f"cache and recompute both name {both[0]!r}; name it in one of them.")
@@ -229,9 +235,9 @@ class Config:
         """
         if self.implementation is None and device not in IMPLEMENTATIONS:
             raise DacergnnError(f"There are no kernels for devices of type {device!r}; move arrays with .to('cpu').")
-        if self.implementation is not None and not self.cuda_graph:
+        if self.implementation is not None and not self.cuda_graph and self.check_graph == "auto":
             return self
-        return replace(self, implementation=self.implementation or device, cuda_graph=False)
+        return replace(self, implementation=self.implementation or device, cuda_graph=False, check_graph="auto")
 
     @property
     def machine(self) -> Rates:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Hashable
 from typing import TypeVar
 
 import torch
 from torch import Tensor
 
-from dacergnn.frontends.symbolic.expr import version
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.lasting import lasting
 from dacergnn.runtime import cuda_graph
+from dacergnn.runtime.seen import Seen
 
 T = TypeVar("T")
 
@@ -25,13 +24,10 @@ def kept(graph: HeteroGraph, key: Hashable, source: Tensor | None, make: Callabl
     if source is not None and source.is_floating_point() and cuda_graph.capturing():
         with torch.no_grad():
             return make()
-    known = graph.derived.get(key)
-    if known is None or known[0]() is not source or known[1] != version(source):
+    known: tuple[Seen, T] | None = graph.derived.get(key)
+    sources = [] if source is None else [source]
+    if known is None or not known[0].same(sources):
         with lasting():
-            known = (_nothing if source is None else weakref.ref(source), version(source), make())
+            known = (Seen(sources), make())
         graph.derived[key] = known
-    return known[2]
-
-
-def _nothing() -> None:
-    """Stands for the reference to no tensor."""
+    return known[1]

@@ -20,6 +20,7 @@ from dacergnn.graph.spaces import ROW_SPACES
 from dacergnn.runtime.build import build
 from dacergnn.runtime.builtin import builtin
 from dacergnn.runtime.exchange import DESCRIBE
+from dacergnn.runtime.forked import use_one_thread_in_children
 from dacergnn.runtime.inputs import Inputs
 from dacergnn.runtime.lower import Lowered, argument, lower
 from dacergnn.runtime.memory import aligned, hosted, plan_memory
@@ -80,6 +81,7 @@ class Executable:
         self._position = {n: i + 1 for i, n in enumerate(self.lowered.signature)}
         self._saved = [self._position[b.name] for b in self.lowered.outputs[self.results :]]
         self._end = 1 + len(self.lowered.signature)
+        use_one_thread_in_children()
         library = self._open(self._source())
         self._handle = self._initialize(library)
         self._load(library)

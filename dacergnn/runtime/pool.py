@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 import weakref
 from math import prod
@@ -47,6 +48,10 @@ class Pool:
     def __init__(self) -> None:
         self._free: list[Tensor] = []  # those given back last at the end
         self._used = self._most = 0  # bytes in use, now and at most
+        self.unlock()
+
+    def unlock(self) -> None:
+        """Take a new lock: in a child of a fork, nobody would give back one that another thread held."""
         # Reentrant: the garbage collector may return a lease while this thread takes a buffer.
         self._lock = threading.RLock()
 
@@ -101,6 +106,7 @@ class Lease:
 
 
 POOL = Pool()
+os.register_at_fork(after_in_child=POOL.unlock)
 
 
 def leased(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:

@@ -1,0 +1,96 @@
+// Whether the integers of tensors are as they were: where they lie, how often they were written to, and a checksum.
+#pragma once
+
+#include "same_objects.h"
+
+namespace dacergnn {
+
+inline std::uint64_t mixed(std::uint64_t word, std::uint64_t place) {
+  const std::uint64_t keyed = word ^ ((place + 1) * 0x9E3779B97F4A7C15u);
+  return (keyed & 0xFFFFFFFFu) * (keyed >> 32) + word;
+}
+
+// A checksum of numbers that lie one after the other, at the speed of memory: eight sums, so that they are vectors.
+template <class Number>
+std::uint64_t checksum(const Number *numbers, std::int64_t count) {
+  std::uint64_t sums[8] = {}, total = 0;
+  std::int64_t i = 0;
+  for (; i + 8 <= count; i += 8)
+    for (int lane = 0; lane < 8; ++lane) sums[lane] += mixed((std::uint64_t)numbers[i + lane], (std::uint64_t)(i + lane));
+  for (; i < count; ++i) total += mixed((std::uint64_t)numbers[i], (std::uint64_t)i);
+  for (int lane = 0; lane < 8; ++lane) total += sums[lane] * (2 * lane + 1);
+  return total;
+}
+
+// A checksum of every `step`-th number of a tensor, in the order of its axes.
+template <class Number>
+std::uint64_t checksum(const Tensor &tensor, std::int64_t step) {
+  const auto *numbers = (const Number *)((const char *)tensor.data + tensor.offset);
+  std::int64_t count = 1, stride = 1;
+  bool together = true;
+  for (int d = tensor.dimensions; d-- > 0; count *= tensor.shape[d]) {
+    together = together && (tensor.shape[d] <= 1 || tensor.strides[d] == stride);
+    stride *= tensor.shape[d];
+  }
+  if (together && step == 1) return checksum(numbers, count);
+  std::uint64_t total = 0;
+  for (std::int64_t i = 0; i < count; i += step) {
+    std::int64_t rest = i, place = 0;
+    for (int d = tensor.dimensions; d-- > 0; rest /= tensor.shape[d]) place += rest % tensor.shape[d] * tensor.strides[d];
+    total += mixed((std::uint64_t)numbers[place], (std::uint64_t)i);
+  }
+  return total;
+}
+
+inline std::uint64_t checksum_of(const Tensor &tensor, std::int64_t step) {
+  switch (tensor.bits) {
+    case 64: return checksum<std::int64_t>(tensor, step);
+    case 32: return checksum<std::int32_t>(tensor, step);
+    case 16: return checksum<std::int16_t>(tensor, step);
+    default: return checksum<std::int8_t>(tensor, step);
+  }
+}
+
+// A built-in function of Python: its arguments are a list of tensors, the address of numbers, and whether to write them.
+// The first three are given: the exchange function, the name "_version", the number of tensors. For each tensor follow
+// the step of its checksum, 0 for none, which is given too, and what is written or compared.
+inline void *same_edges(void *const *arguments) {
+  constexpr int cpu = 1;
+  auto *numbers = (std::int64_t *)PyLong_AsVoidPtr(arguments[1]);
+  const auto describe = (int (*)(void *, Tensor *))numbers[0];
+  void *const version_name = (void *)numbers[1];
+  const std::int64_t count = numbers[2];
+  const bool writes = PyLong_AsVoidPtr(arguments[2]) != nullptr;
+  numbers += 3;
+  const auto note = [&](std::int64_t found) {
+    if (writes) *numbers = found;
+    return *numbers++ == found;
+  };
+  if (PyList_Size(arguments[0]) != count) return PyBool_FromLong(0);
+  for (std::int64_t i = 0; i < count; ++i) {
+    void *object = PyList_GetItem(arguments[0], i);
+    const std::int64_t step = *numbers++;
+    Tensor found;
+    if (describe(object, &found)) {
+      PyErr_Clear();
+      return PyBool_FromLong(0);
+    }
+    void *version = PyObject_GetAttr(object, version_name);
+    std::int64_t written = -1;  // of a tensor of inference mode, which counts nothing
+    if (version) {
+      written = PyLong_AsLongLong(version);
+      Py_DecRef(version);
+    } else {
+      PyErr_Clear();
+    }
+    bool same = note((std::int64_t)found.data + (std::int64_t)found.offset) && note(written) && note(found.device) &&
+                note(found.bits) && note(found.dimensions);
+    for (int d = 0; same && d < found.dimensions; ++d) same = note(found.shape[d]) && note(found.strides[d]);
+    const bool readable = found.device == cpu && found.data != nullptr;
+    if (!same || (step > 0 && !note(readable ? (std::int64_t)checksum_of(found, step) : 0)))
+      return PyBool_FromLong(0);
+  }
+  return PyBool_FromLong(1);
+}
+
+}  // namespace dacergnn

@@ -1,0 +1,56 @@
+"""Whether the edges that a call is about are those of a call before (docs/graphs.md, "Graphs that change")."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from dacergnn.config import CheckGraph
+from dacergnn.frontends.dgl.stand_in import is_graph_class
+from dacergnn.runtime.seen import Seen
+
+
+class Watched:
+    """Tensors and graph objects as they were at one moment; those are not kept alive.
+
+    Args:
+        items: Tensors, sparse ones too, graphs of DGL, or objects that never change.
+        check: How thoroughly their numbers are compared (`Config.check_graph`).
+    """
+
+    def __init__(self, items: Sequence[object], check: CheckGraph = "auto") -> None:
+        self._references = [_reference(item) for item in items]
+        self._indices = [getattr(item, "_graph", None) if is_graph_class(type(item)) else None for item in items]
+        edges = [edge for item, index in zip(items, self._indices, strict=True) if index for edge in _edges(item)]
+        # DGL takes the memory of the tensors that a graph is made of, and gives it away again: anyone may write to it.
+        self._of_graphs = edges, Seen(edges, check, shared=True)
+        self._seen = Seen(_tensors(items), check)
+
+    def same(self, items: Sequence[object]) -> bool:
+        """Returns whether these are the very same objects, and hold what they held."""
+        if len(items) != len(self._references):
+            return False
+        for item, reference, index in zip(items, self._references, self._indices, strict=True):
+            if reference() is not item or (index is not None and item._graph is not index):  # type: ignore[attr-defined]
+                return False
+        edges, seen = self._of_graphs
+        return self._seen.unwritten(_tensors(items)) and (not edges or seen.unwritten(edges))
+
+
+def _tensors(items: Sequence[object]) -> list[Tensor]:
+    return [item for item in items if isinstance(item, Tensor)]
+
+
+def _edges(graph: Any) -> list[Tensor]:
+    """Both ends of the edges of all relations of a graph of DGL, in its own memory."""
+    return [end for relation in graph.canonical_etypes for end in graph.edges(etype=relation, order="eid")]
+
+
+def _reference(item: object) -> Callable[[], object]:
+    try:
+        return weakref.ref(item)
+    except TypeError:
+        return lambda: item

@@ -1,0 +1,114 @@
+"""Whether tensors of edges are as they were when something was made of them (docs/graphs.md, "Graphs that change")."""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from array import array
+from collections.abc import Callable, Sequence
+from functools import cache
+from operator import is_
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dacergnn.config import CheckGraph
+from dacergnn.runtime.build import build
+from dacergnn.runtime.builtin import builtin
+from dacergnn.runtime.exchange import DESCRIBE
+
+_CODE = """
+#include "include/dacergnn/same_edges.h"
+extern "C" void *same_edges(void *, void *const *arguments, std::ptrdiff_t) { return dacergnn::same_edges(arguments); }
+"""
+_SMALL = 1 << 15
+"""Up to so many bytes a checksum costs no more than a sample."""
+_SAMPLE = 64
+_VERSION = "_version"
+
+
+@cache
+def _same_edges() -> Callable[..., bool]:
+    return builtin(ctypes.CDLL(str(build("same_edges", _CODE))), "same_edges")
+
+
+class Seen:
+    """Tensors as they were at one moment: their identity, place, shape and version, and numbers in them.
+
+    Args:
+        tensors: Dense tensors or sparse ones, which are not kept alive.
+        check: Whether all numbers are compared, by a checksum: always, never, or where torch may not count writes.
+            Otherwise a sample of them is, but with "never".
+        shared: Whether others may write to the memory of the tensors, whatever torch counts.
+    """
+
+    def __init__(self, tensors: Sequence[Tensor], check: CheckGraph = "auto", *, shared: bool = False) -> None:
+        self._references = [weakref.ref(t) for t in tensors]
+        self._plain = all(type(t) is Tensor and t.layout is torch.strided for t in tensors)
+        tensors = self._parts(tensors)
+        self._numbers: array[int] | None = None
+        self._forms: list[Any] = []
+        if DESCRIBE is not None:
+            numbers = array("q", [DESCRIBE, id(_VERSION), len(tensors)])
+            for tensor in tensors:
+                step = _step(tensor, check, shared)
+                numbers.extend([step, *[0] * (5 + 2 * tensor.dim() + (step > 0))])
+            self._address = numbers.buffer_info()[0]
+            if _same_edges()(list(tensors), self._address, True):
+                self._numbers = numbers
+        if self._numbers is None:
+            self._forms = [*map(_form, tensors)]
+
+    def same(self, tensors: Sequence[Tensor]) -> bool:
+        """Returns whether these are the very same tensors, and nobody has written to them."""
+        if len(tensors) != len(self._references) or not all(map(is_, tensors, [r() for r in self._references])):
+            return False
+        return self.unwritten(tensors)
+
+    def unwritten(self, tensors: Sequence[Tensor]) -> bool:
+        """Returns whether tensors hold what these held, in the same memory."""
+        tensors = self._parts(tensors)
+        if self._numbers is None:
+            return [*map(_form, tensors)] == self._forms
+        return _same_edges()(list(tensors), self._address, False)
+
+    def _parts(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
+        """The dense tensors that hold the numbers."""
+        return tensors if self._plain else [part for t in tensors for part in _parts_of(t)]
+
+
+def _parts_of(tensor: Tensor) -> Sequence[Tensor]:
+    if tensor.layout is torch.sparse_coo:
+        return tensor._indices(), tensor._values()
+    if tensor.layout is torch.sparse_csr:
+        return tensor.crow_indices(), tensor.col_indices(), tensor.values()
+    if tensor.layout is torch.sparse_csc:
+        return tensor.ccol_indices(), tensor.row_indices(), tensor.values()
+    as_tensor: Any = getattr(tensor, "as_tensor", None)  # of PyG's indices, which wrap a tensor
+    return (tensor if as_tensor is None else as_tensor(),)
+
+
+def _step(tensor: Tensor, check: CheckGraph, shared: bool) -> int:
+    """How far apart the numbers are that are compared; 0 for none."""
+    if check == "never" or not tensor.is_cpu:
+        return 0
+    if check == "always" or shared or tensor.nbytes <= _SMALL or not _counts_writes(tensor):
+        return 1
+    return max(1, tensor.numel() // _SAMPLE)
+
+
+def _counts_writes(tensor: Tensor) -> bool:
+    """Returns whether torch sees all writes to a tensor: others may have memory of NumPy, or of other processes."""
+    if tensor.is_inference():
+        return False
+    storage = tensor.untyped_storage()
+    return storage.resizable() and not storage.is_shared()
+
+
+def _form(tensor: Tensor) -> list[object]:
+    version = None if tensor.is_inference() else tensor._version
+    try:
+        return [tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype, version]
+    except RuntimeError:  # of a sparse tensor, or one without memory
+        return [tensor.shape, tensor.dtype, version]
