@@ -27,11 +27,14 @@ from dacergnn.frontends.pyg.relation_arrays import (
 from dacergnn.frontends.pyg.relation_edges import check_relation_edges, kept_relation_edges, relation_edges
 from dacergnn.frontends.pyg.relations import EdgeType, Relation
 from dacergnn.frontends.pyg.self_loops import with_loops
+from dacergnn.frontends.reached import Reached
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.edge_list import make_edge_list
 from dacergnn.graph.typed_parts import repeated
-from dacergnn.runtime.typed_rows import split_rows
 
+_ATTENTION = ("att_src", "att_dst")
+_Parameters = dict[tuple[EdgeType, str | None], Tensor]
+"""Parameters by relation and path."""
 _SPACES = {"x": "NS", "norm": "E", "root": "T", "bias": "T", "share": "T"}  # other arrays: one row for each relation
 
 
@@ -39,6 +42,8 @@ class HeteroFrontend(Frontend):
     """Features and weights are as wide as those of the widest node type, with zeros where there are fewer."""
 
     handles: ClassVar[tuple[str, ...]] = ("torch_geometric.nn.conv.hetero_conv.HeteroConv",)
+    called: ClassVar[tuple[str, ...] | None] = None
+    joins: ClassVar[bool] = True
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__(module)
@@ -130,26 +135,28 @@ class HeteroFrontend(Frontend):
 
     def bind(self, graph: HeteroGraph, x_dict: Any, edge_index_dict: Any, *, edge_weight_dict: Any = None) -> Binding:
         layout = self._layout(edge_index_dict)
-        relations, convs = layout.relations, self.convs()
+        relations = layout.relations
         given_weights: dict[Any, Any] = edge_weight_dict or {}
         given = [
             kept_relation_edges(graph, r, self._conv(r), edge_index_dict[r.key], given_weights.get(r.key))
             for r in relations
         ]
+        reached = Reached()
+        parameters, x_dict = self._reached(reached, layout, x_dict)
         x = joined([self._features(name, x_dict) for name in layout.node_types], self.width)
         indices = {edges.relation.key: edges.ends for edges in given}
         by_edge = {edges.relation.key: edges.weight for edges in given}
         weights = edge_weights(graph, [edges.relation for edges in given], x_dict, indices, by_edge, x.dtype)
         found: dict[str, Tensor | None] = {
             "x": x,
-            "W": stacked([self._matrix(r, convs, r.weight) for r in relations]),
+            "W": stacked([self._matrix(r, parameters, r.weight) for r in relations]),
             "norm": edge_coefficients(graph, relations, weights, x.dtype),
-            "root": layout.totals(graph, [self._matrix(r, convs, r.root) for r in relations]),
-            "bias": layout.totals(graph, [r.parameter(convs, r.bias) for r in relations]),
+            "root": layout.totals(graph, [self._matrix(r, parameters, r.root) for r in relations]),
+            "bias": layout.totals(graph, [parameters.get((r.key, r.bias)) for r in relations]),
             "share": layout.share(graph, x.dtype) if self.module.aggr == "mean" else None,
         }
         if any(r.attention for r in relations):
-            found |= self._attention_arrays(relations, convs)
+            found |= self._attention_arrays(relations, parameters)
             if found["norm"] is not None:
                 found["attends"] = constant(graph, [float(r.attention is not None) for r in relations], x.dtype)
         bias = found.pop("bias") if self.averaged else None
@@ -158,7 +165,7 @@ class HeteroFrontend(Frontend):
         arrays = {name: array for name, array in found.items() if array is not None}
         program = self.program(tuple(arrays), partial(self._program, arrays))
         sizes = [x_dict[name].size(0) for name in layout.destinations]
-        return Binding(program, arrays, partial(self._finish, layout.destinations, sizes, bias))
+        return Binding(program, arrays, partial(self._finish, layout.destinations, sizes, bias, reached))
 
     def _same(self, option: str, values: Sequence[Any]) -> Any:
         """The value that all of `values` are equal to."""
@@ -201,18 +208,42 @@ class HeteroFrontend(Frontend):
             return torch.zeros(x.size(0), self.width, dtype=x.dtype, device=x.device)
         return x if is_sparse(x) else widened(x, self.width)
 
-    def _matrix(self, relation: Relation, convs: Any, path: str | None) -> Tensor | None:
-        weight = relation.parameter(convs, path)
+    def _reached(
+        self, reached: Reached, layout: Layout, x_dict: dict[str, Tensor]
+    ) -> tuple[_Parameters, dict[str, Tensor]]:
+        """The parameters of the relations and the features, with gradients where results that they lead to have some.
+
+        Without gradients these are the parameters and features themselves.
+        """
+        convs = self.convs()
+        given: _Parameters = {}
+        into: list[Sequence[int]] = []
+        for relation in layout.relations:
+            paths = (relation.weight, relation.weight_dst, relation.root, relation.bias, *_ATTENTION)
+            for path in dict.fromkeys(path for path in paths if path):
+                found = relation.parameter(convs, path)
+                if found is not None:
+                    given[relation.key, path] = found
+                    into.append([layout.destinations.index(relation.key[-1])])
+        names = [name for name in layout.node_types if not is_sparse(x_dict[name])]
+        into += [layout.reached_from(name) for name in names]
+        values = reached.parts([*given.values(), *[x_dict[name] for name in names]], into)
+        count = len(given)
+        features = dict(zip(names, values[count:], strict=True))
+        return dict(zip(given, values[:count], strict=True)), {**x_dict, **features}
+
+    def _matrix(self, relation: Relation, parameters: _Parameters, path: str | None) -> Tensor | None:
+        weight = parameters.get((relation.key, path))
         return None if weight is None else widened(weight, self.width)
 
-    def _attention_arrays(self, relations: Sequence[Relation], convs: Any) -> dict[str, Tensor | None]:
+    def _attention_arrays(self, relations: Sequence[Relation], parameters: _Parameters) -> dict[str, Tensor | None]:
         separate = any(r.weight_dst != r.weight for r in relations)
         q, k = (
-            stacked([r.parameter(convs, p) if r.attention else None for r in relations]).flatten(1, 2)
-            for p in ("att_src", "att_dst")
+            stacked([parameters[r.key, p] if r.attention else None for r in relations]).flatten(1, 2)
+            for p in _ATTENTION
         )
         return {
-            "W_dst": stacked([self._matrix(r, convs, r.weight_dst) for r in relations]) if separate else None,
+            "W_dst": stacked([self._matrix(r, parameters, r.weight_dst) for r in relations]) if separate else None,
             "q": q,
             "k": k,
         }
@@ -226,9 +257,9 @@ class HeteroFrontend(Frontend):
         return Program.of(hetero, reduce="attention", **options, **bindings)
 
     def _finish(
-        self, names: Sequence[str], sizes: list[int], bias: Tensor | None, outputs: Outputs
+        self, names: Sequence[str], sizes: list[int], bias: Tensor | None, reached: Reached, outputs: Outputs
     ) -> dict[str, Tensor]:
-        parts = list(split_rows(outputs[0], sizes))
+        parts = list(reached.split(outputs[0], sizes))
         if self.averaged and self.attention is not None:
             parts = [part.view(-1, self.attention.heads, self.out_channels).mean(dim=1) for part in parts]
             if bias is not None:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from functools import partial
 from itertools import accumulate, product
+from threading import local
 from typing import Any, ClassVar
 
 import torch
@@ -18,19 +19,18 @@ from dacergnn.frontends.features import is_sparse, joined
 from dacergnn.frontends.frontend import Binding, GraphKey, Outputs, Program, spec
 from dacergnn.frontends.hgt_programs import hgt_attention, hgt_biased
 from dacergnn.frontends.parameters import Parameters
+from dacergnn.frontends.pyg.given_edges import check_edges, identity, sources_and_destinations
 from dacergnn.frontends.pyg.hgt_layout import Layout, make_layout
 from dacergnn.frontends.pyg.message_passing import (
     MessagePassingFrontend,
-    check_edge_index,
     check_features,
-    plain,
     typed_ids,
 )
+from dacergnn.frontends.reached import Reached
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.edge_list import make_edge_list
 from dacergnn.graph.typed_parts import repeated
 from dacergnn.runtime.stacks import Stack, stacks_of
-from dacergnn.runtime.typed_rows import split_rows
 
 
 class HGTFrontend(MessagePassingFrontend):
@@ -76,8 +76,9 @@ class HGTFrontend(MessagePassingFrontend):
             check_features(f"x_dict[{name!r}]", x, self.channels[name])
         layout = self._layout(x_dict, edge_index_dict)
         for edge_index in edge_index_dict.values():
-            check_edge_index(edge_index)
-        return tuple(edge_index_dict.values()), (layout.names, layout.edge_types, layout.sizes(x_dict))
+            check_edges(edge_index)
+        parts = tuple([part for edges in edge_index_dict.values() for part in identity(edges)])
+        return parts, (layout.names, layout.edge_types, layout.sizes(x_dict))
 
     def graph_owner(self) -> object:
         return tuple(self.node_types), tuple(self.edge_types)
@@ -90,11 +91,12 @@ class HGTFrontend(MessagePassingFrontend):
         layout = self._layout(x_dict, edge_index_dict)
         counts = dict(zip(layout.names, layout.sizes(x_dict), strict=True))
         starts = dict(zip(counts, accumulate(counts.values(), initial=0), strict=False))
-        device = next(iter(edge_index_dict.values())).device
-        ids = typed_ids({key: plain(edges) for key, edges in edge_index_dict.items()}, counts)
+        given = {key: sources_and_destinations(edges) for key, edges in edge_index_dict.items()}
+        device = next(iter(given.values())).device
+        ids = typed_ids(given, counts)
         parts: list[Tensor] = []
-        for key, edge_index in edge_index_dict.items():
-            src, dst, edges = key[0], key[-1], plain(edge_index)
+        for key, edges in given.items():
+            src, dst = key[0], key[-1]
             offsets = torch.tensor([[starts[src]], [starts[dst]]], dtype=edges.dtype, device=device)
             parts.append(edges + offsets)
         types = torch.tensor([self.edge_types[key] for key in edge_index_dict], device=device)
@@ -115,16 +117,23 @@ class HGTFrontend(MessagePassingFrontend):
                 if is_sparse(x) and self.channels[name] == self.out_channels:
                     raise UnsupportedCallError(f"x_dict[{name!r}] is sparse, but added to a result; pass it dense.")
             W_att, W_msg, *parts = self._weights()
+            reached = Reached()
+            parts = reached.parts(parts, self._leads_to(layout))
             arrays = {"W_att": W_att, "W_msg": W_msg, **self._projections(x_dict)}
             program = self.program("attention", self._attention)
-            return Binding(program, arrays, partial(self._finish_torch, layout, x_dict), self.priors, parts)
+            finish = partial(self._finish_torch, layout, x_dict, lambda: reached)
+            return Binding(program, arrays, finish, self.priors, parts)
+
+        call, leads_to = local(), self._leads_to(layout)
 
         def again(x_dict: Any, edge_index_dict: Any) -> list[Tensor]:
-            return [*self._weights(), *map(x_dict.__getitem__, layout.names)]
+            call.reached = Reached()
+            W_att, W_msg, *parts = self._weights()
+            return [W_att, W_msg, *call.reached.parts(parts, leads_to), *map(x_dict.__getitem__, layout.names)]
 
         W_att, W_msg, *parts = again(x_dict, edge_index_dict)
         program = self.program("biased", self._biased)
-        finish = partial(self._finish, layout, layout.sizes(x_dict))
+        finish = partial(self._finish, layout, layout.sizes(x_dict), lambda: call.reached)
         arrays, features = {"W_att": W_att, "W_msg": W_msg}, parts[-len(layout.names) :]
         if any(map(is_sparse, features)):
             arrays["x"] = joined(features, features[0].size(1))
@@ -181,13 +190,27 @@ class HGTFrontend(MessagePassingFrontend):
         parts = [linear(x_dict[name], lins[name].weight, lins[name].bias).split(self.out_channels, 1) for name in names]
         return {key: torch.cat([part[i] for part in parts]) for i, key in enumerate("kqv")}
 
-    def _finish(self, layout: Layout, sizes: list[int], outputs: Outputs) -> dict[str, Tensor]:
-        parts = split_rows(outputs[0], sizes)
+    def _leads_to(self, layout: Layout) -> list[list[int]]:
+        """The results that each parameter among the parts leads to, by the position of their types among the rows."""
+        every, own = [i for _, i in layout.outputs], {name: [i] for name, i in layout.outputs}
+        relations = [every if key in layout.edge_types else [] for key in self.edge_types]
+        if not self.uniform:
+            return relations
+        inward = [every if name in layout.names else [] for name in self.node_types]
+        outward = [own.get(name, []) for name in self.node_types]
+        return [*relations, *inward, *inward, *outward, *outward, *(outward if self.has_skip else [])]
+
+    def _finish(
+        self, layout: Layout, sizes: list[int], reached: Callable[[], Reached], outputs: Outputs
+    ) -> dict[str, Tensor]:
+        parts = reached().split(outputs[0], sizes)
         return {name: parts[i] for name, i in layout.outputs}
 
-    def _finish_torch(self, layout: Layout, x_dict: dict[str, Tensor], outputs: Outputs) -> dict[str, Tensor]:
+    def _finish_torch(
+        self, layout: Layout, x_dict: dict[str, Tensor], reached: Callable[[], Reached], outputs: Outputs
+    ) -> dict[str, Tensor]:
         layer = self.module
-        parts = self._finish(layout, layout.sizes(x_dict), (outputs[0].view(-1, self.out_channels),))
+        parts = self._finish(layout, layout.sizes(x_dict), reached, (outputs[0].view(-1, self.out_channels),))
         for name, part in parts.items():
             lin = layer.out_lin.lins[name]
             out = linear(gelu(part), lin.weight, lin.bias)

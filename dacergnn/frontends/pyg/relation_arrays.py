@@ -34,6 +34,10 @@ class Layout:
         counts = [max(self._into.count(i), 1) for i in range(len(self.node_types))]
         return constant(graph, [1 / n for n in counts], dtype) if max(counts) > 1 else None
 
+    def reached_from(self, node_type: str) -> list[int]:
+        """Positions of the results that depend on a node type, if only on its being there."""
+        return [i for i, r in zip(self._into, self.relations, strict=True) if node_type in (r.key[0], r.key[-1])]
+
     def totals(self, graph: HeteroGraph, values: Sequence[Tensor | None]) -> Tensor | None:
         """[T, ...] sums over the relations into each node type; None if no relation has a value."""
         given = [(into, value) for into, value in zip(self._into, values, strict=True) if value is not None]
