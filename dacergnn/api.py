@@ -15,22 +15,22 @@ from torch import nn
 
 from dacergnn.config import Config, OnUnsupported
 from dacergnn.datasets import Dataset
-from dacergnn.errors import DacergnnError, ProgramError, UnsupportedLayerError
+from dacergnn.errors import DacergnnError, ProgramError
 from dacergnn.frontends import find_frontend, find_tracer, joined_layers
 from dacergnn.frontends.activations import activation_of
 from dacergnn.frontends.dace_program.source import is_dace_program, program_text
 from dacergnn.frontends.followed import followed
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.checks import has_kernels
-from dacergnn.modules.base import ProgramModule
 from dacergnn.modules.captured import check_capturable
+from dacergnn.modules.compiled_parts import compiled_parts
 from dacergnn.modules.follower import DoneBefore
 from dacergnn.modules.functions import ProgramFunction
-from dacergnn.modules.graph_forward import compile_forward, compiled_forwards
+from dacergnn.modules.graph_forward import compile_forward
 from dacergnn.modules.graphs import GraphCache
-from dacergnn.modules.layer import CompiledLayer
-from dacergnn.modules.traced_layer import TracedLayer
-from dacergnn.report import LayerReport, Report, layer_report
+from dacergnn.modules.layer import CompiledLayer, compile_layer, core_of
+from dacergnn.modules.layer_core import LayerCore
+from dacergnn.report import Report, layer_report
 
 Filter = Callable[[nn.Module, str], bool]
 
@@ -42,34 +42,27 @@ class _Replacement:
     config: Config
     filter_fn: Filter | None
     on_unsupported: OnUnsupported
-    graphs: GraphCache = field(default_factory=GraphCache)
+    graphs: GraphCache
     refused: dict[str, str] = field(default_factory=dict[str, str])
 
     def __call__(self, module: nn.Module, name: str) -> nn.Module | None:
         if isinstance(module, CompiledLayer):
-            return None
+            return module
         joined = joined_layers(module)
         if joined is not None:
             return _replace(joined, self, name, {})
         frontend, tracer = find_frontend(module), find_tracer(module)
         if (frontend or tracer) is None or (self.filter_fn is not None and not self.filter_fn(module, name)):
             return None
-        try:
-            if frontend is not None:
-                return CompiledLayer(module, frontend(module), self.config, self.graphs)
-        except UnsupportedLayerError as reason:
-            if tracer is None:
-                return self._refuse(name, reason)
-        assert tracer is not None
-        try:
-            return TracedLayer(module, tracer(module), self.config, self.graphs, self.on_unsupported)
-        except UnsupportedLayerError as reason:
-            return self._refuse(name, reason)
-
-    def _refuse(self, name: str, reason: UnsupportedLayerError) -> None:
+        core = LayerCore(module, self.config, self.graphs, self.on_unsupported)
+        if core.refused is None:
+            return compile_layer(core)
+        if frontend is not None and frontend.joins:
+            return None
         if self.on_unsupported == "error":
-            raise reason
-        self.refused[name] = str(reason)
+            raise core.refused
+        self.refused[name] = str(core.refused)
+        return None
 
 
 def optimize(
@@ -117,7 +110,7 @@ def optimize(
         raise DacergnnError(f'on_unsupported={on_unsupported!r} is not one of "warn", "error", "ignore".')
     config = config or Config()
     config = replace(config, cuda_graph=cuda_graph or config.cuda_graph, tune=tune or config.tune)
-    replacement = _Replacement(config, filter_fn, on_unsupported)
+    replacement = _Replacement(config, filter_fn, on_unsupported, GraphCache(config.check_graph))
     if graph is not None:
         graph = _beside(model, graph.graph if isinstance(graph, Dataset) else graph)
         if config.cuda_graph:
@@ -125,7 +118,8 @@ def optimize(
         replacement.graphs.offer(graph)
     result = _replace(model, replacement, "", {})
     _fuse_activations(result)
-    result.__dict__["_dacergnn_refused"] = replacement.refused
+    if not isinstance(result, CompiledLayer):  # whose attributes are those of the user's layer
+        result.__dict__["_dacergnn_refused"] = replacement.refused
     if on_unsupported == "warn":
         for name, reason in replacement.refused.items():
             warnings.warn(f"{name or 'the model'} is left as it is: {reason}", stacklevel=2)
@@ -198,27 +192,31 @@ def _fuse_activations(model: nn.Module) -> None:
     for container in list(model.modules()):
         for paths, place in followed(container):
             found, activation = [container.get_submodule(path) for path in paths], container.get_submodule(place)
-            layers = [layer for layer in found if isinstance(layer, CompiledLayer) and layer.takes_activations]
+            layers = [layer for layer in found if isinstance(layer, CompiledLayer) and core_of(layer).takes_activations]
             alone = all(uses[module] == 1 for module in (*found, activation))
             if alone and len(layers) == len(found) and activation_of(activation) is not None:
                 for layer in layers:
-                    layer.follow(activation)
-                setattr(container, place, DoneBefore(activation))
+                    core_of(layer).follow(activation)
+                setattr(container, place, DoneBefore(activation, layers))
 
 
 def revert(model: nn.Module) -> nn.Module:
     """The model with the original layers in place of compiled ones; parameters stay shared."""
     _check_model(model)
-    return _replace(model, lambda m, _: m.original if isinstance(m, CompiledLayer | DoneBefore) else None, "", {})
+    return _replace(model, lambda m, _: _original(m), "", {})
+
+
+def _original(module: nn.Module) -> nn.Module | None:
+    """What stood where this module stands; None for what is no stand-in."""
+    if isinstance(module, CompiledLayer):
+        return core_of(module).original
+    return module.original if isinstance(module, DoneBefore) else None
 
 
 def explain(model: nn.Module) -> Report:
     """What was replaced or why not, passes that fired, saved arrays, bytes and FLOPs; prints as text."""
     _check_model(model)
-    layers: list[LayerReport] = []
-    for name, module in model.named_modules():
-        found = [module] if isinstance(module, ProgramModule) else compiled_forwards(module)
-        layers += [layer_report(name, layer) for layer in found]
+    layers = [layer_report(*part) for part in compiled_parts(model)]
     return Report(layers, dict(model.__dict__.get("_dacergnn_refused", {})))
 
 

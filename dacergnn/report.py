@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dacergnn.config import PASSES
 from dacergnn.cost import Cost, program_cost
 from dacergnn.graph import HeteroGraph
-from dacergnn.modules.base import ProgramModule
-from dacergnn.modules.captured import Captures
+from dacergnn.modules.base import RunsPrograms
 from dacergnn.modules.compiled import Variant
-from dacergnn.modules.layer import CompiledLayer
-from dacergnn.modules.traced_layer import TracedLayer
+from dacergnn.modules.core import Core
 from dacergnn.plan import Plan
 from dacergnn.program import Program, print_program
 from dacergnn.sdfg_passes import Compilation
@@ -90,18 +88,15 @@ class Report:
         return "\n".join(lines) if lines else "nothing to replace: the model holds no layer that has a front end"
 
 
-def layer_report(name: str, layer: ProgramModule) -> LayerReport:
-    """The report of one compiled layer."""
+def layer_report(name: str, layer: RunsPrograms, notes: Sequence[str | None]) -> LayerReport:
+    """The report of one compiled layer; ``notes`` tell how its calls are repeated."""
     kind, last = layer.kind, layer.last_call
-    refusal = layer.refusal if isinstance(layer, CompiledLayer) else None
+    refusal = layer.refusal if isinstance(layer, Core) else None
     if last is None:
         return LayerReport(name, kind, [], refusal=refusal)
     compiled, graph = last
     graph = compiled.measured(graph)
     builds = [_build_report(v, graph) for v in compiled.variants]
-    captures: Captures | None = vars(layer).get("_captures")
-    notes = [layer.replays.summary] if isinstance(layer, TracedLayer) else []
-    notes += [captures.summary] if captures is not None else []
     calls = "; ".join([note for note in notes if note is not None]) or None
     return LayerReport(name, kind, builds, graph.encoding_bytes(), refusal, calls)
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from dacergnn.errors import UnsupportedCallError, UnsupportedLayerError
+from dacergnn.frontends.parameters import Attributes
 from dacergnn.graph import HeteroGraph
 from dacergnn.program.flatten import Activation
 from dacergnn.runtime.stacks import Stacks
@@ -107,11 +108,17 @@ class Frontend(ABC):
 
     handles: ClassVar[tuple[str, ...]]
     """Qualified names of the classes, such as ``"torch_geometric.nn.conv.rgcn_conv.RGCNConv"``."""
+    called: ClassVar[tuple[str, ...] | None] = ()
+    """Names of the layer's parts that torch runs; other parts are in the program, and have no hooks. None where the
+    front end sees to that itself."""
 
     def __init__(self, module: nn.Module) -> None:
         """Raise UnsupportedLayerError if the layer has an option that no program expresses."""
         self.module: Any = module
         self._programs: dict[object, Program] = {}
+
+    joins: ClassVar[bool] = False
+    """Whether it takes several layers together, which are compiled one by one where it cannot."""
 
     @abstractmethod
     def edges(self, *args: Any, **kwargs: Any) -> GraphKey | None:
@@ -144,9 +151,9 @@ class Frontend(ABC):
         return True
 
     @property
-    def parameters(self) -> dict[str, Any]:
-        """The layer's own parameters by name, without the cost of attribute access on a module."""
-        return self.module._parameters
+    def parameters(self) -> Attributes:
+        """The layer's own parameters by name."""
+        return Attributes(self.module)
 
     @abstractmethod
     def bind(self, graph: HeteroGraph, *args: Any, **kwargs: Any) -> Binding:

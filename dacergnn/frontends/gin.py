@@ -35,7 +35,7 @@ class GINProgram(Frontend):
         found: dict[str, Any] = {"x": x, "x_own": x_own, "norm": norm}
         found |= zip(("W", "bias"), self.network.parameters(self.module), strict=False)
         eps = self.parameters.get("eps")
-        found["eps"] = (self.module._buffers["eps"] if eps is None else eps).to(x.dtype)
+        found["eps"] = eps.to(x.dtype)
         return [found[name] for name in program.arrays]
 
     def _narrows(self, x: Tensor) -> bool:

@@ -20,9 +20,9 @@ _KEEPS_WIDTH = (
 
 def is_linear(module: Any) -> bool:
     """Whether a program may compute this layer: a Linear as it is, with a weight of known shape and without hooks."""
-    weight = getattr(module, "_parameters", {}).get("weight")
+    weight = getattr(module, "weight", None)
     known = isinstance(weight, Tensor) and not isinstance(weight, UninitializedParameter)
-    return known and handled_class(module, _LINEAR) is not None and not _has_hooks(module)
+    return known and handled_class(module, _LINEAR) is not None and not has_hooks(module)
 
 
 def is_torch(function: object) -> bool:
@@ -42,7 +42,7 @@ class Network:
     def __init__(self, layer: nn.Module, name: str) -> None:
         self.name = name
         whole: Any = getattr(layer, name)
-        self.in_sequence = type(whole) is nn.Sequential and not _has_hooks(whole)
+        self.in_sequence = type(whole) is nn.Sequential and not has_hooks(whole)
         children: dict[str, Any] = vars(whole)["_modules"] if self.in_sequence else {}
         first: Any = next(iter(children.values()), None) if self.in_sequence else whole
         self.has_linear = is_linear(first)
@@ -51,7 +51,7 @@ class Network:
         paths: list[tuple[str, ...]] = []
         if self.has_linear:
             path = (name, next(iter(children))) if self.in_sequence else (name,)
-            paths = [(*path, p) for p in ("weight", "bias") if first._parameters[p] is not None]
+            paths = [(*path, p) for p in ("weight", "bias") if getattr(first, p) is not None]
             self.shape = tuple(first.weight.shape)
         self.has_bias = len(paths) > 1
         self._parameters = Parameters(layer, paths)
@@ -95,5 +95,7 @@ def _leaves(modules: Iterable[Any]) -> Iterable[Any]:
             yield module
 
 
-def _has_hooks(module: Any) -> bool:
-    return bool(module._forward_hooks or module._forward_pre_hooks or module._backward_hooks)
+def has_hooks(module: Any) -> bool:
+    """Returns whether a call of the module does more than its forward."""
+    backward = module._backward_hooks or module._backward_pre_hooks
+    return bool(module._forward_hooks or module._forward_pre_hooks or backward)

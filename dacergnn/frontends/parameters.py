@@ -1,4 +1,7 @@
-"""Parameters of a module and of those within it, read at every call without walking through the modules each time."""
+"""Parameters of a module and of those within it, as its attributes are, without the cost of attribute access.
+
+A module may have a parameter as something else: parametrizations and pruning compute it, or it is None.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,26 @@ from typing import Any
 from torch import Tensor, nn
 
 
+class Attributes:
+    """The parameters of a module by name."""
+
+    def __init__(self, module: Any) -> None:
+        self._module, self._parameters = module, vars(module)["_parameters"]
+
+    def __getitem__(self, name: str) -> Any:
+        try:
+            return self._parameters[name]
+        except KeyError:
+            return getattr(self._module, name)
+
+    def get(self, name: str) -> Any:
+        """The attribute; None if there is none."""
+        try:
+            return self[name]
+        except AttributeError:
+            return None
+
+
 @dataclass(frozen=True)
 class _Walk:
     """Which modules were found on the way to the parameters: ``parents[i][names[i]] is children[i]``."""
@@ -17,13 +40,15 @@ class _Walk:
     parents: list[dict[str, Any]]
     names: list[str]
     children: list[nn.Module]
-    owners: list[dict[str, Any]]
-    """The ``_parameters`` that the last modules hold."""
+    owners: list[Any]
+    """The modules that have the parameters."""
+    tables: list[dict[str, Any]]
+    """The ``_parameters`` of these."""
 
     @classmethod
     def along(cls, paths: Sequence[tuple[str, ...]], module: nn.Module) -> _Walk:
         """The walk from a module to the parameters at some paths; KeyError if there is no such module."""
-        walk = cls([], [], [], [])
+        walk = cls([], [], [], [], [])
         found: dict[tuple[str, ...], Any] = {(): module}
         for path in paths:
             for end in range(1, len(path)):
@@ -33,7 +58,8 @@ class _Walk:
                     walk.parents.append(parent)
                     walk.names.append(name)
                     walk.children.append(parent[name])
-            walk.owners.append(found[path[:-1]]._parameters)
+            walk.owners.append(found[path[:-1]])
+            walk.tables.append(found[path[:-1]]._parameters)
         return walk
 
 
@@ -50,11 +76,15 @@ class Parameters:
         """The parameters of the moment, in the order of the paths; those of a stand-in if ``module`` is one.
 
         Raises:
-            KeyError: There is no such module or parameter any more.
+            KeyError: There is no such module any more.
+            AttributeError: There is no such parameter any more.
         """
         walk = self._walk
         if module is not self.module:
             walk = _Walk.along(self.paths, module)
         elif [*map(getitem, walk.parents, walk.names)] != walk.children:
             walk = self._walk = _Walk.along(self.paths, module)
-        return [*map(getitem, walk.owners, self._names)]
+        try:
+            return [*map(getitem, walk.tables, self._names)]
+        except KeyError:
+            return [*map(getattr, walk.owners, self._names)]

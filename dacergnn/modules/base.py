@@ -1,4 +1,4 @@
-"""What every module that runs compiled programs offers besides its results."""
+"""What everything that runs compiled programs offers besides its results."""
 
 from __future__ import annotations
 
@@ -12,22 +12,16 @@ from dacergnn.graph import HeteroGraph
 from dacergnn.modules.compiled import CompiledProgram
 
 
-class ProgramModule(nn.Module):
-    """A module whose calls run compiled programs; remembers the last one for reports."""
+class RunsPrograms:
+    """Remembers the last program that ran, for reports."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.__dict__["_last"] = None
-
-    @property
-    def kind(self) -> str:
-        """Name of the layer that this module computes."""
-        return type(self).__name__
+    kind: str
+    """Name of the layer that is computed."""
 
     @property
     def last_call(self) -> tuple[CompiledProgram, HeteroGraph] | None:
         """The compiled program and the graph of the last call."""
-        return self.__dict__["_last"]
+        return self.__dict__.get("_last")
 
     def remember(self, compiled: CompiledProgram, graph: HeteroGraph) -> None:
         """Note what a call runs."""
@@ -42,6 +36,14 @@ class ProgramModule(nn.Module):
         if self.last_call is None:
             raise UnsupportedCallError(f"save_sdfg: this {self.kind} has not been called yet; call it once before.")
         return self.last_call[0].save(Path(folder))
+
+
+class ProgramModule(RunsPrograms, nn.Module):
+    """A module of this package whose calls run compiled programs."""
+
+    @property
+    def kind(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return type(self).__name__
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_last": None}

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from dacergnn.errors import ArrayError, DacergnnError, DeviceError
 from dacergnn.graph import HeteroGraph
-from dacergnn.modules.base import ProgramModule
+from dacergnn.modules.base import RunsPrograms
 from dacergnn.modules.captured_call import Captured, Function
 from dacergnn.modules.replay.call import Call
 from dacergnn.runtime import cuda_graph
@@ -29,7 +29,7 @@ class Captures:
     still in use by a backward to come, and calls that are part of somebody else's recording.
     """
 
-    def __init__(self, layer: ProgramModule) -> None:
+    def __init__(self, layer: RunsPrograms) -> None:
         self._layer = weakref.ref(layer)
         self._kept: list[Captured] = []
         self._seen: list[tuple[list[Any], list[weakref.ref[Any]]]] = []

@@ -15,7 +15,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils import _pytree as pytree
 
 from dacergnn.errors import DeviceError
-from dacergnn.modules.base import ProgramModule
+from dacergnn.modules.base import RunsPrograms
 from dacergnn.modules.replay.call import Call
 from dacergnn.runtime import cuda_graph
 
@@ -37,7 +37,7 @@ class Captured:
         tensors: Sequence[Tensor],
         key: list[Any],
         device: torch.device,
-        layer: ProgramModule | None,
+        layer: RunsPrograms | None,
     ) -> None:
         self._key, self._same, self._tensors = key, call.same, list(tensors)
         first = {id(t): i for i, t in reversed([*enumerate(call.tensors)]) if t.is_floating_point()}

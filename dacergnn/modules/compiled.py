@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import threading
 import weakref
 from collections.abc import Callable
@@ -41,7 +42,16 @@ from dacergnn.sdfg_passes.gradient_program import gradient_program
 
 _INDICES: dict[torch.dtype, Typeclass] = {torch.int32: dace.int32, torch.int64: dace.int64}
 Answers = tuple[tuple[str, str], ...]
-_BUILDING = threading.RLock()  # DaCe keeps global state
+_building = threading.RLock()  # DaCe keeps global state
+
+
+def _free_building() -> None:
+    """Another thread may have been building when this process was forked."""
+    global _building
+    _building = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_free_building)
 
 
 @dataclass(frozen=True)
@@ -70,7 +80,7 @@ class Variant:
     @property
     def plan(self) -> Compilation:
         """The SDFGs behind the executables, and how they came about; runs the passes, keeping what each leaves."""
-        with _BUILDING:
+        with _building:
             return self.make_plan()
 
 
@@ -118,7 +128,7 @@ class CompiledProgram:
 
     @property
     def _parsed(self) -> dace.SDFG:
-        with _BUILDING:
+        with _building:
             return parse_flat(self._flat(), ELEMENTS[self.dtype])
 
     @cached_property
@@ -140,7 +150,7 @@ class CompiledProgram:
         """The build for inputs of which those in ``mask`` need gradients."""
         found = self._variants.get(mask)
         if found is None:
-            with _BUILDING:
+            with _building:
                 found = self._variants.get(mask)
                 if found is None:
                     found = self._variants[mask] = self._build(mask)
@@ -213,7 +223,7 @@ class CompiledProgram:
         Backwards that nobody differentiates run the builds of `variant`, which compute nothing twice.
         """
         if mask not in self._gradients:
-            with _BUILDING:
+            with _building:
                 self._gradients[mask] = self._make_gradients(mask)
         return self._gradients[mask]
 
@@ -311,5 +321,5 @@ def compiled_program(
     Args:
         sparse: Arrays that come as sparse tensors.
     """
-    with _BUILDING:
+    with _building:
         return CompiledProgram(program, dtype, index, config, profile, sparse)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -32,16 +32,17 @@ class Followed:
 
 
 class DoneBefore(nn.Module):
-    """Stands where an activation stood that the layers before it compute."""
+    """Stands where an activation stood that layers before it compute, unless a hook is to see their own results."""
 
     original: nn.Module
 
-    def __init__(self, original: nn.Module) -> None:
+    def __init__(self, original: nn.Module, layers: Sequence[nn.Module]) -> None:
         super().__init__()
-        self.__dict__["original"] = original
+        self.__dict__.update(original=original, layers=[*layers])
 
     def forward(self, x: Any) -> Any:
-        return x
+        seen = any(layer._forward_hooks for layer in self.__dict__["layers"])
+        return self.original(x) if seen else x
 
     def extra_repr(self) -> str:
         return f"{self.original} is in the layers before"

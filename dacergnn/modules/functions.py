@@ -14,10 +14,11 @@ from torch import Tensor, nn
 from dacergnn.config import Config
 from dacergnn.errors import ArrayError
 from dacergnn.frontends.features import is_sparse
+from dacergnn.frontends.parameters import Attributes
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.compiled import CompiledProgram
 from dacergnn.modules.elements import autocast_type, cast, is_autocast
-from dacergnn.modules.graph_layer import GraphLayer, OwnProgram, check_graph
+from dacergnn.modules.graph_layer import GraphLayer, check_graph
 from dacergnn.modules.traced import traced_outputs
 from dacergnn.modules.user_program import LEADING, UserProgram
 from dacergnn.program import Program as View
@@ -93,9 +94,9 @@ class UserLayer(GraphLayer):
         self._calls[call] = found = self.compiled((dtype, program), graph, dtype, lambda: program, sparse)
         return found
 
-    def run(self, frontend: OwnProgram, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[int, Tensor]:
+    def run(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[int, Tensor]:
         graph, *inputs = args
-        return dict(enumerate(frontend.module._eager(graph, *inputs)))
+        return dict(enumerate(module._eager(graph, *inputs)))
 
     def result(self, graph: HeteroGraph, *inputs: Any) -> dict[int, tuple[int, ...]]:
         program = self.user.program(self.arrays(inputs))
@@ -199,6 +200,7 @@ class FunctionModule(UserLayer):
                 if hasattr(self, name):
                     raise ArrayError(name, "is a name that modules of torch use themselves; give the array another one")
                 self.register_parameter(name, nn.Parameter(torch.empty(size)))
+        self._own = frozenset(n for n, s in shapes.items() if s is not None)
         self._count = len(user.names) - len(shapes)
         self.reset_parameters()
 
@@ -210,15 +212,15 @@ class FunctionModule(UserLayer):
         return f"{self.kind}: {', '.join(f'{n} {list(p.shape)}' for n, p in self.named_parameters())}"
 
     def arrays(self, inputs: Sequence[Any]) -> list[Any]:
-        own, given = self._parameters, iter(inputs)
-        return [own[n] if n in own else None if n in self._absent else next(given) for n in self.user.names]
+        own, given = Attributes(self), iter(inputs)
+        return [own[n] if n in self._own else None if n in self._absent else next(given) for n in self.user.names]
 
     def forward(self, graph: HeteroGraph, *args: Tensor | None, **kwargs: Tensor | None) -> Result:
         """The results of the program on ``graph``, given the arrays that are no parameters."""
         check_graph(graph)
         if not kwargs and len(args) == self._count:
             return self.compute(graph, *args)
-        taken = {**self._parameters, **dict.fromkeys(self._absent)}
+        taken = {**{n: getattr(self, n) for n in self._own}, **dict.fromkeys(self._absent)}
         arrays = self.user.arrange(args, kwargs, taken)
         return self.compute(graph, *[a for n, a in zip(self.user.names, arrays, strict=True) if n not in taken])
 

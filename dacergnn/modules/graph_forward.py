@@ -14,36 +14,32 @@ from dacergnn.config import Config, OnUnsupported
 from dacergnn.errors import DacergnnError
 from dacergnn.frontends.dgl.forward import ForwardTracer
 from dacergnn.frontends.dgl.recorder import recording
+from dacergnn.modules.core import Core
 from dacergnn.modules.graphs import GraphCache
 from dacergnn.modules.replay import FORWARDS, Replays
-from dacergnn.modules.traced_layer import TracedLayer
+from dacergnn.modules.traced_runner import TracedRunner
 
 
-class ForwardLayer(TracedLayer):
-    """Runs the forward of ``original``, a function that takes the module first, with recorded values."""
+class ForwardRunner(TracedRunner):
+    """Runs the forward of a module, a function that takes the module first, with recorded values."""
 
-    def __init__(
-        self, original: nn.Module, function: Callable[..., Any], config: Config, on_unsupported: OnUnsupported
-    ) -> None:
-        super().__init__(original, ForwardTracer(original, function), config, GraphCache(), on_unsupported)
-        self.__dict__["function"] = function
-        self.__dict__["replays"] = Replays(original, {"forward": function})
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        raise TypeError("a compiled forward belongs to its module, which makes it anew when it is called.")
+    def __init__(self, core: Core, function: Callable[..., Any]) -> None:
+        super().__init__(core, ForwardTracer(core.original, function))
+        self.function = function
+        self.replays = Replays(core.original, {"forward": function}, core.config.check_graph)
 
     def uncompiled(self, *args: Any, **kwargs: Any) -> Any:
-        return self.__dict__["function"](self.original, *args, **kwargs)
+        return self.function(self.original, *args, **kwargs)
 
     def fall_back(self, reason: str, args: tuple[Any, ...], kwargs: dict[str, Any], *, expected: bool = True) -> Any:
-        if expected and self.on_unsupported == "error":
+        if expected and self.core.on_unsupported == "error":
             self.warn(reason)
         result = self.uncompiled(*args, **kwargs)
         self.warn(reason)
         return result
 
 
-class _Forwards(dict[Any, ForwardLayer]):
+class _Forwards(dict[Any, ForwardRunner]):
     """The compiled forwards of a module by the functions that they run; copies of the module begin with none."""
 
     owner: nn.Module | None = None
@@ -116,7 +112,7 @@ def _blank(base: type[nn.Module], config: Config, on_unsupported: OnUnsupported)
     return nn.Module.__new__(_subclass(base, config, on_unsupported))
 
 
-def compiled_forwards(module: nn.Module) -> list[ForwardLayer]:
+def compiled_forwards(module: nn.Module) -> list[ForwardRunner]:
     """The layers that run the compiled forwards of a module, for reports; none before its first call."""
     return list(vars(module).get(FORWARDS, {}).values())
 
@@ -132,7 +128,8 @@ def _compiled(function: Callable[..., Any], config: Config, on_unsupported: OnUn
             layers.owner = self
         layer = layers.get(function)
         if layer is None:
-            layer = layers[function] = ForwardLayer(self, function, config, on_unsupported)
-        return layer.forward(*args, **kwargs)
+            core = Core(self, config, GraphCache(config.check_graph), on_unsupported)
+            layer = layers[function] = ForwardRunner(core, function)
+        return layer.call(args, kwargs)
 
     return forward

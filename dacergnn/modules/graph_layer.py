@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import sqrt
 from typing import Any
 
@@ -29,7 +28,6 @@ class GraphLayer(ProgramModule, ABC):
     _captures: Captures | None
     """Calls that are replayed as CUDA graphs; None if none are to be."""
     original: GraphLayer
-    frontend: OwnProgram
     number: int
 
     def __init__(self, config: Config | None) -> None:
@@ -41,17 +39,21 @@ class GraphLayer(ProgramModule, ABC):
     def _register(self) -> None:
         # What traced calls look for; past nn.Module, which would take the layer for a part of itself.
         object.__setattr__(self, "original", self)
-        object.__setattr__(self, "frontend", OwnProgram(self))
         object.__setattr__(self, "number", register_layer(self))
         object.__setattr__(self, "_captures", Captures(self) if self.config.cuda_graph else None)
 
     def __getstate__(self) -> dict[str, Any]:
-        transient = ("original", "frontend", "number", "_captures", "_compiled")
+        transient = ("original", "number", "_captures", "_compiled")
         return {k: v for k, v in super().__getstate__().items() if k not in transient}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__({**state, "_compiled": {}})
         self._register()
+
+    @property
+    def notes(self) -> list[str | None]:
+        """How calls are repeated, for reports."""
+        return [] if self._captures is None else [self._captures.summary]
 
     def reset_parameters(self) -> None:
         """Glorot-uniform matrices and vectors, zero biases, one for priors, gates and scalars."""
@@ -89,23 +91,13 @@ class GraphLayer(ProgramModule, ABC):
             self._compiled[key] = found
         return found
 
-    def run(self, frontend: OwnProgram, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A traced call, with the parameters of ``frontend.module``."""
-        return frontend.module.forward(*args, **kwargs)
+    def run(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A traced call, with the parameters of ``module``."""
+        return module.forward(*args, **kwargs)
 
     @abstractmethod
     def result(self, *args: Any, **kwargs: Any) -> Any:
         """Shapes of what a call returns, for tracers."""
-
-
-@dataclass
-class OwnProgram:
-    """Takes the part of a front end in traced calls."""
-
-    module: Any
-
-    def result(self, *args: Any, **kwargs: Any) -> Any:
-        return self.module.result(*args, **kwargs)
 
 
 def check_graph(graph: object) -> None:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from torch import Tensor
 
+from dacergnn.config import CheckGraph
 from dacergnn.errors import DeviceError, UnsupportedCallError
 from dacergnn.frontends.frontend import GraphKey
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.lasting import lasting
 from dacergnn.graph.sorting import equal
+from dacergnn.modules.watched import Watched
 from dacergnn.runtime import cuda_graph
 
 _KEPT = 16
@@ -20,30 +21,27 @@ _KEPT = 16
 
 @dataclass(frozen=True)
 class _Entry:
-    """A graph, and the edge tensors that it was made of: weakly, with the versions they had."""
+    """A graph, and what it was made of."""
 
     owner: object
     sizes: tuple[object, ...]
-    objects: tuple[tuple[Callable[[], object], int], ...]
+    objects: Watched
     graph: HeteroGraph
 
     def matches(self, owner: object, key: GraphKey) -> bool:
         objects, sizes = key
-        if sizes != self.sizes or owner != self.owner or len(objects) != len(self.objects):
-            return False
-        for item, (reference, version) in zip(objects, self.objects, strict=True):
-            if reference() is not item or _version(item) != version:
-                return False
-        return True
+        return sizes == self.sizes and owner == self.owner and self.objects.same(objects)
 
 
 class GraphCache:
     """The last graphs by their edge tensors; a tensor that was written to since, or is gone, is not the same.
 
-    Tensors made in inference mode count no versions: writes to them go unnoticed.
+    Args:
+        check: How thoroughly the numbers in the tensors are compared (`Config.check_graph`).
     """
 
-    def __init__(self) -> None:
+    def __init__(self, check: CheckGraph = "auto") -> None:
+        self._check: CheckGraph = check
         self._entries: list[_Entry] = []
         self._offered: list[HeteroGraph] = []
         self._copies: list[tuple[tuple[Tensor, ...], tuple[object, ...], list[int], HeteroGraph]] = []
@@ -63,8 +61,7 @@ class GraphCache:
             if entry.matches(owner, key):
                 return entry.graph
         graph = self._known(self.encode(encode))
-        objects = tuple((_reference(o), _version(o)) for o in key[0])
-        self._entries = [_Entry(owner, key[1], objects, graph), *self._entries[: _KEPT - 1]]
+        self._entries = [_Entry(owner, key[1], Watched(key[0], self._check), graph), *self._entries[: _KEPT - 1]]
         return graph
 
     def encode(self, encode: Callable[[], HeteroGraph]) -> HeteroGraph:
@@ -125,10 +122,3 @@ def _version(item: object) -> int:
         return item._version  # type: ignore[attr-defined]
     except (AttributeError, RuntimeError):  # no tensor, or one made in inference mode
         return 0
-
-
-def _reference(item: object) -> Callable[[], object]:
-    try:
-        return weakref.ref(item)
-    except TypeError:
-        return lambda: item

@@ -12,6 +12,7 @@ from dacergnn.errors import ArrayError, UnsupportedLayerError
 from dacergnn.frontends import Program, programs
 from dacergnn.frontends.features import is_sparse
 from dacergnn.frontends.frontend import spec
+from dacergnn.frontends.parameters import Attributes
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.elements import autocast_type
 from dacergnn.modules.graph_layer import GraphLayer, check_graph
@@ -27,13 +28,21 @@ class NativeLayer(GraphLayer):
 
     @property
     @abstractmethod
+    def options(self) -> tuple[object, ...]:
+        """What the program depends on besides the shapes of the parameters; it may be set at any time."""
+
+    @property
+    @abstractmethod
     def width(self) -> int:
         """Size of a row of the result."""
 
+    def array(self, name: str, graph: HeteroGraph) -> Tensor:
+        """An array of the program besides x."""
+        return Attributes(self)[name]
+
     def arrays(self, graph: HeteroGraph) -> dict[str, Tensor]:
         """The arrays of the program besides x."""
-        own: dict[str, Tensor | None] = dict(self._parameters)  # `named_parameters` takes longer than small kernels
-        return {name: value for name, value in own.items() if value is not None}
+        return {name: self.array(name, graph) for name in self.program().arrays if name != "x"}
 
     def forward(self, x: Tensor, graph: HeteroGraph) -> Tensor:
         """[ND, out_channels] from node features x [NS, in_channels].
@@ -49,14 +58,13 @@ class NativeLayer(GraphLayer):
         return self._run(self._eager, x, graph)
 
     def _eager(self, x: Tensor, graph: HeteroGraph) -> Tensor:
-        own = next(iter(self._parameters.values())).dtype  # pyright: ignore[reportOptionalMemberAccess]
+        own = next(self.parameters()).dtype
         autocast = autocast_type(graph.device, self.config, own)
         dtype = autocast or own
         sparse = frozenset(("x",)) if is_sparse(x) else frozenset[str]()
-        compiled = self.compiled((dtype,), graph, dtype, self.program, sparse)
+        compiled = self.compiled((dtype, *self.options), graph, dtype, self.program, sparse)
         self.remember(compiled, graph)
-        arrays = {"x": x, **self.arrays(graph)}
-        inputs = [arrays[name] for name in compiled.inputs]
+        inputs = [x if name == "x" else self.array(name, graph) for name in compiled.inputs]
         (out,) = compiled(graph, inputs if autocast is None else [a.to(dtype) for a in inputs])
         return out.flatten(1)
 
@@ -85,6 +93,10 @@ class RGCN(NativeLayer):
         self.reset_parameters()
 
     @property
+    def options(self) -> tuple[object, ...]:
+        return self.aggr, self.root is None, self.bias is None
+
+    @property
     def width(self) -> int:
         return self.W.size(2)
 
@@ -96,9 +108,8 @@ class RGCN(NativeLayer):
             root=spec("ONE", k, m) if root else None, bias=spec("ONE", m) if bias else None,
         )  # fmt: skip
 
-    def arrays(self, graph: HeteroGraph) -> dict[str, Tensor]:
-        parameters = super().arrays(graph)
-        return {**parameters, "norm": graph.pair_mean_weights(self.W.dtype)} if self.aggr == "mean" else parameters
+    def array(self, name: str, graph: HeteroGraph) -> Tensor:
+        return graph.pair_mean_weights(self.W.dtype) if name == "norm" else super().array(name, graph)
 
 
 class RGAT(NativeLayer):
@@ -118,6 +129,10 @@ class RGAT(NativeLayer):
         self.k = nn.Parameter(torch.empty(heads, out_channels))
         self.bias = nn.Parameter(torch.empty(heads, out_channels)) if bias else None
         self.reset_parameters()
+
+    @property
+    def options(self) -> tuple[object, ...]:
+        return self.heads, self.channels, self.negative_slope, self.bias is None
 
     @property
     def width(self) -> int:
@@ -155,6 +170,10 @@ class HGT(NativeLayer):
         self.pri = nn.Parameter(torch.empty(num_relations, heads))
         self.skip = nn.Parameter(torch.empty(num_node_types))
         self.reset_parameters()
+
+    @property
+    def options(self) -> tuple[object, ...]:
+        return self.heads, self.dim
 
     @property
     def width(self) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -10,10 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dacergnn.config import CheckGraph
 from dacergnn.frontends import Binding
 from dacergnn.frontends.frontend import Outputs
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.compiled import CompiledProgram
+from dacergnn.modules.watched import Watched
 from dacergnn.runtime.stacks import Stacks
 
 
@@ -25,8 +26,10 @@ class Repeated:
     types: list[type]
     features: list[tuple[int, torch.Size, torch.dtype, torch.layout]]
     """Position among the tensors, and look."""
-    others: list[tuple[int, Callable[[], object], int]]
-    """Position among the tensors, weak reference and version."""
+    others: list[int]
+    """Positions of the other tensors."""
+    watched: Watched
+    """Those."""
     graph: HeteroGraph
     compiled: CompiledProgram
     again: Callable[..., list[Tensor]]
@@ -41,34 +44,32 @@ class Repeated:
         binding: Binding,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
+        check: CheckGraph,
     ) -> Repeated | None:
         """From a call about ``graph``; None if one cannot tell that another is like it."""
         form, values = _spread(args, kwargs)
         if binding.again is None or not all(value is None or isinstance(value, Tensor) for value in values):
             return None
         features: list[tuple[int, torch.Size, torch.dtype, torch.layout]] = []
-        others: list[tuple[int, Callable[[], object], int]] = []
+        others: list[int] = []
         for i, value in enumerate(values):
             if value is None:
                 continue
             if value.is_floating_point() and value.layout is torch.strided:
                 features.append((i, value.shape, value.dtype, value.layout))
-            elif value.is_inference():  # counts no versions
-                return None
             else:
-                others.append((i, weakref.ref(value), value._version))
-        types = [*map(type, values)]
-        return cls(form, types, features, others, graph, compiled, binding.again, binding.stacks, binding.finish)
+                others.append(i)
+        types, watched = [*map(type, values)], Watched([values[i] for i in others], check)
+        made = graph, compiled, binding.again, binding.stacks, binding.finish
+        return cls(form, types, features, others, watched, *made)
 
     def covers(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Whether features have the types and shapes they had, and all other tensors are the same, unwritten."""
         form, values = _spread(args, kwargs)
         if form != self.form or [*map(type, values)] != self.types:
             return False
-        for i, reference, version in self.others:
-            value = values[i]
-            if reference() is not value or value._version != version:
-                return False
+        if not self.watched.same([values[i] for i in self.others]):
+            return False
         for i, shape, dtype, layout in self.features:
             value = values[i]
             if value.shape != shape or value.dtype is not dtype or value.layout is not layout:

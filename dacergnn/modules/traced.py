@@ -7,48 +7,66 @@ the operator runs. Its backward runs the eager call again with gradients, so not
 from __future__ import annotations
 
 import ast
-import copy
+import os
+import secrets
 import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
+from dacergnn.errors import UnsupportedCallError
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.elements import autocast_type, cast, with_parameters
 from dacergnn.runtime.cuda_device import on_this_stream
 
 if TYPE_CHECKING:
     from dacergnn.modules.graph_layer import GraphLayer
-    from dacergnn.modules.layer import CompiledLayer
+    from dacergnn.modules.layer_core import LayerCore
 
-_WORKER = ThreadPoolExecutor(max_workers=1, thread_name_prefix="dacergnn")
+
+@cache
+def _worker(_process: int) -> ThreadPoolExecutor:
+    """A thread beside the calling one; each process has its own, since a fork takes none along."""
+    return ThreadPoolExecutor(max_workers=1, thread_name_prefix="dacergnn")
+
+
 _LAYERS: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 
 
-def register_layer(layer: CompiledLayer | GraphLayer) -> int:
-    """A number by which traced calls find ``layer``."""
-    number = len(_LAYERS)
-    while number in _LAYERS:
-        number += 1
+def register_layer(layer: LayerCore | GraphLayer) -> int:
+    """A number by which traced calls find ``layer``: no other layer ever has it, in this process or another."""
+    number = secrets.randbits(62)
     _LAYERS[number] = layer
     return number
 
 
-def traced_call(layer: CompiledLayer | GraphLayer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _find_layer(number: int) -> LayerCore | GraphLayer:
+    layer = _LAYERS.get(number)
+    if layer is None:
+        raise UnsupportedCallError(
+            "This program calls a compiled layer that is gone, or belongs to another process: a program that torch has "
+            "exported or compiled holds no layers. Keep the model while the program is used, or export the model of "
+            "dacergnn.revert."
+        )
+    return layer
+
+
+def traced_call(layer: LayerCore | GraphLayer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The result of a call, in the structure that the layer's front end describes."""
     outputs = traced_outputs(layer, args, kwargs)
-    return _rebuild(layer.frontend.result(*args, **kwargs), iter(outputs))
+    return _rebuild(layer.result(*args, **kwargs), iter(outputs))
 
 
-def traced_outputs(layer: CompiledLayer | GraphLayer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
+def traced_outputs(layer: LayerCore | GraphLayer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
     """A call in terms that a tracer understands: tensors, and a text that says how they make up the arguments."""
     tensors: list[Tensor] = []
     text = _describe((args, kwargs), tensors)
-    names = [n for n, _ in layer.named_parameters()]
-    parameters = [p for _, p in layer.named_parameters()]
+    names = [n for n, _ in layer.original.named_parameters()]
+    parameters = [p for _, p in layer.original.named_parameters()]
     like = next((t for t in [*parameters, *tensors] if t.is_floating_point()), None)
     dtype = None if like is None else autocast_type(like.device, layer.config, like.dtype)
     if dtype is not None:  # the operator computes in the type that it is given
@@ -101,13 +119,10 @@ def _arguments(text: str, tensors: list[Tensor]) -> tuple[tuple[Any, ...], dict[
 
 def _eager(number: int, text: str, tensors: list[Tensor], names: str, parameters: list[Tensor]) -> list[Tensor]:
     """The call with the given tensors in place of the layer's own parameters."""
-    layer = _LAYERS[number]
-    frontend = copy.copy(layer.frontend)
-    frontend.module = with_parameters(
-        layer.original, dict(zip(names.split(","), parameters, strict=True)) if names else {}
-    )
+    layer = _find_layer(number)
+    own = dict(zip(names.split(","), parameters, strict=True)) if names else {}
     args, kwargs = _arguments(text, tensors)
-    return _leaves(layer.run(frontend, args, kwargs))
+    return _leaves(layer.run(with_parameters(layer.original, own), args, kwargs))
 
 
 @torch.library.custom_op("dacergnn::layer", mutates_args=())
@@ -121,7 +136,7 @@ def call_layer(tensors: list[Tensor], parameters: list[Tensor], layer: int, call
 def _(tensors: list[Tensor], parameters: list[Tensor], layer: int, call: str, names: str) -> list[Tensor]:
     args, kwargs = _arguments(call, tensors)
     like = parameters[0] if parameters else tensors[0]
-    return [like.new_empty(shape) for shape in _leaves(_LAYERS[layer].frontend.result(*args, **kwargs))]
+    return [like.new_empty(shape) for shape in _leaves(_find_layer(layer).result(*args, **kwargs))]
 
 
 @torch.library.custom_op("dacergnn::layer_backward", mutates_args=())
@@ -146,7 +161,7 @@ def layer_backward(
         ]
 
     # Inside an operator this thread dispatches below autograd; another one records as usual.
-    return _WORKER.submit(on_this_stream(differentiate, gradients[0].device)).result()
+    return _worker(os.getpid()).submit(on_this_stream(differentiate, gradients[0].device)).result()
 
 
 @layer_backward.register_fake

@@ -1,4 +1,4 @@
-"""One small layer of every kind that the package compiles, and a call of it; what tests do to modules they do to all."""
+"""One small layer of every kind that the package compiles, and a call of it, for tests of what is done to modules."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ class DGLForward(nn.Module):
 
 
 @dacergnn.compile
-def attention(g, x, W, q):  # noqa: ANN001, ANN201
+def attention(g, x, W, q):
     for e in g.edges():
         e["h"] = linear(e.src.x, W[e.etype])  # noqa: F821
         e["a"] = tanh(dot_prd(e["h"], q))  # noqa: F821
@@ -237,7 +237,8 @@ KINDS = [
     _pyg("traced-UserLayer", UserLayer),
     _dgl("RelGraphConv", lambda: dglnn.RelGraphConv(F, M, R, regularizer="basis", num_bases=2),
          lambda x: (_dgl_graph(), x, _dgl_types())),
-    _dgl("HGTConv", lambda: dglnn.HGTConv(F, 2, 2, 2, R, dropout=0.0), lambda x: (_dgl_graph(), x, _node_types(), _dgl_types())),
+    _dgl("HGTConv", lambda: dglnn.HGTConv(F, 2, 2, 2, R, dropout=0.0),
+         lambda x: (_dgl_graph(), x, _node_types(), _dgl_types())),
     _dgl("GraphConv", lambda: dglnn.GraphConv(F, M)),
     _dgl("SAGEConv", lambda: dglnn.SAGEConv(F, M, "pool")),
     _dgl("GINConv", lambda: dglnn.GINConv(_mlp(), "mean", learn_eps=True)),

@@ -12,7 +12,8 @@ pytest.importorskip("torch_geometric")
 
 import dacergnn
 from dacergnn.errors import UnsupportedCallError
-from dacergnn.modules.traced_layer import TracedLayer
+from dacergnn.modules import CompiledLayer
+from dacergnn.modules.traced_runner import TracedRunner
 from examples import pyg_style
 
 N, E, R, T = 20, 60, 4, 3
@@ -31,9 +32,9 @@ def call(name: str) -> tuple[Any, list[Tensor]]:
     return pyg_style.RGCN(12, 10, R).double(), [x, index, edge_type, torch.rand(E, generator=generator, dtype=F64)]
 
 
-def optimized(layer: Any) -> TracedLayer:
+def optimized(layer: Any) -> CompiledLayer:
     found = dacergnn.optimize(layer, on_unsupported="error")
-    assert isinstance(found, TracedLayer)
+    assert isinstance(found.runner, TracedRunner)
     return found
 
 

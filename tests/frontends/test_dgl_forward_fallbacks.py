@@ -129,7 +129,7 @@ def test_falls_back(forward: Forward, reason: str) -> None:
     assert "Layer" not in str(g.ndata)
     assert not g.ndata
     (found,) = compiled_forwards(layer)
-    assert found.refusal == message.removeprefix("Layer runs uncompiled: ")
+    assert found.core.refusal == message.removeprefix("Layer runs uncompiled: ")
 
 
 def _line(function: Callable[..., Any]) -> int:
@@ -152,7 +152,7 @@ def test_reducers_of_recurrent_layers() -> None:
 def test_silent_fallback() -> None:
     layer = compile_forward(Layer(sorting), on_unsupported="ignore")
     layer(small_graph(), torch.randn(NODES, 3))
-    assert compiled_forwards(layer)[0].refusal is not None
+    assert compiled_forwards(layer)[0].core.refusal is not None
 
 
 def test_random_numbers_are_drawn_once() -> None:

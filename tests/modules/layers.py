@@ -55,7 +55,7 @@ def hgt_arguments(dtype: torch.dtype = torch.float32) -> Call:
 
 
 def compiled(layer: nn.Module) -> CompiledLayer:
-    found = dacergnn.optimize(layer, on_unsupported="error")
+    found = dacergnn.optimize(layer)
     assert isinstance(found, CompiledLayer)
     return found
 

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 import dacergnn
 from dacergnn.frontends.pyg.traced import MessagePassingTracer
-from dacergnn.modules.traced_layer import TracedLayer
+from dacergnn.modules import CompiledLayer
+from dacergnn.modules.traced_runner import TracedRunner
 
 N, E, K = 17, 60, 6
 
@@ -29,9 +30,9 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return found
 
 
-def compiled(layer: nn.Module) -> TracedLayer:
+def compiled(layer: nn.Module) -> CompiledLayer:
     found = dacergnn.optimize(layer, on_unsupported="error")
-    assert isinstance(found, TracedLayer)
+    assert isinstance(found.runner, TracedRunner)
     return found
 
 
@@ -41,7 +42,7 @@ def arguments(requires_grad: bool = False) -> tuple[Tensor, Tensor]:
     return x, torch.randint(N, (2, E), generator=generator)
 
 
-def repeated(layer: nn.Module, args: Any) -> TracedLayer:
+def repeated(layer: nn.Module, args: Any) -> CompiledLayer:
     """The compiled layer after calls of which the last one was not recorded."""
     found = compiled(layer)
     for _ in range(3):

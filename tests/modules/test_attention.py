@@ -35,7 +35,7 @@ def test_calls_that_look_alike_are_not_examined_again() -> None:
     for seed in range(3):
         x = features() + seed
         assert_close(layer(x, edges), expected(x, edges))
-    assert layer._repeated is not None
+    assert layer.runner.repeated is not None
     edges[0, 0] += 1
     assert_close(layer(x, edges), expected(x, edges))
     with torch.no_grad():

@@ -164,7 +164,7 @@ ROWS: list[tuple[str, Act, type[Exception], str]] = [
     ("an unknown aggregation", lambda: RGCN(K, M, R, aggr="median"), UnsupportedLayerError,
      'aggr=\'median\' of RGCN is not supported; use "mean" or "add".'),
     # Options of layers that no program expresses
-    ("decomposed layers", lambda: compiled(rgcn(decomposed_layers=2)), UnsupportedLayerError,
+    ("decomposed layers", lambda: optimize(rgcn(decomposed_layers=2), on_unsupported="error"), UnsupportedLayerError,
      "decomposed_layers=2 of RGCNConv is not supported; leave it at 1; nothing is gained from it."),
     ("lazy channels", lambda: HGTFrontend(pyg().HGTConv(-1, M, (["a"], [("a", "r", "a")]))), UnsupportedLayerError,
      "in_channels=-1 of HGTConv is not supported; run the model once before it is optimized."),

@@ -17,7 +17,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import dacergnn
 from dacergnn.errors import GraphError, UnsupportedCallError
 from dacergnn.modules import CompiledLayer
-from dacergnn.modules.traced_layer import TracedLayer
+from dacergnn.modules.frontend_runner import FrontendRunner
+from dacergnn.modules.traced_runner import TracedRunner
 from tests.frontends.convolution_cases import network
 from tests.modules.layers import assert_close, compiled, pyg
 from tests.modules.test_traced_convs import draw, edges, outcome, weights
@@ -172,7 +173,7 @@ def test_copies_pickles_and_parameters(name: str) -> None:
     assert [n for n, _ in layer.named_parameters()] == [n for n, _ in original.named_parameters()]
     expected = layer(*args)
     for other in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
-        assert type(other) is CompiledLayer
+        assert type(other.runner) is FrontendRunner
         assert_close(other(*args), expected, 1e-12)
         other.load_state_dict(original.state_dict())
     assert dacergnn.revert(layer) is original
@@ -242,7 +243,7 @@ OTHERS: dict[str, Callable[[], nn.Module]] = {
 def test_what_has_no_front_end_is_traced(name: str) -> None:
     original, args = OTHERS[name]().double(), (draw(N, K), edges())
     layer = dacergnn.optimize(original)
-    assert type(layer) is TracedLayer
+    assert type(layer.runner) is TracedRunner
     assert_close(outcome(layer, args), outcome(original, args), 1e-7)
     assert layer.refusal is None
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import copy
-import weakref
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -17,7 +16,11 @@ from dacergnn.frontends.dgl.edges import GraphEdges
 from dacergnn.frontends.symbolic import Trace
 from dacergnn.modules import CompiledLayer
 from dacergnn.modules.graph_forward import compiled_forwards
-from dacergnn.modules.traced_layer import TracedLayer
+from dacergnn.modules.graphs import GraphCache
+from dacergnn.modules.layer import compile_layer
+from dacergnn.modules.layer_core import LayerCore
+from dacergnn.modules.traced_runner import TracedRunner
+from dacergnn.runtime.seen import Seen
 from tests.frontends.cases import CASES, Case
 from tests.frontends.check import tensors
 from tests.modules import test_hetero_conv as hetero
@@ -45,7 +48,7 @@ def on_device(layer: nn.Module, args: Any, kwargs: Any = None) -> tuple[Compiled
     assert on_cpu.last_call is not None
     original = copy.deepcopy(layer).to("meta")
     graphs = FixedGraph(on_meta(on_cpu.last_call[1]))
-    found = type(on_cpu)(original, type(on_cpu.frontend)(original), CONFIG, graphs, "error")
+    found = compile_layer(LayerCore(original, CONFIG, cast(GraphCache, graphs), "error"))
     return found, moved(args), moved(kwargs or {})
 
 
@@ -112,22 +115,18 @@ def keep_loops(layer: CompiledLayer, key: object, edges: Tensor, moved_edges: Te
     loop = edges[0] == edges[1]
     found = (~loop).nonzero().view(-1), loop.nonzero().view(-1), edges[0][loop]
     graphs: Any = layer.graphs
-    graphs.find(None, None, layer).derived["loops", key] = (
-        weakref.ref(moved_edges),
-        moved_edges._version,
-        moved(found),
-    )
+    graphs.find(None, None, layer).derived["loops", key] = (Seen([moved_edges]), moved(found))
 
 
 @pytest.mark.parametrize("name", TRACED)
 def test_traced_layers(name: str) -> None:
     layer, args = traced.CASES[name]()
     found, args, kwargs = on_device(layer.double(), args)
-    assert isinstance(found, TracedLayer)
+    assert isinstance(found.runner, TracedRunner)
     for _ in range(5):
         run(found, args, kwargs)
     if name in ("EdgeConv", "NNConv", "ResGatedGraphConv"):
-        assert found.replays.summary == "calls like one before run its program at once"
+        assert found.runner.replays.summary == "calls like one before run its program at once"
 
 
 def test_recorded_values_are_where_the_tensors_are() -> None:
@@ -175,7 +174,7 @@ def test_forwards_over_graphs_of_dgl(monkeypatch: pytest.MonkeyPatch) -> None:
     x = traced.draw(traced.N, 6)
     on_cpu = dacergnn.compile(Layer(), config=CONFIG, on_unsupported="error")
     on_cpu(g, x)
-    graph = on_meta(compiled_forwards(on_cpu)[0].last_call[1])  # pyright: ignore[reportOptionalSubscript]
+    graph = on_meta(compiled_forwards(on_cpu)[0].core.last_call[1])  # pyright: ignore[reportOptionalSubscript]
     monkeypatch.setattr(GraphEdges, "find", lambda *_: graph)
     monkeypatch.setattr(dgl.DGLGraph, "device", property(lambda self: torch.device("meta")))
     found = dacergnn.compile(Layer().to("meta"), config=CONFIG, on_unsupported="error")

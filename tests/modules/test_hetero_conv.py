@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 import dacergnn
 from dacergnn.errors import GraphError, UnsupportedCallError, UnsupportedLayerError
+from dacergnn.frontends.pyg.hetero import HeteroFrontend
 from dacergnn.modules import CompiledLayer
 from tests.modules.layers import assert_close, compiled, pyg
 
@@ -221,11 +222,6 @@ REFUSED: dict[str, tuple[Make, list[Key], str | None, str]] = {
         "edge_type=('a', 'r0', 'b') of GCNConv is not supported; "
         "GCNConv, and other layers with self loops, take edges between nodes of one type.",
     ),
-    "lazy": (
-        lambda library, _: library.SAGEConv((-1, -1), M), MIXED, "sum",
-        "in_channels=-1 of SAGEConv of edge type ('a', 'r0', 'b') is not supported; "
-        "run the model once before it is optimized.",
-    ),
     "aggregation": (
         lambda library, _: library.SAGEConv((K, K), M, aggr="median"), MIXED, "sum",
         "aggr='median' of SAGEConv of edge type ('a', 'r0', 'b') is not supported; "
@@ -275,14 +271,13 @@ def test_layers_that_are_refused(name: str) -> None:
     library = pyg()
     layer = library.HeteroConv({key: make(library, key) for key in keys}, aggr=aggr)
     with pytest.raises(UnsupportedLayerError) as error:
-        dacergnn.optimize(layer, on_unsupported="error")
+        HeteroFrontend(layer)
     assert str(error.value) == message
 
 
 def test_the_layers_of_a_refused_one_are_compiled_one_by_one() -> None:
     layer = hetero(sage, MIXED, "max")
-    with pytest.warns(UserWarning, match=r"^the model is left as it is: aggr='max' of HeteroConv"):
-        optimized = dacergnn.optimize(layer)
+    optimized = dacergnn.optimize(layer, on_unsupported="error")
     assert sum(isinstance(m, CompiledLayer) for m in optimized.modules()) == len(MIXED)
 
 

@@ -84,10 +84,10 @@ def test_memory_ends_with_the_backward() -> None:
     layer, x, edges = attention()
     out = layer(x, edges)
     node = out.grad_fn
-    while node is not None and not hasattr(node, "lease"):
+    while node is not None and not hasattr(node, "invocation"):
         node = node.next_functions[0][0]
     assert node is not None
-    lease = weakref.ref(node.lease)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType, reportUnknownArgumentType]
+    lease = weakref.ref(node.invocation.lease)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType, reportUnknownArgumentType]
     out.sum().backward(retain_graph=True)
     assert lease() is not None
     out.sum().backward()

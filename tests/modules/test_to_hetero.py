@@ -84,7 +84,7 @@ def test_calls_that_are_not_covered_run_the_layers() -> None:
     model = transformed(
         Model(pyg().SAGEConv((K, K), M), pyg().GATConv((M, M), M, add_self_loops=False, dropout=0.5)), "mean"
     )
-    optimized = dacergnn.optimize(model, on_unsupported="error")
+    optimized = dacergnn.optimize(model)
     torch.manual_seed(1)
     with pytest.warns(UserWarning, match=r"^RelationGroup runs uncompiled: dropout=0\.5 acts on"):
         found = outcome(optimized)

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 import dacergnn
 from dacergnn.errors import GraphError, UnsupportedCallError
-from dacergnn.modules.traced_layer import TracedLayer
+from dacergnn.modules import CompiledLayer
+from dacergnn.modules.traced_runner import TracedRunner
 from tests.modules.layers import assert_close, pyg
 
 N, E, K, M, D = 17, 60, 6, 8, 3
@@ -39,9 +40,9 @@ def mlp(*channels: int) -> nn.Module:
     return nn.Sequential(nn.Linear(channels[0], channels[1]), nn.ReLU(), nn.Linear(channels[1], channels[-1]))
 
 
-def traced(layer: nn.Module, **options: Any) -> TracedLayer:
+def traced(layer: nn.Module, **options: Any) -> CompiledLayer:
     found = dacergnn.optimize(layer, **options)
-    assert isinstance(found, TracedLayer)
+    assert isinstance(found.runner, TracedRunner)
     return found
 
 
@@ -169,7 +170,7 @@ def test_copies_and_parameters() -> None:
     assert all(a is b for a, b in zip(optimized.parameters(), layer.parameters(), strict=True))
     expected = optimized(*args)
     for other in (copy.deepcopy(optimized), pickle.loads(pickle.dumps(optimized))):
-        assert type(other) is TracedLayer
+        assert type(other.runner) is TracedRunner
         assert_close(other(*args), expected, 1e-12)
     assert dacergnn.revert(optimized) is layer
 

@@ -46,7 +46,7 @@ def compare(case: Case, dtype: torch.dtype) -> None:
     for _ in range(2):  # the second is a repeated one
         assert_same(run(compiled, compiled, arguments)[1], expected[1], dtype)
     if case.library == "pyg" and case in EDGE_CASES and "pair" not in case.name:
-        assert compiled._repeated is not None
+        assert compiled.runner.repeated is not None
     with torch.no_grad():
         assert_same(compiled(*arguments[0], **arguments[1]), expected[0], dtype)
 

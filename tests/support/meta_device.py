@@ -13,7 +13,7 @@ from dacergnn.frontends import Program
 from dacergnn.graph import HeteroGraph, checks
 from dacergnn.graph.encodings import Encodings
 from dacergnn.graph.profile import Profile
-from dacergnn.modules import graph_layer, layer
+from dacergnn.modules import graph_layer, runner
 from dacergnn.modules.graphs import GraphCache
 from dacergnn.program import Program as View
 from dacergnn.program import parse
@@ -86,7 +86,7 @@ def meta_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """While it lasts, layers take meta tensors, and what they would run are stubs."""
     monkeypatch.setattr(checks, "DEVICES", ("cpu", "cuda", "meta"))
     monkeypatch.setattr(StubProgram, "calls", 0)
-    for module in (layer, graph_layer):
+    for module in (runner, graph_layer):
         monkeypatch.setattr(module, "compiled_program", StubProgram)
 
 

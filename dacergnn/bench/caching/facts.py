@@ -15,8 +15,8 @@ from dacergnn.bench.candidate import Built
 from dacergnn.config import Config
 from dacergnn.cost import Cost
 from dacergnn.graph import HeteroGraph
-from dacergnn.modules.base import ProgramModule
 from dacergnn.modules.compiled import CompiledProgram, Variant
+from dacergnn.modules.compiled_parts import compiled_parts
 
 
 def saved_bytes(built: Built) -> int:
@@ -89,5 +89,5 @@ def _variants(built: Built) -> list[tuple[Variant, HeteroGraph]]:
 
 def _programs(built: Built) -> list[tuple[CompiledProgram, HeteroGraph]]:
     """What the compiled layers have run last, each with the graph that tells the sizes."""
-    calls = [m.last_call for m in built.layer.modules() if isinstance(m, ProgramModule)]
+    calls = [part.last_call for _, part, _ in compiled_parts(built.layer)]
     return [(compiled, compiled.measured(graph)) for compiled, graph in (call for call in calls if call is not None)]

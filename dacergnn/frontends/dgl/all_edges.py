@@ -39,6 +39,9 @@ class AllEdges(GraphEdges):
     def bipartite(self) -> bool:
         return self.graph.is_block
 
+    def ends(self) -> list[Tensor]:
+        return [end for part in self.parts for end in part.ends()]
+
     def encode(self) -> HeteroGraph:
         ends: dict[str, list[Tensor]] = {"src": [], "dst": []}
         for part in self.parts:

@@ -11,6 +11,7 @@ from dacergnn.frontends.symbolic.edges import TYPES, EdgeSet, GraphFinder, equal
 from dacergnn.frontends.symbolic.expr import version
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.lasting import lasting
+from dacergnn.runtime.seen import Seen
 
 if TYPE_CHECKING:
     from dacergnn.frontends.symbolic.trace import Trace
@@ -25,6 +26,8 @@ _KEPT = 4
 class _Encoded:
     key: object
     types: dict[str, Types]
+    seen: Seen
+    """The ends of the edges, whose memory anyone may write to."""
     graph: HeteroGraph
 
 
@@ -83,21 +86,26 @@ class GraphEdges(EdgeSet):
         index = self.graph._graph
         kept: list[_Encoded] = getattr(index, _ENCODED, [])
         for entry in kept:
-            if entry.key == self.key and _same(entry.types, wanted):
+            if entry.key == self.key and _same(entry.types, wanted) and entry.seen.unwritten(self.ends()):
                 return entry.graph
         with lasting():
             graph = self.encode()
         others = [e for e in kept if e.key != self.key]
         same = [e for e in kept if e.key == self.key]
-        setattr(index, _ENCODED, [_Encoded(self.key, wanted, graph), *same[: _KEPT - 1], *others])
+        encoded = _Encoded(self.key, wanted, Seen(self.ends(), shared=True), graph)
+        setattr(index, _ENCODED, [encoded, *same[: _KEPT - 1], *others])
         return graph
+
+    def ends(self) -> list[Tensor]:
+        """Sources and destinations of the edges, in the memory of the graph."""
+        return list(self.graph.edges(etype=self.relation, order="eid"))
 
     def encode(self) -> HeteroGraph:
         """The graph, encoded anew."""
         etype, ntype = (self.types.get(side) for side in TYPES)
-        destinations = self.sizes[1]
+        destinations, (src, dst) = self.sizes[1], self.ends()
         return HeteroGraph.from_arrays(
-            tuple(self.graph.edges(etype=self.relation, order="eid")), etype, num_nodes=self.sizes,
+            (src, dst), etype, num_nodes=self.sizes,
             num_edge_types=self.rows.get("etype"),
             node_type=(ntype, ntype[:destinations]) if ntype is not None and self.bipartite else ntype,
             num_node_types=self.rows.get("ntype"), bipartite=self.bipartite,

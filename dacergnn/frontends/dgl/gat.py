@@ -25,6 +25,7 @@ class _AttentionFrontend(Frontend):
     """Dropout of features is torch's; so are masks of dropout of attention."""
 
     source: ClassVar[FunctionType]
+    called: ClassVar[tuple[str, ...] | None] = ("feat_drop", "activation")
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__(module)

@@ -24,6 +24,7 @@ class DGLGINFrontend(GINProgram):
     """Of `apply_func`, a Linear that comes first is in the program; torch runs the rest, and the activation."""
 
     handles: ClassVar[tuple[str, ...]] = ("dgl.nn.pytorch.conv.ginconv.GINConv",)
+    called: ClassVar[tuple[str, ...] | None] = ("apply_func", "activation")
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__(module)

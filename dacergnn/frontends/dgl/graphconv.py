@@ -30,6 +30,7 @@ class GraphConvFrontend(Frontend):
     """Norms of both ends are coefficients of edges."""
 
     handles: ClassVar[tuple[str, ...]] = ("dgl.nn.pytorch.conv.graphconv.GraphConv",)
+    called: ClassVar[tuple[str, ...] | None] = ("_activation",)
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__(module)

@@ -12,6 +12,7 @@ from torch import Tensor
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.kept import kept
 from dacergnn.graph import HeteroGraph
+from dacergnn.runtime.seen import Seen
 
 
 def graph_sizes(g: Any, *, bipartite: bool = False) -> tuple[int, int, int]:
@@ -49,7 +50,7 @@ def encode(
     )  # fmt: skip
 
 
-_ENCODED: dict[int, tuple[weakref.ref[Any], object, HeteroGraph]] = {}
+_ENCODED: dict[int, tuple[weakref.ref[Any], object, Seen, HeteroGraph]] = {}
 """Graphs by the place of the edge data of a relation, as long as that is there."""
 
 
@@ -63,16 +64,16 @@ def encode_relation(g: Any, *, bipartite: bool = False, loops: bool = False) -> 
         loops: Add a self loop at each destination; if these are different nodes, from further sources.
     """
     frame, known = g._edge_frames[0], (relation_sizes(g), bipartite or is_bipartite(g), loops)
-    found = _ENCODED.get(id(frame))
-    if found is None or found[0]() is not frame or found[1] != known:
-        place = id(frame)
-        graph = _encode_relation(g, known[1], loops)
-        found = _ENCODED[place] = (weakref.ref(frame, lambda _: _ENCODED.pop(place, None)), known, graph)
-    return found[2]
+    found, edges = _ENCODED.get(id(frame)), g.edges(order="eid")
+    if found is None or found[0]() is not frame or found[1] != known or not found[2].unwritten(edges):
+        place, seen = id(frame), Seen(edges, shared=True)
+        graph = _encode_relation(g, edges, known[1], loops)
+        found = _ENCODED[place] = (weakref.ref(frame, lambda _: _ENCODED.pop(place, None)), known, seen, graph)
+    return found[3]
 
 
-def _encode_relation(g: Any, bipartite: bool, loops: bool) -> HeteroGraph:
-    src, dst = g.edges(order="eid")
+def _encode_relation(g: Any, edges: tuple[Tensor, Tensor], bipartite: bool, loops: bool) -> HeteroGraph:
+    src, dst = edges
     sources, destinations = int(g.num_src_nodes()), int(g.num_dst_nodes())
     if loops:
         nodes = torch.arange(destinations, dtype=src.dtype, device=src.device)

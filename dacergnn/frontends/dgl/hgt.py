@@ -21,6 +21,7 @@ class DGLHGTFrontend(Frontend):
     """Where dropout is active it, the gate and the residual stay torch's; the layer norm always does."""
 
     handles: ClassVar[tuple[str, ...]] = ("dgl.nn.pytorch.conv.hgtconv.HGTConv",)
+    called: ClassVar[tuple[str, ...] | None] = ("norm", "drop")
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__(module)

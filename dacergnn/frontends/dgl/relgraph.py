@@ -24,6 +24,7 @@ class RelGraphFrontend(Frontend):
     """
 
     handles: ClassVar[tuple[str, ...]] = ("dgl.nn.pytorch.conv.relgraphconv.RelGraphConv",)
+    called: ClassVar[tuple[str, ...] | None] = ("layer_norm_weight", "dropout", "activation")
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__(module)
@@ -73,7 +74,7 @@ class RelGraphFrontend(Frontend):
 
     def _weight(self) -> Tensor:
         typed = self.module._modules["linear_r"]
-        return typed.get_weight() if typed.regularizer == "basis" else typed._parameters["W"]
+        return typed.get_weight() if typed.regularizer == "basis" else typed.W
 
     def _shaped(self, outputs: Outputs) -> Tensor:
         return outputs[0].view(-1, self.out_feat)

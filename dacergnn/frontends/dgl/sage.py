@@ -30,6 +30,7 @@ class DGLSAGEFrontend(Frontend):
     """The aggregator "gcn" is a mean over edges among which are self loops; dropout of features is torch's, before."""
 
     handles: ClassVar[tuple[str, ...]] = ("dgl.nn.pytorch.conv.sageconv.SAGEConv",)
+    called: ClassVar[tuple[str, ...] | None] = ("feat_drop", "norm", "activation")
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__(module)
@@ -74,9 +75,9 @@ class DGLSAGEFrontend(Frontend):
         parts = layer._modules
         arrays: dict[str, Tensor | None] = {"x": x, "x_own": x_own}
         for name, (part, parameter) in (_ARRAYS | _BIASES).items():
-            arrays[name] = parts[part]._parameters[parameter] if part in parts else None
+            arrays[name] = getattr(parts[part], parameter) if part in parts else None
         if looped:
-            arrays["bias"] = layer._parameters.get("bias")
+            arrays["bias"] = self.parameters.get("bias")
             if edge_weight is not None:
                 loops = edge_weight.new_ones(encoded.size("ND"))
                 edge_weight = torch.cat([edge_weight.view(-1), loops])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from functools import partial
+from operator import attrgetter
 from types import FunctionType
 from typing import Any, ClassVar
 
@@ -23,8 +24,8 @@ from dacergnn.frontends.pyg.given_edges import (
     with_self_loops,
     with_weights,
 )
-from dacergnn.frontends.pyg.message_passing import channel_pair, check_features, ends, is_pair, plain, reads_type
-from dacergnn.frontends.pyg.self_loops import split_loops, with_loops
+from dacergnn.frontends.pyg.message_passing import check_features, ends, is_pair, known_channels, plain, reads_type
+from dacergnn.frontends.pyg.self_loops import loops, split_loops, with_loops
 from dacergnn.graph import HeteroGraph
 from dacergnn.runtime.stacks import stacks_of
 
@@ -52,7 +53,9 @@ class AttentionFrontend(WeightsFrontend):
         super().__init__(module)
         self.check_options("add")
         layer = self.module
-        self.in_channels = channel_pair(layer.in_channels)
+        weights = [self.paths()["W"] or (), self.paths()["W_dst"] or self.paths()["W"] or ()]
+        source, destination = (attrgetter(".".join(path))(layer) for path in weights)
+        self.in_channels = known_channels(layer.in_channels, source, destination)
         self.heads: int = layer.heads
         self.channels: int = layer.out_channels
         self.concat: bool = layer.concat or self.heads == 1
@@ -138,6 +141,13 @@ class AttentionFrontend(WeightsFrontend):
         """The edges with self loops, in PyG's order."""
         return with_self_loops(edge_index, None, self.module.fill_value, count)[0]
 
+    def _returned(self, graph: HeteroGraph, edge_index: Any, count: int) -> Any:
+        """Those, found without reading from a device again where it is an index that was met before."""
+        if type(edge_index) is not Tensor or is_matrix(edge_index):
+            return self._looped(edge_index, count)
+        others, _, _ = split_loops(graph, "one type", edge_index)
+        return torch.cat([edge_index.index_select(1, others), loops(edge_index, count)], dim=1)
+
     def binding_of_call(
         self, graph: HeteroGraph, x: Any, edge_index: Any, edge_attr: Any, size: Any, return_attention_weights: Any
     ) -> Binding:
@@ -161,7 +171,7 @@ class AttentionFrontend(WeightsFrontend):
         program = self.program((*arrays, attention), lambda: self._program(arrays, attention=attention))
         finish = partial(self._finish, None if self.concat or not self.has_res else x_dst)
         if attention:
-            looped = self._looped(edge_index, self._loop_count(x, size)) if self.loops else edge_index
+            looped = self._returned(graph, edge_index, self._loop_count(x, size)) if self.loops else edge_index
             return Binding(program, arrays, partial(self._with_attention, graph, looped, finish))
         if pair or self.edge_dim is not None or self.module.dropout > 0 or not self.concat:
             return Binding(program, arrays, finish, reshapes=self.concat)

@@ -22,6 +22,7 @@ class GINFrontend(ConvolutionFrontend, GINProgram):
     """The first layer of the layer's network is in the program where it is a Linear, the others are run by torch."""
 
     handles: ClassVar[tuple[str, ...]] = ("torch_geometric.nn.conv.gin_conv.GINConv",)
+    called: ClassVar[tuple[str, ...] | None] = ("nn",)
     fused = static = True
 
     def __init__(self, module: nn.Module) -> None:

@@ -15,7 +15,7 @@ from dacergnn.frontends.frontend import Binding, GraphKey, Program, only, spec
 from dacergnn.frontends.parameters import Parameters
 from dacergnn.frontends.pyg.convolution import ConvolutionFrontend
 from dacergnn.frontends.pyg.given_edges import edge_count, edge_features
-from dacergnn.frontends.pyg.message_passing import channel_pair, check_features, ends, is_pair
+from dacergnn.frontends.pyg.message_passing import check_features, ends, is_pair, known_channels
 from dacergnn.graph import HeteroGraph
 from dacergnn.runtime.stacks import stacks_of
 
@@ -30,11 +30,12 @@ class GMMFrontend(ConvolutionFrontend):
         aggr, layer = self.check_options(*AGGREGATIONS), self.module
         if isinstance(layer.g, UninitializedParameter):
             raise self.refuse("in_channels", -1, "run the model once before it is optimized")
-        self.in_channels = channel_pair(layer.in_channels)
+        root = getattr(layer, "root", None)
+        rows = layer.g.T
+        self.in_channels = known_channels(layer.in_channels, rows, rows if root is None else root.weight)
         precision = "1.0 / (sigma * sigma + 1e-15)"
         self.options = Mixture(self.in_channels[0], layer.out_channels, layer.dim, layer.kernel_size, aggr, precision)
         self.separate: bool = layer.separate_gaussians
-        root = getattr(layer, "root", None)
         if root is not None and (root._forward_hooks or root._forward_pre_hooks):
             raise self.refuse("root", "Linear with hooks", "put hooks on the layer")
         self.own: dict[str, str] = {}

@@ -17,6 +17,8 @@ Refuse = Callable[[str, object, str], UnsupportedLayerError]
 """Makes the error of an option, its value and the remedy."""
 
 _STRIDED = torch.strided
+_MODULES = {"add": "SumAggregation", "mean": "MeanAggregation", "max": "MaxAggregation", "min": "MinAggregation"}
+"""What the layers' own code aggregates with, for each `aggr`."""
 _HOOKS = (
     "_propagate_forward_pre_hooks",
     "_propagate_forward_hooks",
@@ -45,6 +47,8 @@ def check_options(module: Any, refuse: Refuse, aggregations: tuple[str, ...]) ->
         raise refuse("flow", module.flow, 'swap the rows of edge_index and use "source_to_target"')
     if module.decomposed_layers != 1:
         raise refuse("decomposed_layers", module.decomposed_layers, "leave it at 1; nothing is gained from it")
+    if module.explain:
+        raise refuse("explain", module.explain, "set it to None; explained layers run as they are")
     for hooks in _HOOKS:
         if getattr(module, hooks, None):
             raise refuse("hooks", hooks.strip("_"), "remove the message passing hooks of the layer")
@@ -52,6 +56,8 @@ def check_options(module: Any, refuse: Refuse, aggregations: tuple[str, ...]) ->
     if aggr not in aggregations:
         known = ", ".join(f'"{a}"' for a in aggregations)
         raise refuse("aggr", module.aggr, f"use one of {known} as a string")
+    if type(module.aggr_module).__name__ != _MODULES[aggr]:
+        raise refuse("aggr_module", type(module.aggr_module).__name__, f"aggr is {aggr!r}; let both say the same")
     return aggr
 
 
@@ -123,6 +129,12 @@ def channel_pair(channels: Any) -> tuple[int, int]:
 def is_pair(x: object) -> bool:
     """Whether `x` has features of the sources and of the destinations, each by itself."""
     return isinstance(x, tuple | list)
+
+
+def known_channels(channels: Any, source: Tensor, destination: Tensor) -> tuple[int, int]:
+    """The channels of sources and destinations; of a layer made without, the widths that its weights have by now."""
+    (src, dst), widths = channel_pair(channels), (source.size(-1), destination.size(-1))
+    return src if src >= 0 else widths[0], dst if dst >= 0 else widths[1]
 
 
 def ends(x: Any) -> tuple[Any, Any]:

@@ -12,6 +12,7 @@ from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.attention import kept_weights
 from dacergnn.frontends.features import contiguous
 from dacergnn.frontends.frontend import Binding, GraphKey, Outputs, Program, spec
+from dacergnn.frontends.parameters import Attributes
 from dacergnn.frontends.programs import rgat
 from dacergnn.frontends.pyg.attention import WeightsFrontend
 from dacergnn.frontends.pyg.given_edges import edge_features, sources_and_destinations, with_weights
@@ -137,7 +138,7 @@ class RGATFrontend(WeightsFrontend):
         out = outputs[0].view(-1, self.heads, self.dim * self.channels).mean(dim=1)
         return out + self.parameters["bias"] if self.has_bias else out
 
-    def _weight(self, own: dict[str, Tensor]) -> Tensor:
+    def _weight(self, own: Attributes) -> Tensor:
         """[R, in, heads * channels], or [R, B, in / B, heads * channels / B] with blocks."""
         return own["weight"] if self.num_bases is None else own["att"] @ own["basis"].view(self.num_bases, -1)
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.features import contiguous
 from dacergnn.frontends.frontend import Binding, GraphKey, Program, only, spec
+from dacergnn.frontends.parameters import Attributes
 from dacergnn.frontends.programs import rgcn
 from dacergnn.frontends.pyg.given_edges import (
     check_edges,
@@ -156,7 +157,7 @@ class RGCNFrontend(MessagePassingFrontend):
         check_ranges(IndexRange("edge_index[0]", src, x_l.size(0), "source nodes", "x"))
         return as_index_vector("x", x_l).index_select(0, src)
 
-    def _weight(self, parameters: dict[str, Tensor]) -> Tensor:
+    def _weight(self, parameters: Attributes) -> Tensor:
         """[R, in, out], or [R, B, in / B, out / B] with blocks."""
         weight = parameters["weight"]
         return weight if self.num_bases is None else parameters["comp"] @ weight.view(self.num_bases, -1)

@@ -35,7 +35,7 @@ class SAGEFrontend(ConvolutionFrontend):
             paths["root"] = ("lin_r", "weight")
         if self.has_pool:
             paths |= {"pool": ("lin", "weight"), "pool_bias": ("lin", "bias")}
-        paths = {name: path for name, path in paths.items() if getattr(layer, path[0])._parameters[path[1]] is not None}
+        paths = {name: path for name, path in paths.items() if getattr(getattr(layer, path[0]), path[1]) is not None}
         self._own = Parameters(layer, list(paths.values()))
         self._names = list(paths)
         self.out_channels, self.in_channels = layer.lin_l.weight.shape

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
+from math import isfinite, prod
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -69,7 +69,7 @@ class Call:
             return expr if _prefix(own[1:], shape[1:]) else _repeated(expr, own[1:], shape[1:])
         if isinstance(argument, Tensor):
             return self._tensor(argument, shape)
-        if isinstance(argument, int | float) and not isinstance(argument, bool):
+        if isinstance(argument, int | float) and not isinstance(argument, bool) and isfinite(argument):
             return const(argument)
         raise Untranslatable
 

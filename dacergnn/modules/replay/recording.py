@@ -5,13 +5,13 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from operator import is_
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from dacergnn.config import CheckGraph
 from dacergnn.frontends.symbolic import Computed
 from dacergnn.frontends.symbolic.edges import EdgeIndex, EndIndex
 from dacergnn.frontends.symbolic.record import ABOUT, place, spelled
@@ -22,6 +22,7 @@ from dacergnn.modules.replay.call import SIMPLE, Call
 from dacergnn.modules.replay.reach import Unwatchable
 from dacergnn.modules.replay.snapshot import Forms
 from dacergnn.modules.replay.watch import Watch
+from dacergnn.modules.watched import Watched
 from dacergnn.runtime.cuda_device import random_state
 
 _FORM = frozenset(("shape", "dtype", "device", "layout", "requires_grad", "ndim", "is_cpu", "is_cuda", "is_sparse",
@@ -78,7 +79,7 @@ class Attempt:
         device = self.call.tensors[0].device if self.call.tensors else torch.device("cpu")
         return versions, self.watch.versions(), [s.numpy().tobytes() for s in random_state(device)]
 
-    def finish(self, result: Any, forget: Callable[[object], None]) -> Recording:
+    def finish(self, result: Any, forget: Callable[[object], None], check: CheckGraph) -> Recording:
         """What repeats the call; ``forget`` is called when a graph is gone.
 
         Raises:
@@ -96,16 +97,19 @@ class Attempt:
         guarded = {id(v) for v in (*self.call.same, *self.watch.integers)}
         if not guarded.issuperset(map(id, self.edges)):
             raise Unwatchable("its edges are made during the call")
-        return Recording(self, self.computed[0], result, forget)
+        return Recording(self, self.computed[0], result, forget, check)
 
 
 class Recording:
     """How to run the program of a call for others that are like it."""
 
-    def __init__(self, attempt: Attempt, computed: Computed, result: Any, forget: Callable[[object], None]) -> None:
+    def __init__(
+        self, attempt: Attempt, computed: Computed, result: Any, forget: Callable[[object], None], check: CheckGraph
+    ) -> None:
         self._outline, self.watch = attempt.call.outline, attempt.watch
         self._integers = attempt.call.integers
         self.same = [weakref.ref(v, forget) for v in attempt.call.same]
+        self._watched = Watched(attempt.call.same, check)
         self._forms = Forms(attempt.call.tensors)
         self._known = self._overlap(attempt.call)
         self.compiled, self.graph, _ = attempt.runs[0]
@@ -142,7 +146,7 @@ class Recording:
         """Whether a call is like the recorded one, and everything else as it was then."""
         return (
             call.outline == self._outline
-            and all(map(is_, call.pick(self._integers), [r() for r in self.same]))
+            and self._watched.same(call.pick(self._integers))
             and self._forms.same(call.tensors)
             and self.watch.unchanged()
             and self._overlap(call) == self._known

@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import nn
 
+from dacergnn.config import CheckGraph
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.replay.call import Call
 from dacergnn.modules.replay.reach import Unwatchable
@@ -22,10 +23,11 @@ _ATTEMPTS = 3
 class Replays:
     """The recordings of a layer, latest first, and whether it is worth to look for more."""
 
-    def __init__(self, module: nn.Module, others: dict[str, Any]) -> None:
+    def __init__(self, module: nn.Module, others: dict[str, Any], check: CheckGraph) -> None:
         self.reason: str | None = None
         """Why the last call that could have been repeated was not."""
         self._module, self._others = module, others
+        self._check: CheckGraph = check
         self._recordings: list[Recording] = []
         self._last: tuple[list[Any], list[weakref.ref[Any]]] | None = None
         self._left: dict[tuple[bool, bool], int] = {}
@@ -66,7 +68,7 @@ class Replays:
     def keep(self, attempt: Attempt, result: Any) -> None:
         """Note a call that has succeeded, if it can be repeated."""
         try:
-            found = attempt.finish(result, partial(_forget, weakref.ref(self)))
+            found = attempt.finish(result, partial(_forget, weakref.ref(self)), self._check)
         except Unwatchable as reason:
             self.reason = str(reason)
             return

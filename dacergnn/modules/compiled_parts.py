@@ -1,0 +1,32 @@
+"""Everything in a model that runs compiled programs, for reports."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from torch import nn
+
+from dacergnn.modules.base import RunsPrograms
+from dacergnn.modules.graph_forward import compiled_forwards
+from dacergnn.modules.graph_layer import GraphLayer
+from dacergnn.modules.layer import CompiledLayer, core_of
+
+
+class CompiledPart(NamedTuple):
+    """A module that runs programs: its name, what knows its last call, and how calls are repeated."""
+
+    name: str
+    part: RunsPrograms
+    notes: list[str | None]
+
+
+def compiled_parts(model: nn.Module) -> list[CompiledPart]:
+    """Returns the compiled layers, forwards and own layers of a model, in the order of its modules."""
+    found: list[CompiledPart] = []
+    for name, module in model.named_modules():
+        if isinstance(module, GraphLayer):
+            found.append(CompiledPart(name, module, module.notes))
+            continue
+        runners = [core_of(module).runner] if isinstance(module, CompiledLayer) else compiled_forwards(module)
+        found += [CompiledPart(name, runner.core, runner.notes) for runner in runners]
+    return found

@@ -1,0 +1,127 @@
+"""Calls of a layer that has a front end: one program, whose arrays the front end names."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from torch import Tensor
+
+from dacergnn.errors import UnsupportedCallError
+from dacergnn.frontends import Binding, Frontend
+from dacergnn.frontends.parameters import Parameters
+from dacergnn.graph import HeteroGraph
+from dacergnn.modules.compiled import CompiledProgram
+from dacergnn.modules.core import Core
+from dacergnn.modules.elements import autocast_type, cast, is_autocast, with_parameters, without_autocast
+from dacergnn.modules.follower import Followed
+from dacergnn.modules.repeated import Repeated
+from dacergnn.modules.runner import Runner
+
+
+class FrontendRunner(Runner):
+    """Takes the arguments of the original and returns its results, computed by the program that ``frontend`` gives.
+
+    A call that the program does not cover runs the original, with a warning once.
+    """
+
+    takes_activations = True
+
+    def __init__(self, core: Core, frontend: Frontend) -> None:
+        super().__init__(core)
+        self.frontend = frontend
+        self.repeated: Repeated | None = None
+        """The last call, if one like it runs without being examined."""
+        self._followed = Followed()
+        self._parameters_within: Parameters | None = None
+
+    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return self.run(self.frontend, args, kwargs)
+
+    def run(self, frontend: Frontend, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """An eager call through ``frontend``."""
+        captures = self.core.captures
+        try:
+            if captures is None or frontend is not self.frontend or not frontend.repeatable:
+                return self._run(frontend, args, kwargs)
+            return captures.run(self._captured, args, kwargs, self._own_parameters(), self.original.training)
+        except UnsupportedCallError as reason:
+            return self.fall_back(str(reason), args, kwargs)
+
+    def _captured(self, *args: Any, **kwargs: Any) -> Any:
+        return self._run(self.frontend, args, kwargs)
+
+    def _own_parameters(self) -> list[Tensor]:
+        found = self._parameters_within
+        if found is None:
+            paths = [tuple(name.split(".")) for name, _ in self.original.named_parameters()]
+            found = self._parameters_within = Parameters(self.original, paths)
+        return found.read(self.original)
+
+    def _run(self, frontend: Frontend, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        core = self.core
+        autocast = is_autocast()
+        own = frontend is self.frontend and not autocast
+        last = self.repeated
+        if own and last is not None and last.covers(args, kwargs):
+            tensors = last.again(*args, **kwargs)
+            if tensors[0].dtype is last.compiled.dtype:
+                core.remember(last.compiled, last.graph)
+                return last.finish(last.compiled.stacked(last.graph, tensors, last.stacks))
+        graph = self.find_graph(frontend, args, kwargs)
+        if autocast:
+            return self._autocast(frontend, graph, args, kwargs)
+        binding = self._bind(frontend, graph, args, kwargs)
+        sparse = binding.sparse
+        compiled = self.compiled(binding.program, binding.dtype, graph, sparse)
+        if own and binding.again is not None and not sparse:
+            # Noting a call takes time, which it saves where graphs do not take turns.
+            same = core.last_call is not None and core.last_call[1] is graph
+            self.repeated = (
+                Repeated.of(graph, compiled, binding, args, kwargs, core.config.check_graph) if same else None
+            )
+        return self._execute(binding, graph, compiled)
+
+    def _autocast(self, frontend: Frontend, graph: HeteroGraph, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call under autocast: arguments and parameters are cast to one type, in which gradients flow back."""
+        module = frontend.module
+        own = next((p.dtype for p in module.parameters()), None)
+        dtype = None if own is None else autocast_type(graph.device, self.core.config, own)
+        if dtype is not None:
+            args, kwargs = cast((args, kwargs), dtype)
+        if dtype is not None and dtype is not own:
+            frontend = copy.copy(frontend)
+            frontend.module = with_parameters(module, {n: p.to(dtype) for n, p in module.named_parameters()})
+        with without_autocast():
+            binding = self._bind(frontend, graph, args, kwargs)
+            return self._execute(binding, graph, self.compiled(binding.program, binding.dtype, graph, binding.sparse))
+
+    def _bind(self, frontend: Frontend, graph: HeteroGraph, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Binding:
+        binding = frontend.bind(graph, *args, **kwargs)
+        follower = self.core.applied
+        if binding.activation is None and follower is None:
+            return binding
+        for function in (binding.activation, follower):
+            if function is not None:
+                binding = self._followed.bind(binding, function)
+        return binding
+
+    def find_graph(self, frontend: Frontend, args: tuple[Any, ...], kwargs: dict[str, Any]) -> HeteroGraph:
+        """The graph that a call is about, encoded unless it was seen before."""
+        try:
+            key = frontend.edges(*args, **kwargs)
+        except TypeError:
+            self.original.forward(*args, **kwargs)  # names, as Python does, the argument that is too much or missing
+            raise
+        graphs = self.core.graphs
+        if key is None:
+            return graphs.encode(lambda: frontend.graph(*args, **kwargs))
+        return graphs.find(frontend.graph_owner(), key, lambda: frontend.graph(*args, **kwargs))
+
+    def _execute(self, binding: Binding, graph: HeteroGraph, compiled: CompiledProgram) -> Any:
+        self.core.remember(compiled, graph)
+        arrays, stacks = binding.arrays, binding.stacks
+        if stacks is None:
+            return binding.finish(compiled(graph, [arrays[name] for name in compiled.inputs]))
+        tensors = [arrays[name] for name in compiled.inputs if name not in stacks.names]
+        return binding.finish(compiled.stacked(graph, [*tensors, *binding.parts], stacks))

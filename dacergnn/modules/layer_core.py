@@ -1,0 +1,122 @@
+"""The way that calls of a compiled layer take, in the state that the layer has at the moment."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.parameter import is_lazy
+
+from dacergnn.config import Config, OnUnsupported
+from dacergnn.errors import UnsupportedLayerError
+from dacergnn.frontends import Frontend, find_frontend, find_tracer
+from dacergnn.frontends.linear import has_hooks
+from dacergnn.modules.core import Core
+from dacergnn.modules.frontend_runner import FrontendRunner
+from dacergnn.modules.graphs import GraphCache
+from dacergnn.modules.module_state import ModuleState
+from dacergnn.modules.runner import OriginalRunner, Runner
+from dacergnn.modules.traced import register_layer
+from dacergnn.modules.traced_runner import TracedRunner
+
+_C: Any = torch._C  # pyright: ignore[reportPrivateUsage]
+_FAKE = _C._TorchDispatchModeKey.FAKE
+_tracing_state, _dispatch_mode = _C._get_tracing_state, _C._get_dispatch_mode
+
+
+class LayerCore(Core):
+    """Chooses how calls of a layer run, anew whenever an option, a hook or a part of the layer has changed."""
+
+    def __init__(
+        self, original: nn.Module, config: Config, graphs: GraphCache, on_unsupported: OnUnsupported = "warn"
+    ) -> None:
+        super().__init__(original, config, graphs, on_unsupported)
+        self.number = register_layer(self)
+        self.runner = self._choose()
+        self._state = ModuleState(original)
+        self.find_original: Callable[[], nn.Module] = lambda: original
+
+    @property
+    def frontend(self) -> Any:
+        """What expresses the layer; None where calls are traced, or run the original."""
+        return getattr(self.runner, "frontend", None)
+
+    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The result of a call."""
+        if _tracing_state() is not None:  # what torch.jit.trace writes down are torch's own operations
+            return self.runner.uncompiled(*args, **kwargs)
+        if _dispatch_mode(_FAKE) is not None:
+            return self.runner.fall_back("tensors of FakeTensorMode hold no numbers", args, kwargs)
+        self.refresh()
+        return self.runner.call(args, kwargs)
+
+    def refresh(self) -> None:
+        """Choose again how calls run if something has changed that this depends on."""
+        if self._state.unchanged():
+            return
+        self.original = self.find_original()
+        others = () if self.follower is None else (self.follower,)
+        before, self._state = self._state, ModuleState(self.original, *others)
+        self._state.watch()
+        if not self._state.same(before):
+            runner = self._choose()
+            traced = isinstance(runner, TracedRunner) and isinstance(self.runner, TracedRunner)
+            if not traced or runner.original is not self.runner.original:  # which read all options at every call
+                self.runner = runner
+
+    def run(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call of the original layer with other parameters, those of ``module``."""
+        self.refresh()
+        if not isinstance(self.runner, FrontendRunner):
+            return self.runner.finished(module.forward(*args, **kwargs))
+        frontend = copy.copy(self.runner.frontend)
+        frontend.module = module
+        return self.runner.run(frontend, args, kwargs)
+
+    def result(self, *args: Any, **kwargs: Any) -> Any:
+        """Shapes of what a call returns, for tracers."""
+        return self.frontend.result(*args, **kwargs)
+
+    def follow(self, activation: nn.Module) -> None:
+        """Apply an activation to the results of all calls from now on."""
+        self.follower, self._state = activation, ModuleState(self.original, activation)
+
+    @property
+    def takes_activations(self) -> bool:
+        """Whether `follow` may be asked for: hooks would see other results."""
+        return self.runner.takes_activations and not self.is_watched
+
+    def _choose(self) -> Runner:
+        self.refused: UnsupportedLayerError | None = None
+        """Why no call can be compiled as the layer is."""
+        original = self.original
+        if any(is_lazy(p) for p in original.parameters()):
+            reason = "it has parameters without a shape, which its first call gives them"
+            return OriginalRunner(self, f"{reason}; call it once before it is optimized", silent=True)
+        frontend, tracer = find_frontend(original), find_tracer(original)
+        try:
+            if frontend is not None:
+                self._check_hooks(frontend)
+                return FrontendRunner(self, frontend(original))
+        except UnsupportedLayerError as reason:
+            self.refused = reason
+        try:
+            if tracer is not None:
+                runner = TracedRunner(self, tracer(original))
+                self.refused = None
+                return runner
+        except UnsupportedLayerError as reason:
+            self.refused = reason
+        return OriginalRunner(self, str(self.refused or "it computes what no front end expresses"))
+
+    def _check_hooks(self, frontend: type[Frontend]) -> None:
+        """UnsupportedLayerError if there are hooks on a part of the layer that a program would compute without it."""
+        for name, part in self.original.named_children() if frontend.called is not None else ():
+            within = part.modules() if name not in (frontend.called or ()) else ()
+            watched = next((m for m in within if has_hooks(m)), None)
+            if watched is not None:
+                remedy = "put hooks on the layer itself, or on parts that torch runs"
+                raise UnsupportedLayerError(f"hooks of {name}", type(watched).__name__, remedy, self.kind)

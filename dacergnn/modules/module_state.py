@@ -1,0 +1,102 @@
+"""What a module is made of besides numbers: its options, hooks, submodules and the shapes of its parameters.
+
+Whether it is as it was is asked at every call. C code compares objects by identity; where one is another, a longer look
+tells whether that means anything: a parameter of the same shape, or a tensor that a hook makes at every call, does not.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+
+from dacergnn.modules.replay.snapshot import Snapshot
+
+_SIMPLE = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
+_TRACKED = ("_parameters", "_buffers", "_modules")
+_AT_EVERY_CALL = ("training",)
+"""Attributes that front ends read at every call."""
+
+
+class ModuleState:
+    """The state of some modules, and of those within them, at one moment."""
+
+    def __init__(self, *modules: nn.Module) -> None:
+        self._modules = [m for top in modules for m in top.modules()]
+        self._outline = [_outline(m) for m in self._modules]
+        self._snapshot: Snapshot | None = None
+
+    def watch(self) -> None:
+        """Let `unchanged` compare with this moment, unless a parameter has no shape yet: it gets one unnoticed."""
+        parameters = [p for m in self._modules for p in vars(m)["_parameters"].values()]
+        if any(p is not None and is_lazy(p) for p in parameters):
+            return
+        tables: list[Any] = []
+        sequences: list[Any] = []
+        for module in self._modules:
+            _holders(vars(module), tables, sequences)
+        self._snapshot = Snapshot(tables=tables, sequences=sequences, objects=self._modules)
+
+    def unchanged(self) -> bool:
+        """Returns whether it is known that every attribute is the object that it was."""
+        return self._snapshot is not None and self._snapshot.unchanged()
+
+    def same(self, other: ModuleState) -> bool:
+        """Returns whether a module in both states has equal options, the same hooks, and parameters of equal shapes."""
+        return self._outline == other._outline
+
+
+class _Is:
+    """An object that equals itself alone, kept alive so that nothing else gets its place."""
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Is) and self.value is other.value
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType]
+
+
+def _outline(module: nn.Module) -> list[Any]:
+    own = vars(module)
+    parameters = [(name, _shape(p)) for name, p in own["_parameters"].items()]
+    children = [(name, _Is(m)) for name, m in own["_modules"].items()]
+    skipped = (*_TRACKED, *_AT_EVERY_CALL)
+    others = [(name, _frozen(value)) for name, value in own.items() if name not in skipped]
+    return [_Is(type(module)), parameters, [*own["_buffers"]], children, others]
+
+
+def _shape(parameter: Tensor | None) -> object:
+    """What front ends read of a parameter when they are made."""
+    if parameter is None or is_lazy(parameter):
+        return type(parameter)
+    return parameter.shape
+
+
+def _frozen(value: Any) -> object:
+    """What can be compared with the same attribute at another moment."""
+    kind: type[Any] = type(value)
+    if isinstance(value, Tensor):
+        return Tensor
+    if kind in _SIMPLE:
+        return kind, repr(value)  # NaN equals itself then
+    if kind in (dict, OrderedDict):
+        return kind, [(_frozen(k), _frozen(v)) for k, v in value.items()]
+    if kind in (list, tuple):
+        return kind, [_frozen(v) for v in value]
+    return _Is(value)
+
+
+def _holders(table: dict[Any, Any], tables: list[Any], sequences: list[Any]) -> None:
+    """Collect a dictionary, and the dictionaries and lists in it."""
+    tables.append(table)
+    for value in table.values():
+        kind = type(value)
+        if kind in (dict, OrderedDict):
+            _holders(value, tables, sequences)
+        elif kind in (list, set):
+            sequences.append(value)

@@ -1,0 +1,135 @@
+"""How calls of a compiled layer run: what all ways have in common, and the way of the original."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from functools import cache
+from typing import Any
+
+import torch
+
+from dacergnn.errors import UnsupportedCallError
+from dacergnn.frontends import Program
+from dacergnn.graph import HeteroGraph
+from dacergnn.graph.profile import Profile
+from dacergnn.modules.compiled import CompiledProgram, compiled_program
+from dacergnn.modules.core import Core
+
+FAILURES = (
+    ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError,
+)  # fmt: skip
+"""What is raised where something fails. torch leaves calls early by exceptions of other kinds, as checkpoints do."""
+
+
+class Runner:
+    """Runs the calls of a layer in the state that it has now; another one takes over when an option changes."""
+
+    takes_activations = False
+    """Whether an activation that follows the layer may become part of its programs."""
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
+        self.original = core.original
+        """The layer of the library, which shares all attributes with the compiled one."""
+        self._compiled: dict[tuple[object, ...], tuple[Program, CompiledProgram]] = {}
+
+    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The result of a call."""
+        raise NotImplementedError
+
+    @property
+    def notes(self) -> list[str | None]:
+        """How calls are repeated, for reports."""
+        captures = self.core.captures
+        return [] if captures is None else [captures.summary]
+
+    def compiled(
+        self, program: Program, dtype: torch.dtype, graph: HeteroGraph, sparse: frozenset[str] = frozenset()
+    ) -> CompiledProgram:
+        """The compiled form of the program of a call whose arrays ``sparse`` are sparse."""
+        index = graph.index_dtype
+        # Hashing a program takes longer than a lookup; it is kept, so that its id stays its own.
+        key = (id(program), dtype, index, graph.single_typed, graph.device.type, sparse)
+        found = self._compiled.get(key)
+        if found is None:
+            found = self._compiled[key] = (program, self._compile(program, dtype, graph, sparse))
+        return found[1]
+
+    def _compile(
+        self, program: Program, dtype: torch.dtype, graph: HeteroGraph, sparse: frozenset[str]
+    ) -> CompiledProgram:
+        """The compiled form, whose choices are made for the first graph of its kind that the layer was called with."""
+        core, index = self.core, graph.index_dtype
+        key = (program, dtype, index, graph.single_typed, graph.device.type, sparse)
+        found = core.compiled.get(key)
+        if found is None:
+            profile, config = Profile.of(core.graphs.like(graph)), core.config.on(graph.device.type)
+            found = core.compiled[key] = compiled_program(program, dtype, index, config, profile, sparse)
+        return found
+
+    def fall_back(self, reason: str, args: tuple[Any, ...], kwargs: dict[str, Any], *, expected: bool = True) -> Any:
+        """Run the original layer; warns once of every reason that was to be expected or turns out to be ours."""
+        if expected and self.core.on_unsupported == "error":
+            self.warn(reason)
+        try:
+            result = self.uncompiled(*args, **kwargs)
+        except Exception as error:
+            if not expected:
+                raise
+            problem = f"{self.core.kind} cannot run this call, compiled or not: {reason}"
+            raise _refusal_of(type(error))(problem) from error
+        self.warn(reason)
+        return result
+
+    def uncompiled(self, *args: Any, **kwargs: Any) -> Any:
+        """The original's result; the hooks are the same, and run around this call already."""
+        return self.finished(self.original.forward(*args, **kwargs))
+
+    def finished(self, result: Any) -> Any:
+        """The layer's own result with the activation that follows, if there is one."""
+        follower = self.core.applied
+        return result if follower is None else follower(result)
+
+    def warn(self, reason: str) -> None:
+        """Say once of every reason that a call ran the original layer, or raise, as ``on_unsupported`` has it."""
+        core = self.core
+        if core.on_unsupported == "error":
+            raise UnsupportedCallError(f"{core.kind} cannot be compiled: {reason}")
+        core.refusal = reason
+        if core.on_unsupported == "warn" and reason not in core.warned:
+            core.warned.add(reason)
+            warnings.warn(f"{core.kind} runs uncompiled: {reason}", stacklevel=_level_of_caller())
+
+
+class OriginalRunner(Runner):
+    """Runs the original layer, and says why unless that is in the nature of the call."""
+
+    def __init__(self, core: Core, reason: str, *, silent: bool = False) -> None:
+        super().__init__(core)
+        self.reason, self.silent = reason, silent
+
+    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self.silent and self.core.on_unsupported != "error":
+            return self.uncompiled(*args, **kwargs)
+        return self.fall_back(self.reason, args, kwargs)
+
+
+@cache
+def _refusal_of(kind: type[Exception]) -> type[UnsupportedCallError]:
+    """Returns the class of our errors that handlers of the original's error catch as well."""
+    try:
+        names = {"__module__": UnsupportedCallError.__module__, "__str__": Exception.__str__}
+        made = type(UnsupportedCallError.__name__, (UnsupportedCallError, kind), names)
+        made("")
+    except TypeError:  # of another layout in memory, or with arguments of its own
+        return UnsupportedCallError
+    return made
+
+
+def _level_of_caller() -> int:
+    """Returns the level, for a warning of the function that calls this one, of the first frame of other packages."""
+    level, frame = 1, sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("dacergnn", "torch"):
+        level, frame = level + 1, frame.f_back
+    return level
