@@ -243,7 +243,9 @@ def _replace(
         else:
             result = copy.copy(module)
             result.__dict__["_modules"] = children
-            others = {n: v for n, v in vars(result).items() if n != "_modules"}
+            # Copies that classes make themselves, as those of fx do, lack hooks and what users have set.
+            lost = {n: v for n, v in vars(module).items() if "_hooks" in n or n not in vars(result)}
+            others = {n: v for n, v in {**vars(result), **lost}.items() if n != "_modules"}
             result.__dict__.update({n: _exchanged(v, done) for n, v in others.items()})
     done[module] = result
     return result

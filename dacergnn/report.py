@@ -15,6 +15,11 @@ from dacergnn.plan import Plan
 from dacergnn.program import Program, print_program
 from dacergnn.sdfg_passes import Compilation
 
+NOTHING = (
+    "nothing to replace: the model holds no layer that has a front end; "
+    "a forward of your own over DGL graphs is compiled by dacergnn.compile"
+)
+
 
 @dataclass(frozen=True)
 class PassReport:
@@ -85,7 +90,7 @@ class Report:
                 total = sum(layer.encoding_bytes.values())
                 lines.append(f"  graph encodings {_bytes(total)}: {', '.join(layer.encoding_bytes)}")
         lines += [f"{name or '(model)'}: left as it is; {reason}" for name, reason in self.refused.items()]
-        return "\n".join(lines) if lines else "nothing to replace: the model holds no layer that has a front end"
+        return "\n".join(lines) if lines else NOTHING
 
 
 def layer_report(name: str, layer: RunsPrograms, notes: Sequence[str | None]) -> LayerReport:

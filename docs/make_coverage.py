@@ -30,8 +30,9 @@ from torch_geometric.nn import conv
 import dacergnn
 from dacergnn.errors import DacergnnError
 from dacergnn.frontends import find_frontend
-from dacergnn.modules import CompiledLayer
-from dacergnn.modules.graph_forward import ForwardLayer, compiled_forwards
+from dacergnn.modules.compiled_parts import compiled_parts
+from dacergnn.modules.core import Core
+from dacergnn.modules.layer_core import LayerCore
 
 TOLERANCES = {torch.float32: 2e-4, torch.float64: 1e-9}
 
@@ -107,7 +108,7 @@ def examine(library: Library, name: str) -> Finding:
     except ImportError as error:
         return Finding(name, False, f"needs {error.name or error}")
     layer.train()
-    worst, parts = 0.0, list[CompiledLayer]()
+    worst, parts = 0.0, list[Core]()
     for dtype, tolerance in TOLERANCES.items():
         layer = layer.to(dtype)
         given = tuple(convert(a, dtype) for a in args)
@@ -124,7 +125,7 @@ def examine(library: Library, name: str) -> Finding:
                 found = outcome(ours, given)
         except DacergnnError as error:
             return Finding(name, False, f"ERROR {error}")
-        parts = [m for m in ours.modules() if isinstance(m, CompiledLayer)] + list(compiled_forwards(ours))
+        parts = [p.part for p in compiled_parts(ours) if isinstance(p.part, Core)]
         if not parts:
             return Finding(name, False, "no message passing layer")
         reasons = [p.refusal for p in parts if p.refusal]
@@ -136,8 +137,13 @@ def examine(library: Library, name: str) -> Finding:
             return Finding(name, False, reasons[0])
         if not any(p.last_call for p in parts):
             return Finding(name, False, "nothing to compile in this call")
-    kinds = {CompiledLayer: "front end", ForwardLayer: "forward"}
-    return Finding(name, True, kinds.get(type(parts[0]), "traced"))
+    return Finding(name, True, how(parts[0]))
+
+
+def how(core: Core) -> str:
+    if not isinstance(core, LayerCore):
+        return "forward"
+    return "traced" if core.frontend is None else "front end"
 
 
 def table(findings: list[Finding]) -> str:

@@ -92,12 +92,12 @@ def gatv2(g, x, x_dst, W, W_bias, W_dst, W_dst_bias, q, edge_attr, W_edge, kept,
         for n in g.dst_nodes():
             if W_dst_bias:
                 n["features_dst"] = reshape(linear(n.x_dst if x_dst else n.x, W_dst.T), heads, channels) + W_dst_bias
+            elif W_dst:
+                n["features_dst"] = reshape(linear(n.x_dst if x_dst else n.x, W_dst.T), heads, channels)
             elif W_bias:
                 n["features_dst"] = reshape(linear(n.x_dst, W.T), heads, channels) + W_bias
             else:
-                n["features_dst"] = reshape(
-                    linear(n.x_dst if x_dst else n.x, W_dst.T if W_dst else W.T), heads, channels
-                )
+                n["features_dst"] = reshape(linear(n.x_dst, W.T), heads, channels)
     if not (x_dst or W_dst):
         for n in g.src_nodes():
             n["features_dst"] = n["features"]

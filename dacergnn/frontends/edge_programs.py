@@ -6,7 +6,7 @@ are those of destinations that are nodes of their own; without them destinations
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from dacergnn.frontends.frontend import Program, spec
@@ -30,14 +30,15 @@ def edge_conv(x: Specs, network: Specs, steps: Sequence[str], aggr: str) -> Prog
     return _program("edge_conv", [*x, *network], edge, [_aggregate("out", aggr, 'e["h"]')], {**x, **network})
 
 
-def difference_conv(x: Specs, in_channels: int, out_channels: int) -> Program:
-    """Largest ``theta(x_i - x_j) + phi(x_i)`` (DGL's `EdgeConv`)."""
+def difference_conv(x: Specs, in_channels: int, out_channels: int, biases: Collection[str]) -> Program:
+    """Largest ``theta(x_i - x_j) + phi(x_i)`` (DGL's `EdgeConv`), with the biases "b_theta", "b_phi" that are given."""
     own = _own(x)
-    matrix, bias = spec("ONE", out_channels, in_channels), spec("ONE", out_channels)
-    parameters = {"theta": matrix, "b_theta": bias, "phi": matrix, "b_phi": bias}
+    matrix = spec("ONE", out_channels, in_channels)
+    parameters = {"theta": matrix, "phi": matrix, **{name: spec("ONE", out_channels) for name in biases}}
+    theta, phi = (f" + {name}" if name in biases else "" for name in ("b_theta", "b_phi"))
     edge = [
-        f"h = linear(e.dst.{own} - e.src.x, theta.T) + b_theta",
-        f"h = h + (linear(e.dst.{own}, phi.T) + b_phi)",
+        f"h = linear(e.dst.{own} - e.src.x, theta.T){theta}",
+        f"h = h + (linear(e.dst.{own}, phi.T){phi})",
     ]
     return _program("edge_conv", [*x, *parameters], edge, [_aggregate("out", "max", 'e["h"]')], {**x, **parameters})
 

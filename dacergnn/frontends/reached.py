@@ -19,8 +19,11 @@ from dacergnn.runtime.typed_rows import join_rows, split_rows
 class Reached:
     """Which results of one call the backward that runs at the moment comes from."""
 
-    def __init__(self) -> None:
+    def __init__(self, count: int) -> None:
+        self.count = count
+        """The number of results."""
         self.results: list[bool] = []
+        self._matters = False
 
     def parts(self, parts: Sequence[Tensor], leads_to: Sequence[Sequence[int]]) -> list[Tensor]:
         """Returns the parameters of a call, whose gradients exist where a result that they lead to is reached.
@@ -30,8 +33,9 @@ class Reached:
         """
         if not torch.is_grad_enabled() or is_transformed() or torch.compiler.is_compiling():
             return [*parts]
-        trained = [i for i, part in enumerate(parts) if part.requires_grad]
+        trained = [i for i, part in enumerate(parts) if len(leads_to[i]) < self.count and part.requires_grad]
         found = [*parts]
+        self._matters = bool(trained)
         if trained:
             own: Sequence[Tensor] = _Parts.apply(self, [leads_to[i] for i in trained], *[parts[i] for i in trained])  # pyright: ignore[reportUnknownMemberType, reportAssignmentType]
             for i, part in zip(trained, own, strict=True):
@@ -40,7 +44,7 @@ class Reached:
 
     def split(self, rows: Tensor, sizes: Sequence[int]) -> Sequence[Tensor]:
         """Returns the rows of each result."""
-        if not rows.requires_grad or is_transformed() or torch.compiler.is_compiling():
+        if not self._matters:
             return split_rows(rows, sizes)
         return _Results.apply(self, tuple(sizes), rows)  # pyright: ignore[reportUnknownMemberType, reportReturnType]
 

@@ -20,6 +20,7 @@ from dacergnn.graph.feature_encodings import FeatureEncodings
 from dacergnn.graph.features import FeatureGraphs, Features
 from dacergnn.graph.from_dgl import edge_list_of_dgl
 from dacergnn.graph.from_pyg import edge_list_of_pyg
+from dacergnn.graph.lasting import lasting
 from dacergnn.graph.nonzeros import Nonzeros
 from dacergnn.graph.spaces import ROW_SPACES, SPACES
 
@@ -49,6 +50,7 @@ class HeteroGraph:
         """What others prepared for this graph, by an object of theirs; kept as long as the graph."""
 
     @classmethod
+    @lasting()
     def from_arrays(
         cls,
         edge_index: EdgeIndexLike,
@@ -94,6 +96,7 @@ class HeteroGraph:
         )
 
     @classmethod
+    @lasting()
     def from_pyg(cls, data: Any, edge_type: Any = None, **options: Any) -> HeteroGraph:
         """Graph from PyG's `Data`, `HeteroData`, `EdgeIndex`, `(edge_index, edge_type)` or an adjacency.
 
@@ -104,6 +107,7 @@ class HeteroGraph:
         return cls(edge_list_of_pyg(data, edge_type, **options))
 
     @classmethod
+    @lasting()
     def from_dgl(cls, g: Any, etype: Any = None) -> HeteroGraph:
         """Graph from a DGL graph or block; `etype` (tensor or `edata` key) types a homogeneous one.
 

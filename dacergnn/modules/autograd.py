@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -115,31 +115,40 @@ class Invocation:
 
 def run(invocation: Invocation, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """The results of a program, as a step of autograd."""
-    return _Run.apply(invocation, *inputs)  # pyright: ignore[reportUnknownMemberType, reportReturnType]
+    step = _TransformedRun if is_transformed() else _step_of(invocation.program.name)
+    return step.apply(invocation, *inputs)  # pyright: ignore[reportUnknownMemberType, reportReturnType]
+
+
+@cache
+def _step_of(name: str) -> type[_Run]:
+    """Returns the step under the name of a program, which profilers show."""
+    return type(name, (_Run,), {})
+
+
+def _forward(invocation: Invocation, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    forward = invocation.program.variant(invocation.mask).forward
+    results, invocation.lease = forward.run(forward.prepare(invocation.graph), list(inputs))
+    return tuple(results)
+
+
+def _keep(ctx: Any, invocation: Invocation, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
+    """Save what backwards read."""
+    variant = invocation.program.variant(invocation.mask)
+    ctx.invocation, ctx.shapes = invocation, [t.shape for t in inputs]
+    ctx.save_for_backward(
+        *[t if i in variant.kept else None for i, t in enumerate(inputs)],
+        *[t if i in variant.read else None for i, t in enumerate(outputs)],
+    )
 
 
 class _Run(torch.autograd.Function):
     """Autograd for eager calls; the torch.library operator of `traced.py` serves those that are compiled by torch."""
 
     @staticmethod
-    def forward(invocation: Invocation, *inputs: Tensor) -> tuple[Tensor, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        forward = invocation.program.variant(invocation.mask).forward
-        results, invocation.lease = forward.run(forward.prepare(invocation.graph), list(inputs))
-        return tuple(results)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        invocation, *tensors = inputs
-        ctx.invocation = invocation
-        variant = invocation.program.variant(invocation.mask)
-        outputs = {i for kind, i in variant.sources if kind == "output"}
-        ctx.save_for_backward(
-            *[t if i in variant.kept else None for i, t in enumerate(tensors)],
-            *[t if i in outputs else None for i, t in enumerate(output)],
-        )
-        ctx.shapes = [t.shape for t in tensors]
-        if is_transformed():
-            ctx.save_for_forward(*tensors)
+    def forward(ctx: Any, invocation: Invocation, *inputs: Tensor) -> tuple[Tensor, ...]:
+        results = _forward(invocation, inputs)
+        _keep(ctx, invocation, inputs, results)
+        return results
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -156,6 +165,22 @@ class _Run(torch.autograd.Function):
         results = for_each_item(run_backward, gradients) if batched else run_backward(gradients)
         shapes = zip(results, ctx.shapes, strict=True)
         return (None, *[None if value is None else value.view(shape) for value, shape in shapes])
+
+
+class _TransformedRun(torch.autograd.Function):
+    """The same under a transform, in the form that transforms ask for, which takes torch longer."""
+
+    @staticmethod
+    def forward(invocation: Invocation, *inputs: Tensor) -> tuple[Tensor, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return _forward(invocation, inputs)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        invocation, *tensors = inputs
+        _keep(ctx, invocation, tensors, output)
+        ctx.save_for_forward(*tensors)
+
+    backward = _Run.backward
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Tensor | None) -> tuple[Tensor, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]

@@ -17,6 +17,7 @@ from torch.utils import _pytree as pytree
 from dacergnn.errors import DeviceError
 from dacergnn.modules.base import RunsPrograms
 from dacergnn.modules.replay.call import Call
+from dacergnn.modules.watched import Watched
 from dacergnn.runtime import cuda_graph
 
 Function = Callable[..., Any]
@@ -39,7 +40,7 @@ class Captured:
         device: torch.device,
         layer: RunsPrograms | None,
     ) -> None:
-        self._key, self._same, self._tensors = key, call.same, list(tensors)
+        self._key, self._same, self._tensors = key, Watched(call.same), list(tensors)
         first = {id(t): i for i, t in reversed([*enumerate(call.tensors)]) if t.is_floating_point()}
         self.given = [*first.values()]
         """Positions of those tensors of a call that are copied in."""
@@ -94,7 +95,7 @@ class Captured:
 
     def covers(self, key: list[Any], call: Call, tensors: Sequence[Tensor]) -> bool:
         """Whether a call is like the recorded one."""
-        return key == self._key and all(map(is_, call.same, self._same)) and all(map(is_, tensors, self._tensors))
+        return key == self._key and self._same.same(call.same) and all(map(is_, tensors, self._tensors))
 
     @property
     def busy(self) -> bool:

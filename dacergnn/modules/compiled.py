@@ -60,7 +60,8 @@ class Variant:
 
     The forward returns ``results`` outputs of the program, then the saved arrays. The backward's inputs are
     picked from (gradients, inputs, saved arrays, outputs) by ``sources``; ``slots`` are the inputs
-    that its outputs belong to. ``kept`` are the inputs that gradients are computed from, by whatever program.
+    that its outputs belong to. ``kept`` are the inputs that gradients are computed from, by whatever program,
+    ``read`` the results that the backward reads.
     """
 
     forward: Executable
@@ -69,6 +70,7 @@ class Variant:
     sources: tuple[tuple[str, int], ...]
     slots: tuple[int, ...]
     kept: frozenset[int]
+    read: frozenset[int]
     make_plan: Callable[[], Compilation]
 
     @property
@@ -210,12 +212,13 @@ class CompiledProgram:
         load = CUDAExecutable if program.forward.implementation == "cuda" else Executable
         forward = load(program.forward, program.results, self._architectures)
         if program.backward is None:
-            return Variant(forward, None, program.results, (), (), frozenset(), make_plan)
+            return Variant(forward, None, program.results, (), (), frozenset(), frozenset(), make_plan)
         backward = load(program.backward, None, self._architectures)
         slots = tuple(self._taken.index(n) for n in program.wrt)
         sources = program.sources(self._taken)
         kept = frozenset([i for kind, i in sources if kind == "input"] + [*map(self._taken.index, program.again)])
-        return Variant(forward, backward, program.results, sources, slots, kept, make_plan)
+        read = frozenset([i for kind, i in sources if kind == "output"])
+        return Variant(forward, backward, program.results, sources, slots, kept, read, make_plan)
 
     def gradients(self, mask: Mask) -> Gradients | None:
         """The program of the gradients of the inputs in ``mask``, which is differentiable itself; None for no inputs.

@@ -26,6 +26,8 @@ class Core(RunsPrograms):
         self.config = config
         self.graphs = graphs
         self.on_unsupported: OnUnsupported = on_unsupported
+        self.find_self: Callable[[], nn.Module | None] = lambda: self.original
+        """The module that users call, which hooks are given."""
         self.follower: nn.Module | None = None
         """The activation that calls of the layer apply, too."""
         self.refusal: str | None = None
@@ -33,7 +35,7 @@ class Core(RunsPrograms):
         self.warned: set[str] = set()
         self.compiled: dict[tuple[object, ...], CompiledProgram] = {}
         """Programs that the layer has run, by what they depend on."""
-        self.captures = Captures(self) if config.cuda_graph else None
+        self.captures: Captures | None = Captures(self) if config.cuda_graph else None
         """Calls that are replayed as CUDA graphs; None if none are to be."""
 
     @property

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from dacergnn.errors import UnsupportedCallError
+from dacergnn.errors import ArrayError, UnsupportedCallError
 from dacergnn.frontends import Binding, Frontend
 from dacergnn.frontends.parameters import Parameters
 from dacergnn.graph import HeteroGraph
@@ -98,6 +98,7 @@ class FrontendRunner(Runner):
 
     def _bind(self, frontend: Frontend, graph: HeteroGraph, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Binding:
         binding = frontend.bind(graph, *args, **kwargs)
+        _check_types(binding)
         follower = self.core.applied
         if binding.activation is None and follower is None:
             return binding
@@ -125,3 +126,19 @@ class FrontendRunner(Runner):
             return binding.finish(compiled(graph, [arrays[name] for name in compiled.inputs]))
         tensors = [arrays[name] for name in compiled.inputs if name not in stacks.names]
         return binding.finish(compiled.stacked(graph, [*tensors, *binding.parts], stacks))
+
+
+def _check_types(binding: Binding) -> None:
+    """ArrayError unless all arrays have one element type, before anything is built for them."""
+    types = {array.dtype for array in (*binding.arrays.values(), *binding.parts)}
+    if len(types) == 1:
+        return
+    weights = next(iter(binding.arrays.values())).dtype
+    for name, array in binding.arrays.items():
+        if array.dtype is not weights:
+            raise ArrayError(name, f"has dtype {array.dtype}, but the layer has {weights}; use .to({weights})")
+    for stack, parts in binding.stacks.split(binding.parts) if binding.stacks is not None else ():
+        for number, part in enumerate(parts):
+            if part.dtype is not weights:
+                name = f"part {number} of {', '.join(stack.names)}"
+                raise ArrayError(name, f"has dtype {part.dtype}, but the layer has {weights}; use .to({weights})")

@@ -95,6 +95,8 @@ class GraphCache:
             if unchanged and equal(*zip(kept, tensors, strict=True)):
                 return graph
         graph = self.find("edges", (tensors, sizes), encode)
+        with lasting():
+            tensors = tuple([t.clone() for t in tensors])  # those that a module holds may be written to
         self._copies = [(tensors, sizes, [*map(_version, tensors)], graph), *self._copies[: _KEPT - 1]]
         return graph
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 import weakref
-from functools import cache, wraps
+from functools import cache, update_wrapper
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -74,13 +75,14 @@ class CompiledLayer(nn.Module):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> CompiledLayer:
         core = self._dacergnn
-        result = _again(self, copy.deepcopy(core.original, memo), copy.deepcopy(core.follower, memo))
-        memo[id(self)] = result
-        return result
+        # Known before the original is copied, since an attribute may lead back here: PyG keeps bound methods.
+        result = memo[id(self)] = _blank(type(core.original))
+        return _again(self, copy.deepcopy(core.original, memo), copy.deepcopy(core.follower, memo), result)
 
     def __reduce__(self) -> tuple[Any, ...]:
         core = self._dacergnn
-        return _restore, (core.original, core.config, core.on_unsupported, core.follower)
+        state = core.original, core.config, core.on_unsupported, core.follower
+        return _blank, (type(core.original),), state, None, None, _restore  # the state may lead back here
 
     def __prepare_scriptable__(self) -> nn.Module:
         """What torch.jit.script takes in place of this module."""
@@ -92,23 +94,28 @@ def core_of(layer: CompiledLayer) -> LayerCore:
     return layer._dacergnn  # pyright: ignore[reportPrivateUsage]
 
 
-def compile_layer(core: LayerCore) -> CompiledLayer:
-    """Returns the module that stands for the original of ``core``."""
-    kind = _compiled_class(type(core.original))
-    layer = kind.__new__(kind)
+def compile_layer(core: LayerCore, layer: CompiledLayer | None = None) -> CompiledLayer:
+    """Returns the module that stands for the original of ``core``: ``layer``, if that is given, which was blank."""
+    if layer is None:
+        layer = _blank(type(core.original))
     layer.__dict__ = core.original.__dict__
     _stand_for(layer, core)
     return layer
+
+
+def _blank(original: type[nn.Module]) -> CompiledLayer:
+    """Returns a compiled layer of a class without anything behind it."""
+    kind = _compiled_class(original)
+    return kind.__new__(kind)
 
 
 @cache
 def _compiled_class(original: type[nn.Module]) -> type[CompiledLayer]:
     """The class of compiled layers of a class, whose names they bear."""
 
-    @wraps(original.forward)
-    def forward(self: CompiledLayer, *args: Any, **kwargs: Any) -> Any:
-        return CompiledLayer.forward(self, *args, **kwargs)
-
+    ours: Any = CompiledLayer.forward
+    # A function of its own, which bears the signature of the original's.
+    forward = update_wrapper(FunctionType(ours.__code__, ours.__globals__), original.forward)
     names = {"__module__": original.__module__, "__qualname__": original.__qualname__, "__doc__": original.__doc__}
     return type(original.__name__, (CompiledLayer, original), {**names, "__slots__": (), "forward": forward})
 
@@ -117,6 +124,7 @@ def _stand_for(layer: CompiledLayer, core: LayerCore) -> LayerCore:
     object.__setattr__(layer, _CORE, core)
     layers = weakref.ref(layer)
     core.find_original = lambda: _plain(layers(), core.original)
+    core.find_self = layers
     return core
 
 
@@ -138,23 +146,24 @@ def _plain(layer: CompiledLayer | None, original: nn.Module | None) -> nn.Module
     for cls in reversed(added):  # of parametrizations
         names = {n: v for n, v in vars(cls).items() if n not in ("__dict__", "__weakref__")}
         base = type(cls.__name__, (base,), names)
-    plain: nn.Module = base.__new__(base)
+    plain: nn.Module = object.__new__(base)
     plain.__dict__ = layer.__dict__
     return plain
 
 
-def _again(layer: CompiledLayer, original: nn.Module, follower: nn.Module | None) -> CompiledLayer:
-    """A layer for a copy of the original, which shares graphs with ``layer``."""
+def _again(
+    layer: CompiledLayer, original: nn.Module, follower: nn.Module | None, blank: CompiledLayer | None = None
+) -> CompiledLayer:
+    """A layer for a copy of the original, which shares graphs with ``layer``; it becomes ``blank`` if that is given."""
     core = core_of(layer)
     result = LayerCore(original, core.config, core.graphs, core.on_unsupported)
     result.follower = follower
-    return compile_layer(result)
+    return compile_layer(result, blank)
 
 
-def _restore(
-    original: nn.Module, config: Config, on_unsupported: OnUnsupported, follower: nn.Module | None = None
-) -> CompiledLayer:
-    """A layer from its pickle; builds come from the cache, graphs are encoded again."""
+def _restore(layer: CompiledLayer, state: tuple[nn.Module, Config, OnUnsupported, nn.Module | None]) -> None:
+    """Make a blank layer one from a pickle; builds come from the cache, graphs are encoded again."""
+    original, config, on_unsupported, follower = state
     core = LayerCore(original, config, GraphCache(config.check_graph), on_unsupported)
     core.follower = follower
-    return compile_layer(core)
+    compile_layer(core, layer)

@@ -8,12 +8,14 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.autograd.profiler import record_function
 from torch.nn.parameter import is_lazy
 
 from dacergnn.config import Config, OnUnsupported
-from dacergnn.errors import UnsupportedLayerError
+from dacergnn.errors import ArrayError, GraphError, UnsupportedLayerError
 from dacergnn.frontends import Frontend, find_frontend, find_tracer
 from dacergnn.frontends.linear import has_hooks
+from dacergnn.modules.captured import Captures
 from dacergnn.modules.core import Core
 from dacergnn.modules.frontend_runner import FrontendRunner
 from dacergnn.modules.graphs import GraphCache
@@ -24,6 +26,7 @@ from dacergnn.modules.traced_runner import TracedRunner
 
 _C: Any = torch._C  # pyright: ignore[reportPrivateUsage]
 _FAKE = _C._TorchDispatchModeKey.FAKE
+_is_profiled: Callable[[], bool] = _C._autograd._profiler_enabled
 _tracing_state, _dispatch_mode = _C._get_tracing_state, _C._get_dispatch_mode
 
 
@@ -50,13 +53,19 @@ class LayerCore(Core):
             return self.runner.uncompiled(*args, **kwargs)
         if _dispatch_mode(_FAKE) is not None:
             return self.runner.fall_back("tensors of FakeTensorMode hold no numbers", args, kwargs)
-        self.refresh()
-        return self.runner.call(args, kwargs)
+        unchanged, state = self._state.check
+        if not unchanged(state):
+            self.refresh()
+        try:
+            if _is_profiled():
+                with record_function(f"{self.kind} (compiled)"):
+                    return self.runner.call(args, kwargs)
+            return self.runner.call(args, kwargs)
+        except (ArrayError, GraphError) as problem:
+            self.runner.raise_alike(problem, args, kwargs)
 
     def refresh(self) -> None:
         """Choose again how calls run if something has changed that this depends on."""
-        if self._state.unchanged():
-            return
         self.original = self.find_original()
         others = () if self.follower is None else (self.follower,)
         before, self._state = self._state, ModuleState(self.original, *others)
@@ -66,10 +75,14 @@ class LayerCore(Core):
             traced = isinstance(runner, TracedRunner) and isinstance(self.runner, TracedRunner)
             if not traced or runner.original is not self.runner.original:  # which read all options at every call
                 self.runner = runner
+            if self.captures is not None:  # what was recorded belongs to the state before
+                self.captures = Captures(self)
 
     def run(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call of the original layer with other parameters, those of ``module``."""
-        self.refresh()
+        unchanged, state = self._state.check
+        if not unchanged(state):
+            self.refresh()
         if not isinstance(self.runner, FrontendRunner):
             return self.runner.finished(module.forward(*args, **kwargs))
         frontend = copy.copy(self.runner.frontend)

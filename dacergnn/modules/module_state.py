@@ -7,6 +7,7 @@ tells whether that means anything: a parameter of the same shape, or a tensor th
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -19,6 +20,8 @@ _SIMPLE = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch
 _TRACKED = ("_parameters", "_buffers", "_modules")
 _AT_EVERY_CALL = ("training",)
 """Attributes that front ends read at every call."""
+_ASIDE = ("_state_dict", "_load_state_dict", "_non_persistent", "_with_kwargs", "_always_called")
+"""Parts of the names of tables that no call depends on, or that change with others only."""
 
 
 class ModuleState:
@@ -28,9 +31,11 @@ class ModuleState:
         self._modules = [m for top in modules for m in top.modules()]
         self._outline = [_outline(m) for m in self._modules]
         self._snapshot: Snapshot | None = None
+        self.check: tuple[Callable[[int], bool], int] = (_unknown, 0)
+        """A function, and its argument, that tell whether every attribute is known to be the object that it was."""
 
     def watch(self) -> None:
-        """Let `unchanged` compare with this moment, unless a parameter has no shape yet: it gets one unnoticed."""
+        """Let `check` compare with this moment, unless a parameter has no shape yet: it gets one unnoticed."""
         parameters = [p for m in self._modules for p in vars(m)["_parameters"].values()]
         if any(p is not None and is_lazy(p) for p in parameters):
             return
@@ -39,14 +44,15 @@ class ModuleState:
         for module in self._modules:
             _holders(vars(module), tables, sequences)
         self._snapshot = Snapshot(tables=tables, sequences=sequences, objects=self._modules)
-
-    def unchanged(self) -> bool:
-        """Returns whether it is known that every attribute is the object that it was."""
-        return self._snapshot is not None and self._snapshot.unchanged()
+        self.check = self._snapshot.check
 
     def same(self, other: ModuleState) -> bool:
         """Returns whether a module in both states has equal options, the same hooks, and parameters of equal shapes."""
         return self._outline == other._outline
+
+
+def _unknown(_: int) -> bool:
+    return False
 
 
 class _Is:
@@ -94,8 +100,10 @@ def _frozen(value: Any) -> object:
 def _holders(table: dict[Any, Any], tables: list[Any], sequences: list[Any]) -> None:
     """Collect a dictionary, and the dictionaries and lists in it."""
     tables.append(table)
-    for value in table.values():
+    for name, value in table.items():
         kind = type(value)
+        if isinstance(name, str) and any(part in name for part in _ASIDE):
+            continue
         if kind in (dict, OrderedDict):
             _holders(value, tables, sequences)
         elif kind in (list, set):

@@ -36,6 +36,12 @@ class NativeLayer(GraphLayer):
     def width(self) -> int:
         """Size of a row of the result."""
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """Element type of the parameters."""
+        own = next((p for p in self._parameters.values() if p is not None), None)
+        return (next(self.parameters()) if own is None else own).dtype
+
     def array(self, name: str, graph: HeteroGraph) -> Tensor:
         """An array of the program besides x."""
         return Attributes(self)[name]
@@ -58,7 +64,7 @@ class NativeLayer(GraphLayer):
         return self._run(self._eager, x, graph)
 
     def _eager(self, x: Tensor, graph: HeteroGraph) -> Tensor:
-        own = next(self.parameters()).dtype
+        own = self.dtype
         autocast = autocast_type(graph.device, self.config, own)
         dtype = autocast or own
         sparse = frozenset(("x",)) if is_sparse(x) else frozenset[str]()
@@ -107,6 +113,12 @@ class RGCN(NativeLayer):
             programs.rgcn, x=spec("NS", k), W=spec("R", k, m), norm=spec("E") if self.aggr == "mean" else None,
             root=spec("ONE", k, m) if root else None, bias=spec("ONE", m) if bias else None,
         )  # fmt: skip
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Element type of the parameters."""
+        own = next((p for p in self._parameters.values() if p is not None), None)
+        return (next(self.parameters()) if own is None else own).dtype
 
     def array(self, name: str, graph: HeteroGraph) -> Tensor:
         return graph.pair_mean_weights(self.W.dtype) if name == "norm" else super().array(name, graph)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 import warnings
 from functools import cache
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
+from torch import Tensor
 
-from dacergnn.errors import UnsupportedCallError
+from dacergnn.errors import DacergnnError, UnsupportedCallError
 from dacergnn.frontends import Program
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.profile import Profile
@@ -78,13 +79,29 @@ class Runner:
             if not expected:
                 raise
             problem = f"{self.core.kind} cannot run this call, compiled or not: {reason}"
-            raise _refusal_of(type(error))(problem) from error
+            raise _alike(UnsupportedCallError(problem), error) from error
         self.warn(reason)
         return result
 
+    def raise_alike(self, problem: DacergnnError, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NoReturn:
+        """Raise an error about the arguments of a call such that handlers of what the original raises catch it, too."""
+        tensors = [*self.original.parameters(), *[a for a in (*args, *kwargs.values()) if isinstance(a, Tensor)]]
+        if any(t.device.type != "cpu" for t in tensors):  # a device on which a kernel fails is lost
+            raise problem
+        try:
+            with torch.no_grad():
+                self.original.forward(*args, **kwargs)
+        except FAILURES as error:
+            raise _alike(problem, error) from error
+        raise problem
+
     def uncompiled(self, *args: Any, **kwargs: Any) -> Any:
-        """The original's result; the hooks are the same, and run around this call already."""
-        return self.finished(self.original.forward(*args, **kwargs))
+        """The original's result; the hooks are the same, and run around this call already.
+
+        Hooks of messages run within, and are given the layer that users call, whose attributes are the original's.
+        """
+        layer = self.core.find_self() or self.original
+        return self.finished(type(self.original).forward(layer, *args, **kwargs))
 
     def finished(self, result: Any) -> Any:
         """The layer's own result with the activation that follows, if there is one."""
@@ -115,15 +132,26 @@ class OriginalRunner(Runner):
         return self.fall_back(self.reason, args, kwargs)
 
 
+def _alike(problem: DacergnnError, error: Exception) -> DacergnnError:
+    """Returns our error of a class that handlers of the original's error catch as well, with what that one says."""
+    kind = _both(type(problem), type(error))
+    result = kind.__new__(kind, *problem.args)
+    result.__dict__.update(vars(problem))
+    result.add_note(f"The original layer says: {error}")
+    return result
+
+
 @cache
-def _refusal_of(kind: type[Exception]) -> type[UnsupportedCallError]:
-    """Returns the class of our errors that handlers of the original's error catch as well."""
+def _both(ours: type[DacergnnError], other: type[Exception]) -> type[DacergnnError]:
+    """Returns a class of errors of two kinds, named as ours; ours alone where Python allows no such class."""
+    if issubclass(ours, other):
+        return ours
     try:
-        names = {"__module__": UnsupportedCallError.__module__, "__str__": Exception.__str__}
-        made = type(UnsupportedCallError.__name__, (UnsupportedCallError, kind), names)
-        made("")
+        names = {"__module__": ours.__module__, "__str__": Exception.__str__}
+        made = type(ours.__name__, (ours, other), names)
+        made.__new__(made, "")
     except TypeError:  # of another layout in memory, or with arguments of its own
-        return UnsupportedCallError
+        return ours
     return made
 
 

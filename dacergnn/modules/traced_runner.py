@@ -81,6 +81,11 @@ class _Runtime:
         self.given = given
         self.attempt = attempt
 
+    def known(self, module: nn.Module) -> nn.Module:
+        """The compiled layer for its original; other modules are known as they are."""
+        core = self.runner.core
+        return (core.find_self() if module is self.runner.original else None) or module
+
     def takes(self, dtype: torch.dtype, device: torch.device) -> bool:
         """Whether programs compute with elements of a type on a device."""
         return dtype in known_elements(self.runner.core.config.implementation or device.type)

@@ -28,9 +28,12 @@ class Watched:
         # DGL takes the memory of the tensors that a graph is made of, and gives it away again: anyone may write to it.
         self._of_graphs = edges, Seen(edges, check, shared=True)
         self._seen = Seen(_tensors(items), check)
+        self._alone = all(isinstance(item, Tensor) for item in items)
 
     def same(self, items: Sequence[object]) -> bool:
         """Returns whether these are the very same objects, and hold what they held."""
+        if self._alone:
+            return self._seen.same(items)  # type: ignore[arg-type]
         if len(items) != len(self._references):
             return False
         for item, reference, index in zip(items, self._references, self._indices, strict=True):

@@ -55,7 +55,7 @@ class Entry:
     @classmethod
     def of(cls, path: Path) -> Entry:
         """The entry at a path."""
-        return cls(path, path.name.rsplit("_", 1)[0], total_size(path))
+        return cls(path, path.name.partition(".")[0].rsplit("_", 1)[0], total_size(path))
 
 
 def cache_folder() -> Path:

@@ -13,6 +13,7 @@ from typing import Any
 import dace
 import torch
 from torch import Tensor
+from torch.autograd.profiler import record_function
 
 from dacergnn.errors import ArrayError, DacergnnError
 from dacergnn.graph import HeteroGraph
@@ -27,6 +28,7 @@ from dacergnn.runtime.memory import aligned, hosted, plan_memory
 from dacergnn.runtime.pool import LARGE, POOL, SMALL, Lease, has_memory, leased
 from dacergnn.runtime.stacks import Stacks
 
+_is_profiled: Callable[[], bool] = torch._C._autograd._profiler_enabled  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
 _DTYPES = {
     "float32": torch.float32,
     "float64": torch.float64,
@@ -220,6 +222,12 @@ class Executable:
         self, prepared: Prepared, inputs: list[Tensor], given: Lease | None = None
     ) -> tuple[list[Tensor], Lease | None]:
         """Results, and the buffer with the saved arrays, which `saved` reads."""
+        if _is_profiled():
+            with record_function(f"dacergnn::{self.lowered.name}"):
+                return self._run(prepared, inputs, given)
+        return self._run(prepared, inputs, given)
+
+    def _run(self, prepared: Prepared, inputs: list[Tensor], given: Lease | None) -> tuple[list[Tensor], Lease | None]:
         try:
             frame = prepared.spare.pop()
         except IndexError:

@@ -54,28 +54,27 @@ class Seen:
             for tensor in tensors:
                 step = _step(tensor, check, shared)
                 numbers.extend([step, *[0] * (5 + 2 * tensor.dim() + (step > 0))])
-            self._address = numbers.buffer_info()[0]
-            if _same_edges()(list(tensors), self._address, True):
+            self._address, self._same = numbers.buffer_info()[0], _same_edges()
+            if self._same(list(tensors), self._address, True):
                 self._numbers = numbers
         if self._numbers is None:
             self._forms = [*map(_form, tensors)]
 
     def same(self, tensors: Sequence[Tensor]) -> bool:
         """Returns whether these are the very same tensors, and nobody has written to them."""
-        if len(tensors) != len(self._references) or not all(map(is_, tensors, [r() for r in self._references])):
-            return False
-        return self.unwritten(tensors)
+        known = [r() for r in self._references]
+        return len(tensors) == len(known) and all(map(is_, tensors, known)) and self.unwritten(tensors)
 
     def unwritten(self, tensors: Sequence[Tensor]) -> bool:
         """Returns whether tensors hold what these held, in the same memory."""
-        tensors = self._parts(tensors)
+        parts = [*tensors] if self._plain else self._parts(tensors)
         if self._numbers is None:
-            return [*map(_form, tensors)] == self._forms
-        return _same_edges()(list(tensors), self._address, False)
+            return [*map(_form, parts)] == self._forms
+        return self._same(parts, self._address, False)
 
-    def _parts(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
+    def _parts(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """The dense tensors that hold the numbers."""
-        return tensors if self._plain else [part for t in tensors for part in _parts_of(t)]
+        return [part for t in tensors for part in _parts_of(t)]
 
 
 def _parts_of(tensor: Tensor) -> Sequence[Tensor]:

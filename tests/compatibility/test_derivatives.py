@@ -17,7 +17,7 @@ Function = Callable[..., Tensor]
 
 
 def _of_features(kind: Kind, module: nn.Module) -> Function:
-    """The sum of weighted squares of a layer's results, as a function of its features."""
+    """The numbers in a layer's results, as a function of its features."""
 
     def function(*features: Tensor) -> Tensor:
         parts = outputs(module(*kind.call(*features)))
@@ -27,6 +27,7 @@ def _of_features(kind: Kind, module: nn.Module) -> Function:
 
 
 def _squares(kind: Kind, module: nn.Module) -> Function:
+    """The sum of weighted squares of these."""
     function = _of_features(kind, module)
 
     def total(*features: Tensor) -> Tensor:

@@ -187,7 +187,7 @@ def test_copies_and_pickles_begin_anew(layers: tuple[RGCN, RGCN], graph: Any, em
 def test_reports_tell(layers: tuple[RGCN, RGCN], graph: Any) -> None:
     for expected in (None, "CUDA graphs replay 1 kind of calls"):
         gradients(layers[0], graph, features(0))
-        assert layer_report("", layers[0]).calls == expected
+        assert layer_report("", layers[0], layers[0].notes).calls == expected
 
 
 def test_layers_of_pyg(emulated_device: Config, emulated_graphs: Recorder) -> None:

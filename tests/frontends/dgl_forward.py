@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from dacergnn.modules.graph_forward import ForwardLayer, compile_forward, compiled_forwards
+from dacergnn.modules.graph_forward import ForwardRunner, compile_forward, compiled_forwards
 
 dgl: Any = pytest.importorskip("dgl", reason="dgl 1.1.3 needs Python 3.11")
 NODES, EDGES, RELATIONS = 9, 24, 3
@@ -44,7 +44,7 @@ def rows(*shape: int) -> Tensor:
     return torch.randn(*shape, dtype=torch.float64)
 
 
-def compared(module: nn.Module, *args: Any) -> ForwardLayer:
+def compared(module: nn.Module, *args: Any) -> ForwardRunner:
     """Check values and gradients of a compiled call against the module as it is; what ran is returned."""
     module = module.double()
     plain = copy.deepcopy(module)
@@ -64,13 +64,13 @@ def compared(module: nn.Module, *args: Any) -> ForwardLayer:
     for a, b in gradients:
         torch.testing.assert_close(a, b)
     (layer,) = compiled_forwards(compiled)
-    assert layer.last_call is not None
+    assert layer.core.last_call is not None
     return layer
 
 
-def programs(layer: ForwardLayer) -> list[str]:
+def programs(layer: ForwardRunner) -> list[str]:
     """The programs of all calls of a layer."""
-    return [str(program.source) for program, _ in layer.__dict__["_compiled"].values()]
+    return [str(program.source) for program, _ in layer._compiled.values()]  # pyright: ignore[reportPrivateUsage]
 
 
 def _separate(tree: Any) -> Any:

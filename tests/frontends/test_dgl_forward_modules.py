@@ -259,7 +259,7 @@ def test_options_and_targets() -> None:
     )
     layer = compile_forward(dgl.nn.SAGEConv(3, 2, "mean"), config=Config(level="O0"), on_unsupported="error")
     layer(small_graph(), torch.randn(NODES, 3))
-    assert compiled_forwards(layer)[0].config.level == "O0"
+    assert compiled_forwards(layer)[0].core.config.level == "O0"
 
 
 def test_calls_without_a_graph() -> None:

@@ -57,7 +57,7 @@ def test_agrees_with_the_built_in_program(make: Any) -> None:
     torch.autograd.backward([found, expected], [weights, weights])
     torch.testing.assert_close(mine.grad, theirs.grad)
     (layer,) = compiled_forwards(ours)
-    assert layer.refusal is None
+    assert layer.core.refusal is None
     assert len(programs(layer)) == 1
 
 

@@ -23,6 +23,7 @@ NODES, EDGES, TYPES, RELATIONS = 30, 120, 2, 3
 def plan_of(way: Way) -> Compilation:
     """How the only program of the last call was compiled."""
     layer = way.layer()
+    layer = getattr(layer, "core", layer)
     assert getattr(layer, "refusal", None) is None
     return layer.last_call[0].variants[-1].plan
 

@@ -59,7 +59,7 @@ ARRAYS: list[tuple[dict[str, Any], type[DacergnnError], str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("changed", "kind", "message"), ARRAYS, ids=[f"{row[0]}"[:50] for row in ARRAYS])
+@pytest.mark.parametrize(("changed", "kind", "message"), ARRAYS, ids=[row[2][:50] for row in ARRAYS])
 def test_from_arrays(changed: dict[str, Any], kind: type[DacergnnError], message: str) -> None:
     given: dict[str, Any] = {"edge_index": EDGES, "edge_type": TYPES, "num_nodes": 3} | changed
     with pytest.raises(kind) as caught:

@@ -87,9 +87,9 @@ ROWS: list[tuple[str, Act, type[Exception], str]] = [
     ("x of NumPy", call(rgcn, X.numpy(), E, T), UnsupportedCallError,
      cannot("RGCNConv", "x is a ndarray; it must be a tensor, None or a pair.")),
     ("x in bfloat16", call(rgat, X.bfloat16(), E, T), ArrayError,
-     "x has dtype torch.bfloat16, but the layer was compiled for torch.float32; use .to(torch.float32)."),
+     "x has dtype torch.bfloat16, but the layer has torch.float32; use .to(torch.float32)."),
     ("x in float64", call(rgcn, X.double(), E, T), ArrayError,
-     "x has dtype torch.float64, but the layer was compiled for torch.float32; use .to(torch.float32)."),
+     "x has dtype torch.float64, but the layer has torch.float32; use .to(torch.float32)."),
     ("x on another device", call(rgcn, X.to("meta"), E, T), ArrayError, f"x is on meta, {CPU} .cpu()."),
     ("layer in float16", call(lambda: rgcn().half(), X.half(), E, T), ArrayError,
      "the layer has dtype torch.float16; compiled layers take torch.float32 or torch.float64 on the CPU; convert it "
@@ -112,8 +112,7 @@ ROWS: list[tuple[str, Act, type[Exception], str]] = [
     ("a negative source", call(rgcn, X, put(E, 7, -1), T), GraphError,
      f"edge_index[0] holds -1 at position 7; {COUNT}"),
     ("a source that is not there", call(rgat, X[:14], put(E, 7, 14), T), GraphError,
-     "edge_index[0] holds 14 at position 7, but there are 14 source nodes; correct it or pass num_nodes of at least"
-     " 15."),
+     "edge_index[0] holds 14 at position 7, but there are 14 source nodes; correct it or pass x of at least 15."),
     ("an index out of range within a type",
      call(hgt, hgt_arguments()[0], {("t9", "r2", "t9"): torch.tensor([[0], [9]])}), GraphError,
      "edge_index_dict[('t9', 'r2', 't9')][1] holds 9 at position 0, but there are 6 t9 nodes; correct it or pass"
@@ -123,14 +122,16 @@ ROWS: list[tuple[str, Act, type[Exception], str]] = [
     # Types
     ("no types", call(rgcn, X, E), UnsupportedCallError,
      cannot("RGCNConv", "edge_type is missing; pass one type for each edge as a tensor [E].")),
-    ("types of floats", call(rgat, X, E, T.float()), ArrayError, f"edge_type has dtype torch.float32; {INTEGERS}"),
+    ("types of floats", call(rgat, X, E, T.float()), UnsupportedCallError,
+     "RGATConv cannot run this call, compiled or not: types of edges are of torch.float32; pass integers."),
     ("too few types", call(rgcn, X, E, T[1:]), ArrayError,
      "edge_type has 49 entries; it must have 50 (one type for each edge)."),
     ("types in two dimensions", call(rgcn, X, E, T[:, None]), ArrayError,
      "edge_type has shape [50, 1]; it must have one dimension."),
     ("a negative type", call(rgat, X, E, put(T, 3, -2)), GraphError, f"edge_type holds -2 at position 3; {COUNT}"),
     ("a type that is not there", call(rgcn, X, E, put(T, 3, 5)), GraphError,
-     "edge_type holds 5 at position 3, but there are 5 edge types; correct it or pass num_edge_types of at least 6."),
+     "edge_type holds 5 at position 3, but there are 5 relations in the layer; correct it or pass num_relations of at "
+     "least 6."),
     ("types on another device", call(rgcn, X, E, T.to("meta")), ArrayError,
      "edge_type is on meta, the edge list on cpu; move it with .to('cpu')."),
     ("DGL types as a list", dgl_call("RelGraphConv", X, T.tolist()), UnsupportedCallError,

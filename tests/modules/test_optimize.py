@@ -181,7 +181,7 @@ def test_explain_before_and_after_the_first_call() -> None:
 
 def test_explain_of_a_model_without_layers() -> None:
     text = str(dacergnn.explain(dacergnn.optimize(nn.Linear(2, 2))))
-    assert text == "nothing to replace: the model holds no layer that has a front end"
+    assert text.startswith("nothing to replace: the model holds no layer that has a front end")
 
 
 def test_pure_implementation_and_no_passes() -> None:

@@ -104,7 +104,7 @@ def test_types_in_another_order() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda t: t.double(), "part 3 of W_k, W_q, W_v has dtype torch.float64, but the layer was compiled for"),
+        (lambda t: t.double(), "part 3 of W_k, W_q, W_v has dtype torch.float64, but the layer has"),
         (lambda t: t[:12], r"part 3 of W_k, W_q, W_v has shape \(12, 8\), but the graph and the layer ask for 192 num"),
         (lambda t: t.to("meta"), "part 3 of W_k, W_q, W_v is on meta, but the graph is on cpu"),
     ],
@@ -118,7 +118,7 @@ def test_a_weight_that_does_not_fit(change: Any, message: str) -> None:
     last.weight = nn.Parameter(change(kept.data))
     with pytest.raises(ArrayError, match=message):
         without_gradients(layer, args)
-    with pytest.raises(ArrayError, match=message.replace("part 3 of W_k, W_q, W_v has dtype", "W_k has dtype")):
+    with pytest.raises(ArrayError, match=message):
         layer(*args)
     last.weight = kept
     assert_close(without_gradients(layer, args), without_gradients(original, args))

@@ -147,7 +147,7 @@ def test_parameters_of_another_type() -> None:
     original, args = hgt(), own_arguments()
     layer = called(original, args)
     layer.double()
-    message = "part 1[0-9]+ of x|has dtype torch.float32, but the layer was compiled for torch.float64"
+    message = "of x has dtype torch.float32, but the layer has torch.float64"
     with torch.no_grad(), pytest.raises(ArrayError, match=message):
         layer(*args)
     double = {name: x.double() for name, x in args[0].items()}

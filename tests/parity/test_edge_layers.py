@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import dacergnn
+from dacergnn.modules import CompiledLayer
 from tests.frontends.cases import Case
 from tests.frontends.check import assert_same, run, skip_without_library
 from tests.frontends.edge_cases import DYNAMIC_CASES, EDGE_CASES
@@ -39,7 +40,7 @@ def compare(case: Case, dtype: torch.dtype) -> None:
     edges = case.edges()
     layer, arguments = case.layer(edges, dtype), case.inputs(edges, dtype)
     compiled = dacergnn.optimize(layer, on_unsupported="error")
-    assert type(compiled).__name__ == "CompiledLayer"
+    assert isinstance(compiled, CompiledLayer)
     expected, found = run(partial(case.reference, layer), layer, arguments), run(compiled, compiled, arguments)
     assert_same(found[0], expected[0], dtype)
     assert_same(found[1], expected[1], dtype)

@@ -14,7 +14,8 @@ from dacergnn.frontends.frontend import Binding, Frontend, GraphKey, Program, on
 from dacergnn.frontends.parameters import Parameters
 from dacergnn.graph import HeteroGraph
 
-_PATHS = [("theta", "weight"), ("theta", "bias"), ("phi", "weight"), ("phi", "bias")]
+_PATHS = {"theta": ("theta", "weight"), "phi": ("phi", "weight")}
+_BIASES = {"b_theta": ("theta", "bias"), "b_phi": ("phi", "bias")}
 
 
 class DGLEdgeConvFrontend(Frontend):
@@ -30,7 +31,9 @@ class DGLEdgeConvFrontend(Frontend):
             if part._forward_hooks or part._forward_pre_hooks:
                 raise self.refuse("theta", "Linear with hooks", "put hooks on the layer")
         self.out_feat, self.in_feat = self.module.theta.weight.shape
-        self._read = Parameters(module, _PATHS)
+        self.biases = [name for name, path in _BIASES.items() if self.module.get_submodule(path[0]).bias is not None]
+        self.names = [*_PATHS, *self.biases]
+        self._read = Parameters(module, [(_PATHS | _BIASES)[name] for name in self.names])
 
     def edges(self, g: Any, feat: Any) -> GraphKey:
         sizes, pair = relation_sizes(g), check_pair(g, feat)
@@ -48,10 +51,10 @@ class DGLEdgeConvFrontend(Frontend):
         check_in_degrees(self.module, graph, g, feat)
         pair = isinstance(feat, tuple)
         features: list[Tensor] = [contiguous(part) for part in (feat if pair else (feat,))]
-        names = [*("x", "x_own")[: len(features)], "theta", "b_theta", "phi", "b_phi"]
+        names = [*("x", "x_own")[: len(features)], *self.names]
         arrays = dict(zip(names, [*features, *self._read.read(self.module)], strict=True))
         return Binding(self.program(pair, partial(self._program, pair)), arrays, only)
 
     def _program(self, pair: bool) -> Program:
         x = {"x": spec("NS", self.in_feat)} | ({"x_own": spec("ND", self.in_feat)} if pair else {})
-        return difference_conv(x, self.in_feat, self.out_feat)
+        return difference_conv(x, self.in_feat, self.out_feat, self.biases)

@@ -38,7 +38,7 @@ class _AttentionFrontend(Frontend):
         paths = {name: path for name, path in self.paths().items() if path is not None}
         if isinstance(layer.res_fc, nn.Linear):
             paths["res"] = ("res_fc", "weight")
-            if "bias" in dict(layer.res_fc.named_parameters()):
+            if getattr(layer.res_fc, "bias", None) is not None:
                 paths["res_bias"] = ("res_fc", "bias")
         self.names = list(paths)
         self._own_parameters = Parameters(layer, list(paths.values()))
@@ -105,6 +105,8 @@ class DGLGATFrontend(_AttentionFrontend):
 
     def paths(self) -> dict[str, Path | None]:
         layer = self.module
+        if layer.bias is None and getattr(layer, "has_explicit_bias", False):
+            raise self.refuse("bias", None, "DGL reads it in each call; make the layer with bias=False")
         separate = not hasattr(layer, "fc")
         return {
             "W": ("fc_src", "weight") if separate else ("fc", "weight"),
@@ -136,12 +138,12 @@ class DGLGATv2Frontend(_AttentionFrontend):
 
     def paths(self) -> dict[str, Path | None]:
         layer = self.module
-        separate, has_bias = layer.fc_dst is not layer.fc_src, layer.fc_src.bias is not None
+        separate = layer.fc_dst is not layer.fc_src
         return {
             "W": ("fc_src", "weight"),
-            "W_bias": ("fc_src", "bias") if has_bias else None,
+            "W_bias": None if layer.fc_src.bias is None else ("fc_src", "bias"),
             "W_dst": ("fc_dst", "weight") if separate else None,
-            "W_dst_bias": ("fc_dst", "bias") if separate and has_bias else None,
+            "W_dst_bias": ("fc_dst", "bias") if separate and layer.fc_dst.bias is not None else None,
             "q": ("attn",),
         }
 

@@ -10,13 +10,16 @@ import torch
 from torch import Tensor
 
 from dacergnn.errors import UnsupportedCallError
+from dacergnn.frontends.dgl.stand_in import is_graph_class
 from dacergnn.frontends.kept import kept
 from dacergnn.graph import HeteroGraph
+from dacergnn.graph.checks import IndexRange, as_index_vector, check_ranges
 from dacergnn.runtime.seen import Seen
 
 
 def graph_sizes(g: Any, *, bipartite: bool = False) -> tuple[int, int, int]:
     """Sources, destinations and edges of `g`, of one type; UnsupportedCallError unless ND <= NS or `bipartite`."""
+    _check_graph(g)
     if len(g.canonical_etypes) != 1:
         raise UnsupportedCallError(
             "g has several edge types; pass a homogeneous graph with types as tensors (dgl.to_homogeneous)."
@@ -29,9 +32,16 @@ def graph_sizes(g: Any, *, bipartite: bool = False) -> tuple[int, int, int]:
 
 def relation_sizes(g: Any) -> tuple[int, int, int]:
     """Sources, destinations and edges of `g`; UnsupportedCallError unless it has one edge type."""
+    _check_graph(g)
     if len(g.canonical_etypes) != 1:
         raise UnsupportedCallError("g has several edge types; wrap layers of one type each in a HeteroGraphConv.")
     return int(g.num_src_nodes()), int(g.num_dst_nodes()), int(g.num_edges())
+
+
+def _check_graph(g: object) -> None:
+    """UnsupportedCallError unless `g` is a graph of DGL's own class: others may keep their edges elsewhere."""
+    if not is_graph_class(type(g)):
+        raise UnsupportedCallError(f"the graph is a {type(g).__name__}; compiled layers take a DGLGraph or a block.")
 
 
 def is_bipartite(g: Any) -> bool:
@@ -44,6 +54,9 @@ def encode(
     *, bipartite: bool = False,
 ) -> HeteroGraph:  # fmt: skip
     """The edges of `g` by edge id, with a type for each edge and for each source node."""
+    if etype is not None:
+        types = as_index_vector("etypes", etype)
+        check_ranges(IndexRange("etypes", types, num_edge_types, "relations in the layer", "a layer with a number"))
     return HeteroGraph.from_arrays(
         tuple(g.edges()), etype, num_nodes=(int(g.num_src_nodes()), int(g.num_dst_nodes())),
         num_edge_types=num_edge_types, node_type=ntype, num_node_types=num_node_types, bipartite=bipartite,

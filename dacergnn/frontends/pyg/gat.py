@@ -61,12 +61,12 @@ class GATv2Frontend(AttentionFrontend):
 
     def paths(self) -> dict[str, Path | None]:
         layer = self.module
-        separate, has_bias = not layer.share_weights, layer.lin_l.bias is not None
+        separate = not layer.share_weights
         return {
             "W": ("lin_l", "weight"),
-            "W_bias": ("lin_l", "bias") if has_bias else None,
+            "W_bias": None if layer.lin_l.bias is None else ("lin_l", "bias"),
             "W_dst": ("lin_r", "weight") if separate else None,
-            "W_dst_bias": ("lin_r", "bias") if has_bias and separate else None,
+            "W_dst_bias": ("lin_r", "bias") if separate and layer.lin_r.bias is not None else None,
             "q": ("att",),
             "W_edge": None if layer.lin_edge is None else ("lin_edge", "weight"),
             **self.common_paths(),

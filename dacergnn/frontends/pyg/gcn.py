@@ -17,7 +17,6 @@ from dacergnn.frontends.pyg.convolution import ConvolutionFrontend, Nodes, check
 from dacergnn.frontends.pyg.given_edges import edge_values, is_matrix, source_of_values
 from dacergnn.frontends.pyg.self_loops import loops, split_loops, symmetric_norm, with_loop_weights, with_loops
 from dacergnn.graph import HeteroGraph
-from dacergnn.graph.lasting import lasting
 from dacergnn.runtime.stacks import stacks_of
 
 
@@ -121,7 +120,7 @@ class GCNFrontend(ConvolutionFrontend):
         if torch.compiler.is_compiling():
             raise UnsupportedCallError("cached is set and nothing cached yet; call the layer once before.")
         count, weight = x.size(-2), edges.weight
-        with lasting():
+        with torch.inference_mode(False):  # coefficients keep the gradients of the weights
             index = _joined(edges, count)
             graph = self.encode_edges(index, Nodes(count, count, pair=False, batch=0))
             norm = graph.from_canonical(self._coefficients(graph, edges, x.dtype, 1))

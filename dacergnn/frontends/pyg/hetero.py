@@ -141,7 +141,7 @@ class HeteroFrontend(Frontend):
             kept_relation_edges(graph, r, self._conv(r), edge_index_dict[r.key], given_weights.get(r.key))
             for r in relations
         ]
-        reached = Reached()
+        reached = Reached(len(layout.destinations))
         parameters, x_dict = self._reached(reached, layout, x_dict)
         x = joined([self._features(name, x_dict) for name in layout.node_types], self.width)
         indices = {edges.relation.key: edges.ends for edges in given}

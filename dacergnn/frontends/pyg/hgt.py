@@ -58,7 +58,8 @@ class HGTFrontend(MessagePassingFrontend):
         self.skip_keys = [internal(name) for name in self.node_types]
         self.prior_keys = [internal("__".join(key)) for key in self.edge_types]
         self.output_types: list[str] = [name for name in lins if name in layer.dst_node_types]
-        self.uniform = len(set(self.channels.values())) == 1
+        biases = [lin.bias for lin in (*lins.values(), *layer.out_lin.lins.values())]
+        self.uniform = len(set(self.channels.values())) == 1 and all(bias is not None for bias in biases)
         self.has_skip = self.uniform and self.channels[self.node_types[0]] == self.out_channels
         self.priors = stacks_of(Stack(("pri",), len(self.prior_keys)))
         self.weight_stacks = stacks_of(*self._weight_stacks())
@@ -117,7 +118,7 @@ class HGTFrontend(MessagePassingFrontend):
                 if is_sparse(x) and self.channels[name] == self.out_channels:
                     raise UnsupportedCallError(f"x_dict[{name!r}] is sparse, but added to a result; pass it dense.")
             W_att, W_msg, *parts = self._weights()
-            reached = Reached()
+            reached = Reached(len(layout.outputs))
             parts = reached.parts(parts, self._leads_to(layout))
             arrays = {"W_att": W_att, "W_msg": W_msg, **self._projections(x_dict)}
             program = self.program("attention", self._attention)
@@ -127,7 +128,7 @@ class HGTFrontend(MessagePassingFrontend):
         call, leads_to = local(), self._leads_to(layout)
 
         def again(x_dict: Any, edge_index_dict: Any) -> list[Tensor]:
-            call.reached = Reached()
+            call.reached = Reached(len(layout.outputs))
             W_att, W_msg, *parts = self._weights()
             return [W_att, W_msg, *call.reached.parts(parts, leads_to), *map(x_dict.__getitem__, layout.names)]
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from dacergnn.errors import UnsupportedCallError, UnsupportedLayerError
 from dacergnn.frontends.features import SPARSE
 from dacergnn.frontends.frontend import Frontend
-from dacergnn.graph.checks import IndexRange, check_kernels, check_ranges
+from dacergnn.graph.checks import IndexRange, as_index_vector, check_kernels, check_ranges
 
 Refuse = Callable[[str, object, str], UnsupportedLayerError]
 """Makes the error of an option, its value and the remedy."""
@@ -95,6 +95,12 @@ def check_edge_type(edge_type: object) -> None:
         raise UnsupportedCallError("edge_type is missing; pass one type for each edge as a tensor [E].")
     if edge_type.is_floating_point():
         raise UnsupportedCallError(f"types of edges are of {edge_type.dtype}; pass integers.")
+
+
+def check_relations(edge_type: Tensor, count: int) -> None:
+    """GraphError if the type of an edge is none of the ``count`` relations of a layer."""
+    types = as_index_vector("edge_type", edge_type)
+    check_ranges(IndexRange("edge_type", types, count, "relations in the layer", "num_relations"))
 
 
 def check_features(name: str, value: object, channels: int) -> Tensor:

@@ -16,7 +16,7 @@ from dacergnn.frontends.parameters import Attributes
 from dacergnn.frontends.programs import rgat
 from dacergnn.frontends.pyg.attention import WeightsFrontend
 from dacergnn.frontends.pyg.given_edges import edge_features, sources_and_destinations, with_weights
-from dacergnn.frontends.pyg.message_passing import check_edge_type, check_features
+from dacergnn.frontends.pyg.message_passing import check_edge_type, check_features, check_ids, check_relations
 from dacergnn.frontends.rgat_programs import rgat_modes
 from dacergnn.graph import HeteroGraph
 
@@ -84,8 +84,11 @@ class RGATFrontend(WeightsFrontend):
         return x.size(0), (self.rows if self.concat else self.dim) * self.channels
 
     def graph(self, x: Any, edge_index: Any, edge_type: Any = None, *_: Any, **__: Any) -> HeteroGraph:
+        edges = sources_and_destinations(edge_index)
+        check_relations(edge_type, self.module.num_relations)
+        check_ids(edges, (x.size(0), x.size(0)))
         return HeteroGraph.from_arrays(
-            sources_and_destinations(edge_index),
+            edges,
             edge_type,
             num_nodes=x.size(0),
             num_edge_types=self.module.num_relations,

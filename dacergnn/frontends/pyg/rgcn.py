@@ -25,6 +25,8 @@ from dacergnn.frontends.pyg.message_passing import (
     channel_pair,
     check_edge_type,
     check_features,
+    check_ids,
+    check_relations,
 )
 from dacergnn.frontends.rgcn_programs import rgcn_featureless, rgcn_modes
 from dacergnn.graph import HeteroGraph
@@ -102,16 +104,19 @@ class RGCNFrontend(MessagePassingFrontend):
     def graph(self, x: Any, edge_index: Any, edge_type: Any = None) -> HeteroGraph:
         x_l = _ends(x)[0]
         bipartite = isinstance(x, tuple)
+        types = self._types(edge_index, edge_type)
+        check_relations(types, self.num_relations)
         edges: Tensor | tuple[Tensor, Tensor] = sources_and_destinations(edge_index)
         num_src = self.in_channels[0]
         if x_l is not None and x_l.is_floating_point():
             num_src = x_l.size(0)
+            check_ids(edges, (num_src, self._num_dst(x)))
         elif x_l is not None:
             bipartite = True
             edges = (self._source_ids(x_l, edges[0]), edges[1])
         return HeteroGraph.from_arrays(
             edges,
-            self._types(edge_index, edge_type),
+            types,
             num_nodes=(num_src, self._num_dst(x)),
             num_edge_types=self.num_relations,
             bipartite=bipartite,

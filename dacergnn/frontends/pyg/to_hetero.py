@@ -87,6 +87,8 @@ def join_relations(model: nn.Module) -> nn.Module | None:
     if not groups:
         return None
     joined = fx.GraphModule(model, graph, type(model).__name__)
+    own = {n: v for n, v in vars(model).items() if n == "training" or "_hooks" in n or n not in vars(joined)}
+    joined.__dict__.update(own)
     joined.__dict__["_modules"] = _exchanged(model, groups)
     return joined
 

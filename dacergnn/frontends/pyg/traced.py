@@ -145,8 +145,17 @@ def _stand_in(module: Any, edges: CallEdges, made: list[tuple[Any, Any]]) -> Any
             return getattr(type(module), name)(stand_in, index, *wrap(args), size=size, **wrap(kwargs))
 
         stand_in.__dict__.update({name: partial(record, name) for name in ("propagate", "edge_updater")})
+        known = edges.trace.runtime.known(module)
+        tables = {n: t for n, t in vars(module).items() if n.endswith(_HOOKS) and t}
+        for name, hooks in tables.items():
+            stand_in.__dict__[name] = {key: partial(_hook, hook, known) for key, hook in hooks.items()}
     made.append((module, stand_in))
     return stand_in
+
+
+def _hook(hook: Any, known: nn.Module, _stand_in: Any, *args: Any) -> Any:
+    """A hook, which is given the module that users know."""
+    return hook(known, *args)
 
 
 def _holds_layers(module: nn.Module) -> bool:
@@ -154,9 +163,12 @@ def _holds_layers(module: nn.Module) -> bool:
 
 
 _OWN = ("propagate", "edge_updater", "_modules")
+_HOOKS = ("_forward_pre_hooks", "_forward_hooks")
+"""How the names of tables of hooks end, torch's and those of message passing."""
 
 
 def _changes(original: Any, stand_in: Any) -> dict[str, Any]:
     """Attributes that the call has set."""
     before = original.__dict__
-    return {k: v for k, v in stand_in.__dict__.items() if k not in _OWN and (k not in before or before[k] is not v)}
+    found = {k: v for k, v in stand_in.__dict__.items() if k not in _OWN and not k.endswith(_HOOKS)}
+    return {k: v for k, v in found.items() if k not in before or before[k] is not v}

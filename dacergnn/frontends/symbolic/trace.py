@@ -40,6 +40,10 @@ class Computed:
 class Runtime(Protocol):
     """What a trace needs of its surroundings."""
 
+    def known(self, module: nn.Module) -> nn.Module:
+        """The module that users know in place of the layer that is recorded, or of a part of it."""
+        ...
+
     def takes(self, dtype: torch.dtype, device: torch.device) -> bool:
         """Whether programs compute with elements of a type on a device."""
         ...

@@ -89,12 +89,13 @@ class Snapshot:
             words.extend(0 if v is ABSENT else id(v) for v in found)
             self.kept += found
         self._words = words
-        self._address = words.buffer_info()[0]
-        self._same = _function("same_objects")
+        self.check: tuple[Callable[[int], bool], int] = _function("same_objects"), words.buffer_info()[0]
+        """A function, and its argument, that tell whether everything is as it was."""
 
     def unchanged(self) -> bool:
         """Whether everything is as it was."""
-        return self._same(self._address)
+        same, address = self.check
+        return same(address)
 
 
 class Forms:

@@ -1,0 +1,162 @@
+"""What may be done to a compiled layer, and what happens: the lines of compatibility.md, by the tests that tell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Topic:
+    """One thing that is done to a layer.
+
+    Args:
+        test: Name of the test function.
+        title: Heading of the column.
+        done: What is done.
+        effect: What happens.
+    """
+
+    test: str
+    title: str
+    done: str
+    effect: str
+
+
+TOPICS: dict[str, list[Topic]] = {
+    "Gradients": [
+        Topic(
+            "test_backwards_add_up_and_are_clipped",
+            "two backwards",
+            "two backwards, then `clip_grad_norm_`",
+            "gradients add up, and are clipped once each",
+        ),
+        Topic(
+            "test_gradients_have_memory_of_their_own",
+            "own memory",
+            "a backward",
+            "no two gradients share memory",
+        ),
+        Topic(
+            "test_a_backward_from_one_result_leaves_other_parameters_alone",
+            "one result",
+            "a backward from one of several results",
+            "what it does not reach keeps the gradient None",
+        ),
+        Topic(
+            "test_second_derivatives",
+            "second",
+            "`autograd.grad` of gradients, by features and parameters",
+            "the second derivatives, compiled; those of higher order likewise",
+        ),
+        Topic(
+            "test_penalty_of_a_gradient",
+            "penalty",
+            "a backward from a function of gradients (`create_graph=True`)",
+            "parameters get the gradients that the original's get",
+        ),
+        Topic(
+            "test_tangents",
+            "forward mode",
+            "dual tensors of `torch.autograd.forward_ad`",
+            "tangents of the results, compiled",
+        ),
+        Topic(
+            "test_functional_transforms",
+            "`torch.func`",
+            "`grad`, `jacrev`, `jacfwd`, `hessian`, `is_grads_batched`",
+            "the derivatives that autograd gives",
+        ),
+        Topic(
+            "test_batches_of_calls",
+            "`vmap`",
+            "`torch.func.vmap` over features",
+            "the results of one call after the other, which is how they are computed",
+        ),
+    ],
+    "Options and parameters": [
+        Topic(
+            "test_options_count_at_every_call",
+            "options",
+            "an option is set, on the compiled layer or on the original",
+            "it counts at the next call of both, and again when it is set back",
+        ),
+        Topic(
+            "test_flow_is_that_of_the_moment",
+            "`flow`",
+            '`flow = "target_to_source"`',
+            "messages go the other way, compiled by tracing",
+        ),
+        Topic(
+            "test_parameters_are_attributes",
+            "parameters",
+            "weight norm, spectral norm, pruning, a new parameter, a write in place; before or after `optimize`",
+            "the call computes with the attribute as it is; gradients reach what it is made of",
+        ),
+        Topic(
+            "test_a_bias_may_go",
+            "`bias = None`",
+            "the bias is taken away",
+            "the call has none",
+        ),
+        Topic(
+            "test_train_and_eval_change_nothing_here",
+            "`train`, `eval`",
+            "`train()` and `eval()` in turns",
+            "both layers are in the same mode, and give the same",
+        ),
+    ],
+    "Hooks and masks": [
+        Topic(
+            "test_hooks_of_torch",
+            "of torch",
+            "a forward hook on the layer, before or after `optimize`",
+            "it runs around the compiled call, and may change its result",
+        ),
+        Topic(
+            "test_hooks_on_parts",
+            "on parts",
+            "a forward hook on a Linear within the layer",
+            "it runs: where a program would compute the part, layers of PyG are traced from then on, and those of DGL "
+            "run the original",
+        ),
+        Topic(
+            "test_hooks_of_message_passing",
+            "of PyG",
+            "hooks of `propagate`, `message` or `aggregate`",
+            "they run; layers with front ends are traced as long as there are any",
+        ),
+        Topic(
+            "test_edge_masks_of_explainers",
+            "edge masks",
+            "`set_masks` of PyG's explainers (`explain = True`), later `clear_masks`",
+            "the original runs, with the mask and a warning, until it is cleared",
+        ),
+    ],
+    "The module, and ways to run it": [
+        Topic(
+            "test_instances_attributes_and_copies",
+            "copies",
+            "`isinstance`, `repr`, `state_dict`, `load_state_dict`, `copy`, `deepcopy`, `pickle`, `revert`, a second "
+            "`optimize`",
+            "an instance of the original's class with the same state; copies are compiled, too",
+        ),
+        Topic(
+            "test_a_layer_goes_when_nobody_holds_it",
+            "is freed",
+            "the last reference goes",
+            "the layer goes at once, without the garbage collector",
+        ),
+        Topic(
+            "test_checkpoints",
+            "checkpoints",
+            "`torch.utils.checkpoint` with `use_reentrant=False`",
+            "the forward runs again in the backward; gradients are the same",
+        ),
+        Topic(
+            "test_inference_first_and_training_after",
+            "inference first",
+            "the first call in `torch.inference_mode()`, then training",
+            "what the first call has prepared takes part in training",
+        ),
+    ],
+}

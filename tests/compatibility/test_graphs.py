@@ -1,0 +1,149 @@
+"""Graphs that change between calls are noticed, whoever writes to them (docs/graphs.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import dgl
+import pytest
+import torch
+import torch_geometric.nn as pyg
+from dgl import nn as dglnn
+from torch import Tensor, nn
+
+import dacergnn
+from dacergnn import Config
+from dacergnn.runtime.seen import Seen
+from tests.compatibility.kinds import DGLForward, F, M, N, R, UserLayer, edges
+
+LAYERS: dict[str, Callable[[], nn.Module]] = {
+    "RGCNConv": lambda: pyg.RGCNConv(F, M, R),
+    "RGATConv": lambda: pyg.RGATConv(F, M, R),
+    "SAGEConv": lambda: pyg.SAGEConv(F, M),
+    "GCNConv": lambda: pyg.GCNConv(F, M),
+    "GATConv": lambda: pyg.GATConv(F, M),
+    "traced": UserLayer,
+}
+Write = Callable[[Tensor, Tensor], None]
+
+
+def _through_numpy(index: Tensor, new: Tensor) -> None:
+    index.numpy()[:] = new.numpy()
+
+
+def _through_data(index: Tensor, new: Tensor) -> None:
+    index.data.copy_(new)
+
+
+def _exchanged(index: Tensor, new: Tensor) -> None:
+    index.data = new.clone()
+
+
+def _by_torch(index: Tensor, new: Tensor) -> None:
+    index.copy_(new)
+
+
+def _one_edge(index: Tensor, new: Tensor) -> None:
+    index.data[0, 3] = (index[0, 3] + 1) % N
+
+
+WRITES: list[Write] = [_through_numpy, _through_data, _exchanged, _by_torch, _one_edge]
+
+
+def _call(name: str, module: nn.Module, x: Tensor, index: Tensor) -> Tensor:
+    return module(x, index, edges()[1]) if name.startswith("R") else module(x, index)
+
+
+def _features() -> Tensor:
+    return torch.randn(N, F, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.mark.parametrize("inference", [False, True], ids=["", "inference"])
+@pytest.mark.parametrize("write", WRITES)
+@pytest.mark.parametrize("name", LAYERS)
+def test_writes_to_an_edge_index(name: str, write: Write, inference: bool) -> None:
+    torch.manual_seed(0)
+    original = LAYERS[name]()
+    fast = dacergnn.optimize(original, on_unsupported="error")
+    with torch.inference_mode(inference):
+        index, new = edges()[0].clone(), edges(5)[0].clone()
+        for _ in range(4):  # so that calls are repeated
+            _call(name, fast, _features(), index)
+        write(index, new)
+        for _ in range(2):
+            torch.testing.assert_close(_call(name, fast, _features(), index), _call(name, original, _features(), index))
+
+
+def test_writes_to_weights_of_edges_in_memory_of_numpy() -> None:
+    torch.manual_seed(0)
+    original, index = pyg.GCNConv(F, M), edges()[0]
+    fast = dacergnn.optimize(original, on_unsupported="error")
+    memory = torch.rand(index.size(1)).numpy()
+    weights = torch.from_numpy(memory)
+    for factor in (1, 2):
+        memory *= factor
+        memory[3] += factor
+        for _ in range(3):
+            torch.testing.assert_close(fast(_features(), index, weights), original(_features(), index, weights))
+
+
+def _edited(g: Any) -> None:
+    g.remove_edges(torch.arange(4))
+    g.add_edges(*edges(5)[0][:, :4])
+
+
+@pytest.mark.parametrize("edit", ["structure", "memory"])
+@pytest.mark.parametrize("make", [lambda: dglnn.GraphConv(F, M), lambda: dglnn.GATConv(F, M, 2), DGLForward])
+def test_graphs_of_dgl_that_are_edited(make: Callable[[], nn.Module], edit: str) -> None:
+    torch.manual_seed(0)
+    original = make()
+    fast = original if isinstance(original, DGLForward) else dacergnn.optimize(original, on_unsupported="error")
+    loops = torch.arange(N)
+    src, dst = (torch.cat([end, loops]).clone() for end in edges()[0])
+    g = dgl.graph((src, dst), num_nodes=N)
+    for _ in range(4):
+        fast(g, _features())
+    if edit == "structure":
+        _edited(g)
+    else:  # DGL keeps the memory of the tensors that it was given
+        src[:5] = (src[:5] + 1) % N
+    other = dgl.graph(g.edges(order="eid"), num_nodes=N)
+    torch.testing.assert_close(fast(g, _features()), original(other, _features()))
+
+
+def test_large_tensors_are_sampled_or_summed_up() -> None:
+    """A checksum reads all numbers; a sample notices writes to many of them."""
+    index = torch.randint(0, 10**6, (2, 10**5))
+    seen = {check: Seen([index], check) for check in ("always", "auto", "never")}  # type: ignore[arg-type]
+    index.data[1, 777] += 1
+    assert {check: s.same([index]) for check, s in seen.items()} == {"always": False, "auto": True, "never": True}
+    index.data.copy_(torch.randint(0, 10**6, (2, 10**5)))
+    assert [seen[check].same([index]) for check in ("auto", "never")] == [False, True]
+    index.add_(1)
+    assert not seen["never"].same([index])
+
+
+@pytest.mark.parametrize("step", [1, 2])
+def test_checksums_tell_places_apart(step: int) -> None:
+    numbers = torch.arange(4000, dtype=torch.int32)[::step]
+    seen = Seen([numbers], "always")
+    for first, second in [(0, 1), (3, 11), (8, 1999)]:
+        values = numbers[[first, second]].clone()
+        numbers.data[first], numbers.data[second] = values[1], values[0]
+        assert not seen.same([numbers])
+        numbers.data[first], numbers.data[second] = values[0], values[1]
+        assert seen.same([numbers])
+
+
+def test_the_check_belongs_to_the_layer() -> None:
+    torch.manual_seed(0)
+    original, index = pyg.SAGEConv(F, M), torch.randint(0, N, (2, 10**4))
+    found: dict[str, bool] = {}
+    for check in ("always", "never"):
+        fast = dacergnn.optimize(original, config=Config(check_graph=check))  # type: ignore[arg-type]
+        own = index.clone()
+        before = fast(_features(), own)
+        own.data[1] = 0
+        found[check] = torch.equal(fast(_features(), own), before)
+    assert found == {"always": False, "never": True}
