@@ -93,9 +93,9 @@ TOPICS: dict[str, list[Topic]] = {
             "the call computes with the attribute as it is; gradients reach what it is made of",
         ),
         Topic(
-            "test_a_bias_may_go",
+            "test_biases_may_go",
             "`bias = None`",
-            "the bias is taken away",
+            "a bias of the layer, or of a part, is taken away",
             "the call has none",
         ),
         Topic(
@@ -157,6 +157,24 @@ TOPICS: dict[str, list[Topic]] = {
             "inference first",
             "the first call in `torch.inference_mode()`, then training",
             "what the first call has prepared takes part in training",
+        ),
+        Topic(
+            "test_programs_of_torch_export_never_run_another_layer",
+            "`torch.export`",
+            "a call is exported, its layer goes, others come",
+            "the program runs its own layer, or is an error once that is gone",
+        ),
+        Topic(
+            "test_programs_of_torch_jit",
+            "`torch.jit`",
+            "`torch.jit.trace`",
+            "the original's operations are written down",
+        ),
+        Topic(
+            "test_profilers_show_layers_and_programs",
+            "profiler",
+            "a call and its backward under `torch.profiler`",
+            "events bear the names of the layer and of its programs",
         ),
     ],
 }
