@@ -207,7 +207,7 @@ def revert(model: nn.Module) -> nn.Module:
 
 
 def _original(module: nn.Module) -> nn.Module | None:
-    """What stood where this module stands; None for what is no stand-in."""
+    """Returns what stood where this module stands; None for what is no stand-in."""
     if isinstance(module, CompiledLayer):
         return core_of(module).original
     return module.original if isinstance(module, DoneBefore) else None

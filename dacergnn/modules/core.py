@@ -26,8 +26,8 @@ class Core(RunsPrograms):
         self.config = config
         self.graphs = graphs
         self.on_unsupported: OnUnsupported = on_unsupported
-        self.find_self: Callable[[], nn.Module | None] = lambda: self.original
-        """The module that users call, which hooks are given."""
+        self.find_self: Callable[[], nn.Module | None] = lambda: None
+        """Returns the module that users call, which hooks are given; None where that is the original."""
         self.follower: nn.Module | None = None
         """The activation that calls of the layer apply, too."""
         self.refusal: str | None = None

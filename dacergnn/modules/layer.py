@@ -123,7 +123,7 @@ def _compiled_class(original: type[nn.Module]) -> type[CompiledLayer]:
 def _stand_for(layer: CompiledLayer, core: LayerCore) -> LayerCore:
     object.__setattr__(layer, _CORE, core)
     layers = weakref.ref(layer)
-    core.find_original = lambda: _plain(layers(), core.original)
+    core.find_original = lambda known: _plain(layers(), known)  # holds no core, which would hold itself
     core.find_self = layers
     return core
 

@@ -40,7 +40,7 @@ class LayerCore(Core):
         self.number = register_layer(self)
         self.runner = self._choose()
         self._state = ModuleState(original)
-        self.find_original: Callable[[], nn.Module] = lambda: original
+        self.find_original: Callable[[nn.Module], nn.Module] = lambda known: known
 
     @property
     def frontend(self) -> Any:
@@ -66,7 +66,7 @@ class LayerCore(Core):
 
     def refresh(self) -> None:
         """Choose again how calls run if something has changed that this depends on."""
-        self.original = self.find_original()
+        self.original = self.find_original(self.original)
         others = () if self.follower is None else (self.follower,)
         before, self._state = self._state, ModuleState(self.original, *others)
         self._state.watch()

@@ -327,9 +327,9 @@ def test_a_layer_goes_when_nobody_holds_it(kind: Kind) -> None:
         gc.collect()
         gc.disable()
         try:
-            reference = weakref.ref(module)
+            references = [weakref.ref(module), *map(weakref.ref, module.parameters())]
             del module
-            alive.append(reference() is not None)
+            alive.append(any(reference() is not None for reference in references))
         finally:
             gc.enable()
     assert alive[1] <= alive[0]
