@@ -116,20 +116,21 @@ TOPICS: dict[str, list[Topic]] = {
             "test_hooks_on_parts",
             "on parts",
             "a forward hook on a Linear within the layer",
-            "it runs: where a program would compute the part, layers of PyG are traced from then on, and those of DGL "
-            "run the original",
+            "the original runs, since hooks see tensors that a program does not make; hooks of torch that set a "
+            "parameter (weight norm, pruning) do not count",
         ),
         Topic(
             "test_hooks_of_message_passing",
             "of PyG",
             "hooks of `propagate`, `message` or `aggregate`",
-            "they run; layers with front ends are traced as long as there are any",
+            "the original runs as long as there are any: they see messages, which a program does not make",
         ),
         Topic(
             "test_edge_masks_of_explainers",
             "edge masks",
             "`set_masks` of PyG's explainers (`explain = True`), later `clear_masks`",
-            "the original runs, with the mask and a warning, until it is cleared",
+            "the layer is traced: the mask is a factor of the messages, and has a gradient; a layer with an "
+            "`explain_message` of its own runs the original",
         ),
     ],
     "The module, and ways to run it": [

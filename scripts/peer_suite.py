@@ -1,12 +1,12 @@
-"""Run PyG's own tests of layers, models and explanations with compiled layers, beside the same tests without.
+"""Run PyG's own tests of layers, models and explanations, or DGL's of layers, with compiled layers and without.
 
     python scripts/peer_suite.py PATH_TO_A_CHECKOUT [--only WORD ...] [--limit SECONDS] [--json FILE]
 
-The tests are those of the checkout, the layers those of the installed torch_geometric. Every file runs in processes of
-its own, once as it is and once in each of two ways:
+The tests are those of the checkout, the layers those of the installed torch_geometric or dgl. Every file runs in
+processes of its own, once as it is and once in each of two ways:
 
 - constructors: where a class of layers is called, a compiled layer comes out;
-- calls: layers are PyG's, and each call of one is made by a compiled layer that is kept for it.
+- calls: layers are the library's, and each call of one is made by a compiled layer that is kept for it.
 
 A table tells how many tests pass, which ones pass without compiled layers only, and why calls have run the original.
 """
@@ -32,11 +32,13 @@ from rich.table import Table
 
 TESTS = Path(__file__).with_name("peer_tests.py")
 GROUPS = {
-    "test/nn/conv": "nn/conv/test_*.py",
-    "test/nn/models": "nn/models/test_*.py",
-    "test/nn": "nn/test_to_hetero*.py nn/test_sequential.py",
-    "test/explain": "explain/**/test_*.py",
+    "test/nn/conv": "test_*.py",
+    "test/nn/models": "test_*.py",
+    "test/nn": "test_to_hetero*.py test_sequential.py",
+    "test/explain": "**/test_*.py",
+    "tests/python/pytorch/nn": "**/test_*.py",
 }
+"""Folders with tests of a library, and the files in each of them."""
 WITHOUT, *WITH = MODES = ("without", "constructors", "calls")
 ENDED = "the process ended here"
 
@@ -117,17 +119,16 @@ def _group(file: str) -> str:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Read the command line, run the tests and report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("checkout", type=Path, help="folder with PyG's repository, with the folder test in it")
+    parser.add_argument("checkout", type=Path, help="folder with the repository of PyG or of DGL")
     parser.add_argument("--only", nargs="+", default=[""], metavar="WORD", help="files whose names hold one of these")
     parser.add_argument("--limit", type=float, default=600.0, help="seconds for a file in one way to run it (600)")
     parser.add_argument("--json", type=Path, help="file for all results; those that it holds of other files stay")
     given = parser.parse_args(arguments)
     checkout = given.checkout.resolve()
-    tests = checkout / "test"
-    files = sorted({p for patterns in GROUPS.values() for pattern in patterns.split() for p in tests.glob(pattern)})
+    files = sorted({p for folder, names in GROUPS.items() for n in names.split() for p in (checkout / folder).glob(n)})
     files = [file for file in files if any(word in file.name for word in given.only)]
     if not files:
-        parser.error(f"{tests} holds no such file of tests; name a checkout of PyG's repository.")
+        parser.error(f"{checkout} holds no such file of tests; name a checkout of PyG's or of DGL's repository.")
     console = Console(markup=False, highlight=False, soft_wrap=True)
     results: dict[str, dict[str, Outcome]] = {}
     for file in files:

@@ -1,4 +1,4 @@
-"""Run the tests of one file with compiled layers in place of PyG's, in this process, for scripts/peer_suite.py.
+"""Run the tests of one file with compiled layers in place of a library's, in this process, for scripts/peer_suite.py.
 
     python scripts/peer_tests.py CHECKOUT FILE_OF_TESTS without|constructors|calls FILE_TO_WRITE
 
@@ -9,6 +9,7 @@ compiled layers so far, and those that ran the original by layer and reason.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections import Counter
 from dataclasses import dataclass, field
@@ -72,7 +73,7 @@ def _first_line(report: pytest.CollectReport | pytest.TestReport) -> str:
 
 
 def _compiled(layer: Any) -> Any:
-    """The compiled layer for one of PyG's, or the layer itself where there is none."""
+    """Returns the compiled layer for one of a library's, or the layer itself where there is none."""
     from dacergnn import Config
     from dacergnn.frontends import find_frontend, find_tracer
     from dacergnn.modules.graphs import GraphCache
@@ -85,7 +86,9 @@ def _compiled(layer: Any) -> Any:
 
 
 def compile_constructed() -> None:
-    """Let PyG's classes of layers, and those derived from them, construct compiled layers."""
+    """Let a library's classes of layers, and those derived from them, construct compiled layers."""
+    import dgl.nn.pytorch
+    from torch import nn
     from torch_geometric.nn import HeteroConv, MessagePassing
 
     from dacergnn.modules.layer import CompiledLayer
@@ -104,12 +107,13 @@ def compile_constructed() -> None:
         compiled = isinstance(layer, CompiledLayer)
         return layer.__reduce__() if compiled else (object.__new__, (type(layer),), layer.__getstate__())
 
-    for cls in (HeteroConv, MessagePassing):
+    classes = [c for c in vars(dgl.nn.pytorch).values() if isinstance(c, type) and issubclass(c, nn.Module)]
+    for cls in (HeteroConv, MessagePassing, *classes):
         cls.__new__, cls.__reduce_ex__ = construct, reduce
 
 
 def compile_called() -> None:
-    """Let calls of PyG's layers be made by compiled layers that are kept for them."""
+    """Let calls of a library's layers be made by compiled layers that are kept for them."""
     from torch import nn
 
     from dacergnn.modules.layer import core_of
@@ -171,6 +175,8 @@ def main() -> None:
     if mode != "without":
         count_calls(counts)
         {"constructors": compile_constructed, "calls": compile_called}[mode]()
+    os.environ.setdefault("DGLBACKEND", "pytorch")
+    sys.path.insert(0, str(Path(checkout, "tests")))  # where DGL's tests keep what they share
     options = ["-q", "-o", "addopts=", "-m", "not rag and not dataset", "-p", "no:cacheprovider"]
     pytest.main([*options, f"--rootdir={checkout}", tests], plugins=[Recorder(Path(lines), counts)])
 

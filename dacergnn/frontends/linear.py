@@ -97,5 +97,9 @@ def _leaves(modules: Iterable[Any]) -> Iterable[Any]:
 
 def has_hooks(module: Any) -> bool:
     """Returns whether a call of the module does more than its forward."""
-    backward = module._backward_hooks or module._backward_pre_hooks
-    return bool(module._forward_hooks or module._forward_pre_hooks or backward)
+    return bool(module._forward_pre_hooks) or observed(module)
+
+
+def observed(module: Any) -> bool:
+    """Returns whether hooks see what the module gives, or the gradients of that."""
+    return bool(module._forward_hooks or module._backward_hooks or module._backward_pre_hooks)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from dacergnn.errors import DacergnnError, ProgramError, UnsupportedCallError
 from dacergnn.frontends import Program
 from dacergnn.frontends.features import is_sparse
+from dacergnn.frontends.linear import has_hooks, observed
 from dacergnn.frontends.symbolic import Computed, Tracer
 from dacergnn.frontends.symbolic.edges import EdgeSet
 from dacergnn.graph import HeteroGraph
@@ -58,6 +59,7 @@ class TracedRunner(Runner):
                 if core.captures is None:
                     return recording.run(call)
                 return core.captures.run(recording.again, args, kwargs, recording.tensors, recording)
+            _check_hooks(self.original)
             runtime = _Runtime(self, {id(a) for a in (*args, *kwargs.values())}, attempt)
             with _as_before(self.original):
                 result = self.tracer.call(runtime, args, kwargs)
@@ -125,6 +127,20 @@ class _Runtime:
         """Take note of why the call cannot be repeated by running its program again."""
         if self.attempt is not None:
             self.attempt.problem = self.attempt.problem or reason
+
+
+def _check_hooks(module: nn.Module) -> None:
+    """UnsupportedCallError if hooks see what a part of the module takes or gives, which may not be there as numbers.
+
+    Those of torch that set a parameter (weight norm, spectral norm, pruning) do not look at it.
+    """
+    for name, part in module.named_modules():
+        if part is not module and has_hooks(part):
+            before = [type(hook).__module__ for hook in part._forward_pre_hooks.values()]
+            if observed(part) or not all(home.startswith("torch.nn.utils.") for home in before):
+                raise UnsupportedCallError(
+                    f"hooks of {name} see tensors that a program does not make; put hooks on the layer itself."
+                )
 
 
 @contextmanager

@@ -19,7 +19,7 @@ Refuse = Callable[[str, object, str], UnsupportedLayerError]
 _STRIDED = torch.strided
 _MODULES = {"add": "SumAggregation", "mean": "MeanAggregation", "max": "MaxAggregation", "min": "MinAggregation"}
 """What the layers' own code aggregates with, for each `aggr`."""
-_HOOKS = (
+_MESSAGE_HOOKS = (
     "_propagate_forward_pre_hooks",
     "_propagate_forward_hooks",
     "_message_forward_pre_hooks",
@@ -49,9 +49,9 @@ def check_options(module: Any, refuse: Refuse, aggregations: tuple[str, ...]) ->
         raise refuse("decomposed_layers", module.decomposed_layers, "leave it at 1; nothing is gained from it")
     if module.explain:
         raise refuse("explain", module.explain, "set it to None; explained layers run as they are")
-    for hooks in _HOOKS:
-        if getattr(module, hooks, None):
-            raise refuse("hooks", hooks.strip("_"), "remove the message passing hooks of the layer")
+    hooks = message_hooks(module)
+    if hooks is not None:
+        raise refuse("hooks", hooks, "remove the message passing hooks of the layer")
     aggr = "add" if module.aggr == "sum" else module.aggr
     if aggr not in aggregations:
         known = ", ".join(f'"{a}"' for a in aggregations)
@@ -59,6 +59,11 @@ def check_options(module: Any, refuse: Refuse, aggregations: tuple[str, ...]) ->
     if type(module.aggr_module).__name__ != _MODULES[aggr]:
         raise refuse("aggr_module", type(module.aggr_module).__name__, f"aggr is {aggr!r}; let both say the same")
     return aggr
+
+
+def message_hooks(module: Any) -> str | None:
+    """Returns the name of a table in which hooks are that see what passes within `propagate`; None without them."""
+    return next((name.strip("_") for name in _MESSAGE_HOOKS if getattr(module, name, None)), None)
 
 
 def check_edge_index(edge_index: object) -> None:

@@ -14,6 +14,7 @@ from torch.nn.parameter import UninitializedParameter
 
 from dacergnn.errors import UnsupportedCallError, UnsupportedLayerError
 from dacergnn.frontends.pyg.given_edges import is_matrix
+from dacergnn.frontends.pyg.message_passing import message_hooks
 from dacergnn.frontends.pyg.static_graphs import static, together
 from dacergnn.frontends.pyg.traced_edges import Adjacency, CallEdges, given
 from dacergnn.frontends.symbolic import Runtime, Trace, Tracer
@@ -25,8 +26,12 @@ _NAMES = ("edge_index", "adj")
 
 def is_message_passing(module: nn.Module) -> bool:
     """Whether a module is a `MessagePassing` layer; does not import torch_geometric."""
-    library = sys.modules.get("torch_geometric.nn.conv.message_passing")
-    return library is not None and isinstance(module, library.MessagePassing)
+    return isinstance(module, _message_passing())
+
+
+def _message_passing() -> Any:
+    """Returns the class, or no class where nobody has imported it."""
+    return getattr(sys.modules.get("torch_geometric.nn.conv.message_passing"), "MessagePassing", ())
 
 
 class MessagePassingTracer(Tracer):
@@ -46,8 +51,8 @@ class MessagePassingTracer(Tracer):
             )
 
     def call(self, runtime: Runtime, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if self.module.explain:
-            raise UnsupportedCallError("the layer explains its messages; set explain to False.")
+        for layer in filter(is_message_passing, self.module.modules()):
+            _check_observers(layer)
         if any(isinstance(p, UninitializedParameter) for p in self.module.parameters()):
             raise UnsupportedCallError("the layer has parameters without a shape; they get it in this call.")
         trace = Trace(runtime)
@@ -65,6 +70,15 @@ class MessagePassingTracer(Tracer):
         for (original, _), changed in zip(made, changes, strict=True):
             original.__dict__.update(changed)
         return result
+
+
+def _check_observers(layer: Any) -> None:
+    """UnsupportedCallError if users' code sees the messages of a layer: it may keep them, and look at their numbers."""
+    hooks = message_hooks(layer)
+    if hooks is not None:
+        raise UnsupportedCallError(f"{hooks} see tensors that a program does not make; remove the hooks.")
+    if layer.explain and getattr(layer.explain_message, "__func__", None) is not _message_passing().explain_message:
+        raise UnsupportedCallError("its messages are explained by a function of the user's; set explain to False.")
 
 
 def _with_static(
@@ -142,13 +156,16 @@ def _stand_in(module: Any, edges: CallEdges, made: list[tuple[Any, Any]]) -> Any
 
         def record(name: str, edge_index: Any, *args: Any, size: Any = None, **kwargs: Any) -> Any:
             index, size, kwargs = edges.propagated(stand_in, name, edge_index, size, kwargs)
-            return getattr(type(module), name)(stand_in, index, *wrap(args), size=size, **wrap(kwargs))
+            # Explained layers have the method that their class had before PyG wrote a faster one.
+            own = f"_orig_{name}" if module.explain and hasattr(type(module), f"_orig_{name}") else name
+            return getattr(type(module), own)(stand_in, index, *wrap(args), size=size, **wrap(kwargs))
 
         stand_in.__dict__.update({name: partial(record, name) for name in ("propagate", "edge_updater")})
         known = edges.trace.runtime.known(module)
-        tables = {n: t for n, t in vars(module).items() if n.endswith(_HOOKS) and t}
-        for name, hooks in tables.items():
-            stand_in.__dict__[name] = {key: partial(_hook, hook, known) for key, hook in hooks.items()}
+        for name in ("_forward_pre_hooks", "_forward_hooks"):
+            hooks = vars(module)[name]
+            if hooks:
+                stand_in.__dict__[name] = {key: partial(_hook, hook, known) for key, hook in hooks.items()}
     made.append((module, stand_in))
     return stand_in
 
