@@ -22,15 +22,16 @@ from dacergnn.frontends.dace_program.source import is_dace_program, program_text
 from dacergnn.frontends.followed import followed
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.checks import has_kernels
+from dacergnn.modules.base import RunsPrograms
 from dacergnn.modules.captured import check_capturable
 from dacergnn.modules.compiled_parts import compiled_parts
 from dacergnn.modules.follower import DoneBefore
 from dacergnn.modules.functions import ProgramFunction
-from dacergnn.modules.graph_forward import compile_forward
+from dacergnn.modules.graph_forward import compile_forward, is_compiled_forward
 from dacergnn.modules.graphs import GraphCache
 from dacergnn.modules.layer import CompiledLayer, compile_layer, core_of
 from dacergnn.modules.layer_core import LayerCore
-from dacergnn.report import Report, layer_report
+from dacergnn.report import NOTHING, Report, layer_report
 
 Filter = Callable[[nn.Module, str], bool]
 
@@ -87,7 +88,8 @@ def optimize(
         config: What to compile and how.
         filter_fn: Takes a module and its qualified name; False leaves the layer as it is.
         on_unsupported: What to do with a layer that has a front end but an option that cannot be expressed, and, in
-            layers that are traced, with a call that no program expresses: "error" raises UnsupportedCallError.
+            layers that are traced, with a call that no program expresses: "error" raises UnsupportedCallError. With
+            "warn" a model without anything to compile is told, too.
         cuda_graph: Replay the calls of each layer as CUDA graphs: forward, and backward in training. A call is recorded
             when one like it has been made before: with the same graph and parameters (which may be written to), and
             features of the same shapes.
@@ -123,7 +125,14 @@ def optimize(
     if on_unsupported == "warn":
         for name, reason in replacement.refused.items():
             warnings.warn(f"{name or 'the model'} is left as it is: {reason}", stacklevel=2)
+        if not replacement.refused and filter_fn is None and not _holds_compiled(result):
+            warnings.warn(f"optimize found {NOTHING}", stacklevel=2)
     return result
+
+
+def _holds_compiled(model: nn.Module) -> bool:
+    """Returns whether calls of a model run compiled programs, perhaps those of a forward that is compiled already."""
+    return any(isinstance(m, (CompiledLayer, RunsPrograms)) or is_compiled_forward(m) for m in model.modules())
 
 
 def _beside(model: nn.Module, graph: HeteroGraph) -> HeteroGraph:

@@ -16,7 +16,7 @@ from dacergnn.program import Program, print_program
 from dacergnn.sdfg_passes import Compilation
 
 NOTHING = (
-    "nothing to replace: the model holds no layer that has a front end; "
+    "nothing to replace: the model holds no layer of PyG or DGL that can be compiled; "
     "a forward of your own over DGL graphs is compiled by dacergnn.compile"
 )
 

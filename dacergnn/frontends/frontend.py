@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any, ClassVar
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from dacergnn.errors import UnsupportedCallError, UnsupportedLayerError
 from dacergnn.frontends.parameters import Attributes
+from dacergnn.frontends.reached import Results
 from dacergnn.graph import HeteroGraph
 from dacergnn.program.flatten import Activation
 from dacergnn.runtime.stacks import Stacks
@@ -71,18 +72,21 @@ class Binding:
         activation: What the layer applies to what `finish` returns; in the program where that may come before it.
         stacks: How ``parts`` make up the arrays that are not among ``arrays``.
         parts: Tensors that would be concatenated at every call.
-        again: Takes the arguments of another call, features of the same types and shapes and of all else the very
-            same, and returns its tensors: the arrays in the order of the program's parameters, then the parts. The
-            rest of this binding holds for that call, too. None if there is nothing to gain from it.
+        made: Functions that make arrays of the program of those in ``arrays``, by name, at every call.
+        results: What is known of the parts' gradients where the program has several results. `finish` takes the
+            `Reached` of the call after the outputs, then.
+        repeats: Whether `finish` holds for all calls that are like this one, as it does if it `reshapes`.
     """
 
     program: Program
     arrays: dict[str, Tensor]
-    finish: Callable[[Outputs], Any]
+    finish: Callable[..., Any]
     stacks: Stacks | None = None
     parts: list[Tensor] = field(default_factory=list)
-    again: Callable[..., list[Tensor]] | None = None
+    made: Mapping[str, Callable[[Tensor], Tensor]] = field(default_factory=dict[str, Callable[[Tensor], Tensor]])
+    results: Results | None = None
     reshapes: bool = False
+    repeats: bool = False
     activation: Callable[[Any], Any] | None = None
 
     @property
@@ -97,6 +101,12 @@ class Binding:
             if array.layout is not _STRIDED:
                 return frozenset([name for name, array in self.arrays.items() if array.layout is not _STRIDED])
         return _NONE
+
+    def tensors(self, inputs: Sequence[str]) -> tuple[list[Tensor], list[tuple[int, Callable[[Tensor], Tensor]]]]:
+        """Returns the arrays of a program that takes ``inputs`` and its parts, and what `made` does with which."""
+        names = [name for name in inputs if self.stacks is None or name not in self.stacks.names]
+        made = [(names.index(name), function) for name, function in self.made.items()]
+        return [*[self.arrays[name] for name in names], *self.parts], made
 
 
 class Frontend(ABC):

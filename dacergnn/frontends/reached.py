@@ -7,6 +7,7 @@ parameter. In the original, what a backward does not reach keeps the gradient No
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -14,6 +15,19 @@ from torch import Tensor
 
 from dacergnn.runtime.transformed import is_transformed
 from dacergnn.runtime.typed_rows import join_rows, split_rows
+
+
+@dataclass(frozen=True)
+class Results:
+    """The results of a program over several types, and which of them its first parts lead to.
+
+    Args:
+        count: The number of results.
+        leads_to: For each of these parts, positions of results; none for one that the program does not use.
+    """
+
+    count: int
+    leads_to: Sequence[Sequence[int]]
 
 
 class Reached:

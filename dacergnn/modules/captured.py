@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from operator import is_
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from dacergnn.config import CheckGraph
 from dacergnn.errors import ArrayError, DacergnnError, DeviceError
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.base import RunsPrograms
 from dacergnn.modules.captured_call import Captured, Function
-from dacergnn.modules.replay.call import Call
+from dacergnn.modules.signature import CallSignature, is_modified
 from dacergnn.runtime import cuda_graph
 from dacergnn.runtime.cuda_device import allows_tf32
 
@@ -29,10 +29,11 @@ class Captures:
     still in use by a backward to come, and calls that are part of somebody else's recording.
     """
 
-    def __init__(self, layer: RunsPrograms) -> None:
+    def __init__(self, layer: RunsPrograms, check: CheckGraph) -> None:
         self._layer = weakref.ref(layer)
+        self._check: CheckGraph = check
         self._kept: list[Captured] = []
-        self._seen: list[tuple[list[Any], list[weakref.ref[Any]]]] = []
+        self._seen: list[tuple[list[Any], CallSignature]] = []
 
     def run(
         self,
@@ -51,37 +52,39 @@ class Captures:
         Raises:
             ArrayError: The arguments are not on a CUDA device.
         """
-        call = None if cuda_graph.capturing() else Call.of(args, kwargs)
-        if call is None or not call.comparable:
+        if cuda_graph.capturing() or is_modified():
             return function(*args, **kwargs)
-        device = _device(call, tensors)
-        key = [owner, *_circumstances(), *call.form]
+        key: list[Any] = [owner, *_circumstances()]
         key += [(t.data_ptr(), t.shape, t.dtype, t.requires_grad) for t in tensors]
         for captured in self._kept:
-            if captured.covers(key, call, tensors):
-                return function(*args, **kwargs) if captured.busy else self._replay(captured, call)
-        if not self._came_before(key, call) or _in_backward():
+            leaves = captured.signature.leaves(args, kwargs)
+            if leaves is not None and captured.covers(key, tensors):
+                return function(*args, **kwargs) if captured.busy else self._replay(captured, leaves)
+        seen = next((s for k, s in self._seen if k == key and s.leaves(args, kwargs) is not None), None)
+        signature = CallSignature.of(args, kwargs, self._check) if seen is None else seen
+        if signature is None:
+            return function(*args, **kwargs)
+        leaves = signature.leaves(args, kwargs) or []
+        device = _device(leaves, tensors)
+        if seen is None or _in_backward():
             result = function(*args, **kwargs)
-            self._seen = [(key, [weakref.ref(v) for v in call.same]), *self._seen[: _KEPT - 1]]
+            self._seen = [(key, signature), *self._seen[: _KEPT - 1]]
             return result
         try:
-            captured = Captured(function, args, kwargs, call, tensors, key, device, self._layer())
+            captured = Captured(function, args, kwargs, signature, tensors, key, device, self._layer())
         except DacergnnError:
             raise
         except RuntimeError as error:
             problem = f"This call cannot be recorded as a CUDA graph: {error}"
             raise DeviceError(f"{problem}\nOptimize without cuda_graph=True to run it as it is.") from error
         self._kept = [captured, *self._kept[: _KEPT - 1]]
-        return self._replay(captured, call)
+        return self._replay(captured, leaves)
 
-    def _came_before(self, key: list[Any], call: Call) -> bool:
-        return any(k == key and all(map(is_, call.same, [r() for r in same])) for k, same in self._seen)
-
-    def _replay(self, captured: Captured, call: Call) -> Any:
+    def _replay(self, captured: Captured, leaves: Sequence[Any]) -> Any:
         layer = self._layer()
         if layer is not None and captured.ran is not None:
             layer.remember(*captured.ran)
-        return captured.run([call.tensors[i] for i in captured.given])
+        return captured.run([leaves[i] for i in captured.given])
 
     @property
     def summary(self) -> str | None:
@@ -90,10 +93,10 @@ class Captures:
         return f"CUDA graphs replay {count} kind{'s' * (count > 1)} of calls" if count else None
 
 
-def _device(call: Call, tensors: Sequence[Tensor]) -> torch.device:
+def _device(leaves: Sequence[Any], tensors: Sequence[Tensor]) -> torch.device:
     """The device that a call is about."""
-    graphs = [v for v in call.same if isinstance(v, HeteroGraph)]
-    (device, *_) = [v.device for v in (*graphs, *call.tensors, *tensors)] or [torch.device("cpu")]
+    given = [v for kind in (HeteroGraph, Tensor) for v in leaves if isinstance(v, kind)]
+    (device, *_) = [v.device for v in (*given, *tensors)] or [torch.device("cpu")]
     check_capturable("the call", device)
     return device
 

@@ -16,8 +16,7 @@ from torch.utils import _pytree as pytree
 
 from dacergnn.errors import DeviceError
 from dacergnn.modules.base import RunsPrograms
-from dacergnn.modules.replay.call import Call
-from dacergnn.modules.watched import Watched
+from dacergnn.modules.signature import CallSignature
 from dacergnn.runtime import cuda_graph
 
 Function = Callable[..., Any]
@@ -34,17 +33,18 @@ class Captured:
         function: Function,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-        call: Call,
+        signature: CallSignature,
         tensors: Sequence[Tensor],
         key: list[Any],
         device: torch.device,
         layer: RunsPrograms | None,
     ) -> None:
-        self._key, self._same, self._tensors = key, Watched(call.same), list(tensors)
-        first = {id(t): i for i, t in reversed([*enumerate(call.tensors)]) if t.is_floating_point()}
+        self.signature, self._key, self._tensors = signature, key, list(tensors)
+        leaves = signature.leaves(args, kwargs) or []
+        first = {id(leaves[place]): place for place in reversed(signature.features)}
         self.given = [*first.values()]
-        """Positions of those tensors of a call that are copied in."""
-        given = {i: call.tensors[place] for i, place in first.items()}
+        """Positions, among the leaves of a call, of those tensors that are copied in."""
+        given = {i: leaves[place] for i, place in first.items()}
         own = {i: t.detach().clone().requires_grad_(t.requires_grad) for i, t in given.items()}
         args, kwargs = pytree.tree_map(lambda v: own.get(id(v), v), (args, kwargs))
         self._inputs = [t.detach() for t in own.values()]
@@ -93,9 +93,9 @@ class Captured:
         """What a backward reads where it is, so that autograd has to see to it that nobody has written to it."""
         self.ran = None if layer is None else layer.last_call
 
-    def covers(self, key: list[Any], call: Call, tensors: Sequence[Tensor]) -> bool:
-        """Whether a call is like the recorded one."""
-        return key == self._key and self._same.same(call.same) and all(map(is_, tensors, self._tensors))
+    def covers(self, key: list[Any], tensors: Sequence[Tensor]) -> bool:
+        """Returns whether a call that has this signature depends on the same things besides."""
+        return key == self._key and all(map(is_, tensors, self._tensors))
 
     @property
     def busy(self) -> bool:

@@ -35,7 +35,7 @@ class Core(RunsPrograms):
         self.warned: set[str] = set()
         self.compiled: dict[tuple[object, ...], CompiledProgram] = {}
         """Programs that the layer has run, by what they depend on."""
-        self.captures: Captures | None = Captures(self) if config.cuda_graph else None
+        self.captures: Captures | None = Captures(self, self.config.check_graph) if config.cuda_graph else None
         """Calls that are replayed as CUDA graphs; None if none are to be."""
 
     @property

@@ -23,8 +23,8 @@ class Followed:
         """A call with an activation behind it: in its program, or where that is not its last step, behind that."""
         activation, program = activation_of(function), binding.program
         if activation is None or not binding.reshapes or program.then is not None:
-            finish = binding.finish
-            return replace(binding, finish=lambda outputs: function(finish(outputs)), reshapes=False)
+            finish, repeats = binding.finish, binding.repeats or binding.reshapes
+            return replace(binding, finish=lambda *given: function(finish(*given)), reshapes=False, repeats=repeats)
         key = id(program), activation
         if key not in self._programs:  # kept beside it, so that its id stays its own
             self._programs[key] = program, replace(program, then=activation)

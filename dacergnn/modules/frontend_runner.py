@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from dacergnn.errors import ArrayError, UnsupportedCallError
@@ -15,8 +16,14 @@ from dacergnn.modules.compiled import CompiledProgram
 from dacergnn.modules.core import Core
 from dacergnn.modules.elements import autocast_type, cast, is_autocast, with_parameters, without_autocast
 from dacergnn.modules.follower import Followed
-from dacergnn.modules.repeated import Repeated
+from dacergnn.modules.repeated import Repeated, run
 from dacergnn.modules.runner import Runner
+from dacergnn.modules.signature import CallSignature
+
+_Mode = tuple[bool, bool]
+"""Whether the layer is in training, and whether gradients are on."""
+_ATTEMPTS = 8
+"""How many calls of a mode are noted until one is repeated, or the layer changes."""
 
 
 class FrontendRunner(Runner):
@@ -30,8 +37,10 @@ class FrontendRunner(Runner):
     def __init__(self, core: Core, frontend: Frontend) -> None:
         super().__init__(core)
         self.frontend = frontend
-        self.repeated: Repeated | None = None
-        """The last call, if one like it runs without being examined."""
+        self.repeated: dict[_Mode, Repeated] = {}
+        """How a call like the last one runs without being examined, by mode."""
+        self.attempts: dict[_Mode, int] = {}
+        """How many more calls are noted until one is repeated, where that is not the most of them."""
         self._followed = Followed()
         self._parameters_within: Parameters | None = None
 
@@ -58,29 +67,68 @@ class FrontendRunner(Runner):
             found = self._parameters_within = Parameters(self.original, paths)
         return found.read(self.original)
 
+    def renew(self, *, parameters_only: bool) -> None:
+        if not parameters_only:
+            self.attempts = {}
+        self.repeated = {mode: found for mode, found in self.repeated.items() if parameters_only and found.renewed()}
+
     def _run(self, frontend: Frontend, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        core = self.core
+        own = frontend is self.frontend
+        mode = self.original.training, torch.is_grad_enabled()
+        last = self.repeated.get(mode) if own else None
+        leaves = None if last is None else last.signature.leaves(args, kwargs)
         autocast = is_autocast()
-        own = frontend is self.frontend and not autocast
-        last = self.repeated
-        if own and last is not None and last.covers(args, kwargs):
-            tensors = last.again(*args, **kwargs)
-            if tensors[0].dtype is last.compiled.dtype:
-                core.remember(last.compiled, last.graph)
-                return last.finish(last.compiled.stacked(last.graph, tensors, last.stacks))
+        if last is not None and leaves is not None and last.settled and not autocast:
+            tensors = last.tensors(leaves)
+            if tensors is not None:
+                self.attempts.pop(mode, None)
+                self.core.remember(last.compiled, last.graph)
+                return run(last.compiled, last.graph, tensors, last.binding)
         graph = self.find_graph(frontend, args, kwargs)
         if autocast:
             return self._autocast(frontend, graph, args, kwargs)
         binding = self._bind(frontend, graph, args, kwargs)
-        sparse = binding.sparse
-        compiled = self.compiled(binding.program, binding.dtype, graph, sparse)
-        if own and binding.again is not None and not sparse:
-            # Noting a call takes time, which it saves where graphs do not take turns.
-            same = core.last_call is not None and core.last_call[1] is graph
-            self.repeated = (
-                Repeated.of(graph, compiled, binding, args, kwargs, core.config.check_graph) if same else None
-            )
+        compiled = self.compiled(binding.program, binding.dtype, graph, binding.sparse)
+        if own and (binding.repeats or binding.reshapes) and not binding.sparse:
+            found = self._noted(mode, args, kwargs, graph, compiled, binding, None if leaves is None else last)
+            if found is not None:
+                self.repeated[mode] = found
+            else:
+                self.repeated.pop(mode, None)
         return self._execute(binding, graph, compiled)
+
+    def _noted(
+        self,
+        mode: _Mode,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        graph: HeteroGraph,
+        compiled: CompiledProgram,
+        binding: Binding,
+        before: Repeated | None,
+    ) -> Repeated | None:
+        """Returns how to repeat a call; None if graphs take turns, or no call was repeated for long: it takes time.
+
+        Args:
+            before: What is known, if that is about a call like this one.
+        """
+        core = self.core
+        left = self.attempts.get(mode, _ATTEMPTS)
+        if left == 0 or core.last_call is None or core.last_call[1] is not graph:
+            return None
+        self.attempts[mode] = left - 1
+        if before is not None:
+            return before.settle(binding)
+        check = core.config.check_graph
+        signature = CallSignature.of(args, kwargs, check)
+        leaves = None if signature is None else signature.leaves(args, kwargs)
+        if signature is None or leaves is None:
+            return None
+        found = Repeated(signature, leaves, self.original, graph, compiled, binding)
+        if found.unused:
+            # What is kept may have been made of the numbers of features that the program does not take.
+            found.signature = CallSignature(args, kwargs, check, found.unused)
+        return found
 
     def _autocast(self, frontend: Frontend, graph: HeteroGraph, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call under autocast: arguments and parameters are cast to one type, in which gradients flow back."""
@@ -121,11 +169,10 @@ class FrontendRunner(Runner):
 
     def _execute(self, binding: Binding, graph: HeteroGraph, compiled: CompiledProgram) -> Any:
         self.core.remember(compiled, graph)
-        arrays, stacks = binding.arrays, binding.stacks
-        if stacks is None:
-            return binding.finish(compiled(graph, [arrays[name] for name in compiled.inputs]))
-        tensors = [arrays[name] for name in compiled.inputs if name not in stacks.names]
-        return binding.finish(compiled.stacked(graph, [*tensors, *binding.parts], stacks))
+        tensors, made = binding.tensors(compiled.inputs)
+        for slot, function in made:
+            tensors[slot] = function(tensors[slot])
+        return run(compiled, graph, tensors, binding)
 
 
 def _check_types(binding: Binding) -> None:

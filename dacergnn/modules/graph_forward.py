@@ -39,6 +39,10 @@ class ForwardRunner(TracedRunner):
         return result
 
 
+_COMPILED = "_dacergnn_compiled"
+"""Attribute of compiled forwards."""
+
+
 class _Forwards(dict[Any, ForwardRunner]):
     """The compiled forwards of a module by the functions that they run; copies of the module begin with none."""
 
@@ -132,4 +136,10 @@ def _compiled(function: Callable[..., Any], config: Config, on_unsupported: OnUn
             layer = layers[function] = ForwardRunner(core, function)
         return layer.call(args, kwargs)
 
+    forward.__dict__[_COMPILED] = True
     return forward
+
+
+def is_compiled_forward(module: nn.Module) -> bool:
+    """Returns whether the forward of a module is compiled by `compile_forward`."""
+    return _COMPILED in vars(type(module).forward)

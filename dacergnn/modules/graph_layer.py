@@ -40,7 +40,9 @@ class GraphLayer(ProgramModule, ABC):
         # What traced calls look for; past nn.Module, which would take the layer for a part of itself.
         object.__setattr__(self, "original", self)
         object.__setattr__(self, "number", register_layer(self))
-        object.__setattr__(self, "_captures", Captures(self) if self.config.cuda_graph else None)
+        object.__setattr__(
+            self, "_captures", Captures(self, self.config.check_graph) if self.config.cuda_graph else None
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         transient = ("original", "number", "_captures", "_compiled")

@@ -29,7 +29,8 @@ class ModuleState:
 
     def __init__(self, *modules: nn.Module) -> None:
         self._modules = [m for top in modules for m in top.modules()]
-        self._outline = [_outline(m) for m in self._modules]
+        self._tensors: list[Tensor] = []
+        self._outline = [_outline(m, self._tensors) for m in self._modules]
         self._snapshot: Snapshot | None = None
         self.check: tuple[Callable[[int], bool], int] = (_unknown, 0)
         """A function, and its argument, that tell whether every attribute is known to be the object that it was."""
@@ -50,6 +51,11 @@ class ModuleState:
         """Returns whether a module in both states has equal options, the same hooks, and parameters of equal shapes."""
         return self._outline == other._outline
 
+    def same_tensors(self, other: ModuleState) -> bool:
+        """Returns whether the modules hold the very same tensors in both states, besides parameters."""
+        pairs = zip(self._tensors, other._tensors, strict=False)
+        return len(self._tensors) == len(other._tensors) and all(a is b for a, b in pairs)
+
 
 def _unknown(_: int) -> bool:
     return False
@@ -67,12 +73,14 @@ class _Is:
     __hash__ = None  # pyright: ignore[reportAssignmentType]
 
 
-def _outline(module: nn.Module) -> list[Any]:
+def _outline(module: nn.Module, tensors: list[Tensor]) -> list[Any]:
+    """What can be compared of a module; its tensors besides parameters are added to ``tensors``."""
     own = vars(module)
     parameters = [(name, _shape(p)) for name, p in own["_parameters"].items()]
     children = [(name, _Is(m)) for name, m in own["_modules"].items()]
     skipped = (*_TRACKED, *_AT_EVERY_CALL)
-    others = [(name, _frozen(value)) for name, value in own.items() if name not in skipped]
+    tensors += [buffer for buffer in own["_buffers"].values() if buffer is not None]
+    others = [(name, _frozen(value, tensors)) for name, value in own.items() if name not in skipped]
     return [_Is(type(module)), parameters, [*own["_buffers"]], children, others]
 
 
@@ -83,17 +91,18 @@ def _shape(parameter: Tensor | None) -> object:
     return parameter.shape
 
 
-def _frozen(value: Any) -> object:
+def _frozen(value: Any, tensors: list[Tensor]) -> object:
     """What can be compared with the same attribute at another moment."""
     kind: type[Any] = type(value)
     if isinstance(value, Tensor):
+        tensors.append(value)
         return Tensor
     if kind in _SIMPLE:
         return kind, repr(value)  # NaN equals itself then
     if kind in (dict, OrderedDict):
-        return kind, [(_frozen(k), _frozen(v)) for k, v in value.items()]
+        return kind, [(_frozen(k, tensors), _frozen(v, tensors)) for k, v in value.items()]
     if kind in (list, tuple):
-        return kind, [_frozen(v) for v in value]
+        return kind, [_frozen(v, tensors) for v in value]
     return _Is(value)
 
 

@@ -1,96 +1,130 @@
-"""A call that looks like the one before it is about the same graph: it runs without being examined again."""
+"""A call that is like one before runs the same program on the same graph, without being examined again."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from dacergnn.config import CheckGraph
 from dacergnn.frontends import Binding
-from dacergnn.frontends.frontend import Outputs
+from dacergnn.frontends.parameters import Parameters
+from dacergnn.frontends.reached import Reached
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.compiled import CompiledProgram
-from dacergnn.modules.watched import Watched
-from dacergnn.runtime.stacks import Stacks
+from dacergnn.modules.signature import CallSignature
+from dacergnn.runtime.stacks import stacks_of
 
 
-@dataclass(frozen=True)
 class Repeated:
-    """How the arguments of a call looked, and what one like it runs (see `Binding`); keeps no tensor alive."""
+    """What a call runs that is like a known one, and where its tensors come from.
 
-    form: list[object]
-    types: list[type]
-    features: list[tuple[int, torch.Size, torch.dtype, torch.layout]]
-    """Position among the tensors, and look."""
-    others: list[int]
-    """Positions of the other tensors."""
-    watched: Watched
-    """Those."""
-    graph: HeteroGraph
-    compiled: CompiledProgram
-    again: Callable[..., list[Tensor]]
-    stacks: Stacks | None
-    finish: Callable[[Outputs], Any]
+    A tensor of the program is an argument of the call, a parameter of the module, a view of one of these, or an object
+    that something keeps for all calls: coefficients that belong to the graph.
 
-    @classmethod
-    def of(
-        cls,
+    Args:
+        signature: That of the known call.
+        leaves: The tensors and graphs among its arguments.
+        binding: What it has run, in whose place this one comes.
+    """
+
+    def __init__(
+        self,
+        signature: CallSignature,
+        leaves: Sequence[Any],
+        module: nn.Module,
         graph: HeteroGraph,
         compiled: CompiledProgram,
         binding: Binding,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        check: CheckGraph,
-    ) -> Repeated | None:
-        """From a call about ``graph``; None if one cannot tell that another is like it."""
-        form, values = _spread(args, kwargs)
-        if binding.again is None or not all(value is None or isinstance(value, Tensor) for value in values):
-            return None
-        features: list[tuple[int, torch.Size, torch.dtype, torch.layout]] = []
-        others: list[int] = []
-        for i, value in enumerate(values):
-            if value is None:
-                continue
-            if value.is_floating_point() and value.layout is torch.strided:
-                features.append((i, value.shape, value.dtype, value.layout))
+    ) -> None:
+        self.signature, self.graph, self.compiled = signature, graph, compiled
+        self.binding = replace(binding, arrays={}, parts=[], stacks=binding.stacks or stacks_of())
+        tensors, self._made = binding.tensors(compiled.inputs)
+        given = {id(leaves[i]): i for i in signature.features}
+        paths = {id(p): tuple(name.split(".")) for name, p in module.named_parameters()}
+        sources: list[Tensor] = [*[leaves[i] for i in signature.features], *module.parameters()]
+        self._given: list[tuple[int, int, torch.Size | None]] = []
+        self._own_slots: list[int] = []
+        self._own_views: list[tuple[int, int, torch.Size]] = []
+        own: list[tuple[str, ...]] = []
+        self._arrays: list[Any] = [None] * len(tensors)
+        self._kept: list[int] = []
+        for slot, tensor in enumerate(tensors):
+            viewed = id(tensor) not in given and id(tensor) not in paths
+            source = next((s for s in sources if _shows(tensor, s)), tensor) if viewed else tensor
+            shape = tensor.shape if viewed else None
+            if id(source) in given:
+                self._given.append((slot, given[id(source)], shape))
+            elif id(source) in paths:
+                if shape is not None:
+                    self._own_views.append((slot, len(own), shape))
+                self._own_slots.append(slot)
+                own.append(paths[id(source)])
             else:
-                others.append(i)
-        types, watched = [*map(type, values)], Watched([values[i] for i in others], check)
-        made = graph, compiled, binding.again, binding.stacks, binding.finish
-        return cls(form, types, features, others, watched, *made)
+                self._arrays[slot] = tensor
+                self._kept.append(slot)
+        self._module, self._paths, self._dtype = module, Parameters(module, own), binding.dtype
+        self.renewed()
+        self.unused = frozenset(signature.features) - {place for _, place, _ in self._given}
+        """Positions of features that the program does not take as they are."""
+        self.settled = not self._kept
+        """Whether it is known where all tensors come from: one that two calls have is kept for all of them."""
 
-    def covers(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """Whether features have the types and shapes they had, and all other tensors are the same, unwritten."""
-        form, values = _spread(args, kwargs)
-        if form != self.form or [*map(type, values)] != self.types:
+    def settle(self, binding: Binding) -> Repeated | None:
+        """Returns this, settled by the binding of another such call; None if some tensor is made at every call."""
+        tensors, _ = binding.tensors(self.compiled.inputs)
+        same = [tensors[slot] is self._arrays[slot] and not tensors[slot].requires_grad for slot in self._kept]
+        self.settled = all(same)
+        return self if self.settled else None
+
+    def renewed(self) -> bool:
+        """Read the parameters of the module again, which may be others now; returns whether there still are some."""
+        try:
+            self._own = self._paths.read(self._module)
+        except (KeyError, AttributeError):
             return False
-        if not self.watched.same([values[i] for i in self.others]):
-            return False
-        for i, shape, dtype, layout in self.features:
-            value = values[i]
-            if value.shape != shape or value.dtype is not dtype or value.layout is not layout:
-                return False
+        for slot, tensor in zip(self._own_slots, self._own, strict=True):
+            self._arrays[slot] = tensor
         return True
 
+    def tensors(self, leaves: Sequence[Any]) -> list[Tensor] | None:
+        """Returns arrays of the program, then its parts, for the leaves of a call; None if their type is another."""
+        own = self._own
+        if own and own[0].dtype is not self._dtype:
+            return None
+        arrays = self._arrays.copy()
+        for slot, place, shape in self._given:
+            arrays[slot] = leaves[place] if shape is None else leaves[place].view(shape)
+        for slot, place, shape in self._own_views:
+            arrays[slot] = own[place].view(shape)
+        for slot, function in self._made:
+            arrays[slot] = function(arrays[slot])
+        return arrays
 
-def _spread(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[object], list[Any]]:
-    """Where the arguments and the items of dictionaries and tuples among them stand, and what they are."""
-    form: list[object] = []
-    values: list[Any] = []
-    for value in (*args, kwargs):
-        if type(value) is dict:
-            form.append(tuple(value))
-            values += value.values()
-        elif type(value) is tuple and not all(type(item) is int for item in value):
-            form.append(len(value))
-            values += value
-        elif type(value) is tuple:
-            form.append(value)
-        else:
-            form.append(None)
-            values.append(value)
-    return form, values
+
+def run(compiled: CompiledProgram, graph: HeteroGraph, tensors: list[Tensor], binding: Binding) -> Any:
+    """Returns the result of a call whose program takes ``tensors``: its arrays, then its parts."""
+    results, stacks = binding.results, binding.stacks
+    if results is None or stacks is None:
+        return binding.finish(compiled.stacked(graph, tensors, stacks))
+    reached, start = Reached(results.count), len(tensors) - stacks.count
+    end = start + len(results.leads_to)
+    tensors[start:end] = reached.parts(tensors[start:end], results.leads_to)
+    return binding.finish(compiled.stacked(graph, tensors, stacks), reached)
+
+
+def _shows(tensor: Tensor, source: Tensor) -> bool:
+    """Returns whether a tensor is a view of all numbers of another one, in the same order and with its gradients."""
+    base, viewed = tensor._base, source._base  # pyright: ignore[reportPrivateUsage]
+    return (
+        base is not None
+        and base is (source if viewed is None else viewed)
+        and tensor.numel() == source.numel() > 0
+        and tensor.dtype is source.dtype
+        and tensor.is_contiguous()
+        and source.is_contiguous()
+        and tensor.data_ptr() == source.data_ptr()
+        and tensor.requires_grad == source.requires_grad
+    )

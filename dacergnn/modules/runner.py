@@ -39,6 +39,9 @@ class Runner:
         """The result of a call."""
         raise NotImplementedError
 
+    def renew(self, *, parameters_only: bool) -> None:
+        """Take note that attributes of the layer are other objects, perhaps parameters only."""
+
     @property
     def notes(self) -> list[str | None]:
         """How calls are repeated, for reports."""

@@ -18,7 +18,7 @@ from dacergnn.frontends.symbolic.edges import EdgeSet
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.core import Core
 from dacergnn.modules.elements import cast, is_autocast, known_elements, without_autocast
-from dacergnn.modules.replay import Attempt, Call, Replays
+from dacergnn.modules.replay import Attempt, Replays
 from dacergnn.modules.runner import FAILURES, Runner
 from dacergnn.runtime.cuda_device import random_state, set_random_state
 
@@ -50,14 +50,14 @@ class TracedRunner(Runner):
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         core, replays = self.core, self.replays
-        call = Call.of(args, kwargs)
-        recording = None if call is None else replays.find(call)
-        attempt = None if call is None or recording is not None else replays.attempt(call)
+        found = replays.find(args, kwargs)
+        attempt = replays.attempt(args, kwargs) if found is None else None
         try:
-            if recording is not None and call is not None:
+            if found is not None:
+                recording, leaves = found
                 core.remember(recording.compiled, recording.graph)
                 if core.captures is None:
-                    return recording.run(call)
+                    return recording.run(leaves)
                 return core.captures.run(recording.again, args, kwargs, recording.tensors, recording)
             _check_hooks(self.original)
             runtime = _Runtime(self, {id(a) for a in (*args, *kwargs.values())}, attempt)
@@ -136,7 +136,7 @@ def _check_hooks(module: nn.Module) -> None:
     """
     for name, part in module.named_modules():
         if part is not module and has_hooks(part):
-            before = [type(hook).__module__ for hook in part._forward_pre_hooks.values()]
+            before = [type(hook).__module__ for hook in vars(part)["_forward_pre_hooks"].values()]
             if observed(part) or not all(home.startswith("torch.nn.utils.") for home in before):
                 raise UnsupportedCallError(
                     f"hooks of {name} see tensors that a program does not make; put hooks on the layer itself."

@@ -52,7 +52,7 @@ class Seen:
         if DESCRIBE is not None:
             numbers = array("q", [DESCRIBE, id(_VERSION), len(tensors)])
             for tensor in tensors:
-                step = _step(tensor, check, shared)
+                step = checked_step(tensor, check, shared=shared)
                 numbers.extend([step, *[0] * (5 + 2 * tensor.dim() + (step > 0))])
             self._address, self._same = numbers.buffer_info()[0], _same_edges()
             if self._same(list(tensors), self._address, True):
@@ -88,8 +88,8 @@ def _parts_of(tensor: Tensor) -> Sequence[Tensor]:
     return (tensor if as_tensor is None else as_tensor(),)
 
 
-def _step(tensor: Tensor, check: CheckGraph, shared: bool) -> int:
-    """How far apart the numbers are that are compared; 0 for none."""
+def checked_step(tensor: Tensor, check: CheckGraph, *, shared: bool = False) -> int:
+    """Returns how far apart the numbers of a tensor are that are compared, 0 for none (see `Seen`)."""
     if check == "never" or not tensor.is_cpu:
         return 0
     if check == "always" or shared or tensor.nbytes <= _SMALL or not _counts_writes(tensor):

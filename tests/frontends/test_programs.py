@@ -10,6 +10,7 @@ from dacergnn.frontends import find_frontend
 from dacergnn.program import Program, interpret, parse
 from tests.frontends.cases import CASES, Case
 from tests.frontends.check import assert_same, skip_without_library
+from tests.support.bindings import arrays_of, result_of
 
 
 def call(case: Case, layer: torch.nn.Module, arguments: object) -> object:
@@ -24,7 +25,7 @@ def call(case: Case, layer: torch.nn.Module, arguments: object) -> object:
     binding = frontend.bind(graph, *args, **kwargs)
     sdfg = parse(binding.program.source, **dict(binding.program.bindings))
     program = Program(sdfg)
-    arrays = binding.arrays if binding.stacks is None else binding.arrays | binding.stacks.arrays(binding.parts)
+    arrays = arrays_of(binding)
     assert set(program.inputs) <= set(arrays)
     for name, array in arrays.items():
         assert array.is_contiguous(), name
@@ -32,7 +33,7 @@ def call(case: Case, layer: torch.nn.Module, arguments: object) -> object:
         assert array.numel() == rows * torch.Size(shape).numel(), f"{name}: {list(array.shape)} for {rows} x {shape}"
     values = interpret(sdfg, graph, **{name: array.detach().numpy() for name, array in arrays.items()})
     outputs: tuple[Tensor, ...] = tuple(torch.from_numpy(values[name]) for name in program.outputs)
-    result = binding.finish(outputs)
+    result = result_of(binding, outputs)
     return result if binding.activation is None else binding.activation(result)
 
 

@@ -63,8 +63,9 @@ def test_repeated_calls_are_not_examined_and_touch_no_edges(name: str, monkeypat
     original = LAYERS[name]().double()
     index = torch.cat([edges()] * 100, dim=1)
     layer, args = compiled(original), (draw(N, K), index)
-    for _ in range(2):
-        layer(*args)
+    with torch.no_grad():
+        for _ in range(3):
+            layer(*args)
     other = draw(N, K).sin()
     with unexamined(layer, monkeypatch), _Sizes() as sizes, torch.no_grad():
         found = layer(other, index)
@@ -86,11 +87,11 @@ def test_edge_weights_of_the_moment(options: dict[str, Any], monkeypatch: pytest
         assert_close(layer(x, index, edge_weight=other), original(x, index, other), 1e-8)
         other.add_(1)
         assert_close(layer(x, index, edge_weight=other), original(x, index, other), 1e-8)
-        found, expected = (
-            torch.autograd.grad(module(x, index, edge_weight=w).sin().sum(), w)
-            for module, w in ((m, other.clone().requires_grad_()) for m in (layer, original))
-        )
-        assert_close(found, expected, 1e-8)
+    found, expected = (
+        torch.autograd.grad(module(x, index, edge_weight=w).sin().sum(), w)
+        for module, w in ((m, other.clone().requires_grad_()) for m in (layer, original))
+    )
+    assert_close(found, expected, 1e-8)
 
 
 def test_layers_that_share_edges_have_loops_and_coefficients_of_their_own() -> None:
@@ -252,7 +253,7 @@ def test_hooks_within_a_layer_are_run() -> None:
     original = pyg().GCNConv(K, M).double()
     seen: list[nn.Module] = []
     original.lin.register_forward_hook(lambda module, *_: seen.append(module))
-    layer = dacergnn.optimize(original)
+    layer = dacergnn.optimize(original, on_unsupported="ignore")
     assert_close(layer(draw(N, K), edges()), original(draw(N, K), edges()), 1e-8)
     assert seen == [original.lin] * 2
 

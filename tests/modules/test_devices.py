@@ -123,10 +123,8 @@ def test_traced_layers(name: str) -> None:
     layer, args = traced.CASES[name]()
     found, args, kwargs = on_device(layer.double(), args)
     assert isinstance(found.runner, TracedRunner)
-    for _ in range(5):
+    for _ in range(5):  # each is recorded, since tensors without memory cannot be compared
         run(found, args, kwargs)
-    if name in ("EdgeConv", "NNConv", "ResGatedGraphConv"):
-        assert found.runner.replays.summary == "calls like one before run its program at once"
 
 
 def test_recorded_values_are_where_the_tensors_are() -> None:

@@ -180,8 +180,20 @@ def test_explain_before_and_after_the_first_call() -> None:
 
 
 def test_explain_of_a_model_without_layers() -> None:
-    text = str(dacergnn.explain(dacergnn.optimize(nn.Linear(2, 2))))
-    assert text.startswith("nothing to replace: the model holds no layer that has a front end")
+    message = "nothing to replace: the model holds no layer of PyG or DGL that can be compiled"
+    with pytest.warns(UserWarning, match=message):
+        model = dacergnn.optimize(nn.Linear(2, 2))
+    assert str(dacergnn.explain(model)).startswith(message)
+    for silent in ({"on_unsupported": "ignore"}, {"filter_fn": lambda *_: False}):
+        dacergnn.optimize(nn.Linear(2, 2), **silent)
+    dacergnn.optimize(nn.Sequential(dacergnn.compile(Forward())))
+
+
+class Forward(nn.Module):
+    """A forward over graphs that is compiled, so that nothing else has to be."""
+
+    def forward(self, g: Any, x: Tensor) -> Tensor:
+        return x
 
 
 def test_pure_implementation_and_no_passes() -> None:

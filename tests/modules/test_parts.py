@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from dacergnn.errors import ArrayError
 from tests.modules.layers import assert_close, compiled, gradients, hgt, hgt_arguments
+from tests.support.bindings import arrays_of, result_of
 
 
 def without_gradients(layer: nn.Module, args: Any) -> dict[str, Tensor]:
@@ -30,8 +31,8 @@ def test_bit_by_bit_what_concatenated_arrays_give(heads: int) -> None:
     binding = layer.frontend.bind(graph, *args)
     assert binding.stacks is not None
     with torch.no_grad():
-        arrays = binding.arrays | binding.stacks.arrays(binding.parts)
-        expected = binding.finish(program(graph, [arrays[name] for name in program.inputs]))
+        arrays = arrays_of(binding)
+        expected = result_of(binding, program(graph, [arrays[name] for name in program.inputs]))
     assert list(found) == list(expected)
     assert all(torch.equal(found[name], expected[name]) for name in expected)
 

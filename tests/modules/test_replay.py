@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import dacergnn
+from dacergnn.errors import UnsupportedCallError
 from tests.modules.recorded_calls import Counter, K, N, arguments, compiled, recorded, repeated
 
 pytest.importorskip("torch_geometric")
@@ -121,7 +122,6 @@ CHANGES: dict[str, Change] = {
     "a parameter of a submodule": lambda layer, _: setattr(
         layer.linear, "weight", nn.Parameter(layer.linear.weight + 1)
     ),
-    "a hook of a submodule": lambda layer, _: layer.linear.register_forward_hook(hook),
     "a hook for all modules": lambda _, patch: patch.setitem(nn.modules.module._global_forward_hooks, 0, hook),
     "the class of a submodule": lambda layer, _: setattr(layer.activation, "__class__", nn.Sigmoid),
     "a method of the class": lambda layer, patch: patch.setattr(type(layer), "message", new_message),
@@ -150,6 +150,15 @@ def test_changes_are_noticed(change: str, recorded: list[int], monkeypatch: pyte
     assert len(recorded) == 3
     torch.testing.assert_close(mine, theirs)
     assert mine.requires_grad == theirs.requires_grad
+
+
+def test_a_hook_of_a_submodule_is_noticed(recorded: list[int]) -> None:
+    layer, args = make(1.0), arguments()
+    found = repeated(layer, args)
+    layer.linear.register_forward_hook(hook)
+    with pytest.raises(UnsupportedCallError, match="hooks of linear see tensors that a program does not make"):
+        found(*args)
+    assert len(recorded) == 2
 
 
 def test_numbers_of_parameters_are_those_of_the_moment(recorded: list[int]) -> None:

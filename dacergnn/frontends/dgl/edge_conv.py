@@ -53,7 +53,7 @@ class DGLEdgeConvFrontend(Frontend):
         features: list[Tensor] = [contiguous(part) for part in (feat if pair else (feat,))]
         names = [*("x", "x_own")[: len(features)], *self.names]
         arrays = dict(zip(names, [*features, *self._read.read(self.module)], strict=True))
-        return Binding(self.program(pair, partial(self._program, pair)), arrays, only)
+        return Binding(self.program(pair, partial(self._program, pair)), arrays, only, repeats=True)
 
     def _program(self, pair: bool) -> Program:
         x = {"x": spec("NS", self.in_feat)} | ({"x_own": spec("ND", self.in_feat)} if pair else {})

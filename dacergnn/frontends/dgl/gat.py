@@ -80,11 +80,12 @@ class _AttentionFrontend(Frontend):
             shape = (encoded.size("E"), self.heads, 1)
             arrays["kept"] = kept_weights(encoded, layer.attn_drop.p, shape, arrays["x"])
         if edge_weight is not None:
-            arrays["edge_weight"] = encoded.to_canonical(edge_weight.contiguous())
+            arrays["edge_weight"] = edge_weight.contiguous()
+        made = {} if edge_weight is None else {"edge_weight": encoded.to_canonical}
         program = self.program((*arrays, get_attention), lambda: self._program(arrays, attention=bool(get_attention)))
         if get_attention:
-            return Binding(program, arrays, partial(self._with_attention, encoded))
-        return Binding(program, arrays, only, reshapes=True, activation=layer.activation)
+            return Binding(program, arrays, partial(self._with_attention, encoded), made=made, repeats=True)
+        return Binding(program, arrays, only, made=made, reshapes=True, activation=layer.activation)
 
     def _program(self, arrays: dict[str, Tensor], *, attention: bool) -> Program:
         return attention_program(

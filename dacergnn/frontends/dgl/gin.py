@@ -57,7 +57,7 @@ class DGLGINFrontend(GINProgram):
         arrays = dict(zip(program.arrays, self.gin_arrays(program, x, x_own, norm), strict=True))
         layer = self.module
         reshapes = not self.network.rest(layer)
-        return Binding(program, arrays, self._finish, reshapes=reshapes, activation=layer.activation)
+        return Binding(program, arrays, self._finish, reshapes=reshapes, repeats=True, activation=layer.activation)
 
     def _finish(self, outputs: Outputs) -> Any:
         return self.network.finish(self.module, outputs[0])

@@ -71,9 +71,9 @@ class DGLGMMFrontend(Frontend):
         with_own = pair and self.residual
         features: list[Tensor] = [contiguous(part) for part in (feat[: 1 + with_own] if pair else (feat,))]
         names = [*("x", "x_own")[: len(features)], "u", "mu", "sigma", "W", *self.own]
-        u = encoded.to_canonical(pseudo.contiguous())
-        arrays = dict(zip(names, [*features, u, *self._read.read(self.module)], strict=True))
-        return Binding(self.program(with_own, partial(self._program, with_own)), arrays, only)
+        arrays = dict(zip(names, [*features, pseudo.contiguous(), *self._read.read(self.module)], strict=True))
+        program = self.program(with_own, partial(self._program, with_own))
+        return Binding(program, arrays, only, made={"u": encoded.to_canonical}, repeats=True)
 
     def _program(self, with_own: bool) -> Program:
         x = {"x": spec("NS", self.in_feats[0])} | ({"x_own": spec("ND", self.in_feats[1])} if with_own else {})

@@ -45,8 +45,11 @@ def _check_graph(g: object) -> None:
 
 
 def is_bipartite(g: Any) -> bool:
-    """Whether sources and destinations of `g` are different nodes; those of a block are the first of its sources."""
-    return not g.is_block and g.srctypes != g.dsttypes
+    """Returns whether sources and destinations of `g` are different nodes.
+
+    Destinations of a block count as the first of its sources, unless there are too many: they are of another type.
+    """
+    return (not g.is_block and g.srctypes != g.dsttypes) or g.num_dst_nodes() > g.num_src_nodes()
 
 
 def encode(

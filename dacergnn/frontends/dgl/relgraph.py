@@ -59,7 +59,8 @@ class RelGraphFrontend(Frontend):
         layer = self.module
         arrays: dict[str, Tensor] = {"W": self._weight(), "x": contiguous(feat)}
         if norm is not None:
-            arrays["norm"] = graph.to_canonical(norm.contiguous())
+            arrays["norm"] = norm.contiguous()
+        made = {} if norm is None else {"norm": graph.to_canonical}
         if not layer.layer_norm:
             if layer.self_loop:
                 arrays["root"] = self.parameters["loop_weight"]
@@ -69,8 +70,8 @@ class RelGraphFrontend(Frontend):
         program = self.program(has_norm, partial(self._program, has_norm))
         own = first_rows(feat, graph.size("ND")) if layer.layer_norm and layer.self_loop else None
         if layer.layer_norm or (layer.training and layer.dropout.p > 0):
-            return Binding(program, arrays, partial(self._finish, own))
-        return Binding(program, arrays, self._shaped, reshapes=True, activation=layer.activation)
+            return Binding(program, arrays, partial(self._finish, own), made=made)
+        return Binding(program, arrays, self._shaped, made=made, reshapes=True, activation=layer.activation)
 
     def _weight(self) -> Tensor:
         typed = self.module._modules["linear_r"]

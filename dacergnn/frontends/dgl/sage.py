@@ -86,7 +86,7 @@ class DGLSAGEFrontend(Frontend):
         found = {name: array for name, array in arrays.items() if array is not None}
         program = self.program(frozenset(found), partial(self._program, found))
         if layer.norm is not None:
-            return Binding(program, found, self._normed)
+            return Binding(program, found, self._normed, repeats=True)
         return Binding(program, found, only, reshapes=True, activation=layer.activation)
 
     @property

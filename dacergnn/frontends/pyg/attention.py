@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from functools import partial
 from operator import attrgetter
 from types import FunctionType
@@ -27,7 +28,6 @@ from dacergnn.frontends.pyg.given_edges import (
 from dacergnn.frontends.pyg.message_passing import check_features, ends, is_pair, known_channels, plain, reads_type
 from dacergnn.frontends.pyg.self_loops import loops, split_loops, with_loops
 from dacergnn.graph import HeteroGraph
-from dacergnn.runtime.stacks import stacks_of
 
 Path = tuple[str, ...]
 
@@ -154,6 +154,7 @@ class AttentionFrontend(WeightsFrontend):
         """The program and arrays of a call."""
         pair, (x_src, x_dst) = is_pair(x), ends(x)
         arrays = dict(zip(self.names, self._own_parameters.read(self.module), strict=True))
+        made: dict[str, Callable[[Tensor], Tensor]] = {}
         arrays["x"] = contiguous(x_src)
         if x_dst is None:
             arrays = {n: a for n, a in arrays.items() if n not in ("k", "W_dst", "res")}
@@ -161,7 +162,9 @@ class AttentionFrontend(WeightsFrontend):
             arrays["x_dst"] = contiguous(x_dst)
         edge_attr = edge_features(edge_index) if edge_attr is None else edge_attr
         if edge_attr is not None and self.edge_dim is not None:
-            arrays["edge_attr"] = self._edge_attr(graph, edge_index, edge_attr, self._loop_count(x, size))
+            count = self._loop_count(x, size)
+            arrays["edge_attr"] = self._edge_attr(graph, edge_index, edge_attr, count).contiguous()
+            made["edge_attr"] = graph.to_canonical
         else:
             arrays = {n: a for n, a in arrays.items() if n not in ("W_edge", "q_edge")}
         if not self.repeatable:
@@ -172,13 +175,8 @@ class AttentionFrontend(WeightsFrontend):
         finish = partial(self._finish, None if self.concat or not self.has_res else x_dst)
         if attention:
             looped = self._returned(graph, edge_index, self._loop_count(x, size)) if self.loops else edge_index
-            return Binding(program, arrays, partial(self._with_attention, graph, looped, finish))
-        if pair or self.edge_dim is not None or self.module.dropout > 0 or not self.concat:
-            return Binding(program, arrays, finish, reshapes=self.concat)
-        return Binding(program, arrays, finish, stacks_of(), [], self._again, reshapes=True)
-
-    def _again(self, x: Tensor, *_: Any, **__: Any) -> list[Tensor]:
-        return [contiguous(x), *self._own_parameters.read(self.module)]
+            return Binding(program, arrays, partial(self._with_attention, graph, looped, finish), made=made)
+        return Binding(program, arrays, finish, made=made, reshapes=self.concat, repeats=not self.has_res)
 
     @property
     def has_res(self) -> bool:
@@ -192,7 +190,7 @@ class AttentionFrontend(WeightsFrontend):
         )  # fmt: skip
 
     def _edge_attr(self, graph: HeteroGraph, edge_index: Any, edge_attr: Tensor, count: int) -> Tensor:
-        """[E, edge_dim] in canonical order, with rows for self loops as `fill_value` says."""
+        """[E, edge_dim] in the order of the graph's edges, with rows for self loops as `fill_value` says."""
         values = edge_attr.view(-1, 1) if edge_attr.dim() == 1 else edge_attr
         if self.loops and is_matrix(edge_index):
             values = edge_features(self._looped(edge_index, count))
@@ -203,7 +201,7 @@ class AttentionFrontend(WeightsFrontend):
             edges = plain(edge_index).index_select(1, others)
             _, values = add_self_loops(edges, values.index_select(0, others), self.module.fill_value, count)
         assert values is not None
-        return graph.to_canonical(values.contiguous())
+        return values
 
     def _finish(self, x_dst: Tensor | None, outputs: Outputs) -> Tensor:
         if self.concat:

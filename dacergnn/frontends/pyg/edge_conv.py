@@ -17,7 +17,6 @@ from dacergnn.frontends.pyg.convolution import ConvolutionFrontend, Nodes, rows_
 from dacergnn.frontends.pyg.message_passing import ends, is_pair
 from dacergnn.frontends.pyg.neighbours import nearest_neighbours
 from dacergnn.graph import HeteroGraph
-from dacergnn.runtime.stacks import stacks_of
 
 
 class EdgeConvFrontend(ConvolutionFrontend):
@@ -51,15 +50,10 @@ class EdgeConvFrontend(ConvolutionFrontend):
 
     def bind(self, graph: HeteroGraph, x: Any, edge_index: Any) -> Binding:
         pair, nodes = is_pair(x), self.nodes(x, edge_index)
-
-        def again(x: Any, *_: Any, **__: Any) -> list[Tensor]:
-            features = [contiguous(rows_of(part)) for part in (x if pair else (x,))]
-            return [*features, *self._network_parameters.read(self.module)]
-
-        program = self.program(pair, partial(self._program, pair))
+        features = [contiguous(rows_of(part)) for part in (x if pair else (x,))]
         names = [*("x", "x_own")[: 1 + pair], *self.network.arrays]
-        arrays = dict(zip(names, again(x), strict=True))
-        return Binding(program, arrays, nodes.finish, stacks_of(), again=again, reshapes=True)
+        arrays = dict(zip(names, [*features, *self._network_parameters.read(self.module)], strict=True))
+        return Binding(self.program(pair, partial(self._program, pair)), arrays, nodes.finish, reshapes=True)
 
     def _checked(self, x: Any, edge_index: Any) -> Nodes:
         if ends(x)[1] is None:
@@ -96,9 +90,7 @@ class DynamicEdgeConvFrontend(EdgeConvFrontend):
         return self.encode_edges(edges, self.nodes(x, None))
 
     def bind(self, graph: HeteroGraph, x: Any, batch: Any = None) -> Binding:  # pyright: ignore[reportIncompatibleMethodOverride]
-        binding = super().bind(graph, x, None)
-        binding.again = None
-        return binding
+        return super().bind(graph, x, None)
 
 
 def _batches(batch: Any) -> tuple[Any, Any]:

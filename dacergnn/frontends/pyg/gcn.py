@@ -17,7 +17,6 @@ from dacergnn.frontends.pyg.convolution import ConvolutionFrontend, Nodes, check
 from dacergnn.frontends.pyg.given_edges import edge_values, is_matrix, source_of_values
 from dacergnn.frontends.pyg.self_loops import loops, split_loops, symmetric_norm, with_loop_weights, with_loops
 from dacergnn.graph import HeteroGraph
-from dacergnn.runtime.stacks import stacks_of
 
 
 class _Edges(NamedTuple):
@@ -93,13 +92,14 @@ class GCNFrontend(ConvolutionFrontend):
         bare, nodes = edges.bare, self.nodes(x, edges.index)
         program = self.program(bare, partial(self._program, bare))
 
-        def again(x: Any, edge_index: Any, edge_weight: Any = None) -> list[Tensor]:
-            norm = self._norm(graph, self._edges(edge_index, edge_weight, x), x.dtype, nodes.copies)
-            weight, *bias = self._own.read(self.module)
-            return [rows_of(x), weight, *([] if norm is None else [norm]), *bias]
+        def coefficients(weight: Tensor | None) -> Any:
+            return self._norm(graph, edges._replace(weight=weight), x.dtype, nodes.copies)
 
-        arrays = dict(zip(program.arrays, again(x, edge_index, edge_weight), strict=True))
-        return Binding(program, arrays, nodes.finish, stacks_of(), again=again, reshapes=True)
+        weight, *bias = self._own.read(self.module)
+        norm = [] if bare else [coefficients(None) if edges.weight is None else edges.weight]
+        arrays = dict(zip(program.arrays, [rows_of(x), weight, *norm, *bias], strict=True))
+        made = {} if edges.weight is None else {"norm": coefficients}
+        return Binding(program, arrays, nodes.finish, made=made, reshapes=True)
 
     def _edges(self, edge_index: Any, edge_weight: Tensor | None, x: Tensor) -> _Edges:
         layer: Any = self.layer

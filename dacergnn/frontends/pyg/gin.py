@@ -15,7 +15,6 @@ from dacergnn.frontends.linear import Network
 from dacergnn.frontends.pyg.convolution import ConvolutionFrontend, Nodes, rows_of
 from dacergnn.frontends.pyg.message_passing import ends, is_pair
 from dacergnn.graph import HeteroGraph
-from dacergnn.runtime.stacks import stacks_of
 
 
 class GINFrontend(ConvolutionFrontend, GINProgram):
@@ -57,22 +56,12 @@ class GINFrontend(ConvolutionFrontend, GINProgram):
         nodes = self.nodes(x, edge_index, size)
         own = "x" if not pair else "" if x[1] is None else "x_own"
         program = self.gin_program(rows_of(x[0] if pair else x), own, weighted)
-
-        def again(x: Any, edge_index: Any, size: Any = None) -> list[Tensor]:
-            x_l, x_r = x if pair else (x, None)
-            x_l, x_r = rows_of(x_l), None if x_r is None else rows_of(x_r)
-            norm = self.norm(graph, edge_index, x_l.dtype, nodes.copies, mean=self.aggr == "mean")
-            return self.gin_arrays(program, x_l, x_r, norm)
-
-        arrays = dict(zip(program.arrays, again(x, edge_index), strict=True))
-        return Binding(
-            program,
-            arrays,
-            partial(self._finish, nodes),
-            stacks_of(),
-            again=again,
-            reshapes=not self.network.rest(self.module),
-        )
+        x_l, x_r = x if pair else (x, None)
+        x_l, x_r = rows_of(x_l), None if x_r is None else rows_of(x_r)
+        norm = self.norm(graph, edge_index, x_l.dtype, nodes.copies, mean=self.aggr == "mean")
+        arrays = dict(zip(program.arrays, self.gin_arrays(program, x_l, x_r, norm), strict=True))
+        reshapes = not self.network.rest(self.module)
+        return Binding(program, arrays, partial(self._finish, nodes), reshapes=reshapes, repeats=True)
 
     def _finish(self, nodes: Nodes, outputs: Outputs) -> Any:
         return self.network.finish(self.module, nodes.finish(outputs))

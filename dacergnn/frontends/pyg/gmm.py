@@ -17,7 +17,6 @@ from dacergnn.frontends.pyg.convolution import ConvolutionFrontend
 from dacergnn.frontends.pyg.given_edges import edge_count, edge_features
 from dacergnn.frontends.pyg.message_passing import check_features, ends, is_pair, known_channels
 from dacergnn.graph import HeteroGraph
-from dacergnn.runtime.stacks import stacks_of
 
 
 class GMMFrontend(ConvolutionFrontend):
@@ -69,20 +68,16 @@ class GMMFrontend(ConvolutionFrontend):
         pair, own_rows = is_pair(x), ends(x)[1] is not None
         own = {name: spec for name, spec in self.own.items() if own_rows or name != "root"}
         with_own = pair and "root" in own
-
-        def again(x: Any, edge_index: Any, edge_attr: Any = None, size: Any = None) -> list[Tensor]:
-            features = [contiguous(part) for part in (x[: 1 + with_own] if pair else (x,))]
-            mu, sigma, g, *others = self._read.read(self.module)
-            parameters = self._by_output(mu, sigma, g) if self.separate else [mu, sigma, g]
-            others = [array for name, array in zip(self.own, others, strict=True) if name in own]
-            attr: Any = edge_features(edge_index) if edge_attr is None else edge_attr
-            return [*features, graph.to_canonical(attr.contiguous()), *parameters, *others]
-
+        features = [contiguous(part) for part in (x[: 1 + with_own] if pair else (x,))]
+        mu, sigma, g, *others = self._read.read(self.module)
+        parameters = self._by_output(mu, sigma, g) if self.separate else [mu, sigma, g]
+        others = [array for name, array in zip(self.own, others, strict=True) if name in own]
+        attr: Any = edge_features(edge_index) if edge_attr is None else edge_attr
         program = self.program((with_own, *own), partial(self._program, own, with_own))
         weight = "c" if self.separate else "W"
         names = [*("x", "x_own")[: 1 + with_own], "u", "mu", "sigma", weight, *own]
-        arrays = dict(zip(names, again(x, edge_index, edge_attr), strict=True))
-        return Binding(program, arrays, only, stacks_of(), again=again, reshapes=True)
+        arrays = dict(zip(names, [*features, attr.contiguous(), *parameters, *others], strict=True))
+        return Binding(program, arrays, only, made={"u": graph.to_canonical}, reshapes=True)
 
     def _by_output(self, mu: Tensor, sigma: Tensor, g: Tensor) -> list[Tensor]:
         """Parameters of separate Gaussians, (in, out, kernel, ...), as rows in the order that the program has."""

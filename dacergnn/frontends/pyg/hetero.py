@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import accumulate
 from typing import Any, ClassVar
@@ -14,6 +14,7 @@ from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.features import is_sparse, joined
 from dacergnn.frontends.frontend import Binding, Frontend, GraphKey, Outputs, Program, spec
 from dacergnn.frontends.hetero_programs import hetero
+from dacergnn.frontends.parameters import Parameters
 from dacergnn.frontends.pyg.given_edges import identity, is_matrix
 from dacergnn.frontends.pyg.message_passing import check_features, typed_ids
 from dacergnn.frontends.pyg.relation_arrays import (
@@ -33,7 +34,7 @@ from dacergnn.graph.edge_list import make_edge_list
 from dacergnn.graph.typed_parts import repeated
 
 _ATTENTION = ("att_src", "att_dst")
-_Parameters = dict[tuple[EdgeType, str | None], Tensor]
+_Parameters = Mapping[tuple[EdgeType, str | None], Tensor]
 """Parameters by relation and path."""
 _SPACES = {"x": "NS", "norm": "E", "root": "T", "bias": "T", "share": "T"}  # other arrays: one row for each relation
 
@@ -70,6 +71,8 @@ class HeteroFrontend(Frontend):
                 if weight is not None and self.channels.setdefault(name, weight.size(1)) != weight.size(1):
                     raise self.refuse("in_channels", weight.size(1), f"{name!r} has {self.channels[name]} elsewhere")
         self.width = max(self.channels.values())
+        self._layouts: dict[tuple[EdgeType, ...], Layout] = {}
+        self._own_parameters: dict[Layout, tuple[list[tuple[EdgeType, str]], Parameters]] = {}
 
     def convs(self) -> Any:
         """The module whose children are the layers of the relations."""
@@ -175,7 +178,16 @@ class HeteroFrontend(Frontend):
         return values[0]
 
     def _layout(self, edge_index_dict: dict[EdgeType, Any]) -> Layout:
-        return Layout([r for r in self.relations if r.key in edge_index_dict])
+        given = tuple([r.key for r in self.relations if r.key in edge_index_dict])
+        if torch.compiler.is_compiling():  # tracers guard on what they read, and would find it changed
+            return self._make_layout(given)
+        found = self._layouts.get(given)
+        if found is None:
+            found = self._layouts[given] = self._make_layout(given)
+        return found
+
+    def _make_layout(self, given: tuple[EdgeType, ...]) -> Layout:
+        return Layout([r for r in self.relations if r.key in given])
 
     def _check_relation(self, relation: Relation, x_dict: dict[Any, Any], edge_index_dict: dict[Any, Any]) -> None:
         key = relation.key
@@ -215,22 +227,33 @@ class HeteroFrontend(Frontend):
 
         Without gradients these are the parameters and features themselves.
         """
-        convs = self.convs()
-        given: _Parameters = {}
-        into: list[Sequence[int]] = []
-        for relation in layout.relations:
-            paths = (relation.weight, relation.weight_dst, relation.root, relation.bias, *_ATTENTION)
-            for path in dict.fromkeys(path for path in paths if path):
-                found = relation.parameter(convs, path)
-                if found is not None:
-                    given[relation.key, path] = found
-                    into.append([layout.destinations.index(relation.key[-1])])
+        keys, parameters = self._parameters_of(layout)
+        values = parameters.read(self.convs())
+        if not torch.is_grad_enabled():
+            return dict(zip(keys, values, strict=True)), x_dict
+        into: list[Sequence[int]] = [[layout.destinations.index(key[-1])] for key, _ in keys]
         names = [name for name in layout.node_types if not is_sparse(x_dict[name])]
         into += [layout.reached_from(name) for name in names]
-        values = reached.parts([*given.values(), *[x_dict[name] for name in names]], into)
-        count = len(given)
-        features = dict(zip(names, values[count:], strict=True))
-        return dict(zip(given, values[:count], strict=True)), {**x_dict, **features}
+        values = reached.parts([*values, *[x_dict[name] for name in names]], into)
+        features = dict(zip(names, values[len(keys) :], strict=True))
+        return dict(zip(keys, values[: len(keys)], strict=True)), {**x_dict, **features}
+
+    def _parameters_of(self, layout: Layout) -> tuple[list[tuple[EdgeType, str]], Parameters]:
+        """Relations and paths of the parameters of a call, and where these are."""
+        found = self._own_parameters.get(layout)
+        if found is None:
+            keys: list[tuple[EdgeType, str]] = []
+            paths: list[tuple[str, ...]] = []
+            for relation in layout.relations:
+                known = (relation.weight, relation.weight_dst, relation.root, relation.bias, *_ATTENTION)
+                for path in dict.fromkeys(path for path in known if path):
+                    if relation.parameter(self.convs(), path) is not None:
+                        keys.append((relation.key, path))
+                        paths.append((relation.place, *path.split(".")))
+            found = keys, Parameters(self.convs(), paths)
+            if not torch.compiler.is_compiling():
+                self._own_parameters[layout] = found
+        return found
 
     def _matrix(self, relation: Relation, parameters: _Parameters, path: str | None) -> Tensor | None:
         weight = parameters.get((relation.key, path))

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 from functools import partial
 from itertools import accumulate, product
-from threading import local
 from typing import Any, ClassVar
 
 import torch
@@ -26,7 +25,7 @@ from dacergnn.frontends.pyg.message_passing import (
     check_features,
     typed_ids,
 )
-from dacergnn.frontends.reached import Reached
+from dacergnn.frontends.reached import Reached, Results
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.edge_list import make_edge_list
 from dacergnn.graph.typed_parts import repeated
@@ -117,29 +116,22 @@ class HGTFrontend(MessagePassingFrontend):
             for name, x in x_dict.items():
                 if is_sparse(x) and self.channels[name] == self.out_channels:
                     raise UnsupportedCallError(f"x_dict[{name!r}] is sparse, but added to a result; pass it dense.")
-            W_att, W_msg, *parts = self._weights()
+            W_att, W_msg, *parts = self._own_parameters.read(self.module)
             reached = Reached(len(layout.outputs))
             parts = reached.parts(parts, self._leads_to(layout))
             arrays = {"W_att": W_att, "W_msg": W_msg, **self._projections(x_dict)}
             program = self.program("attention", self._attention)
-            finish = partial(self._finish_torch, layout, x_dict, lambda: reached)
-            return Binding(program, arrays, finish, self.priors, parts)
-
-        call, leads_to = local(), self._leads_to(layout)
-
-        def again(x_dict: Any, edge_index_dict: Any) -> list[Tensor]:
-            call.reached = Reached(len(layout.outputs))
-            W_att, W_msg, *parts = self._weights()
-            return [W_att, W_msg, *call.reached.parts(parts, leads_to), *map(x_dict.__getitem__, layout.names)]
-
-        W_att, W_msg, *parts = again(x_dict, edge_index_dict)
-        program = self.program("biased", self._biased)
-        finish = partial(self._finish, layout, layout.sizes(x_dict), lambda: call.reached)
-        arrays, features = {"W_att": W_att, "W_msg": W_msg}, parts[-len(layout.names) :]
+            finish = partial(self._finish_torch, layout, x_dict, reached)
+            return Binding(program, arrays, finish, self.priors, parts, self._made)
+        W_att, W_msg, *parts = self._own_parameters.read(self.module)
+        arrays, features = {"W_att": W_att, "W_msg": W_msg}, [x_dict[name] for name in layout.names]
+        stacks = self.stacks[len(layout.names)]
         if any(map(is_sparse, features)):
-            arrays["x"] = joined(features, features[0].size(1))
-            return Binding(program, arrays, finish, self.weight_stacks, parts[: -len(features)])
-        return Binding(program, arrays, finish, self.stacks[len(layout.names)], parts, again)
+            arrays["x"], features, stacks = joined(features, features[0].size(1)), [], self.weight_stacks
+        return Binding(
+            self.program("biased", self._biased), arrays, partial(self._finish, layout, layout.sizes(x_dict)),
+            stacks, [*parts, *features], self._made, Results(len(layout.outputs), self._leads_to(layout)), repeats=True,
+        )  # fmt: skip
 
     def _paths(self) -> list[tuple[str, ...]]:
         """Where the weights of the program are, those of the relations first."""
@@ -151,12 +143,10 @@ class HGTFrontend(MessagePassingFrontend):
             paths += [("skip", key) for key in self.skip_keys]
         return paths
 
-    def _weights(self) -> list[Tensor]:
-        """W_att, W_msg, then the parameters that are parts."""
-        weights = self._own_parameters.read(self.module)
-        if self.heads > 1:
-            weights[:2] = map(self._relation_weights, weights[:2])
-        return weights
+    @property
+    def _made(self) -> dict[str, Callable[[Tensor], Tensor]]:
+        """What the program takes of the weights of relations."""
+        return dict.fromkeys(("W_att", "W_msg"), self._relation_weights) if self.heads > 1 else {}
 
     def _layout(self, x_dict: Any, edge_index_dict: Any) -> Layout:
         """Raises UnsupportedCallError if the layer does not know the types."""
@@ -201,17 +191,15 @@ class HGTFrontend(MessagePassingFrontend):
         outward = [own.get(name, []) for name in self.node_types]
         return [*relations, *inward, *inward, *outward, *outward, *(outward if self.has_skip else [])]
 
-    def _finish(
-        self, layout: Layout, sizes: list[int], reached: Callable[[], Reached], outputs: Outputs
-    ) -> dict[str, Tensor]:
-        parts = reached().split(outputs[0], sizes)
+    def _finish(self, layout: Layout, sizes: list[int], outputs: Outputs, reached: Reached) -> dict[str, Tensor]:
+        parts = reached.split(outputs[0], sizes)
         return {name: parts[i] for name, i in layout.outputs}
 
     def _finish_torch(
-        self, layout: Layout, x_dict: dict[str, Tensor], reached: Callable[[], Reached], outputs: Outputs
+        self, layout: Layout, x_dict: dict[str, Tensor], reached: Reached, outputs: Outputs
     ) -> dict[str, Tensor]:
         layer = self.module
-        parts = self._finish(layout, layout.sizes(x_dict), reached, (outputs[0].view(-1, self.out_channels),))
+        parts = self._finish(layout, layout.sizes(x_dict), (outputs[0].view(-1, self.out_channels),), reached)
         for name, part in parts.items():
             lin = layer.out_lin.lins[name]
             out = linear(gelu(part), lin.weight, lin.bias)

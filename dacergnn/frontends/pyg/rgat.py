@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar
 
@@ -109,18 +110,21 @@ class RGATFrontend(WeightsFrontend):
         if self.has_bias and self.concat:
             arrays["bias"] = own["bias"]
         if self.plain and edge_attr is None and self.repeatable and not attention:
-            return Binding(self.program("plain", self._plain_program), arrays, self._finish, reshapes=self.concat)
+            program = self.program("plain", self._plain_program)
+            return Binding(program, arrays, self._finish, reshapes=self.concat, repeats=True)
+        made: dict[str, Callable[[Tensor], Tensor]] = {}
         if edge_attr is not None:
-            arrays["edge_attr"] = graph.to_canonical(edge_attr.contiguous())
+            arrays["edge_attr"] = edge_attr.contiguous()
+            made["edge_attr"] = graph.to_canonical
             arrays["lin_edge"] = self.module.lin_edge.weight
             arrays["edge_key"] = own["e"]
         if self.dim > 1:
             arrays["copies"] = self._copy_matrix(x)
         if self.mod == "additive":
-            arrays["w"] = own["w"].repeat(self.rows)
+            arrays["w"], made["w"] = own["w"], lambda w: w.repeat(self.rows)
         elif self.mod == "scaled":
-            arrays |= {"l1": own["l1"], "b1": own["b1"]}
-            arrays |= {"l2": own["l2"].repeat(1, self.rows), "b2": own["b2"].repeat(1, self.rows)}
+            arrays |= {name: own[name] for name in ("l1", "b1", "l2", "b2")}
+            made["l2"] = made["b2"] = lambda weight: weight.repeat(1, self.rows)
         if self.mod in ("scaled", "f-scaled"):
             starts = graph.encoding("ptr_E_dst")
             arrays["degree"] = (starts[1:] - starts[:-1]).to(x.dtype)
@@ -129,8 +133,8 @@ class RGATFrontend(WeightsFrontend):
         given = edge_attr is not None, "kept" in arrays, attention
         program = self.program(given, partial(self._modes_program, *given))
         if attention:
-            return Binding(program, arrays, partial(self._with_attention, graph, edge_index))
-        return Binding(program, arrays, self._finish, reshapes=self.concat)
+            return Binding(program, arrays, partial(self._with_attention, graph, edge_index), made=made)
+        return Binding(program, arrays, self._finish, made=made, reshapes=self.concat, repeats=True)
 
     def _with_attention(self, graph: HeteroGraph, edge_index: Any, outputs: Outputs) -> tuple[Any, Any]:
         return self._finish(outputs), with_weights(edge_index, graph.from_canonical(outputs[1]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, ClassVar
 
-from torch import Tensor, nn
+from torch import nn
 
 from dacergnn.frontends.convolution_programs import sage
 from dacergnn.frontends.frontend import Binding, GraphKey, Program, spec
@@ -13,7 +13,6 @@ from dacergnn.frontends.parameters import Parameters
 from dacergnn.frontends.pyg.convolution import ConvolutionFrontend, rows_of
 from dacergnn.frontends.pyg.message_passing import ends, is_pair
 from dacergnn.graph import HeteroGraph
-from dacergnn.runtime.stacks import stacks_of
 
 
 class SAGEFrontend(ConvolutionFrontend):
@@ -57,20 +56,15 @@ class SAGEFrontend(ConvolutionFrontend):
         own = pair and self.has_root and x[1] is not None
         kind = own, self.has_root and (own or not pair), self.aggr == "mean" or self.weighs(edge_index)
         program = self.program(kind, partial(self._program, *kind))
-        names = program.arrays
-
-        def again(x: Any, edge_index: Any, size: Any = None) -> list[Tensor]:
-            arrays = dict(zip(self._names, self._own.read(self.module), strict=True))
-            arrays["x"] = rows_of(x[0] if pair else x)
-            if own:
-                arrays["x_own"] = rows_of(x[1])
-            norm = self.norm(graph, edge_index, arrays["x"].dtype, nodes.copies, mean=self.aggr == "mean")
-            if norm is not None:
-                arrays["norm"] = norm
-            return [arrays[name] for name in names]
-
-        arrays = dict(zip(names, again(x, edge_index), strict=True))
-        return Binding(program, arrays, nodes.finish, stacks_of(), again=again, reshapes=True)
+        arrays = dict(zip(self._names, self._own.read(self.module), strict=True))
+        arrays["x"] = rows_of(x[0] if pair else x)
+        if own:
+            arrays["x_own"] = rows_of(x[1])
+        norm = self.norm(graph, edge_index, arrays["x"].dtype, nodes.copies, mean=self.aggr == "mean")
+        if norm is not None:
+            arrays["norm"] = norm
+        arrays = {name: arrays[name] for name in program.arrays}
+        return Binding(program, arrays, nodes.finish, reshapes=True)
 
     def _program(self, own: bool, root: bool, norm: bool) -> Program:
         k, m, k_own = self.in_channels, self.out_channels, self.own_channels

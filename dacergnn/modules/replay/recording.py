@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,18 +10,15 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from dacergnn.config import CheckGraph
 from dacergnn.frontends.symbolic import Computed
 from dacergnn.frontends.symbolic.edges import EdgeIndex, EndIndex
 from dacergnn.frontends.symbolic.record import ABOUT, place, spelled
 from dacergnn.frontends.symbolic.value import Value
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.compiled import CompiledProgram
-from dacergnn.modules.replay.call import SIMPLE, Call
 from dacergnn.modules.replay.reach import Unwatchable
-from dacergnn.modules.replay.snapshot import Forms
 from dacergnn.modules.replay.watch import Watch
-from dacergnn.modules.watched import Watched
+from dacergnn.modules.signature import SIMPLE, CallSignature
 from dacergnn.runtime.cuda_device import random_state
 
 _FORM = frozenset(("shape", "dtype", "device", "layout", "requires_grad", "ndim", "is_cpu", "is_cuda", "is_sparse",
@@ -59,9 +55,16 @@ def _about_form(func: Any) -> bool:
 
 @dataclass
 class Attempt:
-    """A call that is recorded with an eye on what it does besides, so that it can be run again without recording."""
+    """A call that is recorded with an eye on what it does besides, so that it can be run again without recording.
 
-    call: Call
+    Args:
+        signature: That of the call.
+        leaves: The tensors and graphs among its arguments.
+        watch: What else it can reach.
+    """
+
+    signature: CallSignature
+    leaves: list[Any]
     watch: Watch
     looks: Looks = field(default_factory=Looks)
     runs: list[tuple[CompiledProgram, HeteroGraph, bool]] = field(default_factory=list)
@@ -75,11 +78,12 @@ class Attempt:
         self._before = self._state()
 
     def _state(self) -> Any:
-        versions = [0 if t.is_inference() else t._version for t in self.call.tensors]
-        device = self.call.tensors[0].device if self.call.tensors else torch.device("cpu")
+        tensors = [leaf for leaf in self.leaves if isinstance(leaf, Tensor)]
+        versions = [0 if t.is_inference() else t._version for t in tensors]
+        device = tensors[0].device if tensors else torch.device("cpu")
         return versions, self.watch.versions(), [s.numpy().tobytes() for s in random_state(device)]
 
-    def finish(self, result: Any, forget: Callable[[object], None], check: CheckGraph) -> Recording:
+    def finish(self, result: Any, forget: Callable[[object], None]) -> Recording:
         """What repeats the call; ``forget`` is called when a graph is gone.
 
         Raises:
@@ -92,38 +96,34 @@ class Attempt:
             raise Unwatchable(f"it runs {len(self.runs)} programs")
         if not self.watch.unchanged() or self._state() != self._before:
             raise Unwatchable("it changes attributes or tensors, or draws random numbers")
-        if self.runs[0][2] is not self.call.outline[0]:
+        if self.runs[0][2] is not self.signature.state[0]:
             raise Unwatchable("gradients are on in parts of it")
-        guarded = {id(v) for v in (*self.call.same, *self.watch.integers)}
+        guarded = {id(v) for v in (*self.signature.same, *self.watch.integers)}
         if not guarded.issuperset(map(id, self.edges)):
             raise Unwatchable("its edges are made during the call")
-        return Recording(self, self.computed[0], result, forget, check)
+        return Recording(self, self.computed[0], result, forget)
 
 
 class Recording:
     """How to run the program of a call for others that are like it."""
 
-    def __init__(
-        self, attempt: Attempt, computed: Computed, result: Any, forget: Callable[[object], None], check: CheckGraph
-    ) -> None:
-        self._outline, self.watch = attempt.call.outline, attempt.watch
-        self._integers = attempt.call.integers
-        self.same = [weakref.ref(v, forget) for v in attempt.call.same]
-        self._watched = Watched(attempt.call.same, check)
-        self._forms = Forms(attempt.call.tensors)
-        self._known = self._overlap(attempt.call)
+    def __init__(self, attempt: Attempt, computed: Computed, result: Any, forget: Callable[[object], None]) -> None:
+        self.signature, self.watch = attempt.signature, attempt.watch
+        self.signature.when_gone(forget)
+        self._known = self._overlap(attempt.leaves)
+        ids = [*map(id, attempt.leaves)]
         self.compiled, self.graph, _ = attempt.runs[0]
         self._arrays: list[Any] = []
         self._given: list[tuple[int, int]] = []
         self._on_edges: list[int] = []
         for slot, (tensor, origin) in enumerate(computed.inputs):
-            if id(tensor) in attempt.call.ids:
-                self._given.append((slot, attempt.call.ids.index(id(tensor))))
+            if id(tensor) in ids:
+                self._given.append((slot, ids.index(id(tensor))))
             elif origin != "graph" and id(tensor) not in attempt.watch.ids:
                 raise Unwatchable("what it computes before, outside of the program, is part of the result")
             if origin == "edges":
                 self._on_edges.append(slot)
-            self._arrays.append(None if id(tensor) in attempt.call.ids else tensor)
+            self._arrays.append(None if id(tensor) in ids else tensor)
         self._outputs: list[tuple[int, bool, torch.Size | None]] = []  # a shape unless it is that of the program
         self._shapes = attempt.shapes
         self._result = self._template(result, {id(made[0]): made for made in computed.outputs})
@@ -142,15 +142,15 @@ class Recording:
             raise Unwatchable("its result is not what the program computes alone")
         return tree
 
-    def covers(self, call: Call) -> bool:
-        """Whether a call is like the recorded one, and everything else as it was then."""
-        return (
-            call.outline == self._outline
-            and self._watched.same(call.pick(self._integers))
-            and self._forms.same(call.tensors)
-            and self.watch.unchanged()
-            and self._overlap(call) == self._known
-        )
+    def leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any] | None:
+        """Returns the tensors and graphs among the arguments of a call that is like the recorded one.
+
+        None if it is not, or something else is not as it was then.
+        """
+        leaves = self.signature.leaves(args, kwargs)
+        if leaves is None or not self.watch.unchanged() or self._overlap(leaves) != self._known:
+            return None
+        return leaves
 
     @property
     def tensors(self) -> list[Tensor]:
@@ -159,17 +159,20 @@ class Recording:
 
     def again(self, *args: Any, **kwargs: Any) -> Any:
         """The result for the arguments of a call that is covered."""
-        return self.run(Call(args, kwargs))
+        leaves = self.signature.leaves(args, kwargs)
+        assert leaves is not None
+        return self.run(leaves)
 
-    def _overlap(self, call: Call) -> list[int]:
+    def _overlap(self, leaves: Sequence[Any]) -> list[int]:
         """Which arguments are tensors that the layer, or a graph, holds as well."""
-        return [i if i in self.watch.ids else 0 for i in call.ids]
+        ids = self.watch.ids
+        return [i if i in ids else 0 for i in map(id, leaves)]
 
-    def run(self, call: Call) -> Any:
+    def run(self, leaves: Sequence[Any]) -> Any:
         """The result for other arguments."""
         arrays = self._arrays.copy()
         for slot, position in self._given:
-            arrays[slot] = call.tensors[position]
+            arrays[slot] = leaves[position]
         for slot in self._on_edges:
             arrays[slot] = self.graph.to_canonical(arrays[slot])
         found = self.compiled(self.graph, arrays)

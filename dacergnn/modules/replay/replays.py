@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import weakref
 from functools import partial
-from operator import is_
 from typing import Any
 
+import torch
 from torch import nn
 
 from dacergnn.config import CheckGraph
 from dacergnn.graph import HeteroGraph
-from dacergnn.modules.replay.call import Call
 from dacergnn.modules.replay.reach import Unwatchable
 from dacergnn.modules.replay.recording import Attempt, Recording
 from dacergnn.modules.replay.watch import Watch
+from dacergnn.modules.signature import CallSignature, is_modified
 
 _KEPT = 4
 _ATTEMPTS = 3
@@ -29,36 +29,38 @@ class Replays:
         self._module, self._others = module, others
         self._check: CheckGraph = check
         self._recordings: list[Recording] = []
-        self._last: tuple[list[Any], list[weakref.ref[Any]]] | None = None
+        self._last: CallSignature | None = None
         self._left: dict[tuple[bool, bool], int] = {}
 
-    def find(self, call: Call) -> Recording | None:
-        """The recording that covers a call."""
-        try:
-            for recording in self._recordings:
-                if recording.covers(call):
-                    self._left.pop(self._kind(call), None)
-                    return recording
-        except RuntimeError:  # a tensor has become a sparse one, say
-            pass
+    def find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Recording, list[Any]] | None:
+        """The recording that covers a call, and the tensors and graphs among the arguments."""
+        if is_modified():
+            return None
+        for recording in self._recordings:
+            leaves = recording.leaves(args, kwargs)
+            if leaves is not None:
+                self._left.pop(self._mode(), None)
+                return recording, leaves
         return None
 
-    def attempt(self, call: Call) -> Attempt | None:
+    def attempt(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Attempt | None:
         """What records a call so that it can be repeated; None if the call before it was another, or that is vain."""
-        if not call.comparable:
+        if is_modified():
             return None
-        last, self._last = self._last, (call.form, [weakref.ref(v) for v in call.same])
-        left = self._left.get(self._kind(call), _ATTEMPTS)
-        if not left and self.reason is None:
-            self.reason = "its state changes from call to call"
-        if last is None or not left or last[0] != call.form:
+        left = self._left.get(self._mode(), _ATTEMPTS)
+        if not left:
+            self.reason = self.reason or "its state changes from call to call"
             return None
-        if not all(map(is_, call.same, [r() for r in last[1]])):
+        last = self._last
+        leaves = None if last is None else last.leaves(args, kwargs)
+        if last is None or leaves is None or any(map(_has_attributes, leaves)):
+            self._last = CallSignature.of(args, kwargs, self._check)
             return None
-        self._left[self._kind(call)] = left - 1
-        graphs = {f"graph {i}": g for i, g in enumerate(call.graphs) if not isinstance(g, HeteroGraph)}
+        self._left[self._mode()] = left - 1
+        given = [v for v in leaves if not isinstance(v, (torch.Tensor, HeteroGraph))]
+        graphs = {f"graph {i}": graph for i, graph in enumerate(given)}
         try:
-            return Attempt(call, Watch(self._module, self._others | graphs))
+            return Attempt(last, leaves, Watch(self._module, self._others | graphs))
         except Unwatchable as reason:
             self.reason = str(reason)
         except Exception as error:  # of descriptors, say; no reason not to record
@@ -68,7 +70,7 @@ class Replays:
     def keep(self, attempt: Attempt, result: Any) -> None:
         """Note a call that has succeeded, if it can be repeated."""
         try:
-            found = attempt.finish(result, partial(_forget, weakref.ref(self)), self._check)
+            found = attempt.finish(result, partial(_forget, weakref.ref(self)))
         except Unwatchable as reason:
             self.reason = str(reason)
             return
@@ -77,8 +79,8 @@ class Replays:
         others = [r for r in self._recordings if r.watch.own == found.watch.own]
         self._recordings = [found, *others[: _KEPT - 1]]
 
-    def _kind(self, call: Call) -> tuple[bool, bool]:
-        return self._module.training, call.outline[0]
+    def _mode(self) -> tuple[bool, bool]:
+        return self._module.training, torch.is_grad_enabled()
 
     @property
     def summary(self) -> str | None:
@@ -90,7 +92,12 @@ class Replays:
 
     def forget(self) -> None:
         """Drop what is about graphs that are gone."""
-        self._recordings = [r for r in self._recordings if all(v() is not None for v in r.same)]
+        self._recordings = [r for r in self._recordings if all(v is not None for v in r.signature.same)]
+
+
+def _has_attributes(value: Any) -> bool:
+    """Returns whether a tensor of edges holds more than numbers, which a forward may read."""
+    return isinstance(value, torch.Tensor) and not value.is_floating_point() and bool(vars(value))
 
 
 def _forget(replays: weakref.ref[Replays], _: object) -> None:

@@ -51,11 +51,37 @@ inline std::uint64_t checksum_of(const Tensor &tensor, std::int64_t step) {
   }
 }
 
+// Gives `note` where the numbers of a tensor lie, how often they were written to, and, unless `step` is 0, a checksum of
+// every `step`-th of them, number by number, until it returns false.
+template <class Note>
+bool numbers_of(void *object, int (*describe)(void *, Tensor *), void *version_name, std::int64_t step, Note note) {
+  constexpr int cpu = 1;
+  Tensor found;
+  if (describe(object, &found)) {
+    PyErr_Clear();
+    return false;
+  }
+  void *version = PyObject_GetAttr(object, version_name);
+  std::int64_t written = -1;  // of a tensor of inference mode, which counts nothing
+  if (version) {
+    written = PyLong_AsLongLong(version);
+    Py_DecRef(version);
+  } else {
+    PyErr_Clear();
+  }
+  if (!note((std::int64_t)found.data + (std::int64_t)found.offset) || !note(written) || !note(found.device) ||
+      !note(found.bits) || !note(found.dimensions))
+    return false;
+  for (int d = 0; d < found.dimensions; ++d)
+    if (!note(found.shape[d]) || !note(found.strides[d])) return false;
+  const bool readable = found.device == cpu && found.data != nullptr;
+  return step == 0 || note(readable ? (std::int64_t)checksum_of(found, step) : 0);
+}
+
 // A built-in function of Python: its arguments are a list of tensors, the address of numbers, and whether to write them.
 // The first three are given: the exchange function, the name "_version", the number of tensors. For each tensor follow
 // the step of its checksum, 0 for none, which is given too, and what is written or compared.
 inline void *same_edges(void *const *arguments) {
-  constexpr int cpu = 1;
   auto *numbers = (std::int64_t *)PyLong_AsVoidPtr(arguments[1]);
   const auto describe = (int (*)(void *, Tensor *))numbers[0];
   void *const version_name = (void *)numbers[1];
@@ -68,27 +94,8 @@ inline void *same_edges(void *const *arguments) {
   };
   if (PyList_Size(arguments[0]) != count) return PyBool_FromLong(0);
   for (std::int64_t i = 0; i < count; ++i) {
-    void *object = PyList_GetItem(arguments[0], i);
     const std::int64_t step = *numbers++;
-    Tensor found;
-    if (describe(object, &found)) {
-      PyErr_Clear();
-      return PyBool_FromLong(0);
-    }
-    void *version = PyObject_GetAttr(object, version_name);
-    std::int64_t written = -1;  // of a tensor of inference mode, which counts nothing
-    if (version) {
-      written = PyLong_AsLongLong(version);
-      Py_DecRef(version);
-    } else {
-      PyErr_Clear();
-    }
-    bool same = note((std::int64_t)found.data + (std::int64_t)found.offset) && note(written) && note(found.device) &&
-                note(found.bits) && note(found.dimensions);
-    for (int d = 0; same && d < found.dimensions; ++d) same = note(found.shape[d]) && note(found.strides[d]);
-    const bool readable = found.device == cpu && found.data != nullptr;
-    if (!same || (step > 0 && !note(readable ? (std::int64_t)checksum_of(found, step) : 0)))
-      return PyBool_FromLong(0);
+    if (!numbers_of(PyList_GetItem(arguments[0], i), describe, version_name, step, note)) return PyBool_FromLong(0);
   }
   return PyBool_FromLong(1);
 }
