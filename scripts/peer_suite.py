@@ -129,7 +129,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     files = [file for file in files if any(word in file.name for word in given.only)]
     if not files:
         parser.error(f"{checkout} holds no such file of tests; name a checkout of PyG's or of DGL's repository.")
-    console = Console(markup=False, highlight=False, soft_wrap=True)
+    console = Console(width=110, markup=False, highlight=False, soft_wrap=True)
     results: dict[str, dict[str, Outcome]] = {}
     for file in files:
         name = file.relative_to(checkout).as_posix()

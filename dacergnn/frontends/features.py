@@ -30,6 +30,11 @@ def contiguous(x: Tensor) -> Tensor:
     return x if is_sparse(x) else x.contiguous()
 
 
+def drops(dropout: nn.Dropout) -> bool:
+    """Returns whether a dropout changes anything in the mode that it is in itself, whatever that of its layer is."""
+    return dropout.training and dropout.p > 0
+
+
 def dropped(dropout: nn.Module, x: Tensor) -> Tensor:
     """Features behind a dropout, contiguous if they are dense."""
     if not is_sparse(x):

@@ -20,8 +20,8 @@ from dacergnn.modules.repeated import Repeated, run
 from dacergnn.modules.runner import Runner
 from dacergnn.modules.signature import CallSignature
 
-_Mode = tuple[bool, bool]
-"""Whether the layer is in training, and whether gradients are on."""
+_Mode = tuple[bytes, bool]
+"""Which parts of the layer are in training, and whether gradients are on."""
 _ATTEMPTS = 8
 """How many calls of a mode are noted until one is repeated, or the layer changes."""
 
@@ -37,6 +37,7 @@ class FrontendRunner(Runner):
     def __init__(self, core: Core, frontend: Frontend) -> None:
         super().__init__(core)
         self.frontend = frontend
+        self._training = b""
         self.repeated: dict[_Mode, Repeated] = {}
         """How a call like the last one runs without being examined, by mode."""
         self.attempts: dict[_Mode, int] = {}
@@ -53,7 +54,7 @@ class FrontendRunner(Runner):
         try:
             if captures is None or frontend is not self.frontend or not frontend.repeatable:
                 return self._run(frontend, args, kwargs)
-            return captures.run(self._captured, args, kwargs, self._own_parameters(), self.original.training)
+            return captures.run(self._captured, args, kwargs, self._own_parameters(), self._training)
         except UnsupportedCallError as reason:
             return self.fall_back(str(reason), args, kwargs)
 
@@ -67,14 +68,15 @@ class FrontendRunner(Runner):
             found = self._parameters_within = Parameters(self.original, paths)
         return found.read(self.original)
 
-    def renew(self, *, parameters_only: bool) -> None:
-        if not parameters_only:
+    def renew(self, training: bytes, *, same_tensors: bool) -> None:
+        self._training = training
+        if not same_tensors:
             self.attempts = {}
-        self.repeated = {mode: found for mode, found in self.repeated.items() if parameters_only and found.renewed()}
+        self.repeated = {mode: found for mode, found in self.repeated.items() if same_tensors and found.renewed()}
 
     def _run(self, frontend: Frontend, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         own = frontend is self.frontend
-        mode = self.original.training, torch.is_grad_enabled()
+        mode = self._training, torch.is_grad_enabled()
         last = self.repeated.get(mode) if own else None
         leaves = None if last is None else last.signature.leaves(args, kwargs)
         autocast = is_autocast()
@@ -125,6 +127,8 @@ class FrontendRunner(Runner):
         if signature is None or leaves is None:
             return None
         found = Repeated(signature, leaves, self.original, graph, compiled, binding)
+        if not found.possible:
+            return None
         if found.unused:
             # What is kept may have been made of the numbers of features that the program does not take.
             found.signature = CallSignature(args, kwargs, check, found.unused)

@@ -70,7 +70,6 @@ class LayerCore(Core):
         others = () if self.follower is None else (self.follower,)
         before, self._state = self._state, ModuleState(self.original, *others)
         self._state.watch()
-        self.runner.renew(parameters_only=self._state.same_tensors(before))
         if not self._state.same(before):
             runner = self._choose()
             traced = isinstance(runner, TracedRunner) and isinstance(self.runner, TracedRunner)
@@ -78,6 +77,7 @@ class LayerCore(Core):
                 self.runner = runner
             if self.captures is not None:  # what was recorded belongs to the state before
                 self.captures = Captures(self, self.config.check_graph)
+        self.runner.renew(self._state.training, same_tensors=self._state.same_tensors(before))
 
     def run(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call of the original layer with other parameters, those of ``module``."""

@@ -31,6 +31,8 @@ class ModuleState:
         self._modules = [m for top in modules for m in top.modules()]
         self._tensors: list[Tensor] = []
         self._outline = [_outline(m, self._tensors) for m in self._modules]
+        self.training = bytes(m.training for m in self._modules)
+        """Whether each module, the first of them and those within it, is in training."""
         self._snapshot: Snapshot | None = None
         self.check: tuple[Callable[[int], bool], int] = (_unknown, 0)
         """A function, and its argument, that tell whether every attribute is known to be the object that it was."""

@@ -53,7 +53,8 @@ class Repeated:
         self._kept: list[int] = []
         for slot, tensor in enumerate(tensors):
             viewed = id(tensor) not in given and id(tensor) not in paths
-            source = next((s for s in sources if _shows(tensor, s)), tensor) if viewed else tensor
+            shown = [s for s in sources if _shows(tensor, s)] if viewed else []
+            source = shown[0] if len(shown) == 1 else tensor
             shape = tensor.shape if viewed else None
             if id(source) in given:
                 self._given.append((slot, given[id(source)], shape))
@@ -69,6 +70,8 @@ class Repeated:
         self.renewed()
         self.unused = frozenset(signature.features) - {place for _, place, _ in self._given}
         """Positions of features that the program does not take as they are."""
+        self.possible = not paths.keys() & given.keys()
+        """Whether one can tell arguments from parameters."""
         self.settled = not self._kept
         """Whether it is known where all tensors come from: one that two calls have is kept for all of them."""
 

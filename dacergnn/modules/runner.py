@@ -39,8 +39,13 @@ class Runner:
         """The result of a call."""
         raise NotImplementedError
 
-    def renew(self, *, parameters_only: bool) -> None:
-        """Take note that attributes of the layer are other objects, perhaps parameters only."""
+    def renew(self, training: bytes, *, same_tensors: bool) -> None:
+        """Take note that attributes of the layer may be other objects.
+
+        Args:
+            training: Whether the layer, and each part of it, is in training.
+            same_tensors: Whether tensors that are not parameters are the objects that they were.
+        """
 
     @property
     def notes(self) -> list[str | None]:

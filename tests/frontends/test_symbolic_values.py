@@ -103,6 +103,8 @@ EDGEWISE: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
     "sums": lambda x, y, a: x.sum(dim=(1, 2)) + y.sum(-1).sum(1) + x.mean(dim=-1).sum(-1),
     "kept axis": lambda x, y, a: x / (x.abs().sum(-1, keepdim=True) + 1),
     "first axis": lambda x, y, a: x.sum(1) + y.mean(dim=1),
+    "layer norm": lambda x, y, a: F.layer_norm(x, (K,), HEADS[0, 0], HEADS[0, 1], 0.1) + nn.LayerNorm(K).double()(y),
+    "layer norm of rows": lambda x, y, a: F.layer_norm(x.flatten(1), (H * K,)),
     "softmax of heads": lambda x, y, a: x.softmax(dim=-1) + F.softmax(100 * y, dim=2),
     "reshapes": lambda x, y, a: x.view(-1, H * K).reshape(-1, K, H).flatten(1).view(E, H, K) + y,
     "squeezes": lambda x, y, a: x.unsqueeze(1).squeeze(1).unsqueeze(-1).squeeze(-1),
@@ -209,6 +211,23 @@ def test_functions_of_nodes_without_a_form_run_in_torch() -> None:
 
 def test_numbers_of_nodes_may_be_asked_for() -> None:
     compare(lambda x, i: x[i[0]] * 2 if float(x.sum()) > -1e9 else x[i[1]], X)
+
+
+def test_values_that_are_kept_are_tensors_when_the_call_is_over() -> None:
+    """Users' code may put the messages of a call aside, and look at them later."""
+    trace = Trace(Interpreted())
+    index = edge_index(trace.edge_set(INDEX))
+    message = trace.value(X)[index[0]].tanh()
+    with pytest.raises(UnsupportedCallError, match="of a value per edge has no form"):
+        message.cumsum(0)
+    trace.finish(torch.zeros_like(X).index_add(0, index[1], message))
+    expected = X[INDEX[0]].tanh()
+    assert isinstance(message, Tensor)
+    for found in (message.cumsum(0), message[:, 0].sum(0, keepdim=True), message.detach()):
+        assert type(found) is Tensor
+    torch.testing.assert_close(message.detach(), expected)
+    torch.testing.assert_close(torch.from_numpy(message.numpy()), expected)
+    assert repr(message) == repr(message.detach())
 
 
 def test_different_edges_are_different_programs() -> None:

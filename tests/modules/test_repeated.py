@@ -249,3 +249,57 @@ def test_train_and_eval_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
         layer.eval()
         with torch.no_grad():
             assert_close(layer(*args), original(*args))
+
+
+def test_a_parameter_of_the_layer_as_features() -> None:
+    """An argument that is a parameter, too, does not tell where the tensors of the program come from."""
+    nn_ = pytest.importorskip("torch_geometric.nn")
+    original = nn_.SAGEConv(M, M)
+    layer, index = compiled(original), torch.randint(0, M, (2, 20))
+    weight = layer.lin_l.weight
+    for _ in range(4):
+        assert_close(layer(weight, index), original(weight, index))
+    x = torch.randn_like(weight).requires_grad_()
+    assert_close(layer(x, index), original(x, index))
+    assert_close(layer(nn.Parameter(x.detach()), index), original(x, index))
+
+
+def test_arguments_that_share_memory() -> None:
+    nn_ = pytest.importorskip("torch_geometric.nn")
+    original = nn_.GATConv(1, M, edge_dim=1, add_self_loops=False)
+    layer, index = compiled(original), torch.randint(0, 20, (2, 20))
+    shared = torch.randn(20, 1)
+    for _ in range(4):
+        assert_close(layer(shared, index, shared.view(-1)), original(shared, index, shared.view(-1)))
+    x, features = torch.randn(20, 1), torch.randn(20)
+    assert_close(layer(x, index, features), original(x, index, features))
+
+
+DROPPING: dict[str, Callable[[Any], nn.Module]] = {
+    "GATConv": lambda dglnn: dglnn.GATConv(4, M, 2, feat_drop=0.5, attn_drop=0.5),
+    "GATv2Conv": lambda dglnn: dglnn.GATv2Conv(4, M, 2, feat_drop=0.5, attn_drop=0.5),
+    "SAGEConv": lambda dglnn: dglnn.SAGEConv(4, M, "mean", feat_drop=0.5),
+    "RelGraphConv": lambda dglnn: dglnn.RelGraphConv(4, M, 2, dropout=0.5),
+    "HGTConv": lambda dglnn: dglnn.HGTConv(4, 2, 2, 2, 2, dropout=0.5),
+}
+
+
+@pytest.mark.parametrize("name", DROPPING)
+def test_dropouts_within_a_layer_have_a_mode_of_their_own(name: str) -> None:
+    dgl, dglnn = pytest.importorskip("dgl"), pytest.importorskip("dgl.nn")
+    torch.manual_seed(0)
+    graph = dgl.add_self_loop(dgl.rand_graph(9, 20))
+    x, types = torch.randn(9, 4), torch.zeros(graph.num_edges(), dtype=torch.int64)
+    more = {"RelGraphConv": (types,), "HGTConv": (types[:9], types)}.get(name, ())
+    original = DROPPING[name](dglnn)
+    layer = compiled(original)
+    dropouts = [m for m in layer.modules() if isinstance(m, nn.Dropout)]
+    for training in (True, False, True):
+        layer.train(training)
+        for dropout in dropouts:
+            dropout.eval()
+        for _ in range(4):
+            assert_close(layer(graph, x, *more), original(graph, x, *more))
+        for dropout in dropouts:
+            dropout.train()
+        assert not torch.equal(layer(graph, x, *more), layer(graph, x, *more))

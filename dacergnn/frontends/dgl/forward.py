@@ -56,7 +56,7 @@ class ForwardTracer(Tracer):
                 [{k: v for k, v in m.__dict__.items() if isinstance(v, Value)} for m in parts],
                 [g.changes() for g in graphs.values()],
             )
-            found = trace.results(found)
+            found = trace.finish(found)
         result, own, others, stored = _originals(found, {id(g.graph): g.original for g in graphs.values()})
         for module, changed in zip([self.module, *parts], [own, *others], strict=True):
             module.__dict__.update(changed)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.attention import attention_program, gat, gatv2, kept_weights
 from dacergnn.frontends.dgl.graphs import check_in_degrees, check_pair, check_rows, encode_relation, relation_sizes
-from dacergnn.frontends.features import dropped
+from dacergnn.frontends.features import dropped, drops
 from dacergnn.frontends.frontend import Binding, Frontend, GraphKey, Outputs, Program, only
 from dacergnn.frontends.linear import is_torch
 from dacergnn.frontends.parameters import Parameters
@@ -65,8 +65,7 @@ class _AttentionFrontend(Frontend):
     @property
     def repeatable(self) -> bool:
         layer = self.module
-        drops = layer.training and (layer.feat_drop.p > 0 or layer.attn_drop.p > 0)
-        return is_torch(layer.activation) and not drops
+        return is_torch(layer.activation) and not (drops(layer.feat_drop) or drops(layer.attn_drop))
 
     def _binding(self, encoded: HeteroGraph, graph: Any, feat: Any, edge_weight: Any, get_attention: bool) -> Binding:
         layer = self.module
@@ -76,7 +75,7 @@ class _AttentionFrontend(Frontend):
             arrays["x"], arrays["x_dst"] = (dropped(layer.feat_drop, x) for x in feat)
         else:
             arrays["x"] = dropped(layer.feat_drop, feat)
-        if layer.training and layer.attn_drop.p > 0:
+        if drops(layer.attn_drop):
             shape = (encoded.size("E"), self.heads, 1)
             arrays["kept"] = kept_weights(encoded, layer.attn_drop.p, shape, arrays["x"])
         if edge_weight is not None:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.dgl.graphs import check_rows, check_types, encode, graph_sizes
-from dacergnn.frontends.features import contiguous, is_sparse
+from dacergnn.frontends.features import contiguous, drops, is_sparse
 from dacergnn.frontends.frontend import Binding, Frontend, GraphKey, Outputs, Program, spec
 from dacergnn.frontends.hgt_programs import hgt_residual
 from dacergnn.frontends.programs import hgt
@@ -37,7 +37,7 @@ class DGLHGTFrontend(Frontend):
     def edges(self, g: Any, x: Any, ntype: Any, etype: Any, *, presorted: bool = False) -> GraphKey:
         sizes = graph_sizes(g)
         check_rows("x", x, sizes[0], self.in_size)
-        if is_sparse(x) and self.module.training and self.module.drop.p > 0:
+        if is_sparse(x) and drops(self.module.drop):
             raise UnsupportedCallError(f"x is sparse, and dropout={self.module.drop.p} acts in training; set it to 0.")
         check_types("ntype", ntype)
         check_types("etype", etype)
@@ -51,7 +51,7 @@ class DGLHGTFrontend(Frontend):
 
     @property
     def repeatable(self) -> bool:
-        return not (self.module.training and self.module.drop.p > 0)
+        return not drops(self.module.drop)
 
     def bind(self, graph: HeteroGraph, g: Any, x: Any, ntype: Any, etype: Any, *, presorted: bool = False) -> Binding:
         layer = self.module
@@ -65,7 +65,7 @@ class DGLHGTFrontend(Frontend):
             "W_msg": torch.stack([typed.W for typed in layer.relation_msg], dim=1),
             "pri": torch.stack(list(layer.relation_pri), dim=1),
         }
-        if layer.training and layer.drop.p > 0:
+        if drops(layer.drop):
             count = graph.size("ND")
             finish = partial(self._finish_dropout, x[:count], ntype[:count])
             return Binding(self.program("dropout", partial(self._program, False)), arrays, finish)

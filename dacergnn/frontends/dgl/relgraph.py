@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.dgl.graphs import check_rows, check_types, encode, graph_sizes
-from dacergnn.frontends.features import contiguous, first_rows
+from dacergnn.frontends.features import contiguous, drops, first_rows
 from dacergnn.frontends.frontend import Binding, Frontend, GraphKey, Outputs, Program, spec
 from dacergnn.frontends.linear import is_torch
 from dacergnn.frontends.programs import rgcn
@@ -51,7 +51,7 @@ class RelGraphFrontend(Frontend):
     @property
     def repeatable(self) -> bool:
         layer = self.module
-        return is_torch(layer.activation) and not (layer.training and layer.dropout.p > 0)
+        return is_torch(layer.activation) and not drops(layer.dropout)
 
     def bind(
         self, graph: HeteroGraph, g: Any, feat: Any, etypes: Any, norm: Any = None, *, presorted: bool = False
@@ -69,7 +69,7 @@ class RelGraphFrontend(Frontend):
         has_norm = norm is not None
         program = self.program(has_norm, partial(self._program, has_norm))
         own = first_rows(feat, graph.size("ND")) if layer.layer_norm and layer.self_loop else None
-        if layer.layer_norm or (layer.training and layer.dropout.p > 0):
+        if layer.layer_norm or drops(layer.dropout):
             return Binding(program, arrays, partial(self._finish, own), made=made)
         return Binding(program, arrays, self._shaped, made=made, reshapes=True, activation=layer.activation)
 
@@ -90,7 +90,7 @@ class RelGraphFrontend(Frontend):
                 h = h + own @ layer.loop_weight
         if layer.activation:
             h = layer.activation(h)
-        return layer.dropout(h) if layer.training else h
+        return layer.dropout(h)
 
     def _program(self, has_norm: bool) -> Program:
         layer, k, m, blocks = self.module, self.in_feat, self.out_feat, self.blocks

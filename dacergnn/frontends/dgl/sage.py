@@ -18,6 +18,7 @@ from dacergnn.frontends.dgl.graphs import (
     is_bipartite,
     relation_sizes,
 )
+from dacergnn.frontends.features import drops
 from dacergnn.frontends.frontend import Binding, Frontend, GraphKey, Outputs, Program, only, spec
 from dacergnn.frontends.linear import is_linear, is_torch
 from dacergnn.graph import HeteroGraph
@@ -91,7 +92,7 @@ class DGLSAGEFrontend(Frontend):
 
     @property
     def _drops(self) -> bool:
-        return self.module.training and self.module.feat_drop.p > 0
+        return drops(self.module.feat_drop)
 
     def _normed(self, outputs: Outputs) -> Any:
         activation = self.module.activation

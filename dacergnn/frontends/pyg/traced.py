@@ -6,6 +6,7 @@ import sys
 from functools import partial
 from inspect import signature
 from itertools import zip_longest
+from types import MethodType
 from typing import Any
 
 import torch
@@ -66,19 +67,17 @@ class MessagePassingTracer(Tracer):
         args, kwargs = trace.wrap(args), trace.wrap(kwargs)
         with runtime.looking():
             result = stand_in.forward(*args, **kwargs)
-        result, changes = trace.results(together(trace, (result, [_changes(*pair) for pair in made])))
+        result, changes = trace.finish(together(trace, (result, [_changes(*pair) for pair in made])))
         for (original, _), changed in zip(made, changes, strict=True):
             original.__dict__.update(changed)
         return result
 
 
 def _check_observers(layer: Any) -> None:
-    """UnsupportedCallError if users' code sees the messages of a layer: it may keep them, and look at their numbers."""
+    """UnsupportedCallError if hooks see the messages of a layer: they may keep them, and look at their numbers."""
     hooks = message_hooks(layer)
     if hooks is not None:
         raise UnsupportedCallError(f"{hooks} see tensors that a program does not make; remove the hooks.")
-    if layer.explain and getattr(layer.explain_message, "__func__", None) is not _message_passing().explain_message:
-        raise UnsupportedCallError("its messages are explained by a function of the user's; set explain to False.")
 
 
 def _with_static(
@@ -161,6 +160,9 @@ def _stand_in(module: Any, edges: CallEdges, made: list[tuple[Any, Any]]) -> Any
             return getattr(type(module), own)(stand_in, index, *wrap(args), size=size, **wrap(kwargs))
 
         stand_in.__dict__.update({name: partial(record, name) for name in ("propagate", "edge_updater")})
+        explain: Any = vars(module).get("explain_message")
+        if hasattr(explain, "__func__"):  # PyG has those who explain give a layer a method of its own
+            stand_in.__dict__["explain_message"] = MethodType(explain.__func__, stand_in)
         known = edges.trace.runtime.known(module)
         for name in ("_forward_pre_hooks", "_forward_hooks"):
             hooks = vars(module)[name]
@@ -179,7 +181,7 @@ def _holds_layers(module: nn.Module) -> bool:
     return any(is_message_passing(m) for m in module.modules())
 
 
-_OWN = ("propagate", "edge_updater", "_modules")
+_OWN = ("propagate", "edge_updater", "_modules", "explain_message")
 _HOOKS = ("_forward_pre_hooks", "_forward_hooks")
 """How the names of tables of hooks end, torch's and those of message passing."""
 

@@ -62,6 +62,24 @@ def _mean(c: Call, a: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any
     return total if count == 1 else apply("mul", total, const(1.0 / count))
 
 
+@rule("layer_norm")
+def _layer_norm(
+    c: Call, a: Any, normalized_shape: Sequence[int], weight: Any = None, bias: Any = None, eps: float = 1e-5
+) -> Expr:
+    """Over the last axis, of a width above one."""
+    count = normalized_shape[-1]
+    if len(normalized_shape) > 1 or count == 1:
+        raise Untranslatable
+    x = c.value(a)
+    centred = apply("sub", x, _mean(c, a, -1))
+    squares = Expr("dot_prd", (centred, centred), (), x.shape[:-1])
+    variance = apply("mul", squares, const(1.0 / count))
+    found = apply("div", centred, apply("sqrt", apply("add", variance, const(eps))))
+    if weight is not None:
+        found = apply("mul", found, c.operand(weight))
+    return found if bias is None else apply("add", found, c.operand(bias))
+
+
 def _axes(a: Any, dim: Any) -> list[int]:
     """The axes that are reduced, none of them the rows'."""
     if dim is None or type(a) is not Value:

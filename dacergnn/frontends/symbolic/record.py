@@ -51,6 +51,10 @@ def record(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if kwargs:
         _find(kwargs.values(), values, ends)
     trace = values[0].owner if values else ends[0].edges.trace
+    if trace.finished:
+        with torch.set_grad_enabled(trace.grad):
+            args, kwargs = trace.results(args), trace.results(kwargs)
+        return func(*args, **kwargs)
     rule = RULES.get(func)
     try:
         if kwargs.get("inplace"):

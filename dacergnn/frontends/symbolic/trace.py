@@ -97,6 +97,8 @@ class Trace:
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
         self.grad = torch.is_grad_enabled()
+        self.finished = False
+        """Whether the call is over, so that what users' code has kept of its values is computed when it is used."""
         self._leaves: dict[tuple[int, str], Expr] = {}
         self._edge_sets: dict[tuple[int, bool], EdgeSet] = {}
         self._given: set[int] = set()
@@ -191,6 +193,12 @@ class Trace:
         """Tensors in place of all values and end points in a structure; one program for each set of edges."""
         self.materialise([v.node for v in _values(tree)])
         return plain(_replaced(tree))
+
+    def finish(self, tree: Any) -> Any:
+        """The same for the result of the call, which is over then."""
+        found = self.results(tree)
+        self.finished = True
+        return found
 
     def materialise(self, nodes: Sequence[Node]) -> None:
         """Compute what has not been computed yet."""

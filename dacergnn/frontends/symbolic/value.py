@@ -83,6 +83,8 @@ class Value(Tensor):
         return self.node.shape if dim is None else self.node.shape[dim]
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:
+        if self.owner.finished:
+            return repr(self.owner.results(self))
         return f"Value({list(self.shape)}, {self.dtype})"
 
     __str__ = __repr__
