@@ -21,7 +21,7 @@ from dacergnn.modules.frontend_runner import FrontendRunner
 from dacergnn.modules.graphs import GraphCache
 from dacergnn.modules.module_state import ModuleState
 from dacergnn.modules.runner import OriginalRunner, Runner
-from dacergnn.modules.traced import register_layer
+from dacergnn.modules.traced import register_layer, untraced
 from dacergnn.modules.traced_runner import TracedRunner
 
 _C: Any = torch._C  # pyright: ignore[reportPrivateUsage]
@@ -47,6 +47,7 @@ class LayerCore(Core):
         """What expresses the layer; None where calls are traced, or run the original."""
         return getattr(self.runner, "frontend", None)
 
+    @untraced
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The result of a call."""
         if _tracing_state() is not None:  # what torch.jit.trace writes down are torch's own operations

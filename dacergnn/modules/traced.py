@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -26,6 +26,21 @@ from dacergnn.runtime.cuda_device import on_this_stream
 if TYPE_CHECKING:
     from dacergnn.modules.graph_layer import GraphLayer
     from dacergnn.modules.layer_core import LayerCore
+
+_Function = TypeVar("_Function", bound=Any)
+
+
+def untraced(function: _Function) -> _Function:
+    """Returns a function of ours that torch.compile neither traces nor looks into, where it calls it as it is.
+
+    It would follow our compiler otherwise. `torch.compiler.disable` does the same at a price for every call.
+    """
+    torch_c: Any = torch._C  # pyright: ignore[reportPrivateUsage]
+    frames = torch_c._dynamo.eval_frame
+    if hasattr(frames, "_FrameExecStrategy"):
+        skip = frames._FrameAction.SKIP
+        frames.set_code_exec_strategy(function.__code__, frames._FrameExecStrategy(skip, skip))
+    return function
 
 
 @cache

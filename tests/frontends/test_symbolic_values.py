@@ -105,6 +105,7 @@ EDGEWISE: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
     "first axis": lambda x, y, a: x.sum(1) + y.mean(dim=1),
     "layer norm": lambda x, y, a: F.layer_norm(x, (K,), HEADS[0, 0], HEADS[0, 1], 0.1) + nn.LayerNorm(K).double()(y),
     "layer norm of rows": lambda x, y, a: F.layer_norm(x.flatten(1), (H * K,)),
+    "layer norm of one number": lambda x, y, a: F.layer_norm(a.view(-1, 1), (1,), SCALAR, SCALAR + 1) * x[:, 0],
     "softmax of heads": lambda x, y, a: x.softmax(dim=-1) + F.softmax(100 * y, dim=2),
     "reshapes": lambda x, y, a: x.view(-1, H * K).reshape(-1, K, H).flatten(1).view(E, H, K) + y,
     "squeezes": lambda x, y, a: x.unsqueeze(1).squeeze(1).unsqueeze(-1).squeeze(-1),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,6 +34,7 @@ from tests.modules.layers import (
     rgat,
     rgcn,
 )
+from tests.support.quick_builds import quick
 
 Make = Callable[[], nn.Module]
 LAYERS = [
@@ -126,6 +128,30 @@ def test_compiled_model_can_be_trained() -> None:
     for found, expected in zip(model.parameters(), reference.parameters(), strict=True):
         if expected.grad is not None:
             assert_close(found, expected, 1e-4)
+
+
+@pytest.mark.filterwarnings("ignore:.*Dynamo does not know", "ignore:The .grad attribute")
+def test_torch_compile_does_not_look_into_our_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Graphs of DGL are not traced, so that layers are compiled within the first call, where nothing is built yet."""
+    dgl, dglnn = pytest.importorskip("dgl"), pytest.importorskip("dgl.nn")
+    monkeypatch.setenv("DACERGNN_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("CXXFLAGS", quick())
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = dglnn.GraphConv(13, 13), dglnn.GATConv(13, 3, 2)
+
+        def forward(self, g: Any, x: torch.Tensor) -> torch.Tensor:
+            return self.second(g, self.first(g, x).relu())
+
+    graph, x = dgl.add_self_loop(dgl.rand_graph(11, 30)), torch.randn(11, 13)
+    model = Model()
+    fast = dacergnn.optimize(model)
+    torch._dynamo.reset()
+    for _ in range(2):
+        assert_close(torch.compile(fast, backend="eager")(graph, x), model(graph, x))
+    assert any(tmp_path.iterdir())
 
 
 def test_a_call_that_falls_back_is_traced_as_the_original() -> None:

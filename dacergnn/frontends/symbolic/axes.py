@@ -66,13 +66,13 @@ def _mean(c: Call, a: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any
 def _layer_norm(
     c: Call, a: Any, normalized_shape: Sequence[int], weight: Any = None, bias: Any = None, eps: float = 1e-5
 ) -> Expr:
-    """Over the last axis, of a width above one."""
+    """Over the last axis."""
     count = normalized_shape[-1]
-    if len(normalized_shape) > 1 or count == 1:
+    if len(normalized_shape) > 1:
         raise Untranslatable
     x = c.value(a)
     centred = apply("sub", x, _mean(c, a, -1))
-    squares = Expr("dot_prd", (centred, centred), (), x.shape[:-1])
+    squares = apply("mul", centred, centred) if count == 1 else Expr("dot_prd", (centred, centred), (), x.shape[:-1])
     variance = apply("mul", squares, const(1.0 / count))
     found = apply("div", centred, apply("sqrt", apply("add", variance, const(eps))))
     if weight is not None:
