@@ -12,6 +12,7 @@ from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.dgl.recorder import Recorder
 from dacergnn.frontends.dgl.stand_in import StandIn, is_graph
 from dacergnn.frontends.symbolic import Runtime, Trace, Tracer
+from dacergnn.frontends.symbolic.factories import Factories
 from dacergnn.frontends.symbolic.value import Value
 
 
@@ -47,7 +48,8 @@ class ForwardTracer(Tracer):
             raise UnsupportedCallError("there is no DGL graph among the arguments of forward.")
         before = dict(stand_in.__dict__)
         with recorder.active():
-            with runtime.looking():
+            counts = {int(g.original.num_edges(r)) for g in graphs.values() for r in g.original.canonical_etypes}
+            with Factories(trace, counts), runtime.looking():
                 result = self.function(stand_in, *args, **kwargs)
             parts = [m for m in self.module.modules() if m is not self.module]
             found: Any = (

@@ -32,8 +32,16 @@ class Call:
     must agree with its first axes, or hold one row and are spread in torch.
     """
 
-    def __init__(self, trace: Trace, shapes: list[tuple[torch.Size, torch.dtype]], dtype: torch.dtype) -> None:
+    def __init__(
+        self,
+        trace: Trace,
+        shapes: list[tuple[torch.Size, torch.dtype]],
+        dtype: torch.dtype,
+        rows: Tensor | None = None,
+    ) -> None:
         self.trace = trace
+        self.rows = rows
+        """Of values that have rows of some edges: which these are."""
         self.shapes = [shape for shape, _ in shapes]
         self.shape = self.shapes[0]
         """Of the (first) result."""
@@ -97,6 +105,8 @@ class Call:
     def _tensor(self, tensor: Tensor, shape: torch.Size) -> Expr:
         tensor = self._converted(tensor)
         if tensor.dim() == len(shape) and tensor.size(0) == shape[0] != 1:
+            if self.rows is not None:
+                raise Untranslatable
             expr = self.trace.leaf(tensor, "row", tensor.shape)
             return expr if _prefix(tensor.shape[1:], shape[1:]) else _repeated(expr, tensor.shape[1:], shape[1:])
         own = (1,) * (len(shape) - tensor.dim()) + tuple(tensor.shape)

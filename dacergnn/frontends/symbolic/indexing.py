@@ -12,7 +12,7 @@ from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.symbolic.axes import part_of
 from dacergnn.frontends.symbolic.call import Call, Untranslatable, apply
 from dacergnn.frontends.symbolic.edges import TYPES, EdgeIndex, EdgeSet, EndIndex, end_index, row_of, untracked
-from dacergnn.frontends.symbolic.expr import Expr
+from dacergnn.frontends.symbolic.expr import Expr, const, version
 from dacergnn.frontends.symbolic.trace import Trace
 from dacergnn.frontends.symbolic.value import Node, Value, held
 
@@ -241,7 +241,46 @@ def _getitem(trace: Trace, x: Any, index: Any) -> Any:
         return gather(trace, x, index)
     if type(x) is not Value:
         return None
+    if isinstance(index, Tensor):
+        return _chosen(trace, x, index)
     return _part(x, index if type(index) is tuple else (index,))
+
+
+def _chosen(trace: Trace, x: Value, index: Tensor) -> Value | None:
+    """The rows of some edges, by their numbers or by a mask."""
+    edges, expr = x.node.expr.edges, x.node.expr
+    if edges is None or not expr.on_edges or x.node.rows is not None or index.dim() != 1 or index.is_inference():
+        return None
+    rows = index.nonzero().view(-1) if index.dtype is torch.bool else index.clone()
+    count, every = rows.size(0), edges.count
+    if rows.dtype is not torch.int64 or count in (0, 1, every):  # as many as all of them may come in any order
+        return None
+    numbers = rows.unique()  # torch gives a row that is written twice two gradients
+    if numbers.size(0) < count or int(numbers[0]) < 0 or int(numbers[-1]) >= every:
+        return None
+    call = (Tensor.__getitem__, (x.node, index), {}, None)
+    found = trace.record(expr, torch.Size((count, *x.shape[1:])), x.dtype, call)
+    _, found.node.rows = trace.chosen.setdefault((id(index), version(index)), (index, rows))
+    return found
+
+
+@_handles(Tensor.__setitem__)
+def _setitem(trace: Trace, target: Any, index: Any, value: Any) -> Any:
+    """Rows of some edges written to a value of all edges, which stands for the result from now on."""
+    if type(target) is not Value or type(value) is not Value or type(index) is not Tensor:
+        return None
+    _, rows = trace.chosen.get((id(index), version(index)), (None, None))
+    if rows is None or value.node.rows is not rows or held(target) is not None or not target.alone():
+        return None
+    start, edges = target.node.expr, value.node.expr.edges
+    if edges is None or target.shape != (edges.count, *value.shape[1:]) or target.dtype is not value.dtype:
+        return None
+    if not (start.uniform or (start.on_edges and start.edges is edges)):
+        return None
+    mask = torch.zeros(edges.count, dtype=target.dtype, device=trace.device).index_fill(0, rows, 1.0)
+    written = apply("gt", trace.leaf(mask, "row", mask.shape), const(0.5))
+    target.node = trace.record(apply("where", written, value.node.expr, start), target.shape, target.dtype).node
+    return target
 
 
 def _part(x: Value, index: tuple[Any, ...]) -> Value:
@@ -264,4 +303,6 @@ def _part(x: Value, index: tuple[Any, ...]) -> Value:
             raise Untranslatable
         own = torch.Size((*part.shape[:dim], stop - start, *part.shape[dim + 1 :]))
         part = Value(x.owner, Node(part_of(call, part, dim, start, stop), own, x.dtype))
-    return x.owner.record(part.node.expr, shape, x.dtype, (Tensor.__getitem__, (x.node, index), {}, None), x)
+    found = x.owner.record(part.node.expr, shape, x.dtype, (Tensor.__getitem__, (x.node, index), {}, None), x)
+    found.node.rows = x.node.rows
+    return found

@@ -120,7 +120,8 @@ def _apply(
     dtype = shapes[0][1]
     if not trace.takes(dtype):
         raise Untranslatable
-    found = rule(Call(trace, shapes, dtype), *args, **kwargs)
+    rows = _rows_of(values)
+    found = rule(Call(trace, shapes, dtype, rows), *args, **kwargs)
     exprs = found if several else (found,)
     like = values[0] if func in VIEWS else None
     recorded = (func, _nodes(args), _nodes(kwargs))
@@ -128,7 +129,17 @@ def _apply(
         trace.record(expr, shape, dtype, (*recorded, i if several else None), like)
         for i, (expr, (shape, dtype)) in enumerate(zip(exprs, shapes, strict=True))
     ]
+    for result in results:
+        result.node.rows = rows
     return tuple(results) if several else results[0]
+
+
+def _rows_of(values: list[Value]) -> Tensor | None:
+    """The edges that values have rows of, the same for all of them; None where these are all edges, or nodes."""
+    chosen = next((v.node.rows for v in values if v.node.rows is not None), None)
+    if chosen is not None and not all(v.node.rows is chosen or v.node.expr.uniform for v in values):
+        raise UnsupportedCallError(f"values of different edges meet ({place()}).")
+    return chosen
 
 
 def _nodes(tree: Any) -> Any:

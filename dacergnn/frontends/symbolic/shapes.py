@@ -54,6 +54,8 @@ def _key(value: Any) -> object:
 def _meta(value: Any) -> Any:
     if isinstance(value, Tensor):
         return torch.empty(value.shape, dtype=value.dtype, device="meta")
+    if type(value) is torch.device:  # meta tensors have no numbers that could go anywhere else
+        return torch.device("meta")
     if type(value) in (tuple, list):
         return type(value)([_meta(v) for v in value])
     return value

@@ -102,6 +102,8 @@ class Trace:
         self._leaves: dict[tuple[int, str], Expr] = {}
         self._edge_sets: dict[tuple[int, bool], EdgeSet] = {}
         self._given: set[int] = set()
+        self.chosen: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
+        """Indices of edges by their ids and versions, and the numbers of the edges."""
         self._device: torch.device | None = None
 
     # What goes in
@@ -217,7 +219,7 @@ class Trace:
         """Run the recorded torch calls of a value that no edges take part in."""
         if node.real is None:
             if node.expr.op == "leaf" and node.expr.tensor is not None:
-                node.real = node.expr.tensor.view(node.shape)
+                node.real = _shaped(node.expr.tensor, node)
             else:
                 func, args, kwargs, pick, tracked = node.call
                 args, kwargs = self._replayed(args), {k: self._replayed(v) for k, v in kwargs.items()}
@@ -225,7 +227,7 @@ class Trace:
                     result = func(*args, **kwargs)
                 node.real = result if pick is None else result[pick]
                 assert node.real is not None
-                if not node.expr.uniform:
+                if not node.expr.uniform and node.rows is None:
                     node.expr.becomes_leaf(node.real)
         return node.real
 
@@ -252,10 +254,17 @@ class Trace:
         for node in nodes:
             expr = _unviewed(node.expr)
             assert expr.tensor is not None
-            node.real = expr.tensor.view(node.shape)
+            node.real = _shaped(expr.tensor, node)
             position, space = origins[id(expr)]
             made.append((node.real, position, space == "E"))
+            if node.rows is not None:
+                self.runtime.once("rows of some edges are chosen")
         self.runtime.computed(Computed(inputs, made))
+
+
+def _shaped(tensor: Tensor, node: Node) -> Tensor:
+    """The tensor of a value, given one that has the same numbers, and those of other edges besides."""
+    return tensor.view(node.shape) if node.rows is None else tensor.view(-1, *node.shape[1:]).index_select(0, node.rows)
 
 
 def _unviewed(expr: Expr) -> Expr:

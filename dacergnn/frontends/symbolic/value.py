@@ -20,14 +20,18 @@ _wrap: Callable[..., Any] = Tensor._make_wrapper_subclass  # pyright: ignore[rep
 
 
 class Node:
-    """One recorded value: its expression, and the torch call that computes it eagerly where no edges take part."""
+    """One recorded value: its expression, and the torch call that computes it eagerly where no edges take part.
 
-    __slots__ = ("call", "dtype", "expr", "real", "shape")
+    ``rows`` are the edges [n] that it has rows of, where these are some of them only: the expression is that of all.
+    """
+
+    __slots__ = ("call", "dtype", "expr", "real", "rows", "shape")
 
     def __init__(
         self, expr: Expr, shape: torch.Size, dtype: torch.dtype, call: tuple[Any, ...] = (), real: Tensor | None = None
     ) -> None:
         self.expr, self.shape, self.dtype, self.call, self.real = expr, shape, dtype, call, real
+        self.rows: Tensor | None = None
 
 
 class Value(Tensor):
