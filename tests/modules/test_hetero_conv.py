@@ -286,8 +286,23 @@ def dropout(library: Any, key: Key) -> nn.Module:
 
 
 X, EDGES = x_dict(), edge_index_dict(MIXED)
+
+
+def test_layers_with_dropout_are_compiled_one_by_one() -> None:
+    layer = hetero(dropout, MIXED)
+    optimized = dacergnn.optimize(layer, on_unsupported="error")
+    assert sum(isinstance(m, CompiledLayer) for m in optimized.modules()) == len(MIXED)
+    for training in (True, False, True):
+        layer.train(training)
+        optimized.train(training)
+        for _ in range(3):
+            torch.manual_seed(1)
+            found = optimized(X, EDGES)
+            torch.manual_seed(1)
+            assert_close(found, layer(X, EDGES), 1e-9)
+
+
 CALLS: dict[str, tuple[Make, tuple[Any, ...], dict[str, Any], str]] = {
-    "dropout": (dropout, (X, EDGES), {}, "dropout=0.5 acts on attention weights in training; set it to 0."),
     "third": (
         sage, (X, EDGES, {}), {},
         "a third argument is given; compiled layers take x_dict, edge_index_dict and, by its name, edge_weight_dict.",

@@ -80,14 +80,14 @@ def test_copies_and_originals() -> None:
     assert len(model.get_submodule("convs.0")) == len(KEYS)  # pyright: ignore[reportArgumentType]
 
 
-def test_calls_that_are_not_covered_run_the_layers() -> None:
+def test_layers_with_dropout_are_compiled_one_by_one() -> None:
     model = transformed(
         Model(pyg().SAGEConv((K, K), M), pyg().GATConv((M, M), M, add_self_loops=False, dropout=0.5)), "mean"
     )
-    optimized = dacergnn.optimize(model)
+    optimized = dacergnn.optimize(model, on_unsupported="error")
+    assert len(compiled_names(optimized)) == 1 + len(KEYS)
     torch.manual_seed(1)
-    with pytest.warns(UserWarning, match=r"^RelationGroup runs uncompiled: dropout=0\.5 acts on"):
-        found = outcome(optimized)
+    found = outcome(optimized)
     torch.manual_seed(1)
     assert_close(found, outcome(model), 1e-9)
 

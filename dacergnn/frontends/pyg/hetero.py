@@ -195,8 +195,6 @@ class HeteroFrontend(Frontend):
             raise UnsupportedCallError(f"x_dict must hold a tensor for each node type of edge type {key!r}.")
         conv = self._conv(relation)
         check_relation_edges(relation, conv, edge_index_dict[key], (x_dict[key[0]], x_dict[key[-1]]))
-        if relation.attention and conv.training and conv.dropout > 0:
-            raise UnsupportedCallError(f"dropout={conv.dropout} acts on attention weights in training; set it to 0.")
 
     def _check_weight(self, layout: Layout, key: Any, weight: Any, edge_index_dict: Any, x_dict: Any) -> None:
         label = f"edge_weight_dict[{key!r}]"

@@ -32,6 +32,7 @@ _REFUSED: dict[str, dict[str, str]] = {
         "project": "project the features before the layer",
     },
     GCN: {"cached": "leave it False; the encoded graph and its coefficients are kept anyway"},
+    GAT: {"dropout": "set it to 0 to have one program for all relations"},
 }
 
 
