@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -187,6 +188,30 @@ def test_arguments_are_not_kept() -> None:
             layer(x, edges)
     references = [weakref.ref(t) for t in (*x.values(), *edges.values())]
     del x, edges
+    assert not any(reference() is not None for reference in references)
+
+
+KEPT: dict[str, tuple[Callable[[Any], nn.Module], Callable[[], tuple[Tensor, ...]]]] = {
+    "GCNConv": (lambda nn_: nn_.GCNConv(4, M), lambda: (torch.rand(20),)),
+    "GCNConv-plain": (lambda nn_: nn_.GCNConv(4, M, normalize=False), lambda: (torch.rand(20),)),
+    "SAGEConv": (lambda nn_: nn_.SAGEConv(4, M), lambda: ()),
+    "GATConv": (lambda nn_: nn_.GATConv(4, M, edge_dim=2, add_self_loops=False), lambda: (torch.rand(20, 2),)),
+    "GMMConv": (lambda nn_: nn_.GMMConv(4, M, 2, 2), lambda: (torch.rand(20, 2),)),
+    "RGATConv": (lambda nn_: nn_.RGATConv(4, M, 2, edge_dim=2), lambda: (torch.arange(20) % 2, torch.rand(20, 2))),
+    "ResGatedGraphConv": (lambda nn_: nn_.ResGatedGraphConv(4, M), lambda: ()),
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_no_layer_keeps_its_arguments(name: str) -> None:
+    make, more = KEPT[name]
+    original = make(pytest.importorskip("torch_geometric.nn"))
+    layer, args = compiled(original), (torch.rand(9, 4), torch.randint(0, 9, (2, 20)), *more())
+    for _ in range(4):
+        assert_close(layer(*args), original(*args))
+    references = [weakref.ref(t) for t in args]
+    del args
+    gc.collect()
     assert not any(reference() is not None for reference in references)
 
 

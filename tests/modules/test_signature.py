@@ -111,7 +111,7 @@ def test_the_state_of_torch_counts() -> None:
     assert found.leaves((X, EDGES), {}) is not None
 
 
-@pytest.mark.parametrize("value", [object(), X.to("meta"), {1, 2}, 1j], ids=str)
+@pytest.mark.parametrize("value", [object(), X.to("meta"), {1, 2}, 1j], ids=["object", "meta", "set", "complex"])
 def test_arguments_that_say_nothing_about_themselves(value: object) -> None:
     assert CallSignature.of((X, value), {}, "auto") is None
 

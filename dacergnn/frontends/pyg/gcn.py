@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
@@ -91,14 +92,19 @@ class GCNFrontend(ConvolutionFrontend):
         edges = self._edges(edge_index, edge_weight, x)
         bare, nodes = edges.bare, self.nodes(x, edges.index)
         program = self.program(bare, partial(self._program, bare))
+        weight, *others = self._own.read(self.module)
+        found, made = [rows_of(x), weight], {}
+        if edges.weight is not None:
+            found.append(edges.weight)
+            index, rest, dtype = weakref.ref(edges.index), edges._replace(index=None, weight=None), x.dtype
 
-        def coefficients(weight: Tensor | None) -> Any:
-            return self._norm(graph, edges._replace(weight=weight), x.dtype, nodes.copies)
+            def coefficients(weight: Tensor) -> Tensor:  # for a call with the same index, which nobody has to keep
+                return self._norm(graph, rest._replace(index=index(), weight=weight), dtype, nodes.copies)
 
-        weight, *bias = self._own.read(self.module)
-        norm = [] if bare else [coefficients(None) if edges.weight is None else edges.weight]
-        arrays = dict(zip(program.arrays, [rows_of(x), weight, *norm, *bias], strict=True))
-        made = {} if edges.weight is None else {"norm": coefficients}
+            made["norm"] = coefficients
+        elif not bare:
+            found.append(self._norm(graph, edges, x.dtype, nodes.copies))
+        arrays = dict(zip(program.arrays, [*found, *others], strict=True))
         return Binding(program, arrays, nodes.finish, made=made, reshapes=True)
 
     def _edges(self, edge_index: Any, edge_weight: Tensor | None, x: Tensor) -> _Edges:
@@ -126,10 +132,8 @@ class GCNFrontend(ConvolutionFrontend):
             norm = graph.from_canonical(self._coefficients(graph, edges, x.dtype, 1))
         self.layer._cached_edge_index = (index, norm if weight is not None else norm.detach())
 
-    def _norm(self, graph: HeteroGraph, edges: _Edges, dtype: torch.dtype, copies: int) -> Tensor | None:
-        """[E] in canonical order: what messages are multiplied with, None for 1."""
-        if edges.bare:
-            return None
+    def _norm(self, graph: HeteroGraph, edges: _Edges, dtype: torch.dtype, copies: int) -> Tensor:
+        """[E] in canonical order: what messages are multiplied with."""
         source = source_of_values(edges.index) if edges.weight is None else edges.weight
         if source is not None and source.requires_grad and torch.is_grad_enabled():
             return self._coefficients(graph, edges, dtype, copies)
