@@ -46,6 +46,8 @@ it that it has on the original; where no program can have that effect, the origi
 - **Children of `fork`** run on one thread, and the log says so: they have none of their parent's threads.
 - **Graphs that change** have a page of their own: [graphs.md](graphs.md).
 
+- **`torch.package`** takes compiled layers once it is told `extern("dacergnn.**")`: they need this package.
+
 Calls that are replayed as CUDA graphs (`cuda_graph=True`) do less: they have first derivatives only, for more torch
 raises an error.
 
