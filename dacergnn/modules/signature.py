@@ -25,7 +25,7 @@ from dacergnn.modules.watched import Watched
 from dacergnn.runtime.build import build
 from dacergnn.runtime.builtin import builtin
 from dacergnn.runtime.exchange import DESCRIBE
-from dacergnn.runtime.seen import checked_step
+from dacergnn.runtime.seen import checked_step, is_taken
 
 SIMPLE = frozenset((type(None), bool, int, float, str, torch.dtype))
 _CODE = """
@@ -75,6 +75,7 @@ class CallSignature:
         self._references: list[weakref.ref[Any]] = []
         self._kinds: list[int] = []
         self._watched_places: list[int] = []
+        self._sampled: list[int] = []
         watched: list[Any] = []
         self._add(args, watched)
         self._add(kwargs, watched)
@@ -101,6 +102,8 @@ class CallSignature:
         """Returns the tensors and graphs among the arguments of a call that is like this one; None for another."""
         found = self._same(args, kwargs, self._address, False)
         if found is False or [state() for state in _STATE] != self.state:
+            return None
+        if self._sampled and any(is_taken(found[i]) for i in self._sampled):
             return None
         watched = self._watched
         return found if watched is None or watched.same([found[i] for i in self._watched_places]) else None
@@ -145,6 +148,8 @@ class CallSignature:
             self._kinds.append(_FEATURES)
         elif plain:
             step = checked_step(tensor, self._check)
+            if step > 1:
+                self._sampled.append(place)
             self._words.extend((_EDGES, self._lasts(tensor), 0, step, *[0] * (5 + 2 * tensor.dim() + (step > 0))))
             self._kinds.append(_EDGES)
         elif kind is Tensor or kind is nn.Parameter or hasattr(tensor, "as_tensor"):  # sparse, or an index of PyG

@@ -49,10 +49,11 @@ class Seen:
         tensors = self._parts(tensors)
         self._numbers: array[int] | None = None
         self._forms: list[Any] = []
+        steps = [checked_step(tensor, check, shared=shared) for tensor in tensors]
+        self._sampled = [i for i, step in enumerate(steps) if step > 1]
         if DESCRIBE is not None:
             numbers = array("q", [DESCRIBE, id(_VERSION), len(tensors)])
-            for tensor in tensors:
-                step = checked_step(tensor, check, shared=shared)
+            for tensor, step in zip(tensors, steps, strict=True):
                 numbers.extend([step, *[0] * (5 + 2 * tensor.dim() + (step > 0))])
             self._address, self._same = numbers.buffer_info()[0], _same_edges()
             if self._same(list(tensors), self._address, True):
@@ -70,6 +71,8 @@ class Seen:
         parts = [*tensors] if self._plain else self._parts(tensors)
         if self._numbers is None:
             return [*map(_form, parts)] == self._forms
+        if self._sampled and any(is_taken(parts[i]) for i in self._sampled):
+            return False
         return self._same(parts, self._address, False)
 
     def _parts(self, tensors: Sequence[Tensor]) -> list[Tensor]:
@@ -97,12 +100,19 @@ def checked_step(tensor: Tensor, check: CheckGraph, *, shared: bool = False) -> 
     return max(1, tensor.numel() // _SAMPLE)
 
 
+def is_taken(tensor: Tensor) -> bool:
+    """Returns whether others have the memory of a tensor, as NumPy does once it was asked for an array of it.
+
+    A sample of the numbers, with torch's word for the others, does not do any more then.
+    """
+    return not tensor.untyped_storage().resizable()
+
+
 def _counts_writes(tensor: Tensor) -> bool:
     """Returns whether torch sees all writes to a tensor: others may have memory of NumPy, or of other processes."""
     if tensor.is_inference():
         return False
-    storage = tensor.untyped_storage()
-    return storage.resizable() and not storage.is_shared()
+    return not is_taken(tensor) and not tensor.untyped_storage().is_shared()
 
 
 def _form(tensor: Tensor) -> list[object]:

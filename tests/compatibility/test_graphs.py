@@ -75,6 +75,22 @@ def test_writes_to_an_edge_index(name: str, write: Write, inference: bool) -> No
             torch.testing.assert_close(_call(name, fast, _features(), index), _call(name, original, _features(), index))
 
 
+@pytest.mark.parametrize("layer", ["SAGEConv", "ResGatedGraphConv", "RGCNConv"])
+def test_memory_that_numpy_gets_between_calls(layer: str) -> None:
+    """Of large tensors a sample is compared, until NumPy may write to all of their numbers."""
+    index, types = torch.randint(0, N, (2, 9000)), torch.zeros(9000, dtype=torch.int64)
+    options, more = ((1,), (types,)) if layer == "RGCNConv" else ((), ())
+    original = getattr(pyg, layer)(F, M, *options).double()
+    fast = dacergnn.optimize(original, on_unsupported="error")
+    x = torch.rand(N, F, dtype=torch.float64)
+    for _ in range(4):
+        fast(x, index, *more)
+    memory = index.numpy()
+    for place in (4711, 17, 8999):
+        memory[0, place] = (memory[0, place] + 1) % N
+        torch.testing.assert_close(fast(x, index, *more), original(x, index, *more))
+
+
 def test_writes_to_weights_of_edges_in_memory_of_numpy() -> None:
     torch.manual_seed(0)
     original, index = pyg.GCNConv(F, M), edges()[0]
