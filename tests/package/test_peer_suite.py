@@ -76,7 +76,7 @@ def test_tests_calls_and_reasons_are_counted_in_each_way(tmp_path: Path) -> None
 def test_a_folder_without_tests_is_refused(tmp_path: Path) -> None:
     run = subprocess.run([sys.executable, str(SCRIPT), str(tmp_path)], capture_output=True, text=True)
     assert run.returncode == 2
-    assert "holds no such file of tests; name a checkout of PyG's repository." in run.stderr
+    assert "holds no such file of tests; name a checkout of PyG's or of DGL's repository." in run.stderr
 
 
 def _tests(outcome: dict[str, dict[str, str]]) -> dict[str, str]:
