@@ -94,6 +94,22 @@ def test_edge_weights_of_the_moment(options: dict[str, Any], monkeypatch: pytest
     assert_close(found, expected, 1e-8)
 
 
+@pytest.mark.parametrize("size", [(3, 3), None])
+def test_cached_edges_have_the_sizes_that_they_had(size: tuple[int, int] | None) -> None:
+    edge_index = pytest.importorskip("torch_geometric").EdgeIndex
+    original = pyg().GCNConv(K, M, cached=True).double()
+    layer = compiled(copy.deepcopy(original))
+    given = edge_index(torch.tensor([[0, 1, 2], [1, 2, 0]]), sparse_size=size or (None, None))
+    assert_close(layer(draw(3, K), given), original(draw(3, K), given), 1e-8)
+    kept, expected = (module._cached_edge_index[0] for module in (layer, original))
+    assert (type(kept), kept.sparse_size()) == (type(expected), expected.sparse_size())
+    if size is None:
+        assert_close(layer(draw(5, K), given), original(draw(5, K), given), 1e-8)
+    else:
+        with pytest.raises(ValueError, match="size 5"):
+            dacergnn.optimize(original, on_unsupported="ignore")(draw(5, K), given)
+
+
 def test_layers_that_share_edges_have_loops_and_coefficients_of_their_own() -> None:
     index, x, weight, nn_ = edges(), draw(N, K), weights(), pyg()
     modes: tuple[dict[str, Any], ...] = ({}, {"improved": True}, {"add_self_loops": False}, {"normalize": False})

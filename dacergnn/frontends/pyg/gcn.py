@@ -63,6 +63,8 @@ class GCNFrontend(ConvolutionFrontend):
         if edge_weight is not None and not is_matrix(edge_index):
             self._check_weight(edge_weight, edge_index.size(1), x.dtype)
         edges = self._edges(edge_index, edge_weight, x)
+        if self.layer.cached:
+            self.nodes(x, edges.index)
         return self.key(edges.index, nodes, edges.loops)
 
     def check_edges(self, edge_index: Any, dtype: torch.dtype) -> None:
@@ -130,6 +132,9 @@ class GCNFrontend(ConvolutionFrontend):
             index = _joined(edges, count)
             graph = self.encode_edges(index, Nodes(count, count, pair=False, batch=0))
             norm = graph.from_canonical(self._coefficients(graph, edges, x.dtype, 1))
+        if hasattr(edges.index, "sparse_size"):  # an EdgeIndex, which tells how many nodes later calls have to have
+            kind: Any = type(edges.index)
+            index = kind(index, sparse_size=edges.index.sparse_size())
         self.layer._cached_edge_index = (index, norm if weight is not None else norm.detach())
 
     def _norm(self, graph: HeteroGraph, edges: _Edges, dtype: torch.dtype, copies: int) -> Tensor:
