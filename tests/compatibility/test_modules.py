@@ -269,6 +269,18 @@ def test_hooks_of_message_passing(kind: Kind, function: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.* runs uncompiled")
+def test_masks_of_pruning_are_left_alone_by_calls_that_turn_out_to_run_the_original() -> None:
+    """A backward needs them as they were before the call."""
+    original = pyg.GMMConv(F, M, 2, 2).double()
+    fast: Any = dacergnn.optimize(original)
+    arguments = torch.rand(N, F).double(), edges()[0], torch.rand(edges()[0].size(1), 2).double()
+    prune.l1_unstructured(fast, "mu", amount=0.5)
+    fast.register_message_forward_hook(lambda *_: None)
+    fast(*arguments).sum().backward()
+    assert fast.mu_orig.grad is not None
+
+
+@pytest.mark.filterwarnings("ignore:.* runs uncompiled")
 @pytest.mark.parametrize("function", MESSAGE_HOOKS)
 def test_hooks_of_message_passing_are_given_the_layer(function: str) -> None:
     kind = next(k for k in KINDS if k.name == "pyg.traced-UserLayer")
