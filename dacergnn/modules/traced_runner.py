@@ -15,7 +15,6 @@ from dacergnn.frontends.features import is_sparse
 from dacergnn.frontends.linear import has_hooks, observed
 from dacergnn.frontends.symbolic import Computed, Tracer
 from dacergnn.frontends.symbolic.edges import EdgeSet
-from dacergnn.frontends.symbolic.expr import version
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.core import Core
 from dacergnn.modules.elements import cast, is_autocast, known_elements, without_autocast
@@ -154,15 +153,13 @@ def _as_before(module: nn.Module) -> Generator[None]:
         return
     device = next((t.device for t in (*module.parameters(), *module.buffers())), torch.device("cpu"))
     state = random_state(device)
-    buffers = [(b, version(b), b.clone()) for b in module.buffers()]
+    buffers = [(b, b.clone()) for b in module.buffers()]
     try:
         yield
     except (DacergnnError, *FAILURES):
         set_random_state(device, state)
         with torch.no_grad():
-            for buffer, written, before in buffers:
-                if (
-                    buffer.is_inference() or version(buffer) != written
-                ):  # others may be needed for a backward as they are
+            for buffer, before in buffers:
+                if not torch.equal(buffer, before):  # a backward may need others as they are, unwritten
                     buffer.copy_(before)
         raise
