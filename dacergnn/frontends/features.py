@@ -30,9 +30,18 @@ def contiguous(x: Tensor) -> Tensor:
     return x if is_sparse(x) else x.contiguous()
 
 
-def drops(dropout: nn.Dropout) -> bool:
-    """Returns whether a dropout changes anything in the mode that it is in itself, whatever that of its layer is."""
-    return dropout.training and dropout.p > 0
+def drops(dropout: nn.Module) -> bool:
+    """Returns whether a dropout changes anything in the mode that it is in itself, whatever that of its layer is.
+
+    Raises:
+        UnsupportedCallError: Another module stands in its place, which may do anything.
+    """
+    if type(dropout) is nn.Dropout:
+        return dropout.training and dropout.p > 0
+    if type(dropout) is nn.Identity:
+        return False
+    kind = type(dropout).__name__
+    raise UnsupportedCallError(f"{kind} stands in place of a dropout; compiled layers take nn.Dropout or nn.Identity.")
 
 
 def dropped(dropout: nn.Module, x: Tensor) -> Tensor:

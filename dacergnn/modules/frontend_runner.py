@@ -21,9 +21,9 @@ from dacergnn.modules.runner import Runner
 from dacergnn.modules.signature import CallSignature
 
 _Mode = tuple[bytes, bool]
-"""Which parts of the layer are in training, and whether gradients are on."""
+"""A mode says which parts of the layer are in training, and whether gradients are on."""
 _ATTEMPTS = 8
-"""How many calls of a mode are noted until one is repeated, or the layer changes."""
+"""So many calls of a mode are noted until one is repeated, or the layer changes."""
 
 
 class FrontendRunner(Runner):
@@ -39,9 +39,9 @@ class FrontendRunner(Runner):
         self.frontend = frontend
         self._training = b""
         self.repeated: dict[_Mode, Repeated] = {}
-        """How a call like the last one runs without being examined, by mode."""
+        """Holds for each mode how a call like the last one runs without being examined."""
         self.attempts: dict[_Mode, int] = {}
-        """How many more calls are noted until one is repeated, where that is not the most of them."""
+        """Counts for each mode the calls that are still noted; a mode that is missing has them all."""
         self._followed = Followed()
         self._parameters_within: Parameters | None = None
 

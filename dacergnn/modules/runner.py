@@ -94,7 +94,7 @@ class Runner:
     def raise_alike(self, problem: DacergnnError, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NoReturn:
         """Raise an error about the arguments of a call such that handlers of what the original raises catch it, too."""
         tensors = [*self.original.parameters(), *[a for a in (*args, *kwargs.values()) if isinstance(a, Tensor)]]
-        if any(t.device.type != "cpu" for t in tensors):  # a device on which a kernel fails is lost
+        if not all(t.is_cpu for t in tensors):  # a device on which a kernel fails is lost
             raise problem
         try:
             with torch.no_grad():

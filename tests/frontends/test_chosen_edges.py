@@ -148,6 +148,18 @@ def test_what_programs_do_not_express_runs_as_it_is(name: str) -> None:
     torch.testing.assert_close(outcome(fast, g), outcome(layer, g))
 
 
+def test_some_edges_are_no_messages_of_all() -> None:
+    """DGL refuses a row for some edges where there should be one for each."""
+
+    def run(layer: Layer, g: Any, d: Tensor) -> Tensor:
+        return dgl.ops.copy_e_sum(g, layer.own(d[torch.tensor([1, 2, 3])]))
+
+    layer = Layer(run)
+    for module in (layer, dacergnn.compile(copy.deepcopy(layer), on_unsupported="ignore")):
+        with pytest.raises(dgl.DGLError):
+            module(graph(), torch.rand(N, K, dtype=torch.float64))
+
+
 def test_edges_that_do_not_exist() -> None:
     layer = Layer(lambda layer, _, d: layer.own(d[torch.tensor([1, E])]))
     with pytest.raises(IndexError):

@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import dacergnn
 from dacergnn.errors import ArrayError
 from dacergnn.modules import CompiledLayer
 from tests.modules.layers import M, arguments, assert_close, compiled, hgt, hgt_arguments, rgcn
@@ -309,13 +310,33 @@ DROPPING: dict[str, Callable[[Any], nn.Module]] = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:.*AlphaDropout stands in place of a dropout")
+@pytest.mark.parametrize("other", [nn.Identity(), nn.AlphaDropout(0.5)], ids=["Identity", "AlphaDropout"])
+@pytest.mark.parametrize("name", DROPPING)
+def test_other_modules_in_place_of_dropouts(name: str, other: nn.Module) -> None:
+    dgl, dglnn = pytest.importorskip("dgl"), pytest.importorskip("dgl.nn")
+    torch.manual_seed(0)
+    graph = dgl.add_self_loop(dgl.rand_graph(9, 20))
+    x, types = torch.randn(9, 4), torch.zeros(graph.num_edges(), dtype=torch.int64)
+    more: tuple[Any, ...] = {"RelGraphConv": (types,), "HGTConv": (types[:9], types)}.get(name, ())
+    original = DROPPING[name](dglnn)
+    layer: Any = dacergnn.optimize(original)
+    for path in [path for path, m in layer.named_modules() if isinstance(m, nn.Dropout)]:
+        setattr(layer, path, other)
+    for _ in range(3):
+        torch.manual_seed(3)
+        found = layer(graph, x, *more)
+        torch.manual_seed(3)
+        assert_close(found, original(graph, x, *more))
+
+
 @pytest.mark.parametrize("name", DROPPING)
 def test_dropouts_within_a_layer_have_a_mode_of_their_own(name: str) -> None:
     dgl, dglnn = pytest.importorskip("dgl"), pytest.importorskip("dgl.nn")
     torch.manual_seed(0)
     graph = dgl.add_self_loop(dgl.rand_graph(9, 20))
     x, types = torch.randn(9, 4), torch.zeros(graph.num_edges(), dtype=torch.int64)
-    more = {"RelGraphConv": (types,), "HGTConv": (types[:9], types)}.get(name, ())
+    more: tuple[Any, ...] = {"RelGraphConv": (types,), "HGTConv": (types[:9], types)}.get(name, ())
     original = DROPPING[name](dglnn)
     layer = compiled(original)
     dropouts = [m for m in layer.modules() if isinstance(m, nn.Dropout)]

@@ -71,11 +71,12 @@ class _AttentionFrontend(Frontend):
         layer = self.module
         check_in_degrees(layer, encoded, graph, feat)
         arrays = dict(zip(self.names, self._own_parameters.read(layer), strict=True))
+        drops_weights = drops(layer.attn_drop)  # refuses other modules before random numbers are drawn
         if isinstance(feat, tuple):
             arrays["x"], arrays["x_dst"] = (dropped(layer.feat_drop, x) for x in feat)
         else:
             arrays["x"] = dropped(layer.feat_drop, feat)
-        if drops(layer.attn_drop):
+        if drops_weights:
             shape = (encoded.size("E"), self.heads, 1)
             arrays["kept"] = kept_weights(encoded, layer.attn_drop.p, shape, arrays["x"])
         if edge_weight is not None:

@@ -46,7 +46,7 @@ def end_values(recorder: Recorder, edges: GraphEdges, side: str, data: Any) -> V
 def aggregate(recorder: Recorder, edges: GraphEdges, values: Any, reduction: str, side: str = "dst") -> Value:
     """[N, ...] edge values reduced to nodes by "sum", "max" or "min"; zero where no edge leads."""
     value = recorder.value(values)
-    if value.node.expr.edges not in (None, edges):
+    if value.node.rows is not None or value.node.expr.edges not in (None, edges):
         raise unsupported("a value of other edges")
     try:
         expr = reduced(value.node.expr, edges, side, _REDUCTIONS[reduction], value.dtype)

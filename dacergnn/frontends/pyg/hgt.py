@@ -145,7 +145,7 @@ class HGTFrontend(MessagePassingFrontend):
 
     @property
     def _made(self) -> dict[str, Callable[[Tensor], Tensor]]:
-        """What the program takes of the weights of relations."""
+        """Returns the functions that give the weights of relations the layout of the program."""
         return dict.fromkeys(("W_att", "W_msg"), self._relation_weights) if self.heads > 1 else {}
 
     def _layout(self, x_dict: Any, edge_index_dict: Any) -> Layout:

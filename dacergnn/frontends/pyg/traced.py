@@ -183,7 +183,7 @@ def _holds_layers(module: nn.Module) -> bool:
 
 _OWN = ("propagate", "edge_updater", "_modules", "explain_message")
 _HOOKS = ("_forward_pre_hooks", "_forward_hooks")
-"""How the names of tables of hooks end, torch's and those of message passing."""
+"""Names of tables of hooks end so; wrapped hooks in them are no changes that a call makes."""
 
 
 def _changes(original: Any, stand_in: Any) -> dict[str, Any]:

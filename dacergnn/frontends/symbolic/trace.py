@@ -98,7 +98,7 @@ class Trace:
         self.runtime = runtime
         self.grad = torch.is_grad_enabled()
         self.finished = False
-        """Whether the call is over, so that what users' code has kept of its values is computed when it is used."""
+        """True when the call is over. What users' code has kept of its values is computed then when it is used."""
         self._leaves: dict[tuple[int, str], Expr] = {}
         self._edge_sets: dict[tuple[int, bool], EdgeSet] = {}
         self._given: set[int] = set()
