@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -13,6 +14,7 @@ import dace
 from dace import Memlet
 from dace.codegen import codegen
 
+from dacergnn.graph.spaces import ROW_SPACES
 from dacergnn.library_nodes.cpu import is_encoding
 from dacergnn.library_nodes.cuda import run_together
 from dacergnn.library_nodes.launch_order import launched_together
@@ -146,6 +148,14 @@ def _scratch(sdfg: dace.SDFG, together: Sequence[Sequence[GraphOperator]]) -> tu
     return tuple(found)
 
 
+def _declare_sizes(sdfg: dace.SDFG) -> None:
+    """Make sizes arguments that code mentions and no array tells: formats without pointers have none of that size."""
+    tasklets = [node for node, _ in sdfg.all_nodes_recursive() if isinstance(node, dace.nodes.Tasklet)]
+    words = {word for tasklet in tasklets for word in re.findall(r"\w+", tasklet.code.as_string)}
+    for space in sorted(words & set(ROW_SPACES) - set(sdfg.symbols)):
+        sdfg.add_symbol(space, dace.int64)
+
+
 def _generate(sdfg: dace.SDFG, sharing: Collection[str]) -> tuple[str, tuple[str, ...]]:
     sdfg = copied(sdfg)
     state: dace.SDFGState = next(iter(sdfg.states()))
@@ -175,6 +185,7 @@ def _generate(sdfg: dace.SDFG, sharing: Collection[str]) -> tuple[str, tuple[str
                 symbol = sdfg.add_symbol(argument(choice), dace.int64)
                 setattr(operator, name, dace.symbol(symbol, dace.int64))
         sdfg.expand_library_nodes()
+        _declare_sizes(sdfg)
         for name in local_arrays:
             sdfg.remove_data(name)
         signature = tuple(sdfg.arglist())
