@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 import dacergnn
 from dacergnn import DacergnnError
-from tests.compatibility.kinds import KINDS, F, Kind, M, N, edges, named, outputs
+from tests.compatibility.kinds import KINDS, Call, F, Kind, M, N, dgl, edges, named, outputs
 
 TENSORS_ONLY = [k for k in KINDS if k.name in ("pyg.RGCNConv", "pyg.SAGEConv", "pyg.GATConv", "pyg.traced-UserLayer")]
 
@@ -152,3 +152,65 @@ def test_functional_call_takes_other_parameters() -> None:
     other: dict[str, Tensor] = {n: 2 * p.detach() for n, p in fast.named_parameters()}
     expected = torch.func.functional_call(dacergnn.revert(fast), other, arguments)
     torch.testing.assert_close(torch.func.functional_call(fast, other, arguments), expected)
+
+
+def _keeping() -> tuple[nn.Module, Call, list[Tensor]]:
+    """A layer of PyG whose code puts values of nodes and of edges aside."""
+    kept: list[Tensor] = []
+
+    class Keeping(pyg.MessagePassing):
+        def __init__(self) -> None:
+            super().__init__()
+            self.lin = nn.Linear(F, M)
+
+        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+            h = self.lin(x)
+            kept.append(h)
+            return self.propagate(edge_index, x=h)
+
+        def message(self, x_j: Tensor) -> Tensor:
+            kept.append(x_j.tanh())
+            return kept[-1]
+
+    return Keeping(), (torch.linspace(-1, 1, N * F).view(N, F), edges()[0]), kept
+
+
+def _keeping_of_dgl() -> tuple[nn.Module, Call, list[Tensor]]:
+    """The same as a forward over a DGL graph."""
+    kept: list[Tensor] = []
+
+    class Keeping(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.lin = nn.Linear(F, M)
+
+        def forward(self, g: Any, x: Tensor) -> Tensor:
+            with g.local_scope():
+                g.ndata["h"] = self.lin(x)
+                g.apply_edges(dgl.function.u_mul_v("h", "h", "m"))
+                kept.extend((g.ndata["h"], g.edata["m"].tanh()))
+                g.update_all(dgl.function.copy_e("m", "m"), dgl.function.sum("m", "out"))
+                return g.ndata["out"]
+
+    index, _ = edges()
+    return Keeping(), (dgl.graph((index[0], index[1]), num_nodes=N), torch.linspace(-1, 1, N * F).view(N, F)), kept
+
+
+@pytest.mark.parametrize("make", [_keeping, _keeping_of_dgl])
+def test_values_that_a_forward_keeps_are_those_of_the_call(
+    make: Callable[[], tuple[nn.Module, Call, list[Tensor]]],
+) -> None:
+    """Parameters are written to, by an optimizer say, before somebody looks at the values."""
+    torch.manual_seed(0)
+    original, arguments, kept = make()
+    given = copy.deepcopy(original)
+    fast = dacergnn.optimize(given) if make is _keeping else dacergnn.compile(given)
+    found: list[list[Tensor]] = []
+    for module in (fast, original):
+        kept.clear()
+        module(*arguments)
+        with torch.no_grad():
+            module.lin.weight.mul_(2)
+        found.append([value.detach() for value in kept])
+    assert len(found[0]) == 2
+    torch.testing.assert_close(*found)

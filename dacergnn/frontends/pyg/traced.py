@@ -164,7 +164,7 @@ def _stand_in(module: Any, edges: CallEdges, made: list[tuple[Any, Any]]) -> Any
         if hasattr(explain, "__func__"):  # PyG has those who explain give a layer a method of its own
             stand_in.__dict__["explain_message"] = MethodType(explain.__func__, stand_in)
         known = edges.trace.runtime.known(module)
-        for name in ("_forward_pre_hooks", "_forward_hooks"):
+        for name in _HOOKS:
             hooks = vars(module)[name]
             if hooks:
                 stand_in.__dict__[name] = {key: partial(_hook, hook, known) for key, hook in hooks.items()}
@@ -183,11 +183,11 @@ def _holds_layers(module: nn.Module) -> bool:
 
 _OWN = ("propagate", "edge_updater", "_modules", "explain_message")
 _HOOKS = ("_forward_pre_hooks", "_forward_hooks")
-"""Names of tables of hooks end so; wrapped hooks in them are no changes that a call makes."""
+"""Tables of hooks, which stand-ins have wrapped."""
 
 
 def _changes(original: Any, stand_in: Any) -> dict[str, Any]:
     """Attributes that the call has set."""
     before = original.__dict__
-    found = {k: v for k, v in stand_in.__dict__.items() if k not in _OWN and not k.endswith(_HOOKS)}
+    found = {k: v for k, v in stand_in.__dict__.items() if k not in (*_OWN, *_HOOKS)}
     return {k: v for k, v in found.items() if k not in before or before[k] is not v}

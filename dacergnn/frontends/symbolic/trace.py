@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -98,7 +99,9 @@ class Trace:
         self.runtime = runtime
         self.grad = torch.is_grad_enabled()
         self.finished = False
-        """True when the call is over. What users' code has kept of its values is computed then when it is used."""
+        """True when the call is over. Values that users' code has kept are tensors like others then."""
+        self.values: list[weakref.ref[Value]] = []
+        """Refers to all values, as long as somebody has them."""
         self._leaves: dict[tuple[int, str], Expr] = {}
         self._edge_sets: dict[tuple[int, bool], EdgeSet] = {}
         self._given: set[int] = set()
@@ -197,8 +200,13 @@ class Trace:
         return plain(_replaced(tree))
 
     def finish(self, tree: Any) -> Any:
-        """The same for the result of the call, which is over then."""
+        """The same for the result of the call, which is over then.
+
+        What users' code has kept of other values is computed, too, since what they are made of may be written to later.
+        """
         found = self.results(tree)
+        kept = [value.node for reference in self.values if (value := reference()) is not None]
+        self.materialise([node for node in kept if node.real is None])
         self.finished = True
         return found
 

@@ -47,7 +47,9 @@ class Value(Tensor):
         found = _wrap(cls, node.shape, dtype=node.dtype, device=trace.device)
         found.owner, found.node = trace, node
         found.aliases = [] if aliases is None else aliases
-        found.aliases.append(weakref.ref(found))
+        reference = weakref.ref(found)
+        found.aliases.append(reference)
+        trace.values.append(reference)
         return found
 
     def __init__(self, trace: Trace, node: Node, aliases: list[weakref.ref[Value]] | None = None) -> None:
