@@ -37,6 +37,12 @@ TOPICS: dict[str, list[Topic]] = {
             "no two gradients share memory",
         ),
         Topic(
+            "test_results_are_written_to_in_place",
+            "written to",
+            "results that are written to in place (`relu_`), then a backward",
+            "the gradients of the original",
+        ),
+        Topic(
             "test_a_backward_from_one_result_leaves_other_parameters_alone",
             "one result",
             "a backward from one of several results",

@@ -16,7 +16,7 @@ from dacergnn.frontends.parameters import Attributes
 from dacergnn.frontends.reached import Results
 from dacergnn.graph import HeteroGraph
 from dacergnn.program.flatten import Activation
-from dacergnn.runtime.stacks import Stacks
+from dacergnn.runtime.stacks import Gate, Stacks
 
 _STRIDED, _NONE = torch.strided, frozenset[str]()
 Outputs = tuple[Tensor, ...]
@@ -74,7 +74,10 @@ class Binding:
         parts: Tensors that would be concatenated at every call.
         made: Functions that make arrays of the program of those in ``arrays``, by name, at every call.
         results: What is known of the parts' gradients where the program has several results. `finish` takes the
-            `Reached` of the call after the outputs, then.
+            `Reached` of the call after the outputs, then. The program's backward must not read its results, which
+            users may write to.
+        assemble: Makes all arrays of ``parts`` by torch's operations where they are no simple stacks, and there are
+            `results`. It shows its second argument what it makes of parts by `torch.stack` or `torch.cat`.
         repeats: Whether `finish` holds for all calls that are like this one, as it does if it `reshapes`.
     """
 
@@ -85,6 +88,7 @@ class Binding:
     parts: list[Tensor] = field(default_factory=list)
     made: Mapping[str, Callable[[Tensor], Tensor]] = field(default_factory=dict[str, Callable[[Tensor], Tensor]])
     results: Results | None = None
+    assemble: Callable[[Sequence[Tensor], Gate], dict[str, Tensor]] | None = None
     reshapes: bool = False
     repeats: bool = False
     activation: Callable[[Any], Any] | None = None
@@ -92,7 +96,7 @@ class Binding:
     @property
     def dtype(self) -> torch.dtype:
         """Element type of the arrays."""
-        return next(iter(self.arrays.values())).dtype
+        return next(iter(self.arrays.values()), *self.parts[:1]).dtype
 
     @property
     def sparse(self) -> frozenset[str]:
@@ -104,7 +108,7 @@ class Binding:
 
     def tensors(self, inputs: Sequence[str]) -> tuple[list[Tensor], list[tuple[int, Callable[[Tensor], Tensor]]]]:
         """Returns the arrays of a program that takes ``inputs`` and its parts, and what `made` does with which."""
-        names = [name for name in inputs if self.stacks is None or name not in self.stacks.names]
+        names = [name for name in inputs if name in self.arrays]
         made = [(names.index(name), function) for name, function in self.made.items()]
         return [*[self.arrays[name] for name in names], *self.parts], made
 

@@ -8,22 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from dacergnn.runtime.transformed import is_transformed
-from dacergnn.runtime.typed_rows import join_rows, split_rows
+from dacergnn.runtime.typed_rows import split_rows
+
+_Gradients = tuple[Tensor | None, ...]
 
 
 @dataclass(frozen=True)
 class Results:
-    """The results of a program over several types, and which of them its first parts lead to.
+    """The results of a program over several types, and which of them its parts lead to.
 
     Args:
         count: The number of results.
-        leads_to: For each of these parts, positions of results; none for one that the program does not use.
+        leads_to: For each part, positions of results; none for one that the program does not use.
     """
 
     count: int
@@ -33,62 +35,43 @@ class Results:
 class Reached:
     """Which results of one call the backward that runs at the moment comes from."""
 
-    def __init__(self, count: int) -> None:
-        self.count = count
-        """The number of results."""
-        self.results: list[bool] = []
-        self._matters = False
+    def __init__(self, results: Results) -> None:
+        self._results = results
+        self._eager = not is_transformed() and not torch.compiler.is_compiling()
+        self._gates = False
+        self._reached: list[bool] = []
 
-    def parts(self, parts: Sequence[Tensor], leads_to: Sequence[Sequence[int]]) -> list[Tensor]:
-        """Returns the parameters of a call, whose gradients exist where a result that they lead to is reached.
+    def gate(self, made: Tensor, parts: Sequence[int]) -> None:
+        """Let gradients pass to parts only where a result that they lead to is reached.
 
         Args:
-            leads_to: Positions of results, for each parameter; none for one that the call does not use.
+            made: What `torch.stack` or `torch.cat` has made of the parts, in their order.
+            parts: Positions of the parts.
         """
-        if not torch.is_grad_enabled() or is_transformed() or torch.compiler.is_compiling():
-            return [*parts]
-        trained = [i for i, part in enumerate(parts) if len(leads_to[i]) < self.count and part.requires_grad]
-        found = [*parts]
-        self._matters = bool(trained)
-        if trained:
-            own: Sequence[Tensor] = _Parts.apply(self, [leads_to[i] for i in trained], *[parts[i] for i in trained])  # pyright: ignore[reportUnknownMemberType, reportAssignmentType]
-            for i, part in zip(trained, own, strict=True):
-                found[i] = part
-        return found
+        if not self._eager or made.grad_fn is None:
+            return
+        leads_to = [self._results.leads_to[part] for part in parts]
+        fewest = min(map(len, leads_to))
+        if fewest < self._results.count:
+            self._gates = True
+            made.grad_fn.register_hook(partial(self._passed, leads_to, fewest == 0))
 
     def split(self, rows: Tensor, sizes: Sequence[int]) -> Sequence[Tensor]:
-        """Returns the rows of each result."""
-        if not self._matters:
-            return split_rows(rows, sizes)
-        return _Results.apply(self, tuple(sizes), rows)  # pyright: ignore[reportUnknownMemberType, reportReturnType]
+        """Returns the rows of each result, which users may write to."""
+        results = split_rows(rows, sizes)
+        if self._gates and results[0].grad_fn is not None:
+            results[0].grad_fn.register_prehook(self._note)
+        return results
 
+    def _note(self, gradients: _Gradients) -> None:
+        self._reached = [gradient is not None for gradient in gradients]
 
-class _Parts(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, reached: Reached, leads_to: Sequence[Sequence[int]], *parts: Tensor) -> tuple[Tensor, ...]:
-        ctx.reached, ctx.leads_to = reached, leads_to
-        return parts
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        results = ctx.reached.results
-        pairs = zip(gradients, ctx.leads_to, strict=True)
-        return (None, None, *[g if any(results[i] for i in places) else None for g, places in pairs])
-
-
-class _Results(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, reached: Reached, sizes: tuple[int, ...], rows: Tensor) -> tuple[Tensor, ...]:
-        ctx.reached, ctx.sizes = reached, sizes
-        ctx.row = rows.shape[1:]
-        ctx.set_materialize_grads(False)
-        return rows.split(list(sizes))
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Any, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        ctx.reached.results = [g is not None for g in gradients]
-        like = next((g for g in gradients if g is not None), None)
-        if like is None:
-            return None, None, None
-        pairs = zip(gradients, ctx.sizes, strict=True)
-        return None, None, join_rows([like.new_zeros(n, *ctx.row) if g is None else g for g, n in pairs])
+    def _passed(
+        self, leads_to: Sequence[Sequence[int]], some_unused: bool, gradients: _Gradients, _: _Gradients
+    ) -> _Gradients | None:
+        """Returns the gradients that exist; None if they all do."""
+        reached = self._reached
+        if not some_unused and False not in reached:
+            return None
+        pairs = zip(gradients, leads_to, strict=True)
+        return tuple([gradient if any(reached[i] for i in results) else None for gradient, results in pairs])

@@ -35,7 +35,7 @@ from dacergnn.runtime.cuda_executable import CUDAExecutable
 from dacergnn.runtime.executable import Executable
 from dacergnn.runtime.lower import lower
 from dacergnn.runtime.plan_cache import LoweredProgram
-from dacergnn.runtime.stacks import Stacks
+from dacergnn.runtime.stacks import Gate, Stacks
 from dacergnn.runtime.transformed import is_transformed
 from dacergnn.sdfg_passes import Compilation, compile_program
 from dacergnn.sdfg_passes.gradient_program import gradient_program
@@ -289,8 +289,14 @@ class CompiledProgram:
         executable = self.inference()
         return tuple(executable.run(executable.prepare(graph), inputs)[0])
 
-    def stacked(self, graph: HeteroGraph, tensors: list[Tensor], stacks: Stacks | None) -> tuple[Tensor, ...]:
-        """Run on the inputs that ``stacks`` does not make, in order, then on its parts; differentiable likewise."""
+    def stacked(
+        self, graph: HeteroGraph, tensors: list[Tensor], stacks: Stacks | None, gate: Gate | None = None
+    ) -> tuple[Tensor, ...]:
+        """Run on the inputs that ``stacks`` does not make, in order, then on its parts; differentiable likewise.
+
+        Args:
+            gate: Is shown what torch makes of parts that are differentiated.
+        """
         if stacks is None:
             return self(graph, tensors)
         # Kernels of the CPU take parts where they lie; on devices, and for autograd, torch puts them together.
@@ -299,7 +305,7 @@ class CompiledProgram:
         if not in_place or differentiated or is_transformed():
             parts = tensors[len(tensors) - stacks.count :]
             try:
-                made = stacks.arrays(parts)
+                made = stacks.arrays(parts, gate)
             except RuntimeError:
                 if not self.sparse:
                     self.inference().prepare(graph, stacks).inputs.check(tensors)  # names the part

@@ -109,13 +109,13 @@ class Repeated:
 
 def run(compiled: CompiledProgram, graph: HeteroGraph, tensors: list[Tensor], binding: Binding) -> Any:
     """Returns the result of a call whose program takes ``tensors``: its arrays, then its parts."""
-    results, stacks = binding.results, binding.stacks
-    if results is None or stacks is None:
-        return binding.finish(compiled.stacked(graph, tensors, stacks))
-    reached, start = Reached(results.count), len(tensors) - stacks.count
-    end = start + len(results.leads_to)
-    tensors[start:end] = reached.parts(tensors[start:end], results.leads_to)
-    return binding.finish(compiled.stacked(graph, tensors, stacks), reached)
+    if binding.results is None:
+        return binding.finish(compiled.stacked(graph, tensors, binding.stacks))
+    reached = Reached(binding.results)
+    if binding.assemble is None:
+        return binding.finish(compiled.stacked(graph, tensors, binding.stacks, reached.gate), reached)
+    arrays = binding.assemble(tensors, reached.gate)
+    return binding.finish(compiled(graph, [arrays[name] for name in compiled.inputs]), reached)
 
 
 def _shows(tensor: Tensor, source: Tensor) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -10,6 +10,9 @@ import torch
 from torch import Tensor
 
 from dacergnn.runtime.typed_rows import join_rows
+
+Gate = Callable[[Tensor, Sequence[int]], None]
+"""Takes what torch has made of some parts, and the positions of these."""
 
 
 @dataclass(frozen=True)
@@ -45,16 +48,23 @@ class Stacks:
             start += stack.count
         return found
 
-    def arrays(self, parts: Sequence[Tensor]) -> dict[str, Tensor]:
-        """The arrays, put together by torch, so that autograd reaches the parts."""
+    def arrays(self, parts: Sequence[Tensor], gate: Gate | None = None) -> dict[str, Tensor]:
+        """The arrays, put together by torch, so that autograd reaches the parts.
+
+        Args:
+            gate: Is shown what each stack is joined to.
+        """
         arrays: dict[str, Tensor] = {}
+        start = 0
         for stack, own in self.split(parts):
-            if not stack.typed:
-                arrays[stack.names[0]] = join_rows(own)
-            elif len(stack.names) == 1:
-                arrays[stack.names[0]] = torch.stack(list(own))
+            joined = torch.stack(list(own)) if stack.typed else join_rows(own)
+            if gate is not None:
+                gate(joined, range(start, start + stack.count))
+            start += stack.count
+            if len(stack.names) == 1:
+                arrays[stack.names[0]] = joined
             else:
-                shares = torch.stack(list(own)).unflatten(1, (len(stack.names), -1)).transpose(0, 1).contiguous()
+                shares = joined.unflatten(1, (len(stack.names), -1)).transpose(0, 1).contiguous()
                 arrays.update(zip(stack.names, shares, strict=True))
         return arrays
 

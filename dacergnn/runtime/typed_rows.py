@@ -20,12 +20,14 @@ def join_rows(parts: Sequence[Tensor]) -> Tensor:
 
 
 def split_rows(rows: Tensor, sizes: Sequence[int]) -> tuple[Tensor, ...]:
-    """`torch.split` of rows, whose gradients are put together likewise, once; that of a slice would be as large as all
-    rows. Without gradients its parts need not be views: made faster, and free to be written to later."""
-    if not rows.requires_grad and not is_transformed():
-        return rows.unsafe_split_with_sizes(list(sizes))
-    if rows.nbytes < SMALL or not _in_memory([rows]):
+    """`torch.split` of rows that nobody else reads, so that its parts need not be views: they may be written to.
+
+    Their gradients are put together likewise, once; that of a slice would be as large as all rows.
+    """
+    if is_transformed():
         return rows.split_with_sizes(list(sizes))
+    if not rows.requires_grad or rows.nbytes < SMALL or not _in_memory([rows]):
+        return rows.unsafe_split_with_sizes(list(sizes))
     return _Split.apply(rows, tuple(sizes))  # pyright: ignore[reportUnknownMemberType, reportReturnType]
 
 
@@ -54,7 +56,7 @@ class _Join(torch.autograd.Function):
 class _Split(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, rows: Tensor, sizes: tuple[int, ...]) -> tuple[Tensor, ...]:
-        return rows.split(list(sizes))
+        return rows.unsafe_split_with_sizes(list(sizes))
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]

@@ -87,6 +87,37 @@ def test_a_backward_from_one_result_leaves_other_parameters_alone(kind: Kind) ->
         assert_same(gradients(fast), gradients(original))
 
 
+WRITES: list[Callable[[Tensor], Tensor]] = [torch.relu_, torch.sigmoid_, Tensor.zero_, lambda y: y.mul_(2)]
+
+
+@every_original
+def test_results_are_written_to_in_place(kind: Kind) -> None:
+    for write in WRITES:
+        original, fast = kind.pair()
+        found, expected = (gradients_after(write, kind, module) for module in (fast, original))
+        if expected is not None:
+            assert found is not None
+            assert_same(found, expected)
+        assert_same_calls(kind, fast, original)
+
+
+def gradients_after(write: Callable[[Tensor], Tensor], kind: Kind, module: nn.Module) -> list[Tensor | None] | None:
+    """Gradients of results that were written to; None if they are read by their own gradients, so that torch raises."""
+    for _ in range(2):
+        with torch.no_grad():
+            for part in outputs(module(*kind.arguments())):
+                write(part)
+        written = [write(part) for part in outputs(module(*kind.arguments()))]
+        loss = torch.stack([(part + part.square()).sum() for part in written]).sum()
+        try:
+            loss.backward()
+        except RuntimeError as error:
+            if "modified by an inplace operation" not in str(error):
+                raise
+            return None
+    return gradients(module)
+
+
 def test_cached_coefficients_keep_their_gradient() -> None:
     """Those of edges that a layer has kept in a call before lead to the weights of that call."""
     index, found = edges()[0], []

@@ -94,6 +94,35 @@ def test_edge_weights_of_the_moment(options: dict[str, Any], monkeypatch: pytest
     assert_close(found, expected, 1e-8)
 
 
+def test_cached_adjacencies_are_kept_as_adjacencies() -> None:
+    """So that the original, which runs where there are hooks, multiplies with them and has no messages either."""
+    original = pyg().GCNConv(K, M, cached=True).double()
+    layer = dacergnn.optimize(copy.deepcopy(original), on_unsupported="ignore")
+    given = torch.eye(3, dtype=torch.float64).roll(1, 0).to_sparse_csr()
+    for module in (layer, original):
+        module(draw(3, K), given)
+        module.register_message_forward_hook(lambda *given: 2 * given[-1])
+    assert layer._cached_edge_index[0].layout is original._cached_edge_index[0].layout
+    assert_close(layer(draw(3, K), given), original(draw(3, K), given), 1e-8)
+
+
+def test_edges_are_cached_without_gradients_where_these_are_off() -> None:
+    layer = compiled(pyg().GCNConv(K, M, cached=True).double())
+    weight = torch.ones(3, dtype=torch.float64, requires_grad=True)
+    with torch.no_grad():
+        layer(draw(3, K), torch.tensor([[0, 1, 2], [1, 2, 0]]), weight)
+    assert not layer._cached_edge_index[1].requires_grad
+
+
+def test_cached_edges_count_where_cached_is_set_back() -> None:
+    original = pyg().GCNConv(K, M, cached=True).double()
+    layer = compiled(copy.deepcopy(original))
+    for ends in ([[0, 1, 2], [1, 2, 0]], [[0, 0, 2], [1, 2, 0]]):
+        index = torch.tensor(ends)
+        assert_close(layer(draw(3, K), index), original(draw(3, K), index), 1e-8)
+        layer.cached = original.cached = False
+
+
 @pytest.mark.parametrize("size", [(3, 3), None])
 def test_cached_edges_have_the_sizes_that_they_had(size: tuple[int, int] | None) -> None:
     edge_index = pytest.importorskip("torch_geometric").EdgeIndex

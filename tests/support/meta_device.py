@@ -18,7 +18,6 @@ from dacergnn.modules.graphs import GraphCache
 from dacergnn.program import Program as View
 from dacergnn.program import parse
 from dacergnn.program.flatten import flatten
-from dacergnn.runtime.stacks import Stacks
 
 
 class _Encodings(Encodings):
@@ -77,7 +76,7 @@ class StubProgram:
         link = torch.stack([t.sum() for t in tensors]).sum()
         return tuple(link.new_zeros((graph.size(space), *shape)) + link for space, shape in self._outputs)
 
-    def stacked(self, graph: HeteroGraph, tensors: list[Tensor], stacks: Stacks) -> tuple[Tensor, ...]:
+    def stacked(self, graph: HeteroGraph, tensors: list[Tensor], *_: Any) -> tuple[Tensor, ...]:
         return self(graph, tensors)
 
 

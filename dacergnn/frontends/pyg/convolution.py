@@ -83,7 +83,7 @@ class ConvolutionFrontend(MessagePassingFrontend):
     def check_linear(self, names: Sequence[str]) -> None:
         """UnsupportedLayerError unless these parts of the layer are Linear layers that a program may compute."""
         for name in names:
-            part = self.module._modules[name]
+            part = getattr(self.module, name, None)  # an option may say that there is one
             if not is_linear(part):
                 remedy = "keep the Linear of the layer, without hooks, and run it once if it is lazy"
                 raise self.refuse(name, type(part).__name__, remedy)

@@ -14,7 +14,7 @@ from dacergnn.frontends.convolution_programs import gcn
 from dacergnn.frontends.frontend import Binding, GraphKey, Program, spec
 from dacergnn.frontends.kept import kept
 from dacergnn.frontends.parameters import Parameters
-from dacergnn.frontends.pyg.convolution import ConvolutionFrontend, Nodes, checked_edges, rows_of
+from dacergnn.frontends.pyg.convolution import ConvolutionFrontend, checked_edges, rows_of
 from dacergnn.frontends.pyg.given_edges import edge_values, is_matrix, source_of_values
 from dacergnn.frontends.pyg.self_loops import loops, split_loops, symmetric_norm, with_loop_weights, with_loops
 from dacergnn.graph import HeteroGraph
@@ -63,7 +63,8 @@ class GCNFrontend(ConvolutionFrontend):
         if edge_weight is not None and not is_matrix(edge_index):
             self._check_weight(edge_weight, edge_index.size(1), x.dtype)
         edges = self._edges(edge_index, edge_weight, x)
-        if self.layer.cached:
+        if edges.index is not edge_index:
+            self.check_edges(edges.index, x.dtype)
             self.nodes(x, edges.index)
         return self.key(edges.index, nodes, edges.loops)
 
@@ -73,9 +74,10 @@ class GCNFrontend(ConvolutionFrontend):
             return
         if not self.module.fuse:
             raise UnsupportedCallError("fuse is False, so that edge_weight may be meant for an adjacency, too.")
-        if self.layer.cached and not isinstance(edge_index, Tensor):
+        caches = self.layer.cached or self.layer._cached_adj_t is not None
+        if caches and not isinstance(edge_index, Tensor):
             raise UnsupportedCallError(
-                "cached is set, and edge_index is a SparseTensor; pass it as .to_torch_sparse()."
+                "adjacencies are cached, and edge_index is a SparseTensor; pass it as .to_torch_sparse()."
             )
         if self.layer.normalize and isinstance(edge_index, Tensor) and edge_index.layout is torch.sparse_csc:
             raise UnsupportedCallError("edge_index has the layout torch.sparse_csc; convert it with .to_sparse_csr().")
@@ -116,26 +118,24 @@ class GCNFrontend(ConvolutionFrontend):
         if not layer.normalize:
             return _Edges(edge_index, edge_weight, False, "")
         added = _added_loops(edge_index) if layer.add_self_loops else ""
-        if not layer.cached:
+        if layer._cached_edge_index is None and not layer.cached:
             return _Edges(edge_index, edge_weight, True, added)
-        if layer._cached_edge_index is None:
+        if layer._cached_edge_index is None:  # what is there counts whatever ``cached`` is now
             self._keep(_Edges(edge_index, edge_weight, True, added), x)
         cached: Any = layer._cached_edge_index
         return _Edges(cached[0], cached[1], False, "")
 
     def _keep(self, edges: _Edges, x: Tensor) -> None:
-        """Let the layer know the edges and coefficients of all calls to come."""
+        """Let the layer know the edges and coefficients of all calls to come, in the form that PyG gives them."""
+        from torch_geometric.nn.conv.gcn_conv import gcn_norm
+
         if torch.compiler.is_compiling():
             raise UnsupportedCallError("cached is set and nothing cached yet; call the layer once before.")
-        count, weight = x.size(-2), edges.weight
-        with torch.inference_mode(False):  # coefficients keep the gradients of the weights
-            index = _joined(edges, count)
-            graph = self.encode_edges(index, Nodes(count, count, pair=False, batch=0))
-            norm = graph.from_canonical(self._coefficients(graph, edges, x.dtype, 1))
-        if hasattr(edges.index, "sparse_size"):  # an EdgeIndex, which tells how many nodes later calls have to have
-            kind: Any = type(edges.index)
-            index = kind(index, sparse_size=edges.index.sparse_size())
-        self.layer._cached_edge_index = (index, norm if weight is not None else norm.detach())
+        layer: Any = self.layer
+        options = (x.size(-2), layer.improved, layer.add_self_loops, layer.flow, x.dtype)
+        differentiable = torch.is_grad_enabled()  # coefficients keep the gradients of the weights
+        with torch.inference_mode(False), torch.set_grad_enabled(differentiable):
+            layer._cached_edge_index = gcn_norm(edges.index, edges.weight, *options)
 
     def _norm(self, graph: HeteroGraph, edges: _Edges, dtype: torch.dtype, copies: int) -> Tensor:
         """[E] in canonical order: what messages are multiplied with."""

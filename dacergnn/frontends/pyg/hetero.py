@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import accumulate
 from typing import Any, ClassVar
@@ -11,21 +11,14 @@ import torch
 from torch import Tensor, nn
 
 from dacergnn.errors import UnsupportedCallError
-from dacergnn.frontends.features import is_sparse, joined
+from dacergnn.frontends.features import is_sparse
 from dacergnn.frontends.frontend import Binding, Frontend, GraphKey, Outputs, Program, spec
 from dacergnn.frontends.hetero_programs import hetero
-from dacergnn.frontends.parameters import Parameters
 from dacergnn.frontends.pyg.given_edges import identity, is_matrix
 from dacergnn.frontends.pyg.message_passing import check_features, typed_ids
-from dacergnn.frontends.pyg.relation_arrays import (
-    Layout,
-    constant,
-    edge_coefficients,
-    edge_weights,
-    stacked,
-    widened,
-)
+from dacergnn.frontends.pyg.relation_arrays import Layout, edge_coefficients, edge_weights
 from dacergnn.frontends.pyg.relation_edges import check_relation_edges, kept_relation_edges, relation_edges
+from dacergnn.frontends.pyg.relation_parts import RelationParts
 from dacergnn.frontends.pyg.relations import EdgeType, Relation
 from dacergnn.frontends.pyg.self_loops import with_loops
 from dacergnn.frontends.reached import Reached
@@ -33,9 +26,6 @@ from dacergnn.graph import HeteroGraph
 from dacergnn.graph.edge_list import make_edge_list
 from dacergnn.graph.typed_parts import repeated
 
-_ATTENTION = ("att_src", "att_dst")
-_Parameters = Mapping[tuple[EdgeType, str | None], Tensor]
-"""Parameters by relation and path."""
 _SPACES = {"x": "NS", "norm": "E", "root": "T", "bias": "T", "share": "T"}  # other arrays: one row for each relation
 
 
@@ -70,9 +60,8 @@ class HeteroFrontend(Frontend):
                 weight = relation.parameter(convs, path)
                 if weight is not None and self.channels.setdefault(name, weight.size(1)) != weight.size(1):
                     raise self.refuse("in_channels", weight.size(1), f"{name!r} has {self.channels[name]} elsewhere")
-        self.width = max(self.channels.values())
         self._layouts: dict[tuple[EdgeType, ...], Layout] = {}
-        self._own_parameters: dict[Layout, tuple[list[tuple[EdgeType, str]], Parameters]] = {}
+        self._parts_of: dict[Layout, RelationParts] = {}
 
     def convs(self) -> Any:
         """The module whose children are the layers of the relations."""
@@ -138,37 +127,28 @@ class HeteroFrontend(Frontend):
 
     def bind(self, graph: HeteroGraph, x_dict: Any, edge_index_dict: Any, *, edge_weight_dict: Any = None) -> Binding:
         layout = self._layout(edge_index_dict)
-        relations = layout.relations
         given_weights: dict[Any, Any] = edge_weight_dict or {}
         given = [
             kept_relation_edges(graph, r, self._conv(r), edge_index_dict[r.key], given_weights.get(r.key))
-            for r in relations
+            for r in layout.relations
         ]
-        reached = Reached(len(layout.destinations))
-        parameters, x_dict = self._reached(reached, layout, x_dict)
-        x = joined([self._features(name, x_dict) for name in layout.node_types], self.width)
+        dtype: torch.dtype = x_dict[layout.node_types[0]].dtype
         indices = {edges.relation.key: edges.ends for edges in given}
         by_edge = {edges.relation.key: edges.weight for edges in given}
-        weights = edge_weights(graph, [edges.relation for edges in given], x_dict, indices, by_edge, x.dtype)
-        found: dict[str, Tensor | None] = {
-            "x": x,
-            "W": stacked([self._matrix(r, parameters, r.weight) for r in relations]),
-            "norm": edge_coefficients(graph, relations, weights, x.dtype),
-            "root": layout.totals(graph, [self._matrix(r, parameters, r.root) for r in relations]),
-            "bias": layout.totals(graph, [parameters.get((r.key, r.bias)) for r in relations]),
-            "share": layout.share(graph, x.dtype) if self.module.aggr == "mean" else None,
-        }
-        if any(r.attention for r in relations):
-            found |= self._attention_arrays(relations, parameters)
-            if found["norm"] is not None:
-                found["attends"] = constant(graph, [float(r.attention is not None) for r in relations], x.dtype)
-        bias = found.pop("bias") if self.averaged else None
-        if bias is not None and found["share"] is not None:
-            bias = bias * found["share"].view(-1, 1)
-        arrays = {name: array for name, array in found.items() if array is not None}
-        program = self.program(tuple(arrays), partial(self._program, arrays))
+        weights = edge_weights(graph, [edges.relation for edges in given], x_dict, indices, by_edge, dtype)
+        norm = edge_coefficients(graph, layout.relations, weights, dtype)
+        parts = self._parts(layout)
+        assemble = partial(parts.arrays, graph, norm, self.module.aggr == "mean")
+        tensors = parts.tensors(self.convs(), x_dict)
+        program = self.program((layout.keys, norm is None), lambda: self._program(assemble, tensors))
         sizes = [x_dict[name].size(0) for name in layout.destinations]
-        return Binding(program, arrays, partial(self._finish, layout.destinations, sizes, bias, reached))
+        finish = partial(self._finish, layout.destinations, sizes)
+        if any(map(is_sparse, tensors)):  # programs take them as the arrays that they are
+            reached = Reached(parts.results)
+            return Binding(program, assemble(tensors, reached.gate), partial(finish, reached=reached))
+        return Binding(
+            program, {}, finish, parts=tensors, results=parts.results, assemble=assemble, repeats=weights is None
+        )
 
     def _same(self, option: str, values: Sequence[Any]) -> Any:
         """The value that all of `values` are equal to."""
@@ -211,65 +191,19 @@ class HeteroFrontend(Frontend):
         """The layer of a relation."""
         return self.convs()._modules[relation.place]
 
-    def _features(self, name: str, x_dict: dict[str, Tensor]) -> Tensor:
-        """Rows of a node type; zeros where no layer reads them."""
-        x = x_dict[name]
-        if name not in self.channels:
-            return torch.zeros(x.size(0), self.width, dtype=x.dtype, device=x.device)
-        return x if is_sparse(x) else widened(x, self.width)
-
-    def _reached(
-        self, reached: Reached, layout: Layout, x_dict: dict[str, Tensor]
-    ) -> tuple[_Parameters, dict[str, Tensor]]:
-        """The parameters of the relations and the features, with gradients where results that they lead to have some.
-
-        Without gradients these are the parameters and features themselves.
-        """
-        keys, parameters = self._parameters_of(layout)
-        values = parameters.read(self.convs())
-        if not torch.is_grad_enabled():
-            return dict(zip(keys, values, strict=True)), x_dict
-        into: list[Sequence[int]] = [[layout.destinations.index(key[-1])] for key, _ in keys]
-        names = [name for name in layout.node_types if not is_sparse(x_dict[name])]
-        into += [layout.reached_from(name) for name in names]
-        values = reached.parts([*values, *[x_dict[name] for name in names]], into)
-        features = dict(zip(names, values[len(keys) :], strict=True))
-        return dict(zip(keys, values[: len(keys)], strict=True)), {**x_dict, **features}
-
-    def _parameters_of(self, layout: Layout) -> tuple[list[tuple[EdgeType, str]], Parameters]:
-        """Relations and paths of the parameters of a call, and where these are."""
-        found = self._own_parameters.get(layout)
+    def _parts(self, layout: Layout) -> RelationParts:
+        """What a call with some relations takes."""
+        found = self._parts_of.get(layout)
         if found is None:
-            keys: list[tuple[EdgeType, str]] = []
-            paths: list[tuple[str, ...]] = []
-            for relation in layout.relations:
-                known = (relation.weight, relation.weight_dst, relation.root, relation.bias, *_ATTENTION)
-                for path in dict.fromkeys(path for path in known if path):
-                    if relation.parameter(self.convs(), path) is not None:
-                        keys.append((relation.key, path))
-                        paths.append((relation.place, *path.split(".")))
-            found = keys, Parameters(self.convs(), paths)
+            heads = self.attention.heads if self.averaged and self.attention is not None else 1
+            found = RelationParts.of(layout, self.convs(), self.channels, heads)
             if not torch.compiler.is_compiling():
-                self._own_parameters[layout] = found
+                self._parts_of[layout] = found
         return found
 
-    def _matrix(self, relation: Relation, parameters: _Parameters, path: str | None) -> Tensor | None:
-        weight = parameters.get((relation.key, path))
-        return None if weight is None else widened(weight, self.width)
-
-    def _attention_arrays(self, relations: Sequence[Relation], parameters: _Parameters) -> dict[str, Tensor | None]:
-        separate = any(r.weight_dst != r.weight for r in relations)
-        q, k = (
-            stacked([parameters[r.key, p] if r.attention else None for r in relations]).flatten(1, 2)
-            for p in _ATTENTION
-        )
-        return {
-            "W_dst": stacked([self._matrix(r, parameters, r.weight_dst) for r in relations]) if separate else None,
-            "q": q,
-            "k": k,
-        }
-
-    def _program(self, arrays: dict[str, Tensor]) -> Program:
+    def _program(self, assemble: Callable[[Sequence[Tensor]], dict[str, Tensor]], tensors: Sequence[Tensor]) -> Program:
+        with torch.no_grad():  # checkpoints count what is saved in a call
+            arrays = assemble(tensors)
         bindings: dict[str, object] = {n: spec(_SPACES.get(n, "R"), *a.shape[1:]) for n, a in arrays.items()}
         if self.attention is None or "q" not in arrays:
             return Program.of(hetero, reduce=self.reduce, **bindings)
@@ -277,12 +211,8 @@ class HeteroFrontend(Frontend):
         options = {"heads": heads, "channels": channels, "width": heads * channels, "slope": slope}
         return Program.of(hetero, reduce="attention", **options, **bindings)
 
-    def _finish(
-        self, names: Sequence[str], sizes: list[int], bias: Tensor | None, reached: Reached, outputs: Outputs
-    ) -> dict[str, Tensor]:
+    def _finish(self, names: Sequence[str], sizes: list[int], outputs: Outputs, reached: Reached) -> dict[str, Tensor]:
         parts = list(reached.split(outputs[0], sizes))
         if self.averaged and self.attention is not None:
             parts = [part.view(-1, self.attention.heads, self.out_channels).mean(dim=1) for part in parts]
-            if bias is not None:
-                parts = [part + bias[i] for i, part in enumerate(parts)]
         return dict(zip(names, parts, strict=True))

@@ -117,12 +117,10 @@ class HGTFrontend(MessagePassingFrontend):
                 if is_sparse(x) and self.channels[name] == self.out_channels:
                     raise UnsupportedCallError(f"x_dict[{name!r}] is sparse, but added to a result; pass it dense.")
             W_att, W_msg, *parts = self._own_parameters.read(self.module)
-            reached = Reached(len(layout.outputs))
-            parts = reached.parts(parts, self._leads_to(layout))
             arrays = {"W_att": W_att, "W_msg": W_msg, **self._projections(x_dict)}
             program = self.program("attention", self._attention)
-            finish = partial(self._finish_torch, layout, x_dict, reached)
-            return Binding(program, arrays, finish, self.priors, parts, self._made)
+            finish = partial(self._finish_torch, layout, x_dict)
+            return Binding(program, arrays, finish, self.priors, parts, self._made, self._results(layout))
         W_att, W_msg, *parts = self._own_parameters.read(self.module)
         arrays, features = {"W_att": W_att, "W_msg": W_msg}, [x_dict[name] for name in layout.names]
         stacks = self.stacks[len(layout.names)]
@@ -130,7 +128,7 @@ class HGTFrontend(MessagePassingFrontend):
             arrays["x"], features, stacks = joined(features, features[0].size(1)), [], self.weight_stacks
         return Binding(
             self.program("biased", self._biased), arrays, partial(self._finish, layout, layout.sizes(x_dict)),
-            stacks, [*parts, *features], self._made, Results(len(layout.outputs), self._leads_to(layout)), repeats=True,
+            stacks, [*parts, *features], self._made, self._results(layout), repeats=True,
         )  # fmt: skip
 
     def _paths(self) -> list[tuple[str, ...]]:
@@ -181,25 +179,28 @@ class HGTFrontend(MessagePassingFrontend):
         parts = [linear(x_dict[name], lins[name].weight, lins[name].bias).split(self.out_channels, 1) for name in names]
         return {key: torch.cat([part[i] for part in parts]) for i, key in enumerate("kqv")}
 
-    def _leads_to(self, layout: Layout) -> list[list[int]]:
-        """The results that each parameter among the parts leads to, by the position of their types among the rows."""
+    def _results(self, layout: Layout) -> Results:
+        """The results that each part leads to, by the position of their types among the rows."""
         every, own = [i for _, i in layout.outputs], {name: [i] for name, i in layout.outputs}
         relations = [every if key in layout.edge_types else [] for key in self.edge_types]
         if not self.uniform:
-            return relations
+            return Results(len(every), relations)
         inward = [every if name in layout.names else [] for name in self.node_types]
         outward = [own.get(name, []) for name in self.node_types]
-        return [*relations, *inward, *inward, *outward, *outward, *(outward if self.has_skip else [])]
+        skips = outward if self.has_skip else []
+        features = [every] * len(layout.names)
+        return Results(len(every), [*relations, *inward, *inward, *outward, *outward, *skips, *features])
 
     def _finish(self, layout: Layout, sizes: list[int], outputs: Outputs, reached: Reached) -> dict[str, Tensor]:
         parts = reached.split(outputs[0], sizes)
         return {name: parts[i] for name, i in layout.outputs}
 
     def _finish_torch(
-        self, layout: Layout, x_dict: dict[str, Tensor], reached: Reached, outputs: Outputs
+        self, layout: Layout, x_dict: dict[str, Tensor], outputs: Outputs, reached: Reached
     ) -> dict[str, Tensor]:
         layer = self.module
-        parts = self._finish(layout, layout.sizes(x_dict), (outputs[0].view(-1, self.out_channels),), reached)
+        rows = outputs[0].view(-1, self.out_channels)
+        parts = self._finish(layout, layout.sizes(x_dict), (rows,), reached)
         for name, part in parts.items():
             lin = layer.out_lin.lins[name]
             out = linear(gelu(part), lin.weight, lin.bias)

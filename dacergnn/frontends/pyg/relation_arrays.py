@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 from dacergnn.frontends.pyg.relations import EdgeType, Relation
 from dacergnn.frontends.pyg.self_loops import symmetric_norm, with_loop_weights
@@ -24,6 +23,7 @@ class Layout:
 
     def __init__(self, relations: Sequence[Relation]) -> None:
         self.relations = relations
+        self.keys = tuple([r.key for r in relations])
         self.destinations = list(dict.fromkeys([r.key[-1] for r in relations]))
         """Node types with results, in the order of the results."""
         self.node_types = list(dict.fromkeys([*self.destinations, *[r.key[0] for r in relations]]))
@@ -38,15 +38,12 @@ class Layout:
         """Positions of the results that depend on a node type, if only on its being there."""
         return [i for i, r in zip(self._into, self.relations, strict=True) if node_type in (r.key[0], r.key[-1])]
 
-    def totals(self, graph: HeteroGraph, values: Sequence[Tensor | None]) -> Tensor | None:
-        """[T, ...] sums over the relations into each node type; None if no relation has a value."""
-        given = [(into, value) for into, value in zip(self._into, values, strict=True) if value is not None]
-        if not given:
-            return None
-        parts = torch.stack([value for _, value in given])
-        into = constant(graph, [into for into, _ in given], torch.int64)
+    def totals(self, graph: HeteroGraph, relations: Sequence[Relation], rows: Tensor) -> Tensor:
+        """[T, ...] sums over the relations into each node type, of ``rows`` that some relations have."""
+        numbers = [self.destinations.index(r.key[-1]) for r in relations]
+        into = constant(graph, numbers, torch.int64)
         # A sum would hand one gradient to all its terms; here each has a row of its own.
-        return parts.new_zeros(len(self.node_types), *parts.shape[1:]).index_add(0, into, parts)
+        return rows.new_zeros(len(self.node_types), *rows.shape[1:]).index_add(0, into, rows)
 
 
 def constant(graph: HeteroGraph, numbers: Sequence[float], dtype: torch.dtype) -> Tensor:
@@ -56,17 +53,6 @@ def constant(graph: HeteroGraph, numbers: Sequence[float], dtype: torch.dtype) -
         with lasting():
             graph.derived[key] = torch.tensor(numbers, dtype=dtype, device=graph.device)
     return graph.derived[key]
-
-
-def widened(value: Tensor, width: int) -> Tensor:
-    """A matrix with columns of zeros up to `width`."""
-    return value if value.size(1) == width else pad(value, (0, width - value.size(1)))
-
-
-def stacked(values: Sequence[Tensor | None]) -> Tensor:
-    """A stack of equal shapes, with zeros for None."""
-    like = next(v for v in values if v is not None)
-    return torch.stack([torch.zeros_like(like) if v is None else v for v in values])
 
 
 def edge_weights(
