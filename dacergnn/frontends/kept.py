@@ -28,6 +28,6 @@ def kept(graph: HeteroGraph, key: Hashable, source: Tensor | None, make: Callabl
     sources = [] if source is None else [source]
     if known is None or not known[0].same(sources):
         with lasting():
-            known = (Seen(sources), make())
+            known = (Seen(sources, graph.check), make())
         graph.derived[key] = known
     return known[1]

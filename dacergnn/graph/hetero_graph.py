@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
+from dacergnn.config import CheckGraph
 from dacergnn.errors import ArrayError, EncodingError
 from dacergnn.graph.canonical import canonical_order, to_device, type_ranges
 from dacergnn.graph.edge_list import ArrayLike, EdgeIndexLike, EdgeList, make_edge_list
@@ -48,6 +49,8 @@ class HeteroGraph:
         self._encodings = Encodings(edges)
         self.derived: dict[object, Any] = {}
         """What others prepared for this graph, by an object of theirs; kept as long as the graph."""
+        self.check: CheckGraph = "auto"
+        """How thoroughly tensors are compared that something among these was made of (`Config.check_graph`)."""
 
     @classmethod
     @lasting()

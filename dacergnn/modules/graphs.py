@@ -61,6 +61,7 @@ class GraphCache:
             if entry.matches(owner, key):
                 return entry.graph
         graph = self._known(self.encode(encode))
+        graph.check = self._check
         self._entries = [_Entry(owner, key[1], Watched(key[0], self._check), graph), *self._entries[: _KEPT - 1]]
         return graph
 

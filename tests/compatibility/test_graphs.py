@@ -163,3 +163,13 @@ def test_the_check_belongs_to_the_layer() -> None:
         own.data[1] = 0
         found[check] = torch.equal(fast(_features(), own), before)
     assert found == {"always": False, "never": True}
+
+
+def test_the_check_is_that_of_weights_of_edges_too() -> None:
+    torch.manual_seed(0)
+    original, index = pyg.GCNConv(F, M), torch.randint(0, N, (2, 10**4))
+    fast = dacergnn.optimize(original, config=Config(check_graph="always"))
+    weight = torch.rand(10**4)
+    for place in (5, 4711, 9998):
+        weight.data[place] = 100.0
+        torch.testing.assert_close(fast(_features(), index, weight), original(_features(), index, weight))
