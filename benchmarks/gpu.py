@@ -38,7 +38,7 @@ from dacergnn.bench.rates import PRECISIONS, gemm_rate, measure_rates, precision
 from dacergnn.bench.settings import MODELS, MODES
 from dacergnn.cli.env import environment
 from dacergnn.errors import ArrayError
-from dacergnn.runtime.cache import cache_folder
+from dacergnn.native.cache import cache_folder
 
 DATA = ("aifb", "fb15k", "mag", "am", "wikikg2", "biokg", "mutag", "bgs")
 """Small and large graphs, many and few relations in turn: a run that is ended early has some of each."""

@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 
 from dacergnn.errors import CacheError
-from dacergnn.runtime.cache import Entry, cache_folder, entries, plans, unfinished
-from dacergnn.runtime.cache import clear as clear_cache
+from dacergnn.native.cache import Entry, cache_folder, entries, plans, unfinished
+from dacergnn.native.cache import clear as clear_cache
 
 
 @click.group()

@@ -15,8 +15,8 @@ from rich.table import Table
 
 from dacergnn.cli import package_version
 from dacergnn.errors import BuildError
-from dacergnn.runtime import nvcc
-from dacergnn.runtime.build import compiler as found_compiler
+from dacergnn.native import nvcc
+from dacergnn.native.build import compiler as found_compiler
 
 PACKAGES = ("torch", "dace", "numpy", "torch_geometric", "dgl", "triton")
 # The instruction sets that the kernels or the libraries beneath them choose between.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 import dace
@@ -12,8 +11,8 @@ from dace import dtypes
 from dace.sdfg import nodes
 
 from dacergnn.graph.spaces import ENCODING_KINDS
+from dacergnn.native.build import INCLUDE_FOLDER
 
-INCLUDE_FOLDER = Path(__file__).parent / "include"
 HEADERS = (
     "dacergnn/scalar.h",
     "dacergnn/parallel.h",

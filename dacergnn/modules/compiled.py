@@ -23,13 +23,13 @@ from dacergnn.library_nodes.node import Typeclass
 from dacergnn.modules.autograd import Gradients, Invocation, Mask, run
 from dacergnn.modules.elements import ELEMENTS, check_elements
 from dacergnn.modules.sparse import SparseArrays
+from dacergnn.native.build import build_all
 from dacergnn.plan import Plan
 from dacergnn.program import Program as View
 from dacergnn.program.flatten import FlatProgram, flatten
 from dacergnn.program.names import sdfg_name
 from dacergnn.program.parser import parse_flat
 from dacergnn.runtime import plan_cache
-from dacergnn.runtime.build import build_all
 from dacergnn.runtime.cuda_device import allows_tf32, architectures
 from dacergnn.runtime.cuda_executable import CUDAExecutable
 from dacergnn.runtime.executable import Executable

@@ -22,9 +22,9 @@ from dacergnn.config import CheckGraph
 from dacergnn.frontends.dgl.stand_in import is_graph_class
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.watched import Watched
-from dacergnn.runtime.build import build
-from dacergnn.runtime.builtin import builtin
-from dacergnn.runtime.exchange import DESCRIBE
+from dacergnn.native.build import build
+from dacergnn.native.builtin import builtin
+from dacergnn.native.exchange import DESCRIBE
 from dacergnn.runtime.seen import checked_step, is_taken
 
 SIMPLE = frozenset((type(None), bool, int, float, str, torch.dtype))

@@ -18,9 +18,9 @@ from torch.autograd.profiler import record_function
 from dacergnn.errors import ArrayError, DacergnnError
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.spaces import ROW_SPACES
-from dacergnn.runtime.build import build
-from dacergnn.runtime.builtin import builtin
-from dacergnn.runtime.exchange import DESCRIBE
+from dacergnn.native.build import build
+from dacergnn.native.builtin import builtin
+from dacergnn.native.exchange import DESCRIBE
 from dacergnn.runtime.forked import use_one_thread_in_children
 from dacergnn.runtime.inputs import Inputs
 from dacergnn.runtime.lower import Lowered, argument, lower

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from dacergnn.errors import ArrayError
 from dacergnn.graph.spaces import FEATURE_SPACES
-from dacergnn.runtime.exchange import DESCRIBE
+from dacergnn.native.exchange import DESCRIBE
 from dacergnn.runtime.lower import Lowered
 from dacergnn.runtime.stacks import Stack, Stacks
 

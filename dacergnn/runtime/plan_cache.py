@@ -10,7 +10,7 @@ from typing import Any
 
 import dace
 
-from dacergnn.runtime.cache import lookup_plan, store_plan
+from dacergnn.native.cache import lookup_plan, store_plan
 from dacergnn.runtime.lower import Buffer, Lowered
 
 # Files and folders of the package that decide what a program is compiled to.

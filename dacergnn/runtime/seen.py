@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from dacergnn.config import CheckGraph
-from dacergnn.runtime.build import build
-from dacergnn.runtime.builtin import builtin
-from dacergnn.runtime.exchange import DESCRIBE
+from dacergnn.native.build import build
+from dacergnn.native.builtin import builtin
+from dacergnn.native.exchange import DESCRIBE
 
 _CODE = """
 #include "include/dacergnn/same_edges.h"

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from dacergnn.graph import HeteroGraph
-from dacergnn.runtime.build import build_all
+from dacergnn.native.build import build_all
 from dacergnn.runtime.executable import Executable
 from dacergnn.runtime.lower import lower
 from dacergnn.runtime.plan_cache import LoweredProgram

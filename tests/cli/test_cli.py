@@ -17,8 +17,8 @@ from dacergnn.cli.env import compiler, cpu_facts
 from dacergnn.cli.view import inside_vscode, saved_steps, show
 from dacergnn.config import Rates
 from dacergnn.errors import GraphError
-from dacergnn.runtime.build import compiler as found_compiler
-from dacergnn.runtime.cache import LIBRARY, store
+from dacergnn.native.build import compiler as found_compiler
+from dacergnn.native.cache import LIBRARY, store
 
 
 def run(*arguments: str, **options: Any) -> Result:

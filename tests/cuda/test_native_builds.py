@@ -12,7 +12,7 @@ import torch
 
 import dacergnn
 from dacergnn import Config
-from dacergnn.runtime.cache import LIBRARY
+from dacergnn.native.cache import LIBRARY
 from tests.cuda.segment_gemm_source import HEAD
 from tests.cuda.test_segment_gemm import CONFIGS
 from tests.modules.layers import arguments, rgcn

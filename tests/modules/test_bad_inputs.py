@@ -26,8 +26,8 @@ from dacergnn.errors import (
 from dacergnn.frontends.pyg.hgt import HGTFrontend
 from dacergnn.modules import HGT, RGAT, RGCN
 from dacergnn.modules.compiled import compiled_program
-from dacergnn.runtime import build
-from dacergnn.runtime.cache import entries
+from dacergnn.native import build
+from dacergnn.native.cache import entries
 from tests.frontends.graphs import dgl_graph
 from tests.modules.layers import (
     EDGES,

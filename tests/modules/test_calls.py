@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from dacergnn.modules import CompiledLayer
-from dacergnn.runtime import build
+from dacergnn.native import build
 from tests.frontends.graphs import block_edges, dgl_graph, typed_edges
 from tests.modules.layers import (
     K,

@@ -16,8 +16,8 @@ from dacergnn import Config, HeteroGraph, Plan, parse
 from dacergnn.errors import DacergnnError, VerificationError
 from dacergnn.graph.profile import TYPICAL, Profile
 from dacergnn.library_nodes.node import Typeclass
+from dacergnn.native.build import build
 from dacergnn.program import Program
-from dacergnn.runtime.build import build
 from dacergnn.runtime.executable import Executable
 from dacergnn.runtime.lower import Lowered, lower
 from dacergnn.sdfg_passes import compile_program, select_adjacency

@@ -27,8 +27,9 @@ from dacergnn.frontends import Program
 from dacergnn.graph.profile import TYPICAL
 from dacergnn.modules import HGT, RGAT, RGCN, compiled
 from dacergnn.modules.compiled import CompiledProgram, compiled_program
+from dacergnn.native import build, cache
 from dacergnn.program import Program as View
-from dacergnn.runtime import build, cache, plan_cache
+from dacergnn.runtime import plan_cache
 from dacergnn.runtime.lower import argument
 
 SOURCE = """

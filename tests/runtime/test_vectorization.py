@@ -12,7 +12,7 @@ import pytest
 
 from dacergnn import Config, parse
 from dacergnn.library_nodes.cpu import INCLUDE_FOLDER
-from dacergnn.runtime import build as builder
+from dacergnn.native import build as builder
 from dacergnn.runtime.lower import lower
 from dacergnn.sdfg_passes import compile_program
 

@@ -26,8 +26,8 @@ import numpy.typing as npt
 
 from dacergnn.errors import DacergnnError
 from dacergnn.library_nodes.cpu import INCLUDE_FOLDER
-from dacergnn.runtime import cache as build_cache
-from dacergnn.runtime.build import compiler
+from dacergnn.native import cache as build_cache
+from dacergnn.native.build import compiler
 from tests.support import on_device
 from tests.support.quick_builds import precompiled
 

@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from dacergnn import Config
-from dacergnn.runtime import cuda_executable, nvcc
-from dacergnn.runtime.build import compiler
+from dacergnn.native import nvcc
+from dacergnn.native.build import compiler
+from dacergnn.runtime import cuda_executable
 from tests.support.emulated import FLAGS
 
 EMULATED = Config(implementation="cuda", cuda_arch=(80,))

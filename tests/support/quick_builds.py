@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from dacergnn.library_nodes.cpu import INCLUDE_FOLDER
-from dacergnn.runtime.build import FLAGS, compiler
+from dacergnn.native.build import FLAGS, compiler
 
 FOLDER = Path(__file__).resolve().parent.parent.parent / ".cache" / "headers"
 

@@ -15,9 +15,9 @@ from typing import Any
 from torch import Tensor
 
 from dacergnn.modules.replay.reach import ABSENT, Unwatchable
-from dacergnn.runtime.build import build
-from dacergnn.runtime.builtin import builtin
-from dacergnn.runtime.exchange import DESCRIBE
+from dacergnn.native.build import build
+from dacergnn.native.builtin import builtin
+from dacergnn.native.exchange import DESCRIBE
 
 _CODE = """
 #include "include/dacergnn/same_objects.h"

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from dacergnn.errors import BuildError, CacheError
-from dacergnn.runtime import build as builder
-from dacergnn.runtime import cache
+from dacergnn.native import build as builder
+from dacergnn.native import cache
 
 CODE = 'extern "C" int answer() { return 42; }\n'
 
@@ -101,7 +101,7 @@ def test_entry_of_another_process_wins(folder: Path) -> None:
 
 
 def test_processes_build_at_the_same_time(folder: Path) -> None:
-    script = f"from dacergnn.runtime.build import build\nprint(build('tiny', {CODE!r}))"
+    script = f"from dacergnn.native.build import build\nprint(build('tiny', {CODE!r}))"
     running = [
         subprocess.Popen([sys.executable, "-W", "ignore", "-c", script], stdout=subprocess.PIPE, text=True)
         for _ in range(2)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ctypes
 import gc
 
-from dacergnn.runtime.build import build
-from dacergnn.runtime.builtin import builtin
+from dacergnn.native.build import build
+from dacergnn.native.builtin import builtin
 
 CODE = """
 #include <cstddef>

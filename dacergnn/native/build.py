@@ -19,9 +19,8 @@ from pathlib import Path
 import dace
 
 from dacergnn.errors import BuildError, CacheError
-from dacergnn.library_nodes.cpu import INCLUDE_FOLDER
-from dacergnn.runtime import cache as build_cache
-from dacergnn.runtime import nvcc
+from dacergnn.native import cache as build_cache
+from dacergnn.native import nvcc
 
 # Buffers whose lifetimes do not overlap share memory, which `restrict` on the generated arguments would deny. Loops
 # with conditions vectorize only where floating-point exceptions may be raised for lanes that a condition leaves out.
@@ -40,6 +39,8 @@ FLAGS = (
 # GCC merges loops over the columns of two rows, and then gathers what every lane of a row shares.
 GCC_FLAGS = ("-fno-loop-unroll-and-jam",)
 _FULL = "No space left on device"
+INCLUDE_FOLDER = Path(__file__).parent.parent / "library_nodes" / "include"
+"""The headers of generated code, which lie beside the nodes that it is generated from."""
 log = logging.getLogger("dacergnn.build")
 
 

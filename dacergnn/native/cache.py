@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 import platformdirs
 
 from dacergnn.errors import CacheError
-from dacergnn.runtime.cache_files import (
+from dacergnn.native.cache_files import (
     holds,
     in_use,
     locked,
@@ -33,7 +33,7 @@ from dacergnn.runtime.cache_files import (
     total_size,
     writable,
 )
-from dacergnn.runtime.trust import check_entry, check_folder
+from dacergnn.native.trust import check_entry, check_folder
 
 LIBRARY = "program.so"
 _RECORD = "entry.json"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dacergnn.errors import BuildError
-from dacergnn.runtime import nvcc
+from dacergnn.native import nvcc
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ import pytest
 
 from dacergnn.errors import BuildError, CacheError, DacergnnError
 from dacergnn.library_nodes.cpu import INCLUDE_FOLDER
-from dacergnn.runtime import build as builder
+from dacergnn.native import build as builder
 
 CODE = 'extern "C" int answer() { return 42; }\n'
 SAYS_VERSION = 'case "$*" in *--version*) echo "g++ of this test"; exit 0;; esac\n'

@@ -14,8 +14,8 @@ from typing import NamedTuple
 import pytest
 
 from dacergnn.errors import BuildError, CacheError
-from dacergnn.runtime import build as builder
-from dacergnn.runtime import cache, trust
+from dacergnn.native import build as builder
+from dacergnn.native import cache, trust
 
 OTHER = 12345
 
@@ -173,7 +173,7 @@ def test_the_home_of_a_user(root: Path, monkeypatch: pytest.MonkeyPatch) -> None
 SLOW = """
 import time
 from pathlib import Path
-from dacergnn.runtime import cache
+from dacergnn.native import cache
 
 def build(folder: Path) -> None:
     (folder / "program.cpp").write_text("code")
