@@ -7,8 +7,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from dacergnn.graph import sorting
 from dacergnn.graph.edge_list import EdgeList
-from dacergnn.graph.sorting import INT32_LIMIT, stable_order
+from dacergnn.graph.sorting import INT32_LIMIT, reordered, stable_order
 
 
 def row_counts(edges: EdgeList) -> dict[str, int]:
@@ -28,24 +29,25 @@ def canonical_order(edges: EdgeList) -> tuple[EdgeList, Tensor | None]:
     """Edges sorted, in the narrowest index dtype, and where each was before (None if nothing moved)."""
     widest = max(*row_counts(edges).values(), edges.num_edge_types * edges.num_dst)
     dtype = torch.int32 if widest < INT32_LIMIT else torch.int64
-    keys = [(edges.edge_type, edges.num_edge_types), (edges.dst, edges.num_dst), (edges.src, edges.num_src)]
-    order = None if edges.in_order else stable_order(keys, ask=False)
-
-    def own(vector: Tensor, rows: Tensor | None) -> Tensor:
-        # The user may write to arrays of theirs later, so a graph shares no memory with them.
-        picked = vector if rows is None else vector.index_select(0, rows)
-        return picked.to(dtype, copy=rows is None, memory_format=torch.contiguous_format)
-
+    keys = [(edges.dst, edges.num_dst), (edges.src, edges.num_src)]
+    if edges.num_edge_types > 1:
+        keys.insert(0, (edges.edge_type, edges.num_edge_types))
+    order = None if edges.in_order else stable_order(keys, ask=sorting.at_hand(edges.src), dtype=dtype)
+    # The user may write to arrays of theirs later, so a graph shares no memory with them.
+    *types, dst, src = reordered([vector for vector, _ in keys], order, dtype)
+    node_types = [
+        None if types is None else reordered([types], None, dtype)[0] for types in (edges.src_type, edges.dst_type)
+    ]
     ordered = replace(
         edges,
-        src=own(edges.src, order),
-        dst=own(edges.dst, order),
-        edge_type=_all_zero(edges.src, dtype) if edges.num_edge_types == 1 else own(edges.edge_type, order),
-        src_type=None if edges.src_type is None else own(edges.src_type, None),
-        dst_type=None if edges.dst_type is None else own(edges.dst_type, None),
+        src=src,
+        dst=dst,
+        edge_type=types[0] if types else _all_zero(src, dtype),
+        src_type=node_types[0],
+        dst_type=node_types[1],
         in_order=True,
     )
-    return ordered, None if order is None else order.to(dtype)
+    return ordered, order
 
 
 def _all_zero(like: Tensor, dtype: torch.dtype) -> Tensor:

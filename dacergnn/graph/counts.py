@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+from dacergnn.graph.spaces import PARTED, PARTS
+
+_PATHS = ("src", "dst", "srcpair", "dstpair")
+_MIXED = ("srctype", "dsttype")
 
 
 @dataclass(frozen=True)
@@ -19,6 +24,14 @@ class Counts:
     """Edges of the longest group by the path that leads there; empty without edges."""
     mixed: Mapping[str, int]
     """By path, the first edge type with end points of several types; the number of edge types where there is none."""
+
+    @classmethod
+    def of(cls, counts: Sequence[int], *, has_edges: bool, has_node_types: bool) -> Counts:
+        """From the fields of `EdgeCounts` in ``edge_counts.h``."""
+        names = [*PARTED[1:], *(f"{space}{part}" for part in PARTS for space in PARTED)]
+        found = dict(zip((*names, *_PATHS, *_MIXED), counts, strict=True))
+        longest, mixed = _PATHS if has_edges else (), _MIXED if has_edges and has_node_types else ()
+        return cls(*({name: found[name] for name in group} for group in (names, longest, mixed)))
 
     @classmethod
     def read(cls, *groups: Mapping[str, Tensor]) -> Counts:

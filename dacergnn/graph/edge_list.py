@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from dacergnn.errors import ArrayError, GraphError
+from dacergnn.graph import native_sorting, sorting
 from dacergnn.graph.checks import (
     IndexRange,
     as_count,
@@ -50,7 +51,7 @@ class EdgeList:
     edge_type_names: Sequence[str]
     node_type_names: Sequence[str]
     in_order: bool
-    """Whether they stand in the canonical order (etype, dst, src)."""
+    """Whether they are known to stand in the canonical order (etype, dst, src)."""
 
 
 def make_edge_list(
@@ -86,11 +87,14 @@ def make_edge_list(
     src_type, dst_type = _node_types(node_type, num_src, num_dst, bipartite, src.device)
     given = [t for t in (src_type, dst_type) if t is not None]
 
-    # All that a device has to tell the host, at once.
-    keys = (dst, src) if edge_type is None else (types, dst, src)
-    flags = torch.stack((ascends(*keys), _agree(src_type, dst_type, bipartite, src.device)))
-    ends = extremes(src, dst, types, *given, *(r.vector for r in given_as))
-    *ends, in_order, agree = torch.cat((ends, flags)).tolist()
+    vectors = [src, dst, types, *given, *(r.vector for r in given_as)]
+    ends = native_sorting.extremes(vectors) if sorting.at_hand(src) else None
+    if ends is not None:
+        in_order, agree = False, bool(_agree(src_type, dst_type, bipartite, src.device))
+    else:  # all that a device has to tell the host, at once
+        keys = (dst, src) if edge_type is None else (types, dst, src)
+        flags = torch.stack((ascends(*keys), _agree(src_type, dst_type, bipartite, src.device)))
+        *ends, in_order, agree = torch.cat((extremes(*vectors), flags)).tolist()
     bounds = list(zip(ends[::2], ends[1::2], strict=True))
     for found, (low, high) in zip(given_as, bounds[3 + len(given) :], strict=True):
         check_extremes(found, low, high)

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from dacergnn.errors import EncodingError, GraphError
-from dacergnn.graph import formats, sorting
+from dacergnn.graph import formats, native_sorting, sorting
 from dacergnn.graph.canonical import row_counts
 from dacergnn.graph.counts import Counts
 from dacergnn.graph.edge_list import EdgeList
 from dacergnn.graph.lasting import lasting
-from dacergnn.graph.sorting import group_starts, longest_group, pointers, stable_order
+from dacergnn.graph.sorting import group_starts, groups_of_rows, longest_group, pointers, stable_order
 from dacergnn.graph.spaces import GRAPH_SPACES, PARTS, encoding_name, kind, parse_encoding, part, target_space
 
 _PAIRS = {"U": "srcpair", "V": "dstpair"}
@@ -67,6 +67,26 @@ class Encodings:
             return self._counts
 
     def _count(self) -> Counts:
+        edges = self.edges
+        found = None
+        if sorting.at_hand(edges.src):
+            order = self.get("ids_E_etype_src")
+            found = native_sorting.count_edges(
+                (edges.src, edges.dst),
+                (edges.edge_type if edges.num_edge_types > 1 else None, edges.num_edge_types),
+                (edges.num_src, edges.num_dst),
+                None if order is self._built.get("arange_E") else order,
+                (edges.src_type, edges.dst_type),
+            )
+        counts, starts = self._count_by_torch() if found is None else (self._counts_of(found[0]), found[1])
+        for (space, path), own in zip(_PAIRS.items(), starts, strict=True):
+            self._built[f"ptr_E_{path}"] = own[: counts.sizes[space] + 1].to(self._dtype, copy=True)
+        return counts
+
+    def _counts_of(self, counts: list[int]) -> Counts:
+        return Counts.of(counts, has_edges=self.size("E") > 0, has_node_types=self.edges.num_node_types > 1)
+
+    def _count_by_torch(self) -> tuple[Counts, list[Tensor]]:
         edges, rows = self.edges, self.size("E")
         starts = {space: self._pair_starts(path, rows + 1) for space, path in _PAIRS.items()}
         bounds = self._type_bounds()
@@ -83,10 +103,7 @@ class Encodings:
         mixed: dict[str, Tensor] = {}
         if rows and edges.num_node_types > 1:
             mixed = {path: self._first_mixed(self._index("E", path)) for path in ("srctype", "dsttype")}
-        counts = Counts.read(sizes, longest, mixed)
-        for space, path in _PAIRS.items():
-            self._built[f"ptr_E_{path}"] = starts[space][: counts.sizes[space] + 1].to(self._dtype, copy=True)
-        return counts
+        return Counts.read(sizes, longest, mixed), [*starts.values()]
 
     def _type_bounds(self) -> Tensor:
         """int64 [groups + 1]: the first edges of the types that occur, then the number of edges, perhaps repeated.
@@ -241,9 +258,7 @@ class Encodings:
         if space != "E":
             firsts = starts[:-1] if order is None else order.index_select(0, starts[:-1])
             return self.get(f"idx_E_{path}").index_select(0, firsts)
-        rows = torch.arange(len(starts) - 1, dtype=self._dtype, device=self._device)
-        rows = rows.repeat_interleave(starts.diff(), output_size=self.size("E"))
-        return rows if order is None else torch.empty_like(rows).index_copy_(0, order.long(), rows)
+        return groups_of_rows(starts, order, self.size("E"))
 
     def _pointers(self, space: str, path: str) -> Tensor:
         if path in ("srcpair", "dstpair"):
@@ -252,7 +267,7 @@ class Encodings:
             found = self._built.get(f"ptr_{space}_{path}")
             return self._pair_starts(path, count + 1).to(self._dtype) if found is None else found
         targets = self.get(encoding_name("idx", space, path))
-        return pointers(targets, self.size(target_space(space, path))).to(self._dtype)
+        return pointers(targets, self.size(target_space(space, path)), self._dtype)
 
     def _pair_starts(self, path: str, rows: int) -> Tensor:
         """int64[rows]: where pairs start in the order (etype, end); beyond the last, the number of edges."""
@@ -269,10 +284,14 @@ class Encodings:
         telling = [path for path in paths if path != "etype" or self.size("R") > 1]
         keys = [(self.get(f"idx_{space}_{path}"), self.size(target_space(space, path))) for path in telling]
         canonical = space == "E" and paths == ("etype", "dst", "src")[: len(paths)]
-        order = None if canonical or not keys else stable_order(keys, ask=sorting.at_hand(self.edges.src))
+        order = (
+            None
+            if canonical or not keys
+            else stable_order(keys, ask=sorting.at_hand(self.edges.src), dtype=self._dtype)
+        )
         if order is None:
             return self.once(f"arange_{space}", lambda: self._arange(space))
-        return order.to(self._dtype)
+        return order
 
     def _arange(self, space: str) -> Tensor:
         return torch.arange(self.size(space), dtype=self._dtype, device=self._device)

@@ -14,6 +14,7 @@ from torch.utils import _pytree as pytree
 
 from dacergnn.config import CheckGraph
 from dacergnn.errors import ArrayError, EncodingError
+from dacergnn.graph import native_sorting, sorting
 from dacergnn.graph.canonical import canonical_order, to_device, type_ranges
 from dacergnn.graph.edge_list import ArrayLike, EdgeIndexLike, EdgeList, make_edge_list
 from dacergnn.graph.encodings import Encodings
@@ -249,6 +250,18 @@ class HeteroGraph:
     def single_typed(self) -> bool:
         """Whether the edges of every type join one source node type with one destination node type."""
         return self._encodings.single_typed()
+
+    @cached_property
+    def checksum(self) -> int | None:
+        """A number by which graphs with other edges, in another order or of other types, are told apart at once.
+
+        None on devices, which would have to tell it to the host.
+        """
+        if not sorting.at_hand(self._edges.src):
+            return None
+        edges = self._edges
+        types = [edges.edge_type] if edges.num_edge_types > 1 else []
+        return native_sorting.checksum([edges.src, edges.dst, *types])
 
     @property
     def longest_groups(self) -> Mapping[str, int]:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 _C: Any = torch._C  # pyright: ignore[reportPrivateUsage]
+_has_transforms = getattr(_C, "_are_functorch_transforms_active", lambda: True)
 
 
 @contextmanager
@@ -17,5 +18,8 @@ def lasting() -> Generator[None]:
 
     Tensors made in inference mode could take no part in training later, and those of a transform end with it.
     """
+    if not (torch.is_grad_enabled() or torch.is_inference_mode_enabled() or _has_transforms()):
+        yield
+        return
     with torch.inference_mode(False), torch.no_grad(), _C._DisableFuncTorch():
         yield

@@ -1,9 +1,11 @@
-"""Stable sorting and grouping of index vectors, on any device."""
+"""Stable sorting and grouping of index vectors, on any device; in C++ where the host has them."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
+
+from dacergnn.graph import native_sorting
 
 INT32_LIMIT = 2**31
 INT64_LIMIT = 2**63
@@ -45,12 +47,24 @@ def combine(keys: list[tuple[Tensor, int]]) -> Tensor | None:
     return combined.int() if bound < INT32_LIMIT else combined
 
 
-def stable_order(keys: list[tuple[Tensor, int]], *, ask: bool = True) -> Tensor | None:
+def stable_order(
+    keys: list[tuple[Tensor, int]], *, ask: bool = True, dtype: torch.dtype = torch.int64
+) -> Tensor | None:
     """Rows stably sorted by `keys` (most important first), as positions; None if they are found to be sorted.
 
     Args:
         ask: Find out whether they are, which devices have to tell the host.
+        dtype: Of the positions.
     """
+    if at_hand(keys[0][0]):
+        found = native_sorting.stable_order(keys, dtype)
+        if found is not None:
+            return found[0]
+    order = _stable_order(keys, ask)
+    return None if order is None else order.to(dtype)
+
+
+def _stable_order(keys: list[tuple[Tensor, int]], ask: bool) -> Tensor | None:
     combined = combine(keys)
     if combined is not None:
         return None if ask and bool(ascends(combined)) else torch.sort(combined, stable=True).indices
@@ -61,8 +75,37 @@ def stable_order(keys: list[tuple[Tensor, int]], *, ask: bool = True) -> Tensor 
     return order
 
 
-def pointers(targets: Tensor, count: int) -> Tensor:
-    """Row starts int64[count + 1] of the groups of equal `targets`, all below `count`."""
+def reordered(vectors: list[Tensor], order: Tensor | None, dtype: torch.dtype) -> list[Tensor]:
+    """Copies of vectors of one length in another type, their entries in another order if there is one."""
+    if at_hand(vectors[0]):
+        found = native_sorting.reordered(vectors, order, dtype)
+        if found is not None:
+            return found
+    rows = [vector if order is None else vector.index_select(0, order) for vector in vectors]
+    return [row.to(dtype, copy=order is None, memory_format=torch.contiguous_format) for row in rows]
+
+
+def groups_of_rows(starts: Tensor, order: Tensor | None, length: int) -> Tensor:
+    """The group that each of so many rows is in; `order` has the rows in the order of the groups, None for theirs."""
+    if at_hand(starts):
+        found = native_sorting.groups_of_rows(starts, order, length)
+        if found is not None:
+            return found
+    groups = torch.arange(len(starts) - 1, dtype=starts.dtype, device=starts.device)
+    groups = groups.repeat_interleave(starts.diff(), output_size=length)
+    return groups if order is None else torch.empty_like(groups).index_copy_(0, order.long(), groups)
+
+
+def pointers(targets: Tensor, count: int, dtype: torch.dtype = torch.int64) -> Tensor:
+    """Row starts [count + 1] of the groups of equal `targets`, all below `count`."""
+    if at_hand(targets):
+        found = native_sorting.pointers(targets, count, dtype)
+        if found is not None:
+            return found
+    return _pointers(targets, count).to(dtype)
+
+
+def _pointers(targets: Tensor, count: int) -> Tensor:
     starts = torch.zeros(count + 1, dtype=torch.int64, device=targets.device)
     if len(targets):
         torch.cumsum(occurrences(targets, count), 0, out=starts[1:])

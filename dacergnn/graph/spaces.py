@@ -17,6 +17,7 @@ stand in the order of their rows.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import NamedTuple
 
 from dacergnn.errors import EncodingError
@@ -147,6 +148,7 @@ def along(space: str, via: str, path: str) -> str | None:
     return name if MAPS.get((space, name)) == MAPS[MAPS[space, via], path] else None
 
 
+@cache
 def encoding_name(kind: str, space: str, *paths: str) -> str:
     """Name of an encoding, e.g. ``encoding_name("ids", "E", "etype", "src") == "ids_E_etype_src"``.
 
@@ -174,6 +176,7 @@ def encoding_name(kind: str, space: str, *paths: str) -> str:
     return name
 
 
+@cache
 def parse_encoding(name: str) -> Encoding:
     """Parts of an encoding name; the inverse of `encoding_name`. EncodingError if the name is not one."""
     parts = name.split("_")

@@ -112,7 +112,7 @@ def _serves(a: HeteroGraph, b: HeteroGraph) -> bool:
     spaces = ("NS", "ND", "E", "R", "T") if b.has_node_types else ("NS", "ND", "E", "R")
     if a.bipartite != b.bipartite or a.device != b.device or any(a.size(s) != b.size(s) for s in spaces):
         return False
-    if (a.edge_perm is None) != (b.edge_perm is None):
+    if (a.edge_perm is None) != (b.edge_perm is None) or a.checksum != b.checksum:
         return False
     names = ["idx_E_src", "idx_E_dst", "idx_E_etype"]
     names += ["idx_NS_ntype", "idx_ND_ntype"] if b.size("T") > 1 else []

@@ -22,6 +22,18 @@ std::uint64_t checksum(const Number *numbers, std::int64_t count) {
   return total;
 }
 
+// A checksum of vectors of indices. `numbers`: their count; then of each its address, bytes of an index, length.
+inline std::uint64_t checksum_of(const std::int64_t *numbers) {
+  std::uint64_t total = 0;
+  for (std::int64_t vector = 0; vector < numbers[0]; ++vector) {
+    const std::int64_t *field = numbers + 1 + 3 * vector;
+    const std::uint64_t own = field[1] == 4 ? checksum((const std::int32_t *)field[0], field[2])
+                                            : checksum((const std::int64_t *)field[0], field[2]);
+    total = mixed(total + own, (std::uint64_t)vector);
+  }
+  return total;
+}
+
 // A checksum of every `step`-th number of a tensor, in the order of its axes.
 template <class Number>
 std::uint64_t checksum(const Tensor &tensor, std::int64_t step) {

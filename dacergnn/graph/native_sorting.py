@@ -1,0 +1,164 @@
+"""What `sorting.py` does, in C++ for vectors that the host reads: in linear time, one call each, without Python's lock.
+
+The functions here return None where a vector is none of those, or no compiler is there, and where numbers are too large
+for the method: torch does it then.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from array import array
+from collections.abc import Callable, Sequence
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from dacergnn.errors import BuildError
+from dacergnn.native.build import build
+
+_CODE = """
+#include "include/dacergnn/edge_counts.h"
+#include "include/dacergnn/same_edges.h"
+using dacergnn::Number;
+extern "C" void find_extremes(const Number *numbers, Number *ends) { dacergnn::extremes(numbers, ends); }
+extern "C" Number find_order(const Number *numbers) { return dacergnn::stable_order(numbers); }
+extern "C" void reorder(const Number *numbers) { dacergnn::reordered(numbers); }
+extern "C" void find_pointers(const Number *numbers) { dacergnn::pointers(numbers); }
+extern "C" void find_groups(const Number *numbers) { dacergnn::groups_of_rows(numbers); }
+extern "C" std::uint64_t find_checksum(const Number *numbers) { return dacergnn::checksum_of(numbers); }
+extern "C" void count_edges(const Number *numbers, Number *counts) { dacergnn::count_edges(numbers, counts); }
+"""
+_LIMIT = 2**31
+"""Rows from which on nothing is counted one by one."""
+
+
+@cache
+def _library() -> ctypes.CDLL | None:
+    try:
+        return ctypes.CDLL(str(build("sorting", _CODE)))
+    except BuildError:
+        return None
+
+
+@cache
+def _function(name: str) -> Callable[..., int] | None:
+    library = _library()
+    if library is None:
+        return None
+    function = getattr(library, name)
+    function.argtypes, function.restype = [ctypes.c_void_p, ctypes.c_void_p], ctypes.c_int64
+    return function
+
+
+def _is_plain(vector: Tensor) -> bool:
+    return vector.is_cpu and vector.is_contiguous() and type(vector) is Tensor
+
+
+def _of(vector: Tensor) -> tuple[int, int]:
+    return vector.data_ptr(), vector.element_size()
+
+
+def extremes(vectors: Sequence[Tensor]) -> list[int] | None:
+    """Returns the smallest and the largest of each vector; 0 and -1 for one without entries."""
+    function = _function("find_extremes")
+    if function is None or not all(map(_is_plain, vectors)):
+        return None
+    numbers = array("q", [len(vectors)])
+    for vector in vectors:
+        numbers.extend((*_of(vector), len(vector)))
+    ends = array("q", bytes(16 * len(vectors)))
+    function(numbers.buffer_info()[0], ends.buffer_info()[0])
+    return ends.tolist()
+
+
+def stable_order(keys: Sequence[tuple[Tensor, int]], dtype: torch.dtype) -> tuple[Tensor | None] | None:
+    """Returns the positions of rows, stably sorted by ``keys`` (most important first), None if they are sorted, in a
+    tuple."""
+    function, length = _function("find_order"), len(keys[0][0])
+    if function is None or not all(_is_plain(vector) for vector, _ in keys):
+        return None
+    order = torch.empty(length, dtype=dtype)
+    numbers = array("q", [length, *_of(order), len(keys)])
+    for vector, bound in keys:
+        numbers.extend((*_of(vector), bound))
+    found = function(numbers.buffer_info()[0], None)
+    return None if found < 0 else (order if found else None,)
+
+
+def reordered(vectors: Sequence[Tensor], order: Tensor | None, dtype: torch.dtype) -> list[Tensor] | None:
+    """Returns copies of vectors of one length in another type, their entries in another order if there is one."""
+    function = _function("reorder")
+    if function is None or not all(map(_is_plain, vectors)):
+        return None
+    made = [torch.empty(len(vector), dtype=dtype) for vector in vectors]
+    place = (0, 0) if order is None else _of(order)
+    numbers = array("q", [len(vectors[0]), *place, len(vectors)])
+    for vector, copy in zip(vectors, made, strict=True):
+        numbers.extend((*_of(vector), *_of(copy)))
+    function(numbers.buffer_info()[0], None)
+    return made
+
+
+def pointers(targets: Tensor, count: int, dtype: torch.dtype) -> Tensor | None:
+    """Returns row starts [count + 1] of the groups of equal ``targets``, all below ``count``."""
+    function = _function("find_pointers")
+    if function is None or not _is_plain(targets):
+        return None
+    starts = torch.empty(count + 1, dtype=dtype)
+    numbers = array("q", [len(targets), *_of(targets), count, *_of(starts)])
+    function(numbers.buffer_info()[0], None)
+    return starts
+
+
+def groups_of_rows(starts: Tensor, order: Tensor | None, length: int) -> Tensor | None:
+    """Returns for each row the group that it is in; ``order`` has the rows in the order of the groups."""
+    function = _function("find_groups")
+    if function is None or not _is_plain(starts) or (order is not None and order.dtype is not starts.dtype):
+        return None
+    groups = torch.empty(length, dtype=starts.dtype)
+    place = 0 if order is None else order.data_ptr()
+    numbers = array("q", [len(starts) - 1, starts.data_ptr(), place, *_of(groups)])
+    function(numbers.buffer_info()[0], None)
+    return groups
+
+
+def checksum(vectors: Sequence[Tensor]) -> int | None:
+    """Returns a number that is another one, but for rare accidents, where an entry of the vectors is."""
+    function = _function("find_checksum")
+    if function is None or not all(map(_is_plain, vectors)):
+        return None
+    numbers = array("q", [len(vectors)])
+    for vector in vectors:
+        numbers.extend((*_of(vector), len(vector)))
+    return function(numbers.buffer_info()[0], None)
+
+
+def count_edges(
+    edges: tuple[Tensor, Tensor],
+    types: tuple[Tensor | None, int],
+    nodes: tuple[int, int],
+    by_source: Tensor | None,
+    node_types: tuple[Tensor | None, Tensor | None],
+) -> tuple[list[int], tuple[Tensor, Tensor]] | None:
+    """Returns what `EdgeCounts` of ``edge_counts.h`` holds, and the starts of pairs with sources and destinations.
+
+    Args:
+        edges: Sources and destinations [E] in canonical order, of one element type with all other vectors.
+        types: Of the edges [E], None for one, and their number.
+        nodes: Numbers of sources and destinations.
+        by_source: [E] the edges by type and source; None if that is their order.
+        node_types: Of sources and destinations; None for one.
+    """
+    function = _function("count_edges")
+    if function is None or max(nodes) >= _LIMIT or not all(map(_is_plain, edges)):
+        return None
+    src, dst = edges
+    starts = tuple([torch.empty(len(src) + 1, dtype=src.dtype) for _ in range(2)])
+    others = (types[0], by_source, *node_types)
+    numbers = array("q", [len(src), types[1], *nodes, src.element_size(), src.data_ptr(), dst.data_ptr()])
+    numbers.extend([0 if vector is None else vector.data_ptr() for vector in others])
+    numbers.extend([vector.data_ptr() for vector in starts])
+    counts = array("q", bytes(8 * 14))
+    function(numbers.buffer_info()[0], counts.buffer_info()[0])
+    return counts.tolist(), (starts[0], starts[1])

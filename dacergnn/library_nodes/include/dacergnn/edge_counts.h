@@ -1,0 +1,82 @@
+// What the host has to know of the edges of a graph, counted in one pass over them.
+#pragma once
+
+#include "sorting.h"
+
+namespace dacergnn {
+
+struct EdgesOfGraph {
+  Number edges, types, sources, destinations, bytes;
+  Number src, dst, type, by_source, source_type, destination_type;  // addresses; 0: one type, the same order
+  Number source_pairs, destination_pairs;  // addresses of the starts of pairs, edges + 1 of each
+};
+
+struct EdgeCounts {
+  Number pairs[2];         // of sources with edge types, of destinations with these
+  Number parts[2][3];      // edges and both pairs of types with at most as many pairs of sources, and of the others
+  Number longest[4];       // edges of the source, the destination, and either pair, that has the most
+  Number mixed[2];         // the first type with sources, or destinations, of several node types; else `types`
+};
+
+// The longest group of equal targets below `count`.
+template <class Index>
+Number longest_group(const Index *target, Number length, Number count) {
+  const std::unique_ptr<std::int32_t[]> found(new std::int32_t[count]());
+  std::int32_t longest = 0;
+  for (Number i = 0; i < length; ++i) longest = std::max(longest, ++found[target[i]]);
+  return longest;
+}
+
+template <class Index>
+void count_edges(const EdgesOfGraph &graph, EdgeCounts &counts) {
+  const auto *src = (const Index *)graph.src, *dst = (const Index *)graph.dst, *type = (const Index *)graph.type;
+  const auto *by_source = (const Index *)graph.by_source;
+  Index *const starts[2] = {(Index *)graph.source_pairs, (Index *)graph.destination_pairs};
+  counts = {};
+  counts.mixed[0] = counts.mixed[1] = graph.types;
+  for (Number first = 0, end = 0; first < graph.edges; first = end) {
+    end = type ? std::upper_bound(type + first, type + graph.edges, type[first]) - type : graph.edges;
+    Number before[2] = {counts.pairs[0], counts.pairs[1]};
+    const auto add_pairs = [&](int side, auto node) {
+      Number start = first;
+      for (Number i = first; i < end; ++i) {
+        if (i > first && node(i) == node(i - 1)) continue;
+        counts.longest[2 + side] = std::max(counts.longest[2 + side], i - start);
+        starts[side][counts.pairs[side]++] = (Index)i;
+        start = i;
+      }
+      counts.longest[2 + side] = std::max(counts.longest[2 + side], end - start);
+    };
+    if (by_source)
+      add_pairs(0, [&](Number i) { return src[by_source[i]]; });
+    else
+      add_pairs(0, [&](Number i) { return src[i]; });
+    add_pairs(1, [&](Number i) { return dst[i]; });
+    const Number own[3] = {end - first, counts.pairs[0] - before[0], counts.pairs[1] - before[1]};
+    for (int which = 0; which < 3; ++which) counts.parts[own[1] > own[2]][which] += own[which];
+    const auto find_mixed = [&](int side, const Index *end_point, const Index *node_type) {
+      if (!node_type || counts.mixed[side] < graph.types) return;
+      for (Number i = first + 1; i < end; ++i)
+        if (node_type[end_point[i]] != node_type[end_point[first]]) {
+          counts.mixed[side] = type ? type[first] : 0;
+          return;
+        }
+    };
+    find_mixed(0, src, (const Index *)graph.source_type);
+    find_mixed(1, dst, (const Index *)graph.destination_type);
+  }
+  for (int side = 0; side < 2; ++side) starts[side][counts.pairs[side]] = (Index)graph.edges;
+  counts.longest[0] = longest_group(src, graph.edges, graph.sources);
+  counts.longest[1] = longest_group(dst, graph.edges, graph.destinations);
+}
+
+inline void count_edges(const Number *numbers, Number *counts) {
+  const auto &graph = *(const EdgesOfGraph *)numbers;
+  auto &found = *(EdgeCounts *)counts;
+  if (graph.bytes == 4)
+    count_edges<std::int32_t>(graph, found);
+  else
+    count_edges<std::int64_t>(graph, found);
+}
+
+}  // namespace dacergnn

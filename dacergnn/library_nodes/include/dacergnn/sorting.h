@@ -1,0 +1,141 @@
+// Sorting and counting of vectors of indices, in time linear in their length. Every function takes the address of an
+// array of 64-bit numbers: addresses, lengths and bounds.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+namespace dacergnn {
+
+using Number = std::int64_t;
+
+// Calls `function` with a vector of 4 or 8 bytes an index, as what it is.
+template <class Function>
+auto with_indices(Number address, Number bytes, Function function) {
+  if (bytes == 4) return function((std::int32_t *)address);
+  return function((std::int64_t *)address);
+}
+
+// The smallest and the largest index of each vector; 0 and -1 for one without any.
+// `numbers`: count of vectors; then of each its address, bytes of an index, length. `ends`: two for each vector.
+inline void extremes(const Number *numbers, Number *ends) {
+  for (Number vector = 0; vector < numbers[0]; ++vector, ends += 2) {
+    const Number *field = numbers + 1 + 3 * vector;
+    with_indices(field[0], field[1], [&](const auto *index) {
+      const Number length = field[2];
+      auto low = length ? index[0] : 0, high = length ? index[0] : -1;
+      for (Number i = 0; i < length; ++i) {
+        low = std::min(low, index[i]);
+        high = std::max(high, index[i]);
+      }
+      ends[0] = low;
+      ends[1] = high;
+    });
+  }
+}
+
+// Sorts numbers by their bits from `first` to `last` on, least important digit first, so that equal ones keep their
+// order; returns which of the two buffers holds them in the end.
+inline std::uint64_t *sorted_by_bits(std::uint64_t *from, std::uint64_t *to, Number count, int first, int last) {
+  const int digit = count < 4096 ? 8 : 11;
+  const std::uint64_t mask = (1u << digit) - 1;
+  Number starts[1 << 11];
+  for (int shift = first; shift < last; shift += digit) {
+    std::fill(starts, starts + mask + 1, 0);
+    for (Number i = 0; i < count; ++i) ++starts[from[i] >> shift & mask];
+    if (starts[from[0] >> shift & mask] == count) continue;
+    Number start = 0;
+    for (std::uint64_t value = 0; value <= mask; ++value) start += std::exchange(starts[value], start);
+    for (Number i = 0; i < count; ++i) to[starts[from[i] >> shift & mask]++] = from[i];
+    std::swap(from, to);
+  }
+  return from;
+}
+
+// Positions of rows, stably sorted by several keys. Returns 0, and writes nothing, if they are sorted; 1 if they were
+// not; -1 if keys and positions together need more than 64 bits.
+// `numbers`: length, address of the positions, their bytes, count of keys; then of each key, the most important first,
+// its address, bytes of an index, and a number that all are below.
+inline Number stable_order(const Number *numbers) {
+  const Number length = numbers[0], keys = numbers[3];
+  std::uint64_t bound = 1;
+  for (Number key = 0; key < keys; ++key) {
+    const std::uint64_t limit = std::max<Number>(numbers[6 + 3 * key], 1);
+    if (__builtin_mul_overflow(bound, limit, &bound)) return -1;
+  }
+  const int place = std::bit_width((std::uint64_t)std::max<Number>(length - 1, 0));
+  const int last = place + std::bit_width(bound - 1);
+  if (last > 64) return -1;
+  const std::unique_ptr<std::uint64_t[]> buffers(new std::uint64_t[2 * length]);
+  std::uint64_t *const rows = buffers.get();
+  for (Number key = 0; key < keys; ++key) {
+    const Number *field = numbers + 4 + 3 * key;
+    with_indices(field[0], field[1], [&](const auto *index) {
+      const std::uint64_t limit = std::max<Number>(field[2], 1);
+      if (key == 0)
+        for (Number i = 0; i < length; ++i) rows[i] = (std::uint64_t)index[i];
+      else
+        for (Number i = 0; i < length; ++i) rows[i] = rows[i] * limit + (std::uint64_t)index[i];
+    });
+  }
+  if (std::is_sorted(rows, rows + length)) return 0;
+  for (Number i = 0; i < length; ++i) rows[i] = rows[i] << place | (std::uint64_t)i;
+  const std::uint64_t *sorted = sorted_by_bits(rows, rows + length, length, place, last);
+  const std::uint64_t mask = ((std::uint64_t)1 << place) - 1;
+  with_indices(numbers[1], numbers[2], [&](auto *positions) {
+    for (Number i = 0; i < length; ++i) positions[i] = sorted[i] & mask;
+  });
+  return 1;
+}
+
+// Copies vectors, their entries in another order, with other bytes an index perhaps.
+// `numbers`: length, address of positions or 0 for the same order, their bytes, count of vectors; then of each its
+// address and bytes, and those of the copy.
+inline void reordered(const Number *numbers) {
+  const Number length = numbers[0];
+  for (Number vector = 0; vector < numbers[3]; ++vector) {
+    const Number *field = numbers + 4 + 4 * vector;
+    with_indices(field[0], field[1], [&](const auto *from) {
+      with_indices(field[2], field[3], [&](auto *to) {
+        if (numbers[1] == 0)
+          for (Number i = 0; i < length; ++i) to[i] = from[i];
+        else
+          with_indices(numbers[1], numbers[2], [&](const auto *position) {
+            for (Number i = 0; i < length; ++i) to[i] = from[position[i]];
+          });
+      });
+    });
+  }
+}
+
+// Starts of the groups of equal targets, all below `count`, were they sorted: count + 1 of them.
+// `numbers`: length, address of the targets, their bytes, count, address of the starts, their bytes.
+inline void pointers(const Number *numbers) {
+  const Number length = numbers[0], count = numbers[3];
+  with_indices(numbers[4], numbers[5], [&](auto *starts) {
+    std::fill(starts, starts + count + 1, 0);
+    with_indices(numbers[1], numbers[2], [&](const auto *target) {
+      for (Number i = 0; i < length; ++i) ++starts[target[i] + 1];
+    });
+    for (Number i = 0; i < count; ++i) starts[i + 1] += starts[i];
+  });
+}
+
+// For each row the group that it is in.
+// `numbers`: count of groups, address of their starts, address of the rows in the order of the groups or 0, address of
+// the groups of rows, bytes of all of these.
+inline void groups_of_rows(const Number *numbers) {
+  with_indices(numbers[1], numbers[4], [&](const auto *starts) {
+    using Index = std::remove_cvref_t<decltype(*starts)>;
+    const auto *row = (const Index *)numbers[2];
+    auto *group = (Index *)numbers[3];
+    for (Number g = 0; g < numbers[0]; ++g)
+      for (Number i = starts[g]; i < starts[g + 1]; ++i) group[row ? row[i] : i] = (Index)g;
+  });
+}
+
+}  // namespace dacergnn

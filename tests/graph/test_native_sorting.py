@@ -1,0 +1,108 @@
+"""What C++ makes of edges is what torch makes of them, for every encoding."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+from torch import Tensor
+
+from dacergnn import HeteroGraph
+from dacergnn.errors import BuildError
+from dacergnn.graph import native_sorting, sorting
+from dacergnn.graph.spaces import GRAPH_MAPS, TYPE_PATHS
+from tests.support.random_graphs import joined_graph
+
+TYPES = (torch.int32, torch.int64)
+
+
+def encodings() -> list[str]:
+    names = [f"{kind}_{space}_{path}" for space, path in GRAPH_MAPS for kind in ("idx", "ptr", "ids")]
+    return [*names, *(f"ids_{s}_{a}_{b}" for s, a in GRAPH_MAPS if a in TYPE_PATHS for t, b in GRAPH_MAPS if s == t)]
+
+
+def drawn(seed: int) -> Callable[[], HeteroGraph]:
+    """A graph of random size, whose edges come in any order, in canonical order, or by destination."""
+    rng, torch_rng = random.Random(seed), torch.Generator().manual_seed(seed)
+    sources, edges, types = rng.choice([1, 5, 300]), rng.choice([0, 1, 40, 5000]), rng.choice([1, 2, 30])
+    destinations = rng.randint(1, sources)
+    src = torch.randint(0, sources, (edges,), generator=torch_rng)
+    dst = torch.randint(0, destinations, (edges,), generator=torch_rng)
+    etype = torch.randint(0, types, (edges,), generator=torch_rng)
+    keys = {"any": None, "destination": dst, "canonical": (etype * sources + dst) * sources + src}
+    key = keys[rng.choice([*keys])]
+    order = torch.arange(edges) if key is None else key.argsort(stable=True)
+    dtype, by_type = rng.choice(TYPES), rng.random() < 0.5
+    node_type = torch.randint(0, 3, (sources,), generator=torch_rng) if rng.random() < 0.5 else None
+    ends = torch.stack([src, dst])[:, order].to(dtype)
+    return lambda: HeteroGraph.from_arrays(
+        ends, etype[order] if by_type else None, num_nodes=(sources, destinations), node_type=node_type
+    )
+
+
+@pytest.fixture
+def no_compiler(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
+    """Called, there is none from then on."""
+
+    def forget() -> None:
+        native_sorting._library.cache_clear()
+        native_sorting._function.cache_clear()
+
+    def fails(*_: object) -> None:
+        raise BuildError("no compiler")
+
+    def start() -> None:
+        forget()
+        monkeypatch.setattr(native_sorting, "build", fails)
+
+    yield start
+    forget()
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_graphs_are_those_of_torch(no_compiler: Callable[[], None], seed: int) -> None:
+    make = drawn(seed) if seed < 40 else joined_graph(random.Random(seed), 30, 200, 5, 3).hetero
+    found = make()
+    numbers = found.sizes, dict(found.longest_groups), found.single_typed
+    encoded = {name: found.encoding(name) for name in names(found)}
+    no_compiler()
+    expected = make()
+    assert numbers == (expected.sizes, dict(expected.longest_groups), expected.single_typed)
+    pairs = [(found.edge_perm, expected.edge_perm), *((own, expected.encoding(n)) for n, own in encoded.items())]
+    for a, b in pairs:
+        assert (a is None) == (b is None)
+        assert a is None or (a.dtype is b.dtype and torch.equal(a, b))
+
+
+def names(graph: HeteroGraph) -> list[str]:
+    return [n for n in encodings() if graph.single_typed or not n.startswith(("idx_R_", "ptr_R_", "ids_R_"))]
+
+
+@pytest.mark.parametrize("bounds", [(3, 70000), (2**20, 2**30), (2**62, 2**62), (1, 1)])
+@pytest.mark.parametrize("length", [0, 1, 300, 9000])
+def test_orders_are_stable(length: int, bounds: tuple[int, int]) -> None:
+    keys = [(torch.randint(0, bound, (length,)), bound) for bound in bounds]
+    expected = sorting._stable_order([*keys], True)
+    for dtype in TYPES:
+        found = sorting.stable_order(keys, dtype=dtype)
+        assert (found is None) == (expected is None)
+        assert found is None or (
+            found.dtype is dtype and expected is not None and torch.equal(found, expected.to(dtype))
+        )
+
+
+def test_vectors_that_are_not_plain_are_left_to_torch() -> None:
+    apart: Tensor = torch.randint(0, 9, (20, 2))[:, 0]
+    assert native_sorting.extremes([apart]) is None
+    assert native_sorting.reordered([apart], None, torch.int32) is None
+    assert torch.equal(sorting.pointers(apart, 9), sorting._pointers(apart, 9))
+
+
+def test_checksums_tell_graphs_apart() -> None:
+    graphs = [drawn(seed)() for seed in range(40)]
+    edges = [tuple(g.index("E", path).tolist() for path in ("src", "dst", "etype")) for g in graphs]
+    for i, a in enumerate(graphs):
+        for j, b in enumerate(graphs):
+            assert (a.checksum == b.checksum) == (str(edges[i]) == str(edges[j]))
