@@ -41,9 +41,10 @@ inline void extremes(const Number *numbers, Number *ends) {
 // Sorts numbers by their bits from `first` to `last` on, least important digit first, so that equal ones keep their
 // order; returns which of the two buffers holds them in the end.
 inline std::uint64_t *sorted_by_bits(std::uint64_t *from, std::uint64_t *to, Number count, int first, int last) {
-  const int digit = count < 4096 ? 8 : 11;
+  const int widest = count < 4096 ? 8 : 12, passes = (last - first + widest - 1) / widest;
+  const int digit = passes ? (last - first + passes - 1) / passes : 1;  // as few passes as may be, of equal width
   const std::uint64_t mask = (1u << digit) - 1;
-  Number starts[1 << 11];
+  Number starts[1 << 12];
   for (int shift = first; shift < last; shift += digit) {
     std::fill(starts, starts + mask + 1, 0);
     for (Number i = 0; i < count; ++i) ++starts[from[i] >> shift & mask];
