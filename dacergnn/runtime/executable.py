@@ -7,6 +7,7 @@ import weakref
 from array import array
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -23,8 +24,8 @@ from dacergnn.native.builtin import builtin
 from dacergnn.native.exchange import DESCRIBE
 from dacergnn.runtime.forked import use_one_thread_in_children
 from dacergnn.runtime.inputs import Inputs
-from dacergnn.runtime.lower import Lowered, argument, lower
-from dacergnn.runtime.memory import aligned, hosted, plan_memory
+from dacergnn.runtime.lower import Buffer, Lowered, argument, lower
+from dacergnn.runtime.memory import aligned, hosted, lined_up, plan_memory
 from dacergnn.runtime.pool import LARGE, POOL, SMALL, Lease, has_memory, leased
 from dacergnn.runtime.stacks import Stacks
 
@@ -35,6 +36,8 @@ _DTYPES = {
     "bfloat16": torch.bfloat16,
     "float16": torch.float16,
 }
+_LINED_UP = 1 << 20
+"""Bytes of intermediate arrays up to which they lie one behind the other: a plan would take longer than it saves."""
 Frame = tuple["array[int]", int, Tensor]
 """Arguments of the C function, complete but for inputs and outputs; their address; the workspace they point into."""
 
@@ -152,20 +155,33 @@ class Executable:
                 raise DacergnnError(f'schedule: "{choice}" is {value!r}; pass an integer of 64 bits.') from None
         return replace(prepared, arguments=arguments, spare=[])
 
+    @cached_property
+    def _spaces(self) -> set[str]:
+        """Row spaces whose sizes are asked for."""
+        lowered = self.lowered
+        spaces = {space for space, _ in lowered.spaces.values()}
+        spaces |= {b.rows for b in (*lowered.outputs, *lowered.intermediates)}
+        spaces |= {space for need in lowered.scratch for space in need}
+        return spaces | set(lowered.signature) & set(ROW_SPACES)
+
+    @cached_property
+    def _placed(self) -> tuple[dict[str, str], list[Buffer]]:
+        """Intermediate arrays in the memory of results (see `hosted`), and the others, which the workspace holds."""
+        hosts = hosted(self.lowered.intermediates, self.lowered.outputs[: self.results])
+        return hosts, [b for b in self.lowered.intermediates if b.name not in hosts]
+
     def _prepare(self, graph: HeteroGraph, stacks: Stacks | None, giver: Executable | None) -> Prepared:
         if graph.device.type != self._device:
             own = f"these kernels are for devices of type {self._device!r}"
             raise ArrayError("graph", f"is on {graph.device}, but {own}; move it with .to({self._device!r})")
         lowered = self.lowered
-        buffers = (*lowered.outputs, *lowered.intermediates)
-        spaces = {space for space, _ in lowered.spaces.values()} | {b.rows for b in buffers}
-        spaces |= {space for need in lowered.scratch for space in need}
-        sizes = {space: graph.size(space) for space in spaces | set(lowered.signature) & set(ROW_SPACES)}
+        sizes = {space: graph.size(space) for space in self._spaces}
         encodings = {n: graph.encoding(n) for n in lowered.encodings}
         given, room = ({}, 0) if giver is None else giver.given(graph, lowered)
-        hosts = hosted(lowered.intermediates, lowered.outputs[: self.results])
-        buffers = [b for b in lowered.intermediates if b.name not in hosts]
-        plan = plan_memory(buffers, sizes, self.dtype.itemsize, given, room)
+        hosts, buffers = self._placed
+        plan = lined_up(buffers, sizes, self.dtype.itemsize, room, _LINED_UP)
+        if plan is None:
+            plan = plan_memory(buffers, sizes, self.dtype.itemsize, given, room)
         offsets = {n: offset - room for n, offset in plan.offsets.items() if offset >= room}
         stacked: dict[str, int] = {}
         tail = self._tail + (0 if stacks is None else stacks.count)

@@ -76,6 +76,23 @@ def plan_memory(
     return MemoryPlan(offsets, max([room, *(p.end for p in placed)]) - room)
 
 
+def lined_up(
+    buffers: Sequence[Buffer], sizes: Mapping[str, int], item: int, room: int, limit: int
+) -> MemoryPlan | None:
+    """Returns buffers one behind the other from ``room`` on; None if they take more than ``limit`` bytes.
+
+    Args:
+        sizes: Number of rows by row space.
+        item: Bytes of an element.
+    """
+    offsets: dict[str, int] = {}
+    end = room
+    for buffer in buffers:
+        offsets[buffer.name] = end
+        end += aligned(sizes[buffer.rows] * buffer.elements * item)
+    return MemoryPlan(offsets, end - room) if end - room <= limit else None
+
+
 def hosted(buffers: Sequence[Buffer], results: Sequence[Buffer]) -> dict[str, str]:
     """Buffers that have the memory of a result, which is written in place of them, by name; one for each result."""
     found: dict[str, str] = {}

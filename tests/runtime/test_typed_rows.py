@@ -53,14 +53,21 @@ def test_large_rows_and_gradients_lie_in_the_pool(monkeypatch: pytest.MonkeyPatc
 def test_small_rows_are_left_to_torch() -> None:
     few = [torch.ones(2, 3, requires_grad=True), torch.ones(1, 3)]
     assert type(join_rows(few).grad_fn).__name__ == "CatBackward0"
-    assert type(split_rows(join_rows(few), [1, 2])[0].grad_fn).__name__ == "SplitWithSizesBackward0"
+    assert type(split_rows(join_rows(few), [1, 2])[0].grad_fn).__name__ == "UnsafeSplitWithSizesBackward0"
 
 
-def test_parts_without_gradients_can_be_written_to() -> None:
-    pieces = split_rows(join_rows(parts(grad=False)), SIZES)
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("width", [1, 64])
+def test_parts_can_be_written_to(width: int, grad: bool) -> None:
+    given = [part[:, :width] for part in parts(grad=grad)]
+    pieces = split_rows(join_rows(given), SIZES)
     pieces[0].zero_()
+    pieces[2].mul_(3)
     assert not pieces[0].any()
-    assert pieces[2].all()
+    assert torch.equal(pieces[2], 3 * given[2])
+    if grad:
+        found = torch.autograd.grad(pieces[0].sum() + pieces[2].sum(), given)
+        assert [gradient.unique().tolist() for gradient in found] == [[0.0], [], [3.0]]
 
 
 def test_parts_of_several_types_are_promoted() -> None:
