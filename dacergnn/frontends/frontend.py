@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from types import FunctionType
 from typing import Any, ClassVar
 
@@ -78,6 +79,7 @@ class Binding:
             users may write to.
         assemble: Makes all arrays of ``parts`` by torch's operations where they are no simple stacks, and there are
             `results`. It shows its second argument what it makes of parts by `torch.stack` or `torch.cat`.
+        names: What errors call the parts that ``assemble`` takes.
         repeats: Whether `finish` holds for all calls that are like this one, as it does if it `reshapes`.
     """
 
@@ -89,6 +91,7 @@ class Binding:
     made: Mapping[str, Callable[[Tensor], Tensor]] = field(default_factory=dict[str, Callable[[Tensor], Tensor]])
     results: Results | None = None
     assemble: Callable[[Sequence[Tensor], Gate], dict[str, Tensor]] | None = None
+    names: Sequence[str] = ()
     reshapes: bool = False
     repeats: bool = False
     activation: Callable[[Any], Any] | None = None
@@ -96,7 +99,7 @@ class Binding:
     @property
     def dtype(self) -> torch.dtype:
         """Element type of the arrays."""
-        return next(iter(self.arrays.values()), *self.parts[:1]).dtype
+        return next(chain(self.arrays.values(), self.parts)).dtype
 
     @property
     def sparse(self) -> frozenset[str]:

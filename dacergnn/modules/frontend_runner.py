@@ -184,8 +184,8 @@ def _check_types(binding: Binding) -> None:
     types = {array.dtype for array in (*binding.arrays.values(), *binding.parts)}
     if len(types) == 1:
         return
-    weights = next(iter(binding.arrays.values())).dtype
-    for name, array in binding.arrays.items():
+    weights = binding.dtype
+    for name, array in (*binding.arrays.items(), *zip(binding.names, binding.parts, strict=False)):
         if array.dtype is not weights:
             raise ArrayError(name, f"has dtype {array.dtype}, but the layer has {weights}; use .to({weights})")
     for stack, parts in binding.stacks.split(binding.parts) if binding.stacks is not None else ():

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 import dacergnn
-from dacergnn.errors import GraphError, UnsupportedCallError, UnsupportedLayerError
+from dacergnn.errors import ArrayError, GraphError, UnsupportedCallError, UnsupportedLayerError
 from dacergnn.frontends.pyg.hetero import HeteroFrontend
 from dacergnn.modules import CompiledLayer
 from tests.modules.layers import assert_close, compiled, pyg
@@ -349,6 +349,22 @@ def test_calls_that_cannot_run(x: dict[str, Tensor], kwargs: dict[str, Any], mes
     with pytest.raises(UnsupportedCallError) as error:
         compiled(hetero(sage, MIXED))(x, EDGES, **kwargs)
     assert str(error.value) == f"HeteroConv cannot run this call, compiled or not: {message}"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda layer, x: layer.float(), "x_dict['b'] has dtype torch.float64, but the layer has torch.float32"),
+        (lambda layer, x: x.update(a=x["a"].float()), "x_dict['a'] has dtype torch.float32, but the layer has"),
+        (lambda layer, x: layer.convs[MIXED[2]].lin_r.float(), "lin_r.weight has dtype torch.float32, but"),
+    ],
+    ids=["layer", "features", "parameter"],
+)
+def test_several_element_types(change: Callable[[Any, dict[str, Tensor]], object], message: str) -> None:
+    layer, x = hetero(sage, MIXED), dict(X)
+    change(layer, x)
+    with pytest.raises(ArrayError, match=re.escape(message)):
+        compiled(layer)(x, EDGES)
 
 
 def test_edges_out_of_range() -> None:

@@ -147,8 +147,9 @@ class HeteroFrontend(Frontend):
             reached = Reached(parts.results)
             return Binding(program, assemble(tensors, reached.gate), partial(finish, reached=reached))
         return Binding(
-            program, {}, finish, parts=tensors, results=parts.results, assemble=assemble, repeats=weights is None
-        )
+            program, {}, finish, parts=tensors, results=parts.results, assemble=assemble, names=parts.names,
+            repeats=weights is None,
+        )  # fmt: skip
 
     def _same(self, option: str, values: Sequence[Any]) -> Any:
         """The value that all of `values` are equal to."""

@@ -26,6 +26,7 @@ class RelationParts:
     """The tensors of calls with the relations of a layout: parameters, then features by node type.
 
     Args:
+        names: What errors call the tensors.
         places: Positions of the parameters, by relation and path.
         parameters: Where they are among the layers of the relations.
         results: Which results each tensor leads to.
@@ -34,6 +35,7 @@ class RelationParts:
     """
 
     layout: Layout
+    names: Sequence[str]
     places: Mapping[tuple[EdgeType, str | None], int]
     parameters: Parameters
     results: Results
@@ -55,7 +57,8 @@ class RelationParts:
         leads_to += [layout.reached_from(name) for name in layout.node_types]
         places = {key: place for place, key in enumerate(keys)}
         results = Results(len(layout.destinations), leads_to)
-        return cls(layout, places, Parameters(convs, paths), results, channels, heads)
+        names = [f"convs[{key!r}].{path}" for key, path in keys] + [f"x_dict[{name!r}]" for name in layout.node_types]
+        return cls(layout, names, places, Parameters(convs, paths), results, channels, heads)
 
     def tensors(self, convs: Any, x_dict: Mapping[str, Tensor]) -> list[Tensor]:
         """Returns the tensors of a call."""
