@@ -14,7 +14,8 @@ from dacergnn.modules import CompiledLayer
 from dacergnn.modules.compiled import Variant
 from tests.modules.layers import pyg
 
-NODES = 400
+NODES = 4000
+"""So many that workspaces are planned."""
 
 
 def attention(caching: str = "cache_all") -> tuple[CompiledLayer, torch.Tensor, torch.Tensor]:
