@@ -1,7 +1,7 @@
 """What `sorting.py` does, in C++ for vectors that the host reads: in linear time, one call each, without Python's lock.
 
 The functions here return None where a vector is none of those, or no compiler is there, and where numbers are too large
-for the method: torch does it then.
+for the method or for the memory: torch does it then, or says what is missing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ extern "C" void reorder(const Number *numbers) { dacergnn::reordered(numbers); }
 extern "C" void find_pointers(const Number *numbers) { dacergnn::pointers(numbers); }
 extern "C" void find_groups(const Number *numbers) { dacergnn::groups_of_rows(numbers); }
 extern "C" std::uint64_t find_checksum(const Number *numbers) { return dacergnn::checksum_of(numbers); }
-extern "C" void count_edges(const Number *numbers, Number *counts) { dacergnn::count_edges(numbers, counts); }
+extern "C" Number count_edges(const Number *numbers, Number *counts) { return dacergnn::count_edges(numbers, counts); }
 """
 _LIMIT = 2**31
 """Rows from which on nothing is counted one by one."""
@@ -160,5 +160,6 @@ def count_edges(
     numbers.extend([0 if vector is None else vector.data_ptr() for vector in others])
     numbers.extend([vector.data_ptr() for vector in starts])
     counts = array("q", bytes(8 * 14))
-    function(numbers.buffer_info()[0], counts.buffer_info()[0])
+    if function(numbers.buffer_info()[0], counts.buffer_info()[0]) < 0:
+        return None
     return counts.tolist(), (starts[0], starts[1])

@@ -18,10 +18,11 @@ struct EdgeCounts {
   Number mixed[2];         // the first type with sources, or destinations, of several node types; else `types`
 };
 
-// The longest group of equal targets below `count`.
+// The longest group of equal targets below `count`; -1 if there is no memory.
 template <class Index>
 Number longest_group(const Index *target, Number length, Number count) {
-  const std::unique_ptr<std::int32_t[]> found(new std::int32_t[count]());
+  const std::unique_ptr<std::int32_t[]> found(new (std::nothrow) std::int32_t[count]());
+  if (!found) return -1;
   std::int32_t longest = 0;
   for (Number i = 0; i < length; ++i) longest = std::max(longest, ++found[target[i]]);
   return longest;
@@ -70,13 +71,15 @@ void count_edges(const EdgesOfGraph &graph, EdgeCounts &counts) {
   counts.longest[1] = longest_group(dst, graph.edges, graph.destinations);
 }
 
-inline void count_edges(const Number *numbers, Number *counts) {
+// Returns 0; -1 if there is no memory.
+inline Number count_edges(const Number *numbers, Number *counts) {
   const auto &graph = *(const EdgesOfGraph *)numbers;
   auto &found = *(EdgeCounts *)counts;
   if (graph.bytes == 4)
     count_edges<std::int32_t>(graph, found);
   else
     count_edges<std::int64_t>(graph, found);
+  return std::min<Number>({found.longest[0], found.longest[1], 0});
 }
 
 }  // namespace dacergnn

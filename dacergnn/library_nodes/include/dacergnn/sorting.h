@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <type_traits>
 #include <utility>
 
@@ -58,7 +59,7 @@ inline std::uint64_t *sorted_by_bits(std::uint64_t *from, std::uint64_t *to, Num
 }
 
 // Positions of rows, stably sorted by several keys. Returns 0, and writes nothing, if they are sorted; 1 if they were
-// not; -1 if keys and positions together need more than 64 bits.
+// not; -1 if keys and positions together need more than 64 bits, or there is no memory.
 // `numbers`: length, address of the positions, their bytes, count of keys; then of each key, the most important first,
 // its address, bytes of an index, and a number that all are below.
 inline Number stable_order(const Number *numbers) {
@@ -71,7 +72,8 @@ inline Number stable_order(const Number *numbers) {
   const int place = std::bit_width((std::uint64_t)std::max<Number>(length - 1, 0));
   const int last = place + std::bit_width(bound - 1);
   if (last > 64) return -1;
-  const std::unique_ptr<std::uint64_t[]> buffers(new std::uint64_t[2 * length]);
+  const std::unique_ptr<std::uint64_t[]> buffers(new (std::nothrow) std::uint64_t[2 * length]);
+  if (!buffers) return -1;
   std::uint64_t *const rows = buffers.get();
   for (Number key = 0; key < keys; ++key) {
     const Number *field = numbers + 4 + 3 * key;
