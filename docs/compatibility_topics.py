@@ -61,6 +61,12 @@ TOPICS: dict[str, list[Topic]] = {
             "parameters get the gradients that the original's get",
         ),
         Topic(
+            "test_penalty_of_a_gradient_beside_another_result",
+            "penalty of one result",
+            "the same with one of several results, beside a loss of another one",
+            "parameters get the gradients that the original's get (zeros perhaps, where they have none)",
+        ),
+        Topic(
             "test_tangents",
             "forward mode",
             "dual tensors of `torch.autograd.forward_ad`",

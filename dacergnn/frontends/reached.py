@@ -40,6 +40,7 @@ class Reached:
         self._eager = not is_transformed() and not torch.compiler.is_compiling()
         self._gates = False
         self._reached: list[bool] = []
+        self._again: list[bool] = []
 
     def gate(self, made: Tensor, parts: Sequence[int]) -> None:
         """Let gradients pass to parts only where a result that they lead to is reached.
@@ -59,12 +60,19 @@ class Reached:
     def split(self, rows: Tensor, sizes: Sequence[int]) -> Sequence[Tensor]:
         """Returns the rows of each result, which users may write to."""
         results = split_rows(rows, sizes)
+        self._again = [False] * len(results)
         if self._gates and results[0].grad_fn is not None:
             results[0].grad_fn.register_prehook(self._note)
         return results
 
     def _note(self, gradients: _Gradients) -> None:
-        self._reached = [gradient is not None for gradient in gradients]
+        """Note which results a backward comes from.
+
+        One that is differentiated again leaves gradients behind, by which later ones come from its results, too.
+        """
+        self._reached = [g is not None or again for g, again in zip(gradients, self._again, strict=True)]
+        if torch.is_grad_enabled():
+            self._again = self._reached
 
     def _passed(
         self, leads_to: Sequence[Sequence[int]], some_unused: bool, gradients: _Gradients, _: _Gradients

@@ -75,6 +75,27 @@ def test_penalty_of_a_gradient(kind: Kind) -> None:
             _close(b, a)
 
 
+BY_TYPE = [k for k in KINDS if not k.own and len(outputs(k.original()(*k.arguments()))) > 1]
+
+
+@pytest.mark.parametrize("kind", BY_TYPE, ids=named)
+def test_penalty_of_a_gradient_beside_another_result(kind: Kind) -> None:
+    """Parameters that lead to the one result only, and by its gradient to the loss, have a gradient."""
+    for one, other in ((0, 1), (1, 0)):
+        found: list[list[Tensor | None]] = []
+        for module in kind.pair():
+            features = [x.requires_grad_() for x in kind.features()]
+            results = outputs(module(*kind.call(*features)))
+            first = torch.autograd.grad(results[one].sum(), features, create_graph=True, allow_unused=True)
+            results[other].square().sum().backward(retain_graph=True)
+            (sum(g.square().sum() for g in first if g is not None) + results[other].sum()).backward()
+            found.append([p.grad for p in module.parameters()])
+        for expected, own in zip(*found, strict=True):
+            assert (expected is None or not expected.any()) == (own is None or not own.any())
+            if expected is not None and own is not None:
+                _close(own, expected)
+
+
 @every_kind
 def test_tangents(kind: Kind) -> None:
     """Forward mode gives the products of the Jacobian, which the backward knows as well."""
