@@ -51,7 +51,7 @@ class EdgeList:
     edge_type_names: Sequence[str]
     node_type_names: Sequence[str]
     in_order: bool
-    """Whether they are known to stand in the canonical order (etype, dst, src)."""
+    """Tells whether they are known to stand in the canonical order (etype, dst, src)."""
 
 
 def make_edge_list(

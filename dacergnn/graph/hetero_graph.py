@@ -51,7 +51,7 @@ class HeteroGraph:
         self.derived: dict[object, Any] = {}
         """What others prepared for this graph, by an object of theirs; kept as long as the graph."""
         self.check: CheckGraph = "auto"
-        """How thoroughly tensors are compared that something among these was made of (`Config.check_graph`)."""
+        """Tells how thoroughly tensors are compared that one of these was made of (`Config.check_graph`)."""
 
     @classmethod
     @lasting()

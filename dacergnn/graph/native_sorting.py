@@ -1,4 +1,4 @@
-"""What `sorting.py` does, in C++ for vectors that the host reads: in linear time, one call each, without Python's lock.
+"""Sorts and counts vectors of indices that the host reads, in C++: in linear time, one call each, without Python's lock.
 
 The functions here return None where a vector is none of those, or no compiler is there, and where numbers are too large
 for the method or for the memory: torch does it then, or says what is missing.
@@ -59,14 +59,20 @@ def _of(vector: Tensor) -> tuple[int, int]:
     return vector.data_ptr(), vector.element_size()
 
 
+def _described(vectors: Sequence[Tensor]) -> array[int]:
+    """Returns the count of vectors, then of each its address, bytes of an index, and length."""
+    numbers = array("q", [len(vectors)])
+    for vector in vectors:
+        numbers.extend((*_of(vector), len(vector)))
+    return numbers
+
+
 def extremes(vectors: Sequence[Tensor]) -> list[int] | None:
     """Returns the smallest and the largest of each vector; 0 and -1 for one without entries."""
     function = _function("find_extremes")
     if function is None or not all(map(_is_plain, vectors)):
         return None
-    numbers = array("q", [len(vectors)])
-    for vector in vectors:
-        numbers.extend((*_of(vector), len(vector)))
+    numbers = _described(vectors)
     ends = array("q", bytes(16 * len(vectors)))
     function(numbers.buffer_info()[0], ends.buffer_info()[0])
     return ends.tolist()
@@ -128,9 +134,7 @@ def checksum(vectors: Sequence[Tensor]) -> int | None:
     function = _function("find_checksum")
     if function is None or not all(map(_is_plain, vectors)):
         return None
-    numbers = array("q", [len(vectors)])
-    for vector in vectors:
-        numbers.extend((*_of(vector), len(vector)))
+    numbers = _described(vectors)
     return function(numbers.buffer_info()[0], None)
 
 

@@ -60,8 +60,11 @@ class GraphCache:
         for entry in self._entries:
             if entry.matches(owner, key):
                 return entry.graph
-        graph = self._known(self.encode(encode))
-        graph.check = self._check
+        encoded = self.encode(encode)
+        encoded.check = self._check
+        graph = self._known(encoded)
+        if self._check == "always":  # of a graph that others have offered, too
+            graph.check = self._check
         self._entries = [_Entry(owner, key[1], Watched(key[0], self._check), graph), *self._entries[: _KEPT - 1]]
         return graph
 

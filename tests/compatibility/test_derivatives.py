@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 
+from tests.compatibility.comparing import every_kind
 from tests.compatibility.kinds import KINDS, Kind, named, outputs
 
-every_kind = pytest.mark.parametrize("kind", KINDS, ids=named)
 Function = Callable[..., Tensor]
 
 

@@ -1,4 +1,4 @@
-"""What C++ makes of edges is what torch makes of them, for every encoding."""
+"""Every encoding that C++ makes of edges equals the one that torch makes."""
 
 from __future__ import annotations
 

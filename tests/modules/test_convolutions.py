@@ -94,6 +94,24 @@ def test_edge_weights_of_the_moment(options: dict[str, Any], monkeypatch: pytest
     assert_close(found, expected, 1e-8)
 
 
+@pytest.mark.parametrize("option", ["root_weight", "project"])
+def test_options_that_ask_for_a_part_that_the_layer_lacks(option: str) -> None:
+    """Such a layer still runs calls that do not need the part, as the original does, and fails where that fails."""
+    original = pyg().SAGEConv((K, K), M, root_weight=False).double()
+    layer = dacergnn.optimize(original, on_unsupported="ignore")
+    index = torch.tensor([[0, 1, 2], [1, 2, 0]])
+    setattr(layer, option, True)
+    setattr(original, option, True)
+    for x in ((draw(3, K), None), (draw(3, K), draw(3, K))):
+        try:
+            expected = original(x, index)
+        except AttributeError:
+            with pytest.raises(AttributeError):
+                layer(x, index)
+        else:
+            assert_close(layer(x, index), expected, 1e-8)
+
+
 def test_cached_adjacencies_are_kept_as_adjacencies() -> None:
     """So that the original, which runs where there are hooks, multiplies with them and has no messages either."""
     original = pyg().GCNConv(K, M, cached=True).double()

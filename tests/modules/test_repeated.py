@@ -327,34 +327,34 @@ DROPPING: dict[str, Callable[[Any], nn.Module]] = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:.*AlphaDropout stands in place of a dropout")
-@pytest.mark.parametrize("other", [nn.Identity(), nn.AlphaDropout(0.5)], ids=["Identity", "AlphaDropout"])
-@pytest.mark.parametrize("name", DROPPING)
-def test_other_modules_in_place_of_dropouts(name: str, other: nn.Module) -> None:
+def dropping(name: str) -> tuple[nn.Module, tuple[Any, ...]]:
+    """Returns a layer of DGL with dropout, and the arguments of a call."""
     dgl, dglnn = pytest.importorskip("dgl"), pytest.importorskip("dgl.nn")
     torch.manual_seed(0)
     graph = dgl.add_self_loop(dgl.rand_graph(9, 20))
     x, types = torch.randn(9, 4), torch.zeros(graph.num_edges(), dtype=torch.int64)
     more: tuple[Any, ...] = {"RelGraphConv": (types,), "HGTConv": (types[:9], types)}.get(name, ())
-    original = DROPPING[name](dglnn)
+    return DROPPING[name](dglnn), (graph, x, *more)
+
+
+@pytest.mark.filterwarnings("ignore:.*AlphaDropout stands in place of a dropout")
+@pytest.mark.parametrize("other", [nn.Identity(), nn.AlphaDropout(0.5)], ids=["Identity", "AlphaDropout"])
+@pytest.mark.parametrize("name", DROPPING)
+def test_other_modules_in_place_of_dropouts(name: str, other: nn.Module) -> None:
+    original, call = dropping(name)
     layer: Any = dacergnn.optimize(original)
     for path in [path for path, m in layer.named_modules() if isinstance(m, nn.Dropout)]:
         setattr(layer, path, other)
     for _ in range(3):
         torch.manual_seed(3)
-        found = layer(graph, x, *more)
+        found = layer(*call)
         torch.manual_seed(3)
-        assert_close(found, original(graph, x, *more))
+        assert_close(found, original(*call))
 
 
 @pytest.mark.parametrize("name", DROPPING)
 def test_dropouts_within_a_layer_have_a_mode_of_their_own(name: str) -> None:
-    dgl, dglnn = pytest.importorskip("dgl"), pytest.importorskip("dgl.nn")
-    torch.manual_seed(0)
-    graph = dgl.add_self_loop(dgl.rand_graph(9, 20))
-    x, types = torch.randn(9, 4), torch.zeros(graph.num_edges(), dtype=torch.int64)
-    more: tuple[Any, ...] = {"RelGraphConv": (types,), "HGTConv": (types[:9], types)}.get(name, ())
-    original = DROPPING[name](dglnn)
+    original, call = dropping(name)
     layer = compiled(original)
     dropouts = [m for m in layer.modules() if isinstance(m, nn.Dropout)]
     for training in (True, False, True):
@@ -362,7 +362,7 @@ def test_dropouts_within_a_layer_have_a_mode_of_their_own(name: str) -> None:
         for dropout in dropouts:
             dropout.eval()
         for _ in range(4):
-            assert_close(layer(graph, x, *more), original(graph, x, *more))
+            assert_close(layer(*call), original(*call))
         for dropout in dropouts:
             dropout.train()
-        assert not torch.equal(layer(graph, x, *more), layer(graph, x, *more))
+        assert not torch.equal(layer(*call), layer(*call))

@@ -193,7 +193,7 @@ class HeteroFrontend(Frontend):
         return self.convs()._modules[relation.place]
 
     def _parts(self, layout: Layout) -> RelationParts:
-        """What a call with some relations takes."""
+        """Returns the parameters and features that a call with some relations takes."""
         found = self._parts_of.get(layout)
         if found is None:
             heads = self.attention.heads if self.averaged and self.attention is not None else 1
