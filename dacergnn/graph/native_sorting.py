@@ -1,4 +1,4 @@
-"""Sorts and counts vectors of indices that the host reads, in C++: in linear time, one call each, without Python's lock.
+"""Sorts and counts vectors of indices that the host reads, in C++: in linear time, and without Python's lock.
 
 The functions here return None where a vector is none of those, or no compiler is there, and where numbers are too large
 for the method or for the memory: torch does it then, or says what is missing.
