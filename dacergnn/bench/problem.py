@@ -19,7 +19,7 @@ IGNORED = -100
 class Problem:
     """One graph with features and labels.
 
-    Edges are sorted by (etype, dst, src); nodes by type. All index tensors are int64.
+    Edges are sorted by (etype, dst); nodes by type. All index tensors are int64.
     """
 
     name: str
@@ -138,7 +138,7 @@ def make_problem(
     Raises BenchmarkError where the edges of one type join different node types: the typed layers of the
     libraries cannot express that.
     """
-    order = torch.from_numpy(np.lexsort((src.numpy(), dst.numpy(), etype.numpy())))
+    order = torch.from_numpy(np.lexsort((dst.numpy(), etype.numpy())))
     src, dst, etype = src[order], dst[order], etype[order]
     ntype = torch.repeat_interleave(torch.arange(len(ntype_sizes)), torch.tensor(ntype_sizes))
     ends = torch.stack([ntype[src], ntype[dst]])

@@ -1,4 +1,4 @@
-"""The canonical edge order (etype, dst, src) and the index dtype of a graph."""
+"""The canonical edge order (etype, dst), in which edges that agree keep their order, and the index dtype of a graph."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def canonical_order(edges: EdgeList) -> tuple[EdgeList, Tensor | None]:
     """Edges sorted, in the narrowest index dtype, and where each was before (None if nothing moved)."""
     widest = max(*row_counts(edges).values(), edges.num_edge_types * edges.num_dst)
     dtype = torch.int32 if widest < INT32_LIMIT else torch.int64
-    keys = [(edges.dst, edges.num_dst), (edges.src, edges.num_src)]
+    keys = [(edges.dst, edges.num_dst)]
     if edges.num_edge_types > 1:
         keys.insert(0, (edges.edge_type, edges.num_edge_types))
     order = None if edges.in_order else stable_order(keys, ask=sorting.at_hand(edges.src), dtype=dtype)
     # The user may write to arrays of theirs later, so a graph shares no memory with them.
-    *types, dst, src = reordered([vector for vector, _ in keys], order, dtype)
+    *types, dst, src = reordered([*(vector for vector, _ in keys), edges.src], order, dtype)
     node_types = [
         None if types is None else reordered([types], None, dtype)[0] for types in (edges.src_type, edges.dst_type)
     ]

@@ -51,7 +51,7 @@ class EdgeList:
     edge_type_names: Sequence[str]
     node_type_names: Sequence[str]
     in_order: bool
-    """Tells whether they are known to stand in the canonical order (etype, dst, src)."""
+    """Tells whether they are known to stand in the canonical order (etype, dst)."""
 
 
 def make_edge_list(
@@ -92,7 +92,7 @@ def make_edge_list(
     if ends is not None:
         in_order, agree = False, bool(_agree(src_type, dst_type, bipartite, src.device))
     else:  # all that a device has to tell the host, at once
-        keys = (dst, src) if edge_type is None else (types, dst, src)
+        keys = (dst,) if edge_type is None else (types, dst)
         flags = torch.stack((ascends(*keys), _agree(src_type, dst_type, bipartite, src.device)))
         *ends, in_order, agree = torch.cat((extremes(*vectors), flags)).tolist()
     bounds = list(zip(ends[::2], ends[1::2], strict=True))

@@ -283,7 +283,7 @@ class Encodings:
             return self.get("ids_E_etype_src")
         telling = [path for path in paths if path != "etype" or self.size("R") > 1]
         keys = [(self.get(f"idx_{space}_{path}"), self.size(target_space(space, path))) for path in telling]
-        canonical = space == "E" and paths == ("etype", "dst", "src")[: len(paths)]
+        canonical = space == "E" and paths == ("etype", "dst")[: len(paths)]
         order = (
             None
             if canonical or not keys

@@ -31,7 +31,7 @@ _LIVE: weakref.WeakValueDictionary[str, HeteroGraph] = weakref.WeakValueDictiona
 
 
 class HeteroGraph:
-    """An immutable graph with typed edges and nodes; edges stand in the canonical order (etype, dst, src).
+    """An immutable graph with typed edges and nodes; edges stand in the canonical order (etype, dst).
 
     Make one with `from_arrays`, `from_pyg` or `from_dgl`. Node ids are global over all types. Destinations
     are the first ND of the NS sources, unless `bipartite` is true. Everything derived from the edges is built

@@ -2,7 +2,8 @@
 
 Sizes: NS source nodes, ND destination nodes, E edges, U unique (source, edge type) pairs, V unique
 (destination, edge type) pairs, R edge types, T node types, ONE (always 1), RNS = R * NS.
-Edges stand in the canonical order (etype, dst, src), U rows in (etype, src), V rows in (etype, dst).
+Edges stand in the canonical order (etype, dst), those that agree in the order of the user; U rows in (etype, src),
+V rows in (etype, dst).
 
 The edges are divided in two parts by their relations: those with no more (source, type) pairs than (destination, type)
 pairs, and the others. Es, Us and Vs are the rows of the first part, Ed, Ud and Vd those of the second, in the

@@ -13,7 +13,7 @@ from torch_geometric.data import Data, HeteroData
 
 EDGES = torch.tensor([[0, 3, 1, 1], [2, 1, 0, 0]])
 TYPES = torch.tensor([1, 0, 1, 0])
-# (etype, dst, src) of these edges, sorted
+# (etype, dst, src) of these edges, sorted by the first two
 CANONICAL = [(0, 0, 1), (0, 1, 3), (1, 0, 1), (1, 2, 0)]
 
 # torch says once that its compressed layouts may still change

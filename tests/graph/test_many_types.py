@@ -55,7 +55,7 @@ def test_parts_are_those_of_relations_counted_one_by_one() -> None:
         edges = [(rng.randrange(4), rng.randrange(4), rng.choice([2, 7, MANY - 1])) for _ in range(rng.randrange(12))]
         src, dst, types = (torch.tensor([e[i] for e in edges], dtype=torch.int64) for i in range(3))
         found = HeteroGraph.from_arrays((src, dst), types, num_nodes=4, num_edge_types=MANY)
-        rows = sorted((t, d, s) for s, d, t in edges)
+        rows = sorted(((t, d, s) for s, d, t in edges), key=lambda row: row[:2])
         fewer = {
             t: len({s for s, _, r in edges if r == t}) <= len({d for _, d, r in edges if r == t}) for _, _, t in edges
         }

@@ -15,7 +15,7 @@ Index = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 @dataclass(frozen=True)
 class RawGraph:
-    """A graph in the order in which a user might give it; edges get sorted by (type, destination, source)."""
+    """A graph in the order in which a user might give it; edges get sorted by (type, destination)."""
 
     src: Index
     dst: Index
@@ -40,7 +40,9 @@ class RawGraph:
 
     def maps(self) -> tuple[dict[tuple[str, str], torch.Tensor], dict[str, int]]:
         """Row that each (row space, path) leads to, by brute force, and the sizes of the row spaces."""
-        edges = sorted(zip(self.edge_type.tolist(), self.dst.tolist(), self.src.tolist(), strict=True))
+        edges = sorted(
+            zip(self.edge_type.tolist(), self.dst.tolist(), self.src.tolist(), strict=True), key=lambda e: e[:2]
+        )
         types, dst, src = ([e[k] for e in edges] for k in range(3))
         source_pairs = sorted({(t, s) for t, _, s in edges})
         target_pairs = sorted({(t, d) for t, d, _ in edges})
