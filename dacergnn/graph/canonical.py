@@ -7,9 +7,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from dacergnn.graph import sorting
 from dacergnn.graph.edge_list import EdgeList
-from dacergnn.graph.sorting import INT32_LIMIT, reordered, stable_order
+from dacergnn.graph.sorting import INT32_LIMIT, reordered, sorted_rows
 
 
 def row_counts(edges: EdgeList) -> dict[str, int]:
@@ -17,7 +16,7 @@ def row_counts(edges: EdgeList) -> dict[str, int]:
     return {
         "NS": edges.num_src,
         "ND": edges.num_dst,
-        "E": len(edges.src),
+        "E": edges.src.numel(),
         "R": edges.num_edge_types,
         "T": edges.num_node_types,
         "ONE": 1,
@@ -32,9 +31,12 @@ def canonical_order(edges: EdgeList) -> tuple[EdgeList, Tensor | None]:
     keys = [(edges.dst, edges.num_dst)]
     if edges.num_edge_types > 1:
         keys.insert(0, (edges.edge_type, edges.num_edge_types))
-    order = None if edges.in_order else stable_order(keys, ask=sorting.at_hand(edges.src), dtype=dtype)
     # The user may write to arrays of theirs later, so a graph shares no memory with them.
-    *types, dst, src = reordered([*(vector for vector, _ in keys), edges.src], order, dtype)
+    if edges.in_order:
+        order, made = None, reordered([*(vector for vector, _ in keys), edges.src], None, dtype)
+    else:
+        order, made = sorted_rows(keys, [edges.src], dtype)
+    *types, dst, src = made
     node_types = [
         None if types is None else reordered([types], None, dtype)[0] for types in (edges.src_type, edges.dst_type)
     ]
@@ -42,7 +44,7 @@ def canonical_order(edges: EdgeList) -> tuple[EdgeList, Tensor | None]:
         edges,
         src=src,
         dst=dst,
-        edge_type=types[0] if types else _all_zero(src, dtype),
+        edge_type=types[0] if types else _all_zero(src),
         src_type=node_types[0],
         dst_type=node_types[1],
         in_order=True,
@@ -50,9 +52,9 @@ def canonical_order(edges: EdgeList) -> tuple[EdgeList, Tensor | None]:
     return ordered, order
 
 
-def _all_zero(like: Tensor, dtype: torch.dtype) -> Tensor:
+def _all_zero(like: Tensor) -> Tensor:
     """As many zeros, in the memory of one."""
-    return like.new_zeros(1, dtype=dtype).expand(len(like))
+    return like.new_zeros(1).expand(like.numel())
 
 
 def to_device(edges: EdgeList, device: torch.device | str) -> EdgeList:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from reprlib import repr as short
 from typing import Any, NamedTuple, cast
 
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from dacergnn.errors import ArrayError, GraphError
+from dacergnn.graph import native_sorting, sorting
 from dacergnn.graph.sorting import INT64_LIMIT
 
 DEVICES = ("cpu", "cuda")
@@ -46,18 +47,18 @@ def as_count(name: str, value: object, things: str, given: object = None) -> int
         things: What is counted, in the singular.
         given: The argument that the value is part of, which the error shows; the value if None.
     """
-    shown = short(value if given is None else given)
     try:
         count = None if isinstance(value, bool) else operator.index(cast("Any", value))
     except (TypeError, ValueError, RuntimeError):  # torch refuses tensors that hold no integer by any of these
         count = None
+    if count is not None and 0 <= count < INT64_LIMIT:
+        return count
+    shown = short(value if given is None else given)
     if count is None:
         raise GraphError(f"{name} is {shown}; pass an integer.")
     if count < 0:
         raise GraphError(f"{name} is {shown}; {things} counts cannot be negative.")
-    if count >= INT64_LIMIT:
-        raise GraphError(f"{name} is {shown}; indices have 64 bits, so pass the number that there really are.")
-    return count
+    raise GraphError(f"{name} is {shown}; indices have 64 bits, so pass the number that there really are.")
 
 
 def as_names(name: str, values: object) -> tuple[str, ...] | None:
@@ -92,7 +93,7 @@ def _from_numpy(name: str, values: npt.NDArray[Any]) -> Tensor:
 
 def check_length(name: str, vector: Tensor, length: int, meaning: str) -> None:
     """ArrayError unless `vector` has `length` entries; `meaning` completes 'it must have 5 (...)'."""
-    if len(vector) != length:
+    if vector.numel() != length:
         raise ArrayError(name, f"has {len(vector)} entries; it must have {length} ({meaning})")
 
 
@@ -126,11 +127,17 @@ def extremes(*vectors: Tensor) -> Tensor:
     return torch.cat(ends)
 
 
+def extremes_at_hand(vectors: Sequence[Tensor]) -> list[int] | None:
+    """Returns those of vectors that the host reads; None where they are on a device, or there is no compiler."""
+    return native_sorting.extremes(vectors) if all(map(sorting.at_hand, vectors)) else None
+
+
 def check_ranges(*ranges: IndexRange) -> None:
     """GraphError unless 0 <= vector < limit for all of them, of which a device tells the host at once."""
-    asked = [r for r in ranges if len(r.vector) and not r.vector.is_meta]
+    asked = [r for r in ranges if r.vector.numel() and not r.vector.is_meta]
     if asked:
-        ends = extremes(*(r.vector for r in asked)).tolist()
+        vectors = [r.vector for r in asked]
+        ends = extremes_at_hand(vectors) or extremes(*vectors).tolist()
         for found, low, high in zip(asked, ends[::2], ends[1::2], strict=True):
             check_extremes(found, low, high)
 

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from dacergnn.errors import ArrayError, GraphError
-from dacergnn.graph import native_sorting, sorting
 from dacergnn.graph.checks import (
     IndexRange,
     as_count,
@@ -23,6 +22,7 @@ from dacergnn.graph.checks import (
     check_extremes,
     check_length,
     extremes,
+    extremes_at_hand,
 )
 from dacergnn.graph.names import NumberNames
 from dacergnn.graph.sorting import INT64_LIMIT, ascends
@@ -76,32 +76,37 @@ def make_edge_list(
     bipartite = as_flag("bipartite", bipartite)
     num_src, num_dst = _node_counts(num_nodes, bipartite)
     edge_names, node_names = as_names("edge_type_names", edge_type_names), as_names("node_type_names", node_type_names)
-    check_length(dst_name, dst, len(src), f"as many as {src_name}")
+    count = src.numel()
+    check_length(dst_name, dst, count, f"as many as {src_name}")
     check_device(dst_name, dst, src.device)
     if edge_type is None:
-        types = torch.zeros_like(src)
+        types = src.new_zeros(1).expand(count)
     else:
         types = as_index_vector("edge_type", edge_type)
-        check_length("edge_type", types, len(src), "one type for each edge")
+        check_length("edge_type", types, count, "one type for each edge")
         check_device("edge_type", types, src.device)
     src_type, dst_type = _node_types(node_type, num_src, num_dst, bipartite, src.device)
     given = [t for t in (src_type, dst_type) if t is not None]
 
-    vectors = [src, dst, types, *given, *(r.vector for r in given_as)]
-    ends = native_sorting.extremes(vectors) if sorting.at_hand(src) else None
+    own_types = [] if edge_type is None else [types]
+    vectors = [src, dst, *own_types, *given, *(r.vector for r in given_as)]
+    differ = None if bipartite or src_type is None or dst_type is None else (src_type[:num_dst] != dst_type).any()
+    ends = extremes_at_hand(vectors)
     if ends is not None:
-        in_order, agree = False, bool(_agree(src_type, dst_type, bipartite, src.device))
+        in_order, agree = False, differ is None or not bool(differ)
     else:  # all that a device has to tell the host, at once
-        keys = (dst,) if edge_type is None else (types, dst)
-        flags = torch.stack((ascends(*keys), _agree(src_type, dst_type, bipartite, src.device)))
-        *ends, in_order, agree = torch.cat((extremes(*vectors), flags)).tolist()
+        flags = [ascends(*own_types, dst), *([] if differ is None else [differ])]
+        told = torch.cat((extremes(*vectors), torch.stack(flags))).tolist()
+        ends, in_order = told[: 2 * len(vectors)], bool(told[2 * len(vectors)])
+        agree = differ is None or not told[-1]
     bounds = list(zip(ends[::2], ends[1::2], strict=True))
-    for found, (low, high) in zip(given_as, bounds[3 + len(given) :], strict=True):
+    for found, (low, high) in zip(given_as, bounds[len(bounds) - len(given_as) :], strict=True):
         check_extremes(found, low, high)
     check_extremes(IndexRange(src_name, src, num_src, "source nodes", "num_nodes"), *bounds[0])
     check_extremes(IndexRange(dst_name, dst, num_dst, "destination nodes", "num_nodes"), *bounds[1])
-    edge_types = _count("edge_type", [types], bounds[2:3], num_edge_types, edge_names)
-    node_types = _count("node_type", given, bounds[3 : 3 + len(given)], num_node_types, node_names)
+    after = 2 + len(own_types)
+    edge_types = _count("edge_type", own_types, bounds[2:after], num_edge_types, edge_names)
+    node_types = _count("node_type", given, bounds[after : after + len(given)], num_node_types, node_names)
     if edge_types * max(num_src, num_dst) >= INT64_LIMIT:
         raise GraphError(
             f"{edge_types} edge types and {max(num_src, num_dst)} nodes make more pairs than 64 bits count; number "
@@ -116,7 +121,7 @@ def make_edge_list(
         src, dst, types, num_src, num_dst, edge_types, src_type, dst_type, node_types, bipartite,
         NumberNames(edge_types) if edge_names is None else edge_names,
         NumberNames(node_types) if node_names is None else node_names,
-        bool(in_order),
+        in_order,
     )  # fmt: skip
 
 
@@ -175,13 +180,6 @@ def _node_types(
     # Without bipartite the destinations are a prefix of the sources, and so are their types.
     src_type = vectors[0]
     return src_type, vectors[-1] if len(vectors) == 2 else src_type[:num_dst]
-
-
-def _agree(src_type: Tensor | None, dst_type: Tensor | None, bipartite: bool, device: torch.device) -> Tensor:
-    """bool[]: whether the types of destinations are those of the sources that they are."""
-    if src_type is None or dst_type is None or bipartite:
-        return torch.ones((), dtype=torch.bool, device=device)
-    return (src_type[: len(dst_type)] == dst_type).all()
 
 
 def _count(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import torch
@@ -14,12 +14,16 @@ from dacergnn.graph import formats, native_sorting, sorting
 from dacergnn.graph.canonical import row_counts
 from dacergnn.graph.counts import Counts
 from dacergnn.graph.edge_list import EdgeList
+from dacergnn.graph.encoding_steps import reads_pairs, steps_of
 from dacergnn.graph.lasting import lasting
 from dacergnn.graph.sorting import group_starts, groups_of_rows, longest_group, pointers, stable_order
 from dacergnn.graph.spaces import GRAPH_SPACES, PARTS, encoding_name, kind, parse_encoding, part, target_space
 
 _PAIRS = {"U": "srcpair", "V": "dstpair"}
 """Spaces of pairs, and the paths of edges that lead there."""
+
+
+_FEW = 1 << 12
 
 
 def _in_part(name: str, sources: Tensor, destinations: Tensor) -> Tensor:
@@ -80,7 +84,9 @@ class Encodings:
             )
         counts, starts = self._count_by_torch() if found is None else (self._counts_of(found[0]), found[1])
         for (space, path), own in zip(_PAIRS.items(), starts, strict=True):
-            self._built[f"ptr_E_{path}"] = own[: counts.sizes[space] + 1].to(self._dtype, copy=True)
+            used = own[: counts.sizes[space] + 1].to(self._dtype)
+            # There is room for as many pairs as edges, which is given back where it is much.
+            self._built[f"ptr_E_{path}"] = used.clone() if own.numel() > max(_FEW, 2 * used.numel()) else used
         return counts
 
     def _counts_of(self, counts: list[int]) -> Counts:
@@ -142,7 +148,42 @@ class Encodings:
         found = self._built.get(name)
         if found is not None:
             return found
+        self.make((name,))
         return self.once(name, lambda: self._build(name))
+
+    def make(self, names: Sequence[str]) -> None:
+        """Build several encodings together, where the host has the edges; `get` builds the others."""
+        if not sorting.at_hand(self.edges.src):
+            return
+        with self._lock:
+            wanted = tuple([name for name in names if name not in self._built])
+            if wanted and reads_pairs(wanted):
+                self.counts  # builds what pairs start at  # noqa: B018
+            steps = steps_of(wanted, frozenset(self._built), self.size("R") > 1, self.edges.src_type is not None)
+            if not steps.made and not steps.shared:
+                return
+            with lasting():
+                found = native_sorting.encode(
+                    steps.words,
+                    [self.size(space) for space in steps.spaces],
+                    [*map(self._given, steps.given)],
+                    [self.size(space) + longer for _, space, longer in steps.made],
+                    self._dtype,
+                )
+                if found is None:
+                    return
+                for (name, space, _), made in zip(steps.made, found, strict=True):
+                    self._built[name] = self._arange(space) if made is None else made
+                for name, other, space in steps.shared:
+                    self._built[name] = self._built[other] if other else self._arange(space)
+
+    def _given(self, name: str) -> Tensor:
+        """An encoding that is there, be it as a part of the edges."""
+        found = self._built.get(name)
+        if found is None:
+            _, space, (path,) = parse_encoding(name)
+            found = self._index(space, path)
+        return found
 
     def once(self, name: str, build: Callable[[], Tensor]) -> Tensor:
         """The tensor kept under `name`, built by the first caller."""
@@ -172,6 +213,11 @@ class Encodings:
 
     def pair_mean_weights(self, dtype: torch.dtype) -> Tensor:
         """[E] 1 / number of edges with the same destination and edge type."""
+        edges = self.edges
+        if sorting.at_hand(edges.src):
+            found = native_sorting.mean_weights(edges.dst, edges.edge_type if self.size("R") > 1 else None, dtype)
+            if found is not None:
+                return found
         counts = self.get("ptr_E_dstpair").diff()
         weights = counts.to(torch.promote_types(dtype, torch.float32)).reciprocal().to(dtype)
         return weights.repeat_interleave(counts, output_size=self.size("E"))
@@ -290,8 +336,11 @@ class Encodings:
             else stable_order(keys, ask=sorting.at_hand(self.edges.src), dtype=self._dtype)
         )
         if order is None:
-            return self.once(f"arange_{space}", lambda: self._arange(space))
+            return self._arange(space)
         return order
 
     def _arange(self, space: str) -> Tensor:
-        return torch.arange(self.size(space), dtype=self._dtype, device=self._device)
+        """The rows of a space as they are."""
+        return self.once(
+            f"arange_{space}", lambda: torch.arange(self.size(space), dtype=self._dtype, device=self._device)
+        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -62,6 +62,10 @@ class FeatureEncodings(Encodings):
             return super().get(name)
         shared = self._base.get(name)
         return shared if shared.dtype == self._dtype else self.once(name, lambda: shared.to(self._dtype))
+
+    def make(self, names: Sequence[str]) -> None:
+        self._base.make([name for name in names if parse_encoding(name).space not in FEATURE_SPACES])
+        super().make([name for name in names if parse_encoding(name).space in FEATURE_SPACES])
 
     def built(self) -> list[Tensor]:
         own = [t for n in self._nonzeros.values() for t in (n.starts, n.columns, n.order) if t is not None]

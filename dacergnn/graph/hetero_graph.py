@@ -140,6 +140,11 @@ class HeteroGraph:
         """Encoding by name (`dacergnn.graph.spaces`): 1-D, contiguous, `index_dtype`. Do not write to it."""
         return self._encodings.get(name)
 
+    def encoded(self, names: Sequence[str]) -> list[Tensor]:
+        """Several encodings by name, which are built together."""
+        self._encodings.make(names)
+        return [self._encodings.get(name) for name in names]
+
     def index(self, space: str, path: str) -> Tensor:
         """Row that `path` leads to, for each row of `space`: the encoding ``idx_<space>_<path>``."""
         return self._encodings.get(f"idx_{space}_{path}")

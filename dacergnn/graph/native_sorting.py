@@ -19,13 +19,17 @@ from dacergnn.native.build import build
 
 _CODE = """
 #include "include/dacergnn/edge_counts.h"
+#include "include/dacergnn/encode.h"
 #include "include/dacergnn/same_edges.h"
 using dacergnn::Number;
+extern "C" Number make_encodings(const Number *numbers, Number *data) { return dacergnn::encode(numbers, data); }
 extern "C" void find_extremes(const Number *numbers, Number *ends) { dacergnn::extremes(numbers, ends); }
 extern "C" Number find_order(const Number *numbers) { return dacergnn::stable_order(numbers); }
 extern "C" void reorder(const Number *numbers) { dacergnn::reordered(numbers); }
+extern "C" Number sort_rows(const Number *numbers) { return dacergnn::sorted_rows(numbers); }
 extern "C" void find_pointers(const Number *numbers) { dacergnn::pointers(numbers); }
 extern "C" void find_groups(const Number *numbers) { dacergnn::groups_of_rows(numbers); }
+extern "C" void find_mean_weights(const Number *numbers) { dacergnn::mean_weights(numbers); }
 extern "C" std::uint64_t find_checksum(const Number *numbers) { return dacergnn::checksum_of(numbers); }
 extern "C" Number count_edges(const Number *numbers, Number *counts) { return dacergnn::count_edges(numbers, counts); }
 """
@@ -63,7 +67,7 @@ def _described(vectors: Sequence[Tensor]) -> array[int]:
     """Returns the count of vectors, then of each its address, bytes of an index, and length."""
     numbers = array("q", [len(vectors)])
     for vector in vectors:
-        numbers.extend((*_of(vector), len(vector)))
+        numbers.extend((*_of(vector), vector.numel()))
     return numbers
 
 
@@ -81,15 +85,21 @@ def extremes(vectors: Sequence[Tensor]) -> list[int] | None:
 def stable_order(keys: Sequence[tuple[Tensor, int]], dtype: torch.dtype) -> tuple[Tensor | None] | None:
     """Returns the positions of rows, stably sorted by ``keys`` (most important first), None if they are sorted, in a
     tuple."""
-    function, length = _function("find_order"), len(keys[0][0])
+    function = _function("find_order")
     if function is None or not all(_is_plain(vector) for vector, _ in keys):
         return None
-    order = torch.empty(length, dtype=dtype)
-    numbers = array("q", [length, *_of(order), len(keys)])
-    for vector, bound in keys:
-        numbers.extend((*_of(vector), bound))
+    order = torch.empty(keys[0][0].numel(), dtype=dtype)
+    numbers = _keys(keys, order)
     found = function(numbers.buffer_info()[0], None)
     return None if found < 0 else (order if found else None,)
+
+
+def _keys(keys: Sequence[tuple[Tensor, int]], order: Tensor) -> array[int]:
+    """Returns the numbers that `stable_order` in C++ reads."""
+    numbers = array("q", [order.numel(), *_of(order), len(keys)])
+    for vector, bound in keys:
+        numbers.extend((*_of(vector), bound))
+    return numbers
 
 
 def reordered(vectors: Sequence[Tensor], order: Tensor | None, dtype: torch.dtype) -> list[Tensor] | None:
@@ -97,13 +107,33 @@ def reordered(vectors: Sequence[Tensor], order: Tensor | None, dtype: torch.dtyp
     function = _function("reorder")
     if function is None or not all(map(_is_plain, vectors)):
         return None
-    made = [torch.empty(len(vector), dtype=dtype) for vector in vectors]
-    place = (0, 0) if order is None else _of(order)
-    numbers = array("q", [len(vectors[0]), *place, len(vectors)])
-    for vector, copy in zip(vectors, made, strict=True):
-        numbers.extend((*_of(vector), *_of(copy)))
+    numbers = array("q", [vectors[0].numel(), *((0, 0) if order is None else _of(order))])
+    made = _copies(vectors, dtype, numbers)
     function(numbers.buffer_info()[0], None)
     return made
+
+
+def _copies(vectors: Sequence[Tensor], dtype: torch.dtype, numbers: array[int]) -> list[Tensor]:
+    """Returns room for copies of vectors, and appends to ``numbers`` what `reordered` in C++ reads of both."""
+    made = [torch.empty(vector.numel(), dtype=dtype) for vector in vectors]
+    numbers.append(len(vectors))
+    for vector, copy in zip(vectors, made, strict=True):
+        numbers.extend((*_of(vector), *_of(copy)))
+    return made
+
+
+def sorted_rows(
+    keys: Sequence[tuple[Tensor, int]], vectors: Sequence[Tensor], dtype: torch.dtype
+) -> tuple[Tensor | None, list[Tensor]] | None:
+    """Returns what `stable_order` finds, and copies of vectors in that order, in another type."""
+    function = _function("sort_rows")
+    if function is None or not all(map(_is_plain, vectors)):
+        return None
+    order = torch.empty(vectors[0].numel(), dtype=dtype)
+    numbers = _keys(keys, order)
+    made = _copies(vectors, dtype, numbers)
+    found = function(numbers.buffer_info()[0], None)
+    return None if found < 0 else (order if found else None, made)
 
 
 def pointers(targets: Tensor, count: int, dtype: torch.dtype) -> Tensor | None:
@@ -129,6 +159,19 @@ def groups_of_rows(starts: Tensor, order: Tensor | None, length: int) -> Tensor 
     return groups
 
 
+def mean_weights(dst: Tensor, types: Tensor | None, dtype: torch.dtype) -> Tensor | None:
+    """Returns 1 over the number of edges of the same destination and type, for edges in the order of both."""
+    function = _function("find_mean_weights")
+    plain = _is_plain(dst) and (types is None or _is_plain(types))
+    if function is None or not plain or dtype not in (torch.float32, torch.float64):
+        return None
+    weights = torch.empty(dst.numel(), dtype=dtype)
+    place = 0 if types is None else types.data_ptr()
+    numbers = array("q", [dst.numel(), dst.data_ptr(), place, dst.element_size(), *_of(weights)])
+    function(numbers.buffer_info()[0], None)
+    return weights
+
+
 def checksum(vectors: Sequence[Tensor]) -> int | None:
     """Returns a number that is another one, but for rare accidents, where an entry of the vectors is."""
     function = _function("find_checksum")
@@ -138,13 +181,43 @@ def checksum(vectors: Sequence[Tensor]) -> int | None:
     return function(numbers.buffer_info()[0], None)
 
 
+def encode(
+    words: array[int], sizes: Sequence[int], given: Sequence[Tensor], rows: Sequence[int], dtype: torch.dtype
+) -> list[Tensor | None] | None:
+    """Returns what the steps of `Steps` make, None in place of an order that rows have already.
+
+    Args:
+        words: Those of the steps.
+        sizes: Of the row spaces that they read.
+        given: The vectors that they read, all of one type.
+        rows: Lengths of what they make.
+    """
+    function = _function("make_encodings")
+    if function is None or not all(map(_is_plain, given)):
+        return None
+    made = [torch.empty(count, dtype=dtype) for count in rows]
+    addresses = [t.data_ptr() for t in made]
+    numbers = array("q", [dtype.itemsize])
+    numbers.extend(words)
+    data = array("q", [len(sizes), *sizes, 0, *[t.data_ptr() for t in given], *addresses])
+    if function(numbers.buffer_info()[0], data.buffer_info()[0]) < 0:
+        return None
+    owners = dict(zip(addresses, made, strict=True)) | {t.data_ptr(): t for t in given}
+    places = data[len(data) - len(made) :]
+    kept: list[Tensor | None] = []
+    for own, address, place in zip(made, addresses, places, strict=True):
+        shared = own if place == address else owners.get(place)
+        kept.append(shared if shared is None or shared.numel() == own.numel() else own)
+    return kept
+
+
 def count_edges(
     edges: tuple[Tensor, Tensor],
     types: tuple[Tensor | None, int],
     nodes: tuple[int, int],
     by_source: Tensor | None,
     node_types: tuple[Tensor | None, Tensor | None],
-) -> tuple[list[int], tuple[Tensor, Tensor]] | None:
+) -> tuple[list[int], Sequence[Tensor]] | None:
     """Returns what `EdgeCounts` of ``edge_counts.h`` holds, and the starts of pairs with sources and destinations.
 
     Args:
@@ -158,12 +231,12 @@ def count_edges(
     if function is None or max(nodes) >= _LIMIT or not all(map(_is_plain, edges)):
         return None
     src, dst = edges
-    starts = tuple([torch.empty(len(src) + 1, dtype=src.dtype) for _ in range(2)])
+    starts = torch.empty(2, src.numel() + 1, dtype=src.dtype).unbind()
     others = (types[0], by_source, *node_types)
-    numbers = array("q", [len(src), types[1], *nodes, src.element_size(), src.data_ptr(), dst.data_ptr()])
+    numbers = array("q", [src.numel(), types[1], *nodes, src.element_size(), src.data_ptr(), dst.data_ptr()])
     numbers.extend([0 if vector is None else vector.data_ptr() for vector in others])
     numbers.extend([vector.data_ptr() for vector in starts])
     counts = array("q", bytes(8 * 14))
     if function(numbers.buffer_info()[0], counts.buffer_info()[0]) < 0:
         return None
-    return counts.tolist(), (starts[0], starts[1])
+    return counts.tolist(), starts

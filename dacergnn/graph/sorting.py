@@ -85,6 +85,23 @@ def reordered(vectors: list[Tensor], order: Tensor | None, dtype: torch.dtype) -
     return [row.to(dtype, copy=order is None, memory_format=torch.contiguous_format) for row in rows]
 
 
+def sorted_rows(
+    keys: list[tuple[Tensor, int]], others: list[Tensor], dtype: torch.dtype
+) -> tuple[Tensor | None, list[Tensor]]:
+    """Copies of the vectors of `keys` and of `others` in another type, stably sorted by the keys.
+
+    Returns:
+        The rows in that order, None if they are found to be sorted; the copies.
+    """
+    vectors = [*(vector for vector, _ in keys), *others]
+    if at_hand(keys[0][0]):
+        found = native_sorting.sorted_rows(keys, vectors, dtype)
+        if found is not None:
+            return found
+    order = stable_order(keys, ask=at_hand(keys[0][0]), dtype=dtype)
+    return order, reordered(vectors, order, dtype)
+
+
 def groups_of_rows(starts: Tensor, order: Tensor | None, length: int) -> Tensor:
     """The group that each of so many rows is in; `order` has the rows in the order of the groups, None for theirs."""
     if at_hand(starts):

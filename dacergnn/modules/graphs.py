@@ -112,15 +112,17 @@ class GraphCache:
 
 def _serves(a: HeteroGraph, b: HeteroGraph) -> bool:
     """Whether two graphs have the same edges in the same order, and the same types where ``b`` has node types."""
+    if a is b or a.checksum != b.checksum:
+        return a is b
     spaces = ("NS", "ND", "E", "R", "T") if b.has_node_types else ("NS", "ND", "E", "R")
     if a.bipartite != b.bipartite or a.device != b.device or any(a.size(s) != b.size(s) for s in spaces):
         return False
-    if (a.edge_perm is None) != (b.edge_perm is None) or a.checksum != b.checksum:
+    if (a.edge_perm is None) != (b.edge_perm is None):
         return False
     names = ["idx_E_src", "idx_E_dst", "idx_E_etype"]
     names += ["idx_NS_ntype", "idx_ND_ntype"] if b.size("T") > 1 else []
     orders = [] if a.edge_perm is None or b.edge_perm is None else [(a.edge_perm, b.edge_perm)]
-    return a is b or equal(*orders, *((a.encoding(n), b.encoding(n)) for n in names))
+    return equal(*orders, *((a.encoding(n), b.encoding(n)) for n in names))
 
 
 def _version(item: object) -> int:

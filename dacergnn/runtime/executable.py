@@ -176,7 +176,7 @@ class Executable:
             raise ArrayError("graph", f"is on {graph.device}, but {own}; move it with .to({self._device!r})")
         lowered = self.lowered
         sizes = {space: graph.size(space) for space in self._spaces}
-        encodings = {n: graph.encoding(n) for n in lowered.encodings}
+        encodings = dict(zip(lowered.encodings, graph.encoded(lowered.encodings), strict=True))
         given, room = ({}, 0) if giver is None else giver.given(graph, lowered)
         hosts, buffers = self._placed
         plan = lined_up(buffers, sizes, self.dtype.itemsize, room, _LINED_UP)

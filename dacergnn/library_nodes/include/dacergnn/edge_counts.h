@@ -71,6 +71,26 @@ void count_edges(const EdgesOfGraph &graph, EdgeCounts &counts) {
   counts.longest[1] = longest_group(dst, graph.edges, graph.destinations);
 }
 
+// For each edge in the order (type, destination), 1 over the number of those that agree with it in both.
+// `numbers`: edges, addresses of destinations and of types (0: one type), their bytes, address of the results, theirs.
+inline void mean_weights(const Number *numbers) {
+  const Number edges = numbers[0];
+  const auto write = [&](auto *weight, const auto *dst, const auto *type) {
+    for (Number first = 0, end = 0; first < edges; first = end) {
+      do ++end;
+      while (end < edges && dst[end] == dst[first] && (!type || type[end] == type[first]));
+      std::fill(weight + first, weight + end, 1 / (std::remove_cvref_t<decltype(*weight)>)(end - first));
+    }
+  };
+  with_indices(numbers[1], numbers[3], [&](const auto *dst) {
+    const auto *type = (decltype(dst))numbers[2];
+    if (numbers[5] == 4)
+      write((float *)numbers[4], dst, type);
+    else
+      write((double *)numbers[4], dst, type);
+  });
+}
+
 // Returns 0; -1 if there is no memory.
 inline Number count_edges(const Number *numbers, Number *counts) {
   const auto &graph = *(const EdgesOfGraph *)numbers;

@@ -95,24 +95,35 @@ inline Number stable_order(const Number *numbers) {
   return 1;
 }
 
-// Copies vectors, their entries in another order, with other bytes an index perhaps.
-// `numbers`: length, address of positions or 0 for the same order, their bytes, count of vectors; then of each its
-// address and bytes, and those of the copy.
-inline void reordered(const Number *numbers) {
-  const Number length = numbers[0];
-  for (Number vector = 0; vector < numbers[3]; ++vector) {
-    const Number *field = numbers + 4 + 4 * vector;
+// Copies vectors of a length, their entries in the order of `positions`, 0 for the same one.
+// `vectors`: their count; then of each its address and bytes, and those of the copy.
+inline void reordered(Number length, Number positions, Number bytes, const Number *vectors) {
+  for (Number vector = 0; vector < vectors[0]; ++vector) {
+    const Number *field = vectors + 1 + 4 * vector;
     with_indices(field[0], field[1], [&](const auto *from) {
       with_indices(field[2], field[3], [&](auto *to) {
-        if (numbers[1] == 0)
+        if (positions == 0)
           for (Number i = 0; i < length; ++i) to[i] = from[i];
         else
-          with_indices(numbers[1], numbers[2], [&](const auto *position) {
+          with_indices(positions, bytes, [&](const auto *position) {
             for (Number i = 0; i < length; ++i) to[i] = from[position[i]];
           });
       });
     });
   }
+}
+
+// `numbers`: length, address of positions or 0 for the same order, their bytes, and the vectors as above.
+inline void reordered(const Number *numbers) {
+  reordered(numbers[0], numbers[1], numbers[2], numbers + 3);
+}
+
+// Sorts rows, and copies vectors in their order. Returns what `stable_order` does.
+// `numbers`: those of `stable_order`, then the vectors as `reordered` takes them.
+inline Number sorted_rows(const Number *numbers) {
+  const Number found = stable_order(numbers);
+  if (found >= 0) reordered(numbers[0], found ? numbers[1] : 0, numbers[2], numbers + 4 + 3 * numbers[3]);
+  return found;
 }
 
 // Starts of the groups of equal targets, all below `count`, were they sorted: count + 1 of them.

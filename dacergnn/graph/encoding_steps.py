@@ -1,0 +1,173 @@
+"""Lists of steps by which C++ makes several encodings at once (`encode.h`); a list is written once for all graphs."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+from dacergnn.graph.spaces import encoding_name, parse_encoding, part, target_space
+
+AS_THEY_ARE = ""
+"""Stands for the order in which rows are already."""
+_ORDER, _POINTERS, _GROUPS, _TAKE, _FIRSTS = range(5)
+_PAIRS = {"U": "srcpair", "V": "dstpair"}
+
+
+class _Size(NamedTuple):
+    space: str
+
+
+Operand = str | _Size | int
+"""A vector by its name, the number of rows of a space, or a number."""
+
+
+@dataclass(frozen=True)
+class Steps:
+    """How some encodings are made.
+
+    Args:
+        words: The steps as C++ reads them, but for the size of an index in front.
+        spaces: Row spaces whose sizes they read.
+        given: Encodings that have to be there.
+        made: Encodings that are made, each with the row space that has a row for each number, pointers one more.
+        shared: Encodings that are another one, which may be the order of rows as they are, with their row spaces.
+    """
+
+    words: array[int]
+    spaces: tuple[str, ...]
+    given: tuple[str, ...]
+    made: tuple[tuple[str, str, bool], ...]
+    shared: tuple[tuple[str, str, str], ...]
+
+
+@lru_cache(maxsize=1024)
+def reads_pairs(names: tuple[str, ...]) -> bool:
+    """Returns whether pairs of end points and types have to be counted before some encodings are made."""
+    parsed = map(parse_encoding, names)
+    return any(e.space in _PAIRS or not {*_PAIRS.values()}.isdisjoint(e.paths) for e in parsed)
+
+
+@lru_cache(maxsize=1024)
+def steps_of(names: tuple[str, ...], known: frozenset[str], several_types: bool, node_types: bool) -> Steps:
+    """Returns the steps for those of ``names`` that there are steps for, and for what these are made of.
+
+    Args:
+        known: Encodings that are there.
+        several_types: Whether edges have several types.
+        node_types: Whether nodes have types.
+    """
+    writer = _Writer(known, several_types, node_types)
+    for name in names:
+        writer.place(name)
+    places = {name: i for i, name in enumerate((AS_THEY_ARE, *writer.given, *writer.made))}
+    spaces = [*dict.fromkeys(o.space for _, operands in writer.steps for o in operands if isinstance(o, _Size))]
+    words = array("q", [len(writer.steps)])
+    for operation, operands in writer.steps:
+        words.append(operation)
+        for operand in operands:
+            if isinstance(operand, _Size):
+                words.append(spaces.index(operand.space))
+            else:
+                words.append(places[operand] if isinstance(operand, str) else operand)
+    made = tuple((name, space, longer) for name, (space, longer) in writer.made.items())
+    shared = tuple((name, place, parse_encoding(name).space) for name, place in writer.shared.items())
+    return Steps(words, tuple(spaces), tuple(writer.given), made, shared)
+
+
+class _Writer:
+    """Writes steps; each method returns the vector that has an encoding, None if there are no steps for it."""
+
+    def __init__(self, known: frozenset[str], several_types: bool, node_types: bool) -> None:
+        self.known, self.several_types = known, several_types
+        self.given: dict[str, None] = {}
+        self.made: dict[str, tuple[str, bool]] = {}
+        self.shared: dict[str, str] = {}
+        self.steps: list[tuple[int, tuple[Operand, ...]]] = []
+        self._first = {"idx_E_src", "idx_E_dst"}
+        if several_types:
+            self._first.add("idx_E_etype")
+        if node_types:
+            self._first |= {"idx_NS_ntype", "idx_ND_ntype"}
+        self._forms: dict[str, Callable[..., str | None]] = {
+            "idx": self._index, "ptr": self._pointers, "ids": self._order, "via": self._via,
+        }  # fmt: skip
+
+    def place(self, name: str) -> str | None:
+        if name in self.made or name in self.given:
+            return name
+        if name in self.shared:
+            return self.shared[name]
+        if name in self.known or name in self._first:
+            self.given[name] = None
+            return name
+        form, space, paths = parse_encoding(name)
+        write = self._forms.get(form)
+        return None if write is None or part(space) else write(name, space, *paths)
+
+    def _make(self, name: str, space: str, operation: int, *operands: Operand, longer: bool = False) -> str:
+        self.made[name] = space, longer
+        self.steps.append((operation, (name, *operands)))
+        return name
+
+    def _share(self, name: str, place: str | None) -> str | None:
+        if place is not None:
+            self.shared[name] = place
+        return place
+
+    def _index(self, name: str, space: str, path: str) -> str | None:
+        if space == "E" and path in _PAIRS.values():
+            pairs = target_space(space, path)
+            starts, order = self.place(f"ptr_E_{path}"), self._by_pair(pairs)
+            if starts is None or order is None:
+                return None
+            return self._make(name, space, _GROUPS, starts, order, _Size(pairs))
+        if space in _PAIRS and path in ("src", "dst", "etype"):
+            values, starts, order = self.place(f"idx_E_{path}"), self.place(f"ptr_E_{_PAIRS[space]}"), self._by_pair(space)
+            if values is None or starts is None or order is None:
+                return None
+            return self._make(name, space, _FIRSTS, values, starts, order, _Size(space))
+        return None
+
+    def _by_pair(self, pairs: str) -> str | None:
+        """The edges in the order of pairs: those of destinations have the order that edges have."""
+        return AS_THEY_ARE if pairs == "V" else self.place("ids_E_etype_src")
+
+    def _pointers(self, name: str, space: str, path: str) -> str | None:
+        targets = None if space == "E" and path in _PAIRS.values() else self.place(encoding_name("idx", space, path))
+        if targets is None:
+            return None
+        groups = target_space(space, path)
+        return self._make(name, groups, _POINTERS, targets, _Size(space), _Size(groups), longer=True)
+
+    def _order(self, name: str, space: str, *paths: str) -> str | None:
+        telling = [path for path in paths if path != "etype" or self.several_types]
+        if not telling or (space == "E" and self._is_canonical(telling)):
+            return self._share(name, AS_THEY_ARE)
+        if space == "E" and name != "ids_E_etype_src" and self._is_by_type_and_source(telling):
+            return self._share(name, self.place("ids_E_etype_src"))
+        keys: list[Operand] = []
+        for path in telling:
+            vector = self.place(encoding_name("idx", space, path))
+            if vector is None:
+                return None
+            keys += [vector, _Size(target_space(space, path))]
+        return self._make(name, space, _ORDER, _Size(space), len(telling), *keys)
+
+    def _is_canonical(self, telling: list[str]) -> bool:
+        if telling[-1] == "dstpair":
+            return telling[:-1] in ([], ["etype"])
+        return telling == ["dst"] if not self.several_types else telling == ["etype", "dst"][: len(telling)]
+
+    def _is_by_type_and_source(self, telling: list[str]) -> bool:
+        by_pair = telling[-1] in ("srcpair", "typedsrc") and telling[:-1] in ([], ["etype"])
+        return by_pair or (telling == ["src"] and not self.several_types)
+
+    def _via(self, name: str, space: str, path: str, onward: str) -> str | None:
+        order = self.place(encoding_name("ids", space, path))
+        values = self.place(encoding_name("idx", space, onward))
+        if order is None or values is None:
+            return None
+        return self._make(name, space, _TAKE, values, order, _Size(space))

@@ -1,0 +1,92 @@
+// Encodings of a graph, one after the other as a list of steps says. All vectors have one type of index.
+#pragma once
+
+#include "sorting.h"
+
+namespace dacergnn {
+
+// What a list of steps reads: sizes of row spaces, and addresses of vectors. The address of an order is 0 where rows
+// are in that order already.
+template <class Index>
+struct Encoder {
+  const Number *sizes, *next;
+  Number *addresses;
+
+  Number size() { return sizes[*next++]; }
+  Index *vector() { return (Index *)addresses[*next++]; }
+
+  // Its place; number of rows; number of keys, and of each the vector and how many there are.
+  bool order() {
+    Number &result = addresses[*next++];
+    const Number rows = size(), keys = *next++;
+    Number numbers[4 + 3 * 2] = {rows, result, sizeof(Index), keys};
+    for (Number key = 0; key < keys; ++key) {
+      numbers[4 + 3 * key] = (Number)vector();
+      numbers[5 + 3 * key] = sizeof(Index);
+      numbers[6 + 3 * key] = size();
+    }
+    const Number found = stable_order(numbers);
+    if (found == 0) result = 0;
+    return found >= 0;
+  }
+
+  // Starts of groups; the group of each row; number of rows, of groups.
+  void pointers() {
+    Index *const starts = vector(), *const target = vector();
+    const Number rows = size(), groups = size();
+    const Number numbers[] = {rows, (Number)target, sizeof(Index), groups, (Number)starts, sizeof(Index)};
+    dacergnn::pointers(numbers);
+  }
+
+  // The group of each row; starts of groups; rows in their order; number of groups.
+  void groups() {
+    Index *const result = vector(), *const starts = vector(), *const order = vector();
+    const Number numbers[] = {size(), (Number)starts, (Number)order, (Number)result, sizeof(Index)};
+    groups_of_rows(numbers);
+  }
+
+  // Its place; values; which of them, in order; number of rows.
+  void take() {
+    const Number place = *next++;
+    auto *const result = (Index *)addresses[place];
+    const Index *const value = vector(), *const chosen = vector();
+    const Number rows = size();
+    if (!chosen) {
+      addresses[place] = (Number)value;
+      return;
+    }
+    for (Number i = 0; i < rows; ++i) result[i] = value[chosen[i]];
+  }
+
+  // The value of the first row of each group; values; starts of groups; rows in their order; number of groups.
+  void firsts() {
+    Index *const result = vector();
+    const Index *const value = vector(), *const starts = vector(), *const order = vector();
+    const Number groups = size();
+    for (Number g = 0; g < groups; ++g) result[g] = value[order ? order[starts[g]] : starts[g]];
+  }
+
+  bool run(Number steps) {
+    for (; steps > 0; --steps) switch (*next++) {
+        case 0:
+          if (!order()) return false;
+          break;
+        case 1: pointers(); break;
+        case 2: groups(); break;
+        case 3: take(); break;
+        case 4: firsts(); break;
+      }
+    return true;
+  }
+};
+
+// Returns 0; -1 if there is no memory, or a sort needs more than 64 bits.
+// `numbers`: bytes of an index, number of steps, the steps. `data`: number of sizes, those, then addresses.
+inline Number encode(const Number *numbers, Number *data) {
+  const auto run = [&](auto index) {
+    return Encoder<decltype(index)>{data + 1, numbers + 2, data + 1 + data[0]}.run(numbers[1]) ? 0 : -1;
+  };
+  return numbers[0] == 4 ? run(std::int32_t()) : run(std::int64_t());
+}
+
+}  // namespace dacergnn
