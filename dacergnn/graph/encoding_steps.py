@@ -125,7 +125,11 @@ class _Writer:
                 return None
             return self._make(name, space, _GROUPS, starts, order, _Size(pairs))
         if space in _PAIRS and path in ("src", "dst", "etype"):
-            values, starts, order = self.place(f"idx_E_{path}"), self.place(f"ptr_E_{_PAIRS[space]}"), self._by_pair(space)
+            values, starts, order = (
+                self.place(f"idx_E_{path}"),
+                self.place(f"ptr_E_{_PAIRS[space]}"),
+                self._by_pair(space),
+            )
             if values is None or starts is None or order is None:
                 return None
             return self._make(name, space, _FIRSTS, values, starts, order, _Size(space))

@@ -85,8 +85,8 @@ class Encodings:
         counts, starts = self._count_by_torch() if found is None else (self._counts_of(found[0]), found[1])
         for (space, path), own in zip(_PAIRS.items(), starts, strict=True):
             used = own[: counts.sizes[space] + 1].to(self._dtype)
-            # There is room for as many pairs as edges, which is given back where it is much.
-            self._built[f"ptr_E_{path}"] = used.clone() if own.numel() > max(_FEW, 2 * used.numel()) else used
+            # The two have room for as many pairs as edges, which is given back where it is much.
+            self._built[f"ptr_E_{path}"] = used.clone() if own.numel() > _FEW else used
         return counts
 
     def _counts_of(self, counts: list[int]) -> Counts:

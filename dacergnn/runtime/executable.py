@@ -8,6 +8,7 @@ from array import array
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import accumulate
 from math import prod
 from typing import Any
 
@@ -23,7 +24,7 @@ from dacergnn.native.build import build
 from dacergnn.native.builtin import builtin
 from dacergnn.native.exchange import DESCRIBE
 from dacergnn.runtime.forked import use_one_thread_in_children
-from dacergnn.runtime.inputs import Inputs
+from dacergnn.runtime.inputs import InputForms, Inputs
 from dacergnn.runtime.lower import Buffer, Lowered, argument, lower
 from dacergnn.runtime.memory import aligned, hosted, lined_up, plan_memory
 from dacergnn.runtime.pool import LARGE, POOL, SMALL, Lease, has_memory, leased
@@ -86,6 +87,7 @@ class Executable:
         self._position = {n: i + 1 for i, n in enumerate(self.lowered.signature)}
         self._saved = [self._position[b.name] for b in self.lowered.outputs[self.results :]]
         self._end = 1 + len(self.lowered.signature)
+        self._known_forms: dict[Stacks | None, InputForms] = {}
         use_one_thread_in_children()
         library = self._open(self._source())
         self._handle = self._initialize(library)
@@ -174,54 +176,84 @@ class Executable:
         if graph.device.type != self._device:
             own = f"these kernels are for devices of type {self._device!r}"
             raise ArrayError("graph", f"is on {graph.device}, but {own}; move it with .to({self._device!r})")
-        lowered = self.lowered
+        lowered, place, item = self.lowered, self._position, self.dtype.itemsize
         sizes = {space: graph.size(space) for space in self._spaces}
-        encodings = dict(zip(lowered.encodings, graph.encoded(lowered.encodings), strict=True))
-        given, room = ({}, 0) if giver is None else giver.given(graph, lowered)
+        encodings = graph.encoded(lowered.encodings)
+        arguments = self._constants[:]
+        for position, space in self._size_places:
+            arguments[position] = sizes[space]
+        for position, encoding in zip(self._encoding_places, encodings, strict=True):
+            arguments[position] = encoding.data_ptr()
+        saved = None if giver is None else giver.prepare(graph)
+        room = 0 if saved is None else saved.saved
         hosts, buffers = self._placed
-        plan = lined_up(buffers, sizes, self.dtype.itemsize, room, _LINED_UP)
+        plan = lined_up(buffers, sizes, item, room, _LINED_UP)
         if plan is None:
-            plan = plan_memory(buffers, sizes, self.dtype.itemsize, given, room)
-        offsets = {n: offset - room for n, offset in plan.offsets.items() if offset >= room}
+            given = {} if giver is None or saved is None else giver.given(saved, lowered)
+            plan = plan_memory(buffers, sizes, item, given, room)
+        offsets = [(place[n], offset - room) for n, offset in plan.offsets.items() if offset >= room]
+        offsets_given = [(place[n], offset) for n, offset in plan.offsets.items() if offset < room] if room else []
         stacked: dict[str, int] = {}
-        tail = self._tail + (0 if stacks is None else stacks.count)
         size = plan.size
-        for name in sorted(stacks.names) if stacks is not None else []:
-            space, shape = lowered.spaces[name]
-            stacked[name] = size
-            size += aligned(sizes[space] * prod(shape) * self.dtype.itemsize)
-        schedule = {argument(choice): value for choice, value in lowered.schedule.items()}
-        known = {**sizes, **schedule, **{n: e.data_ptr() for n, e in encodings.items()}}
+        if stacks is not None:
+            arguments.extend([0] * stacks.count)
+            for name in sorted(stacks.names):
+                space, shape = lowered.spaces[name]
+                stacked[name] = size
+                offsets.append((place[name], size))
+                size += aligned(sizes[space] * prod(shape) * item)
         shapes = [(sizes[b.rows], *b.shape) for b in lowered.outputs]
-        results = zip(lowered.outputs[: self.results], shapes[: self.results], strict=True)
-        saved_offsets = [0]
-        for shape in shapes[self.results :]:
-            saved_offsets.append(saved_offsets[-1] + aligned(prod(shape) * self.dtype.itemsize))
+        lengths = [sizes[b.rows] * b.elements * item for b in lowered.outputs]
+        outputs = zip(lowered.outputs[: self.results], shapes, lengths, strict=False)
+        saved_offsets = [0, *accumulate(map(aligned, lengths[self.results :]))]
         return Prepared(
-            array("q", [self._handle, *[known.get(name, 0) for name in lowered.signature], *[0] * tail]),
-            Inputs(lowered, self.dtype, graph.device, sizes, self._position, stacks, stacked),
-            [(self._position[b.name], shape, prod(shape) * self.dtype.itemsize >= LARGE) for b, shape in results],
+            arguments,
+            Inputs(self._forms(stacks), graph.device, sizes, stacked),
+            [(place[b.name], shape, length >= LARGE) for b, shape, length in outputs],
             shapes[self.results :],
             saved_offsets.pop(),
             saved_offsets,
             size + aligned(max((_bytes(need, sizes) for need in lowered.scratch), default=0)),
             size,
-            [(self._position[n], offset) for n, offset in (offsets | stacked).items()],
-            [(self._position[n], self._position[result]) for n, result in hosts.items()],
-            [(self._position[n], offset) for n, offset in plan.offsets.items() if offset < room],
-            list(encodings.values()),
+            offsets,
+            [(place[n], place[result]) for n, result in hosts.items()],
+            offsets_given,
+            encodings,
             [],
             weakref.ref(graph),
             set(),
         )
 
-    def given(self, graph: HeteroGraph, reader: Lowered) -> tuple[dict[str, tuple[int, int, int]], int]:
-        """Where the saved arrays lie in their buffer, with the last operator that reads each, and how long it is."""
-        prepared = self.prepare(graph)
+    @cached_property
+    def _constants(self) -> array[int]:
+        """Arguments of the C function as far as they are the same for all graphs, 0 in place of others."""
+        schedule = {argument(choice): value for choice, value in self.lowered.schedule.items()}
+        own = [schedule.get(name, 0) for name in self.lowered.signature]
+        return array("q", [self._handle, *own, *[0] * self._tail])
+
+    @cached_property
+    def _size_places(self) -> list[tuple[int, str]]:
+        """Arguments that are sizes of row spaces."""
+        return [(self._position[name], name) for name in self.lowered.signature if name in self._spaces]
+
+    @cached_property
+    def _encoding_places(self) -> list[int]:
+        """Arguments that are encodings, in their order."""
+        return [self._position[name] for name in self.lowered.encodings]
+
+    def _forms(self, stacks: Stacks | None) -> InputForms:
+        """What inputs are that come in the parts of ``stacks``; made once for each."""
+        found = self._known_forms.get(stacks)
+        if found is None:
+            found = self._known_forms[stacks] = InputForms(self.lowered, self.dtype, self._position, stacks)
+        return found
+
+    def given(self, prepared: Prepared, reader: Lowered) -> dict[str, tuple[int, int, int]]:
+        """Where the saved arrays lie in their buffer, with the last operator that reads each."""
         names = [b.name for b in self.lowered.outputs[self.results :]]
         ends = [*prepared.saved_offsets[1:], prepared.saved]
         places = zip(names, prepared.saved_offsets, ends, strict=True)
-        return {n: (start, end, reader.last_reads.get(n, -1)) for n, start, end in places}, prepared.saved
+        return {n: (start, end, reader.last_reads.get(n, -1)) for n, start, end in places}
 
     def __call__(self, prepared: Prepared, inputs: list[Tensor], given: Lease | None = None) -> list[Tensor]:
         """Run on the arrays ``prepared.inputs.names``, in this order, then the parts of others; returns the results.

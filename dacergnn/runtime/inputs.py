@@ -31,39 +31,55 @@ class Fit:
         self.pieces_address = self.pieces.buffer_info()[0]
 
 
-class Inputs:
-    """What a program takes on one graph.
+class InputForms:
+    """What a program takes on any graph.
 
     Args:
-        sizes: Number of rows by row space.
         positions: Of arguments, by name.
-        offsets: Where arrays that come in parts lie in the workspace, in bytes.
+        stacks: Arrays that come in parts, None for none.
     """
 
     def __init__(
-        self,
-        lowered: Lowered,
-        dtype: torch.dtype,
-        device: torch.device,
-        sizes: Mapping[str, int],
-        positions: Mapping[str, int],
-        stacks: Stacks | None,
-        offsets: Mapping[str, int],
+        self, lowered: Lowered, dtype: torch.dtype, positions: Mapping[str, int], stacks: Stacks | None
     ) -> None:
         self.dtype = dtype
-        self.device = device
         self.stacks = stacks
         self.names = [n for n in lowered.inputs if stacks is None or n not in stacks.names]
         """Arrays that come as one tensor."""
         self.positions = [positions[n] for n in self.names]
         first = len(lowered.signature) + 3  # behind the handle, the arguments and the rest of the tail
         self.positions += range(first, first + (stacks.count if stacks is not None else 0))
-        self.fit: Fit | None = None
-        self.shapes = {n: torch.Size((sizes[space], *shape)) for n, (space, shape) in lowered.spaces.items()}
+        self.spaces = lowered.spaces
+        """Row space and row shape of each array."""
         # Single rows may come without an axis for them, pairs with one for each of the two.
         several = ("ONE", "RNS", *FEATURE_SPACES)
-        self._rows_first = {n for n, (space, _) in lowered.spaces.items() if space not in several}
+        self.whole = [(n, *lowered.spaces[n], lowered.spaces[n][0] not in several) for n in self.names]
+        """Name, row space and row shape of arrays that come as one tensor, and whether the rows are its first axis."""
+
+
+class Inputs:
+    """What a program takes on one graph.
+
+    Args:
+        sizes: Number of rows by row space.
+        offsets: Where arrays that come in parts lie in the workspace, in bytes.
+    """
+
+    def __init__(
+        self, forms: InputForms, device: torch.device, sizes: Mapping[str, int], offsets: Mapping[str, int]
+    ) -> None:
+        self.forms = forms
+        self.dtype, self.stacks = forms.dtype, forms.stacks
+        self.names, self.positions = forms.names, forms.positions
+        self.device = device
+        self.fit: Fit | None = None
+        self._sizes = sizes
         self._offsets = offsets
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Returns the shape of an array."""
+        space, row = self.forms.spaces[name]
+        return (self._sizes[space], *row)
 
     def place(self, tensors: Sequence[Tensor], arguments: array[int]) -> tuple[list[Tensor], Fit]:
         """Write addresses of the tensors, or of contiguous copies; returns what has to be kept meanwhile.
@@ -87,12 +103,13 @@ class Inputs:
     def check(self, tensors: Sequence[Tensor]) -> Fit:
         """Raise ArrayError, naming the array, unless the tensors fit."""
         whole, parts = tensors[: len(self.names)], tensors[len(self.names) :]
-        for name, tensor in zip(self.names, whole, strict=True):
-            shape, given = self.shapes[name], tensor.shape
+        for (name, space, row, rows_first), tensor in zip(self.forms.whole, whole, strict=True):
+            rows, given = self._sizes[space], tensor.shape
             self._check_kind(name, tensor)
-            rows_differ = name in self._rows_first and len(given) > 0 and given[0] != shape[0]
-            if given.numel() != shape.numel() or rows_differ:
-                raise ArrayError(name, f"has shape {tuple(given)}, but the graph and the layer ask for {tuple(shape)}")
+            rows_differ = rows_first and len(given) > 0 and given[0] != rows
+            if rows_differ or given.numel() != rows * prod(row):
+                asked = (rows, *row)
+                raise ArrayError(name, f"has shape {tuple(given)}, but the graph and the layer ask for {asked}")
         pieces, number = list[int](), count()
         for stack, own in self.stacks.split(parts) if self.stacks is not None else []:
             pieces += self._pieces(stack, own, number)
@@ -103,7 +120,7 @@ class Inputs:
 
     def _pieces(self, stack: Stack, parts: Sequence[Tensor], number: count[int]) -> list[int]:
         """Fields of `Piece` for each piece of the parts."""
-        label, shape = ", ".join(stack.names), self.shapes[stack.names[0]]
+        label, shape = ", ".join(stack.names), self.shape(stack.names[0])
         row = prod(shape[1:])
         pieces: list[int] = []
         start = 0

@@ -165,7 +165,7 @@ def test_written_in_place(name: str) -> None:
     for raw in graphs():
         graph = with_index(raw.hetero(), torch.int32)
         prepared = executable.prepare(graph)
-        given = [torch.from_numpy(rng.normal(size=prepared.inputs.shapes[n])) for n in prepared.inputs.names]
+        given = [torch.from_numpy(rng.normal(size=prepared.inputs.shape(n))) for n in prepared.inputs.names]
         expected = executable(prepared, given)
         arrays = dict(zip(prepared.inputs.names, (t.numpy() for t in given), strict=True))
         values = interpret(program.plain, graph, **arrays)
