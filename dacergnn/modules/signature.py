@@ -33,7 +33,8 @@ _CODE = """
 extern "C" void *same_call(void *, void *const *arguments, std::ptrdiff_t) { return dacergnn::same_call(arguments); }
 """
 _NAMES = ("requires_grad", "_version")
-_FEATURES, _EDGES, _SAME, _EQUAL, _REAL, _TUPLE, _LIST, _DICTIONARY = range(8)  # `Argument` of the C++ code
+_FEATURES, _EDGES, _SAME, _EQUAL, _REAL, _TUPLE, _LIST, _DICTIONARY, _ROWS, _INDICES = range(10)
+"""`Argument` of the C++ code."""
 _FLOATS = frozenset((torch.float64, torch.float32, torch.float16, torch.bfloat16))
 _CONTAINERS: dict[type[Any], int] = {tuple: _TUPLE, list: _LIST, dict: _DICTIONARY}
 _C: Any = torch._C  # pyright: ignore[reportPrivateUsage]
@@ -58,18 +59,29 @@ class CallSignature:
         check: How thoroughly the numbers of edges are compared (`Config.check_graph`).
         compared: Positions among the `leaves` of floating-point tensors whose numbers are compared, as those of edges
             are: others only have to look alike.
+        any_size: Whether features may have more or fewer rows, and tensors of integers may be other ones, with more or
+            fewer columns.
 
     Raises:
         TypeError: A value is of a kind that says nothing about itself, or torch does not tell how a tensor looks.
     """
 
     def __init__(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], check: CheckGraph, compared: frozenset[int] = frozenset()
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        check: CheckGraph,
+        compared: frozenset[int] = frozenset(),
+        *,
+        any_size: bool = False,
     ) -> None:
         if DESCRIBE is None:
             raise TypeError("this version of torch does not describe tensors to C code")
         self._check: CheckGraph = check
         self._compared = compared
+        self._any_size = any_size
+        self.axes: list[tuple[int, ...]] = []
+        """Of each leaf, the axes whose sizes may be others."""
         self._words = array("q", [1, DESCRIBE, *map(id, _NAMES)])
         self._kept: list[Any] = []  # so that their ids stay their own
         self._references: list[weakref.ref[Any]] = []
@@ -91,10 +103,12 @@ class CallSignature:
         """Positions among the leaves of tensors whose numbers do not matter."""
 
     @classmethod
-    def of(cls, args: tuple[Any, ...], kwargs: dict[str, Any], check: CheckGraph) -> CallSignature | None:
+    def of(
+        cls, args: tuple[Any, ...], kwargs: dict[str, Any], check: CheckGraph, *, any_size: bool = False
+    ) -> CallSignature | None:
         """Returns the signature of a call; None where there is none."""
         try:
-            return cls(args, kwargs, check)
+            return cls(args, kwargs, check, any_size=any_size)
         except (TypeError, RuntimeError):
             return None
 
@@ -127,6 +141,7 @@ class CallSignature:
                 self._watched_places.append(len(self._kinds))
                 watched.append(value)
             self._kinds.append(_SAME)
+            self.axes.append(())
         elif kind in _CONTAINERS:
             self._words.extend((_CONTAINERS[kind], id(kind), len(value)))
             for item in value:
@@ -143,8 +158,16 @@ class CallSignature:
     def _add_tensor(self, tensor: Tensor, watched: list[Any]) -> None:
         place, kind = len(self._kinds), type(tensor)
         plain = (kind is Tensor or kind is nn.Parameter) and tensor.layout is torch.strided
+        numbers = [0] * (8 + 2 * tensor.dim())
+        if plain and self._any_size and tensor.dim() and (tensor.dtype in _FLOATS or not tensor.is_floating_point()):
+            rows = tensor.dtype in _FLOATS
+            self._words.extend((_ROWS if rows else _INDICES, id(kind), *numbers))
+            self._kinds.append(_ROWS if rows else _INDICES)
+            self.axes.append((0,) if rows else (tensor.dim() - 1,))
+            return
+        self.axes.append(())
         if plain and tensor.dtype in _FLOATS and place not in self._compared:
-            self._words.extend((_FEATURES, id(kind), *[0] * (8 + 2 * tensor.dim())))
+            self._words.extend((_FEATURES, id(kind), *numbers))
             self._kinds.append(_FEATURES)
         elif plain:
             step = checked_step(tensor, self._check)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,12 +14,13 @@ from dacergnn.errors import DacergnnError, ProgramError, UnsupportedCallError
 from dacergnn.frontends import Program
 from dacergnn.frontends.features import is_sparse
 from dacergnn.frontends.linear import has_hooks, observed
-from dacergnn.frontends.symbolic import Computed, Tracer
-from dacergnn.frontends.symbolic.edges import EdgeSet
+from dacergnn.frontends.symbolic import Tracer
+from dacergnn.frontends.symbolic.edges import EdgeForm, EdgeSet
+from dacergnn.frontends.symbolic.tape import Tape, plain_sizes
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.core import Core
 from dacergnn.modules.elements import cast, is_autocast, known_elements, without_autocast
-from dacergnn.modules.replay import Attempt, Replays
+from dacergnn.modules.replay import Attempt, Differs, Recording, Replays
 from dacergnn.modules.runner import FAILURES, Runner
 from dacergnn.modules.traced import untraced
 from dacergnn.runtime.cuda_device import random_state, set_random_state
@@ -53,21 +55,27 @@ class TracedRunner(Runner):
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         core, replays = self.core, self.replays
         found = replays.find(args, kwargs)
+        if found is not None:
+            recording, leaves = found
+            again = partial(self._again, recording)
+            state = random_state(recording.device(leaves)) if recording.draws else None
+            try:
+                if core.captures is None:
+                    return recording.run(self, leaves)
+                return core.captures.run(again, args, kwargs, recording.tensors, recording)
+            except (Differs, DacergnnError, *FAILURES):  # so that the call says itself what is wrong with it
+                if state is not None:
+                    set_random_state(recording.device(leaves), state)
         attempt = replays.attempt(args, kwargs) if found is None else None
         try:
-            if found is not None:
-                recording, leaves = found
-                core.remember(recording.compiled, recording.graph)
-                if core.captures is None:
-                    return recording.run(leaves)
-                return core.captures.run(recording.again, args, kwargs, recording.tensors, recording)
             _check_hooks(self.original)
             runtime = _Runtime(self, {id(a) for a in (*args, *kwargs.values())}, attempt)
             with _as_before(self.original):
                 result = self.tracer.call(runtime, args, kwargs)
-            if attempt is not None:
-                replays.keep(attempt, result)
-            return result
+            if attempt is None:
+                return result
+            replays.keep(attempt, result)
+            return plain_sizes(result)
         except UnsupportedCallError as reason:
             return self.fall_back(str(reason), args, kwargs)
         except DacergnnError:
@@ -75,6 +83,27 @@ class TracedRunner(Runner):
         except FAILURES as error:
             reason = f"recording the call fails with {type(error).__name__}: {error}"
             return self.fall_back(reason, args, kwargs, expected=False)
+
+    def _again(self, recording: Recording, *args: Any, **kwargs: Any) -> Any:
+        leaves = recording.signature.leaves(args, kwargs)
+        assert leaves is not None
+        return recording.run(self, leaves)
+
+    def graph_of(self, form: EdgeForm, given: set[int]) -> HeteroGraph:
+        """The graph of some edges; ``given`` holds the ids of tensors that others keep."""
+        return form.find(self.core.graphs, all(id(t) in given for t in form.tensors))
+
+    def run_program(self, program: Program, graph: HeteroGraph, arrays: Sequence[Tensor]) -> Sequence[Tensor]:
+        """The outputs of a program for arrays in the order of its parameters."""
+        try:
+            compiled = self.compiled(program, arrays[0].dtype, graph)
+        except ProgramError as error:  # what is recorded may be deeper than programs are
+            raise UnsupportedCallError(str(error)) from error
+        sparse = frozenset([n for n, a in zip(compiled.inputs, arrays, strict=True) if is_sparse(a)])
+        if sparse:
+            compiled = self.compiled(program, arrays[0].dtype, graph, sparse)
+        self.core.remember(compiled, graph)
+        return compiled(graph, list(arrays))
 
 
 class _Runtime:
@@ -84,6 +113,7 @@ class _Runtime:
         self.runner = runner
         self.given = given
         self.attempt = attempt
+        self.tape: Tape | None = None if attempt is None else attempt.tape
 
     def known(self, module: nn.Module) -> nn.Module:
         """The compiled layer for its original; other modules are known as they are."""
@@ -102,33 +132,11 @@ class _Runtime:
 
     def run(self, program: Program, graph: HeteroGraph, arrays: Sequence[Tensor]) -> Sequence[Tensor]:
         """The outputs of a program for arrays in the order of its parameters."""
-        try:
-            compiled = self.runner.compiled(program, arrays[0].dtype, graph)
-        except ProgramError as error:  # what is recorded may be deeper than programs are
-            raise UnsupportedCallError(str(error)) from error
-        sparse = frozenset([n for n, a in zip(compiled.inputs, arrays, strict=True) if is_sparse(a)])
-        if sparse:
-            compiled = self.runner.compiled(program, arrays[0].dtype, graph, sparse)
-        self.runner.core.remember(compiled, graph)
-        found = compiled(graph, list(arrays))
-        if self.attempt is not None:
-            self.attempt.runs.append((compiled, graph, torch.is_grad_enabled()))
-            self.attempt.shapes += [t.shape for t in found]
-        return found
-
-    def computed(self, computed: Computed) -> None:
-        """Take note of what has been run."""
-        if self.attempt is not None:
-            self.attempt.computed.append(computed)
+        return self.runner.run_program(program, graph, arrays)
 
     def looking(self) -> AbstractContextManager[Any]:
         """A context for the layer's own Python, to see what it does besides."""
         return nullcontext() if self.attempt is None else self.attempt.looks
-
-    def once(self, reason: str) -> None:
-        """Take note of why the call cannot be repeated by running its program again."""
-        if self.attempt is not None:
-            self.attempt.problem = self.attempt.problem or reason
 
 
 def _check_hooks(module: nn.Module) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from dacergnn.frontends.symbolic.edges import TYPES, EdgeSet, GraphFinder, equal
+from dacergnn.frontends.symbolic.edges import TYPES, EdgeForm, EdgeSet, GraphFinder, equal
 from dacergnn.frontends.symbolic.expr import version
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.lasting import lasting
@@ -79,6 +79,9 @@ class GraphEdges(EdgeSet):
             known = {**known, self.key: bool(self.reached.all())}
             setattr(index, _REACHED, known)
         return known[self.key]
+
+    def form(self) -> EdgeForm | None:
+        return None
 
     def find(self, graphs: GraphFinder, given: set[int]) -> HeteroGraph:
         """The encoded graph, made anew if the structure or the types have changed."""

@@ -64,7 +64,7 @@ class ForwardTracer(Tracer):
             module.__dict__.update(changed)
         for graph, changed in zip(graphs.values(), stored, strict=True):
             if graph.store(changed):
-                runtime.once("it leaves data in the graph; with g.local_scope() it would not")
+                trace.once("it leaves data in the graph; with g.local_scope() it would not")
         return result
 
 

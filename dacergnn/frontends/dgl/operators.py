@@ -159,7 +159,7 @@ def _types(recorder: Recorder, rows: Any, types: Any) -> EndIndex | None:
 
 def in_dgl(recorder: Recorder, original: Any, *args: Any, **kwargs: Any) -> Any:
     """DGL's own result, for what is computed so far."""
-    recorder.trace.runtime.once(f"{original.__name__} runs in DGL")
+    recorder.trace.once(f"{original.__name__} runs in DGL")
     return original(*recorder.trace.results(args), **recorder.trace.results(kwargs))
 
 

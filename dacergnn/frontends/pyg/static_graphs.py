@@ -66,7 +66,7 @@ class Static(Value):
 
 def static(trace: Trace, tensor: Tensor) -> Static:
     """Features [B, N, F] as a value that is recorded."""
-    trace.runtime.once("features [B, N, F] are given another shape")
+    trace.once("features [B, N, F] are given another shape")
     return Static.of(trace.value(tensor.flatten(0, 1)), tensor.size(0))
 
 

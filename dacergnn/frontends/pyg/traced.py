@@ -122,16 +122,24 @@ def _with_types(
     indices = [t for t in tensors if type(t) is Adjacency or _is_index(t)]
     if len(indices) != 1:
         return args, kwargs
-    edges = given_edges.index(given(indices[0]), flow == "target_to_source").edges
-    nodes = {t.size(0) for t in tensors if t.is_floating_point() and t.dim()} - {edges.count}
-    sides = {**dict.fromkeys(nodes, "ntype"), **({edges.count: "etype"} if nodes else {})}
+    if not any(map(_may_be_types, tensors)):
+        return args, kwargs
+    edges, shape = given_edges.index(given(indices[0]), flow == "target_to_source").edges, given_edges.trace.shape
+    rows = [shape(t)[0] for t in tensors if t.is_floating_point() and t.dim()]
+    nodes = [count for count in rows if count != edges.count]
 
     def marked(value: Any) -> Any:
-        integers = type(value) is Tensor and value.dtype in (torch.int32, torch.int64) and value.dim() == 1
-        side = sides.get(value.size(0)) if integers else None
+        if not nodes or not _may_be_types(value):
+            return value
+        count = shape(value)[0]
+        side = "etype" if count == edges.count else "ntype" if any(count == n for n in nodes) else None
         return value if side is None else end_index(edges, side, value)
 
     return tuple(map(marked, args)), {name: marked(value) for name, value in kwargs.items()}
+
+
+def _may_be_types(value: Any) -> bool:
+    return type(value) is Tensor and value.dtype in (torch.int32, torch.int64) and value.dim() == 1
 
 
 def _is_index(tensor: Tensor) -> bool:

@@ -1,6 +1,6 @@
 """Tracing of layers that are written in torch: recorded values become programs."""
 
 from dacergnn.frontends.symbolic.record import record as record_function
-from dacergnn.frontends.symbolic.trace import Computed, Runtime, Trace, Tracer
+from dacergnn.frontends.symbolic.trace import Runtime, Trace, Tracer
 
-__all__ = ["Computed", "Runtime", "Trace", "Tracer", "record_function"]
+__all__ = ["Runtime", "Trace", "Tracer", "record_function"]

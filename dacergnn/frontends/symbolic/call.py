@@ -92,7 +92,7 @@ class Call:
         """A tensor that is the same for all rows, spread over a shape."""
         tensor = self._converted(self.tensor(tensor))
         if shape is not None and tensor.shape != shape:
-            tensor = tensor.expand(shape)
+            tensor = self.trace.torch(Tensor.expand, tensor, shape)
         return self.trace.leaf(tensor, "one", torch.Size((1, *tensor.shape)))
 
     def tensor(self, argument: Any) -> Tensor:
@@ -104,12 +104,13 @@ class Call:
 
     def _tensor(self, tensor: Tensor, shape: torch.Size) -> Expr:
         tensor = self._converted(tensor)
-        if tensor.dim() == len(shape) and tensor.size(0) == shape[0] != 1:
+        own_shape = self.trace.shape(tensor)
+        if tensor.dim() == len(shape) and own_shape[0] == shape[0] != 1:
             if self.rows is not None:
                 raise Untranslatable
-            expr = self.trace.leaf(tensor, "row", tensor.shape)
+            expr = self.trace.leaf(tensor, "row", own_shape)
             return expr if _prefix(tensor.shape[1:], shape[1:]) else _repeated(expr, tensor.shape[1:], shape[1:])
-        own = (1,) * (len(shape) - tensor.dim()) + tuple(tensor.shape)
+        own = (1,) * (len(shape) - tensor.dim()) + tuple(own_shape)
         if len(own) != len(shape) or own[0] != 1:
             raise Untranslatable
         if _prefix(own[1:], shape[1:]):
@@ -122,12 +123,12 @@ class Call:
         if tensor.device != self.trace.device:
             if tensor.dim() or not tensor.is_cpu:
                 raise Untranslatable
-            tensor = tensor.to(self.trace.device)  # as torch does with single numbers
+            tensor = self.trace.torch(Tensor.to, tensor, self.trace.device)  # as torch does with single numbers
         if tensor.dtype == self.dtype:
             return tensor
         if tensor.dim() and torch.promote_types(tensor.dtype, self.dtype) != self.dtype:
             raise Untranslatable
-        return tensor.to(self.dtype)
+        return self.trace.torch(Tensor.to, tensor, self.dtype)
 
 
 def apply(name: str, *args: Expr, dims: tuple[int, ...] = ()) -> Expr:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.symbolic.dispatch import dispatch
+from dacergnn.frontends.symbolic.sizes import number
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.checks import IndexRange, check_ranges
 
@@ -32,6 +34,43 @@ class GraphFinder(Protocol):
         ...
 
 
+class EdgeForm(NamedTuple):
+    """What a graph is made of.
+
+    Args:
+        tensors: The edge index [2, E], then the types of edges or nodes by the names in ``typed``.
+        typed: "etype" or "ntype".
+        counts: Numbers of types of edges and of nodes; None for one.
+        sizes: Numbers of sources and destinations.
+        flipped: Whether messages go from row 1 to row 0.
+        bipartite: Whether sources and destinations are different nodes.
+    """
+
+    tensors: tuple[Tensor, ...]
+    typed: tuple[str, ...]
+    counts: tuple[int | None, ...]
+    sizes: tuple[int, int]
+    flipped: bool
+    bipartite: bool
+
+    def find(self, graphs: GraphFinder, own: bool) -> HeteroGraph:
+        """The encoded graph; ``own`` tells that the caller keeps the tensors."""
+        sizes = tuple(map(number, self.sizes))
+        return graphs.find_edges(self.tensors, (*sizes, self.flipped, *self.counts), own, self.encode)
+
+    def encode(self) -> HeteroGraph:
+        """The graph, encoded anew."""
+        edge_index, *types = self.tensors
+        src, dst = map(number, self.sizes)
+        given = dict(zip(self.typed, types, strict=True))
+        edge_types, node_types = self.counts
+        return HeteroGraph.from_arrays(
+            edge_index.flip(0) if self.flipped else edge_index, given.get("etype"),
+            num_nodes=(src, dst), num_edge_types=edge_types, node_type=given.get("ntype"),
+            num_node_types=node_types, bipartite=self.bipartite,
+        )  # fmt: skip
+
+
 class EdgeSet:
     """Edges [2, E] that values are gathered and aggregated along.
 
@@ -43,7 +82,7 @@ class EdgeSet:
         self.trace = trace
         self.edge_index = edge_index
         self.flipped = flipped
-        self.count: int = edge_index.size(1)
+        self.count: int = trace.shape(edge_index)[1]
         self.rows: dict[str, int | None] = {"src": None, "dst": None}
         self.types: dict[str, Tensor] = {}
         """Types of edges [E] ("etype") or of source nodes ("ntype"), where weights are chosen by them."""
@@ -77,23 +116,19 @@ class EdgeSet:
         """What the graph is made of."""
         return (self.edge_index, *[self.types[side] for side in TYPES if side in self.types])
 
-    def find(self, graphs: GraphFinder, given: set[int]) -> HeteroGraph:
-        """The encoded graph of these edges; ``given`` holds the ids of what the caller passed, and keeps."""
-
-        tensors = self.tensors
-        counts = tuple([self.rows.get(side) for side in TYPES])
-        own = all(id(t) in given for t in tensors)
-        return graphs.find_edges(tensors, (*self.sizes, self.flipped, *counts), own, self.encode)
-
-    def encode(self) -> HeteroGraph:
-        """The graph, encoded anew."""
+    def form(self) -> EdgeForm | None:
+        """What the graph is made of; None for one that is made otherwise."""
         if self.bipartite and "ntype" in self.types:
             raise UnsupportedCallError("types of nodes, where sources and destinations are different nodes.")
-        return HeteroGraph.from_arrays(
-            self.edge_index.flip(0) if self.flipped else self.edge_index, self.types.get("etype"),
-            num_nodes=self.sizes, num_edge_types=self.rows.get("etype"), node_type=self.types.get("ntype"),
-            num_node_types=self.rows.get("ntype"), bipartite=self.bipartite,
-        )  # fmt: skip
+        typed = tuple([side for side in TYPES if side in self.types])
+        counts = tuple([self.rows.get(side) for side in TYPES])
+        return EdgeForm(self.tensors, typed, counts, self.sizes, self.flipped, self.bipartite)
+
+    def find(self, graphs: GraphFinder, given: set[int]) -> HeteroGraph:
+        """The encoded graph of these edges; ``given`` holds the ids of what the caller passed, and keeps."""
+        form = self.form()
+        assert form is not None
+        return form.find(graphs, all(id(t) in given for t in form.tensors))
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -125,9 +160,13 @@ class PartedEdges(EdgeSet):
             one.parted[parts] = PartedEdges(one, parts)
         return one.parted[parts]
 
+    def form(self) -> EdgeForm | None:
+        return None
+
     def find(self, graphs: GraphFinder, given: set[int]) -> HeteroGraph:
         own = id(self.edge_index) in given
-        return graphs.find_edges(self.tensors, (*self.sizes, self.flipped, "parts", self.parts), own, self.encode)
+        sizes = tuple(map(number, self.sizes))
+        return graphs.find_edges(self.tensors, (*sizes, self.flipped, "parts", self.parts), own, self.encode)
 
     def choose_by(self, side: str, types: Tensor, count: int) -> bool:
         return False
@@ -142,8 +181,9 @@ class PartedEdges(EdgeSet):
         ])  # fmt: skip
         starts = torch.arange(self.parts, device=ends.device).view(-1, 1)
         spread = [(row + starts * n).view(-1) for row, n in zip(ends, counts, strict=True)]
+        src, dst = map(number, self.sizes)
         return HeteroGraph.from_arrays(
-            torch.stack(spread), None, num_nodes=self.sizes, num_edge_types=1, bipartite=self.bipartite
+            torch.stack(spread), None, num_nodes=(src, dst), num_edge_types=1, bipartite=self.bipartite
         )
 
 
@@ -161,17 +201,17 @@ class _Index(Tensor):
 
     # Asked for often, and faster this way.
     layout = property(lambda self: torch.strided)  # pyright: ignore[reportAssignmentType]
-    shape = property(lambda self: self.plain.shape)  # pyright: ignore[reportAssignmentType]
+    shape = property(lambda self: self.edges.trace.shape(self.plain))  # pyright: ignore[reportAssignmentType]
     dtype = property(lambda self: self.plain.dtype)  # pyright: ignore[reportAssignmentType]
 
     def dim(self) -> int:
         return self.plain.dim()
 
-    def size(self, *args: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        return self.plain.size(*args)
+    def size(self, dim: int | None = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return self.shape if dim is None else self.shape[dim]
 
     def numel(self) -> int:
-        return self.plain.numel()
+        return prod(self.shape)
 
     @classmethod
     def __torch_function__(
@@ -208,7 +248,7 @@ def end_index(edges: EdgeSet, side: str, plain: Tensor, axis: int = 0) -> EndInd
 def row_of(index: EdgeIndex, row: int) -> EndIndex:
     """``edge_index[row]``."""
     with untracked():
-        plain = index.plain[row]
+        plain = index.edges.trace.torch(Tensor.__getitem__, index.plain, row)
     return end_index(index.edges, index.edges.side(row % 2), plain)
 
 

@@ -169,7 +169,8 @@ def _dropout(c: Call, a: Any, p: float = 0.5, training: bool = True, inplace: bo
     if not training or p == 0:
         return x
     # The same random numbers as torch draws for a tensor of this shape.
-    mask = torch.nn.functional.dropout(torch.ones(c.shape, dtype=c.dtype, device=c.trace.device), p)
+    ones = c.trace.torch(torch.ones, c.shape, dtype=c.dtype, device=c.trace.device)
+    mask = c.trace.torch(torch.nn.functional.dropout, ones, p)
     return apply("mul", x, c.trace.leaf(mask, "row", mask.shape))
 
 

@@ -13,6 +13,8 @@ from dacergnn.frontends.symbolic.axes import part_of
 from dacergnn.frontends.symbolic.call import Call, Untranslatable, apply
 from dacergnn.frontends.symbolic.edges import TYPES, EdgeIndex, EdgeSet, EndIndex, end_index, row_of, untracked
 from dacergnn.frontends.symbolic.expr import Expr, const, version
+from dacergnn.frontends.symbolic.shapes import known_sizes, with_rows
+from dacergnn.frontends.symbolic.sizes import number
 from dacergnn.frontends.symbolic.trace import Trace
 from dacergnn.frontends.symbolic.value import Node, Value, held
 
@@ -69,7 +71,7 @@ def typed(trace: Trace, x: Value, index: EndIndex) -> Value | None:
     if not index.edges.choose_by(index.side, index.plain, x.shape[0]):
         return None
     trace.materialise([x.node])
-    shape = torch.Size((index.plain.shape[0], *x.shape[1:]))
+    shape = torch.Size((trace.shape(index.plain)[0], *x.shape[1:]))
     call = (torch.index_select, (x.node, 0, index.plain), {}, None)
     return trace.record(_gathered(x.node.expr, index.edges, index.side), shape, x.dtype, call)
 
@@ -204,9 +206,9 @@ def _view(func: Any) -> None:
             return None
         with untracked():
             if func is Tensor.expand_as:
-                found = x.plain.expand(args[0].shape)
+                found = trace.torch(Tensor.expand, x.plain, args[0].shape)
             else:
-                found = func(x.plain, *args, **options)
+                found = trace.torch(func, x.plain, *args, **options)
         return end_index(x.edges, x.side, found, _axis(x, found, args))
 
     INDEXING[func] = handler
@@ -214,10 +216,11 @@ def _view(func: Any) -> None:
 
 def _axis(index: EndIndex, found: Tensor, args: tuple[Any, ...]) -> int:
     """The axis along which the ids run."""
-    own = index.plain.shape[index.axis]
+    own = index.shape[index.axis]
     from_end = index.axis - index.dim()
     if found.dim() == 1 or own == 1:
         return 0
+    own = number(own)
     if found.dim() >= index.dim() and found.stride(from_end) and found.shape[from_end] == own and index.dim() > 1:
         return from_end + found.dim()
     return next(i for i, d in enumerate(found.shape) if d == own and found.stride(i))
@@ -287,7 +290,7 @@ def _part(x: Value, index: tuple[Any, ...]) -> Value:
     """Basic indexing that keeps the rows and takes ranges along other axes."""
     if any(i is not None and i is not Ellipsis and type(i) not in (int, slice) for i in index):
         raise Untranslatable
-    shape = torch.empty(x.shape, device="meta")[index].shape
+    shape = with_rows(torch.empty(x.shape, device="meta")[index].shape, known_sizes((), {}, [x]))
     full = [i for i in index if i is not None]
     if Ellipsis in full:
         at = full.index(Ellipsis)

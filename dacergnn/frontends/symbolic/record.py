@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ from dacergnn.frontends.symbolic.call import Call, Untranslatable
 from dacergnn.frontends.symbolic.dispatch import records
 from dacergnn.frontends.symbolic.edges import EdgeIndex, EndIndex, plain, untracked
 from dacergnn.frontends.symbolic.indexing import INDEXING
-from dacergnn.frontends.symbolic.shapes import result_shape
+from dacergnn.frontends.symbolic.shapes import known_sizes, result_shape, with_rows
+from dacergnn.frontends.symbolic.sizes import number
 from dacergnn.frontends.symbolic.table import IN_PLACE, RULES, VIEWS, Rule
 from dacergnn.frontends.symbolic.trace import Trace
 from dacergnn.frontends.symbolic.value import Value, held
@@ -25,6 +27,13 @@ LIBRARIES = [f"{Path(__file__).resolve().parents[2]}/", f"{Path(torch.__file__).
 """Folders whose code is not a user's."""
 RULE_MODULES = (axes, elementwise, products)
 """Fill the table when they are imported."""
+COUNTS = {
+    getattr(owner, name)
+    for owner in (torch, Tensor)
+    for name in ("numel", "nelement", "__len__")
+    if hasattr(owner, name)
+}
+"""Functions that count rows or numbers."""
 ABOUT = {
     getattr(owner, name)
     for owner in (torch, Tensor)
@@ -96,6 +105,8 @@ def _find(tree: Iterable[Any], values: list[Value], ends: list[EdgeIndex | EndIn
 def _attribute(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """An attribute, or a function of shape and type."""
     (value, *rest) = args
+    if func in COUNTS:
+        return prod(value.shape) if func.__name__ != "__len__" else number(value.shape[0] + 0)
     name = getattr(func.__self__, "__name__", "") if func.__name__ == "__get__" else ""
     if name == "data" and isinstance(value, Value):
         return value.detach()
@@ -116,7 +127,8 @@ def _apply(
     except NotImplementedError as error:
         raise Untranslatable from error
     several = type(result) is list
-    shapes = result if several else [result]
+    known = known_sizes(args, kwargs, values)
+    shapes = [(with_rows(shape, known), dtype) for shape, dtype in (result if several else [result])]
     dtype = shapes[0][1]
     if not trace.takes(dtype):
         raise Untranslatable
@@ -182,18 +194,17 @@ def _in_place(trace: Trace, functional: Any, args: tuple[Any, ...], kwargs: dict
 def _in_torch(trace: Trace, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], values: list[Value]) -> Any:
     """Run a function on what is computed so far; it is about nodes."""
     name = func.__name__
-    trace.runtime.once(f"{spelled(func)} is computed in torch")
     if any(v.node.expr.on_edges for v in values):
         raise UnsupportedCallError(f"{spelled(func)} of a value per edge has no form in a program ({place()}).")
     writes = (name.endswith("_") and not name.endswith("__")) or name.startswith(("__i", "__set"))
     given = kwargs.get("out") is not None
     if not (writes or given or kwargs.get("inplace")):
-        return func(*trace.results(args), **trace.results(kwargs))
+        return trace.torch(func, *trace.results(args), **trace.results(kwargs))
     target = args[0]
     if given or (type(target) is Value and (trace.given(held(target)) or not target.alone())):
         raise UnsupportedCallError(f"{spelled(func)} writes to a tensor that is in use ({place()}).")
     real = trace.results(target)
-    result = func(*trace.results(args), **trace.results(kwargs))
+    result = trace.torch(func, *trace.results(args), **trace.results(kwargs))
     if type(target) is not Value:
         return result
     target.node = trace.written(real)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import EllipsisType, NoneType
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from dacergnn.frontends.symbolic.sizes import Size, number
 
 _KEPT = 8192
 _PLAIN = frozenset(
@@ -34,6 +36,27 @@ def result_shape(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[s
     return found
 
 
+def known_sizes(args: Iterable[Any], kwargs: Mapping[str, Any], values: Sequence[Tensor]) -> list[Size]:
+    """The sizes among the arguments of a function, and the rows of values among them."""
+    found: list[Any] = [v.shape[0] for v in values if v.dim()]
+    waiting = [*args, *kwargs.values()]
+    while waiting:
+        item = waiting.pop()
+        if type(item) is Size:
+            found.append(item)
+        elif type(item) in (tuple, list, torch.Size):
+            waiting += item
+    return [size for size in found if type(size) is Size]
+
+
+def with_rows(shape: torch.Size, known: Sequence[Size]) -> torch.Size:
+    """A shape whose rows are the size that they are, of those that are known."""
+    rows = next((size for size in known if len(shape) and number(size) == shape[0]), None)
+    if rows is None or not all(rows == size for size in known if number(size) == number(rows)):
+        return shape
+    return torch.Size((rows, *shape[1:]))
+
+
 class _NoKey(Exception):
     pass
 
@@ -42,8 +65,10 @@ def _key(value: Any) -> object:
     kind = type(value)
     if kind in _PLAIN:
         return (kind, value)
+    if kind is Size:
+        return (int, number(value))
     if isinstance(value, Tensor):
-        return (value.shape, value.dtype)
+        return (*map(number, value.shape), value.dtype)
     if kind in (tuple, list, torch.Size):
         return (kind, *[_key(v) for v in value])
     if kind is slice:

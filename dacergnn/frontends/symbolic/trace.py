@@ -6,7 +6,6 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
@@ -18,28 +17,18 @@ from dacergnn.frontends.frontend import Program
 from dacergnn.frontends.symbolic.edges import EdgeSet, plain
 from dacergnn.frontends.symbolic.expr import Expr, reached, squeezed, version
 from dacergnn.frontends.symbolic.region import region
+from dacergnn.frontends.symbolic.tape import Tape
 from dacergnn.frontends.symbolic.value import Node, Value
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.checks import has_kernels
 from dacergnn.graph.lasting import lasting
 
 
-@dataclass(frozen=True)
-class Computed:
-    """How a program was run, so that it can be run again for other tensors.
-
-    Args:
-        inputs: What each input is made of: a tensor that was there before, with a row for each edge ("edges") or not
-            ("given"), or the input itself if it follows from the graph ("graph").
-        outputs: Tensors that were made, the output that each is a view of, and whether that has a row for each edge.
-    """
-
-    inputs: list[tuple[Tensor, str]]
-    outputs: list[tuple[Tensor, int, bool]]
-
-
 class Runtime(Protocol):
     """What a trace needs of its surroundings."""
+
+    tape: Tape | None
+    """Notes what the call does, so that it can be repeated; None where nobody wants to."""
 
     def known(self, module: nn.Module) -> nn.Module:
         """The module that users know in place of the layer that is recorded, or of a part of it."""
@@ -57,16 +46,8 @@ class Runtime(Protocol):
         """The outputs of a program for arrays in the order of its parameters."""
         ...
 
-    def computed(self, computed: Computed) -> None:
-        """Take note of what has been run."""
-        ...
-
     def looking(self) -> AbstractContextManager[Any]:
         """A context for the layer's own Python, to see what it does besides."""
-        ...
-
-    def once(self, reason: str) -> None:
-        """Take note of why the call cannot be repeated by running its program again."""
         ...
 
 
@@ -120,6 +101,23 @@ class Trace:
                 f"there are tensors on {self._device} and on {device}; move them to one device with .to()."
             )
 
+    def shape(self, tensor: Tensor) -> torch.Size:
+        """The shape of a tensor; the tape notes what is done with sizes that other calls may have others of."""
+        tape = self.runtime.tape
+        return tensor.shape if tape is None else tape.shape(tensor)
+
+    def torch(self, function: Any, *args: Any, **kwargs: Any) -> Any:
+        """What a function of torch gives for tensors that hold numbers, which the tape notes."""
+        found = function(*args, **kwargs)
+        if self.runtime.tape is not None:
+            self.runtime.tape.called(function, args, kwargs, found)
+        return found
+
+    def once(self, reason: str) -> None:
+        """Note why the call cannot be repeated."""
+        if self.runtime.tape is not None:
+            self.runtime.tape.refuse(reason)
+
     @property
     def device(self) -> torch.device:
         """Where the tensors of the call are."""
@@ -146,7 +144,8 @@ class Trace:
                 f"a tensor of {tensor.dtype} on {tensor.device}; compiled layers take torch.float32 or torch.float64 "
                 "on the CPU, and torch.bfloat16 or torch.float16 besides on CUDA devices; convert it with .float()."
             )
-        return Value(self, Node(self.leaf(tensor, "row", tensor.shape), tensor.shape, tensor.dtype, (), tensor))
+        shape = self.shape(tensor)
+        return Value(self, Node(self.leaf(tensor, "row", shape), shape, tensor.dtype, (), tensor))
 
     def wrap(self, tree: Any) -> Any:
         """Values in place of the floating-point tensors in tuples, lists and dictionaries, of sparse matrices, too."""
@@ -181,7 +180,7 @@ class Trace:
     def written(self, tensor: Tensor) -> Node:
         """A tensor as it is now that it has been written to; what was recorded of it before knows that it is late."""
         expr = self._leaves[id(tensor), "row"] = Expr("leaf", (), ("row",), squeezed(tensor.shape), tensor)
-        return Node(expr, tensor.shape, tensor.dtype, (), tensor)
+        return Node(expr, self.shape(tensor), tensor.dtype, (), tensor)
 
     def edge_set(self, edge_index: Tensor, flipped: bool = False) -> EdgeSet:
         """The edges that an edge index [2, E] holds; the same ones for the same tensor."""
@@ -232,7 +231,7 @@ class Trace:
                 func, args, kwargs, pick, tracked = node.call
                 args, kwargs = self._replayed(args), {k: self._replayed(v) for k, v in kwargs.items()}
                 with torch.set_grad_enabled(tracked):
-                    result = func(*args, **kwargs)
+                    result = self.torch(func, *args, **kwargs)
                 node.real = result if pick is None else result[pick]
                 assert node.real is not None
                 if not node.expr.uniform and node.rows is None:
@@ -252,22 +251,24 @@ class Trace:
         program, outputs, leaves, spaces = region(exprs, edges.bipartite)
         graph = self.runtime.find_graph(edges)
         arrays = [_array(leaf, space, graph) for leaf, space in zip(leaves, spaces, strict=True)]
-        inputs = [_origin(leaf, space, array) for leaf, space, array in zip(leaves, spaces, arrays, strict=True)]
         found = self.runtime.run(program, graph, arrays)
         for expr, (position, space) in zip(exprs, outputs, strict=True):
             rows = found[position]
             expr.becomes_leaf(graph.from_canonical(rows) if space == "E" else rows)
         origins = dict(zip(map(id, exprs), outputs, strict=True))
-        made: list[tuple[Tensor, int, bool]] = []
+        made: list[tuple[Tensor, int, bool, Any]] = []
         for node in nodes:
             expr = _unviewed(node.expr)
             assert expr.tensor is not None
             node.real = _shaped(expr.tensor, node)
             position, space = origins[id(expr)]
-            made.append((node.real, position, space == "E"))
+            row = None if node.real.shape == found[position].shape else tuple(node.shape[1:])
+            made.append((node.real, position, space == "E", row))
             if node.rows is not None:
-                self.runtime.once("rows of some edges are chosen")
-        self.runtime.computed(Computed(inputs, made))
+                self.once("rows of some edges are chosen")
+        if self.runtime.tape is not None:
+            inputs = [_origin(leaf, space) for leaf, space in zip(leaves, spaces, strict=True)]
+            self.runtime.tape.ran(program, edges.form() or graph, inputs, made)
 
 
 def _shaped(tensor: Tensor, node: Node) -> Tensor:
@@ -289,11 +290,8 @@ def _needs_edges(expr: Expr) -> bool:
 
 def _array(leaf: Expr, space: str, graph: HeteroGraph) -> Tensor:
     """The rows of a leaf in the order of the graph."""
-    data: Any = leaf.data
-    if leaf.op == "degree":
-        return _degree(graph, *data)
-    if leaf.op == "pair_mean":
-        return graph.pair_mean_weights(*data)
+    if leaf.op != "leaf":
+        return data_of_graph(graph, leaf.op, *leaf.data)
     tensor = leaf.tensor
     assert tensor is not None
     if version(tensor) != leaf.version:
@@ -301,11 +299,14 @@ def _array(leaf: Expr, space: str, graph: HeteroGraph) -> Tensor:
     return graph.to_canonical(tensor) if space == "E" else tensor
 
 
-def _origin(leaf: Expr, space: str, array: Tensor) -> tuple[Tensor, str]:
-    """What an input is made of, as in `Computed`."""
-    if leaf.op != "leaf" or leaf.tensor is None:
-        return array, "graph"
-    return leaf.tensor, "edges" if space == "E" else "given"
+def data_of_graph(graph: HeteroGraph, kind: str, *data: Any) -> Tensor:
+    """What an input holds that follows from the graph."""
+    return _degree(graph, *data) if kind == "degree" else graph.pair_mean_weights(*data)
+
+
+def _origin(leaf: Expr, space: str) -> tuple[Any, bool]:
+    """What an input is made of, a tensor or data of the graph, and whether it has rows in the order of the edges."""
+    return ((leaf.op, *leaf.data), False) if leaf.op != "leaf" else (leaf.tensor, space == "E")
 
 
 def _degree(graph: HeteroGraph, side: str, dtype: torch.dtype) -> Tensor:

@@ -54,13 +54,14 @@ class Replays:
         last = self._last
         leaves = None if last is None else last.leaves(args, kwargs)
         if last is None or leaves is None or any(map(_has_attributes, leaves)):
-            self._last = CallSignature.of(args, kwargs, self._check)
+            self._last = self._signature(args, kwargs)
             return None
         self._left[self._mode()] = left - 1
         given = [v for v in leaves if not isinstance(v, (torch.Tensor, HeteroGraph))]
         graphs = {f"graph {i}": graph for i, graph in enumerate(given)}
+        like = [r for r in self._recordings if r.signature.leaves(args, kwargs) is not None]
         try:
-            return Attempt(last, leaves, Watch(self._module, self._others | graphs))
+            return Attempt(last, leaves, Watch(self._module, self._others | graphs), like)
         except Unwatchable as reason:
             self.reason = str(reason)
         except Exception as error:  # of descriptors, say; no reason not to record
@@ -75,9 +76,15 @@ class Replays:
             self.reason = str(reason)
             return
         self.reason = None
+        covered = [r for r in attempt.like if found.widen(r)]
         # Those of parameters that are not there any more would keep them alive.
-        others = [r for r in self._recordings if r.watch.own == found.watch.own]
+        others = [r for r in self._recordings if r.watch.own == found.watch.own and r not in covered]
         self._recordings = [found, *others[: _KEPT - 1]]
+
+    def _signature(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallSignature | None:
+        """What a call looks like, whatever its sizes; exactly, for one with objects that only the very same is like."""
+        found = CallSignature.of(args, kwargs, self._check, any_size=True)
+        return CallSignature.of(args, kwargs, self._check) if found is not None and found.same else found
 
     def _mode(self) -> tuple[bool, bool]:
         return self._module.training, torch.is_grad_enabled()

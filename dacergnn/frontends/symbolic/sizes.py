@@ -1,0 +1,101 @@
+"""Numbers of rows in a recorded call, of which others may have more or fewer: what Python learns of them is noted."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+Role = tuple[int, int]
+"""A tensor of the call, by its place on the tape, and the axis whose size this is."""
+Guard = tuple[Callable[[Any, Any], bool], Role, "Role | int", bool]
+"""A comparison of a size with another one, or with a number, and what came of it."""
+
+
+class Size(int):
+    """The size of an axis of a tensor; behaves like the number that it is.
+
+    Comparisons are noted with their results. Whatever else is done with it is noted as a comparison with the number
+    that it is, but for handing it to torch, which reads it without asking.
+    """
+
+    role: Role
+    guards: dict[Guard, None]
+
+    @staticmethod
+    def of(number: int, role: Role, guards: dict[Guard, None]) -> Size:
+        """Returns the size, whose guards are noted in ``guards``."""
+        found = Size(number)
+        found.role, found.guards = role, guards
+        return found
+
+    def is_known(self) -> None:
+        """Note that the call depends on the number itself."""
+        self.guards[operator.eq, self.role, number(self), True] = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return int, (number(self),)
+
+
+def number(size: int) -> int:
+    """Returns a size as a plain number, which is not noted."""
+    return int.__int__(size)
+
+
+def _compared(compare: Callable[[Any, Any], bool]) -> Callable[[Size, Any], Any]:
+    plain = getattr(int, f"__{compare.__name__}__")
+
+    def method(self: Size, other: Any) -> Any:
+        found = plain(self, other)
+        if found is NotImplemented:
+            self.is_known()
+        elif type(other) is not Size:
+            self.guards[compare, self.role, int(other), found] = None
+        elif other.role != self.role:
+            self.guards[compare, self.role, other.role, found] = None
+        return found
+
+    return method
+
+
+def _read(name: str) -> Callable[..., Any]:
+    plain = getattr(int, name)
+
+    def method(self: Size, *others: Any) -> Any:
+        self.is_known()
+        for other in others:
+            if type(other) is Size:
+                other.is_known()
+        return plain(self, *others)
+
+    return method
+
+
+def _truth(self: Size) -> bool:
+    return self != 0
+
+
+_ARITHMETIC = (
+    "add",
+    "sub",
+    "mul",
+    "floordiv",
+    "truediv",
+    "mod",
+    "divmod",
+    "pow",
+    "lshift",
+    "rshift",
+    "and",
+    "or",
+    "xor",
+)
+_OTHERS = ("neg", "pos", "abs", "invert", "int", "float", "index", "trunc", "ceil", "floor", "round", "hash", "repr",
+           "str", "format")  # fmt: skip
+for _compare in (operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge):
+    setattr(Size, f"__{_compare.__name__}__", _compared(_compare))
+for _name in (*_ARITHMETIC, *(f"r{name}" for name in _ARITHMETIC), *_OTHERS):
+    setattr(Size, f"__{_name}__", _read(f"__{_name}__"))
+for _name in ("bit_length", "bit_count", "to_bytes", "conjugate", "as_integer_ratio"):
+    setattr(Size, _name, _read(_name))
+Size.__bool__ = _truth  # pyright: ignore[reportAttributeAccessIssue]

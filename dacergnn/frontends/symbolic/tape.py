@@ -1,0 +1,270 @@
+"""What a recorded call has done, in terms of its arguments: functions of torch and programs, one after the other.
+
+A call whose arguments have the same form can do it again, for other numbers of nodes and edges, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dacergnn.frontends.frontend import Program
+from dacergnn.frontends.symbolic.sizes import Guard, Role, Size, number
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Stands for a tensor of the call: an argument, or a result of a step."""
+
+    number: int
+
+
+@dataclass(frozen=True, eq=False)
+class Own:
+    """Stands for a tensor that is the same in all calls, such as a parameter."""
+
+    tensor: Tensor
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Own) and other.tensor is self.tensor
+
+    def __hash__(self) -> int:
+        return id(self.tensor)
+
+
+@dataclass(frozen=True)
+class Extent:
+    """Stands for the size of an axis."""
+
+    role: Role
+
+
+@dataclass(frozen=True)
+class TorchCall:
+    """A function of torch that the call has run; ``results`` are the slots of what it returns."""
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    results: tuple[int, ...]
+    grad: bool
+
+
+@dataclass(frozen=True)
+class Input:
+    """An array of a program: a tensor, rows in the order of the user's edges if ``on_edges``; or data of the graph."""
+
+    tensor: Slot | Own | None
+    on_edges: bool
+    data: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True)
+class Output:
+    """A tensor that is made of an output of a program; ``row`` is its shape without rows, where that differs."""
+
+    position: int
+    on_edges: bool
+    slot: int
+    row: tuple[int, ...] | None
+
+
+@dataclass(frozen=True)
+class ProgramRun:
+    """A program that the call has run along some edges."""
+
+    program: Program
+    edges: Any
+    inputs: tuple[Input, ...]
+    outputs: tuple[Output, ...]
+    grad: bool
+
+
+Step = TorchCall | ProgramRun
+
+
+class Unrepeatable(Exception):
+    """A call does what the tape has no form for."""
+
+
+class Tape:
+    """The steps of one call while it is recorded.
+
+    Args:
+        leaves: Its arguments that are tensors, each with the axes whose sizes may be others, or other objects.
+        own: Tensors that are the same in all calls, by their ids.
+    """
+
+    def __init__(self, leaves: Sequence[tuple[Any, tuple[int, ...]]], own: Mapping[int, Tensor]) -> None:
+        self.steps: list[Step] = []
+        self.guards: dict[Guard, None] = {}
+        self.problem: str | None = None
+        """Why the call cannot be repeated."""
+        self._own = own
+        self._slots: dict[int, int] = {}
+        self._axes: dict[int, tuple[int, ...]] = {}
+        self._tensors: list[Any] = []  # holds them, so that their ids stay their own
+        self._sizes: dict[Role, Size] = {}
+        for leaf, axes in leaves:
+            self._axes[len(self._tensors)] = axes
+            self._slots.setdefault(id(leaf), len(self._tensors))
+            self._tensors.append(leaf)
+
+    def refuse(self, problem: str) -> None:
+        """Note why the call cannot be repeated; the first reason stays."""
+        self.problem = self.problem or problem
+
+    def shape(self, tensor: Tensor) -> torch.Size:
+        """Returns the shape of a tensor, with sizes that note what is done with them."""
+        slot = self._slots.get(id(tensor))
+        axes = () if slot is None else self._axes.get(slot, range(tensor.dim()))
+        if slot is None or not axes:
+            return tensor.shape
+        return torch.Size([self._size(slot, i, n) if i in axes else n for i, n in enumerate(tensor.shape)])
+
+    def _size(self, slot: int, axis: int, size: int) -> Size:
+        role = slot, axis
+        if role not in self._sizes:
+            self._sizes[role] = Size.of(size, role, self.guards)
+        return self._sizes[role]
+
+    @property
+    def sizes(self) -> dict[Role, int]:
+        """Sizes that anybody has asked for."""
+        return {role: number(size) for role, size in self._sizes.items()}
+
+    @property
+    def slots(self) -> int:
+        """How many tensors there are, arguments first."""
+        return len(self._tensors)
+
+    def made_since(self, count: int, result: Any) -> bool:
+        """Returns whether steps behind the first ``count`` have made a result."""
+        made = {r for s in self.steps[count:] for r in (s.results if isinstance(s, TorchCall) else ())}
+        tensors = [result] if isinstance(result, Tensor) else result if isinstance(result, tuple | list) else [None]
+        return all(self._slots.get(id(t)) in made for t in tensors)
+
+    def called(self, function: Callable[..., Any], args: Any, kwargs: Mapping[str, Any], result: Any) -> None:
+        """Note that torch has been called, with tensors that hold numbers."""
+        try:
+            arguments, options = self.template(tuple(args)), self.template(dict(kwargs))
+            results = self._results(result)
+        except Unrepeatable as reason:
+            self.refuse(f"{reason} by {_name(function)}")
+            return
+        self.steps.append(TorchCall(function, arguments, options, results, torch.is_grad_enabled()))
+
+    def _results(self, result: Any) -> tuple[int, ...]:
+        if type(result) in (Tensor, torch.nn.Parameter):
+            return (self._slot_for(result),)
+        if isinstance(result, tuple | list) and all(type(r) is Tensor for r in result):
+            return tuple([self._slot_for(r) for r in result])
+        raise Unrepeatable("numbers are read")
+
+    def _slot_for(self, tensor: Tensor) -> int:
+        found = self._slots.get(id(tensor))
+        if found is None:
+            found = self._slots[id(tensor)] = len(self._tensors)
+            self._tensors.append(tensor)
+        return found
+
+    def ran(
+        self,
+        program: Program,
+        edges: Any,
+        inputs: Sequence[tuple[Any, bool]],
+        outputs: Sequence[tuple[Tensor, int, bool, Any]],
+    ) -> None:
+        """Note that a program has run.
+
+        Args:
+            edges: An `EdgeForm`, or the graph itself where it has none.
+            inputs: Tensors, whether they have rows in the order of the user's edges; or data of the graph.
+            outputs: Tensors, and for each the other fields of `Output`, but for its slot.
+        """
+        try:
+            form = self.template(edges)
+            made = [Input(self.reference(x), on) if isinstance(x, Tensor) else Input(None, on, x) for x, on in inputs]
+        except Unrepeatable as reason:
+            self.refuse(f"{reason} by a program")
+            return
+        results = [Output(position, on, self._slot_for(tensor), row) for tensor, position, on, row in outputs]
+        self.steps.append(ProgramRun(program, form, tuple(made), tuple(results), torch.is_grad_enabled()))
+
+    def reference(self, tensor: Tensor) -> Slot | Own:
+        """Returns what stands for a tensor."""
+        slot = self._slots.get(id(tensor))
+        if slot is not None:
+            return Slot(slot)
+        if id(tensor) in self._own:
+            return Own(tensor)
+        raise Unrepeatable("a tensor that was made elsewhere is used")
+
+    def template(self, tree: Any) -> Any:
+        """Returns a structure with `Slot`, `Own` and `Extent` in place of tensors and sizes."""
+        kind = type(tree)
+        if isinstance(tree, Tensor):
+            return self.reference(tree)
+        if kind is Size:
+            return Extent(tree.role)
+        if kind is torch.Size or kind is tuple:
+            return tuple([self.template(v) for v in tree])
+        if kind is list:
+            return [self.template(v) for v in tree]
+        if kind is dict:
+            return {k: self.template(v) for k, v in tree.items()}
+        if kind is slice:
+            return slice(*[self.template(v) for v in (tree.start, tree.stop, tree.step)])
+        return kind(*map(self.template, tree)) if hasattr(kind, "_fields") else tree
+
+
+def _name(function: Any) -> str:
+    """Returns what a user calls a function of torch, or an attribute of tensors."""
+    name = function.__self__.__name__ if function.__name__ == "__get__" else function.__name__
+    return f"torch.Tensor.{name}" if hasattr(Tensor, name) else f"torch.{name}"
+
+
+def filled(tree: Any, tensors: Sequence[Any]) -> Any:
+    """Returns a template with tensors and sizes of another call."""
+    kind = type(tree)
+    if kind is Slot:
+        return tensors[tree.number]
+    if kind is Own:
+        return tree.tensor
+    if kind is Extent:
+        slot, axis = tree.role
+        return tensors[slot].shape[axis]
+    if kind is tuple or kind is list:
+        return kind([filled(v, tensors) for v in tree])
+    if kind is dict:
+        return {k: filled(v, tensors) for k, v in tree.items()}
+    if kind is slice:
+        return slice(filled(tree.start, tensors), filled(tree.stop, tensors), filled(tree.step, tensors))
+    return kind(*[filled(v, tensors) for v in tree]) if hasattr(kind, "_fields") else tree
+
+
+def plain_sizes(tree: Any) -> Any:
+    """Returns a structure with plain numbers in place of sizes."""
+    kind = type(tree)
+    if kind is Size:
+        return number(tree)
+    if kind is tuple or kind is list:
+        return kind([plain_sizes(v) for v in tree])
+    if kind is torch.Size:
+        return torch.Size(map(number, tree))
+    return {k: plain_sizes(v) for k, v in tree.items()} if kind is dict else tree
+
+
+def hold(guards: Iterable[Guard], tensors: Sequence[Any]) -> bool:
+    """Returns whether sizes compare as they did, as far as there are tensors whose sizes they are."""
+    for compare, (slot, axis), other, outcome in guards:
+        size = tensors[slot].shape[axis]
+        if type(other) is tuple:
+            other = tensors[other[0]].shape[other[1]]
+        if compare(size, other) is not outcome:
+            return False
+    return True
