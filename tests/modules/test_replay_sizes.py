@@ -36,10 +36,8 @@ LAYERS: dict[str, Callable[[], nn.Module]] = {
     "GraphConv": lambda: pyg.GraphConv(K, 4, aggr="max"),
     "FiLMConv": lambda: pyg.FiLMConv(K, 4),
     "FeaStConv": lambda: pyg.FeaStConv(K, 4, heads=2),
-    "SuperGATConv": lambda: pyg.SuperGATConv(K, 4, heads=2),
     "LEConv": lambda: pyg.LEConv(K, 4),
     "ClusterGCNConv": lambda: pyg.ClusterGCNConv(K, 4),
-    "GENConv": lambda: pyg.GENConv(K, 4),
     "TAGConv": lambda: pyg.TAGConv(K, 4),
 }
 

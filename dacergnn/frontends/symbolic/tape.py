@@ -65,12 +65,15 @@ class Input:
 
 @dataclass(frozen=True)
 class Output:
-    """A tensor that is made of an output of a program; ``row`` is its shape without rows, where that differs."""
+    """A tensor that is an output of a program, with rows in the order of the user's edges if ``on_edges``.
+
+    ``views`` are tensors that share its memory: their slots, and their shapes without rows, None for the same shape.
+    """
 
     position: int
     on_edges: bool
     slot: int
-    row: tuple[int, ...] | None
+    views: tuple[tuple[int, tuple[int, ...] | None], ...]
 
 
 @dataclass(frozen=True)
@@ -152,7 +155,7 @@ class Tape:
         """Note that torch has been called, with tensors that hold numbers."""
         try:
             arguments, options = self.template(tuple(args)), self.template(dict(kwargs))
-            results = self._results(result)
+            results = () if function is Tensor.__setitem__ else self._results(result)
         except Unrepeatable as reason:
             self.refuse(f"{reason} by {_name(function)}")
             return
@@ -177,14 +180,14 @@ class Tape:
         program: Program,
         edges: Any,
         inputs: Sequence[tuple[Any, bool]],
-        outputs: Sequence[tuple[Tensor, int, bool, Any]],
+        outputs: Sequence[tuple[Tensor, int, bool, Sequence[Tensor]]],
     ) -> None:
         """Note that a program has run.
 
         Args:
             edges: An `EdgeForm`, or the graph itself where it has none.
             inputs: Tensors, whether they have rows in the order of the user's edges; or data of the graph.
-            outputs: Tensors, and for each the other fields of `Output`, but for its slot.
+            outputs: Tensors, which output they are, whether in the order of the user's edges, and their views.
         """
         try:
             form = self.template(edges)
@@ -192,8 +195,14 @@ class Tape:
         except Unrepeatable as reason:
             self.refuse(f"{reason} by a program")
             return
-        results = [Output(position, on, self._slot_for(tensor), row) for tensor, position, on, row in outputs]
+        results = [
+            Output(position, on, self._slot_for(tensor), tuple([self._view(tensor, v) for v in views]))
+            for tensor, position, on, views in outputs
+        ]
         self.steps.append(ProgramRun(program, form, tuple(made), tuple(results), torch.is_grad_enabled()))
+
+    def _view(self, tensor: Tensor, view: Tensor) -> tuple[int, tuple[int, ...] | None]:
+        return self._slot_for(view), None if view.shape == tensor.shape else tuple(view.shape[1:])
 
     def reference(self, tensor: Tensor) -> Slot | Own:
         """Returns what stands for a tensor."""

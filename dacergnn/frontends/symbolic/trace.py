@@ -23,6 +23,9 @@ from dacergnn.graph import HeteroGraph
 from dacergnn.graph.checks import has_kernels
 from dacergnn.graph.lasting import lasting
 
+_unseen: Any = torch._C.DisableTorchFunction  # pyright: ignore[reportPrivateUsage]
+"""A context in which nobody notes what functions of torch are called."""
+
 
 class Runtime(Protocol):
     """What a trace needs of its surroundings."""
@@ -226,7 +229,7 @@ class Trace:
         """Run the recorded torch calls of a value that no edges take part in."""
         if node.real is None:
             if node.expr.op == "leaf" and node.expr.tensor is not None:
-                node.real = _shaped(node.expr.tensor, node)
+                node.real = self.torch(Tensor.view, node.expr.tensor, node.shape)
             else:
                 func, args, kwargs, pick, tracked = node.call
                 args, kwargs = self._replayed(args), {k: self._replayed(v) for k, v in kwargs.items()}
@@ -247,6 +250,10 @@ class Trace:
 
     def _compute(self, edges: EdgeSet, nodes: list[Node]) -> None:
         """Run one program for some values along one set of edges."""
+        with _unseen():
+            self._run(edges, nodes)
+
+    def _run(self, edges: EdgeSet, nodes: list[Node]) -> None:
         exprs = list({id(e): e for e in (_unviewed(n.expr) for n in nodes)}.values())
         program, outputs, leaves, spaces = region(exprs, edges.bipartite)
         graph = self.runtime.find_graph(edges)
@@ -255,19 +262,21 @@ class Trace:
         for expr, (position, space) in zip(exprs, outputs, strict=True):
             rows = found[position]
             expr.becomes_leaf(graph.from_canonical(rows) if space == "E" else rows)
-        origins = dict(zip(map(id, exprs), outputs, strict=True))
-        made: list[tuple[Tensor, int, bool, Any]] = []
+        views: dict[int, list[Tensor]] = {}
         for node in nodes:
             expr = _unviewed(node.expr)
             assert expr.tensor is not None
             node.real = _shaped(expr.tensor, node)
-            position, space = origins[id(expr)]
-            row = None if node.real.shape == found[position].shape else tuple(node.shape[1:])
-            made.append((node.real, position, space == "E", row))
+            views.setdefault(id(expr), []).append(node.real)
             if node.rows is not None:
                 self.once("rows of some edges are chosen")
         if self.runtime.tape is not None:
             inputs = [_origin(leaf, space) for leaf, space in zip(leaves, spaces, strict=True)]
+            made = [
+                (expr.tensor, position, space == "E", views.get(id(expr), []))
+                for expr, (position, space) in zip(exprs, outputs, strict=True)
+                if expr.tensor is not None
+            ]
             self.runtime.tape.ran(program, edges.form() or graph, inputs, made)
 
 

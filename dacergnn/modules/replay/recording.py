@@ -34,7 +34,7 @@ from dacergnn.modules.signature import SIMPLE, CallSignature
 from dacergnn.runtime.cuda_device import random_state
 
 _FORM = frozenset(("shape", "dtype", "device", "layout", "requires_grad", "ndim", "is_cpu", "is_cuda", "is_sparse",
-                   "is_sparse_csr", "is_quantized", "is_nested", "is_meta", "is_mkldnn"))  # fmt: skip
+                   "is_sparse_csr", "is_quantized", "is_nested", "is_meta", "is_mkldnn", "_version"))  # fmt: skip
 _RANDOM = ("dropout", "rand", "bernoulli", "multinomial", "normal", "exponential", "uniform")
 """How the names of functions begin or end that draw numbers."""
 
@@ -255,7 +255,8 @@ class Differs(Exception):
 def _run(step: Step, runner: Runner, tensors: list[Any], given: set[int]) -> None:
     if isinstance(step, TorchCall):
         found = step.function(*filled(step.args, tensors), **filled(step.kwargs, tensors))
-        for slot, tensor in zip(step.results, (found,) if isinstance(found, Tensor) else found, strict=True):
+        made = () if found is None else (found,) if isinstance(found, Tensor) else found
+        for slot, tensor in zip(step.results, made, strict=True):
             tensors[slot] = tensor
         return
     graph = step.edges if isinstance(step.edges, HeteroGraph) else runner.graph_of(filled(step.edges, tensors), given)
@@ -269,8 +270,9 @@ def _run(step: Step, runner: Runner, tensors: list[Any], given: set[int]) -> Non
     found = runner.run_program(step.program, graph, arrays)
     for output in step.outputs:
         rows = found[output.position]
-        rows = graph.from_canonical(rows) if output.on_edges else rows
-        tensors[output.slot] = rows if output.row is None else rows.view(-1, *output.row)
+        rows = tensors[output.slot] = graph.from_canonical(rows) if output.on_edges else rows
+        for slot, row in output.views:
+            tensors[slot] = rows if row is None else rows.view(rows.size(0), *row)
 
 
 def _template(tree: Any, tape: Tape) -> Any:
