@@ -108,6 +108,8 @@ class EdgeSet:
         known = self.types.setdefault(side, types)
         if not equal(known, types):
             return False
+        if known is not types:
+            self.trace.once("types that happen to be equal are used as one")
         self.rows[side] = count
         return True
 
