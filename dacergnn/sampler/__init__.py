@@ -1,0 +1,15 @@
+"""Samplers of neighbours in C++, for PyG's loaders; they need torch_geometric, but neither pyg-lib nor torch-sparse."""
+
+from __future__ import annotations
+
+try:
+    import torch_geometric  # noqa: F401  # pyright: ignore[reportUnusedImport]
+except ImportError as error:
+    raise ImportError(
+        f"dacergnn.sampler needs torch_geometric, which cannot be imported here ({error}); "
+        "install it with pip install 'dacergnn[pyg]'."
+    ) from error
+
+from dacergnn.sampler.neighbor_sampler import NeighborSampler
+
+__all__ = ["NeighborSampler"]

@@ -1,0 +1,57 @@
+"""Numbers of neighbours to sample, of each edge type in each hop."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from reprlib import repr as short
+from typing import Any
+
+from torch_geometric.sampler import NumNeighbors
+from torch_geometric.typing import EdgeTypeStr
+
+from dacergnn.errors import GraphError
+from dacergnn.sampler.graph import EdgeType
+
+
+def read_fanouts(num_neighbors: Any, edge_types: Sequence[EdgeType | None]) -> list[list[int]]:
+    """Returns the numbers of neighbours in each hop, for each of the edge types.
+
+    Args:
+        num_neighbors: A list for all edge types, a dictionary of lists by edge type, or PyG's ``NumNeighbors``.
+
+    Raises:
+        GraphError: They are not the same number of hops, leave an edge type out, name one that there is not, or hold
+            something else than integers from -1 on.
+    """
+    values, default = num_neighbors, None
+    if isinstance(num_neighbors, NumNeighbors):
+        values, default = num_neighbors.values, num_neighbors.default
+    if not isinstance(values, Mapping):
+        hops = _checked("num_neighbors", values)
+        return [hops for _ in edge_types]
+    if None in edge_types:
+        raise GraphError("num_neighbors is a dictionary, but the graph has one edge type; pass a list, as in [10, 10].")
+    by_type: dict[Any, Any] = {EdgeTypeStr(key).to_tuple(): hops for key, hops in values.items()}
+    unknown = [key for key in by_type if key not in edge_types]
+    if unknown:
+        raise GraphError(f"num_neighbors names {unknown[0]}, but the edge types are {short(list(edge_types))}.")
+    missing = [key for key in edge_types if key not in by_type]
+    if missing and default is None:
+        raise GraphError(f"num_neighbors leaves {missing[0]} out; add it, or pass NumNeighbors(..., default=[...]).")
+    found = [_checked(f"num_neighbors of {key}", by_type.get(key, default)) for key in edge_types]
+    for key, hops in zip(edge_types, found, strict=True):
+        if len(hops) != len(found[0]):
+            raise GraphError(
+                f"num_neighbors has {len(found[0])} hops for {edge_types[0]} and {len(hops)} for {key}; give each "
+                "edge type the same number of hops, with 0 in those that it has no part in."
+            )
+    return found
+
+
+def _checked(name: str, hops: object) -> list[int]:
+    if not isinstance(hops, list | tuple):
+        raise GraphError(f"{name} is {short(hops)}; pass a list with one number for each hop.")
+    for number in hops:
+        if not isinstance(number, int) or isinstance(number, bool) or number < -1:
+            raise GraphError(f"{name} holds {short(number)}; numbers are integers from 0 on, or -1 for all neighbours.")
+    return [*hops]
