@@ -10,6 +10,8 @@ except ImportError as error:
         "install it with pip install 'dacergnn[pyg]'."
     ) from error
 
+from dacergnn.sampler.hgt_sampler import HGTSampler
+from dacergnn.sampler.loaders import hgt_loader, link_neighbor_loader, neighbor_loader
 from dacergnn.sampler.neighbor_sampler import NeighborSampler
 
-__all__ = ["NeighborSampler"]
+__all__ = ["HGTSampler", "NeighborSampler", "hgt_loader", "link_neighbor_loader", "neighbor_loader"]

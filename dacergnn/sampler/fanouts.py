@@ -48,6 +48,30 @@ def read_fanouts(num_neighbors: Any, edge_types: Sequence[EdgeType | None]) -> l
     return found
 
 
+def read_samples(num_samples: Any, node_types: Sequence[str | None]) -> list[list[int]]:
+    """Returns the numbers of nodes to sample in each hop, for each of the node types.
+
+    Args:
+        num_samples: A list for all node types, or a dictionary of lists by node type; types that it leaves out are not
+            sampled.
+
+    Raises:
+        GraphError: They are not the same number of hops, name a type that there is not, or hold something else than
+            integers from -1 on.
+    """
+    if not isinstance(num_samples, Mapping):
+        hops = _checked("num_samples", num_samples)
+        return [hops for _ in node_types]
+    given = {key: _checked(f"num_samples of {key!r}", hops) for key, hops in num_samples.items()}
+    for key, hops in given.items():
+        if key not in node_types:
+            raise GraphError(f"num_samples names {key!r}, but the node types are {short(list(node_types))}.")
+        if len(hops) != len(next(iter(given.values()))):
+            raise GraphError(f"num_samples has another number of hops for {key!r} than for {next(iter(given))!r}.")
+    none = [0] * len(next(iter(given.values()), []))
+    return [given.get(key, none) for key in node_types]
+
+
 def _checked(name: str, hops: object) -> list[int]:
     if not isinstance(hops, list | tuple):
         raise GraphError(f"{name} is {short(hops)}; pass a list with one number for each hop.")

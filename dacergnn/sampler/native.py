@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ctypes
 from array import array
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -20,6 +20,9 @@ _CODE = """
 using namespace dacergnn::sampling;
 extern "C" Sample *sample_neighbors(const Number *graph, const Number *request, Number *sizes) {
   return sampled(graph, request, sizes, [](const Graph &g, const Request &r) { return NeighborSampling(g, r).run(); });
+}
+extern "C" Sample *sample_hgt(const Number *graph, const Number *request, Number *sizes) {
+  return sampled(graph, request, sizes, [](const Graph &g, const Request &r) { return HGTSampling(g, r).run(); });
 }
 extern "C" void copy_arrays(const Sample *sample, const Number *addresses) { copy_sample(*sample, addresses); }
 extern "C" void release(const Sample *sample) { delete sample; }
@@ -45,7 +48,7 @@ class Options:
 
     Args:
         hops: How often neighbours of neighbours are sampled.
-        fanouts: The number of neighbours by relation and hop, -1 for all.
+        fanouts: The number of neighbours by relation and hop, -1 for all; of nodes by type and hop for `sample_hgt`.
         replace: Sample with replacement.
         latest: Take the latest neighbours.
         disjoint: Keep the nodes of each tree apart.
@@ -87,9 +90,11 @@ class Sample:
 def _library() -> ctypes.CDLL:
     library = ctypes.CDLL(str(build("sampling", _CODE, headers=Path(__file__).parent / "include")))
     address = ctypes.c_void_p
-    for name, arguments, result in (("sample_neighbors", 3, address), ("copy_arrays", 2, None), ("release", 1, None)):
+    for name in ("sample_neighbors", "sample_hgt"):
         function = getattr(library, name)
-        function.argtypes, function.restype = [address] * arguments, result
+        function.argtypes, function.restype = [address] * 3, address
+    library.copy_arrays.argtypes, library.copy_arrays.restype = [address] * 2, None
+    library.release.argtypes, library.release.restype = [address], None
     return library
 
 
@@ -102,6 +107,20 @@ def sample_neighbors(graph: SampledGraph, seeds: Seeds, options: Options) -> Sam
         BuildError: There is no C++ compiler.
         MemoryError: The sample does not fit into memory.
     """
+    return _sample(_library().sample_neighbors, graph, seeds, options)
+
+
+def sample_hgt(graph: SampledGraph, seeds: Seeds, options: Options) -> Sample:
+    """Returns in each hop nodes of each type, by chances that grow with their edges to nodes so far, and all edges.
+
+    The errors are those of `sample_neighbors`.
+    """
+    return _sample(_library().sample_hgt, graph, seeds, replace(options, induced=True))
+
+
+def _sample(
+    function: Callable[[int, int, int], int | None], graph: SampledGraph, seeds: Seeds, options: Options
+) -> Sample:
     fanouts = array("q", [fanout for relation in options.fanouts for fanout in relation])
     flags = (options.replace, options.latest, options.disjoint, options.induced)
     times = 0 if seeds.times is None else seeds.times.data_ptr()
@@ -116,7 +135,7 @@ def sample_neighbors(graph: SampledGraph, seeds: Seeds, options: Options) -> Sam
     types, relations = len(graph.node_types), len(graph.relations)
     sizes = array("q", bytes(8 * (types * (options.hops + 2) + relations * (options.hops + 1))))
     described = graph.numbers()
-    sample = _library().sample_neighbors(_address(described), _address(numbers), _address(sizes))
+    sample = function(_address(described), _address(numbers), _address(sizes))
     if sample is None:
         raise MemoryError("A sample does not fit into memory; sample fewer neighbours, or of fewer seeds.")
     try:

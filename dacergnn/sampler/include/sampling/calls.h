@@ -5,7 +5,7 @@
 #include <memory>
 #include <new>
 
-#include "neighbors.h"
+#include "hgt.h"
 
 namespace dacergnn::sampling {
 

@@ -15,7 +15,7 @@ struct Request {
   std::uint64_t key;  // Of all random numbers.
   Number hops, threads;
   bool replace, latest, disjoint, induced;
-  const Number *fanouts;               // Of each relation for each hop; negative for all neighbours.
+  const Number *fanouts;               // Of each relation, or type for HGT, for each hop; negative for all.
   const Number *times;                 // Of each tree; null if time does not matter.
   std::vector<const Number *> seeds;   // Of each type.
   std::vector<Number> counts, trees;   // Of the seeds of each type, and the first of their trees.
