@@ -13,8 +13,8 @@ from dacergnn.errors import GraphError
 from dacergnn.sampler.graph import EdgeType
 
 
-def read_fanouts(num_neighbors: Any, edge_types: Sequence[EdgeType | None]) -> list[list[int]]:
-    """Returns the numbers of neighbours in each hop, for each of the edge types.
+def read_fanouts(num_neighbors: Any, edge_types: Sequence[EdgeType | None]) -> tuple[int, list[list[int]]]:
+    """Returns the number of hops, and the numbers of neighbours in each of them by edge type.
 
     Args:
         num_neighbors: A list for all edge types, a dictionary of lists by edge type, or PyG's ``NumNeighbors``.
@@ -28,7 +28,7 @@ def read_fanouts(num_neighbors: Any, edge_types: Sequence[EdgeType | None]) -> l
         values, default = num_neighbors.values, num_neighbors.default
     if not isinstance(values, Mapping):
         hops = _checked("num_neighbors", values)
-        return [hops for _ in edge_types]
+        return len(hops), [hops for _ in edge_types]
     if None in edge_types:
         raise GraphError("num_neighbors is a dictionary, but the graph has one edge type; pass a list, as in [10, 10].")
     by_type: dict[Any, Any] = {EdgeTypeStr(key).to_tuple(): hops for key, hops in values.items()}
@@ -45,11 +45,11 @@ def read_fanouts(num_neighbors: Any, edge_types: Sequence[EdgeType | None]) -> l
                 f"num_neighbors has {len(found[0])} hops for {edge_types[0]} and {len(hops)} for {key}; give each "
                 "edge type the same number of hops, with 0 in those that it has no part in."
             )
-    return found
+    return len(found[0]) if found else 0, found
 
 
-def read_samples(num_samples: Any, node_types: Sequence[str | None]) -> list[list[int]]:
-    """Returns the numbers of nodes to sample in each hop, for each of the node types.
+def read_samples(num_samples: Any, node_types: Sequence[str | None]) -> tuple[int, list[list[int]]]:
+    """Returns the number of hops, and the numbers of nodes to sample in each of them by node type.
 
     Args:
         num_samples: A list for all node types, or a dictionary of lists by node type; types that it leaves out are not
@@ -61,15 +61,15 @@ def read_samples(num_samples: Any, node_types: Sequence[str | None]) -> list[lis
     """
     if not isinstance(num_samples, Mapping):
         hops = _checked("num_samples", num_samples)
-        return [hops for _ in node_types]
+        return len(hops), [hops for _ in node_types]
     given = {key: _checked(f"num_samples of {key!r}", hops) for key, hops in num_samples.items()}
     for key, hops in given.items():
         if key not in node_types:
             raise GraphError(f"num_samples names {key!r}, but the node types are {short(list(node_types))}.")
         if len(hops) != len(next(iter(given.values()))):
             raise GraphError(f"num_samples has another number of hops for {key!r} than for {next(iter(given))!r}.")
-    none = [0] * len(next(iter(given.values()), []))
-    return [given.get(key, none) for key in node_types]
+    hops = len(next(iter(given.values()), []))
+    return hops, [given.get(key, [0] * hops) for key in node_types]
 
 
 def _checked(name: str, hops: object) -> list[int]:

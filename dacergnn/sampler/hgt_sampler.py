@@ -44,8 +44,8 @@ class HGTSampler(BaseSampler):
         if not isinstance(data, HeteroData):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise GraphError(f"data is a {type(data).__name__}; HGT samples of a HeteroData, so pass one.")
         self.graph = read_source(data).graph
-        fanouts = read_samples(num_samples, self.graph.node_types)
-        self.options = Options(hops=len(fanouts[0]) if fanouts else 0, fanouts=fanouts)
+        hops, fanouts = read_samples(num_samples, self.graph.node_types)
+        self.options = Options(hops=hops, fanouts=fanouts)
 
     def sample_from_nodes(  # pyright: ignore[reportIncompatibleMethodOverride]  # named as in PyG's own samplers
         self, inputs: NodeSamplerInput

@@ -82,10 +82,10 @@ class NeighborSampler(BaseSampler):
                 "'directional'."
             )
         self.source = read_source(data, time_attr, weight_attr)
-        fanouts = read_fanouts(num_neighbors, self.source.graph.edge_types)
+        hops, fanouts = read_fanouts(num_neighbors, self.source.graph.edge_types)
         self.bidirectional = kind == "bidirectional"
         self.options = Options(
-            hops=len(fanouts[0]) if fanouts else 0,
+            hops=hops,
             fanouts=fanouts,
             replace=as_flag("replace", replace),
             latest=self.is_temporal and temporal_strategy == "last",
