@@ -12,6 +12,9 @@ from torch_geometric.typing import EdgeTypeStr
 from dacergnn.errors import GraphError
 from dacergnn.sampler.graph import EdgeType
 
+_LIMIT = 2**31
+"""So large that no batch has so many neighbours, so small that their sum over all nodes has 64 bits."""
+
 
 def read_fanouts(num_neighbors: Any, edge_types: Sequence[EdgeType | None]) -> tuple[int, list[list[int]]]:
     """Returns the number of hops, and the numbers of neighbours in each of them by edge type.
@@ -77,5 +80,7 @@ def _checked(name: str, hops: object) -> list[int]:
         raise GraphError(f"{name} is {short(hops)}; pass a list with one number for each hop.")
     for number in hops:
         if not isinstance(number, int) or isinstance(number, bool) or number < -1:
-            raise GraphError(f"{name} holds {short(number)}; numbers are integers from 0 on, or -1 for all neighbours.")
+            raise GraphError(f"{name} holds {short(number)}; numbers are integers from 0 on, or -1 for all.")
+        if number >= _LIMIT:
+            raise GraphError(f"{name} holds {number}, more than fit into a batch; pass -1 for all.")
     return [*hops]

@@ -62,6 +62,18 @@ def edges_of(data: Data | HeteroData) -> dict[tuple[str, str, str], Tensor]:
     return {key: data[key].edge_index for key in data.edge_types}
 
 
+def global_ends(batch: HeteroData, key: tuple[str, str, str], index: Tensor) -> Tensor:
+    """The nodes of the graph that edges [2, E] of a batch lead from and to."""
+    return torch.stack([batch[end].n_id[places] for end, places in zip((key[0], key[2]), index, strict=True)])
+
+
+def check_batch(data: HeteroData, batch: HeteroData) -> None:
+    """The edges of a batch are those edges of the graph that it says."""
+    for key in data.edge_types:
+        edges = batch[key]
+        assert torch.equal(global_ends(batch, key, edges.edge_index), data[key].edge_index[:, edges.e_id])
+
+
 def check_sample(
     data: Data | HeteroData,
     output: SamplerOutput | HeteroSamplerOutput,

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <memory>
 #include <new>
+#include <stdexcept>
 
 #include "hgt.h"
 
@@ -27,6 +28,8 @@ Sample *sampled(const Number *graph, const Number *request, Number *sizes, Funct
     write_sizes(*sample, sizes);
     return sample.release();
   } catch (const std::bad_alloc &) {
+    return nullptr;
+  } catch (const std::length_error &) {  // More than there are addresses for.
     return nullptr;
   }
 }
