@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -47,12 +47,17 @@ class Relation:
 
 @dataclass(frozen=True)
 class SampledGraph:
-    """Node types with their numbers of nodes, edge types with their relations; each None for a graph of one type."""
+    """Node types with their numbers of nodes, edge types with their relations; the types of a graph of one are None.
+
+    Args:
+        node_time: int64 [nodes of the type], by type; types without times are left out.
+    """
 
     node_types: Sequence[str | None]
     num_nodes: Sequence[int]
     edge_types: Sequence[EdgeType | None]
     relations: Sequence[Relation]
+    node_time: Mapping[str | None, Tensor] = field(default_factory=dict[str | None, Tensor])
 
     def numbers(self) -> array[int]:
         """Returns what C++ reads: counts, then each relation.

@@ -21,7 +21,7 @@ from dacergnn.sampler.fanouts import read_samples
 from dacergnn.sampler.native import Options, Seeds, sample_hgt
 from dacergnn.sampler.output import to_output
 from dacergnn.sampler.seeds import read_seeds
-from dacergnn.sampler.source import read_source
+from dacergnn.sampler.source import read_graph
 
 
 class HGTSampler(BaseSampler):
@@ -43,7 +43,7 @@ class HGTSampler(BaseSampler):
     def __init__(self, data: HeteroData, num_samples: Sequence[int] | Mapping[str, Sequence[int]]) -> None:
         if not isinstance(data, HeteroData):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise GraphError(f"data is a {type(data).__name__}; HGT samples of a HeteroData, so pass one.")
-        self.graph = read_source(data).graph
+        self.graph = read_graph(data)
         hops, fanouts = read_samples(num_samples, self.graph.node_types)
         self.options = Options(hops=hops, fanouts=fanouts)
 

@@ -27,7 +27,7 @@ from dacergnn.sampler.graph import EdgeType, as_times
 from dacergnn.sampler.native import Options, Seeds, sample_neighbors
 from dacergnn.sampler.output import to_output
 from dacergnn.sampler.seeds import check_seed_edges, read_seeds
-from dacergnn.sampler.source import read_source
+from dacergnn.sampler.source import read_graph
 
 _STRATEGIES = ("uniform", "last")
 _SUBGRAPHS = tuple(kind.value for kind in SubgraphType)
@@ -81,8 +81,8 @@ class NeighborSampler(BaseSampler):
                 "subgraph_type is 'induced', which is not sampled by seed; leave disjoint and time_attr out, or choose "
                 "'directional'."
             )
-        self.source = read_source(data, time_attr, weight_attr)
-        hops, fanouts = read_fanouts(num_neighbors, self.source.graph.edge_types)
+        self.graph = read_graph(data, time_attr, weight_attr)
+        hops, fanouts = read_fanouts(num_neighbors, self.graph.edge_types)
         self.bidirectional = kind == "bidirectional"
         self.options = Options(
             hops=hops,
@@ -113,21 +113,21 @@ class NeighborSampler(BaseSampler):
             ArrayError: The seeds or their times have the wrong shape or dtype.
             GraphError: A seed or its type is not in the graph, or times are missing or not used.
         """
-        graph = self.source.graph
+        graph = self.graph
         check_seed_edges(graph, inputs, self.is_temporal)
         if neg_sampling is not None and neg_sampling.is_triplet() and inputs.label is not None:
             raise GraphError("Seed edges have labels, which triplets have no place for; leave edge_label out.")
         counts: Any = dict(zip(graph.node_types, graph.num_nodes, strict=True))
-        times: Any = self.source.node_time
+        times: Any = graph.node_time or None
         if inputs.input_type is None:
-            counts, times = counts[None], None if times is None else times[None]
+            counts, times = counts[None], graph.node_time.get(None)
         return self._finished(edge_sample(inputs, self._sample, counts, self.disjoint, times, neg_sampling))
 
     def _finished(self, output: Any) -> SamplerOutput | HeteroSamplerOutput:
         return output.to_bidirectional() if self.bidirectional else output
 
     def _sample(self, seed: Any, seed_time: Any = None) -> SamplerOutput | HeteroSamplerOutput:
-        graph = self.source.graph
+        graph = self.graph
         nodes = read_seeds(graph, seed if isinstance(seed, dict) else {None: seed})
         given: Any = seed_time if isinstance(seed_time, dict) or seed_time is None else {None: seed_time}
         if given is not None and not self.is_temporal:
@@ -143,7 +143,7 @@ class NeighborSampler(BaseSampler):
             times = as_times("The time of seeds", given[node_type])
             check_length("The time of seeds", times, len(nodes), "one for each seed")
             return times
-        own = (self.source.node_time or {}).get(node_type)
+        own = self.graph.node_time.get(node_type)
         if own is None:
             of = "" if node_type is None else f" of type {node_type!r}"
             raise GraphError(f"Seeds{of} have no time of their own; pass input_time, or time with the sampler's input.")

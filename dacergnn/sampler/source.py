@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,16 +15,7 @@ from dacergnn.graph.checks import as_count, check_length
 from dacergnn.sampler.graph import EdgeType, GivenEdges, SampledGraph, as_times, make_relation
 
 
-@dataclass(frozen=True)
-class Source:
-    """A graph, and the times of its nodes by node type (None for a graph of one type); None if nodes have none."""
-
-    graph: SampledGraph
-    node_time: Mapping[str | None, Tensor] | None
-    has_edge_time: bool
-
-
-def read_source(data: Any, time_attr: str | None = None, weight_attr: str | None = None) -> Source:
+def read_graph(data: Any, time_attr: str | None = None, weight_attr: str | None = None) -> SampledGraph:
     """Returns the graph of ``data``, with the named attributes as times of nodes or edges and as weights of edges.
 
     Raises:
@@ -48,7 +38,7 @@ def read_source(data: Any, time_attr: str | None = None, weight_attr: str | None
     return _of_stores(*data)
 
 
-def _of_data(data: Any, time_attr: str | None, weight_attr: str | None) -> Source:
+def _of_data(data: Any, time_attr: str | None, weight_attr: str | None) -> SampledGraph:
     count = as_count("data.num_nodes", data.num_nodes, "node")
     node_time = edge_time = weight = None
     if time_attr is not None:
@@ -67,11 +57,10 @@ def _of_data(data: Any, time_attr: str | None, weight_attr: str | None) -> Sourc
             raise GraphError(f"weight_attr is {weight_attr!r}, but edges have no such attribute.")
         weight = data[weight_attr]
     edges = GivenEdges("edge_index", _edge_index(data, "data"), None, node_time, edge_time, weight)
-    graph = SampledGraph([None], [count], [None], [make_relation(edges, 0, 0, [count])])
-    return Source(graph, None if node_time is None else {None: node_time}, edge_time is not None)
+    return _of_one_type(count, edges, node_time)
 
 
-def _of_hetero_data(data: Any, time_attr: str | None, weight_attr: str | None) -> Source:
+def _of_hetero_data(data: Any, time_attr: str | None, weight_attr: str | None) -> SampledGraph:
     counts = {key: as_count(f"num_nodes of {key!r}", data[key].num_nodes, "node") for key in data.node_types}
     node_time = _collected(data.node_items(), time_attr)
     edge_time = _collected(data.edge_items(), time_attr)
@@ -91,26 +80,21 @@ def _of_hetero_data(data: Any, time_attr: str | None, weight_attr: str | None) -
         times = None if times is None else as_times(f"{time_attr} of {key}", times)
         index = _edge_index(store, f"Edge type {key}")
         given[key] = GivenEdges(name, index, None, node_times.get(key[0]), times, weights.get(key))
-    return Source(_joined(counts, given), node_times or None, bool(edge_time))
+    return _joined(counts, given, node_times)
 
 
-def _of_stores(features: Any, graph: Any) -> Source:
+def _of_stores(features: Any, graph: Any) -> SampledGraph:
     rows, cols, orders = graph.coo()
     if not isinstance(rows, dict):
-        count = max(graph.get_all_edge_attrs()[0].size)
-        edges = GivenEdges("edge_index", torch.stack((rows, cols)), orders)
-        return Source(SampledGraph([None], [count], [None], [make_relation(edges, 0, 0, [count])]), None, False)
+        size = graph.get_all_edge_attrs()[0].size
+        if size is None:
+            raise GraphError("The edges of the GraphStore have no size; put them there with size=(nodes, nodes).")
+        return _of_one_type(max(size), GivenEdges("edge_index", (rows, cols), orders), None)
     names = {attr.group_name for attr in features.get_all_tensor_attrs() if isinstance(attr.group_name, str)}
     names |= {end for key in rows for end in (key[0], key[2])}
     counts = {key: remote_backend_utils.num_nodes(features, graph, key) for key in sorted(names)}
-    return Source(
-        _joined(
-            counts,
-            {k: GivenEdges(f"edge_index of {k}", torch.stack((row, cols[k])), orders[k]) for k, row in rows.items()},
-        ),
-        None,
-        False,
-    )
+    given = {key: GivenEdges(f"edge_index of {key}", (row, cols[key]), orders[key]) for key, row in rows.items()}
+    return _joined(counts, given, {})
 
 
 def _collected(items: Any, attribute: str | None) -> dict[Any, Any]:
@@ -126,11 +110,18 @@ def _edge_index(store: Any, name: str) -> Any:
     return torch.empty(2, 0, dtype=torch.int64)
 
 
-def _joined(counts: Mapping[str, int], given: Mapping[EdgeType, GivenEdges]) -> SampledGraph:
+def _of_one_type(count: int, edges: GivenEdges, node_time: Tensor | None) -> SampledGraph:
+    times: dict[str | None, Tensor] = {} if node_time is None else {None: node_time}
+    return SampledGraph([None], [count], [None], [make_relation(edges, 0, 0, [count])], times)
+
+
+def _joined(
+    counts: Mapping[str, int], given: Mapping[EdgeType, GivenEdges], node_time: Mapping[str | None, Tensor]
+) -> SampledGraph:
     places, sizes = {key: place for place, key in enumerate(counts)}, [*counts.values()]
     for key in given:
         for end in (key[0], key[2]):
             if end not in places:
                 raise GraphError(f"Edge type {key} has nodes of type {end!r}, whose number is unknown; set num_nodes.")
     relations = [make_relation(edges, places[key[0]], places[key[2]], sizes) for key, edges in given.items()]
-    return SampledGraph([*counts], sizes, [*given], relations)
+    return SampledGraph([*counts], sizes, [*given], relations, node_time)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import random
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +15,7 @@ from torch import Tensor
 pytest.importorskip("torch_geometric")
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.sampler import EdgeSamplerInput, NegativeSampling, NodeSamplerInput, NumNeighbors
+from torch_geometric.testing import MyFeatureStore, MyGraphStore
 
 from dacergnn.errors import ArrayError, DacergnnError, GraphError
 from dacergnn.sampler import HGTSampler, NeighborSampler
@@ -212,11 +215,25 @@ def test_hgt_samples_around_nodes() -> None:
         sampler.sample_from_nodes(nodes(LONG, "a", LONG))
 
 
+def test_stores_whose_edges_have_no_size() -> None:
+    store = MyGraphStore()
+    store.put_edge_index(EDGES, edge_type=None, layout="coo")
+    with pytest.raises(GraphError, match="The edges of the GraphStore have no size; put them there with size="):
+        NeighborSampler((MyFeatureStore(), store), [2])
+
+
 def test_stores_have_no_times_and_weights() -> None:
     data = homogeneous(random.Random(0))
     for option in ("time_attr", "weight_attr"):
         with pytest.raises(GraphError, match=f"{option} is 't', but stores are sampled without"):
             NeighborSampler((data, data), [2], **{option: "t"})
+
+
+def test_torch_geometric_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "dacergnn.sampler")
+    monkeypatch.setitem(sys.modules, "torch_geometric", None)
+    with pytest.raises(ImportError, match=r"dacergnn.sampler needs torch_geometric.*pip install 'dacergnn\[pyg\]'"):
+        importlib.import_module("dacergnn.sampler")
 
 
 def test_errors_of_arrays_are_value_errors() -> None:

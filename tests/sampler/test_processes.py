@@ -111,7 +111,7 @@ def test_shared_memory_moves_the_graph() -> None:
     """Sending a tensor to another process moves it, so that no address may be kept."""
     sampler = NeighborSampler(heterogeneous(random.Random(0)), [-1, -1])
     expected = arrays(sample(sampler, [1, 2], "b"))
-    for relation in sampler.source.graph.relations:
+    for relation in sampler.graph.relations:
         for vector in (relation.colptr, relation.row, relation.edge):
             if vector is not None:
                 vector.share_memory_()

@@ -67,7 +67,7 @@ def test_edges_in_order_need_no_numbers() -> None:
     data = homogeneous(random.Random(0))
     data.edge_index = data.edge_index[:, data.edge_index[1].argsort(stable=True)]
     sampler = NeighborSampler(data, [3, 2])
-    assert sampler.source.graph.relations[0].edge is None
+    assert sampler.graph.relations[0].edge is None
     check_sample(data, sample(sampler, [4, 5]), {"n": [4, 5]}, {("n", "e", "n"): [3, 2]})
 
 

@@ -26,7 +26,8 @@ class Chooser {
 
   // Returns how many edges of a range will be chosen.
   Number count(Range range) const {
-    const Number choices = weight_ ? std::count_if(weight_ + range.first, weight_ + range.last, is_positive) : range.size();
+    Number choices = range.size();
+    if (weight_) choices = std::count_if(weight_ + range.first, weight_ + range.last, is_positive);
     if (fanout_ < 0 || choices == 0) return choices;
     return replace_ ? fanout_ : std::min(fanout_, choices);
   }
@@ -34,20 +35,24 @@ class Chooser {
   // Writes the `count` edges that are chosen.
   void choose(Range range, Number count, Random random, Number *edges) {
     if (count == 0) return;
-    const bool all = fanout_ < 0;
-    if (weight_)
-      all ? all_weighted(range, edges)
-          : replace_ ? draw_weighted(range, count, random, edges) : choose_weighted(range, count, random, edges);
-    else if (!all && replace_)
-      for (Number i = 0; i < count; ++i) edges[i] = range.first + (Number)random.below(range.size());
-    else if (count == range.size())
-      std::iota(edges, edges + count, range.first);
+    if (fanout_ < 0 || (!replace_ && count < fanout_)) return take_all(range, edges);
+    if (replace_)
+      weight_ ? draw_weighted(range, count, random, edges) : draw_uniform(range, count, random, edges);
     else
-      choose_uniform(range, count, random, edges);
+      weight_ ? choose_weighted(range, count, random, edges) : choose_uniform(range, count, random, edges);
   }
 
  private:
   static bool is_positive(double weight) { return weight > 0; }
+
+  void take_all(Range range, Number *edges) const {
+    for (Number edge = range.first; edge < range.last; ++edge)
+      if (!weight_ || is_positive(weight_[edge])) *edges++ = edge;
+  }
+
+  static void draw_uniform(Range range, Number count, Random &random, Number *edges) {
+    for (Number i = 0; i < count; ++i) edges[i] = range.first + (Number)random.below(range.size());
+  }
 
   // Takes time linear in the count, whatever the size of the range (Bentley and Floyd, "A sample of brilliance").
   template <class Take>
@@ -69,11 +74,6 @@ class Chooser {
       return !taken_[choice] && (taken_[choice] = true);
     });
     for (Number i = 0; i < count; ++i) taken_[edges[i] - range.first] = false;
-  }
-
-  void all_weighted(Range range, Number *edges) const {
-    for (Number edge = range.first; edge < range.last; ++edge)
-      if (is_positive(weight_[edge])) *edges++ = edge;
   }
 
   void draw_weighted(Range range, Number count, Random &random, Number *edges) {

@@ -40,7 +40,7 @@ class HGTSampling {
     nodes.ends.push_back((Number)nodes.keys.size());
   }
 
-  // Each node that the last hop found divides a score of 1 among its neighbours, of which those in the sample need none.
+  // Each node that the last hop found divides a score of 1 among its neighbours; those in the sample need none.
   void raise_scores(const Relation &relation, Number hop) {
     const Nodes &targets = sample_.types[relation.destination];
     const LocalIds &sampled = sample_.types[relation.source].ids;

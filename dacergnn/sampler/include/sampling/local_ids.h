@@ -20,12 +20,12 @@ class LocalIds {
     const std::vector<Slot> old = std::exchange(slots_, std::vector<Slot>(needed));
     shift_ = 64 - std::countr_zero(needed);
     for (const Slot &slot : old)
-      if (slot.key >= 0) find_slot(slot.key) = slot;
+      if (slot.key >= 0) slots_[place(slot.key)] = slot;
   }
 
   // Returns the number of a key, which is `fresh` from now on if it had none. There has to be room.
   Number insert(Number key, Number fresh) {
-    Slot &slot = find_slot(key);
+    Slot &slot = slots_[place(key)];
     if (slot.key < 0) {
       slot = {key, fresh};
       ++count_;
@@ -34,7 +34,7 @@ class LocalIds {
   }
 
   // Returns the number of a key, -1 if it has none.
-  Number find(Number key) const { return const_cast<LocalIds *>(this)->find_slot(key).id; }
+  Number find(Number key) const { return slots_[place(key)].id; }
 
   // Has the processor fetch what `insert` will read.
   void prefetch(Number key) const { __builtin_prefetch(&slots_[start(key)]); }
@@ -46,11 +46,11 @@ class LocalIds {
 
   std::uint64_t start(Number key) const { return (std::uint64_t)key * kStep >> shift_; }
 
-  Slot &find_slot(Number key) {
-    const std::uint64_t mask = slots_.size() - 1;
+  // Returns where a key is, or would be: in the first free slot from its start on.
+  std::uint64_t place(Number key) const {
     std::uint64_t place = start(key);
-    while (slots_[place].key >= 0 && slots_[place].key != key) place = (place + 1) & mask;
-    return slots_[place];
+    while (slots_[place].key >= 0 && slots_[place].key != key) place = (place + 1) & (slots_.size() - 1);
+    return place;
   }
 
   std::vector<Slot> slots_{2};

@@ -23,7 +23,8 @@ struct Request {
   // `numbers`: the members in this order, but of each type its seeds, their count, and the first of their trees.
   Request(const Number *numbers, std::size_t types)
       : key(numbers[0]), hops(numbers[1]), threads(numbers[2]), replace(numbers[3]), latest(numbers[4]),
-        disjoint(numbers[5]), induced(numbers[6]), fanouts((const Number *)numbers[7]), times((const Number *)numbers[8]) {
+        disjoint(numbers[5]), induced(numbers[6]), fanouts((const Number *)numbers[7]),
+        times((const Number *)numbers[8]) {
     for (std::size_t type = 0; type < types; ++type) {
       const Number *field = numbers + 9 + 3 * type;
       seeds.push_back((const Number *)field[0]);
@@ -40,8 +41,10 @@ class NeighborSampling {
   Sample run() {
     add_seeds();
     for (Number hop = 0; hop < request_.hops; ++hop) {
-      for (std::size_t r = 0; r < graph_.relations.size(); ++r) choose_edges(r, hop);
-      share((Number)graph_.nodes.size(), 1, request_.threads, [&](Number type, Number) { number_sources(type, hop); });
+      Number chosen = 0;
+      for (std::size_t r = 0; r < graph_.relations.size(); ++r) chosen += choose_edges(r, hop);
+      const Number types = (Number)graph_.nodes.size();
+      share(types, 1, worth(chosen, request_.threads), [&](Number type, Number) { number_sources(type, hop); });
     }
     if (request_.induced) sample_.induce(graph_, request_.threads);
     return std::move(sample_);
@@ -60,8 +63,6 @@ class NeighborSampling {
     }
   }
 
-  Number tree_of(Number key, Number type) const { return request_.disjoint ? key / graph_.nodes[type] : 0; }
-
   // Returns the edges into a node from which some are chosen.
   Range candidates(const Relation &relation, Number node, Number tree, Number fanout) const {
     Range range = {relation.colptr[node], relation.colptr[node + 1]};
@@ -73,26 +74,29 @@ class NeighborSampling {
     return range;
   }
 
-  // Chooses edges into the nodes that the last hop found. Their rows are keys of nodes until those are numbered.
-  void choose_edges(std::size_t r, Number hop) {
-    constexpr Number kGrain = 1024;  // Nodes that are worth a thread.
+  // Chooses edges into the nodes that the last hop found, and returns how many. Their rows are keys of nodes until
+  // those are numbered.
+  Number choose_edges(std::size_t r, Number hop) {
     const Relation &relation = graph_.relations[r];
     const Nodes &targets = sample_.types[relation.destination];
     const Number begin = hop ? targets.ends[hop - 1] : 0, count = targets.ends[hop] - begin;
     const Number fanout = request_.fanouts[r * request_.hops + hop];
     const Chooser chooser(relation.weight, fanout, request_.replace);
     const auto each = [&](auto visit) {
-      share(count, kGrain, request_.threads, [&, mine = chooser](Number first, Number last) mutable {
+      share(count, 512, worth(count, request_.threads), [&, mine = chooser](Number first, Number last) mutable {
         for (Number i = first; i < last; ++i) {
-          const Number key = targets.keys[begin + i], tree = tree_of(key, relation.destination);
-          const Number node = key - tree * graph_.nodes[relation.destination];
-          visit(mine, i, tree, candidates(relation, node, tree, fanout));
+          const Number key = targets.keys[begin + i];
+          visit(mine, i, key, request_.disjoint ? key / graph_.nodes[relation.destination] : 0);
         }
       });
     };
 
+    std::vector<Range> ranges(count);
     std::vector<Number> starts(count + 1);
-    each([&](const Chooser &mine, Number i, Number, Range range) { starts[i + 1] = mine.count(range); });
+    each([&](const Chooser &mine, Number i, Number key, Number tree) {
+      ranges[i] = candidates(relation, key - tree * graph_.nodes[relation.destination], tree, fanout);
+      starts[i + 1] = mine.count(ranges[i]);
+    });
     Edges &edges = sample_.relations[r];
     starts[0] = hop ? edges.ends[hop - 1] : 0;
     std::partial_sum(starts.begin(), starts.end(), starts.begin());
@@ -100,9 +104,9 @@ class NeighborSampling {
     edges.ends.push_back(starts[count]);
 
     const std::uint64_t key = joined(joined(request_.key, hop), r);
-    each([&](Chooser &mine, Number i, Number tree, Range range) {
+    each([&](Chooser &mine, Number i, Number, Number tree) {
       const Number first = starts[i], last = starts[i + 1];
-      mine.choose(range, last - first, Random(joined(key, i)), edges.edge.data() + first);
+      mine.choose(ranges[i], last - first, Random(joined(key, i)), edges.edge.data() + first);
       for (Number e = first; e < last; ++e) {
         const Number position = edges.edge[e];
         edges.row[e] = relation.row[position] + tree * graph_.nodes[relation.source];
@@ -110,6 +114,7 @@ class NeighborSampling {
         edges.edge[e] = relation.number(position);
       }
     });
+    return starts[count] - starts[0];
   }
 
   void number_sources(std::size_t type, Number hop) {

@@ -8,8 +8,8 @@
 
 namespace dacergnn::sampling {
 
-// Nodes of one type: seeds first, then those of each hop. A node of tree `t` has the key t * (nodes of its type) + node;
-// where nodes are not kept apart by seed, all belong to tree 0.
+// Nodes of one type: seeds first, then those of each hop. A node of tree `t` has the key
+// t * (nodes of its type) + node. Where nodes are not kept apart by seed, all belong to tree 0.
 struct Nodes {
   std::vector<Number> keys;
   std::vector<Number> ends;  // Of the seeds, and of each hop.
@@ -52,7 +52,9 @@ struct Sample {
 
   // Replaces the edges by all that lead from a sampled node to another.
   void induce(const Graph &graph, Number threads) {
-    share((Number)relations.size(), 1, threads, [&](Number r, Number) {
+    Number nodes = 0;
+    for (const Nodes &type : types) nodes += (Number)type.keys.size();
+    share((Number)relations.size(), 1, worth(nodes, threads), [&](Number r, Number) {
       const Relation &relation = graph.relations[r];
       const std::vector<Number> &targets = types[relation.destination].keys;
       Edges &edges = relations[r] = {};

@@ -13,7 +13,10 @@ namespace dacergnn::sampling {
 
 using Number = std::int64_t;
 
-// Calls `work(first, last)` on copies of `work`, one for each thread, for ranges of at most `grain` that cover 0..count.
+// Returns how many threads a loop over so many nodes or edges is worth.
+inline Number worth(Number items, Number threads) { return items < 8192 ? 1 : threads; }
+
+// Calls `work(first, last)` for ranges of at most `grain` that cover 0..count. Each thread has a copy of `work`.
 template <class Work>
 void share(Number count, Number grain, Number threads, const Work &work) {
   std::atomic<Number> next = 0;
@@ -22,7 +25,8 @@ void share(Number count, Number grain, Number threads, const Work &work) {
   const auto run = [&] {
     try {
       Work mine = work;
-      for (Number first; !failed && (first = next.fetch_add(grain)) < count;) mine(first, std::min(first + grain, count));
+      for (Number first; !failed && (first = next.fetch_add(grain)) < count;)
+        mine(first, std::min(first + grain, count));
     } catch (...) {
       if (!failed.exchange(true)) error = std::current_exception();
     }
