@@ -77,7 +77,6 @@ class GivenEdges:
     Args:
         name: What errors call the edges.
         edge_index: int32 or int64 [2, E], sources and destinations.
-        edge: int64 [E], the number of each edge; None if they stand in that order.
         node_time: Of the source nodes; None if they have none.
         edge_time: Of the edges; None if they have none.
         weight: Of the edges; None if they have none.
@@ -85,7 +84,6 @@ class GivenEdges:
 
     name: str
     edge_index: object
-    edge: Tensor | None = None
     node_time: Tensor | None = None
     edge_time: Tensor | None = None
     weight: Tensor | None = None
@@ -111,14 +109,13 @@ def make_relation(given: GivenEdges, source: int, destination: int, num_nodes: S
     elif given.node_time is not None:
         time = given.node_time[row]
     weight = None if given.weight is None else as_weights(given.name, given.weight, len(row))
-    order, edge = _order(col, num_nodes[destination], time), given.edge
+    order = _order(col, num_nodes[destination], time)
     if order is not None:
-        edge = order if edge is None else edge[order]
         row, col = row[order], col[order]
         time = None if time is None else time[order]
         weight = None if weight is None else weight[order]
     colptr = pointers(col.contiguous(), num_nodes[destination])
-    others = [None if vector is None else vector.contiguous() for vector in (edge, time, weight)]
+    others = [None if vector is None else vector.contiguous() for vector in (order, time, weight)]
     return Relation(source, destination, colptr, row.contiguous(), *others)
 
 

@@ -56,7 +56,7 @@ def _of_data(data: Any, time_attr: str | None, weight_attr: str | None) -> Sampl
         if weight_attr not in data:
             raise GraphError(f"weight_attr is {weight_attr!r}, but edges have no such attribute.")
         weight = data[weight_attr]
-    edges = GivenEdges("edge_index", _edge_index(data, "data"), None, node_time, edge_time, weight)
+    edges = GivenEdges("edge_index", _edge_index(data, "data"), node_time, edge_time, weight)
     return _of_one_type(count, edges, node_time)
 
 
@@ -79,21 +79,21 @@ def _of_hetero_data(data: Any, time_attr: str | None, weight_attr: str | None) -
         name, times = f"edge_index of {key}", edge_time.get(key)
         times = None if times is None else as_times(f"{time_attr} of {key}", times)
         index = _edge_index(store, f"Edge type {key}")
-        given[key] = GivenEdges(name, index, None, node_times.get(key[0]), times, weights.get(key))
+        given[key] = GivenEdges(name, index, node_times.get(key[0]), times, weights.get(key))
     return _joined(counts, given, node_times)
 
 
 def _of_stores(features: Any, graph: Any) -> SampledGraph:
-    rows, cols, orders = graph.coo()
+    rows, cols, _ = graph.coo()
     if not isinstance(rows, dict):
         size = graph.get_all_edge_attrs()[0].size
         if size is None:
             raise GraphError("The edges of the GraphStore have no size; put them there with size=(nodes, nodes).")
-        return _of_one_type(max(size), GivenEdges("edge_index", (rows, cols), orders), None)
+        return _of_one_type(max(size), GivenEdges("edge_index", (rows, cols)), None)
     names = {attr.group_name for attr in features.get_all_tensor_attrs() if isinstance(attr.group_name, str)}
     names |= {end for key in rows for end in (key[0], key[2])}
     counts = {key: remote_backend_utils.num_nodes(features, graph, key) for key in sorted(names)}
-    given = {key: GivenEdges(f"edge_index of {key}", (row, cols[key]), orders[key]) for key, row in rows.items()}
+    given = {key: GivenEdges(f"edge_index of {key}", (row, cols[key])) for key, row in rows.items()}
     return _joined(counts, given, {})
 
 

@@ -88,6 +88,13 @@ def test_edges_of_weight_0_are_not_sampled(fanout: int, expected: list[int]) -> 
     assert sorted(sample(sampler, [0]).edge.tolist()) == expected
 
 
+def test_weights_go_with_their_edges() -> None:
+    """Also where edges do not stand by destination."""
+    data = Data(edge_index=torch.tensor([[1, 2, 3, 4], [5, 0, 5, 0]]), w=torch.tensor([0, 1, 1, 0]), num_nodes=6)
+    output = sample(NeighborSampler(data, [2], weight_attr="w"), [0, 5])
+    assert output.edge.tolist() == [1, 2]
+
+
 def test_a_node_whose_weights_are_all_0_has_no_neighbours() -> None:
     for replace in (False, True):
         sampler = NeighborSampler(star(3, w=torch.zeros(3)), [2], replace=replace, weight_attr="w")

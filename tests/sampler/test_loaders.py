@@ -117,10 +117,14 @@ def test_stores_of_one_type() -> None:
 
 def test_hgt_batches() -> None:
     data = heterogeneous(random.Random(0))
-    for batch in hgt_loader(data, {"a": [4, 3], "b": [2, 2]}, ("b", torch.arange(8)), batch_size=4):
+    loaders = [
+        (few, hgt_loader(data, {"a": [few, few], "b": [few, few]}, ("b", torch.arange(8)), batch_size=4))
+        for few in (2, 30)
+    ]
+    for few, batch in ((few, batch) for few, loader in loaders for batch in loader):
         seeds = batch["b"].batch_size
         assert torch.equal(batch["b"].n_id[:seeds], batch["b"].input_id)
-        for key, most in (("a", 7), ("b", seeds + 4), ("c", 0), ("alone", 0)):
+        for key, most in (("a", 2 * few), ("b", seeds + 2 * few), ("c", 0), ("alone", 0)):
             nodes = batch[key].n_id
             assert len(nodes) <= most
             assert len(nodes.unique()) == len(nodes)

@@ -12,6 +12,8 @@ from torch_geometric.data import Data, HeteroData
 from torch_geometric.sampler import NumNeighbors
 
 from dacergnn.sampler import NeighborSampler
+from dacergnn.sampler.native import Seeds, sample_neighbors
+from dacergnn.sampler.output import to_output
 from tests.sampler.oracle import RELATIONS, TYPES, check_sample, heterogeneous, homogeneous, sample
 
 NUMBERS = (-1, 0, 1, 2, 3, 5, 90)
@@ -40,6 +42,17 @@ def test_samples_of_several_types(seed: int, replace: bool, disjoint: bool) -> N
     for node_type in TYPES:
         seeds = rng.choices(range(TYPES[node_type]), k=7)
         check_sample(data, sample(sampler, seeds, node_type), {node_type: seeds}, fanouts, replace, disjoint)
+
+
+@pytest.mark.parametrize("disjoint", [False, True])
+@pytest.mark.parametrize("order", [("a", "b"), ("b", "a")], ids="".join)
+def test_seeds_of_two_types(order: tuple[str, str], disjoint: bool) -> None:
+    data = heterogeneous(random.Random(1))
+    sampler = NeighborSampler(data, [2, 2], disjoint=disjoint)
+    seeds = {key: [3, 1, 4, 1, 5][: 3 + place] for place, key in enumerate(order)}
+    nodes = {[*TYPES].index(key): torch.tensor(given) for key, given in seeds.items()}
+    output = to_output(sampler.graph, sample_neighbors(sampler.graph, Seeds(nodes), sampler.options))
+    check_sample(data, output, seeds, {key: [2, 2] for key in RELATIONS}, disjoint=disjoint)
 
 
 def test_many_neighbours_of_few_nodes() -> None:
