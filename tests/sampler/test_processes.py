@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -21,7 +22,7 @@ from torch_geometric.data import HeteroData
 from dacergnn.sampler import HGTSampler, NeighborSampler
 from tests.sampler.oracle import heterogeneous, sample
 
-NODES = 5000
+NODES = 12000
 
 
 @pytest.fixture
@@ -39,8 +40,8 @@ def large() -> HeteroData:
         data[key].num_nodes = NODES
         data[key].time = torch.randint(0, 100, (NODES,), generator=generator)
     for key in (("a", "to", "b"), ("b", "back", "a"), ("a", "self", "a")):
-        data[key].edge_index = torch.randint(0, NODES, (2, 10 * NODES), generator=generator)
-        data[key].w = torch.rand(10 * NODES, generator=generator)
+        data[key].edge_index = torch.randint(0, NODES, (2, 5 * NODES), generator=generator)
+        data[key].w = torch.rand(5 * NODES, generator=generator)
     return data
 
 
@@ -50,7 +51,7 @@ def arrays(output: Any) -> list[Tensor]:
 
 def drawn(sampler: Any) -> list[Tensor]:
     torch.manual_seed(5)
-    return arrays(sample(sampler, range(3000), "a"))
+    return arrays(sample(sampler, range(9000), "a"))
 
 
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -90,7 +91,8 @@ def test_forked_processes_sample(threads: None) -> None:
         same = False
         signal.alarm(60)  # ends a child that waits for threads of its parent
         try:
-            same = all(map(torch.equal, expected, drawn(sampler)))
+            # Torch's own functions would wait for threads of the parent where tensors are large.
+            same = all(np.array_equal(a.numpy(), b.numpy()) for a, b in zip(expected, drawn(sampler), strict=True))
         finally:
             os._exit(0 if same else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

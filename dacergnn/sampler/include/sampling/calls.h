@@ -34,11 +34,16 @@ Sample *sampled(const Number *graph, const Number *request, Number *sizes, Funct
   }
 }
 
-// Copies keys of nodes, and rows, columns and numbers of edges, each for all types or relations in one array.
+// Copies nodes, their trees if there is an address for them, and rows, columns and numbers of edges: each for all types
+// or relations in one array.
 inline void copy_sample(const Sample &sample, const Number *addresses) {
-  auto *keys = (Number *)addresses[0], *row = (Number *)addresses[1], *col = (Number *)addresses[2],
-       *edge = (Number *)addresses[3];
-  for (const Nodes &nodes : sample.types) keys = std::ranges::copy(nodes.keys, keys).out;
+  auto *node = (Number *)addresses[0], *tree = (Number *)addresses[1], *row = (Number *)addresses[2],
+       *col = (Number *)addresses[3], *edge = (Number *)addresses[4];
+  for (std::size_t type = 0; type < sample.types.size(); ++type)
+    for (const Number key : sample.types[type].keys) {
+      *node++ = tree ? key % sample.counts[type] : key;
+      if (tree) *tree++ = key / sample.counts[type];
+    }
   for (const Edges &edges : sample.relations) {
     row = std::ranges::copy(edges.row, row).out;
     col = std::ranges::copy(edges.col, col).out;

@@ -35,7 +35,6 @@ class HGTSampling {
 
   void add(std::size_t type, const std::vector<Number> &added) {
     Nodes &nodes = sample_.types[type];
-    nodes.ids.reserve((Number)added.size());
     for (const Number node : added) nodes.add_seed(node);
     nodes.ends.push_back((Number)nodes.keys.size());
   }
@@ -49,7 +48,6 @@ class HGTSampling {
       const Number node = targets.keys[i];
       if (targets.ids.find(node) != i) continue;  // A seed that came before.
       const Range range = {relation.colptr[node], relation.colptr[node + 1]};
-      budget.places.reserve(range.size());
       for (Number e = range.first; e < range.last; ++e) {
         if (sampled.find(relation.row[e]) >= 0) continue;
         const Number fresh = (Number)budget.nodes.size(), place = budget.places.insert(relation.row[e], fresh);

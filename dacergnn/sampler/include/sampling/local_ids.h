@@ -1,7 +1,6 @@
 // Numbers the nodes of a sample in the order in which they come.
 #pragma once
 
-#include <bit>
 #include <utility>
 #include <vector>
 
@@ -10,27 +9,20 @@
 
 namespace dacergnn::sampling {
 
-// A hash table with open addressing from a key, which is not negative, to its number.
+// A hash table with open addressing from a key, which is not negative, to its number. Half of it is free at least.
 class LocalIds {
  public:
-  // Makes room for `more` keys besides those that are there.
-  void reserve(Number more) {
-    const std::uint64_t needed = std::bit_ceil((std::uint64_t)(count_ + more) * 2 + 2);
-    if (needed <= slots_.size()) return;
-    const std::vector<Slot> old = std::exchange(slots_, std::vector<Slot>(needed));
-    shift_ = 64 - std::countr_zero(needed);
-    for (const Slot &slot : old)
-      if (slot.key >= 0) slots_[place(slot.key)] = slot;
-  }
-
-  // Returns the number of a key, which is `fresh` from now on if it had none. There has to be room.
+  // Returns the number of a key, which is `fresh` from now on if it had none.
   Number insert(Number key, Number fresh) {
-    Slot &slot = slots_[place(key)];
-    if (slot.key < 0) {
-      slot = {key, fresh};
-      ++count_;
+    std::uint64_t at = place(key);
+    if (slots_[at].key < 0) {
+      if (++count_ * 2 > slots_.size()) {
+        grow();
+        at = place(key);
+      }
+      slots_[at] = {key, fresh};
     }
-    return slot.id;
+    return slots_[at].id;
   }
 
   // Returns the number of a key, -1 if it has none.
@@ -53,9 +45,16 @@ class LocalIds {
     return place;
   }
 
-  std::vector<Slot> slots_{2};
-  int shift_ = 63;
-  Number count_ = 0;
+  void grow() {
+    const std::vector<Slot> old = std::exchange(slots_, std::vector<Slot>(slots_.size() * 4));
+    shift_ -= 2;
+    for (const Slot &slot : old)
+      if (slot.key >= 0) slots_[place(slot.key)] = slot;
+  }
+
+  std::vector<Slot> slots_{256};
+  int shift_ = 56;  // So that hashes number the slots.
+  std::uint64_t count_ = 0;
 };
 
 }  // namespace dacergnn::sampling

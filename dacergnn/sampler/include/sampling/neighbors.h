@@ -54,7 +54,6 @@ class NeighborSampling {
   void add_seeds() {
     for (std::size_t type = 0; type < graph_.nodes.size(); ++type) {
       Nodes &nodes = sample_.types[type];
-      nodes.ids.reserve(request_.counts[type]);
       for (Number i = 0; i < request_.counts[type]; ++i) {
         const Number tree = request_.disjoint ? request_.trees[type] + i : 0;
         nodes.add_seed(tree * graph_.nodes[type] + request_.seeds[type][i]);

@@ -24,7 +24,6 @@ struct Nodes {
   // Replaces keys by the numbers of their nodes, and appends those that are new.
   void number(Number *first, Number *last) {
     constexpr Number kAhead = 8;
-    ids.reserve(last - first);
     for (Number *key = first; key < last; ++key) {
       if (last - key > kAhead) ids.prefetch(key[kAhead]);
       const Number fresh = (Number)keys.size(), id = ids.insert(*key, fresh);
@@ -45,10 +44,12 @@ struct Edges {
 };
 
 struct Sample {
+  std::vector<Number> counts;  // Of all nodes of each type.
   std::vector<Nodes> types;
   std::vector<Edges> relations;
 
-  explicit Sample(const Graph &graph) : types(graph.nodes.size()), relations(graph.relations.size()) {}
+  explicit Sample(const Graph &graph)
+      : counts(graph.nodes), types(graph.nodes.size()), relations(graph.relations.size()) {}
 
   // Replaces the edges by all that lead from a sampled node to another.
   void induce(const Graph &graph, Number threads) {
