@@ -116,10 +116,14 @@ def _processor() -> str:
 @cache
 def _environment() -> str:
     """What every build depends on besides its code: compiler, kind of machine, versions, our headers."""
+    return "\n".join([*compiler(), platform.machine(), dace.__version__, _digest(INCLUDE_FOLDER)])
+
+
+def _digest(folder: Path) -> str:
     digest = hashlib.sha256()
-    for header in sorted(p for p in INCLUDE_FOLDER.rglob("*") if p.is_file()):
+    for header in sorted(p for p in folder.rglob("*") if p.is_file()):
         digest.update(header.read_bytes())
-    return "\n".join([*compiler(), platform.machine(), dace.__version__, digest.hexdigest()])
+    return digest.hexdigest()
 
 
 def build_all(programs: Sequence[tuple[str, str]], architectures: tuple[int, ...] = ()) -> list[Path]:
@@ -128,11 +132,12 @@ def build_all(programs: Sequence[tuple[str, str]], architectures: tuple[int, ...
         return list(workers.map(lambda program: build(program[0], program[1], architectures), programs))
 
 
-def build(name: str, code: str, architectures: tuple[int, ...] = ()) -> Path:
+def build(name: str, code: str, architectures: tuple[int, ...] = (), headers: Path | None = None) -> Path:
     """The shared library for ``code``, from the cache where it is there.
 
     Args:
         architectures: Of the CUDA devices that the code is for; none for C++ on this machine's processor.
+        headers: A folder of headers besides those of the kernels.
 
     Raises:
         BuildError: No compiler, or it rejects the code.
@@ -142,6 +147,8 @@ def build(name: str, code: str, architectures: tuple[int, ...] = ()) -> Path:
         command, suffix, version = nvcc.command(architectures), ".cu", nvcc.compiler()[1]
     else:
         command, suffix, version = [*compiler_command(), *_flags()], ".cpp", _processor()
+    if headers is not None:
+        command, version = [*command, f"-I{headers}"], f"{version}\n{_digest(headers)}"
     key = hashlib.sha256(f"{_environment()}\n{version}\n{command}\n{code}".encode()).hexdigest()[:20]
     found = build_cache.lookup(key, name)
     if found is not None:

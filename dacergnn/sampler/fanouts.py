@@ -1,0 +1,86 @@
+"""Numbers of neighbours to sample, of each edge type in each hop."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from reprlib import repr as short
+from typing import Any
+
+from torch_geometric.sampler import NumNeighbors
+from torch_geometric.typing import EdgeTypeStr
+
+from dacergnn.errors import GraphError
+from dacergnn.sampler.graph import EdgeType
+
+_LIMIT = 2**31
+"""So large that no batch has so many neighbours, so small that their sum over all nodes has 64 bits."""
+
+
+def read_fanouts(num_neighbors: Any, edge_types: Sequence[EdgeType | None]) -> tuple[int, list[list[int]]]:
+    """Returns the number of hops, and the numbers of neighbours in each of them by edge type.
+
+    Args:
+        num_neighbors: A list for all edge types, a dictionary of lists by edge type, or PyG's ``NumNeighbors``.
+
+    Raises:
+        GraphError: They are not the same number of hops, leave an edge type out, name one that there is not, or hold
+            something else than integers from -1 on.
+    """
+    values, default = num_neighbors, None
+    if isinstance(num_neighbors, NumNeighbors):
+        values, default = num_neighbors.values, num_neighbors.default
+    if not isinstance(values, Mapping):
+        hops = _checked("num_neighbors", values)
+        return len(hops), [hops for _ in edge_types]
+    if None in edge_types:
+        raise GraphError("num_neighbors is a dictionary, but the graph has one edge type; pass a list, as in [10, 10].")
+    by_type: dict[Any, Any] = {EdgeTypeStr(key).to_tuple(): hops for key, hops in values.items()}
+    unknown = [key for key in by_type if key not in edge_types]
+    if unknown:
+        raise GraphError(f"num_neighbors names {unknown[0]}, but the edge types are {short(list(edge_types))}.")
+    missing = [key for key in edge_types if key not in by_type]
+    if missing and default is None:
+        raise GraphError(f"num_neighbors leaves {missing[0]} out; add it, or pass NumNeighbors(..., default=[...]).")
+    found = [_checked(f"num_neighbors of {key}", by_type.get(key, default)) for key in edge_types]
+    for key, hops in zip(edge_types, found, strict=True):
+        if len(hops) != len(found[0]):
+            raise GraphError(
+                f"num_neighbors has {len(found[0])} hops for {edge_types[0]} and {len(hops)} for {key}; give each "
+                "edge type the same number of hops, with 0 in those that it has no part in."
+            )
+    return len(found[0]) if found else 0, found
+
+
+def read_samples(num_samples: Any, node_types: Sequence[str | None]) -> tuple[int, list[list[int]]]:
+    """Returns the number of hops, and the numbers of nodes to sample in each of them by node type.
+
+    Args:
+        num_samples: A list for all node types, or a dictionary of lists by node type; types that it leaves out are not
+            sampled.
+
+    Raises:
+        GraphError: They are not the same number of hops, name a type that there is not, or hold something else than
+            integers from -1 on.
+    """
+    if not isinstance(num_samples, Mapping):
+        hops = _checked("num_samples", num_samples)
+        return len(hops), [hops for _ in node_types]
+    given = {key: _checked(f"num_samples of {key!r}", hops) for key, hops in num_samples.items()}
+    for key, hops in given.items():
+        if key not in node_types:
+            raise GraphError(f"num_samples names {key!r}, but the node types are {short(list(node_types))}.")
+        if len(hops) != len(next(iter(given.values()))):
+            raise GraphError(f"num_samples has another number of hops for {key!r} than for {next(iter(given))!r}.")
+    hops = len(next(iter(given.values()), []))
+    return hops, [given.get(key, [0] * hops) for key in node_types]
+
+
+def _checked(name: str, hops: object) -> list[int]:
+    if not isinstance(hops, list | tuple):
+        raise GraphError(f"{name} is {short(hops)}; pass a list with one number for each hop.")
+    for number in hops:
+        if not isinstance(number, int) or isinstance(number, bool) or number < -1:
+            raise GraphError(f"{name} holds {short(number)}; numbers are integers from 0 on, or -1 for all.")
+        if number >= _LIMIT:
+            raise GraphError(f"{name} holds {number}, more than fit into a batch; pass -1 for all.")
+    return [*hops]
