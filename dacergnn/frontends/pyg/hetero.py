@@ -19,7 +19,7 @@ from dacergnn.frontends.pyg.message_passing import check_features, typed_ids
 from dacergnn.frontends.pyg.relation_arrays import Layout, edge_coefficients, edge_weights
 from dacergnn.frontends.pyg.relation_edges import check_relation_edges, kept_relation_edges, relation_edges
 from dacergnn.frontends.pyg.relation_parts import RelationParts
-from dacergnn.frontends.pyg.relations import EdgeType, Relation
+from dacergnn.frontends.pyg.relations import Attention, EdgeType, Relation
 from dacergnn.frontends.pyg.self_loops import with_loops
 from dacergnn.frontends.reached import Reached
 from dacergnn.graph import HeteroGraph
@@ -47,19 +47,16 @@ class HeteroFrontend(Frontend):
         self.out_channels: int = self._same("out_channels", [r.out_channels for r in self.relations])
         self.reduce: str = self._same("aggr of convs", [r.reduce for r in self.relations])
         attention = [r.attention for r in self.relations if r.attention is not None]
-        self.attention = self._same("attention", attention) if attention else None
+        self.attention: Attention | None = self._same("attention", attention) if attention else None
         self.averaged = self.attention is not None and not self.attention.concat
-        others = len(attention) < len(self.relations)
-        if self.averaged and (others or any(r.root for r in self.relations)):
-            raise self.refuse("concat", False, "heads are averaged where all relations have GATConv without residual")
         if self.attention and self.reduce != "sum":
-            raise self.refuse("aggr of convs", self.reduce, "beside GATConv, relations are summed or averaged")
+            raise self.refuse("aggr of convs", self.reduce, "beside attention, relations are summed or averaged")
         self.channels: dict[str, int] = {}
         for relation in self.relations:
             for name, path in relation.matrices:
-                weight = relation.parameter(convs, path)
-                if weight is not None and self.channels.setdefault(name, weight.size(1)) != weight.size(1):
-                    raise self.refuse("in_channels", weight.size(1), f"{name!r} has {self.channels[name]} elsewhere")
+                width = relation.parameter(convs, path).size(1)
+                if self.channels.setdefault(name, width) != width:
+                    raise self.refuse("in_channels", width, f"{name!r} has {self.channels[name]} elsewhere")
         self._layouts: dict[tuple[EdgeType, ...], Layout] = {}
         self._parts_of: dict[Layout, RelationParts] = {}
 
@@ -197,7 +194,7 @@ class HeteroFrontend(Frontend):
         found = self._parts_of.get(layout)
         if found is None:
             heads = self.attention.heads if self.averaged and self.attention is not None else 1
-            found = RelationParts.of(layout, self.convs(), self.channels, heads)
+            found = RelationParts.of(layout, self.convs(), self.channels, heads * self.out_channels)
             if not torch.compiler.is_compiling():
                 self._parts_of[layout] = found
         return found
@@ -208,7 +205,7 @@ class HeteroFrontend(Frontend):
         bindings: dict[str, object] = {n: spec(_SPACES.get(n, "R"), *a.shape[1:]) for n, a in arrays.items()}
         if self.attention is None or "q" not in arrays:
             return Program.of(hetero, reduce=self.reduce, **bindings)
-        heads, channels, _, slope = self.attention
+        _, heads, channels, _, slope = self.attention
         options = {"heads": heads, "channels": channels, "width": heads * channels, "slope": slope}
         return Program.of(hetero, reduce="attention", **options, **bindings)
 
