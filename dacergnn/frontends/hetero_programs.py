@@ -20,19 +20,15 @@ def hetero(g, x, W, W_bias, W_dst, W_dst_bias, q, k, attends, norm, root, bias, 
     """
     if reduce == "attention":
         for e in g.edges():
-            e["hs"] = linear(e.src.x, W[e.etype].T)
+            e["hs"] = reshape(linear(e.src.x, W[e.etype].T), heads, channels)
             if W_bias:
                 e["hs"] = e["hs"] + W_bias[e.etype]
             if W_dst:
-                e["ht"] = linear(e.dst.x, W_dst[e.etype].T)
-                if W_dst_bias:
-                    e["ht"] = e["ht"] + W_dst_bias[e.etype]
+                e["ht"] = reshape(linear(e.dst.x, W_dst[e.etype].T), heads, channels)
             else:
-                e["ht"] = linear(e.dst.x, W[e.etype].T)
-                if W_bias:
-                    e["ht"] = e["ht"] + W_bias[e.etype]
-            e["hs"] = reshape(e["hs"], heads, channels)
-            e["ht"] = reshape(e["ht"], heads, channels)
+                e["ht"] = reshape(linear(e.dst.x, W[e.etype].T), heads, channels)
+            if W_dst_bias:
+                e["ht"] = e["ht"] + W_dst_bias[e.etype]
             if k:
                 e["att"] = leakyrelu(dot_prd(e["hs"], q[e.etype]) + dot_prd(e["ht"], k[e.etype]), slope)
             else:

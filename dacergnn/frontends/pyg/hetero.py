@@ -206,6 +206,7 @@ class HeteroFrontend(Frontend):
         if self.attention is None or "q" not in arrays:
             return Program.of(hetero, reduce=self.reduce, **bindings)
         _, heads, channels, _, slope = self.attention
+        bindings |= {name: spec("R", heads, channels) for name in ("W_bias", "W_dst_bias") if name in arrays}
         options = {"heads": heads, "channels": channels, "width": heads * channels, "slope": slope}
         return Program.of(hetero, reduce="attention", **options, **bindings)
 

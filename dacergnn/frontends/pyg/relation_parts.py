@@ -55,7 +55,7 @@ class RelationParts:
             if any(name in r.paths for r in relations)
         }
         if all(r.paths.get("W_dst") in (r.paths["W"], None) for r in relations):  # both ends have one projection
-            rows = {name: found for name, found in rows.items() if name not in ("W_dst", "W_dst_bias")}
+            rows.pop("W_dst", None)
         leads_to = [[layout.destinations.index(r.key[-1])] for r, _ in keys]
         leads_to += [layout.reached_from(name) for name in layout.node_types]
         results = Results(len(layout.destinations), leads_to)
