@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import accumulate
 from typing import Any, ClassVar
 
 import torch
@@ -89,7 +88,9 @@ class HeteroFrontend(Frontend):
             self._check_weight(layout, key, weight, edge_index_dict, x_dict)
         sizes = [x_dict[name].size(0) for name in layout.node_types]
         given = [edge_index_dict[r.key] for r in layout.relations]
-        marks = [(r.key, r.loops > 0, is_matrix(e)) for r, e in zip(layout.relations, given, strict=True)]
+        # Layers that attend take self loops out of an adjacency before they add theirs; others do not.
+        forms = [is_matrix(e) and r.rule for r, e in zip(layout.relations, given, strict=True)]
+        marks = [(r.key, r.loops > 0, form) for r, form in zip(layout.relations, forms, strict=True)]
         return tuple([part for edges in given for part in identity(edges)]), (*sizes, *marks)
 
     def graph_owner(self) -> object:
@@ -102,38 +103,26 @@ class HeteroFrontend(Frontend):
     def graph(self, x_dict: Any, edge_index_dict: Any, **_: Any) -> HeteroGraph:
         layout = self._layout(edge_index_dict)
         sizes: list[int] = [x_dict[name].size(0) for name in layout.node_types]
-        starts = dict(zip(layout.node_types, accumulate(sizes, initial=0), strict=False))
         counts = dict(zip(layout.node_types, sizes, strict=True))
         given = [relation_edges(r, self._conv(r), edge_index_dict[r.key], None) for r in layout.relations]
         ids = typed_ids({edges.relation.key: edges.ends for edges in given}, counts)
-        parts: list[Tensor] = []
-        for relation, ends, _weight in given:
-            src, _name, dst = relation.key
-            if relation.loops:
-                ends = with_loops(ends, x_dict[src].size(0))
-            parts.append(ends + torch.tensor([[starts[src]], [starts[dst]]], dtype=ends.dtype, device=ends.device))
+        parts = [with_loops(ends, counts[r.key[0]]) if r.loops else ends for r, ends, _ in given]
+        edges, device = torch.cat(parts, dim=1), parts[0].device
+        edge_type = repeated([part.size(1) for part in parts], device)
         edge_list = make_edge_list(
-            torch.cat(parts, dim=1), repeated([part.size(1) for part in parts], parts[0].device),
+            edges.add_(layout.starts(sizes, edges).index_select(1, edge_type)), edge_type,
             num_nodes=(sum(sizes), sum(sizes[: len(layout.destinations)])),
             num_edge_types=len(parts), num_node_types=len(sizes),
-            node_type=repeated(sizes, parts[0].device),
-            edge_type_names=["__".join(r.key) for r in layout.relations], node_type_names=layout.node_types,
+            node_type=repeated(sizes, device),
+            edge_type_names=layout.edge_type_names, node_type_names=layout.node_types,
             given_as=ids,
         )  # fmt: skip
         return HeteroGraph(edge_list)
 
     def bind(self, graph: HeteroGraph, x_dict: Any, edge_index_dict: Any, *, edge_weight_dict: Any = None) -> Binding:
         layout = self._layout(edge_index_dict)
-        given_weights: dict[Any, Any] = edge_weight_dict or {}
-        given = [
-            kept_relation_edges(graph, r, self._conv(r), edge_index_dict[r.key], given_weights.get(r.key))
-            for r in layout.relations
-        ]
-        dtype: torch.dtype = x_dict[layout.node_types[0]].dtype
-        indices = {edges.relation.key: edges.ends for edges in given}
-        by_edge = {edges.relation.key: edges.weight for edges in given}
-        weights = edge_weights(graph, [edges.relation for edges in given], x_dict, indices, by_edge, dtype)
-        norm = edge_coefficients(graph, layout.relations, weights, dtype)
+        weights = self._weights(graph, layout, x_dict, edge_index_dict, edge_weight_dict or {})
+        norm = edge_coefficients(graph, layout.relations, weights, x_dict[layout.node_types[0]].dtype)
         parts = self._parts(layout)
         assemble = partial(parts.arrays, graph, norm, self.module.aggr == "mean")
         tensors = parts.tensors(self.convs(), x_dict)
@@ -184,6 +173,21 @@ class HeteroFrontend(Frontend):
         count, dtype = edge_index_dict[key].size(1), x_dict[key[0]].dtype
         if not isinstance(weight, Tensor) or weight.shape != (count,) or weight.dtype != dtype:
             raise UnsupportedCallError(f"{label} must be a tensor [{count}] of {dtype}.")
+
+    def _weights(
+        self, graph: HeteroGraph, layout: Layout, x_dict: Any, edge_index_dict: Any, given: dict[EdgeType, Any]
+    ) -> Tensor | None:
+        """Returns [E] what messages are multiplied with, in the order of the relations; None for 1."""
+        if not given and not any(is_matrix(edge_index_dict[key]) for key in layout.keys):
+            return None
+        found = [
+            kept_relation_edges(graph, r, self._conv(r), edge_index_dict[r.key], given.get(r.key))
+            for r in layout.relations
+        ]
+        indices = {edges.relation.key: edges.ends for edges in found}
+        by_edge = {edges.relation.key: edges.weight for edges in found}
+        dtype: torch.dtype = x_dict[layout.node_types[0]].dtype
+        return edge_weights(graph, [edges.relation for edges in found], x_dict, indices, by_edge, dtype)
 
     def _conv(self, relation: Relation) -> Any:
         """The layer of a relation."""

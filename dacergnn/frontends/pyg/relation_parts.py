@@ -31,8 +31,10 @@ class RelationParts:
         parameters: Where they are among the layers of the relations.
         results: Which results each tensor leads to.
         channels: Columns of the features of each node type that some layer reads.
+        width: Columns of features and weights, those of the widest node type.
         height: Columns of the program's result, and rows of a relation's weights. Parameters of fewer are repeated:
             they are added to each of the heads that are averaged afterwards.
+        unfitted: Positions of the parameters that have fewer rows or columns.
     """
 
     layout: Layout
@@ -41,7 +43,9 @@ class RelationParts:
     parameters: Parameters
     results: Results
     channels: Mapping[str, int]
+    width: int
     height: int
+    unfitted: frozenset[int]
 
     @classmethod
     def of(cls, layout: Layout, convs: Any, channels: Mapping[str, int], height: int) -> RelationParts:
@@ -61,7 +65,9 @@ class RelationParts:
         results = Results(len(layout.destinations), leads_to)
         names = [f"convs[{r.key!r}].{path}" for r, path in keys] + [f"x_dict[{name!r}]" for name in layout.node_types]
         parameters = Parameters(convs, [(r.place, *path.split(".")) for r, path in keys])
-        return cls(layout, names, rows, parameters, results, channels, height)
+        width, given = max(channels.values()), enumerate(parameters.read(convs))
+        unfitted = frozenset(place for place, parameter in given if _fitted(parameter, width, height) is not parameter)
+        return cls(layout, names, rows, parameters, results, channels, width, height, unfitted)
 
     def tensors(self, convs: Any, x_dict: Mapping[str, Tensor]) -> list[Tensor]:
         """Returns the tensors of a call."""
@@ -92,22 +98,17 @@ class RelationParts:
                 found["attends"] = constant(graph, attends, x.dtype)
         return found
 
-    @property
-    def _width(self) -> int:
-        """Columns of features and weights, those of the widest node type."""
-        return max(self.channels.values())
-
     def _features(self, tensors: Sequence[Tensor], gate: Gate | None) -> Tensor:
         """Returns the rows of all node types, which are zeros where no layer reads them."""
         parts: list[Tensor] = []
         count = len(tensors) - len(self.layout.node_types)
         for name, x in zip(self.layout.node_types, tensors[count:], strict=True):
             if name in self.channels:
-                missing = self._width - x.size(1)
+                missing = self.width - x.size(1)
                 parts.append(pad(x, (0, missing)) if missing and not is_sparse(x) else x)
             else:
-                parts.append(torch.zeros(x.size(0), self._width, dtype=x.dtype, device=x.device))
-        rows = joined(parts, self._width)
+                parts.append(torch.zeros(x.size(0), self.width, dtype=x.dtype, device=x.device))
+        rows = joined(parts, self.width)
         if gate is not None and not is_sparse(rows):
             gate(rows, range(count, len(tensors)))
         return rows
@@ -116,8 +117,8 @@ class RelationParts:
         """Returns a row for each relation, of zeros for one without such a parameter."""
         places = self.rows[name]
         first = next(place for place in places if place is not None)
-        zeros = torch.zeros_like(self._fitted(tensors[first])) if None in places else None
-        rows = torch.stack([zeros if place is None else self._fitted(tensors[place]) for place in places])
+        zeros = torch.zeros_like(self._fitted(tensors, first))
+        rows = torch.stack([zeros if place is None else self._fitted(tensors, place) for place in places])
         if gate is not None:
             gate(rows, [first if place is None else place for place in places])  # zeros take no gradient anyway
         return rows.flatten(1, 2) if rows.dim() == 4 else rows
@@ -127,15 +128,19 @@ class RelationParts:
         found = [
             (r, place) for r, place in zip(self.layout.relations, self.rows[name], strict=True) if place is not None
         ]
-        rows = torch.stack([self._fitted(tensors[place]) for _, place in found])
+        rows = torch.stack([self._fitted(tensors, place) for _, place in found])
         if gate is not None:
             gate(rows, [place for _, place in found])
         return self.layout.totals(graph, [r for r, _ in found], rows)
 
-    def _fitted(self, parameter: Tensor) -> Tensor:
-        """Returns a parameter as wide as the features and, but for those of heads, as high as the results."""
-        if parameter.dim() == 2 and parameter.size(1) < self._width:
-            parameter = pad(parameter, (0, self._width - parameter.size(1)))
-        if parameter.dim() < 3 and parameter.size(0) < self.height:
-            return torch.cat([parameter] * (self.height // parameter.size(0)))
-        return parameter
+    def _fitted(self, tensors: Sequence[Tensor], place: int) -> Tensor:
+        return _fitted(tensors[place], self.width, self.height) if place in self.unfitted else tensors[place]
+
+
+def _fitted(parameter: Tensor, width: int, height: int) -> Tensor:
+    """Returns a parameter as wide as the features and, but for those of heads, as high as the results."""
+    if parameter.dim() == 2 and parameter.size(1) < width:
+        parameter = pad(parameter, (0, width - parameter.size(1)))
+    if parameter.dim() < 3 and parameter.size(0) < height:
+        return torch.cat([parameter] * (height // parameter.size(0)))
+    return parameter
