@@ -26,6 +26,7 @@ from dacergnn.graph.edge_list import make_edge_list
 from dacergnn.graph.typed_parts import repeated
 
 _SPACES = {"x": "NS", "norm": "E", "root": "T", "bias": "T", "share": "T"}  # other arrays: one row for each relation
+_BY_HEAD = ("W_bias", "W_key_bias", "W_dst_bias")
 
 
 class HeteroFrontend(Frontend):
@@ -126,7 +127,7 @@ class HeteroFrontend(Frontend):
         parts = self._parts(layout)
         assemble = partial(parts.arrays, graph, norm, self.module.aggr == "mean")
         tensors = parts.tensors(self.convs(), x_dict)
-        program = self.program((layout.keys, norm is None), lambda: self._program(assemble, tensors))
+        program = self.program((layout.keys, norm is None), lambda: self._program(layout, assemble, tensors))
         sizes = [x_dict[name].size(0) for name in layout.destinations]
         finish = partial(self._finish, layout.destinations, sizes)
         if any(map(is_sparse, tensors)):  # programs take them as the arrays that they are
@@ -203,15 +204,18 @@ class HeteroFrontend(Frontend):
                 self._parts_of[layout] = found
         return found
 
-    def _program(self, assemble: Callable[[Sequence[Tensor]], dict[str, Tensor]], tensors: Sequence[Tensor]) -> Program:
+    def _program(
+        self, layout: Layout, assemble: Callable[[Sequence[Tensor]], dict[str, Tensor]], tensors: Sequence[Tensor]
+    ) -> Program:
         with torch.no_grad():  # checkpoints count what is saved in a call
             arrays = assemble(tensors)
         bindings: dict[str, object] = {n: spec(_SPACES.get(n, "R"), *a.shape[1:]) for n, a in arrays.items()}
-        if self.attention is None or "q" not in arrays:
+        if self.attention is None or not any(r.attention for r in layout.relations):
             return Program.of(hetero, reduce=self.reduce, **bindings)
         _, heads, channels, _, slope = self.attention
-        bindings |= {name: spec("R", heads, channels) for name in ("W_bias", "W_dst_bias") if name in arrays}
-        options = {"heads": heads, "channels": channels, "width": heads * channels, "slope": slope}
+        bindings |= {name: spec("R", heads, channels) for name in _BY_HEAD if name in arrays}
+        scale = channels**-0.5
+        options = {"heads": heads, "channels": channels, "width": heads * channels, "slope": slope, "scale": scale}
         return Program.of(hetero, reduce="attention", **options, **bindings)
 
     def _finish(self, names: Sequence[str], sizes: list[int], outputs: Outputs, reached: Reached) -> dict[str, Tensor]:

@@ -17,7 +17,7 @@ from dacergnn.frontends.reached import Results
 from dacergnn.graph import HeteroGraph
 from dacergnn.runtime.stacks import Gate
 
-_STACKED = ("W", "W_bias", "W_dst", "W_dst_bias", "q", "k")
+_STACKED = ("W", "W_bias", "W_key", "W_key_bias", "W_dst", "W_dst_bias", "q", "k")
 """Arrays with a row for each relation."""
 
 

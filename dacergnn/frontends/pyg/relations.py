@@ -18,11 +18,11 @@ EdgeType = tuple[str, str, str]
 _CONV = "torch_geometric.nn.conv."
 SAGE, GRAPH = _CONV + "sage_conv.SAGEConv", _CONV + "graph_conv.GraphConv"
 GCN, GAT = _CONV + "gcn_conv.GCNConv", _CONV + "gat_conv.GATConv"
-GATV2 = _CONV + "gatv2_conv.GATv2Conv"
+GATV2, TRANSFORMER = _CONV + "gatv2_conv.GATv2Conv", _CONV + "transformer_conv.TransformerConv"
 _LINEAR = "torch_geometric.nn.dense.linear.Linear"
 WEIGHTED = (GRAPH, GCN)
 """Those of them whose calls take weights of edges."""
-ATTENDING = (GAT, GATV2)
+ATTENDING = (GAT, GATV2, TRANSFORMER)
 """Those of them whose relations attend."""
 _ANY = ("add", "mean", "max", "min")
 _AGGREGATIONS = {SAGE: _ANY, GRAPH: _ANY, GCN: ("add",), **dict.fromkeys(ATTENDING, ("add",))}
@@ -40,13 +40,18 @@ _PATHS = {
         "W": "lin_l.weight", "W_bias": "lin_l.bias", "W_dst": "lin_r.weight", "W_dst_bias": "lin_r.bias", "q": "att",
         "root": "res.weight", "bias": "bias",
     },
+    TRANSFORMER: {
+        "W": "lin_value.weight", "W_bias": "lin_value.bias", "W_key": "lin_key.weight", "W_key_bias": "lin_key.bias",
+        "W_dst": "lin_query.weight", "W_dst_bias": "lin_query.bias",
+        "root": "lin_skip.weight", "bias": "lin_skip.bias",
+    },
 }  # fmt: skip
 _SHARED_PATHS = {
     GAT: {"W": "lin.weight", "W_dst": "lin.weight"},
     GATV2: {"W_dst": "lin_l.weight", "W_dst_bias": "lin_l.bias"},
 }
 """Those that differ where both ends have one projection."""
-_ENDS = {"W": 0, "W_dst": -1, "root": -1}
+_ENDS = {"W": 0, "W_key": 0, "W_dst": -1, "root": -1}
 """Which end of an edge has the features that a matrix is multiplied with."""
 _DROPOUT = {"dropout": "set it to 0 to have one program for all relations"}
 _REFUSED: dict[str, dict[str, str]] = {
@@ -55,12 +60,18 @@ _REFUSED: dict[str, dict[str, str]] = {
         "project": "project the features before the layer",
     },
     GCN: {"cached": "leave it False; the encoded graph and its coefficients are kept anyway"},
-    **dict.fromkeys(ATTENDING, _DROPOUT),
+    GAT: _DROPOUT,
+    GATV2: _DROPOUT,
+    TRANSFORMER: {
+        **_DROPOUT,
+        "beta": "leave it False to have one program for all relations",
+        "edge_dim": "leave it None; calls with features of edges are one program for each relation",
+    },
 }
 
 
 class Attention(NamedTuple):
-    """Options that the attention of all relations shares."""
+    """Options that the attention of all relations shares; `slope` is that of a LeakyReLU, if there is one."""
 
     layer: str
     heads: int
@@ -133,7 +144,8 @@ class Relation:
             rule = "gcn"
         elif kind in ATTENDING:
             rule, layer, heads = "attention", kind.rpartition(".")[2], conv.heads
-            attention = Attention(layer, heads, out_channels, conv.concat or heads == 1, float(conv.negative_slope))
+            slope = float(getattr(conv, "negative_slope", 0.0))
+            attention = Attention(layer, heads, out_channels, conv.concat or heads == 1, slope)
             out_channels *= heads if conv.concat else 1
         return cls(
             key, place, rule, kind in WEIGHTED, loops * (2.0 if getattr(conv, "improved", False) else 1.0),
@@ -150,7 +162,8 @@ def _paths(kind: str, conv: Any, *, within: bool) -> dict[str, str]:
     if kind == GATV2 and (conv.lin_r is conv.lin_l or (conv.share_weights and within)):
         paths = paths | _SHARED_PATHS[kind]
     if not getattr(conv, "root_weight", True):
-        paths = {name: path for name, path in paths.items() if name != "root"}
+        own, _, _ = paths["root"].partition(".")
+        paths = {name: path for name, path in paths.items() if not path.startswith(f"{own}.")}
     return {name: path for name, path in paths.items() if _has(conv, path)}
 
 
