@@ -110,7 +110,7 @@ class Between(Shared):
     ("make", "aggr"),
     [
         (lambda: Shared(pyg().SAGEConv((K, K), K)), "sum"),
-        (lambda: Shared(pyg().GATv2Conv((K, K), K, add_self_loops=False)), "sum"),
+        (lambda: Shared(pyg().ResGatedGraphConv((K, K), K)), "sum"),
         (lambda: Between(pyg().SAGEConv((K, K), K)), "sum"),
         (lambda: Model(pyg().SAGEConv((K, K), M), pyg().GraphConv((M, M), M)), "max"),
     ],
