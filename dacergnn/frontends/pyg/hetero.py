@@ -27,6 +27,7 @@ from dacergnn.graph.typed_parts import repeated
 
 _SPACES = {"x": "NS", "norm": "E", "root": "T", "bias": "T", "share": "T"}  # other arrays: one row for each relation
 _BY_HEAD = ("W_bias", "W_key_bias", "W_dst_bias")
+"""Arrays that are added to heads."""
 
 
 class HeteroFrontend(Frontend):
@@ -89,9 +90,7 @@ class HeteroFrontend(Frontend):
             self._check_weight(layout, key, weight, edge_index_dict, x_dict)
         sizes = [x_dict[name].size(0) for name in layout.node_types]
         given = [edge_index_dict[r.key] for r in layout.relations]
-        # Layers that attend take self loops out of an adjacency before they add theirs; others do not.
-        forms = [is_matrix(e) and r.rule for r, e in zip(layout.relations, given, strict=True)]
-        marks = [(r.key, r.loops > 0, form) for r, form in zip(layout.relations, forms, strict=True)]
+        marks = [(r.key, *r.loop_form(matrix=is_matrix(e))) for r, e in zip(layout.relations, given, strict=True)]
         return tuple([part for edges in given for part in identity(edges)]), (*sizes, *marks)
 
     def graph_owner(self) -> object:

@@ -108,6 +108,13 @@ class Relation:
         """How the program reduces over the edges of a (destination, type) pair."""
         return self.rule if self.rule in ("max", "min") else "sum"
 
+    def loop_form(self, *, matrix: bool) -> tuple[bool, bool, bool]:
+        """What tells apart the edges that layers make of the same index or ``matrix`` when they add self loops.
+
+        Those that attend put them in place of those of a matrix, others may add to these.
+        """
+        return matrix, self.loops > 0, matrix and self.loops > 0 and self.attention is not None
+
     def parameter(self, convs: Any, path: str) -> Tensor:
         """The parameter of this relation's layer at `path`."""
         return attrgetter(path)(convs._modules[self.place])
