@@ -11,20 +11,34 @@ from __future__ import annotations
 from dacergnn.frontends.rgat_programs import pair_softmax
 
 
-def hetero(g, x, W, W_dst, q, k, attends, norm, root, bias, share):
+def hetero(g, x, W, W_bias, W_key, W_key_bias, W_dst, W_dst_bias, q, k, attends, norm, root, bias, share):
     """Messages are reduced over (destination, type) by `reduce`, each edge counting `norm` times.
 
-    Where relations attend, with q and k, those that do not have 0 in `attends`, those that do 0 in `norm`. `share` is
-    1 over the number of relations into a node type. Weights stand as torch's linear layers have them, [out, in].
+    Where relations attend, a score is the sum of products of both ends with q and k, without k the product of q with
+    the sum of both ends, and without q the product of a key of the source with the destination. Relations that do not
+    attend have 0 in `attends`, those that do 0 in `norm`. `share` is 1 over the number of relations into a node type.
+    Weights stand as torch's linear layers have them, [out, in].
     """
     if reduce == "attention":
         for e in g.edges():
             e["hs"] = reshape(linear(e.src.x, W[e.etype].T), heads, channels)
+            if W_bias:
+                e["hs"] = e["hs"] + W_bias[e.etype]
             if W_dst:
                 e["ht"] = reshape(linear(e.dst.x, W_dst[e.etype].T), heads, channels)
             else:
                 e["ht"] = reshape(linear(e.dst.x, W[e.etype].T), heads, channels)
-            e["att"] = leakyrelu(dot_prd(e["hs"], q[e.etype]) + dot_prd(e["ht"], k[e.etype]), slope)
+            if W_dst_bias:
+                e["ht"] = e["ht"] + W_dst_bias[e.etype]
+            if W_key:
+                e["key"] = reshape(linear(e.src.x, W_key[e.etype].T), heads, channels)
+                if W_key_bias:
+                    e["key"] = e["key"] + W_key_bias[e.etype]
+                e["att"] = scale * dot_prd(e["key"], e["ht"])
+            elif k:
+                e["att"] = leakyrelu(dot_prd(e["hs"], q[e.etype]) + dot_prd(e["ht"], k[e.etype]), slope)
+            else:
+                e["att"] = dot_prd(leakyrelu(e["hs"] + e["ht"], slope), q[e.etype])
         pair_softmax(g, "att")
         for n in g.dst_nodes():
             for e in n.incoming_edges():

@@ -36,6 +36,11 @@ ONE_PROGRAM: dict[str, Callable[[Any, tuple[str, str, str]], nn.Module]] = {
     "SAGEConv": lambda p, _: p.SAGEConv((K, K), M),
     "GraphConv": lambda p, _: p.GraphConv((K, K), M),
     "GATConv": lambda p, key: p.GATConv((K, K), M, heads=2, add_self_loops=key[0] == key[2]),
+    "GATv2Conv": lambda p, key: p.GATv2Conv((K, K), M, heads=2, add_self_loops=key[0] == key[2]),
+    "TransformerConv": lambda p, _: p.TransformerConv((K, K), M, heads=2),
+    "SAGEConv and TransformerConv": lambda p, key: (
+        p.SAGEConv((K, K), M) if key[1] == "r" else p.TransformerConv((K, K), M)
+    ),
     "three kinds": lambda p, key: {
         "r": partial(p.GCNConv, K, improved=True),
         "s": partial(p.GATConv, (K, K), add_self_loops=False),
@@ -43,10 +48,9 @@ ONE_PROGRAM: dict[str, Callable[[Any, tuple[str, str, str]], nn.Module]] = {
     }[key[1]](M),
 }
 BY_THEMSELVES: dict[str, Callable[[Any, tuple[str, str, str]], nn.Module]] = {
-    "GATv2Conv": lambda p, _: p.GATv2Conv((K, K), M, add_self_loops=False),
-    "TransformerConv": lambda p, _: p.TransformerConv((K, K), M),
-    "SAGEConv and TransformerConv": lambda p, key: (
-        p.SAGEConv((K, K), M) if key[1] == "r" else p.TransformerConv((K, K), M)
+    "ResGatedGraphConv": lambda p, _: p.ResGatedGraphConv((K, K), M),
+    "SAGEConv and ResGatedGraphConv": lambda p, key: (
+        p.SAGEConv((K, K), M) if key[1] == "r" else p.ResGatedGraphConv((K, K), M)
     ),
 }
 
@@ -76,6 +80,29 @@ def test_hetero_conv_in_one_program(layers: str, form: str) -> None:
         with compiled_only():
             found = outcome(fast, (X_DICT, edges), {})
         assert_same(found, expected)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse ", "ignore:Converting sparse")
+def test_two_layers_that_add_self_loops_to_one_adjacency() -> None:
+    """One adds them to those that are there, one puts them in their place."""
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            key = RELATIONS[0]
+            self.first = pyg().HeteroConv({key: pyg().GCNConv(K, M)})
+            self.second = pyg().HeteroConv({key: pyg().GATv2Conv(K, M)})
+
+        def forward(self, x: Any, edges: Any) -> Any:
+            return self.first(x, edges)["a"], self.second(x, edges)["a"]
+
+    torch.manual_seed(0)
+    original = Model().double()
+    fast = dacergnn.optimize(copy.deepcopy(original), on_unsupported="error")
+    looped = torch.sparse_coo_tensor(torch.tensor([[0, 1, 1], [0, 0, 2]]), draw(3, seed=3).abs(), (N, N)).coalesce()
+    with compiled_only():
+        found = outcome(fast, (X_DICT, {RELATIONS[0]: looped}), {})
+    assert_same(found, outcome(original, (X_DICT, {RELATIONS[0]: looped}), {}))
 
 
 @pytest.mark.filterwarnings("ignore:Sparse ", "ignore:Converting sparse")

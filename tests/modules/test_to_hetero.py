@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 import dacergnn
 from dacergnn.modules import CompiledLayer
+from tests.modules.hetero_layers import MIXED, K, Key, M, edge_index_dict, x_dict
 from tests.modules.layers import assert_close, pyg
-from tests.modules.test_hetero_conv import MIXED, K, Key, M, edge_index_dict, x_dict
 
 KEYS = [*MIXED, ("b", "r5", "c")]
 METADATA = (["a", "b", "c"], KEYS)
@@ -67,10 +67,14 @@ def test_outputs_gradients_and_names(aggr: str) -> None:
     assert layers[0].graphs.encoded == 1
 
 
-def test_copies_and_originals() -> None:
-    model = transformed(
-        Model(pyg().GATConv((K, K), 4, heads=2, add_self_loops=False), pyg().SAGEConv((M, M), M)), "sum"
-    )
+@pytest.mark.parametrize(("name", "options"), [
+    ("GATConv", {"add_self_loops": False}),
+    ("GATv2Conv", {"add_self_loops": False, "residual": True}),
+    ("TransformerConv", {}),
+])  # fmt: skip
+def test_copies_and_originals(name: str, options: dict[str, bool]) -> None:
+    attends = getattr(pyg(), name)((K, K), 4, heads=2, **options)
+    model = transformed(Model(attends, pyg().SAGEConv((M, M), M)), "sum")
     optimized = dacergnn.optimize(model, on_unsupported="error")
     expected = outcome(model)
     others = [copy.deepcopy(optimized), dacergnn.revert(optimized)]
@@ -110,7 +114,7 @@ class Between(Shared):
     ("make", "aggr"),
     [
         (lambda: Shared(pyg().SAGEConv((K, K), K)), "sum"),
-        (lambda: Shared(pyg().GATv2Conv((K, K), K, add_self_loops=False)), "sum"),
+        (lambda: Shared(pyg().ResGatedGraphConv((K, K), K)), "sum"),
         (lambda: Between(pyg().SAGEConv((K, K), K)), "sum"),
         (lambda: Model(pyg().SAGEConv((K, K), M), pyg().GraphConv((M, M), M)), "max"),
     ],

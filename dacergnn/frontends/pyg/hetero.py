@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import accumulate
 from typing import Any, ClassVar
 
 import torch
@@ -19,7 +18,7 @@ from dacergnn.frontends.pyg.message_passing import check_features, typed_ids
 from dacergnn.frontends.pyg.relation_arrays import Layout, edge_coefficients, edge_weights
 from dacergnn.frontends.pyg.relation_edges import check_relation_edges, kept_relation_edges, relation_edges
 from dacergnn.frontends.pyg.relation_parts import RelationParts
-from dacergnn.frontends.pyg.relations import EdgeType, Relation
+from dacergnn.frontends.pyg.relations import Attention, EdgeType, Relation
 from dacergnn.frontends.pyg.self_loops import with_loops
 from dacergnn.frontends.reached import Reached
 from dacergnn.graph import HeteroGraph
@@ -27,6 +26,8 @@ from dacergnn.graph.edge_list import make_edge_list
 from dacergnn.graph.typed_parts import repeated
 
 _SPACES = {"x": "NS", "norm": "E", "root": "T", "bias": "T", "share": "T"}  # other arrays: one row for each relation
+_BY_HEAD = ("W_bias", "W_key_bias", "W_dst_bias")
+"""Arrays that are added to heads."""
 
 
 class HeteroFrontend(Frontend):
@@ -47,19 +48,16 @@ class HeteroFrontend(Frontend):
         self.out_channels: int = self._same("out_channels", [r.out_channels for r in self.relations])
         self.reduce: str = self._same("aggr of convs", [r.reduce for r in self.relations])
         attention = [r.attention for r in self.relations if r.attention is not None]
-        self.attention = self._same("attention", attention) if attention else None
+        self.attention: Attention | None = self._same("attention", attention) if attention else None
         self.averaged = self.attention is not None and not self.attention.concat
-        others = len(attention) < len(self.relations)
-        if self.averaged and (others or any(r.root for r in self.relations)):
-            raise self.refuse("concat", False, "heads are averaged where all relations have GATConv without residual")
         if self.attention and self.reduce != "sum":
-            raise self.refuse("aggr of convs", self.reduce, "beside GATConv, relations are summed or averaged")
+            raise self.refuse("aggr of convs", self.reduce, "beside attention, relations are summed or averaged")
         self.channels: dict[str, int] = {}
         for relation in self.relations:
             for name, path in relation.matrices:
-                weight = relation.parameter(convs, path)
-                if weight is not None and self.channels.setdefault(name, weight.size(1)) != weight.size(1):
-                    raise self.refuse("in_channels", weight.size(1), f"{name!r} has {self.channels[name]} elsewhere")
+                width = relation.parameter(convs, path).size(1)
+                if self.channels.setdefault(name, width) != width:
+                    raise self.refuse("in_channels", width, f"{name!r} has {self.channels[name]} elsewhere")
         self._layouts: dict[tuple[EdgeType, ...], Layout] = {}
         self._parts_of: dict[Layout, RelationParts] = {}
 
@@ -92,7 +90,7 @@ class HeteroFrontend(Frontend):
             self._check_weight(layout, key, weight, edge_index_dict, x_dict)
         sizes = [x_dict[name].size(0) for name in layout.node_types]
         given = [edge_index_dict[r.key] for r in layout.relations]
-        marks = [(r.key, r.loops > 0, is_matrix(e)) for r, e in zip(layout.relations, given, strict=True)]
+        marks = [(r.key, *r.loop_form(matrix=is_matrix(e))) for r, e in zip(layout.relations, given, strict=True)]
         return tuple([part for edges in given for part in identity(edges)]), (*sizes, *marks)
 
     def graph_owner(self) -> object:
@@ -105,42 +103,30 @@ class HeteroFrontend(Frontend):
     def graph(self, x_dict: Any, edge_index_dict: Any, **_: Any) -> HeteroGraph:
         layout = self._layout(edge_index_dict)
         sizes: list[int] = [x_dict[name].size(0) for name in layout.node_types]
-        starts = dict(zip(layout.node_types, accumulate(sizes, initial=0), strict=False))
         counts = dict(zip(layout.node_types, sizes, strict=True))
         given = [relation_edges(r, self._conv(r), edge_index_dict[r.key], None) for r in layout.relations]
         ids = typed_ids({edges.relation.key: edges.ends for edges in given}, counts)
-        parts: list[Tensor] = []
-        for relation, ends, _weight in given:
-            src, _name, dst = relation.key
-            if relation.loops:
-                ends = with_loops(ends, x_dict[src].size(0))
-            parts.append(ends + torch.tensor([[starts[src]], [starts[dst]]], dtype=ends.dtype, device=ends.device))
+        parts = [with_loops(ends, counts[r.key[0]]) if r.loops else ends for r, ends, _ in given]
+        edges, device = torch.cat(parts, dim=1), parts[0].device
+        edge_type = repeated([part.size(1) for part in parts], device)
         edge_list = make_edge_list(
-            torch.cat(parts, dim=1), repeated([part.size(1) for part in parts], parts[0].device),
+            edges.add_(layout.starts(sizes, edges).index_select(1, edge_type)), edge_type,
             num_nodes=(sum(sizes), sum(sizes[: len(layout.destinations)])),
             num_edge_types=len(parts), num_node_types=len(sizes),
-            node_type=repeated(sizes, parts[0].device),
-            edge_type_names=["__".join(r.key) for r in layout.relations], node_type_names=layout.node_types,
+            node_type=repeated(sizes, device),
+            edge_type_names=layout.edge_type_names, node_type_names=layout.node_types,
             given_as=ids,
         )  # fmt: skip
         return HeteroGraph(edge_list)
 
     def bind(self, graph: HeteroGraph, x_dict: Any, edge_index_dict: Any, *, edge_weight_dict: Any = None) -> Binding:
         layout = self._layout(edge_index_dict)
-        given_weights: dict[Any, Any] = edge_weight_dict or {}
-        given = [
-            kept_relation_edges(graph, r, self._conv(r), edge_index_dict[r.key], given_weights.get(r.key))
-            for r in layout.relations
-        ]
-        dtype: torch.dtype = x_dict[layout.node_types[0]].dtype
-        indices = {edges.relation.key: edges.ends for edges in given}
-        by_edge = {edges.relation.key: edges.weight for edges in given}
-        weights = edge_weights(graph, [edges.relation for edges in given], x_dict, indices, by_edge, dtype)
-        norm = edge_coefficients(graph, layout.relations, weights, dtype)
+        weights = self._weights(graph, layout, x_dict, edge_index_dict, edge_weight_dict or {})
+        norm = edge_coefficients(graph, layout.relations, weights, x_dict[layout.node_types[0]].dtype)
         parts = self._parts(layout)
         assemble = partial(parts.arrays, graph, norm, self.module.aggr == "mean")
         tensors = parts.tensors(self.convs(), x_dict)
-        program = self.program((layout.keys, norm is None), lambda: self._program(assemble, tensors))
+        program = self.program((layout.keys, norm is None), lambda: self._program(layout, assemble, tensors))
         sizes = [x_dict[name].size(0) for name in layout.destinations]
         finish = partial(self._finish, layout.destinations, sizes)
         if any(map(is_sparse, tensors)):  # programs take them as the arrays that they are
@@ -188,6 +174,21 @@ class HeteroFrontend(Frontend):
         if not isinstance(weight, Tensor) or weight.shape != (count,) or weight.dtype != dtype:
             raise UnsupportedCallError(f"{label} must be a tensor [{count}] of {dtype}.")
 
+    def _weights(
+        self, graph: HeteroGraph, layout: Layout, x_dict: Any, edge_index_dict: Any, given: dict[EdgeType, Any]
+    ) -> Tensor | None:
+        """Returns [E] what messages are multiplied with, in the order of the relations; None for 1."""
+        if not given and not any(is_matrix(edge_index_dict[key]) for key in layout.keys):
+            return None
+        found = [
+            kept_relation_edges(graph, r, self._conv(r), edge_index_dict[r.key], given.get(r.key))
+            for r in layout.relations
+        ]
+        indices = {edges.relation.key: edges.ends for edges in found}
+        by_edge = {edges.relation.key: edges.weight for edges in found}
+        dtype: torch.dtype = x_dict[layout.node_types[0]].dtype
+        return edge_weights(graph, [edges.relation for edges in found], x_dict, indices, by_edge, dtype)
+
     def _conv(self, relation: Relation) -> Any:
         """The layer of a relation."""
         return self.convs()._modules[relation.place]
@@ -197,19 +198,23 @@ class HeteroFrontend(Frontend):
         found = self._parts_of.get(layout)
         if found is None:
             heads = self.attention.heads if self.averaged and self.attention is not None else 1
-            found = RelationParts.of(layout, self.convs(), self.channels, heads)
+            found = RelationParts.of(layout, self.convs(), self.channels, heads * self.out_channels)
             if not torch.compiler.is_compiling():
                 self._parts_of[layout] = found
         return found
 
-    def _program(self, assemble: Callable[[Sequence[Tensor]], dict[str, Tensor]], tensors: Sequence[Tensor]) -> Program:
+    def _program(
+        self, layout: Layout, assemble: Callable[[Sequence[Tensor]], dict[str, Tensor]], tensors: Sequence[Tensor]
+    ) -> Program:
         with torch.no_grad():  # checkpoints count what is saved in a call
             arrays = assemble(tensors)
         bindings: dict[str, object] = {n: spec(_SPACES.get(n, "R"), *a.shape[1:]) for n, a in arrays.items()}
-        if self.attention is None or "q" not in arrays:
+        if self.attention is None or not any(r.attention for r in layout.relations):
             return Program.of(hetero, reduce=self.reduce, **bindings)
-        heads, channels, _, slope = self.attention
-        options = {"heads": heads, "channels": channels, "width": heads * channels, "slope": slope}
+        _, heads, channels, _, slope = self.attention
+        bindings |= {name: spec("R", heads, channels) for name in _BY_HEAD if name in arrays}
+        scale = channels**-0.5
+        options = {"heads": heads, "channels": channels, "width": heads * channels, "slope": slope, "scale": scale}
         return Program.of(hetero, reduce="attention", **options, **bindings)
 
     def _finish(self, names: Sequence[str], sizes: list[int], outputs: Outputs, reached: Reached) -> dict[str, Tensor]:

@@ -88,9 +88,9 @@ def check_ids(edges: Tensor, sizes: tuple[int, int]) -> None:
 def typed_ids(edges: Mapping[tuple[str, str, str], Tensor], sizes: Mapping[str, int]) -> list[IndexRange]:
     """What bounds the ids in edge indices [2, E]: the nodes of their types; with offsets, others hit other types."""
     return [
-        IndexRange(f"edge_index_dict[{key!r}][{row}]", found[row], sizes[node_type], f"{node_type} nodes", "x_dict")
+        IndexRange(f"edge_index_dict[{key!r}][{row}]", ids, sizes[node_type], f"{node_type} nodes", "x_dict")
         for key, found in edges.items()
-        for row, node_type in enumerate((key[0], key[-1]))
+        for row, (ids, node_type) in enumerate(zip(found.unbind(), (key[0], key[-1]), strict=True))
     ]
 
 

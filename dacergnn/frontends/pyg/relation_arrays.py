@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -27,7 +28,18 @@ class Layout:
         self.destinations = list(dict.fromkeys([r.key[-1] for r in relations]))
         """Node types with results, in the order of the results."""
         self.node_types = list(dict.fromkeys([*self.destinations, *[r.key[0] for r in relations]]))
+        self.edge_type_names = ["__".join(key) for key in self.keys]
         self._into = [self.destinations.index(r.key[-1]) for r in relations]
+        self._ends = [[self.node_types.index(key[end]) for key in self.keys] for end in (0, -1)]
+
+    def starts(self, sizes: Sequence[int], like: Tensor) -> Tensor:
+        """[2, R] the ids of the first source and the first destination of each relation, of the type of ``like``.
+
+        Args:
+            sizes: How many nodes there are of each type.
+        """
+        first = list(accumulate(sizes, initial=0))
+        return torch.tensor([[first[i] for i in end] for end in self._ends], dtype=like.dtype, device=like.device)
 
     def share(self, graph: HeteroGraph, dtype: torch.dtype) -> Tensor | None:
         """[T] one over the number of relations into a node type; None where that is 1 for all."""

@@ -20,6 +20,7 @@ from dacergnn.frontends.pyg.given_edges import (
     sources_and_destinations,
     with_self_loops,
 )
+from dacergnn.frontends.pyg.message_passing import check_edge_index
 from dacergnn.frontends.pyg.relations import Relation
 from dacergnn.frontends.pyg.self_loops import loops
 from dacergnn.graph import HeteroGraph
@@ -41,10 +42,11 @@ class RelationEdges(NamedTuple):
 
 def check_relation_edges(relation: Relation, conv: Any, edge_index: Any, x: tuple[Tensor, Tensor]) -> None:
     """UnsupportedCallError unless a program can run over these edges between nodes with features ``x``."""
+    if not is_matrix(edge_index):
+        check_edge_index(edge_index)
+        return
     fused = relation.attention is None
     check_edges(edge_index, fused=fused)
-    if not is_matrix(edge_index):
-        return
     if matrix_sizes(edge_index) != (x[0].size(0), x[1].size(0)):
         raise UnsupportedCallError(
             f"the adjacency of {relation.key!r} has {matrix_sizes(edge_index)} sources and destinations, other than x."

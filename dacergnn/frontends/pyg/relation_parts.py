@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,12 +13,12 @@ from torch.nn.functional import pad
 from dacergnn.frontends.features import is_sparse, joined
 from dacergnn.frontends.parameters import Parameters
 from dacergnn.frontends.pyg.relation_arrays import Layout, constant
-from dacergnn.frontends.pyg.relations import EdgeType
 from dacergnn.frontends.reached import Results
 from dacergnn.graph import HeteroGraph
 from dacergnn.runtime.stacks import Gate
 
-_ATTENTION = ("att_src", "att_dst")
+_STACKED = ("W", "W_bias", "W_key", "W_key_bias", "W_dst", "W_dst_bias", "q", "k")
+"""Arrays with a row for each relation."""
 
 
 @dataclass(frozen=True)
@@ -27,38 +27,47 @@ class RelationParts:
 
     Args:
         names: What errors call the tensors.
-        places: Positions of the parameters, by relation and path.
+        rows: Positions of the parameters in each array of the program, by relation; None for one that has none.
         parameters: Where they are among the layers of the relations.
         results: Which results each tensor leads to.
         channels: Columns of the features of each node type that some layer reads.
-        heads: How often a bias is repeated: the program adds it to each of the heads that are averaged afterwards.
+        width: Columns of features and weights, those of the widest node type.
+        height: Columns of the program's result, and rows of a relation's weights. Parameters of fewer are repeated:
+            they are added to each of the heads that are averaged afterwards.
+        unfitted: Positions of the parameters that have fewer rows or columns.
     """
 
     layout: Layout
     names: Sequence[str]
-    places: Mapping[tuple[EdgeType, str | None], int]
+    rows: Mapping[str, Sequence[int | None]]
     parameters: Parameters
     results: Results
     channels: Mapping[str, int]
-    heads: int
+    width: int
+    height: int
+    unfitted: frozenset[int]
 
     @classmethod
-    def of(cls, layout: Layout, convs: Any, channels: Mapping[str, int], heads: int) -> RelationParts:
+    def of(cls, layout: Layout, convs: Any, channels: Mapping[str, int], height: int) -> RelationParts:
         """Returns the parts of calls to the layers in ``convs``."""
-        keys: list[tuple[EdgeType, str | None]] = []
-        paths: list[tuple[str, ...]] = []
-        for relation in layout.relations:
-            known = (relation.weight, relation.weight_dst, relation.root, relation.bias, *_ATTENTION)
-            for path in dict.fromkeys(path for path in known if path):
-                if relation.parameter(convs, path) is not None:
-                    keys.append((relation.key, path))
-                    paths.append((relation.place, *path.split(".")))
-        leads_to = [[layout.destinations.index(key[-1])] for key, _ in keys]
+        relations = layout.relations
+        keys = [(r, path) for r in relations for path in dict.fromkeys(r.paths.values())]
+        places = {(r.key, path): place for place, (r, path) in enumerate(keys)}
+        rows = {
+            name: [places[r.key, r.paths[name]] if name in r.paths else None for r in relations]
+            for name in (*_STACKED, "root", "bias")
+            if any(name in r.paths for r in relations)
+        }
+        if all(r.paths.get("W_dst") in (r.paths["W"], None) for r in relations):  # both ends have one projection
+            rows.pop("W_dst", None)
+        leads_to = [[layout.destinations.index(r.key[-1])] for r, _ in keys]
         leads_to += [layout.reached_from(name) for name in layout.node_types]
-        places = {key: place for place, key in enumerate(keys)}
         results = Results(len(layout.destinations), leads_to)
-        names = [f"convs[{key!r}].{path}" for key, path in keys] + [f"x_dict[{name!r}]" for name in layout.node_types]
-        return cls(layout, names, places, Parameters(convs, paths), results, channels, heads)
+        names = [f"convs[{r.key!r}].{path}" for r, path in keys] + [f"x_dict[{name!r}]" for name in layout.node_types]
+        parameters = Parameters(convs, [(r.place, *path.split(".")) for r, path in keys])
+        width, given = max(channels.values()), enumerate(parameters.read(convs))
+        unfitted = frozenset(place for place, parameter in given if _fitted(parameter, width, height) is not parameter)
+        return cls(layout, names, rows, parameters, results, channels, width, height, unfitted)
 
     def tensors(self, convs: Any, x_dict: Mapping[str, Tensor]) -> list[Tensor]:
         """Returns the tensors of a call."""
@@ -75,88 +84,63 @@ class RelationParts:
             tensors: Those of a call.
             gate: Is shown what they are joined to.
         """
-        relations = self.layout.relations
         x = self._features(tensors, gate)
-        found = {
-            "x": x,
-            "W": self._stacked([r.weight for r in relations], tensors, self._widened, gate),
-            "norm": norm,
-            "root": self._totals(graph, [r.root for r in relations], tensors, self._widened, gate),
-            "bias": self._totals(graph, [r.bias for r in relations], tensors, self._bias, gate),
-            "share": self.layout.share(graph, x.dtype) if mean else None,
-        }
-        attends = [r.attention is not None for r in relations]
-        if any(attends):
-            if any(r.weight_dst != r.weight for r in relations):
-                found["W_dst"] = self._stacked([r.weight_dst for r in relations], tensors, self._widened, gate)
-            for name, path in zip("qk", _ATTENTION, strict=True):
-                own = [path if r.attention else None for r in relations]
-                found[name] = self._stacked(own, tensors, _one_row, gate)
-            if norm is not None:
-                found["attends"] = constant(graph, list(map(float, attends)), x.dtype)
-        return {name: array for name, array in found.items() if array is not None}
-
-    @property
-    def _width(self) -> int:
-        """Columns of features and weights, those of the widest node type."""
-        return max(self.channels.values())
+        found = {name: self._stacked(name, tensors, gate) for name in _STACKED if name in self.rows}
+        found |= {name: self._totals(graph, name, tensors, gate) for name in ("root", "bias") if name in self.rows}
+        found["x"] = x
+        share = self.layout.share(graph, x.dtype) if mean else None
+        if share is not None:
+            found["share"] = share
+        if norm is not None:
+            found["norm"] = norm
+            attends = [float(r.attention is not None) for r in self.layout.relations]
+            if any(attends):
+                found["attends"] = constant(graph, attends, x.dtype)
+        return found
 
     def _features(self, tensors: Sequence[Tensor], gate: Gate | None) -> Tensor:
         """Returns the rows of all node types, which are zeros where no layer reads them."""
         parts: list[Tensor] = []
-        for name, x in zip(self.layout.node_types, tensors[len(self.places) :], strict=True):
+        count = len(tensors) - len(self.layout.node_types)
+        for name, x in zip(self.layout.node_types, tensors[count:], strict=True):
             if name in self.channels:
-                parts.append(x if is_sparse(x) else self._widened(x))
+                missing = self.width - x.size(1)
+                parts.append(pad(x, (0, missing)) if missing and not is_sparse(x) else x)
             else:
-                parts.append(torch.zeros(x.size(0), self._width, dtype=x.dtype, device=x.device))
-        rows = joined(parts, self._width)
+                parts.append(torch.zeros(x.size(0), self.width, dtype=x.dtype, device=x.device))
+        rows = joined(parts, self.width)
         if gate is not None and not is_sparse(rows):
-            gate(rows, range(len(self.places), len(tensors)))
+            gate(rows, range(count, len(tensors)))
         return rows
 
-    def _stacked(
-        self,
-        paths: Sequence[str | None],
-        tensors: Sequence[Tensor],
-        change: Callable[[Tensor], Tensor],
-        gate: Gate | None,
-    ) -> Tensor:
+    def _stacked(self, name: str, tensors: Sequence[Tensor], gate: Gate | None) -> Tensor:
         """Returns a row for each relation, of zeros for one without such a parameter."""
-        places = [self.places.get((r.key, path)) for r, path in zip(self.layout.relations, paths, strict=True)]
+        places = self.rows[name]
         first = next(place for place in places if place is not None)
-        like = change(tensors[first])
-        rows = torch.stack([torch.zeros_like(like) if place is None else change(tensors[place]) for place in places])
+        zeros = torch.zeros_like(self._fitted(tensors, first))
+        rows = torch.stack([zeros if place is None else self._fitted(tensors, place) for place in places])
         if gate is not None:
             gate(rows, [first if place is None else place for place in places])  # zeros take no gradient anyway
-        return rows
+        return rows.flatten(1, 2) if rows.dim() == 4 else rows
 
-    def _totals(
-        self,
-        graph: HeteroGraph,
-        paths: Sequence[str | None],
-        tensors: Sequence[Tensor],
-        change: Callable[[Tensor], Tensor],
-        gate: Gate | None,
-    ) -> Tensor | None:
-        """Returns a row for each node type, the sum over the relations into it; None if there is nothing to add."""
-        keys = [(r, (r.key, path)) for r, path in zip(self.layout.relations, paths, strict=True)]
-        found = [(r, self.places[key]) for r, key in keys if key in self.places]
-        if not found:
-            return None
-        rows = torch.stack([change(tensors[place]) for _, place in found])
+    def _totals(self, graph: HeteroGraph, name: str, tensors: Sequence[Tensor], gate: Gate | None) -> Tensor:
+        """Returns a row for each node type, the sum over the relations into it."""
+        found = [
+            (r, place) for r, place in zip(self.layout.relations, self.rows[name], strict=True) if place is not None
+        ]
+        rows = torch.stack([self._fitted(tensors, place) for _, place in found])
         if gate is not None:
             gate(rows, [place for _, place in found])
         return self.layout.totals(graph, [r for r, _ in found], rows)
 
-    def _widened(self, matrix: Tensor) -> Tensor:
-        """Returns a matrix with columns of zeros up to the greatest width."""
-        missing = self._width - matrix.size(1)
-        return pad(matrix, (0, missing)) if missing else matrix
-
-    def _bias(self, bias: Tensor) -> Tensor:
-        return bias.repeat(self.heads) if self.heads > 1 else bias
+    def _fitted(self, tensors: Sequence[Tensor], place: int) -> Tensor:
+        return _fitted(tensors[place], self.width, self.height) if place in self.unfitted else tensors[place]
 
 
-def _one_row(attention: Tensor) -> Tensor:
-    """Returns [H, D] for what PyG has as [1, H, D]."""
-    return attention.squeeze(0)
+def _fitted(parameter: Tensor, width: int, height: int) -> Tensor:
+    """Returns a parameter as wide as the features and, but for those of heads, as high as the results."""
+    if parameter.dim() == 2 and parameter.size(1) < width:
+        parameter = pad(parameter, (0, width - parameter.size(1)))
+    if parameter.dim() < 3 and parameter.size(0) < height:
+        return torch.cat([parameter] * (height // parameter.size(0)))
+    return parameter

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from torch import Tensor
@@ -16,29 +18,62 @@ EdgeType = tuple[str, str, str]
 _CONV = "torch_geometric.nn.conv."
 SAGE, GRAPH = _CONV + "sage_conv.SAGEConv", _CONV + "graph_conv.GraphConv"
 GCN, GAT = _CONV + "gcn_conv.GCNConv", _CONV + "gat_conv.GATConv"
+GATV2, TRANSFORMER = _CONV + "gatv2_conv.GATv2Conv", _CONV + "transformer_conv.TransformerConv"
 _LINEAR = "torch_geometric.nn.dense.linear.Linear"
 WEIGHTED = (GRAPH, GCN)
 """Those of them whose calls take weights of edges."""
+ATTENDING = (GAT, GATV2, TRANSFORMER)
+"""Those of them whose relations attend."""
 _ANY = ("add", "mean", "max", "min")
-_AGGREGATIONS = {SAGE: _ANY, GRAPH: _ANY, GCN: ("add",), GAT: ("add",)}
+_AGGREGATIONS = {SAGE: _ANY, GRAPH: _ANY, GCN: ("add",), **dict.fromkeys(ATTENDING, ("add",))}
 CONVS = tuple(_AGGREGATIONS)
 """Layers that can stand for a relation."""
-_WEIGHTS = {SAGE: ("lin_l.weight",), GRAPH: ("lin_rel.weight",), GCN: ("lin.weight",)}
-_BIASES = {SAGE: "lin_l.bias", GRAPH: "lin_rel.bias", GCN: "bias", GAT: "bias"}
-_ROOTS = {SAGE: "lin_r.weight", GRAPH: "lin_root.weight", GAT: "res.weight"}
+_PATHS = {
+    SAGE: {"W": "lin_l.weight", "root": "lin_r.weight", "bias": "lin_l.bias"},
+    GRAPH: {"W": "lin_rel.weight", "root": "lin_root.weight", "bias": "lin_rel.bias"},
+    GCN: {"W": "lin.weight", "bias": "bias"},
+    GAT: {
+        "W": "lin_src.weight", "W_dst": "lin_dst.weight", "q": "att_src", "k": "att_dst",
+        "root": "res.weight", "bias": "bias",
+    },
+    GATV2: {
+        "W": "lin_l.weight", "W_bias": "lin_l.bias", "W_dst": "lin_r.weight", "W_dst_bias": "lin_r.bias", "q": "att",
+        "root": "res.weight", "bias": "bias",
+    },
+    TRANSFORMER: {
+        "W": "lin_value.weight", "W_bias": "lin_value.bias", "W_key": "lin_key.weight", "W_key_bias": "lin_key.bias",
+        "W_dst": "lin_query.weight", "W_dst_bias": "lin_query.bias",
+        "root": "lin_skip.weight", "bias": "lin_skip.bias",
+    },
+}  # fmt: skip
+_SHARED_PATHS = {
+    GAT: {"W": "lin.weight", "W_dst": "lin.weight"},
+    GATV2: {"W_dst": "lin_l.weight", "W_dst_bias": "lin_l.bias"},
+}
+"""Those that differ where both ends have one projection."""
+_ENDS = {"W": 0, "W_key": 0, "W_dst": -1, "root": -1}
+"""Which end of an edge has the features that a matrix is multiplied with."""
+_DROPOUT = {"dropout": "set it to 0 to have one program for all relations"}
 _REFUSED: dict[str, dict[str, str]] = {
     SAGE: {
         "normalize": "normalize the result of the model's layer instead",
         "project": "project the features before the layer",
     },
     GCN: {"cached": "leave it False; the encoded graph and its coefficients are kept anyway"},
-    GAT: {"dropout": "set it to 0 to have one program for all relations"},
+    GAT: _DROPOUT,
+    GATV2: _DROPOUT,
+    TRANSFORMER: {
+        **_DROPOUT,
+        "beta": "leave it False to have one program for all relations",
+        "edge_dim": "leave it None; calls with features of edges are one program for each relation",
+    },
 }
 
 
 class Attention(NamedTuple):
-    """Options that the attention of all relations shares."""
+    """Options that the attention of all relations shares; `slope` is that of a LeakyReLU, if there is one."""
 
+    layer: str
     heads: int
     channels: int
     concat: bool
@@ -47,10 +82,11 @@ class Attention(NamedTuple):
 
 @dataclass(frozen=True)
 class Relation:
-    """How a relation's messages are weighted and reduced, and the paths of its parameters.
+    """How a relation's messages are weighted and reduced, and where its parameters are.
 
-    `rule` is "add", "mean", "max", "min" (weights of edges, reduced), "gcn" (symmetric norm) or "attention". A bias
-    or root weight that the layer does not have is None; `loops` is the weight of self loops to be added, 0 for none.
+    `rule` is "add", "mean", "max", "min" (weights of edges, reduced), "gcn" (symmetric norm) or "attention". `loops` is
+    the weight of self loops to be added, 0 for none. `paths` holds the paths of the parameters that the layer has by
+    the names of the program's arrays.
     """
 
     key: EdgeType
@@ -58,32 +94,34 @@ class Relation:
     rule: str
     weighted: bool
     loops: float
-    weight: str
-    weight_dst: str
-    root: str | None
-    bias: str | None
+    paths: Mapping[str, str] = field(hash=False)
     out_channels: int
     attention: Attention | None
 
     @property
-    def matrices(self) -> tuple[tuple[str, str | None], ...]:
+    def matrices(self) -> list[tuple[str, str]]:
         """Node types, and the path of a matrix that their features are multiplied with."""
-        source, _, destination = self.key
-        own = self.weight_dst if self.attention else None
-        return (source, self.weight), (destination, own), (destination, self.root)
+        return [(self.key[end], self.paths[name]) for name, end in _ENDS.items() if name in self.paths]
 
     @property
     def reduce(self) -> str:
         """How the program reduces over the edges of a (destination, type) pair."""
         return self.rule if self.rule in ("max", "min") else "sum"
 
-    def parameter(self, convs: Any, path: str | None) -> Tensor | None:
-        """The parameter of this relation's layer at `path`, None where there is none."""
-        return None if path is None else _at(convs._modules[self.place], path)
+    def loop_form(self, *, matrix: bool) -> tuple[bool, bool, bool]:
+        """What tells apart the edges that layers make of the same index or ``matrix`` when they add self loops.
+
+        Those that attend put them in place of those of a matrix, others may add to these.
+        """
+        return matrix, self.loops > 0, matrix and self.loops > 0 and self.attention is not None
+
+    def parameter(self, convs: Any, path: str) -> Tensor:
+        """The parameter of this relation's layer at `path`."""
+        return attrgetter(path)(convs._modules[self.place])
 
     @classmethod
     def of(cls, key: EdgeType, place: str, conv: Any) -> Relation:
-        """UnsupportedLayerError if the layer is none of the four, or has an option that no program expresses."""
+        """UnsupportedLayerError if the layer is none of these, or has an option that no program expresses."""
 
         def refuse(option: str, value: object, remedy: str) -> UnsupportedLayerError:
             return UnsupportedLayerError(option, value, remedy, f"{type(conv).__name__} of edge type {key!r}")
@@ -108,24 +146,35 @@ class Relation:
         if key[0] != key[-1] and (loops or kind == GCN):
             remedy = "GCNConv, and other layers with self loops, take edges between nodes of one type"
             raise UnsupportedLayerError("edge_type", key, remedy, type(conv).__name__)
-        rule, weight, weight_dst, attention = aggr, *_WEIGHTS.get(kind, ("",)) * 2, None
-        out_channels: int = conv.out_channels
+        rule, out_channels, attention = aggr, int(conv.out_channels), None
         if kind == GCN and conv.normalize:
             rule = "gcn"
-        elif kind == GAT:
-            rule, heads = "attention", conv.heads
-            attention = Attention(heads, out_channels, conv.concat or heads == 1, float(conv.negative_slope))
+        elif kind in ATTENDING:
+            rule, layer, heads = "attention", kind.rpartition(".")[2], conv.heads
+            slope = float(getattr(conv, "negative_slope", 0.0))
+            attention = Attention(layer, heads, out_channels, conv.concat or heads == 1, slope)
             out_channels *= heads if conv.concat else 1
-            weight, weight_dst = ("lin_src.weight", "lin_dst.weight") if conv.lin is None else ("lin.weight",) * 2
-        root, bias = _ROOTS.get(kind), _BIASES[kind]
         return cls(
             key, place, rule, kind in WEIGHTED, loops * (2.0 if getattr(conv, "improved", False) else 1.0),
-            weight, weight_dst, None if root is None or _at(conv, root) is None else root,
-            None if _at(conv, bias) is None else bias, out_channels, attention,
+            _paths(kind, conv, within=key[0] == key[-1]), out_channels, attention,
         )  # fmt: skip
 
 
-def _at(module: Any, path: str) -> Tensor | None:
+def _paths(kind: str, conv: Any, *, within: bool) -> dict[str, str]:
+    """Where the parameters are that a layer uses between nodes of one type, ``within``, or of two."""
+    paths = _PATHS[kind]
+    if kind == GAT and conv.lin is not None:
+        paths = paths | _SHARED_PATHS[kind]
+    # With features of two types the layer calls both projections, even if it is said to share one.
+    if kind == GATV2 and (conv.lin_r is conv.lin_l or (conv.share_weights and within)):
+        paths = paths | _SHARED_PATHS[kind]
+    if not getattr(conv, "root_weight", True):
+        own, _, _ = paths["root"].partition(".")
+        paths = {name: path for name, path in paths.items() if not path.startswith(f"{own}.")}
+    return {name: path for name, path in paths.items() if _has(conv, path)}
+
+
+def _has(module: Any, path: str) -> bool:
     for name in path.split("."):
         module = getattr(module, name, None)
-    return module
+    return module is not None
