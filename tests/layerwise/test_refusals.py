@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 import dacergnn
 from dacergnn.errors import ArrayError, DacergnnError, GraphError, UnsupportedCallError, UnsupportedLayerError
-from tests.layerwise.samples import E, K, M, N, R, Two, draw, drawn, edge_types, edges, pyg
+from tests.layerwise.samples import E, K, M, N, Two, draw, drawn, edge_types, edges, pyg
 
 Make = Callable[[], Any]
 
@@ -200,10 +200,3 @@ def test_typed_layer_that_returns_a_tensor() -> None:
 
     with pytest.raises(UnsupportedLayerError, match=r"^result='Tensor' of layer is not supported; give layers that"):
         dacergnn.inference(layer, {("a", "in", "a"): edges()}, {"a": draw(N, K)})
-
-
-def test_unused_relation_kinds_are_no_error() -> None:
-    """R relations whose layer gets types that the first range lacks."""
-    layer = drawn(pyg().RGCNConv(K, M, R))
-    found = dacergnn.inference(layer, edges(), draw(N, K), batch=1, edge_type=torch.zeros(E, dtype=torch.int64))
-    assert found.shape == (N, M)
