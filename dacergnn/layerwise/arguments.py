@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from dacergnn.errors import ArrayError
 from dacergnn.layerwise.arrays import Array, Target, check_array, share_memory
+from dacergnn.layerwise.calls import ONLY
 from dacergnn.layerwise.ranges import Key
 from dacergnn.layerwise.steps import Step
 
@@ -38,18 +40,33 @@ def check_features(x: Mapping[str, Array], targets: Mapping[str, Target]) -> Non
     for kind, array in x.items():
         check_array(f"x[{kind!r}]" if kind else "x", array)
     for kind, target in targets.items():
+        _check_target(target)
         if isinstance(target, np.ndarray | Tensor) and any(share_memory(target, array) for array in x.values()):
             raise ArrayError("out", "lies in the memory of x, which is read until the end; give another array")
         if kind not in x:
             raise ArrayError("out", f"has a target for {kind!r}, a type that x has no features of")
 
 
+def _check_target(target: object) -> None:
+    if not isinstance(target, np.ndarray | Tensor | str | os.PathLike):
+        raise ArrayError("out", f"is a {type(target).__name__}; give an array, or the path of a .npy file")
+    if isinstance(target, np.ndarray) and not target.flags.writeable:
+        raise ArrayError("out", "is an array that cannot be written to; give another, or a path")
+
+
 def check_types(edges: Mapping[Key, object], x: Mapping[str, object], who: str) -> None:
     """Raises ArrayError unless there are features for both ends of all relations."""
     for key in edges:
+        if key != ONLY and not _is_key(key):
+            rule = "give (source type, relation, destination type), which are texts that are not empty"
+            raise ArrayError("graph", f"has the key {key!r}; {rule}")
         for kind in (key[0], key[2]):
             if kind not in x:
                 raise ArrayError("graph", f"has edges {key}, but {who} no features of type {kind!r}; leave them out")
+
+
+def _is_key(key: Any) -> bool:
+    return isinstance(key, tuple) and len(key) == 3 and all(isinstance(name, str) and name for name in key)
 
 
 def check_edge_arrays(

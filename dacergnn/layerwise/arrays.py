@@ -29,7 +29,7 @@ def check_array(name: str, array: object) -> None:
     if isinstance(array, np.ndarray):
         try:
             torch.from_numpy(np.empty(0, array.dtype))
-        except TypeError:
+        except (TypeError, ValueError):
             raise ArrayError(name, f"has elements of type {array.dtype}, which torch does not have") from None
 
 

@@ -36,7 +36,7 @@ class Given:
         return "" not in self.x
 
 
-def results(stage: Stage, given: Given, kind: str, which: slice) -> Tensor | None:
+def call(stage: Stage, given: Given, kind: str, which: slice) -> Tensor | None:
     """Returns the results of some nodes of a type; None if the layer gives this type none."""
     rows = given.x[kind] if stage.layer is None else _layer_results(stage.layer, given, kind)
     if rows is None:

@@ -13,7 +13,7 @@ from torch import Tensor
 from dacergnn.errors import ArrayError
 from dacergnn.layerwise.arguments import by_type, check_batch, check_edge_arrays, check_features, check_types
 from dacergnn.layerwise.arrays import Array, Results, Target, take
-from dacergnn.layerwise.calls import ONLY, Given, results
+from dacergnn.layerwise.calls import ONLY, Given, call
 from dacergnn.layerwise.locality import Trial
 from dacergnn.layerwise.ranges import Key, Range, SortedEdges
 from dacergnn.layerwise.steps import Stage, device_of, stages_of
@@ -73,19 +73,20 @@ def inference(
     stages = stages_of(model)
     check_features(features, targets)
     check_types(edges, features, "x has")
-    check_edge_arrays(arrays, edges, [stage.layer for stage in stages if stage.layer is not None])
-    run = _Run(SortedEdges(edges, {kind: len(array) for kind, array in features.items()}), arrays, batch, model)
+    found = SortedEdges(edges, {kind: len(array) for kind, array in features.items()})
+    check_edge_arrays(arrays, found.edges, [stage.layer for stage in stages if stage.layer is not None])
     with torch.no_grad():
-        found = run.all(stages, features, targets)
-    return found if typed else found[""]
+        results = _Run(found, arrays, batch, device_of(model)).all(stages, features, targets)
+    return results if typed else results[""]
 
 
 class _Run:
     """What the stages of one inference have in common."""
 
-    def __init__(self, edges: SortedEdges, arrays: dict[str, dict[Key, Array]], batch: int, model: object) -> None:
-        self._edges, self._arrays, self._batch = edges, arrays, batch
-        self._device = device_of(model)
+    def __init__(
+        self, edges: SortedEdges, arrays: dict[str, dict[Key, Array]], batch: int, device: torch.device | None
+    ) -> None:
+        self._edges, self._arrays, self._batch, self._device = edges, arrays, batch, device
 
     def all(self, stages: list[Stage], x: dict[str, Array], targets: dict[str, Target]) -> dict[str, Tensor]:
         """Returns the results of the last stage by node type."""
@@ -118,7 +119,7 @@ class _Run:
         for start in range(0, max(size, 1), self._batch):
             stop = min(start + self._batch, size)
             found = self._edges.range(kind, start, stop, x) if stage.layer else _rows(kind, start, stop)
-            rows = results(stage, self._given(found, x, device), kind, found.destinations)
+            rows = call(stage, self._given(found, x, device), kind, found.destinations)
             if rows is None:
                 return False
             if start == 0:  # behind a call, since compiled layers are chosen for the first graph that they meet

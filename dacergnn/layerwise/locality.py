@@ -15,7 +15,7 @@ from torch import Tensor
 
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.layerwise.arrays import Array, take
-from dacergnn.layerwise.calls import Given, results
+from dacergnn.layerwise.calls import Given, call
 from dacergnn.layerwise.ranges import Key
 from dacergnn.layerwise.steps import Stage
 
@@ -59,7 +59,7 @@ class Trial:
         )
         large = Given(rows, {key: torch.cat([edges[key], others[key]], 1) for key in edges}, arrays)
         destinations = slice(used[kind] // 2)
-        expected, found = results(stage, small, kind, destinations), results(stage, large, kind, slice(None))
+        expected, found = call(stage, small, kind, destinations), call(stage, large, kind, slice(None))
         if expected is not None and not (found is not None and _close(found[destinations], expected)):
             raise UnsupportedCallError(
                 f"{stage.name} cannot be computed range by range: results of nodes change with edges and nodes beyond "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -41,7 +42,9 @@ class SortedEdges:
             ArrayError: Edges are no tensor [2, E] of integers.
             GraphError: A node is out of range.
         """
-        self.edges = {key: index.as_subclass(Tensor) for key, index in edges.items() if _is_index(key, index)}
+        given = {key: index for key, index in edges.items() if _is_index(key, index)}
+        self._device = next((index.device for index in given.values()), torch.device("cpu"))
+        self.edges = {key: _plain(index).to(self._device) for key, index in given.items()}
         self._order: dict[Key, Tensor] = {}
         self._destinations: dict[Key, Tensor] = {}
         for key, index in self.edges.items():
@@ -58,7 +61,9 @@ class SortedEdges:
         """
         positions = {key: self._in_edges(key, start, stop if key[2] == kind else start) for key in self.edges}
         found = {key: index[:, positions[key]] for key, index in self.edges.items()}
-        rows = {name: _rows(name, found, torch.arange(start, stop if name == kind else start)) for name in kinds}
+        none = torch.empty(0, dtype=torch.int64, device=self._device)
+        own = torch.arange(start, stop, device=self._device)
+        rows = {name: _rows(name, found, own if name == kind else none) for name in kinds}
         numbers = {
             key: torch.stack([_numbers(rows[end], nodes) for end, nodes in zip((key[0], key[2]), index, strict=True)])
             for key, index in found.items()
@@ -77,12 +82,17 @@ class SortedEdges:
 def _rows(kind: str, edges: Mapping[Key, Tensor], destinations: Tensor) -> Tensor:
     """Returns the nodes of a type that a range has: its destinations, and the sources of its edges."""
     sources = [index[0].long() for key, index in edges.items() if key[0] == kind]
-    return torch.cat([*sources, destinations.to(sources[0].device)]).unique() if sources else destinations
+    return torch.cat([*sources, destinations]).unique()
 
 
 def _numbers(rows: Tensor, nodes: Tensor) -> Tensor:
     """Returns where nodes stand among rows in ascending order."""
     return torch.searchsorted(rows, nodes.long()).to(nodes.dtype)
+
+
+def _plain(index: Any) -> Tensor:
+    """Returns the tensor of an `EdgeIndex` of PyG, whose slices would not know their graph; others as they are."""
+    return index.as_tensor() if hasattr(index, "as_tensor") else index
 
 
 def _is_index(key: Key, index: object) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, cast
 import torch
 from torch import nn
 
-from dacergnn.errors import UnsupportedLayerError
+from dacergnn.errors import ArrayError, UnsupportedLayerError
 from dacergnn.frontends.linear import has_hooks
 
 _MODELS = "torch_geometric.nn."
@@ -109,7 +109,7 @@ def _of_parts(model: Iterable[Any]) -> list[Step]:
 
 
 def _step(function: Any) -> Step:
-    """Returns the step that a layer or function is: a graph layer if it must be given more than one argument."""
+    """Returns the step that a layer or function is: a graph layer if it needs a second argument, or one of edges."""
     name = getattr(function, "__name__", type(function).__name__)
     try:
         found = inspect.signature(function.forward if isinstance(function, nn.Module) else function).parameters
@@ -117,7 +117,9 @@ def _step(function: Any) -> Step:
         return Step(function, name)
     kinds = {p.kind for p in found.values()}
     places = [p for p in found.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    if inspect.Parameter.VAR_POSITIONAL in kinds or sum(p.default is p.empty for p in places) > 1:
+    second = places[1] if len(places) > 1 else None
+    asked = second is not None and (second.default is second.empty or second.name.startswith(("edge", "adj")))
+    if asked or inspect.Parameter.VAR_POSITIONAL in kinds:
         others = None if inspect.Parameter.VAR_KEYWORD in kinds else frozenset([*found][2:])
         return Step(function, name, takes_edges=True, arrays=others)
     return Step(function, name, takes_dict=bool(places) and places[0].name.endswith("_dict"))
@@ -144,6 +146,9 @@ def _by_position(layer: Callable[..., Any], names: list[str]) -> Step:
     """Returns the step of a graph layer that takes the edge arrays of these names in this order."""
 
     def call(x: Any, edges: Any, **arrays: Any) -> Any:
+        for name in names:
+            if name not in arrays:
+                raise ArrayError(name, f"is missing, which {type(layer).__name__} takes; give it by this name")
         return layer(x, edges, *(arrays[name] for name in names))
 
     return Step(call, type(layer).__name__, takes_edges=True, arrays=frozenset(names))

@@ -160,6 +160,17 @@ def test_int32_edges_reach_the_layer_as_they_are() -> None:
     assert torch.int32 in seen
 
 
+def test_edges_of_pyg() -> None:
+    """An `EdgeIndex`, and a layer that can be called without edges."""
+
+    def layer(x: Tensor, edge_index: Tensor | None = None) -> Tensor:
+        assert type(edge_index) is Tensor
+        return x.new_zeros(x.shape).index_add(0, edge_index[1], x[edge_index[0]])
+
+    index = pytest.importorskip("torch_geometric").EdgeIndex(edges(), sparse_size=(N, N))
+    assert_same(dacergnn.inference(layer, index, draw(N, K), batch=4), layer(draw(N, K), edges()))
+
+
 def test_edges_keep_their_order_within_a_destination() -> None:
     """A layer that reads it, as no sum does."""
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 import dacergnn
 from dacergnn.errors import ArrayError, DacergnnError, GraphError, UnsupportedCallError, UnsupportedLayerError
-from tests.layerwise.samples import E, K, M, N, Two, draw, drawn, edge_types, edges, pyg
+from tests.layerwise.samples import E, K, M, N, R, Two, draw, drawn, edge_types, edges, pyg
 
 Make = Callable[[], Any]
 
@@ -115,6 +115,12 @@ def test_models(make: Make, words: str) -> None:
         dacergnn.inference(make(), edges(), draw(N, K), batch=4)
 
 
+def test_an_array_that_a_sequential_takes_by_position() -> None:
+    model = pyg().Sequential("x, edge_index, kinds", [(pyg().RGCNConv(K, M, R), "x, edge_index, kinds -> x")]).eval()
+    with pytest.raises(ArrayError, match=r"^kinds is missing, which RGCNConv takes; give it by this name\."):
+        dacergnn.inference(model, edges(), draw(N, K))
+
+
 def test_hooks_of_a_container() -> None:
     model = nn.Sequential(sage(), nn.ReLU()).eval()
     model.register_forward_hook(lambda module, args, result: result * 2)
@@ -143,6 +149,11 @@ ARGUMENTS: list[tuple[str, type[DacergnnError], dict[str, Any], str]] = [
     ("array-taken", ArrayError, {"edge_type": edge_types()}, "edge_type is taken by none of the layers GraphConv."),
     ("out-shape", ArrayError, {"out": torch.empty(N, 3)},
      f"out is torch.float32 [{N}, 3], but the results are torch.float32 [{N}, {M}]."),
+    ("x-byte-order", ArrayError, {"x": np.zeros((N, K), ">f4")}, "x has elements of type >f4, which torch does not"),
+    ("graph-and-array", ArrayError, {"graph": [[0], [1]], "edge_weight": draw(1)}, "graph is a list; give a dense"),
+    ("out-number", ArrayError, {"out": 5}, "out is a int; give an array, or the path of a .npy file."),
+    ("out-read-only", ArrayError, {"out": np.broadcast_to(np.float32(0), (N, M))},
+     "out is an array that cannot be written to; give another, or a path."),
     ("out-dict", ArrayError, {"out": {"a": "out.npy"}}, "out is a dict, and graph is not a dictionary; give"),
 ]  # fmt: skip
 
@@ -169,6 +180,8 @@ def test_a_file_of_a_type_that_numpy_lacks(tmp_path: Any) -> None:
 KEYS = [("a", "to", "b"), ("b", "to", "b")]
 TYPED: list[tuple[str, dict[str, Any], str]] = [
     ("no features", {"x": {"b": draw(N, K)}}, "graph has edges ('a', 'to', 'b'), but x has no features of type 'a'"),
+    ("key of one text", {"graph": {"a__to__b": edges()}}, "graph has the key 'a__to__b'; give (source type, relation,"),
+    ("key without a name", {"graph": {("", "", "b"): edges()}}, "graph has the key ('', '', 'b'); give (source type"),
     ("out of no type", {"out": {"c": torch.empty(N, M)}}, "out has a target for 'c', a type that x has no features"),
     ("out of no results", {"out": {"a": torch.empty(N, M)}}, "out has a target for 'a', a type that the model gives"),
     ("array of no relation", {"edge_weight_dict": {("a", "by", "b"): draw(E)}},
