@@ -24,7 +24,7 @@ def draw(*shape: int, seed: int = 0) -> Tensor:
 
 
 def edges(seed: int = 0) -> Tensor:
-    """Among the first 25 nodes: the others are isolated. There are self loops and repeated edges."""
+    """Returns edges among the first 25 of 30 nodes, some of them self loops or repeated."""
     found = torch.randint(0, N - 5, (2, E), generator=torch.Generator().manual_seed(seed))
     found[:, 1] = found[:, 0]
     found[1, 2] = found[0, 2]
@@ -51,7 +51,7 @@ def typed_features() -> dict[str, Tensor]:
 
 
 def drawn(model: Any) -> Any:
-    """The model in inference mode, with parameters that do not depend on what was drawn before."""
+    """Returns the model in inference mode, with parameters that do not depend on what was drawn before."""
     for seed, parameter in enumerate(model.parameters()):
         parameter.data = draw(*parameter.shape, seed=seed) * 0.5
     return model.eval()

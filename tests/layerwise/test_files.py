@@ -32,7 +32,7 @@ from tests.layerwise.samples import (  # fmt: skip
 
 
 def saved(path: Path, values: Tensor) -> npt.NDArray[Any]:
-    """The values, mapped from a file that can only be read."""
+    """Returns the values, mapped from a file that can only be read."""
     np.save(path, values.numpy())
     return np.load(path, mmap_mode="r")
 

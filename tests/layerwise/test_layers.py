@@ -65,7 +65,7 @@ class One(nn.Module):
 
 @torch.no_grad()
 def run(layer: nn.Module, name: str) -> tuple[Tensor, list[Tensor]]:
-    """The results of a full forward, and of inference with each size of ranges."""
+    """Returns the results of a full forward, and of inference with each size of ranges."""
     x, index = draw(N, K), edges()
     arrays = {name: EDGE_ARRAYS[name] for name in LAYERS[name][1]}
     expected = layer(x, index, **arrays)

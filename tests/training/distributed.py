@@ -71,7 +71,7 @@ def _by_type(parts: Parts) -> tuple[Any, ...]:
 
 
 def _without_a_relation(parts: Parts) -> tuple[Any, ...]:
-    """Graphs of odd seeds have no edges of the last relation."""
+    """Returns graphs of which those of odd seeds have no edges of the last relation."""
     x, edges = _by_type(parts)
     kept = torch.cat([torch.full((E,), part % 2 == 0) for part in parts])
     last = edges.pop(RELATIONS[-1])[:, kept]
@@ -79,7 +79,7 @@ def _without_a_relation(parts: Parts) -> tuple[Any, ...]:
 
 
 def _block(parts: Parts) -> tuple[Any, ...]:
-    """Blocks with N destinations and as many more sources; destinations come first, in a joined block too."""
+    """Returns a block with N destinations for each part, which come first, and as many more sources."""
     total = len(parts) * N
     src, dst = _edges(parts, 2 * N, N)
     graph, row = src // (2 * N), src % (2 * N)
@@ -150,7 +150,7 @@ KINDS = {
 
 
 def model(kind: Kind) -> nn.Module:
-    """The layer of the library, with the same parameters each time."""
+    """Returns the layer of the library, with the same parameters each time."""
     made = kind.make().double()
     for seed, parameter in enumerate(made.parameters()):
         parameter.data = 0.5 * torch.randn(parameter.shape, generator=_random(seed), dtype=torch.float64)
@@ -158,7 +158,7 @@ def model(kind: Kind) -> nn.Module:
 
 
 def part(step: int, rank: int) -> int:
-    """The seed of the graph of a process in a step; ranks differ in parity."""
+    """Returns the seed of the graph of a process in a step; it is odd if the rank is."""
     return 1000 * step + rank
 
 
@@ -174,7 +174,7 @@ def train(net: nn.Module, kind: Kind, ranks: Sequence[int]) -> None:
 
 
 def state(net: nn.Module) -> State:
-    """The parameters by name."""
+    """Returns a copy of the parameters by name."""
     return {name: parameter.detach().clone() for name, parameter in net.named_parameters()}
 
 
