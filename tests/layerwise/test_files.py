@@ -14,7 +14,7 @@ from torch import Tensor
 
 import dacergnn
 from dacergnn.errors import UnsupportedCallError
-from tests.layerwise.samples import (  # fmt: skip
+from tests.layerwise.samples import (
     EDGE_ARRAYS,
     METADATA,
     TYPED_EDGES,
