@@ -23,6 +23,7 @@ from dacergnn.errors import (
     VerificationError,
 )
 from dacergnn.graph import HeteroGraph
+from dacergnn.layerwise import inference
 from dacergnn.logs import configure_logs
 from dacergnn.plan import Plan
 from dacergnn.program import interpret, parse, print_program
@@ -49,6 +50,7 @@ __all__ = [
     "compile",
     "datasets",
     "explain",
+    "inference",
     "interpret",
     "optimize",
     "parse",

@@ -56,7 +56,7 @@ class UnsupportedLayerError(DacergnnError):
 
 
 class UnsupportedCallError(DacergnnError):
-    """A replaced layer was called in a way that its compiled program does not cover."""
+    """A call is not covered by the compiled program of a layer, or by layer-wise inference."""
 
 
 class ArrayError(DacergnnError, ValueError):

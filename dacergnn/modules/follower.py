@@ -38,7 +38,7 @@ class DoneBefore(nn.Module):
 
     def __init__(self, original: nn.Module, layers: Sequence[nn.Module]) -> None:
         super().__init__()
-        self.__dict__.update(original=original, layers=[*layers])
+        self.__dict__.update(original=original, layers=[*layers], training=original.training)
 
     def forward(self, x: Any) -> Any:
         seen = any(layer._forward_hooks for layer in self.__dict__["layers"])

@@ -125,6 +125,12 @@ def test_a_model_of_pyg() -> None:
     torch.testing.assert_close(fast(x, edges), original(x, edges))
 
 
+def test_what_stands_for_an_activation_is_in_the_mode_of_the_model() -> None:
+    model = GCN(8, 8, num_layers=2, out_channels=4)
+    for mode in (False, True):
+        assert [m.training for m in dacergnn.optimize(model.train(mode)).modules()] == [mode] * len([*model.modules()])
+
+
 def test_programs_and_results_that_take_no_activation() -> None:
     """Of one layer: programs by what a call has, heads whose mean torch takes."""
     x, edges, _ = arguments()

@@ -1,0 +1,74 @@
+"""One call of a stage on a small graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from dacergnn.errors import UnsupportedLayerError
+from dacergnn.layerwise.ranges import Key
+from dacergnn.layerwise.steps import Stage, Step
+
+ONLY: Key = ("", "", "")
+"""The one relation of a graph without types."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a stage is called with.
+
+    Args:
+        x: Features by node type.
+        edges: [2, E] by relation, as numbers of rows of ``x``.
+        arrays: Edge arrays by name and relation.
+    """
+
+    x: dict[str, Tensor]
+    edges: dict[Key, Tensor]
+    arrays: dict[str, dict[Key, Tensor]]
+
+    @property
+    def typed(self) -> bool:
+        """Whether layers take dictionaries by type."""
+        return "" not in self.x
+
+
+def call(stage: Stage, given: Given, kind: str, which: slice) -> Tensor | None:
+    """Returns the results of some nodes of a type; None if the layer gives this type none."""
+    rows = given.x[kind] if stage.layer is None else _layer_results(stage.layer, given, kind)
+    if rows is None:
+        return None
+    rows = rows[which]
+    for step in stage.functions:
+        rows = _checked(step, step.function({kind: rows})[kind] if step.takes_dict else step.function(rows), len(rows))
+    return rows
+
+
+def _layer_results(layer: Step, given: Given, kind: str) -> Tensor | None:
+    arrays: dict[str, Any] = {name: array for name, array in given.arrays.items() if layer.takes(name)}
+    if not given.typed:
+        arrays = {name: array[ONLY] for name, array in arrays.items()}
+        return _checked(layer, layer.function(given.x[""], given.edges[ONLY], **arrays), len(given.x[""]))
+    found = layer.function(given.x, given.edges, **arrays)
+    if not isinstance(found, Mapping):
+        remedy = "give layers that return a dictionary by node type"
+        raise UnsupportedLayerError("result", type(found).__name__, remedy, layer.name)
+    rows = found.get(kind)
+    return None if rows is None else _checked(layer, rows, len(given.x[kind]))
+
+
+def _checked(step: Step, rows: object, count: int) -> Tensor:
+    """Returns what a step gave.
+
+    Raises:
+        UnsupportedLayerError: It is no tensor with a row for each of ``count`` nodes.
+    """
+    if not isinstance(rows, Tensor):
+        raise UnsupportedLayerError("result", type(rows).__name__, "give steps that return one tensor", step.name)
+    if rows.dim() == 0 or len(rows) != count:
+        remedy = f"give steps that return a row for each node, here {count}"
+        raise UnsupportedLayerError("shape of the result", list(rows.shape), remedy, step.name)
+    return rows

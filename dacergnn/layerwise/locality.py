@@ -1,0 +1,110 @@
+"""A trial of each stage: do the results of nodes depend on their in-edges and the sources of these alone?
+
+Only then are results that are computed range by range those of the whole graph. No list of layers could tell, since
+users bring their own. The trial is a small graph with random features, to which nodes and edges are added that must not
+matter. It finds layers that read degrees of sources, look farther than one edge, or normalize over all nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from dacergnn.errors import UnsupportedCallError
+from dacergnn.layerwise.arrays import Array, take
+from dacergnn.layerwise.calls import Given, call
+from dacergnn.layerwise.ranges import Key
+from dacergnn.layerwise.steps import Stage
+
+_ROWS = 4
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Where features and edge arrays of a trial come from.
+
+    Args:
+        x: Features of all nodes, by node type.
+        edges: The number of edges of each relation.
+        arrays: Edge arrays by name and relation.
+        device: Where the stage runs.
+    """
+
+    x: Mapping[str, Array]
+    edges: Mapping[Key, int]
+    arrays: Mapping[str, Mapping[Key, Array]]
+    device: torch.device
+
+    def check(self, stage: Stage, kind: str) -> None:
+        """Tries the results of one node type.
+
+        Raises:
+            UnsupportedCallError: They change with what must not matter.
+        """
+        rows = {name: self._features(name, 3 if name == kind else 2) for name in self.x}
+        used = {name: len(x) // (3 if name == kind else 2) * (2 if name == kind else 1) for name, x in rows.items()}
+        edges = {key: self._edges(key, kind, used) for key in self.edges}
+        others = {key: self._other_edges(key, kind, rows) for key in self.edges}
+        arrays = {
+            name: {key: self._sample(a, edges[key].size(1) + others[key].size(1)) for key, a in by_key.items()}
+            for name, by_key in self.arrays.items()
+        }
+        small = Given(
+            {name: x[: used[name]] for name, x in rows.items()},
+            edges,
+            {n: {key: a[: edges[key].size(1)] for key, a in by_key.items()} for n, by_key in arrays.items()},
+        )
+        large = Given(rows, {key: torch.cat([edges[key], others[key]], 1) for key in edges}, arrays)
+        destinations = slice(used[kind] // 2)
+        expected, found = call(stage, small, kind, destinations), call(stage, large, kind, slice(None))
+        if expected is not None and not (found is not None and _close(found[destinations], expected)):
+            raise UnsupportedCallError(
+                f"{stage.name} cannot be computed range by range: results of nodes change with edges and nodes beyond "
+                "their in-edges and the sources of these. Give the layers of a model one by one, in a list. For a "
+                "layer that reads degrees of sources, as GCNConv does, compute edge weights on the whole graph "
+                "(gcn_norm), set normalize=False, and give edge_weight."
+            )
+
+    def _features(self, kind: str, parts: int) -> Tensor:
+        """Returns features of nodes in several parts: destinations, sources, others."""
+        return self._sample(self.x[kind], parts * _ROWS if len(self.x[kind]) else 0)
+
+    def _sample(self, array: Array, count: int) -> Tensor:
+        """Returns random numbers; of integers, which may be types, some that the array has."""
+        found = take(array, torch.arange(count) * 7919 % max(len(array), 1), self.device)
+        if not found.is_floating_point():
+            return found
+        generator = torch.Generator().manual_seed(0)
+        return torch.rand(found.shape, generator=generator).to(found)
+
+    def _edges(self, key: Key, kind: str, used: Mapping[str, int]) -> Tensor:
+        """Returns two in-edges for each destination, if these are of the type that is tried."""
+        source, _, destination = key
+        if destination != kind or not used[source] or not used[kind] or not self.edges[key]:
+            return torch.empty(2, 0, dtype=torch.int64, device=self.device)
+        numbers = torch.arange(2 * _ROWS, device=self.device)
+        first = _ROWS if source == kind else 0
+        return torch.stack([first + numbers % _ROWS, numbers // 2])
+
+    def _other_edges(self, key: Key, kind: str, rows: Mapping[str, Tensor]) -> Tensor:
+        """Returns edges from all sources into everything but the destinations that are tried."""
+        source, _, destination = key
+        first = _ROWS if destination == kind else 0
+        sources, destinations = len(rows[source]), len(rows[destination]) - first
+        if not sources or destinations <= 0 or not self.edges[key]:
+            return torch.empty(2, 0, dtype=torch.int64, device=self.device)
+        numbers = torch.arange(sources * destinations, device=self.device)
+        return torch.stack([numbers % sources, first + numbers // sources])
+
+
+def _close(found: Tensor, expected: Tensor) -> bool:
+    if found.shape != expected.shape or found.dtype != expected.dtype:
+        return False
+    if not found.is_floating_point():
+        return torch.equal(found, expected)
+    tolerance = torch.finfo(found.dtype).eps ** 0.5
+    scale = float(expected.abs().max()) if expected.numel() else 0.0
+    return torch.allclose(found, expected, tolerance, tolerance * scale, equal_nan=True)

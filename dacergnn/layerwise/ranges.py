@@ -1,0 +1,117 @@
+"""Ranges of destinations: their in-edges, and the rows that these edges read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dacergnn.errors import ArrayError, GraphError
+
+Key = tuple[str, str, str]
+"""Node type of the sources, relation, node type of the destinations; empty names in a graph without types."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """The graph that successive destinations of one node type are computed on.
+
+    Args:
+        rows: Which nodes the graph has, by node type, in ascending order.
+        destinations: Which of these rows the destinations are.
+        edges: The in-edges of the destinations, [2, E'] by relation, as numbers of rows.
+        positions: Which edges of the whole graph these are, [E'] by relation.
+    """
+
+    rows: dict[str, Tensor]
+    destinations: slice
+    edges: dict[Key, Tensor]
+    positions: dict[Key, Tensor]
+
+
+class SortedEdges:
+    """The edges of a graph, found by their destinations; those of one destination stay in the given order."""
+
+    def __init__(self, edges: Mapping[Key, Tensor], sizes: Mapping[str, int]) -> None:
+        """Sorts the edges, [2, E] by relation, of a graph with ``sizes`` nodes of each type.
+
+        Raises:
+            ArrayError: Edges are no tensor [2, E] of integers.
+            GraphError: A node is out of range.
+        """
+        given = {key: index for key, index in edges.items() if _is_index(key, index)}
+        self._device = next((index.device for index in given.values()), torch.device("cpu"))
+        self.edges = {key: _plain(index).to(self._device) for key, index in given.items()}
+        self._order: dict[Key, Tensor] = {}
+        self._destinations: dict[Key, Tensor] = {}
+        for key, index in self.edges.items():
+            self._destinations[key], self._order[key] = index[1].sort(stable=True)
+            for row, kind in zip(index, (key[0], key[2]), strict=True):
+                if row.numel() and not 0 <= int(row.min()) <= int(row.max()) < sizes[kind]:
+                    lies = f"lie between {int(row.min())} and {int(row.max())}"
+                    raise GraphError(f"{_named(key)} {lies}, but there are {sizes[kind]} rows of x{_of_type(kind)}.")
+
+    def range(self, kind: str, start: int, stop: int, kinds: Iterable[str]) -> Range:
+        """Returns the graph of the destinations ``start`` to ``stop`` of a node type, with rows of all ``kinds``.
+
+        Nodes keep their order, as edges do, so that sums over in-edges are made in the order of the whole graph.
+        """
+        positions = {key: self._in_edges(key, start, stop if key[2] == kind else start) for key in self.edges}
+        found = {key: index[:, positions[key]] for key, index in self.edges.items()}
+        none = torch.empty(0, dtype=torch.int64, device=self._device)
+        own = torch.arange(start, stop, device=self._device)
+        rows = {name: _rows(name, found, own if name == kind else none) for name in kinds}
+        numbers = {
+            key: torch.stack([_numbers(rows[end], nodes) for end, nodes in zip((key[0], key[2]), index, strict=True)])
+            for key, index in found.items()
+        }
+        first = int((rows[kind] < start).sum())
+        return Range(rows, slice(first, first + stop - start), numbers, positions)
+
+    def _in_edges(self, key: Key, start: int, stop: int) -> Tensor:
+        """Returns which edges of a relation end in the destinations ``start`` to ``stop``."""
+        destinations = self._destinations[key]
+        bounds = torch.tensor([start, stop], dtype=destinations.dtype, device=destinations.device)
+        first, last = torch.searchsorted(destinations, bounds).tolist()
+        return self._order[key][first:last]
+
+
+def _rows(kind: str, edges: Mapping[Key, Tensor], destinations: Tensor) -> Tensor:
+    """Returns the nodes of a type that a range has: its destinations, and the sources of its edges."""
+    sources = [index[0].long() for key, index in edges.items() if key[0] == kind]
+    return torch.cat([*sources, destinations]).unique()
+
+
+def _numbers(rows: Tensor, nodes: Tensor) -> Tensor:
+    """Returns where nodes stand among rows in ascending order."""
+    return torch.searchsorted(rows, nodes.long()).to(nodes.dtype)
+
+
+def _plain(index: Any) -> Tensor:
+    """Returns the tensor of an `EdgeIndex` of PyG, whose slices would not know their graph; others as they are."""
+    return index.as_tensor() if hasattr(index, "as_tensor") else index
+
+
+def _is_index(key: Key, index: object) -> bool:
+    """Returns True for edges [2, E].
+
+    Raises:
+        ArrayError: They are anything else.
+    """
+    if not isinstance(index, Tensor) or index.layout != torch.strided:
+        given = f"{index.layout} tensor" if isinstance(index, Tensor) else type(index).__name__
+        raise ArrayError(_named(key), f"is a {given}; give a dense tensor [2, E] of sources and destinations")
+    if index.dim() != 2 or index.size(0) != 2 or index.is_floating_point() or index.dtype == torch.bool:
+        raise ArrayError(_named(key), f"is {index.dtype} {list(index.shape)}; give integers [2, E]")
+    return True
+
+
+def _named(key: Key) -> str:
+    return f"graph[{key}]" if any(key) else "graph"
+
+
+def _of_type(kind: str) -> str:
+    return f" of type {kind!r}" if kind else ""

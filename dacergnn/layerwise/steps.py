@@ -1,0 +1,168 @@
+"""What the steps of a model are: graph layers, which take edges, and functions of rows, which take features alone."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch import nn
+
+from dacergnn.errors import ArrayError, UnsupportedLayerError
+from dacergnn.frontends.linear import has_hooks
+
+_MODELS = "torch_geometric.nn."
+
+
+@dataclass(frozen=True)
+class Step:
+    """A part of a model that is called once for each range.
+
+    Args:
+        function: What is called, as ``function(x, edges, **arrays)`` or ``function(x)``.
+        name: What messages call it.
+        takes_edges: Whether it is a graph layer.
+        takes_dict: Whether a function of rows takes a dictionary by node type.
+        arrays: Names of the edge arrays that a graph layer takes; None if it takes any.
+    """
+
+    function: Callable[..., Any]
+    name: str
+    takes_edges: bool = False
+    takes_dict: bool = False
+    arrays: frozenset[str] | None = frozenset()
+
+    def takes(self, array: str) -> bool:
+        """Returns whether the step takes an edge array of this name."""
+        return self.arrays is None or array in self.arrays
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A graph layer, or none, and the functions of rows behind it."""
+
+    layer: Step | None
+    functions: tuple[Step, ...]
+
+    @property
+    def name(self) -> str:
+        """What messages call the stage."""
+        return ", ".join(step.name for step in (self.layer, *self.functions) if step is not None)
+
+
+def stages_of(model: object) -> list[Stage]:
+    """Returns the stages of a model; each one but the first begins with a graph layer.
+
+    Raises:
+        UnsupportedLayerError: A part cannot be called, is in training mode, or is wired in another way than as a chain.
+    """
+    stages: list[Stage] = []
+    for step in _steps(model):
+        if step.takes_edges or not stages:
+            stages.append(Stage(step, ()) if step.takes_edges else Stage(None, (step,)))
+        else:
+            stages[-1] = Stage(stages[-1].layer, (*stages[-1].functions, step))
+    if not stages:
+        raise UnsupportedLayerError("model", model, "give it one step at least")
+    return stages
+
+
+def device_of(model: Any) -> torch.device | None:
+    """Returns where the parameters of a model lie; None if it has none."""
+    if isinstance(model, nn.Module):
+        return next((p.device for p in model.parameters()), None)
+    parts = cast("Iterable[Any]", model if isinstance(model, list | tuple) else ())
+    return next((found for found in map(device_of, parts) if found is not None), None)
+
+
+def _steps(model: Any) -> list[Step]:
+    if isinstance(model, nn.Module) and any(part.training for part in model.modules()):
+        remedy = "call eval() on the model before inference"
+        raise UnsupportedLayerError("training", True, remedy, type(model).__name__)
+    split = _splitter(model)
+    if split is not None:
+        if isinstance(model, nn.Module) and has_hooks(model):
+            remedy = "put hooks on its parts, which are called one by one"
+            raise UnsupportedLayerError("hooks", True, remedy, type(model).__name__)
+        return split(model)
+    if not callable(model):
+        raise UnsupportedLayerError("model", model, "give a layer, a function of rows, or a list of these")
+    return [_step(model)]
+
+
+def _splitter(model: object) -> Callable[[Any], list[Step]] | None:
+    """Returns what splits a model into steps; None for what is one step."""
+    if isinstance(model, list | tuple | nn.ModuleList):
+        return _of_parts
+    if isinstance(model, nn.Sequential) and type(model).forward is nn.Sequential.forward:
+        return _of_parts
+    classes = [f"{c.__module__}.{c.__qualname__}" for c in type(model).__mro__]
+    if _MODELS + "sequential.Sequential" in classes:
+        return _of_sequential
+    return _of_basic_gnn if _MODELS + "models.basic_gnn.BasicGNN" in classes else None
+
+
+def _of_parts(model: Iterable[Any]) -> list[Step]:
+    return [step for part in model for step in _steps(part)]
+
+
+def _step(function: Any) -> Step:
+    """Returns the step that a layer or function is: a graph layer if it needs a second argument, or one of edges."""
+    name = getattr(function, "__name__", type(function).__name__)
+    try:
+        found = inspect.signature(function.forward if isinstance(function, nn.Module) else function).parameters
+    except ValueError:  # of functions that are not written in Python, such as torch.relu
+        return Step(function, name)
+    kinds = {p.kind for p in found.values()}
+    places = [p for p in found.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    second = places[1] if len(places) > 1 else None
+    asked = second is not None and (second.default is second.empty or second.name.startswith(("edge", "adj")))
+    if asked or inspect.Parameter.VAR_POSITIONAL in kinds:
+        others = None if inspect.Parameter.VAR_KEYWORD in kinds else frozenset([*found][2:])
+        return Step(function, name, takes_edges=True, arrays=others)
+    return Step(function, name, takes_dict=bool(places) and places[0].name.endswith("_dict"))
+
+
+def _of_sequential(model: Any) -> list[Step]:
+    """Returns the steps of PyG's `Sequential`, each of which must take what the one before gives."""
+    current, *given = model.signature.param_dict
+    steps: list[Step] = []
+    for child in model._children:
+        first, *others = child.param_names
+        wired = first == current and others[:1] in ([], given[:1]) and set(others[1:]) <= set(given[1:])
+        if not wired or len(child.return_names) != 1 or child.return_names[0] in given:
+            wiring = f"{', '.join(child.param_names)} -> {', '.join(child.return_names)}"
+            remedy = "give a chain, in which each step takes what the one before gives"
+            raise UnsupportedLayerError(child.name, wiring, remedy, "Sequential")
+        part = getattr(model, child.name)
+        steps += [_by_position(part, others[1:])] if others else _steps(part)
+        current = child.return_names[0]
+    return steps
+
+
+def _by_position(layer: Callable[..., Any], names: list[str]) -> Step:
+    """Returns the step of a graph layer that takes the edge arrays of these names in this order."""
+
+    def call(x: Any, edges: Any, **arrays: Any) -> Any:
+        for name in names:
+            if name not in arrays:
+                raise ArrayError(name, f"is missing, which {type(layer).__name__} takes; give it by this name")
+        return layer(x, edges, *(arrays[name] for name in names))
+
+    return Step(call, type(layer).__name__, takes_edges=True, arrays=frozenset(names))
+
+
+def _of_basic_gnn(model: Any) -> list[Step]:
+    """Returns the steps of one of PyG's models (`GraphSAGE`, `GAT`, ...), in the order of its forward."""
+    if model.jk_mode not in (None, "last"):
+        raise UnsupportedLayerError("jk", model.jk_mode, 'use None or "last"', type(model).__name__)
+    steps: list[Step] = []
+    for number, (conv, norm) in enumerate(zip(model.convs, model.norms, strict=True)):
+        steps.append(_step(conv))
+        if number < model.num_layers - 1 or model.jk_mode is not None:
+            act = [] if model.act is None else [model.act]
+            functions = [*act, norm] if model.act_first else [norm, *act]
+            steps += [_step(function) for function in functions]
+    return [*steps, _step(model.lin)] if hasattr(model, "lin") else steps

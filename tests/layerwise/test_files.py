@@ -1,0 +1,140 @@
+"""Features that are read from files, results that are written to files, and the memory that this takes."""
+
+from __future__ import annotations
+
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+from torch import Tensor
+
+import dacergnn
+from dacergnn.errors import UnsupportedCallError
+from tests.layerwise.samples import (
+    EDGE_ARRAYS,
+    METADATA,
+    TYPED_EDGES,
+    K,
+    M,
+    N,
+    R,
+    assert_same,
+    draw,
+    drawn,
+    edges,
+    pyg,
+    typed_features,
+)
+
+
+def saved(path: Path, values: Tensor) -> npt.NDArray[Any]:
+    """Returns the values, mapped from a file that can only be read."""
+    np.save(path, values.numpy())
+    return np.load(path, mmap_mode="r")
+
+
+def layers() -> list[Any]:
+    return [drawn(pyg().SAGEConv(K, M)), torch.relu, drawn(pyg().RGCNConv(M, M, R))]
+
+
+def expected() -> Tensor:
+    first, _, second = layers()
+    with torch.no_grad():
+        return second(first(draw(N, K), edges()).relu(), edges(), EDGE_ARRAYS["edge_type"])
+
+
+def test_features_and_edge_arrays_are_read_from_files(tmp_path: Path) -> None:
+    x = saved(tmp_path / "x.npy", draw(N, K))
+    kinds = saved(tmp_path / "kinds.npy", EDGE_ARRAYS["edge_type"])
+    assert_same(dacergnn.inference(layers(), edges(), x, batch=4, edge_type=kinds), expected())
+
+
+def test_tensors_from_files(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(draw(N, K).numpy().tobytes())
+    x = torch.from_file(str(tmp_path / "x"), size=N * K).view(N, K)
+    assert_same(dacergnn.inference(layers(), edges(), x, batch=4, edge_type=EDGE_ARRAYS["edge_type"]), expected())
+
+
+def test_results_in_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "out.npy"
+    found = dacergnn.inference(
+        layers(), edges(), draw(N, K), batch=4, out=path, edge_type=EDGE_ARRAYS["edge_type"]
+    )  # fmt: skip
+    assert_same(found, expected())
+    assert_same(torch.from_numpy(np.load(path)), expected())
+    assert [file.name for file in tmp_path.iterdir()] == ["out.npy"]
+
+
+def test_a_file_may_be_replaced_by_its_results(tmp_path: Path) -> None:
+    path = tmp_path / "x.npy"
+    x = saved(path, draw(N, K))
+    dacergnn.inference(layers()[0], edges(), x, batch=4, out=str(path))
+    assert_same(torch.from_numpy(np.load(path)), layers()[0](draw(N, K), edges()).detach())
+
+
+def test_a_refused_model_leaves_no_file(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedCallError):
+        dacergnn.inference(
+            [layers()[0], drawn(pyg().GCNConv(M, M))], edges(), draw(N, K), out=tmp_path / "out.npy", batch=4
+        )
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["tensor", "array", "memmap"])
+def test_results_in_an_array(kind: str, tmp_path: Path) -> None:
+    shape = (N, M)
+    out: Any = torch.full(shape, torch.nan) if kind == "tensor" else np.full(shape, np.nan, np.float32)
+    if kind == "memmap":
+        out = np.lib.format.open_memmap(tmp_path / "out.npy", "w+", np.float32, shape)
+    found = dacergnn.inference(layers(), edges(), draw(N, K), batch=4, out=out, edge_type=EDGE_ARRAYS["edge_type"])
+    assert_same(torch.as_tensor(out), expected())
+    assert found.data_ptr() == torch.as_tensor(out).data_ptr()
+
+
+def test_typed_results_in_files(tmp_path: Path) -> None:
+    layer, x = drawn(pyg().HGTConv(M, M, METADATA, heads=2)), typed_features()
+    mapped = {kind: saved(tmp_path / f"{kind}.npy", rows) for kind, rows in x.items()}
+    found = dacergnn.inference(layer, TYPED_EDGES, mapped, batch=2, out={"t9": tmp_path / "out.npy"})
+    with torch.no_grad():
+        full = layer(x, TYPED_EDGES)
+    assert_same(found, {kind: full[kind] for kind in found})
+    assert_same(torch.from_numpy(np.load(tmp_path / "out.npy")), full["t9"])
+
+
+def test_results_without_rows_in_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "out.npy"
+    index = torch.zeros(2, 0, dtype=torch.int64)
+    dacergnn.inference([layers()[0], layers()[0].__class__(M, 3).eval()], index, draw(0, K), out=path)
+    assert np.load(path).shape == (0, 3)
+
+
+class Counted:
+    """A layer that counts the rows that it is given."""
+
+    def __init__(self, layer: Any) -> None:
+        self.layer, self.most = layer, 0
+
+    def __call__(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        self.most = max(self.most, len(x))
+        return self.layer(x, edge_index)
+
+
+def test_memory_is_that_of_one_range(tmp_path: Path) -> None:
+    """In a ring of 20,000 nodes a range of 100 reads 101 rows; features and results would take 20 MB each."""
+    nodes, width, batch = 20_000, 256, 100
+    x = saved(tmp_path / "x.npy", draw(nodes, width))
+    index = torch.stack([torch.arange(nodes), (torch.arange(nodes) + 1) % nodes])
+    layer = Counted(drawn(pyg().SAGEConv(width, width)))
+    tracemalloc.start()
+    try:
+        found = dacergnn.inference([layer, torch.relu, layer], index, x, batch=batch, out=tmp_path / "out.npy")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert layer.most == batch + 1
+    assert peak < 2_000_000  # of what NumPy reads: a range is 0.1 MB, and Python's own objects are counted as well
+    assert found.shape == (nodes, width)

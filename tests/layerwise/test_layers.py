@@ -1,0 +1,186 @@
+"""Layers, range by range: what the full forward gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import dacergnn
+from tests.layerwise.samples import (
+    BATCHES,
+    EDGE_ARRAYS,
+    METADATA,
+    TYPED_EDGES,
+    E,
+    K,
+    M,
+    N,
+    R,
+    assert_same,
+    draw,
+    drawn,
+    edges,
+    pyg,
+    typed_features,
+)
+
+pytestmark = pytest.mark.filterwarnings("ignore:There exist node types:UserWarning")
+LAYERS: dict[str, tuple[Callable[[], nn.Module], tuple[str, ...]]] = {
+    "SAGEConv": (lambda: pyg().SAGEConv(K, M), ()),
+    "SAGEConv-max": (lambda: pyg().SAGEConv(K, M, aggr="max"), ()),
+    "GATConv": (lambda: pyg().GATConv(K, 4, heads=2), ()),
+    "GATConv-attr": (lambda: pyg().GATConv(K, 4, heads=2, edge_dim=2, add_self_loops=False), ("edge_attr",)),
+    "GATv2Conv": (lambda: pyg().GATv2Conv(K, 4, heads=2), ()),
+    "RGCNConv": (lambda: pyg().RGCNConv(K, M, R), ("edge_type",)),
+    "RGATConv": (lambda: pyg().RGATConv(K, 4, R, heads=2), ("edge_type",)),
+    "GINConv": (lambda: pyg().GINConv(nn.Linear(K, M)), ()),
+    "GraphConv": (lambda: pyg().GraphConv(K, M), ("edge_weight",)),
+    "GCNConv-weights": (lambda: pyg().GCNConv(K, M, normalize=False), ("edge_weight",)),
+    "TransformerConv": (lambda: pyg().TransformerConv(K, 4, heads=2), ()),
+}
+# Models of `to_hetero` need a result for every type.
+EDGES_INTO_ALL = {**TYPED_EDGES, ("t9", "r5", "t7"): torch.tensor([[0, 3, 3], [1, 0, 0]])}
+TYPED: dict[str, Callable[[], nn.Module]] = {
+    "HGTConv": lambda: pyg().HGTConv(M, M, METADATA, heads=2),
+    "HeteroConv-SAGEConv": lambda: pyg().HeteroConv({key: pyg().SAGEConv((M, M), M) for key in METADATA[1]}),
+    "HeteroConv-GATConv": lambda: pyg().HeteroConv(
+        {key: pyg().GATConv((M, M), M, add_self_loops=False) for key in METADATA[1]}, aggr="mean"
+    ),
+    "to_hetero": lambda: pyg().to_hetero(One(), (METADATA[0], list(EDGES_INTO_ALL))),
+}
+
+
+class One(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.lin = pyg().SAGEConv((M, M), M), nn.Linear(M, M)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.conv(x, edge_index).relu() + self.lin(x)
+
+
+@torch.no_grad()
+def run(layer: nn.Module, name: str) -> tuple[Tensor, list[Tensor]]:
+    """Returns the results of a full forward, and of inference with each size of ranges."""
+    x, index = draw(N, K), edges()
+    arrays = {name: EDGE_ARRAYS[name] for name in LAYERS[name][1]}
+    expected = layer(x, index, **arrays)
+    return expected, [dacergnn.inference(layer, index, x, batch=batch, **arrays) for batch in BATCHES]
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_layer_by_ranges(name: str) -> None:
+    expected, found = run(drawn(LAYERS[name][0]()), name)
+    for result in found:
+        assert_same(result, expected)
+        assert not result.requires_grad
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_compiled_layer_gives_the_same_bits(name: str) -> None:
+    """Sums are made in the order of nodes, which ranges keep."""
+    layer = drawn(LAYERS[name][0]())
+    expected, found = run(dacergnn.optimize(layer, on_unsupported="error"), name)
+    assert_same(expected, run(layer, name)[0])
+    for result in found:
+        assert torch.equal(result, expected)
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["original", "compiled"])
+@pytest.mark.parametrize("name", TYPED)
+def test_typed_layer_by_ranges(name: str, *, compiled: bool) -> None:
+    model, x = drawn(TYPED[name]()), typed_features()
+    index = EDGES_INTO_ALL if name == "to_hetero" else TYPED_EDGES
+    model = dacergnn.optimize(model, on_unsupported="error") if compiled else model
+    with torch.no_grad():
+        expected = model(x, index)
+    for batch in BATCHES:
+        found = dacergnn.inference(model, index, x, batch=batch)
+        assert found.keys() == expected.keys()
+        assert_same(found, {kind: expected[kind] for kind in found})
+
+
+def test_edge_arrays_by_relation() -> None:
+    keys = [key for key in METADATA[1] if TYPED_EDGES[key].size(1)]
+    layer = drawn(pyg().HeteroConv({key: pyg().GraphConv((M, M), M) for key in keys}))
+    x, index = typed_features(), {key: TYPED_EDGES[key] for key in keys}
+    weights = {key: draw(index[key].size(1)) for key in keys[1:]}
+    expected = layer(x, index, edge_weight_dict=weights)
+    for batch in BATCHES:
+        found = dacergnn.inference(layer, index, x, batch=batch, edge_weight_dict=weights)
+        assert_same(found, {kind: expected[kind].detach() for kind in found})
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["original", "compiled"])
+def test_gcn_with_weights_of_the_whole_graph(*, compiled: bool) -> None:
+    """What the message about degrees of sources tells users to do."""
+    gcn_norm: Any = pytest.importorskip("torch_geometric.nn.conv.gcn_conv").gcn_norm
+    layer, x, index = drawn(pyg().GCNConv(K, M)), draw(N, K), edges()
+    with torch.no_grad():
+        expected = layer(x, index)
+    index, weights = gcn_norm(index, None, N)
+    layer.normalize = False
+    layer = dacergnn.optimize(layer, on_unsupported="error") if compiled else layer
+    for batch in BATCHES:
+        assert_same(dacergnn.inference(layer, index, x, batch=batch, edge_weight=weights), expected)
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["original", "compiled"])
+@pytest.mark.parametrize(("nodes", "count"), [(0, 0), (5, 0)], ids=["no nodes", "no edges"])
+def test_empty_graphs(nodes: int, count: int, *, compiled: bool) -> None:
+    layer, index = drawn(pyg().SAGEConv(K, M)), torch.zeros(2, count, dtype=torch.int64)
+    layer = dacergnn.optimize(layer) if compiled else layer
+    x = draw(nodes, K)
+    with torch.no_grad():
+        assert_same(dacergnn.inference(layer, index, x, batch=2), layer(x, index))
+
+
+def test_a_type_without_nodes() -> None:
+    keys = [("a", "to", "b"), ("b", "to", "a")]
+    layer = drawn(pyg().HeteroConv({key: pyg().SAGEConv((K, K), M) for key in keys}))
+    x = {"a": draw(3, K), "b": draw(0, K)}
+    index = {key: torch.zeros(2, 0, dtype=torch.int64) for key in keys}
+    with torch.no_grad():
+        assert_same(dacergnn.inference(layer, index, x), layer(x, index))
+
+
+def test_int32_edges_reach_the_layer_as_they_are() -> None:
+    seen: list[torch.dtype] = []
+
+    def layer(x: Tensor, index: Tensor) -> Tensor:
+        seen.append(index.dtype)
+        return x.new_zeros(x.shape).index_add(0, index[1], x[index[0]])
+
+    found = dacergnn.inference(layer, edges().int(), draw(N, K), batch=4)
+    assert_same(found, layer(draw(N, K), edges()))
+    assert torch.int32 in seen
+
+
+def test_edges_of_pyg() -> None:
+    """An `EdgeIndex`, and a layer that can be called without edges."""
+
+    def layer(x: Tensor, edge_index: Tensor | None = None) -> Tensor:
+        assert type(edge_index) is Tensor
+        return x.new_zeros(x.shape).index_add(0, edge_index[1], x[edge_index[0]])
+
+    index = pytest.importorskip("torch_geometric").EdgeIndex(edges(), sparse_size=(N, N))
+    assert_same(dacergnn.inference(layer, index, draw(N, K), batch=4), layer(draw(N, K), edges()))
+
+
+def test_edges_keep_their_order_within_a_destination() -> None:
+    """A layer that reads it, as no sum does."""
+
+    def last(x: Tensor, index: Tensor, number: Tensor) -> Tensor:
+        result = torch.full((len(x),), -1)
+        for edge, destination in zip(number.tolist(), index[1].tolist(), strict=True):
+            result[destination] = edge
+        return result
+
+    numbers = torch.arange(E)
+    expected = last(draw(N, K), edges(), numbers)
+    for batch in BATCHES:
+        assert torch.equal(dacergnn.inference(last, edges(), draw(N, K), batch=batch, number=numbers), expected)
