@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from dacergnn.graph.edge_list import EdgeList
+from dacergnn.graph.edge_list import EdgeList, all_zero
 from dacergnn.graph.sorting import INT32_LIMIT, reordered, sorted_rows
 
 
@@ -40,21 +40,12 @@ def canonical_order(edges: EdgeList) -> tuple[EdgeList, Tensor | None]:
     node_types = [
         None if types is None else reordered([types], None, dtype)[0] for types in (edges.src_type, edges.dst_type)
     ]
-    ordered = replace(
-        edges,
-        src=src,
-        dst=dst,
-        edge_type=types[0] if types else _all_zero(src),
-        src_type=node_types[0],
-        dst_type=node_types[1],
-        in_order=True,
-    )
+    ordered = EdgeList(
+        src, dst, types[0] if types else all_zero(src), edges.num_src, edges.num_dst, edges.num_edge_types,
+        node_types[0], node_types[1], edges.num_node_types, edges.bipartite, edges.edge_type_names,
+        edges.node_type_names, in_order=True,
+    )  # fmt: skip
     return ordered, order
-
-
-def _all_zero(like: Tensor) -> Tensor:
-    """As many zeros, in the memory of one."""
-    return like.new_zeros(1).expand(like.numel())
 
 
 def to_device(edges: EdgeList, device: torch.device | str) -> EdgeList:

@@ -66,11 +66,13 @@ def make_edge_list(
     edge_type_names: Sequence[str] | None = None,
     node_type_names: Sequence[str] | None = None,
     given_as: Sequence[IndexRange] = (),
+    counted_by: str = "num_nodes",
 ) -> EdgeList:
     """Check the arguments of `HeteroGraph.from_arrays` (see there); ArrayError or GraphError if one fails.
 
     Args:
         given_as: Indices that the edges were made of, which errors are about first.
+        counted_by: The argument that tells the user's numbers of nodes.
     """
     (src, src_name), (dst, dst_name) = split_edge_index(edge_index)
     bipartite = as_flag("bipartite", bipartite)
@@ -80,7 +82,7 @@ def make_edge_list(
     check_length(dst_name, dst, count, f"as many as {src_name}")
     check_device(dst_name, dst, src.device)
     if edge_type is None:
-        types = src.new_zeros(1).expand(count)
+        types = all_zero(src)
     else:
         types = as_index_vector("edge_type", edge_type)
         check_length("edge_type", types, count, "one type for each edge")
@@ -102,8 +104,8 @@ def make_edge_list(
     bounds = list(zip(ends[::2], ends[1::2], strict=True))
     for found, (low, high) in zip(given_as, bounds[len(bounds) - len(given_as) :], strict=True):
         check_extremes(found, low, high)
-    check_extremes(IndexRange(src_name, src, num_src, "source nodes", "num_nodes"), *bounds[0])
-    check_extremes(IndexRange(dst_name, dst, num_dst, "destination nodes", "num_nodes"), *bounds[1])
+    check_extremes(IndexRange(src_name, src, num_src, "source nodes", counted_by), *bounds[0])
+    check_extremes(IndexRange(dst_name, dst, num_dst, "destination nodes", counted_by), *bounds[1])
     after = 2 + len(own_types)
     edge_types = _count("edge_type", own_types, bounds[2:after], num_edge_types, edge_names)
     node_types = _count("node_type", given, bounds[after : after + len(given)], num_node_types, node_names)
@@ -123,6 +125,15 @@ def make_edge_list(
         NumberNames(node_types) if node_names is None else node_names,
         in_order,
     )  # fmt: skip
+
+
+_ZERO = {dtype: torch.zeros(1, dtype=dtype) for dtype in (torch.int32, torch.int64)}
+
+
+def all_zero(like: Tensor) -> Tensor:
+    """As many zeros as a vector has entries, in the memory of one; do not write to them."""
+    zero = _ZERO[like.dtype] if like.is_cpu else like.new_zeros(1)
+    return zero.expand(like.numel())
 
 
 def split_edge_index(edge_index: object, name: str = "edge_index") -> tuple[tuple[Tensor, str], tuple[Tensor, str]]:

@@ -12,7 +12,7 @@ from dacergnn.graph.spaces import encoding_name, parse_encoding, part, target_sp
 
 AS_THEY_ARE = ""
 """Stands for the order in which rows are already."""
-_ORDER, _POINTERS, _GROUPS, _TAKE, _FIRSTS = range(5)
+_ORDER, _POINTERS, _GROUPS, _TAKE, _FIRSTS, _COUNT = range(6)
 _PAIRS = {"U": "srcpair", "V": "dstpair"}
 
 
@@ -117,6 +117,14 @@ class _Writer:
             self.shared[name] = place
         return place
 
+    def _stays(self, name: str, space: str) -> str:
+        """Notes that an order is the one that rows have; as a vector it is their numbers."""
+        numbers = f"arange_{space}"
+        if numbers not in self.known and numbers not in self.made:
+            self._make(numbers, space, _COUNT, _Size(space))
+        self.shared[name] = AS_THEY_ARE
+        return AS_THEY_ARE
+
     def _index(self, name: str, space: str, path: str) -> str | None:
         if space == "E" and path in _PAIRS.values():
             pairs = target_space(space, path)
@@ -149,7 +157,7 @@ class _Writer:
     def _order(self, name: str, space: str, *paths: str) -> str | None:
         telling = [path for path in paths if path != "etype" or self.several_types]
         if not telling or (space == "E" and self._is_canonical(telling)):
-            return self._share(name, AS_THEY_ARE)
+            return self._stays(name, space)
         if space == "E" and name != "ids_E_etype_src" and self._is_by_type_and_source(telling):
             return self._share(name, self.place("ids_E_etype_src"))
         keys: list[Operand] = []

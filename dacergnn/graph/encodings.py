@@ -270,8 +270,10 @@ class Encodings:
             pairs = (torch.searchsorted(found, bounds).diff() for found in starts)
             own = self._of_types(_in_part(part(space), *pairs), bounds)
             return torch.nonzero_static(own, size=self.size(space)).flatten().to(self._dtype)
-        if space == "E" and path in ("src", "dst", "etype"):
-            return {"src": edges.src, "dst": edges.dst, "etype": edges.edge_type.contiguous()}[path]
+        if space == "E" and path in ("src", "dst"):
+            return edges.src if path == "src" else edges.dst
+        if space == "E" and path == "etype":
+            return edges.edge_type.contiguous()
         if path == "one":
             return torch.zeros(self.size(space), dtype=self._dtype, device=self._device)
         if path == "ntype":

@@ -27,6 +27,7 @@ from dacergnn.graph.nonzeros import Nonzeros
 from dacergnn.graph.spaces import ROW_SPACES, SPACES
 
 _NUMBERS = itertools.count()
+_ROW_SPACES = frozenset(ROW_SPACES)
 _LIVE: weakref.WeakValueDictionary[str, HeteroGraph] = weakref.WeakValueDictionary()
 
 
@@ -127,7 +128,7 @@ class HeteroGraph:
 
     def size(self, space: str) -> int:
         """Number of rows of a row space, by name; U and V are counted when first asked for."""
-        if space not in ROW_SPACES:
+        if space not in _ROW_SPACES:
             raise EncodingError(f"{space!r} is not a row space; use one of {', '.join(SPACES)}.")
         return self._encodings.size(space)
 

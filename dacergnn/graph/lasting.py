@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import ContextDecorator, ExitStack
 from typing import Any
 
 import torch
@@ -12,14 +11,24 @@ _C: Any = torch._C  # pyright: ignore[reportPrivateUsage]
 _has_transforms = getattr(_C, "_are_functorch_transforms_active", lambda: True)
 
 
-@contextmanager
-def lasting() -> Generator[None]:
-    """Makes plain tensors, whatever the call is under: no inference mode, no gradients, no transform of `torch.func`.
+class lasting(ContextDecorator):
+    """A context that makes plain tensors, whatever the call is under.
 
-    Tensors made in inference mode could take no part in training later, and those of a transform end with it.
+    There is no inference mode in it, there are no gradients, and no transform of `torch.func`. Tensors made in
+    inference mode could take no part in training later, and those of a transform end with it.
     """
-    if not (torch.is_grad_enabled() or torch.is_inference_mode_enabled() or _has_transforms()):
-        yield
-        return
-    with torch.inference_mode(False), torch.no_grad(), _C._DisableFuncTorch():
-        yield
+
+    _within: ExitStack | None = None
+
+    def _recreate_cm(self) -> lasting:
+        return lasting()  # each call of a function that this decorates has its own
+
+    def __enter__(self) -> None:
+        if torch.is_grad_enabled() or torch.is_inference_mode_enabled() or _has_transforms():
+            self._within = ExitStack()
+            for context in (torch.inference_mode(False), torch.no_grad(), _C._DisableFuncTorch()):
+                self._within.enter_context(context)
+
+    def __exit__(self, *problem: Any) -> None:
+        if self._within is not None:
+            self._within.__exit__(*problem)

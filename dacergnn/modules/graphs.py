@@ -25,6 +25,7 @@ class _Entry:
 
     owner: object
     sizes: tuple[object, ...]
+    ids: list[int]
     objects: Watched
     graph: HeteroGraph
 
@@ -57,15 +58,17 @@ class GraphCache:
 
     def find(self, owner: object, key: GraphKey, encode: Callable[[], HeteroGraph]) -> HeteroGraph:
         """The graph for ``key``; ``owner`` stands for everything else that `encode` depends on."""
+        ids = [*map(id, key[0])]
         for entry in self._entries:
-            if entry.matches(owner, key):
+            if entry.ids == ids and entry.matches(owner, key):
                 return entry.graph
         encoded = self.encode(encode)
         encoded.check = self._check
         graph = self._known(encoded)
         if self._check == "always":  # of a graph that others have offered, too
             graph.check = self._check
-        self._entries = [_Entry(owner, key[1], Watched(key[0], self._check), graph), *self._entries[: _KEPT - 1]]
+        entry = _Entry(owner, key[1], ids, Watched(key[0], self._check), graph)
+        self._entries = [entry, *self._entries[: _KEPT - 1]]
         return graph
 
     def encode(self, encode: Callable[[], HeteroGraph]) -> HeteroGraph:
@@ -106,14 +109,15 @@ class GraphCache:
 
     def _known(self, graph: HeteroGraph) -> HeteroGraph:
         """A graph that is kept already and equal to ``graph``, with what was encoded of it; else ``graph``."""
-        kept = [*self._offered, *(entry.graph for entry in self._entries)]
-        return next((k for k in kept if _serves(k, graph)), graph)
+        checksum = graph.checksum
+        kept = [*self._offered, *[entry.graph for entry in self._entries]]
+        return next((k for k in kept if k.checksum == checksum and _serves(k, graph)), graph)
 
 
 def _serves(a: HeteroGraph, b: HeteroGraph) -> bool:
     """Whether two graphs have the same edges in the same order, and the same types where ``b`` has node types."""
-    if a is b or a.checksum != b.checksum:
-        return a is b
+    if a is b:
+        return True
     spaces = ("NS", "ND", "E", "R", "T") if b.has_node_types else ("NS", "ND", "E", "R")
     if a.bipartite != b.bipartite or a.device != b.device or any(a.size(s) != b.size(s) for s in spaces):
         return False

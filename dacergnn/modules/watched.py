@@ -22,13 +22,15 @@ class Watched:
     """
 
     def __init__(self, items: Sequence[object], check: CheckGraph = "auto") -> None:
+        self._seen = Seen(_tensors(items), check)
+        self._alone = all(isinstance(item, Tensor) for item in items)
+        if self._alone:
+            return
         self._references = [_reference(item) for item in items]
         self._indices = [getattr(item, "_graph", None) if is_graph_class(type(item)) else None for item in items]
         edges = [edge for item, index in zip(items, self._indices, strict=True) if index for edge in _edges(item)]
         # DGL takes the memory of the tensors that a graph is made of, and gives it away again: anyone may write to it.
         self._of_graphs = edges, Seen(edges, check, shared=True)
-        self._seen = Seen(_tensors(items), check)
-        self._alone = all(isinstance(item, Tensor) for item in items)
 
     def same(self, items: Sequence[object]) -> bool:
         """Returns whether these are the very same objects, and hold what they held."""

@@ -53,8 +53,10 @@ class InputForms:
         """Row space and row shape of each array."""
         # Single rows may come without an axis for them, pairs with one for each of the two.
         several = ("ONE", "RNS", *FEATURE_SPACES)
-        self.whole = [(n, *lowered.spaces[n], lowered.spaces[n][0] not in several) for n in self.names]
-        """Name, row space and row shape of arrays that come as one tensor, and whether the rows are its first axis."""
+        self.whole = [
+            (n, space, row, prod(row), space not in several) for n in self.names for space, row in (lowered.spaces[n],)
+        ]
+        """Of arrays in one tensor: name, row space, row shape and its size, whether rows are the first axis."""
 
 
 class Inputs:
@@ -103,11 +105,11 @@ class Inputs:
     def check(self, tensors: Sequence[Tensor]) -> Fit:
         """Raise ArrayError, naming the array, unless the tensors fit."""
         whole, parts = tensors[: len(self.names)], tensors[len(self.names) :]
-        for (name, space, row, rows_first), tensor in zip(self.forms.whole, whole, strict=True):
+        for (name, space, row, width, rows_first), tensor in zip(self.forms.whole, whole, strict=True):
             rows, given = self._sizes[space], tensor.shape
             self._check_kind(name, tensor)
             rows_differ = rows_first and len(given) > 0 and given[0] != rows
-            if rows_differ or given.numel() != rows * prod(row):
+            if rows_differ or tensor.numel() != rows * width:
                 asked = (rows, *row)
                 raise ArrayError(name, f"has shape {tuple(given)}, but the graph and the layer ask for {asked}")
         pieces, number = list[int](), count()

@@ -24,6 +24,7 @@ from dacergnn.frontends.pyg.given_edges import (
 )
 from dacergnn.frontends.pyg.message_passing import MessagePassingFrontend, check_features, check_ids, ends, is_pair
 from dacergnn.graph import HeteroGraph
+from dacergnn.graph.edge_list import make_edge_list
 
 
 class Nodes(NamedTuple):
@@ -157,7 +158,9 @@ class ConvolutionFrontend(MessagePassingFrontend):
 
     def encode(self, edge_index: Any, nodes: Nodes) -> HeteroGraph:
         """The graph of a call, or of as many copies of it as there are feature matrices."""
-        return self.encode_edges(checked_edges(edge_index, (nodes.src, nodes.dst)), nodes)
+        if nodes.batch:  # ids that are too large would lead to nodes of other copies
+            return self.encode_edges(checked_edges(edge_index, (nodes.src, nodes.dst)), nodes)
+        return self.encode_edges(sources_and_destinations(edge_index), nodes)
 
     def encode_edges(self, edges: Tensor, nodes: Nodes) -> HeteroGraph:
         """The graph of edges [2, E]."""
@@ -167,7 +170,9 @@ class ConvolutionFrontend(MessagePassingFrontend):
                 [(edges[i] + starts * count).view(-1) for i, count in enumerate((nodes.src, nodes.dst))]
             )
         sizes = nodes.src * nodes.copies, nodes.dst * nodes.copies
-        return HeteroGraph.from_arrays(edges, None, num_nodes=sizes, num_edge_types=1, bipartite=nodes.pair)
+        return HeteroGraph(
+            make_edge_list(edges, None, num_nodes=sizes, num_edge_types=1, bipartite=nodes.pair, counted_by="x")
+        )
 
     def norm(
         self, graph: HeteroGraph, edge_index: Any, dtype: torch.dtype, copies: int, *, mean: bool

@@ -66,6 +66,13 @@ struct Encoder {
     for (Number g = 0; g < groups; ++g) result[g] = value[order ? order[starts[g]] : starts[g]];
   }
 
+  // Its place; how far to count.
+  void count() {
+    Index *const result = vector();
+    const Number rows = size();
+    for (Number i = 0; i < rows; ++i) result[i] = (Index)i;
+  }
+
   bool run(Number steps) {
     for (; steps > 0; --steps) switch (*next++) {
         case 0:
@@ -75,6 +82,7 @@ struct Encoder {
         case 2: groups(); break;
         case 3: take(); break;
         case 4: firsts(); break;
+        case 5: count(); break;
       }
     return true;
   }
