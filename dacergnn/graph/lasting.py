@@ -19,16 +19,22 @@ class lasting(ContextDecorator):
     """
 
     _within: ExitStack | None = None
+    _grad = False
 
     def _recreate_cm(self) -> lasting:
         return lasting()  # each call of a function that this decorates has its own
 
     def __enter__(self) -> None:
-        if torch.is_grad_enabled() or torch.is_inference_mode_enabled() or _has_transforms():
+        if torch.is_inference_mode_enabled() or _has_transforms():
             self._within = ExitStack()
-            for context in (torch.inference_mode(False), torch.no_grad(), _C._DisableFuncTorch()):
+            for context in (torch.inference_mode(False), _C._DisableFuncTorch()):
                 self._within.enter_context(context)
+        self._grad = torch.is_grad_enabled()
+        if self._grad:  # the same as torch.no_grad, in less time
+            _C._set_grad_enabled(False)
 
     def __exit__(self, *problem: Any) -> None:
+        if self._grad:
+            _C._set_grad_enabled(True)
         if self._within is not None:
             self._within.__exit__(*problem)
