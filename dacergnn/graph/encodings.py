@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -45,6 +45,8 @@ class Encodings:
         self._lock = threading.RLock()
         self._parts: dict[str, Encodings] = {}
         self._counts: Counts | None = None
+        self.tell: Callable[[str], None] | None = None
+        """Is told the name of whatever is built."""
 
     @property
     def dtype(self) -> torch.dtype:
@@ -68,7 +70,26 @@ class Encodings:
             if self._counts is None:
                 with lasting():
                     self._counts = self._count()
+                self._told("counts")
             return self._counts
+
+    def _told(self, *names: str) -> None:
+        if self.tell is not None:
+            for name in names:
+                self.tell(name)
+
+    def take(self, built: Mapping[str, Tensor], counts: Counts | None) -> None:
+        """Take over what has been built and counted of the same edges."""
+        self._built |= built
+        self._counts = counts
+        if counts is not None:
+            self._sizes |= counts.sizes
+
+    @property
+    def known(self) -> tuple[dict[str, Tensor], Counts | None]:
+        """What has been built and counted."""
+        with self._lock:
+            return dict(self._built), self._counts
 
     def _count(self) -> Counts:
         edges = self.edges
@@ -176,6 +197,7 @@ class Encodings:
                     self._built[name] = self._arange(space) if made is None else made
                 for name, other, space in steps.shared:
                     self._built[name] = self._built[other] if other else self._arange(space)
+                self._told(*wanted)
 
     def _given(self, name: str) -> Tensor:
         """An encoding that is there, be it as a part of the edges."""
@@ -191,6 +213,7 @@ class Encodings:
             if name not in self._built:
                 with lasting():
                     self._built[name] = build()
+                self._told(name)
             return self._built[name]
 
     def built(self) -> list[Tensor]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -16,7 +17,7 @@ from dacergnn.config import CheckGraph
 from dacergnn.errors import ArrayError, EncodingError
 from dacergnn.graph import native_sorting, sorting
 from dacergnn.graph.canonical import canonical_order, to_device, type_ranges
-from dacergnn.graph.edge_list import ArrayLike, EdgeIndexLike, EdgeList, make_edge_list
+from dacergnn.graph.edge_list import ArrayLike, EdgeIndexLike, EdgeList, all_zero, make_edge_list
 from dacergnn.graph.encodings import Encodings
 from dacergnn.graph.feature_encodings import FeatureEncodings
 from dacergnn.graph.features import FeatureGraphs, Features
@@ -28,6 +29,8 @@ from dacergnn.graph.spaces import ROW_SPACES, SPACES
 
 _NUMBERS = itertools.count()
 _ROW_SPACES = frozenset(ROW_SPACES)
+_MEANS = "pair_mean_weights_"
+_NONE = torch.empty(0, dtype=torch.int64)
 _LIVE: weakref.WeakValueDictionary[str, HeteroGraph] = weakref.WeakValueDictionary()
 
 
@@ -42,6 +45,49 @@ class HeteroGraph:
     def __init__(self, edges: EdgeList) -> None:
         """From a checked edge list, in any order."""
         self._hold(*canonical_order(edges))
+
+    def state(self) -> tuple[dict[str, Tensor], Any]:
+        """The vectors that the graph holds by name, and what else `of_state` makes the same graph of."""
+        edges, (built, counts) = self._edges, self._encodings.known
+        own = {"src": edges.src, "dst": edges.dst, "src_type": edges.src_type, "dst_type": edges.dst_type}
+        own["edge_type"] = edges.edge_type if edges.num_edge_types > 1 else None
+        own["perm"] = self._edge_perm
+        vectors = {name: vector for name, vector in own.items() if vector is not None}
+        rest = replace(edges, src=_NONE, dst=_NONE, edge_type=_NONE, src_type=None, dst_type=None)
+        return vectors | {f"built {name}": vector for name, vector in built.items()}, (rest, counts, self.check)
+
+    @classmethod
+    def of_state(cls, vectors: Mapping[str, Tensor], rest: Any) -> HeteroGraph:
+        """The graph that has this `state`, in whichever process."""
+        edges, counts, check = rest
+        src = vectors["src"]
+        edges = replace(
+            edges, src=src, dst=vectors["dst"], edge_type=vectors.get("edge_type", all_zero(src)),
+            src_type=vectors.get("src_type"), dst_type=vectors.get("dst_type"),
+        )  # fmt: skip
+        graph = cls.__new__(cls)  # sorted already
+        graph._hold(edges, vectors.get("perm"))
+        prefix = "built "
+        built = {name[len(prefix) :]: vector for name, vector in vectors.items() if name.startswith(prefix)}
+        graph._encodings.take(built, counts)
+        graph.check = check
+        return graph
+
+    def build(self, names: Iterable[str]) -> None:
+        """Build what has these names: encodings, weights of means, or "counts"."""
+        wanted: list[str] = []
+        for name in names:
+            if name == "counts":
+                self._encodings.counts  # noqa: B018
+            elif name.startswith(_MEANS):
+                self.pair_mean_weights(getattr(torch, name.rpartition(".")[2]))
+            elif not name.startswith("arange_"):
+                wanted.append(name)
+        self.encoded(wanted)
+
+    def tell(self, function: Callable[[str], None] | None) -> None:
+        """Have a function told the names of what is built from now on."""
+        self._encodings.tell = function
 
     def _hold(self, edges: EdgeList, edge_perm: Tensor | None) -> None:
         self.key = str(next(_NUMBERS))
@@ -157,7 +203,7 @@ class HeteroGraph:
     def pair_mean_weights(self, dtype: torch.dtype = torch.float32) -> Tensor:
         """[E] in canonical order: 1 / number of edges with the same destination and edge type."""
         encodings = self._encodings
-        return encodings.once(f"pair_mean_weights_{dtype}", lambda: encodings.pair_mean_weights(dtype))
+        return encodings.once(f"{_MEANS}{dtype}", lambda: encodings.pair_mean_weights(dtype))
 
     @property
     def edge_perm(self) -> Tensor | None:

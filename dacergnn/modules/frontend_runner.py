@@ -7,11 +7,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 
 from dacergnn.errors import ArrayError, UnsupportedCallError
 from dacergnn.frontends import Binding, Frontend
 from dacergnn.frontends.parameters import Parameters
 from dacergnn.graph import HeteroGraph
+from dacergnn.modules.arrivals import is_collecting
 from dacergnn.modules.compiled import CompiledProgram
 from dacergnn.modules.core import Core
 from dacergnn.modules.elements import autocast_type, cast, is_autocast, with_parameters, without_autocast
@@ -75,6 +77,9 @@ class FrontendRunner(Runner):
         self.repeated = {mode: found for mode, found in self.repeated.items() if same_tensors and found.renewed()}
 
     def _run(self, frontend: Frontend, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if is_collecting() is not None:
+            self.find_graph(frontend, args, kwargs)
+            return self.finished(_zeros(frontend.result(*args, **kwargs), (args, kwargs)))
         own = frontend is self.frontend
         mode = self._training, torch.is_grad_enabled()
         last = self.repeated.get(mode) if own else None
@@ -177,6 +182,16 @@ class FrontendRunner(Runner):
         for slot, function in made:
             tensors[slot] = function(tensors[slot])
         return run(compiled, graph, tensors, binding)
+
+
+def _zeros(shape: Any, given: Any) -> Any:
+    """Returns zeros of the shapes in a structure, of the type and on the device of the features that are given."""
+    if isinstance(shape, dict):
+        return {name: _zeros(own, given) for name, own in shape.items()}
+    if shape is None:
+        return None
+    like = next(t for t in tree_leaves(given) if isinstance(t, Tensor) and t.is_floating_point())
+    return torch.zeros(shape, dtype=like.dtype, device=like.device)
 
 
 def _check_types(binding: Binding) -> None:

@@ -13,6 +13,7 @@ from dacergnn.frontends.frontend import GraphKey
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.lasting import lasting
 from dacergnn.graph.sorting import equal
+from dacergnn.modules.arrivals import arrived, collect
 from dacergnn.modules.watched import Watched
 from dacergnn.runtime import cuda_graph
 
@@ -61,10 +62,14 @@ class GraphCache:
         ids = [*map(id, key[0])]
         for entry in self._entries:
             if entry.ids == ids and entry.matches(owner, key):
+                collect(owner, key, entry.graph)
                 return entry.graph
-        encoded = self.encode(encode)
+        encoded = arrived(owner, key)
+        if encoded is None:
+            encoded = self.encode(encode)
         encoded.check = self._check
         graph = self._known(encoded)
+        collect(owner, key, graph)
         if self._check == "always":  # of a graph that others have offered, too
             graph.check = self._check
         entry = _Entry(owner, key[1], ids, Watched(key[0], self._check), graph)

@@ -1,0 +1,61 @@
+"""Graphs with all that has been encoded of them, packed into few tensors, to be sent to another process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dacergnn.graph.hetero_graph import HeteroGraph
+
+
+@dataclass(frozen=True)
+class PackedGraphs:
+    """Graphs whose vectors lie in one tensor for each dtype, since each tensor that is sent takes its time.
+
+    Args:
+        vectors: [n] by dtype, all vectors one behind the other.
+        places: Of each graph, by the names of its vectors: dtype, start and length.
+        others: Of each graph, what is no vector.
+    """
+
+    vectors: dict[torch.dtype, Tensor]
+    places: list[dict[str, tuple[torch.dtype, int, int]]]
+    others: list[Any]
+
+    @staticmethod
+    def of(graphs: Sequence[HeteroGraph]) -> PackedGraphs:
+        """Packs graphs; vectors that share memory are packed once."""
+        parts: dict[torch.dtype, list[Tensor]] = {}
+        ends: dict[torch.dtype, int] = {}
+        known: dict[int, tuple[torch.dtype, int, int]] = {}
+        places: list[dict[str, tuple[torch.dtype, int, int]]] = []
+        others: list[Any] = []
+        for graph in graphs:
+            vectors, rest = graph.state()
+            own: dict[str, tuple[torch.dtype, int, int]] = {}
+            for name, vector in vectors.items():
+                if id(vector) not in known:
+                    start, length = ends.get(vector.dtype, 0), vector.numel()
+                    known[id(vector)] = vector.dtype, start, length
+                    parts.setdefault(vector.dtype, []).append(vector)
+                    ends[vector.dtype] = start + length
+                own[name] = known[id(vector)]
+            places.append(own)
+            others.append(rest)
+        return PackedGraphs({dtype: torch.cat(found) for dtype, found in parts.items()}, places, others)
+
+    def graphs(self) -> list[HeteroGraph]:
+        """Returns the graphs, whose vectors are views of those that were packed."""
+        found: list[HeteroGraph] = []
+        for places, rest in zip(self.places, self.others, strict=True):
+            known: dict[tuple[torch.dtype, int, int], Tensor] = {}
+            for place in places.values():
+                if place not in known:
+                    dtype, start, length = place
+                    known[place] = self.vectors[dtype][start : start + length]
+            found.append(HeteroGraph.of_state({name: known[place] for name, place in places.items()}, rest))
+        return found
