@@ -202,13 +202,13 @@ def encode(
     data = array("q", [len(sizes), *sizes, 0, *[t.data_ptr() for t in given], *addresses])
     if function(numbers.buffer_info()[0], data.buffer_info()[0]) < 0:
         return None
-    owners = dict(zip(addresses, made, strict=True)) | {t.data_ptr(): t for t in given}
     places = data[len(data) - len(made) :]
-    kept: list[Tensor | None] = []
-    for own, address, place in zip(made, addresses, places, strict=True):
-        shared = own if place == address else owners.get(place)
-        kept.append(shared if shared is None or shared.numel() == own.numel() else own)
-    return kept
+    owners = {t.data_ptr(): t for t in (*given, *made)}
+    # An address that C++ has changed is that of the vector which holds the same, or 0.
+    return [
+        own if place == address else owners[place] if place else None
+        for own, address, place in zip(made, addresses, places, strict=True)
+    ]
 
 
 def count_edges(

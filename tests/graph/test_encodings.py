@@ -9,19 +9,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dacergnn.errors import EncodingError, GraphError
-from dacergnn.graph import TYPE_PATHS, HeteroGraph, formats
+from dacergnn.graph import TYPE_PATHS, HeteroGraph, formats, sorting
+from dacergnn.graph.encodings import Encodings
 from dacergnn.graph.spaces import GRAPH_MAPS, MAPS
 
 
 @st.composite
 def graphs(draw: st.DrawFn) -> tuple[HeteroGraph, dict[str, np.ndarray]]:
     """A graph and what it was made of; few nodes, so that duplicates and empty relations are common."""
-    num_src = draw(st.integers(1, 9))
+    num_src = draw(st.integers(0, 9))
     bipartite = draw(st.booleans())
-    num_dst = draw(st.integers(1, 9 if bipartite else num_src))
+    num_dst = draw(st.integers(0, 9 if bipartite else num_src))
     num_edge_types = draw(st.integers(1, 4))
     num_node_types = draw(st.integers(1, 3))
-    num_edges = draw(st.integers(0, 25))
+    num_edges = draw(st.integers(0, 25)) if num_src and num_dst else 0
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     dtype = draw(st.sampled_from([np.int32, np.int64]))
     src = rng.integers(0, num_src, num_edges).astype(dtype)
@@ -192,6 +193,32 @@ def test_edge_order_and_mean_weights(drawn):
     expected = [1 / pairs.count(pair) for pair in pairs]
     assert graph.pair_mean_weights(torch.float64).tolist() == expected
     assert graph.pair_mean_weights() is graph.pair_mean_weights()
+
+
+TOGETHER = [
+    *(f"{kind}_{space}_ntype" for space in ("NS", "ND") for kind in ("idx", "ptr", "ids")),
+    *(f"{kind}_{space}_{path}" for space, path in (("U", "src"), ("V", "dst")) for kind in ("idx", "ptr", "ids")),
+    *(f"{kind}_E_{path}" for path in ("src", "dst", "etype", "srcpair", "dstpair") for kind in ("idx", "ptr", "ids")),
+    *(f"{kind}_{space}_etype" for space in "UV" for kind in ("idx", "ptr", "ids")),
+    "ids_E_etype_src", "via_E_dst_src", "via_E_src_dst", "via_E_dst_srcpair", "via_E_srcpair_dst",
+    "via_E_srcpair_srcpair", "via_E_src_dstpair", "via_E_dst_dstpair", "via_V_dst_etype", "via_U_src_etype",
+]  # fmt: skip
+
+
+@settings(max_examples=200, deadline=None)
+@given(graphs(), st.lists(st.sampled_from(TOGETHER), min_size=1, unique=True), st.integers(0, 20))
+def test_encodings_that_are_made_together(drawn, names, first):
+    """In parts, too, so that some are there when others are made."""
+    graph, _ = drawn
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sorting, "at_hand", lambda tensor: False)
+        expected = [Encodings(graph._edges).get(name) for name in names]
+    found = Encodings(graph._edges)
+    found.make(names[:first])
+    found.make(names)
+    for name, tensor in zip(names, expected, strict=True):
+        assert torch.equal(found.get(name), tensor), name
+        assert found.get(name).dtype is graph.index_dtype
 
 
 def test_ids_beyond_32_bits_take_int64():
