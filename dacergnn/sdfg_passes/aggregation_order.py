@@ -203,6 +203,8 @@ def _product_of_sums(listing: Listing, statement: Statement) -> tuple[Statement,
     new = replace(statement, expr=product if scale is None else Op("mul", (scale, product)))
     if match_gemm(new) is None or (constant is not None and scale is None):
         return None
+    if constant is not None and listing.shape(constant) != listing.shape(statement.target):
+        return None  # sums of the two are added
     return new, constant
 
 

@@ -7,6 +7,9 @@ from collections.abc import Callable
 import dace
 import pytest
 
+from dacergnn import Config
+from dacergnn.program import parse
+from dacergnn.sdfg_passes import compile_program
 from dacergnn.sdfg_passes.aggregation_order import aggregation_order
 from tests.support.rewrites import rewritten, sizes, unchanged
 
@@ -265,3 +268,18 @@ for n in g.dst_nodes():
     n["out"] = n["out_1"] + n["out_2"] + n["out_3"]
 return out"""
     )
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+def test_rows_with_a_constant_in_another_shape_are_summed_as_they_are(heads: int) -> None:
+    text = f"""def p(g, x: NS[64], W: R[64, 64], b: R[64], a: E[{heads}]):
+    for e in g.edges():
+        e["h"] = reshape(linear(e.src.x, W[e.etype]) + b[e.etype], {heads}, {64 // heads})
+    for n in g.dst_nodes():
+        for e in n.incoming_edges():
+            n["s"] += e.a * e["h"]
+        n["out"] = reshape(n["s"], 64)
+    return out
+"""
+    plan = compile_program(parse(text), ["x", "W", "b", "a"], Config(), dace.int32)
+    assert plan.backward is not None
