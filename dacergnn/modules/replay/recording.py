@@ -1,19 +1,16 @@
-"""A call that is recorded so that calls like it can do what it did at once."""
+"""How to do what a recorded call did for others that are like it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
 
 from dacergnn.frontends import Program
-from dacergnn.frontends.symbolic.edges import EdgeForm, EdgeIndex, EndIndex, plain
-from dacergnn.frontends.symbolic.record import ABOUT, COUNTS
-from dacergnn.frontends.symbolic.sizes import Guard, Size
+from dacergnn.frontends.symbolic.edges import EdgeForm
+from dacergnn.frontends.symbolic.sizes import Guard, Role, Size
 from dacergnn.frontends.symbolic.tape import (
     Extent,
     Own,
@@ -26,15 +23,11 @@ from dacergnn.frontends.symbolic.tape import (
     hold,
 )
 from dacergnn.frontends.symbolic.trace import data_of_graph
-from dacergnn.frontends.symbolic.value import Value
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.replay.reach import Unwatchable
 from dacergnn.modules.replay.watch import Watch
 from dacergnn.modules.signature import SIMPLE, CallSignature
-from dacergnn.runtime.cuda_device import random_state
 
-_FORM = frozenset(("shape", "dtype", "device", "layout", "requires_grad", "ndim", "is_cpu", "is_cuda", "is_sparse",
-                   "is_sparse_csr", "is_quantized", "is_nested", "is_meta", "is_mkldnn", "_version"))  # fmt: skip
 _RANDOM = ("dropout", "rand", "bernoulli", "multinomial", "normal", "exponential", "uniform")
 """How the names of functions begin or end that draw numbers."""
 
@@ -51,131 +44,47 @@ class Runner(Protocol):
         ...
 
 
-class Looks(TorchFunctionMode):
-    """While it is active, notes on a tape what is done with tensors that are not recorded."""
-
-    def __init__(self, tape: Tape) -> None:
-        super().__init__()
-        self._tape = tape
-
-    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
-        tape, options = self._tape, kwargs or {}
-        if _about_form(func):
-            return self._form(func, args, options)
-        before = len(tape.steps)
-        result = func(*args, **options)
-        if not _recorded(result) and not tape.made_since(before, result):
-            tape.called(func, plain(args), plain(options), result)
-        return result
-
-    def _form(self, func: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        """What is asked about the form of a tensor, with sizes that are noted."""
-        tensor = args[0] if args else None
-        result = func(*args, **options)
-        if type(tensor) is not Tensor:
-            return result
-        if type(result) is torch.Size:
-            return self._tape.shape(tensor)
-        if func is Tensor.size:
-            return self._tape.shape(tensor)[result_axis(tensor, args, options)]
-        if func in COUNTS:
-            for size in self._tape.shape(tensor):
-                if type(size) is Size:
-                    size.is_known()
-        return result
-
-
-def result_axis(tensor: Tensor, args: tuple[Any, ...], options: dict[str, Any]) -> int:
-    """The axis that `Tensor.size` is asked for."""
-    axis = args[1] if len(args) > 1 else options["dim"]
-    return int(axis) % tensor.dim()
-
-
-def _recorded(result: Any) -> bool:
-    if type(result) in (tuple, list):
-        return len(result) > 0 and all(_recorded(r) for r in result)
-    return type(result) in (Value, EdgeIndex, EndIndex)
-
-
-def _about_form(func: Any) -> bool:
-    if func.__name__ == "__get__":
-        return func.__self__.__name__ in _FORM
-    return func in ABOUT or func is torch.device or func.__name__ == "_set_grad_enabled"
-
-
-@dataclass
-class Attempt:
-    """A call that is recorded with an eye on what it does besides, so that it can be run again without recording.
-
-    Args:
-        signature: That of the call.
-        leaves: The tensors and graphs among its arguments.
-        watch: What else it can reach.
-    """
-
-    signature: CallSignature
-    leaves: list[Any]
-    watch: Watch
-    like: list[Recording] = field(default_factory=list)
-    """Recordings of calls whose arguments have the same form."""
-    edges: list[Tensor] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        own = {id(t): t for t in self.watch.tensors}
-        self.tape = Tape([*zip(self.leaves, self.signature.axes, strict=True)], own)
-        self.looks = Looks(self.tape)
-        self._before = self._state()
-
-    def _state(self) -> Any:
-        tensors = [leaf for leaf in self.leaves if isinstance(leaf, Tensor)]
-        return [0 if t.is_inference() else t._version for t in tensors], self.watch.versions(), self._random_state()
-
-    def _random_state(self) -> list[bytes]:
-        tensors = [leaf for leaf in self.leaves if isinstance(leaf, Tensor)]
-        device = tensors[0].device if tensors else torch.device("cpu")
-        return [s.numpy().tobytes() for s in random_state(device)]
-
-    def finish(self, result: Any, forget: Callable[[object], None]) -> Recording:
-        """What repeats the call; ``forget`` is called when a graph is gone.
-
-        Raises:
-            Unwatchable: The call did more than the tape says, or its result is more than what was made.
-        """
-        tape = self.tape
-        if tape.problem is not None:
-            raise Unwatchable(tape.problem)
-        *versions, random = self._state()
-        draws = any(isinstance(s, TorchCall) and _draws(s.function) for s in tape.steps)
-        if not self.watch.unchanged() or versions != [*self._before[:2]] or (random != self._before[2] and not draws):
-            raise Unwatchable("it changes attributes or tensors, or draws random numbers")
-        if any(isinstance(s, ProgramRun) and isinstance(s.edges, HeteroGraph) for s in tape.steps):
-            guarded = {id(v) for v in (*self.signature.same, *self.watch.integers)}
-            if not guarded.issuperset(map(id, self.edges)):
-                raise Unwatchable("its edges are made during the call")
-        return Recording(self, result, forget)
-
-
-def _draws(function: Any) -> bool:
-    name = function.__name__.strip("_")
-    return name.startswith(_RANDOM) or name.endswith(_RANDOM)
+def draws(steps: Sequence[Step]) -> bool:
+    """Returns whether some of the steps draw random numbers."""
+    names = [s.function.__name__.strip("_") for s in steps if isinstance(s, TorchCall)]
+    return any(name.startswith(_RANDOM) or name.endswith(_RANDOM) for name in names)
 
 
 class Recording:
-    """How to do what a call did for others that are like it."""
+    """How to do what a call did for others that are like it.
 
-    def __init__(self, attempt: Attempt, result: Any, forget: Callable[[object], None]) -> None:
-        self.signature, self.watch = attempt.signature, attempt.watch
+    Args:
+        signature: That of the call.
+        watch: What it can reach besides its arguments.
+        leaves: The tensors and graphs among its arguments.
+        tape: What it did.
+        result: What it returned.
+        forget: Is called when a graph is gone.
+
+    Raises:
+        Unwatchable: The result is more than what was made.
+    """
+
+    def __init__(
+        self,
+        signature: CallSignature,
+        watch: Watch,
+        leaves: Sequence[Any],
+        tape: Tape,
+        result: Any,
+        forget: Callable[[object], None],
+    ) -> None:
+        self.signature, self.watch = signature, watch
         self.signature.when_gone(forget)
-        self._known = self._overlap(attempt.leaves)
-        self.draws = any(isinstance(s, TorchCall) and _draws(s.function) for s in attempt.tape.steps)
-        """Whether it draws random numbers."""
-        tape = attempt.tape
+        self._known = self._overlap(leaves)
         self.steps: tuple[Step, ...] = tuple(tape.steps)
+        self.draws = draws(self.steps)
+        """Whether it draws random numbers."""
         self.sizes = tape.sizes
         """Sizes that the call was about."""
         self._slots = tape.slots
         self._result = _template(result, tape)
-        count = len(attempt.leaves)
+        count = len(leaves)
         self._first: list[Guard] = []
         """Guards about the arguments alone."""
         self._later: list[Guard] = []
@@ -184,7 +93,7 @@ class Recording:
             (self._first if max(places) < count else self._later).append(guard)
         self._fix(frozenset(self.sizes))
 
-    def _fix(self, roles: frozenset[Any]) -> None:
+    def _fix(self, roles: frozenset[Role]) -> None:
         """Let the recording be about calls alone that have the same sizes of these."""
         self._fixed = [(role, self.sizes[role]) for role in roles if role[0] < len(self.signature.axes)]
 

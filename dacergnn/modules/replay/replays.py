@@ -11,8 +11,9 @@ from torch import nn
 
 from dacergnn.config import CheckGraph
 from dacergnn.graph import HeteroGraph
+from dacergnn.modules.replay.attempt import Attempt
 from dacergnn.modules.replay.reach import Unwatchable
-from dacergnn.modules.replay.recording import Attempt, Recording
+from dacergnn.modules.replay.recording import Recording
 from dacergnn.modules.replay.watch import Watch
 from dacergnn.modules.signature import CallSignature, is_modified
 
