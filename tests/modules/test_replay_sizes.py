@@ -176,3 +176,17 @@ def test_sizes_that_are_returned_are_numbers(recorded: list[int]) -> None:
         _, (rows, shape, count) = found(*graph(nodes, edges))
         assert (rows, tuple(shape), count) == (nodes, (nodes, K), edges)
         assert {type(rows), type(shape[0]), type(count)} == {int}
+
+
+def test_sizes_that_are_kept_are_numbers() -> None:
+    class Keeps(Plain):
+        def forward(self, x: Tensor, edge_index: Tensor) -> Any:
+            self.kept = (x.size(0), [edge_index.size(1)])
+            return self.propagate(edge_index, x=x)
+
+    layer = Keeps().double()
+    found = compiled(layer)
+    for nodes, edges in ((9, 30), (13, 41), (20, 55), (31, 60)):
+        found(*graph(nodes, edges))
+        assert found.kept == (nodes, [edges])
+        assert {type(found.kept[0]), type(found.kept[1][0])} == {int}

@@ -20,6 +20,7 @@ from dacergnn.frontends.pyg.static_graphs import static, together
 from dacergnn.frontends.pyg.traced_edges import Adjacency, CallEdges, given
 from dacergnn.frontends.symbolic import Runtime, Trace, Tracer
 from dacergnn.frontends.symbolic.edges import end_index
+from dacergnn.frontends.symbolic.tape import plain_sizes
 
 _NAMES = ("edge_index", "adj")
 """How the names of arguments begin that may be adjacencies."""
@@ -69,7 +70,7 @@ class MessagePassingTracer(Tracer):
             result = stand_in.forward(*args, **kwargs)
         result, changes = trace.finish(together(trace, (result, [_changes(*pair) for pair in made])))
         for (original, _), changed in zip(made, changes, strict=True):
-            original.__dict__.update(changed)
+            original.__dict__.update(plain_sizes(changed))
         return result
 
 
