@@ -95,7 +95,7 @@ class AttentionFrontend(WeightsFrontend):
         if torch.compiler.is_compiling() and (attention or not self.repeatable):
             raise UnsupportedCallError("inside torch.compile, attention weights and their dropout are torch's.")
         loops = "" if not self.loops else "as PyG adds them" if is_matrix(edge_index) else "remaining"
-        return self.key(edge_index, nodes, f"{loops} {self._loop_count(x, size)}" if self.loops else "")
+        return self.key(edge_index, nodes, (loops, self._loop_count(x, size)) if self.loops else None)
 
     def _check_loops(self, x: Any, edge_index: Any, edge_attr: Any, size: Any, nodes: Nodes) -> None:
         """UnsupportedCallError where PyG adds no self loops to such edges, or others than the program's."""

@@ -101,14 +101,14 @@ class Recording:
         """Cover calls of other sizes, those that differ from ``other``, if both calls have done the same.
 
         What Python does with a size is noticed for the most part. That two calls of different sizes have done the same
-        tells that it did nothing unnoticed.
+        tells that it did nothing unnoticed. Returns whether this one covers all calls that the other one does.
         """
         same = self.steps == other.steps and self._result == other._result and self.sizes.keys() == other.sizes.keys()
         if same:
             free = {role for role, _ in self._fixed} - {role for role, _ in other._fixed}
             roles = {role for role, size in self.sizes.items() if other.sizes[role] == size}
             self._fix(frozenset(roles - free))
-        return same
+        return same and {*self._first, *self._later} <= {*other._first, *other._later}
 
     def leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any] | None:
         """Returns the tensors and graphs among the arguments of a call that is like the recorded one.
