@@ -3,13 +3,13 @@
 The model reads the rows around a customer as they were at a given time, never a later one, and predicts whether the
 customer comes back. `relational_tables.py` has the database.
 
-Run: python -m examples.relational [--layer gatv2] [--original] [--relbench rel-f1 driver-dnf]
+Run: python -m examples.relational [--layer gatv2] [--original] [--relbench stanford-star/relbench-v1/rel-f1 driver-dnf]
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable
 
 import click
 import torch
@@ -18,6 +18,7 @@ from rich.progress import track
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 from torch_geometric.data import HeteroData
+from torch_geometric.loader import NeighborLoader
 from torch_geometric.nn import GATv2Conv, HeteroConv, SAGEConv
 
 import dacergnn
@@ -78,15 +79,24 @@ def auroc(scores: Tensor, labels: Tensor) -> float:
     return float((ranks.sum() - count * (count + 1) / 2) / max(count * others, 1))
 
 
-def batches(data: HeteroData, labels: Labels, title: str, *, shuffle: bool) -> Iterator[tuple[HeteroData, Tensor]]:
-    """Yields seeds with the latest neighbours that were there at their time, and the seeds' labels."""
-    loader = neighbor_loader(
+def make_loader(data: HeteroData, labels: Labels, *, shuffle: bool) -> NeighborLoader:
+    """Makes batches of seeds with their labels, and with the latest rows that were there at the time of each."""
+
+    def attach(batch: HeteroData) -> HeteroData:
+        seeds = batch[labels.table]
+        seeds.y = labels.value[seeds.input_id]
+        return batch
+
+    return neighbor_loader(
         data, FANOUTS, (labels.table, labels.row), labels.time, time_attr="time", temporal_strategy="last",
-        batch_size=BATCH, shuffle=shuffle,
+        batch_size=BATCH, shuffle=shuffle, transform=attach,
     )  # fmt: skip
+
+
+def progress(loader: NeighborLoader, title: str) -> Iterable[HeteroData]:
+    """Shows a bar while batches come, if a terminal looks on."""
     console = Console(stderr=True)
-    for batch in track(loader, title, console=console, transient=True, disable=not console.is_terminal):
-        yield batch, labels.value[batch[labels.table].input_id]
+    return track(loader, title, console=console, transient=True, disable=not console.is_terminal)
 
 
 def train(database: Database, layer: str, epochs: int, *, original: bool = False) -> float:
@@ -97,18 +107,19 @@ def train(database: Database, layer: str, epochs: int, *, original: bool = False
     if not original:
         model = dacergnn.optimize(model)
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    earlier, later = make_loader(data, early, shuffle=True), make_loader(data, late, shuffle=False)
     area = 0.5
     for epoch in range(1, epochs + 1):
         start, losses = time.perf_counter(), []
-        for batch, labels in batches(data, early, f"epoch {epoch}", shuffle=True):
+        for batch in progress(earlier, f"epoch {epoch}"):
             optimizer.zero_grad()
-            loss = binary_cross_entropy_with_logits(model(batch), labels)
+            loss = binary_cross_entropy_with_logits(model(batch), batch[early.table].y)
             loss.backward()
             optimizer.step()
             losses.append(loss.item())
         seconds = time.perf_counter() - start
         with torch.no_grad():
-            found = [(model(batch), labels) for batch, labels in batches(data, late, "later rows", shuffle=False)]
+            found = [(model(batch), batch[late.table].y) for batch in progress(later, "later rows")]
         area = auroc(*map(torch.cat, zip(*found, strict=True)))
         print(f"epoch {epoch}: loss {sum(losses) / len(losses):.4f}, later AUROC {area:.3f}, {seconds:.1f} s")
     return area
@@ -120,7 +131,7 @@ def train(database: Database, layer: str, epochs: int, *, original: bool = False
 @click.option("--customers", default=2000, type=click.IntRange(50), help="Rows of the database that is made.")
 @click.option("--seed", default=0, help="Of the database, the parameters and the batches.")
 @click.option("--original", is_flag=True, help="Train PyG's own layers.")
-@click.option("--relbench", nargs=2, metavar="NAME TASK", help="Read real tables, such as rel-f1 driver-dnf.")
+@click.option("--relbench", nargs=2, metavar="NAME TASK", help="Read real tables by RelBench.")
 def main(layer: str, epochs: int, customers: int, seed: int, original: bool, relbench: tuple[str, str] | None) -> None:
     """Train a predictor on a relational database."""
     torch.manual_seed(seed)

@@ -75,15 +75,15 @@ def relbench_database(dataset: str, task: str) -> Database:
     """Reads the tables of a data set of RelBench, and the labels of one of its binary classifications."""
     try:
         import pandas as pd
-        from relbench.tasks import get_task
+        from relbench import load_dataset
 
-        found = get_task(dataset, task, download=True)
-        database = found.dataset.get_db()
+        found = load_dataset(dataset).load_task(task)
+        database = found.get_db()
         labels = [found.get_table(split).df for split in ("train", "val")]
     except Exception as error:  # the package is missing, or the name is unknown, or the data cannot be had
         raise click.ClickException(
-            f"RelBench's {dataset} {task} is not to be had ({type(error).__name__}: {error}); "
-            "install it with pip install relbench, with network access for the first run, or leave --relbench out."
+            f"RelBench's {dataset} {task} cannot be read ({type(error).__name__}: {error}); "
+            "install it with pip install 'relbench>=3' and give it access to the network, or leave --relbench out."
         ) from error
 
     def seconds(column: pd.Series) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import os
+import runpy
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +26,7 @@ from dacergnn.bench.problem import Problem
 from dacergnn.cli import main
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.graphs import GraphCache
+from tests.conftest import ROOT
 
 pytest.importorskip("torch_geometric")
 CACHE = os.environ["DACERGNN_CACHE_DIR"]
@@ -95,6 +97,10 @@ def test_a_run_on_the_command_line(in_process: list[str], tmp_path: Path) -> Non
         assert 0 < ours["encode_wall_ms"] < ours["step_wall_ms"]
         assert 0 < row["encode_share_wall"] < 1
         assert ours["steps_per_s"] == pytest.approx(1e3 / (row["sample_wall_ms"] + ours["step_wall_ms"]))
+    make = runpy.run_path(str(ROOT / "docs" / "make_batches.py"))
+    page = make["written"]((ROOT / "docs" / "batches.md").read_text(), stored)
+    assert page.count("| SAGEConv |") == page.count("| HeteroConv(SAGEConv) |") == 2
+    assert make["written"](page, stored) == page
 
 
 def test_compiled_layers_are_a_third_candidate(

@@ -39,12 +39,12 @@ def test_a_key_that_leads_nowhere_is_no_edge(database: Database) -> None:
 def test_no_row_of_a_batch_is_later_than_its_seed(database: Database) -> None:
     tables, early, _ = database
     rows = 0
-    for batch, labels in relational.batches(to_graph(tables), early, "", shuffle=True):
+    for batch in relational.make_loader(to_graph(tables), early, shuffle=True):
         seeds, reviews = batch["customers"], batch["reviews"]
         assert bool((reviews.time <= seeds.seed_time[reviews.batch]).all())
         chosen = seeds.input_id
         assert torch.equal(seeds.n_id[: len(chosen)], early.row[chosen])
-        assert torch.equal(labels, early.value[chosen])
+        assert torch.equal(seeds.y, early.value[chosen])
         rows += len(reviews.time)
     assert rows > 1000
 
@@ -72,8 +72,8 @@ def test_command_line() -> None:
     assert ", later AUROC 0." in result.stdout
 
 
-def test_a_data_set_that_is_not_to_be_had_is_said_in_words() -> None:
+def test_a_data_set_that_cannot_be_read_is_said_in_words() -> None:
     result = CliRunner().invoke(relational.main, ["--relbench", "rel-nowhere", "nothing"])
     assert result.exit_code == 1
-    assert "RelBench's rel-nowhere nothing is not to be had" in result.output
+    assert "RelBench's rel-nowhere nothing cannot be read" in result.output
     assert "leave --relbench out" in result.output
