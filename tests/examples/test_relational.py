@@ -15,7 +15,7 @@ from examples.relational_tables import Database, made_database, to_graph
 @pytest.fixture
 def database() -> Database:
     torch.manual_seed(0)
-    return made_database(400)
+    return made_database(250)
 
 
 def test_foreign_keys_are_edges_in_both_directions(database: Database) -> None:
@@ -46,7 +46,7 @@ def test_no_row_of_a_batch_is_later_than_its_seed(database: Database) -> None:
         assert torch.equal(seeds.n_id[: len(chosen)], early.row[chosen])
         assert torch.equal(seeds.y, early.value[chosen])
         rows += len(reviews.time)
-    assert rows > 1000
+    assert rows > 500
 
 
 @pytest.mark.parametrize("layer", ["sage", "gatv2"])
@@ -56,7 +56,7 @@ def test_it_learns_as_the_original_does(layer: str, database: Database) -> None:
         torch.manual_seed(1)
         found.append(relational.train(database, layer, epochs=2, original=original))
     assert found[0] == pytest.approx(found[1], abs=5e-3)
-    assert found[0] > 0.65
+    assert found[0] > 0.6
 
 
 def test_auroc_counts_pairs_in_the_right_order() -> None:
