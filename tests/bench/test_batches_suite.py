@@ -99,7 +99,9 @@ def test_a_run_on_the_command_line(in_process: list[str], tmp_path: Path) -> Non
         assert ours["steps_per_s"] == pytest.approx(1e3 / (row["sample_wall_ms"] + ours["step_wall_ms"]))
     make = runpy.run_path(str(ROOT / "docs" / "make_batches.py"))
     page = make["written"]((ROOT / "docs" / "batches.md").read_text(), stored)
-    assert page.count("| SAGEConv |") == page.count("| HeteroConv(SAGEConv) |") == 2
+    figures = make["figures"](stored)
+    assert figures.count("| SAGEConv |") == figures.count("| HeteroConv(SAGEConv) |") == 2
+    assert page.count(figures) == 1
     assert make["written"](page, stored) == page
 
 

@@ -44,6 +44,7 @@ def test_no_row_of_a_batch_is_later_than_its_seed(database: Database) -> None:
         assert bool((reviews.time <= seeds.seed_time[reviews.batch]).all())
         chosen = seeds.input_id
         assert torch.equal(seeds.n_id[: len(chosen)], early.row[chosen])
+        assert torch.equal(seeds.seed_time, early.time[chosen])
         assert torch.equal(seeds.y, early.value[chosen])
         rows += len(reviews.time)
     assert rows > 500
