@@ -7,7 +7,11 @@ from typing import Any
 
 import click
 
-SUITES = {"relational": "", "caching": "dacergnn.bench.caching.command:caching"}
+SUITES = {
+    "relational": "",
+    "caching": "dacergnn.bench.caching.command:caching",
+    "batches": "dacergnn.bench.batches.command:batches",
+}
 """Name of a suite -> module:attribute of its command; the first is that of `SuiteCommand` itself."""
 
 
@@ -45,6 +49,6 @@ def suite_option(command: Any) -> Any:
         type=names,
         default=next(iter(SUITES)),
         expose_value=False,
-        help="What to measure: relational layers, or homogeneous ones by caching strategy "
+        help="What to measure: relational layers, homogeneous ones by caching strategy, or training on sampled batches "
         "(dacergnn bench --suite caching --help).",
     )(command)

@@ -53,20 +53,18 @@ class TracedRunner(Runner):
         return self._call(args, kwargs)
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        core, replays = self.core, self.replays
-        found = replays.find(args, kwargs)
-        if found is not None:
-            recording, leaves = found
-            again = partial(self._again, recording)
+        replays = self.replays
+        for recording, leaves in replays.find(args, kwargs):
             state = random_state(recording.device(leaves)) if recording.draws else None
             try:
-                if core.captures is None:
-                    return recording.run(self, leaves)
-                return core.captures.run(again, args, kwargs, recording.tensors, recording)
+                result = self._repeat(recording, leaves, args, kwargs)
             except (Differs, DacergnnError, *FAILURES):  # so that the call says itself what is wrong with it
                 if state is not None:
                     set_random_state(recording.device(leaves), state)
-        attempt = replays.attempt(args, kwargs) if found is None else None
+            else:
+                replays.repeated()
+                return result
+        attempt = replays.attempt(args, kwargs)
         try:
             _check_hooks(self.original)
             runtime = _Runtime(self, {id(a) for a in (*args, *kwargs.values())}, attempt)
@@ -83,6 +81,12 @@ class TracedRunner(Runner):
         except FAILURES as error:
             reason = f"recording the call fails with {type(error).__name__}: {error}"
             return self.fall_back(reason, args, kwargs, expected=False)
+
+    def _repeat(self, recording: Recording, leaves: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        captures = self.core.captures
+        if captures is None:
+            return recording.run(self, leaves)
+        return captures.run(partial(self._again, recording), args, kwargs, recording.tensors, recording)
 
     def _again(self, recording: Recording, *args: Any, **kwargs: Any) -> Any:
         leaves = recording.signature.leaves(args, kwargs)

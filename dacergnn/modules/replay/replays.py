@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -33,16 +34,16 @@ class Replays:
         self._last: CallSignature | None = None
         self._left: dict[tuple[bool, bool], int] = {}
 
-    def find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Recording, list[Any]] | None:
-        """The recording that covers a call, and the tensors and graphs among the arguments."""
-        if is_modified():
-            return None
-        for recording in self._recordings:
+    def find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[Recording, list[Any]]]:
+        """The recordings that may cover a call, and the tensors and graphs among the arguments."""
+        for recording in () if is_modified() else self._recordings:
             leaves = recording.leaves(args, kwargs)
             if leaves is not None:
-                self._left.pop(self._mode(), None)
-                return recording, leaves
-        return None
+                yield recording, leaves
+
+    def repeated(self) -> None:
+        """Take note that a recording was of use, so that it is worth to make others."""
+        self._left.pop(self._mode(), None)
 
     def attempt(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Attempt | None:
         """What records a call so that it can be repeated; None if the call before it was another, or that is vain."""

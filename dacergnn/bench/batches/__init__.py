@@ -1,0 +1,8 @@
+"""Benchmark of training on sampled batches, none of which comes twice: `dacergnn bench --suite batches`."""
+
+from __future__ import annotations
+
+from dacergnn.bench.batches.runner import run
+from dacergnn.bench.batches.settings import Settings
+
+__all__ = ["Settings", "run"]

@@ -1,0 +1,89 @@
+"""`dacergnn bench --suite batches`."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from dacergnn.bench.batches.runner import Row, run
+from dacergnn.bench.batches.settings import LAYERS, REAL, SYNTHETIC, Settings, default_data
+from dacergnn.bench.command import names, progress_bar
+from dacergnn.bench.suites import suite_option
+
+
+def _numbers(_: click.Context, __: click.Parameter, value: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in value.split(",") if part.strip())
+    except ValueError as error:
+        raise click.BadParameter(f"'{value}' is no list of numbers between commas") from error
+
+
+@click.command()
+@suite_option
+@click.option("--layers", default=",".join(LAYERS), callback=names, show_default=True, help="Comma-separated.")
+@click.option("--data", default=None, help=f"A data set; by default {REAL} where it is there, else {SYNTHETIC}.")
+@click.option("--seeds", default="16,256,4096", callback=_numbers, show_default=True, help="Seeds of a batch.")
+@click.option("--fanouts", default="10,10", callback=_numbers, show_default=True,
+              help="Neighbours in each hop, -1 for all; the network has as many layers.")  # fmt: skip
+@click.option("--steps", default=Settings.steps, show_default=True, help="Measured steps of a case.")
+@click.option("--threads", default=Settings.threads, show_default=True)
+@click.option("--compiled", is_flag=True, help="Run the libraries' layers through torch.compile(dynamic=True), too.")
+@click.option("--json", "path", type=click.Path(dir_okay=False, writable=True, path_type=Path),
+              help="Write all results to this file.")  # fmt: skip
+def batches(
+    layers: tuple[str, ...], data: str | None, seeds: tuple[int, ...], fanouts: tuple[int, ...], steps: int,
+    threads: int, compiled: bool, path: Path | None,
+) -> None:  # fmt: skip
+    """Measure training on sampled batches against the layers of PyG and DGL.
+
+    Every batch is new, and all candidates train on it in turn; times are medians. Losses are compared in every step.
+    """
+    settings = Settings(layers, data or default_data(), seeds, fanouts, steps, threads, compiled)
+    console = Console(width=None if sys.stdout.isatty() else 200)
+    with progress_bar(console) as bar:
+        task = bar.add_task("starting", total=len(layers))
+        report = run(
+            settings,
+            progress=lambda line: bar.update(task, description=line),
+            on_layer=lambda _: bar.advance(task),
+        )
+    rows: list[Row] = report["rows"]
+    console.print(_table(rows, settings))
+    for name, value in report["geomean"].items():
+        console.print(f"geometric mean of {name.replace('_', ' ')}: {value:.2f}", highlight=False)
+    if path is not None:
+        command = shlex.join(["dacergnn", *sys.argv[1:]])
+        date = datetime.now(UTC).isoformat(timespec="seconds")
+        path.write_text(json.dumps({**report, "command": command, "date": date}, indent=1) + "\n")
+        console.print(f"Results written to {path}")
+    failed = [row for row in rows if "error" in row]
+    for row in failed:
+        console.print(f"[red]{row['layer']}: {row['error']}")
+    if failed:
+        sys.exit(1)
+
+
+def _table(rows: list[Row], settings: Settings) -> Table:
+    table = Table(title=f"Training steps on {settings.data}, fan-outs {list(settings.fanouts)} (wall time)")
+    columns = ["layer", "seeds", "edges", "sample ms", "eager ms", "ours ms", "ratio", "of processor time", "encoding",
+               "eager steps/s", "ours steps/s", *(["compiled ms", "ratio"] if settings.compiled else [])]  # fmt: skip
+    for column in columns:
+        table.add_column(column, justify="left" if column == "layer" else "right")
+    for row in [row for row in rows if "error" not in row]:
+        eager, ours = row["eager"], row["ours"]
+        cells = [
+            f"{row['edges']:,.0f}", f"{row['sample_wall_ms']:.2f}", f"{eager['step_wall_ms']:.2f}",
+            f"{ours['step_wall_ms']:.2f}", f"{row['ratio_wall']:.2f}", f"{row['ratio_processor']:.2f}",
+            f"{row['encode_share_wall']:.0%}", f"{eager['steps_per_s']:.1f}", f"{ours['steps_per_s']:.1f}",
+        ]  # fmt: skip
+        if settings.compiled:
+            cells += [f"{row['compiled']['step_wall_ms']:.2f}", f"{row['ratio_compiled']:.2f}"]
+        table.add_row(row["layer"], str(row["seeds"]), *cells)
+    return table

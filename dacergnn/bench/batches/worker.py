@@ -1,0 +1,126 @@
+"""The process that measures a layer: training steps of all candidates on the same batches, each in turn."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from math import isclose
+from statistics import median
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+import dacergnn
+from dacergnn.bench.batches.loading import Batch, batches, most_reached
+from dacergnn.bench.batches.networks import make_network
+from dacergnn.bench.batches.stages import KINDS, Watch, encoding_timed
+from dacergnn.bench.errors import BenchmarkError
+from dacergnn.bench.problem import load_problem
+from dacergnn.bench.process import serve
+
+WARM_UP = 5
+"""Steps that no time is taken of: programs are built in them, and calls of traced layers are recorded."""
+STAGES = ("forward", "backward", "optimizer", "encode")
+TOLERANCE = 1e-4
+"""Losses that differ by more, relative to that of the library's layers, are those of another function."""
+
+
+@dataclass
+class Candidate:
+    """A network with parameters of its own, and what its steps took.
+
+    Losses agree in every step only if gradients did in the steps before.
+    """
+
+    name: str
+    network: nn.Module
+    steps: list[dict[tuple[str, str], float]] = field(default_factory=list[dict[tuple[str, str], float]])
+
+    def __post_init__(self) -> None:
+        self.optimizer = torch.optim.Adam(self.network.parameters(), lr=1e-3)
+
+    def step(self, batch: Batch, watch: Watch) -> float:
+        """Trains on a batch and returns the loss."""
+        with watch.time("optimizer"):
+            self.optimizer.zero_grad()
+        with watch.time("forward"):
+            out = self.network(*batch.inputs)
+            loss = functional.cross_entropy(out[: len(batch.labels)], batch.labels)
+        with watch.time("backward"):
+            loss.backward()
+        with watch.time("optimizer"):
+            self.optimizer.step()
+        self.steps.append(watch.taken())
+        return loss.item()
+
+    def figures(self, sample_ms: float) -> dict[str, float]:
+        """Returns the medians of the measured steps in milliseconds, and whole steps a second."""
+        found: dict[str, float] = {}
+        for kind in KINDS:
+            for stage in STAGES:
+                found[f"{stage}_{kind}_ms"] = median(step.get((stage, kind), 0.0) for step in self.steps[WARM_UP:])
+            whole = [sum(ms for (_, k), ms in step.items() if k == kind) for step in self.steps[WARM_UP:]]
+            found[f"step_{kind}_ms"] = median(whole)
+        return {**found, "steps_per_s": 1e3 / (sample_ms + found["step_wall_ms"])}
+
+
+def measure_request(request: dict[str, Any]) -> dict[str, Any]:
+    """Returns {"rows": one for each number of seeds}."""
+    torch.set_num_threads(request["threads"])
+    problem = load_problem(request["data"])
+    seed_type, fanouts = most_reached(problem), list(request["fanouts"])
+    rows: list[dict[str, Any]] = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the libraries, about their own internals
+        for seeds in request["seeds"]:
+            torch.manual_seed(0)
+            network = make_network(request["layer"], problem, len(fanouts), seed_type)
+            stream = batches(request["layer"], problem, seed_type, seeds, fanouts)
+            with torch.no_grad():
+                network(*next(stream).inputs)  # layers that find out their sizes do so now
+            rows.append({"seeds": seeds, **_measure(_candidates(network, request["compiled"]), stream, request)})
+    return {"rows": rows}
+
+
+def _candidates(network: nn.Module, compiled: bool) -> list[Candidate]:
+    found = [Candidate("eager", network), Candidate("ours", dacergnn.optimize(copy.deepcopy(network)))]
+    if compiled:
+        through: Any = torch.compile(copy.deepcopy(network), dynamic=True)
+        found.append(Candidate("compiled", through))
+    return found
+
+
+def _measure(candidates: list[Candidate], stream: Iterator[Batch], request: dict[str, Any]) -> dict[str, Any]:
+    watch, samples, edges = Watch(), list[dict[tuple[str, str], float]](), list[int]()
+    with encoding_timed(watch):
+        for step in range(WARM_UP + request["steps"]):
+            with watch.time("sample"):
+                batch = next(stream)
+            samples.append(watch.taken())
+            edges.append(batch.edges)
+            first = step % len(candidates)
+            turns = [*candidates[first:], *candidates[:first]]
+            _check_losses(request["layer"], step, {turn.name: turn.step(batch, watch) for turn in turns})
+    sample_ms = {kind: median(sample["sample", kind] for sample in samples[WARM_UP:]) for kind in KINDS}
+    return {
+        "edges": median(edges[WARM_UP:]),
+        **{f"sample_{kind}_ms": ms for kind, ms in sample_ms.items()},
+        **{candidate.name: candidate.figures(sample_ms["wall"]) for candidate in candidates},
+    }
+
+
+def _check_losses(layer: str, step: int, losses: dict[str, float]) -> None:
+    for name, loss in losses.items():
+        if not isclose(loss, losses["eager"], rel_tol=TOLERANCE):
+            raise BenchmarkError(
+                f"{layer}: the loss of {name!r} is {loss:.6f} in step {step + 1}, that of the library's own layers "
+                f"{losses['eager']:.6f}"
+            )
+
+
+if __name__ == "__main__":
+    serve(measure_request)

@@ -1,0 +1,226 @@
+"""The suite of sampled batches: networks of all layers, stages of a step, a whole run on a small graph, errors."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import runpy
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from click.testing import CliRunner
+from torch import nn
+
+from dacergnn.bench import BenchmarkError
+from dacergnn.bench.batches import Settings, run, runner, worker
+from dacergnn.bench.batches.loading import batches, most_reached
+from dacergnn.bench.batches.settings import BLOCKS, LAYERS, SYNTHETIC, default_data
+from dacergnn.bench.batches.stages import Watch, encoding_timed
+from dacergnn.bench.command import bench
+from dacergnn.bench.problem import Problem
+from dacergnn.cli import main
+from dacergnn.graph import HeteroGraph
+from dacergnn.modules.graphs import GraphCache
+from tests.conftest import ROOT
+
+pytest.importorskip("torch_geometric")
+CACHE = os.environ["DACERGNN_CACHE_DIR"]
+FIGURES = {
+    *(f"{stage}_{kind}_ms" for stage in (*worker.STAGES, "step") for kind in ("wall", "processor")),
+    "steps_per_s",
+}
+
+
+@pytest.fixture
+def in_process(monkeypatch: pytest.MonkeyPatch, data_folder: Path) -> Iterator[list[str]]:
+    """Workers answer in this process, after one step of warm-up; lists the layers that were asked for."""
+    monkeypatch.setenv("DACERGNN_CACHE_DIR", CACHE)  # the sampler is built once for all tests
+    asked: list[str] = []
+
+    def answer(module: str, request: dict[str, Any], limit_s: float) -> dict[str, Any]:
+        assert module == runner.WORKER
+        asked.append(request["layer"])
+        try:
+            return worker.measure_request(json.loads(json.dumps(request)))
+        except BenchmarkError as error:
+            return {"error": str(error)}
+
+    monkeypatch.setattr(runner, "ask", answer)
+    monkeypatch.setattr(worker, "WARM_UP", 1)
+    threads = torch.get_num_threads()
+    yield asked
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def without_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has the libraries' layers in place of ours."""
+    monkeypatch.setattr(worker.dacergnn, "optimize", lambda network: network)
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_networks_of_all_layers_train(layer: str, in_process: list[str], without_compiler: None) -> None:
+    if layer in BLOCKS:
+        pytest.importorskip("dgl")
+    report = run(Settings((layer,), "aifb", seeds=(4, 7), fanouts=(3, 2), steps=2, threads=1))
+    assert [(row["layer"], row["seeds"]) for row in report["rows"]] == [(layer, 4), (layer, 7)]
+    for row in report["rows"]:
+        assert row["edges"] > 0
+        assert row["sample_wall_ms"] > 0
+        assert row["eager"].keys() == row["ours"].keys() == FIGURES
+        assert row["ours"]["encode_wall_ms"] == 0
+
+
+def test_a_run_on_the_command_line(in_process: list[str], tmp_path: Path) -> None:
+    path, layers = tmp_path / "out.json", ["SAGEConv", "HeteroConv(SAGEConv)"]
+    options = ["--suite", "batches", "--data", "aifb", "--seeds", "4,8", "--fanouts", "3,-1", "--steps", "2"]
+    options += ["--threads", "1", "--layers", ",".join(layers), "--json", str(path)]
+    result = CliRunner().invoke(main, ["bench", *options])
+    assert result.exit_code == 0, result.output
+    assert in_process == layers
+    for text in (*layers, "encoding", "eager steps/s", "geometric mean of ratio wall", "Results written to"):
+        assert text in result.output
+    stored = json.loads(path.read_text())
+    assert {"rows", "geomean", "settings", "environment", "command", "date"} == stored.keys()
+    assert [(row["layer"], row["seeds"]) for row in stored["rows"]] == [(layer, n) for layer in layers for n in (4, 8)]
+    assert stored["geomean"] == runner.geometric_means(stored["rows"])
+    for row in stored["rows"]:
+        ours, eager = row["ours"], row["eager"]
+        assert row["fanouts"] == [3, -1]
+        assert row["ratio_wall"] == pytest.approx(eager["step_wall_ms"] / ours["step_wall_ms"])
+        assert eager["encode_wall_ms"] == 0
+        assert 0 < ours["encode_wall_ms"] < ours["step_wall_ms"]
+        assert 0 < row["encode_share_wall"] < 1
+        assert ours["steps_per_s"] == pytest.approx(1e3 / (row["sample_wall_ms"] + ours["step_wall_ms"]))
+    make = runpy.run_path(str(ROOT / "docs" / "make_batches.py"))
+    page = make["written"]((ROOT / "docs" / "batches.md").read_text(), stored)
+    figures = make["figures"](stored)
+    assert figures.count("| SAGEConv |") == figures.count("| HeteroConv(SAGEConv) |") == 2
+    assert page.count(figures) == 1
+    assert make["written"](page, stored) == page
+
+
+def test_compiled_layers_are_a_third_candidate(
+    in_process: list[str], without_compiler: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bool] = []
+
+    def compile_(network: nn.Module, *, dynamic: bool) -> nn.Module:
+        asked.append(dynamic)
+        return network
+
+    monkeypatch.setattr(torch, "compile", compile_)
+    report = run(Settings(("SAGEConv",), "aifb", (4,), (2,), steps=1, threads=1, compiled=True))
+    (row,) = report["rows"]
+    assert asked == [True]
+    assert row["compiled"].keys() == FIGURES
+    assert report["geomean"]["ratio_compiled"] == pytest.approx(row["ratio_compiled"])
+
+
+def test_losses_that_differ_are_an_error(in_process: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    class Wrong(nn.Module):
+        """Has the right result, but half of the gradient."""
+
+        def __init__(self, network: nn.Module) -> None:
+            super().__init__()
+            self.network = network
+            self.network.head.weight.register_hook(torch.neg)
+
+        def forward(self, *inputs: Any) -> torch.Tensor:
+            return self.network(*inputs)
+
+    monkeypatch.setattr(worker.dacergnn, "optimize", lambda network: Wrong(copy.deepcopy(network)))
+    options = ["--suite", "batches", "--data", "aifb", "--layers", "GATConv", "--seeds", "4", "--steps", "3"]
+    result = CliRunner().invoke(bench, [*options, "--threads", "1"])
+    assert result.exit_code == 1
+    assert "GATConv: the loss of 'ours' is" in result.output
+    assert "in step 2, that of the library's own layers" in " ".join(result.output.split())
+
+
+def test_a_process_that_fails_is_a_row_with_the_reason(monkeypatch: pytest.MonkeyPatch, data_folder: Path) -> None:
+    monkeypatch.setattr(runner, "ask", lambda module, request, limit_s: {"error": f"not done after {limit_s:.0f} s"})
+    report = run(Settings(("SAGEConv",), "aifb", (4, 8), (2,), threads=1))
+    expected = {"layer": "SAGEConv", "data": "aifb", "fanouts": [2], "error": "not done after 1200 s"}
+    assert report["rows"] == [expected]
+    assert report["geomean"] == {}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"layers": ("SAGE",)}, r"layers: 'SAGE' \(entry 1\) is unknown; choose from SAGEConv, GATConv"),
+        ({"layers": ()}, "layers: name at least one of SAGEConv"),
+        ({"seeds": (16, 0)}, "seeds are 16, 0; they must be at least 1"),
+        ({"seeds": ()}, "seeds: give at least one number"),
+        ({"fanouts": (10, 0)}, "fanouts are 10, 0; they must be at least 1, or -1 for all neighbours"),
+        ({"fanouts": (-2,)}, "fanouts are -2; they must be at least 1, or -1 for all neighbours"),
+        ({"steps": 0}, "steps is 0; it must be at least 1"),
+        ({"threads": 0}, "threads is 0; it must be at least 1"),
+    ],
+)
+def test_settings_that_cannot_be_met(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(BenchmarkError, match=message):
+        Settings(**options)
+
+
+def test_options_of_the_command() -> None:
+    runs = CliRunner()
+    assert "--fanouts" in runs.invoke(main, ["bench", "--suite", "batches", "--help"]).output
+    assert "'x' is no list of numbers" in runs.invoke(bench, ["--suite", "batches", "--seeds", "x"]).output
+
+
+def test_more_seeds_than_nodes(problem: Problem) -> None:
+    with pytest.raises(BenchmarkError, match="seeds are 99, but the graph has 9 nodes to take them from; give fewer"):
+        batches("SAGEConv", problem, 0, 99, [2])
+
+
+def test_seeds_are_of_the_type_that_most_edges_lead_to(problem: Problem) -> None:
+    """One relation with edges leads to type 0, two lead to each of the others, of which the first is taken."""
+    assert most_reached(problem) == 1
+
+
+def test_no_batch_comes_twice(problem: Problem) -> None:
+    stream = batches("RGCNConv", problem, 1, 3, [2, 2])
+    found = [next(stream) for _ in range(12)]  # three epochs
+    assert len({tuple(batch.labels.tolist()) for batch in found}) > 10
+    assert all(len(batch.inputs[1][0]) == len(batch.inputs[2]) == batch.edges for batch in found)
+
+
+def test_the_synthetic_graph_stands_in_where_the_real_one_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DACERGNN_DATA", str(tmp_path))
+    assert default_data() == SYNTHETIC
+
+
+def test_a_stage_inside_another_is_no_part_of_it() -> None:
+    watch = Watch()
+    with watch.time("forward"):
+        time.sleep(0.002)
+        with watch.time("encode"):
+            time.sleep(0.02)
+    found = watch.taken()
+    assert 2 <= found["forward", "wall"] < 15
+    assert found["encode", "wall"] >= 20
+    assert found["encode", "processor"] < 15, "it slept"
+    assert watch.taken() == {}
+
+
+def test_encoding_is_timed_in_the_context_alone() -> None:
+    def encode() -> None:
+        graph = HeteroGraph.from_arrays(torch.tensor([[0, 1, 1], [1, 0, 1]]), None, num_nodes=2)
+        GraphCache().encode(lambda: graph)
+        graph.encoded(["idx_E_src"])
+
+    watch, before = Watch(), GraphCache.encode
+    with encoding_timed(watch):
+        encode()
+    assert watch.taken()["encode", "wall"] > 0
+    encode()
+    assert watch.taken() == {}
+    assert GraphCache.encode is before
