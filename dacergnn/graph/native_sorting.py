@@ -55,8 +55,11 @@ def _function(name: str) -> Callable[..., int] | None:
     return function
 
 
+_INDICES = frozenset((torch.int32, torch.int64))
+
+
 def _is_plain(vector: Tensor) -> bool:
-    return vector.is_cpu and vector.is_contiguous() and type(vector) is Tensor
+    return vector.is_cpu and vector.dtype in _INDICES and vector.is_contiguous() and type(vector) is Tensor
 
 
 def _of(vector: Tensor) -> tuple[int, int]:

@@ -106,3 +106,11 @@ def test_checksums_tell_graphs_apart() -> None:
     for i, a in enumerate(graphs):
         for j, b in enumerate(graphs):
             assert (a.checksum == b.checksum) == (str(edges[i]) == str(edges[j]))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.uint8, torch.bool])
+def test_only_indices_are_read(dtype: torch.dtype) -> None:
+    numbers = torch.ones(5).to(dtype)
+    assert native_sorting.extremes([numbers]) is None
+    assert native_sorting.reordered([numbers], None, torch.int32) is None
+    assert native_sorting.checksum([numbers]) is None
