@@ -27,6 +27,9 @@ INDEX = torch.randint(0, N, (2, E), generator=torch.Generator().manual_seed(1))
 class Interpreted:
     """Runs programs in the interpreter, and keeps their texts."""
 
+    tape = None
+    """Nothing is repeated."""
+
     def __init__(self) -> None:
         self.texts: list[str] = []
 
@@ -47,12 +50,6 @@ class Interpreted:
         found = dacergnn.interpret(dacergnn.parse(program.source), graph, **given)
         results = program.source.strip().rsplit("return ", 1)[1].split(", ")
         return [torch.from_numpy(np.array(found[name])) for name in results]
-
-    def computed(self, computed: Any) -> None:
-        """Nothing is repeated."""
-
-    def once(self, reason: str) -> None:
-        """Nor need it be."""
 
 
 def draw(*shape: int, seed: int = 0) -> Tensor:
