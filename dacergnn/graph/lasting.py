@@ -27,8 +27,8 @@ class lasting(ContextDecorator):
     def __enter__(self) -> None:
         if torch.is_inference_mode_enabled() or _has_transforms():
             self._within = ExitStack()
-            for context in (torch.inference_mode(False), _C._DisableFuncTorch()):
-                self._within.enter_context(context)
+            self._within.enter_context(torch.inference_mode(False))
+            self._within.enter_context(_C._DisableFuncTorch())  # begins when it is made, so it is made here
         self._grad = torch.is_grad_enabled()
         if self._grad:  # the same as torch.no_grad, in less time
             _C._set_grad_enabled(False)

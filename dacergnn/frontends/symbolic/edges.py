@@ -251,6 +251,7 @@ def row_of(index: EdgeIndex, row: int) -> EndIndex:
     """``edge_index[row]``."""
     with untracked():
         plain = index.edges.trace.torch(Tensor.__getitem__, index.plain, row)
+        index.edges.trace.same_size(plain, 0, index.plain, 1)
     return end_index(index.edges, index.edges.side(row % 2), plain)
 
 

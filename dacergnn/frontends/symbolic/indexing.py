@@ -209,7 +209,9 @@ def _view(func: Any) -> None:
                 found = trace.torch(Tensor.expand, x.plain, args[0].shape)
             else:
                 found = trace.torch(func, x.plain, *args, **options)
-        return end_index(x.edges, x.side, found, _axis(x, found, args))
+        axis = _axis(x, found, args)
+        trace.same_size(found, axis, x.plain, x.axis)
+        return end_index(x.edges, x.side, found, axis)
 
     INDEXING[func] = handler
 

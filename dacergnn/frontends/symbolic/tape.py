@@ -15,6 +15,9 @@ from torch import Tensor
 from dacergnn.frontends.frontend import Program
 from dacergnn.frontends.symbolic.sizes import Guard, Role, Size, number
 
+_RANDOM = ("dropout", "rand", "bernoulli", "multinomial", "normal", "exponential", "uniform")
+"""How the names of functions begin or end that draw numbers."""
+
 
 @dataclass(frozen=True)
 class Slot:
@@ -135,15 +138,27 @@ class Tape:
             self._sizes[role] = Size.of(size, role, self.guards)
         return self._sizes[role]
 
+    def same_size(self, tensor: Tensor, axis: int, other: Tensor, other_axis: int) -> None:
+        """Note that an axis of a tensor has the size of one of another tensor, whatever that is."""
+        slot = self._slots.get(id(tensor))
+        size = self.shape(other)[other_axis]
+        if slot is not None and type(size) is Size:
+            self._sizes[slot, axis] = size
+
     @property
     def sizes(self) -> dict[Role, int]:
         """Sizes that anybody has asked for."""
-        return {role: number(size) for role, size in self._sizes.items()}
+        return {size.role: number(size) for size in self._sizes.values()}
 
     @property
     def slots(self) -> int:
         """How many tensors there are, arguments first."""
         return len(self._tensors)
+
+    @property
+    def draws(self) -> bool:
+        """Whether some step draws random numbers."""
+        return any(isinstance(s, TorchCall) and draws(s.function.__name__) for s in self.steps)
 
     def made_since(self, count: int, result: Any) -> bool:
         """Returns whether steps behind the first ``count`` have made a result."""
@@ -229,6 +244,55 @@ class Tape:
         if kind is slice:
             return slice(*[self.template(v) for v in (tree.start, tree.stop, tree.step)])
         return kind(*map(self.template, tree)) if hasattr(kind, "_fields") else tree
+
+
+def without_vain_steps(steps: Sequence[Step], needed: set[int]) -> tuple[Step, ...]:
+    """Returns the steps that make what is needed, by slots, or have an effect besides."""
+    kept: list[Step] = []
+    for step in reversed(steps):
+        if isinstance(step, ProgramRun):
+            made = {s for o in step.outputs for s in (o.slot, *(slot for slot, _ in o.views))}
+            reads: Any = (step.edges, [i.tensor for i in step.inputs])
+        else:
+            made, reads = {*step.results}, (step.args, step.kwargs)
+        if made.isdisjoint(needed) and not (isinstance(step, TorchCall) and _has_effects(step)):
+            continue
+        kept.append(step)
+        needed = needed | _slots_in(reads)
+    return tuple(reversed(kept))
+
+
+def _has_effects(step: TorchCall) -> bool:
+    """Whether a function may do more than return tensors: write to some, or draw random numbers."""
+    name = step.function.__name__
+    writes = name.startswith(("__i", "__set")) or (name.endswith("_") and not name.endswith("__"))
+    return writes or step.kwargs.get("out") is not None or bool(step.kwargs.get("inplace")) or draws(name)
+
+
+def draws(name: str) -> bool:
+    """Returns whether a function of torch draws random numbers, by its name."""
+    return name.strip("_").startswith(_RANDOM) or name.strip("_").endswith(_RANDOM)
+
+
+def _slots_in(tree: Any) -> set[int]:
+    kind = type(tree)
+    if kind is Slot:
+        return {tree.number}
+    if kind is Extent:
+        return {tree.role[0]}
+    if kind is dict:
+        tree = tree.values()
+    elif kind is slice:
+        tree = (tree.start, tree.stop, tree.step)
+    elif kind not in (tuple, list) and not hasattr(kind, "_fields"):
+        return set()
+    return {slot for item in tree for slot in _slots_in(item)}
+
+
+def slots_of(result: Any, guards: Iterable[Guard]) -> set[int]:
+    """Returns the slots that the template of a result and guards are about."""
+    roles = [role for guard in guards for role in guard[1:3] if isinstance(role, tuple)]
+    return _slots_in(result) | {slot for slot, _ in roles}
 
 
 def _name(function: Any) -> str:

@@ -116,6 +116,11 @@ class Trace:
             self.runtime.tape.called(function, args, kwargs, found)
         return found
 
+    def same_size(self, tensor: Tensor, axis: int, other: Tensor, other_axis: int) -> None:
+        """Note that an axis of a tensor always has the size of one of another tensor."""
+        if self.runtime.tape is not None:
+            self.runtime.tape.same_size(tensor, axis, other, other_axis)
+
     def once(self, reason: str) -> None:
         """Note why the call cannot be repeated."""
         if self.runtime.tape is not None:

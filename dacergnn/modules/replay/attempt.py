@@ -17,7 +17,7 @@ from dacergnn.frontends.symbolic.tape import ProgramRun, Tape
 from dacergnn.frontends.symbolic.value import Value
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.replay.reach import Unwatchable
-from dacergnn.modules.replay.recording import Recording, draws
+from dacergnn.modules.replay.recording import Recording
 from dacergnn.modules.replay.watch import Watch
 from dacergnn.modules.signature import CallSignature
 from dacergnn.runtime.cuda_device import random_state
@@ -120,7 +120,7 @@ class Attempt:
         if tape.problem is not None:
             raise Unwatchable(tape.problem)
         *versions, random = self._state()
-        unexplained = random != self._before[2] and not draws(tape.steps)
+        unexplained = random != self._before[2] and not tape.draws
         if not self.watch.unchanged() or versions != [*self._before[:2]] or unexplained:
             raise Unwatchable("it changes attributes or tensors, or draws random numbers")
         if any(isinstance(s, ProgramRun) and isinstance(s.edges, HeteroGraph) for s in tape.steps):

@@ -21,15 +21,14 @@ from dacergnn.frontends.symbolic.tape import (
     Unrepeatable,
     filled,
     hold,
+    slots_of,
+    without_vain_steps,
 )
 from dacergnn.frontends.symbolic.trace import data_of_graph
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.replay.reach import Unwatchable
 from dacergnn.modules.replay.watch import Watch
 from dacergnn.modules.signature import SIMPLE, CallSignature
-
-_RANDOM = ("dropout", "rand", "bernoulli", "multinomial", "normal", "exponential", "uniform")
-"""How the names of functions begin or end that draw numbers."""
 
 
 class Runner(Protocol):
@@ -42,12 +41,6 @@ class Runner(Protocol):
     def run_program(self, program: Program, graph: HeteroGraph, arrays: Sequence[Tensor]) -> Sequence[Tensor]:
         """The outputs of a program for arrays in the order of its parameters."""
         ...
-
-
-def draws(steps: Sequence[Step]) -> bool:
-    """Returns whether some of the steps draw random numbers."""
-    names = [s.function.__name__.strip("_") for s in steps if isinstance(s, TorchCall)]
-    return any(name.startswith(_RANDOM) or name.endswith(_RANDOM) for name in names)
 
 
 class Recording:
@@ -77,13 +70,14 @@ class Recording:
         self.signature, self.watch = signature, watch
         self.signature.when_gone(forget)
         self._known = self._overlap(leaves)
-        self.steps: tuple[Step, ...] = tuple(tape.steps)
-        self.draws = draws(self.steps)
+        self._result = _template(result, tape)
+        needed = slots_of(self._result, tape.guards)
+        self.steps: tuple[Step, ...] = without_vain_steps(tape.steps, needed)
+        self.draws = tape.draws
         """Whether it draws random numbers."""
         self.sizes = tape.sizes
         """Sizes that the call was about."""
         self._slots = tape.slots
-        self._result = _template(result, tape)
         count = len(leaves)
         self._first: list[Guard] = []
         """Guards about the arguments alone."""
