@@ -110,7 +110,7 @@ def test_a_device_that_sanitizers_cannot_attach_to_is_no_failure(tmp_path: Path)
     options = ["--wheels", str(tmp_path), "--out", str(tmp_path / "out"), "--work", str(tmp_path / "work")]
     tools = tmp_path / "tools"
     tools.mkdir()
-    for code, ending, status in ((1, "not possible here; see sanitizer.log", 0), (0, "ok, 0 s", 0)):
+    for code, ending, status in ((1, "not possible here; see sanitizer.log", 0), (0, "ok, ", 0)):
         (tools / "compute-sanitizer").write_text(f"#!/bin/sh\nexit {code}\n")
         (tools / "compute-sanitizer").chmod(0o755)
         path = f"{tools}:{os.environ['PATH']}"
