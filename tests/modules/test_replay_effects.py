@@ -151,7 +151,15 @@ def test_calls_that_do_more_are_recorded(effect: Any, recorded: list[int], capsy
     assert EFFECTS[effect] in report
 
 
-REPEATED = (draws_in_torch, draws_unused, counts_rows, writes_past, sorts, multiplies)
+def writes_to_a_part(self: Any, x: Tensor) -> Tensor:
+    factors = self.weight.detach().clone().view(2, -1)
+    factors[0].mul_(2.0)
+    F.relu(factors[1].sub_(5.0), True)
+    F.relu(factors.t()[0], True)
+    return x * factors.view(-1)
+
+
+REPEATED = (writes_to_a_part, draws_in_torch, draws_unused, counts_rows, writes_past, sorts, multiplies)
 
 
 @pytest.mark.parametrize("effect", REPEATED, ids=lambda e: e.__name__)

@@ -17,7 +17,7 @@ from dacergnn.bench.problem import Problem
 
 @dataclass(frozen=True)
 class Batch:
-    """What a network is called with, and the labels of the seeds, whose rows come first in its result."""
+    """Holds the arguments of a network, and the labels of the seeds, whose rows come first in its result."""
 
     inputs: tuple[Any, ...]
     labels: Tensor

@@ -1,4 +1,4 @@
-"""What the suite of sampled batches measures."""
+"""Names and checks what the suite of sampled batches measures."""
 
 from __future__ import annotations
 

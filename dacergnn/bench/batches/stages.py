@@ -1,4 +1,4 @@
-"""Where the time of a training step goes: wall and processor time by stage."""
+"""Measures where the time of a training step goes: wall and processor time by stage."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ class ConvolutionFrontend(MessagePassingFrontend):
         return Nodes(src, dst, is_pair(x), batch)
 
     def key(self, edge_index: Any, nodes: Nodes, loops: object = None) -> GraphKey:
-        """What identifies the graph of these edges; ``loops`` tells which self loops are added to them."""
+        """Returns what identifies the graph of these edges; ``loops`` tells which self loops are added to them."""
         return identity(edge_index), ("nodes", *nodes, loops)
 
     def graph_owner(self) -> object:

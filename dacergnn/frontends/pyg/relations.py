@@ -23,7 +23,7 @@ _LINEAR = "torch_geometric.nn.dense.linear.Linear"
 WEIGHTED = (GRAPH, GCN)
 """Those of them whose calls take weights of edges."""
 ATTENDING = (GAT, GATV2, TRANSFORMER)
-"""Those of them whose relations attend."""
+"""Names the layers among them whose relations attend."""
 _ANY = ("add", "mean", "max", "min")
 _AGGREGATIONS = {SAGE: _ANY, GRAPH: _ANY, GCN: ("add",), **dict.fromkeys(ATTENDING, ("add",))}
 CONVS = tuple(_AGGREGATIONS)
@@ -50,9 +50,9 @@ _SHARED_PATHS = {
     GAT: {"W": "lin.weight", "W_dst": "lin.weight"},
     GATV2: {"W_dst": "lin_l.weight", "W_dst_bias": "lin_l.bias"},
 }
-"""Those that differ where both ends have one projection."""
+"""Gives the paths that differ where both ends have one projection."""
 _ENDS = {"W": 0, "W_key": 0, "W_dst": -1, "root": -1}
-"""Which end of an edge has the features that a matrix is multiplied with."""
+"""Tells which end of an edge has the features that a matrix is multiplied with."""
 _DROPOUT = {"dropout": "set it to 0 to have one program for all relations"}
 _REFUSED: dict[str, dict[str, str]] = {
     SAGE: {
@@ -82,7 +82,7 @@ class Attention(NamedTuple):
 
 @dataclass(frozen=True)
 class Relation:
-    """How a relation's messages are weighted and reduced, and where its parameters are.
+    """Describes how a relation's messages are weighted and reduced, and where its parameters are.
 
     `rule` is "add", "mean", "max", "min" (weights of edges, reduced), "gcn" (symmetric norm) or "attention". `loops` is
     the weight of self loops to be added, 0 for none. `paths` holds the paths of the parameters that the layer has by

@@ -266,7 +266,9 @@ def _has_effects(step: TorchCall) -> bool:
     """Whether a function may do more than return tensors: write to some, or draw random numbers."""
     name = step.function.__name__
     writes = name.startswith(("__i", "__set")) or (name.endswith("_") and not name.endswith("__"))
-    return writes or step.kwargs.get("out") is not None or bool(step.kwargs.get("inplace")) or draws(name)
+    # What returns an argument has written to it, whether a word says so or only a position.
+    returned = not _slots_in((step.args, step.kwargs)).isdisjoint(step.results)
+    return writes or returned or step.kwargs.get("out") is not None or draws(name)
 
 
 def draws(name: str) -> bool:
