@@ -62,7 +62,7 @@ def test_nan_counts_as_an_infinite_error(problem: Problem) -> None:
 
 
 def test_problem_has_canonical_order_and_pairs(problem: Problem) -> None:
-    keys = (problem.etype * problem.num_nodes + problem.dst) * problem.num_nodes + problem.src
+    keys = problem.etype * problem.num_nodes + problem.dst
     assert torch.equal(keys, keys.sort().values)
     for pairs, ends in ((problem.src_pairs, problem.src), (problem.dst_pairs, problem.dst)):
         assert torch.equal(pairs.node[pairs.of_edge], ends)

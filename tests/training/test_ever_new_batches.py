@@ -130,6 +130,7 @@ def test_a_compiled_step_has_two_graphs_at_most() -> None:
         return model(x, edge_index).square().mean()
 
     torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
     compiled = torch.compile(step, backend="eager", dynamic=True)
     for x, edge_index in plain_batches(6):
         torch.testing.assert_close(compiled(x, edge_index), step(x, edge_index))
