@@ -76,7 +76,7 @@ def kernel_calls(layer: Any) -> tuple[Callable[[], Any], Callable[[], Any]]:
         arguments[position] = array.data_ptr()
     for position, result in prepared.hosted:
         arguments[position] = arguments[result]
-    arguments[executable._end] = prepared.inputs.fit.pieces_address
+    arguments[executable.end] = prepared.inputs.fit.pieces_address
     workspace.zero_()
     kept = (arguments, arrays, workspace, prepared)
     function: Any = executable._function

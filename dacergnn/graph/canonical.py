@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from dacergnn.graph.edge_list import EdgeList, all_zero
-from dacergnn.graph.sorting import INT32_LIMIT, reordered, sorted_rows
+from dacergnn.graph import native_sorting
+from dacergnn.graph.edge_list import ArrayLike, EdgeIndexLike, EdgeList, all_zero, make_edge_list
+from dacergnn.graph.names import NumberNames
+from dacergnn.graph.sorting import INT32_LIMIT, INT64_LIMIT, reordered, sorted_rows
+
+_OTHERS = ("node_type", "num_node_types", "edge_type_names", "node_type_names", "given_as")
+"""Arguments of `make_edge_list` that it checks itself."""
 
 
 def row_counts(edges: EdgeList) -> dict[str, int]:
@@ -22,6 +27,50 @@ def row_counts(edges: EdgeList) -> dict[str, int]:
         "ONE": 1,
         "RNS": edges.num_edge_types * edges.num_src,
     }
+
+
+def canonical_edges(
+    edge_index: EdgeIndexLike, edge_type: ArrayLike | None, **options: Any
+) -> tuple[EdgeList, Tensor | None]:
+    """What `canonical_order` returns for an edge list with these arguments of `make_edge_list`."""
+    found = _sorted_at_once(edge_index, edge_type, options)
+    return canonical_order(make_edge_list(edge_index, edge_type, **options)) if found is None else found
+
+
+def _sorted_at_once(
+    edge_index: object, edge_type: object, options: dict[str, Any]
+) -> tuple[EdgeList, Tensor | None] | None:
+    """Checks and sorts edges by one call of C++, if they are dense tensors, and their numbers of nodes and types known.
+
+    None for others, and where something does not fit, which `make_edge_list` tells.
+    """
+    num_nodes: Any = options["num_nodes"]
+    nodes: tuple[Any, ...] = num_nodes if type(num_nodes) is tuple and len(num_nodes) == 2 else (num_nodes, num_nodes)
+    num_src, num_dst = nodes
+    num_types: Any = options.get("num_edge_types")
+    if edge_type is None:
+        num_types = 1 if num_types in (None, 1) else None
+    bipartite: Any = options.get("bipartite", False)
+    known = type(num_src) is type(num_dst) is type(num_types) is int and type(bipartite) is bool
+    if not known or num_dst < 0 or (num_dst > num_src and not bipartite) or num_types < 1:
+        return None
+    if any(options.get(name) is not None for name in _OTHERS):
+        return None
+    if type(edge_index) is not Tensor or edge_index.dim() != 2 or edge_index.size(0) != 2:
+        return None
+    count, pairs = edge_index.size(1), num_types * max(num_src, num_dst)
+    if not (edge_type is None or (type(edge_type) is Tensor and edge_type.shape == (count,))) or pairs >= INT64_LIMIT:
+        return None
+    dtype = torch.int32 if max(count, pairs) < INT32_LIMIT else torch.int64
+    found = native_sorting.sorted_edges(edge_index, edge_type, (num_src, num_dst, num_types), dtype)
+    if found is None:
+        return None
+    order, (dst, src, *types) = found
+    ordered = EdgeList(
+        src, dst, types[0] if types else all_zero(src), num_src, num_dst, num_types, None, None, 1, bipartite,
+        NumberNames(num_types), NumberNames(1), in_order=True,
+    )  # fmt: skip
+    return ordered, order
 
 
 def canonical_order(edges: EdgeList) -> tuple[EdgeList, Tensor | None]:
@@ -50,8 +99,7 @@ def canonical_order(edges: EdgeList) -> tuple[EdgeList, Tensor | None]:
 
 def to_device(edges: EdgeList, device: torch.device | str) -> EdgeList:
     """The same edges in the memory of another device."""
-    return replace(
-        edges,
+    return edges._replace(
         src=edges.src.to(device),
         dst=edges.dst.to(device),
         edge_type=edges.edge_type.to(device),

@@ -37,7 +37,7 @@ def as_index_vector(name: str, values: object) -> Tensor:
         raise ArrayError(name, f"has the layout {values.layout}; convert it with .to_dense()")
     if values.ndim != 1:
         raise ArrayError(name, f"has shape {list(values.shape)}; it must have one dimension")
-    return values.detach()
+    return values if type(values) is Tensor else values.detach()  # a parameter, say
 
 
 def as_count(name: str, value: object, things: str, given: object = None) -> int:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TypeAlias, cast
+from typing import NamedTuple, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -31,8 +30,7 @@ ArrayLike: TypeAlias = Tensor | npt.NDArray[np.integer]
 EdgeIndexLike: TypeAlias = ArrayLike | tuple[ArrayLike, ArrayLike]
 
 
-@dataclass(frozen=True)
-class EdgeList:
+class EdgeList(NamedTuple):
     """Edges in the order of the user, int32 or int64 vectors on one device, all indices in range.
 
     `src_type` and `dst_type` hold one node type per source and destination node; None if there is one type.
@@ -151,8 +149,9 @@ def split_edge_index(edge_index: object, name: str = "edge_index") -> tuple[tupl
     array = cast("ArrayLike", edge_index)
     if isinstance(array, Tensor) and array.layout is not torch.strided:
         raise ArrayError(name, f"has the layout {array.layout}; convert it with .to_dense()")
-    src, dst = (as_index_vector(f"{name}[{row}]", array[row]) for row in (0, 1))
-    return (src, f"{name}[0]"), (dst, f"{name}[1]")
+    rows = array.unbind() if type(array) is Tensor else (array[0], array[1])
+    names = f"{name}[0]", f"{name}[1]"
+    return (as_index_vector(names[0], rows[0]), names[0]), (as_index_vector(names[1], rows[1]), names[1])
 
 
 def _node_counts(num_nodes: object, bipartite: bool) -> tuple[int, int]:

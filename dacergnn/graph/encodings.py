@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -18,6 +17,7 @@ from dacergnn.graph.encoding_steps import reads_pairs, steps_of
 from dacergnn.graph.lasting import lasting
 from dacergnn.graph.sorting import group_starts, groups_of_rows, longest_group, pointers, stable_order
 from dacergnn.graph.spaces import GRAPH_SPACES, PARTS, encoding_name, kind, parse_encoding, part, target_space
+from dacergnn.graph.vectors import Vectors
 
 _PAIRS = {"U": "srcpair", "V": "dstpair"}
 """Spaces of pairs, and the paths of edges that lead there."""
@@ -41,7 +41,7 @@ class Encodings:
         self._sizes = row_counts(edges)
         self._dtype = edges.src.dtype
         self._device = edges.src.device
-        self._built: dict[str, Tensor] = {}
+        self._built = Vectors()
         self._lock = threading.RLock()
         self._parts: dict[str, Encodings] = {}
         self._counts: Counts | None = None
@@ -63,6 +63,11 @@ class Encodings:
             self._sizes |= self.counts.sizes
         return self._sizes[space]
 
+    def sizes(self, spaces: Sequence[str]) -> dict[str, int]:
+        """Number of rows of several spaces."""
+        known = self._sizes
+        return {space: known[space] if space in known else self.size(space) for space in spaces}
+
     @property
     def counts(self) -> Counts:
         """What is counted once; that sorts the edges by (etype, src)."""
@@ -80,7 +85,8 @@ class Encodings:
 
     def take(self, built: Mapping[str, Tensor], counts: Counts | None) -> None:
         """Take over what has been built and counted of the same edges."""
-        self._built |= built
+        for name, vector in built.items():
+            self._built[name] = vector
         self._counts = counts
         if counts is not None:
             self._sizes |= counts.sizes
@@ -89,7 +95,7 @@ class Encodings:
     def known(self) -> tuple[dict[str, Tensor], Counts | None]:
         """What has been built and counted."""
         with self._lock:
-            return dict(self._built), self._counts
+            return self._built.tensors(), self._counts
 
     def _count(self) -> Counts:
         edges = self.edges
@@ -160,7 +166,7 @@ class Encodings:
         if name not in self._parts:
             edges, rows = self.edges, self.get(f"idx_E{name}_edge")
             chosen = {key: getattr(edges, key).index_select(0, rows) for key in ("src", "dst", "edge_type")}
-            self._parts[name] = Encodings(replace(edges, **chosen))
+            self._parts[name] = Encodings(edges._replace(**chosen))
             self._parts[name]._sizes |= {space: self.size(f"{space}{name}") for space in _PAIRS}
         return self._parts[name]
 
@@ -178,26 +184,48 @@ class Encodings:
             return
         with self._lock:
             wanted = tuple([name for name in names if name not in self._built])
-            if wanted and reads_pairs(wanted):
+            if not wanted:
+                return
+            if reads_pairs(wanted):
                 self.counts  # builds what pairs start at  # noqa: B018
             steps = steps_of(wanted, frozenset(self._built), self.size("R") > 1, self.edges.src_type is not None)
             if not steps.made and not steps.shared:
                 return
             with lasting():
-                found = native_sorting.encode(
-                    steps.words,
-                    [self.size(space) for space in steps.spaces],
-                    [*map(self._given, steps.given)],
-                    [self.size(space) + longer for _, space, longer in steps.made],
-                    self._dtype,
-                )
+                counts = [self.size(space) + longer for _, space, longer in steps.made]
+                sizes = [self.size(space) for space in steps.spaces]
+                found = native_sorting.encode(steps.words, sizes, [*map(self._given, steps.given)], counts, self._dtype)
                 if found is None:
                     return
-                for (name, space, _), made in zip(steps.made, found, strict=True):
-                    self._built[name] = self._arange(space) if made is None else made
+                memory, places = found
+                for (name, space, _), count, place in zip(steps.made, counts, places, strict=True):
+                    if place is None:
+                        self._share_arange(name, space)
+                    elif isinstance(place, int):
+                        self._built.place(name, memory, place, count)
+                    else:
+                        self._built[name] = place
                 for name, other, space in steps.shared:
-                    self._built[name] = self._built[other] if other else self._arange(space)
+                    if other:
+                        self._built.share(name, other)
+                    else:
+                        self._share_arange(name, space)
                 self._told(*wanted)
+
+    def _share_arange(self, name: str, space: str) -> None:
+        """Note that an encoding is the rows of a space as they are."""
+        numbers = f"arange_{space}"
+        if numbers not in self._built:
+            self._arange(space)
+        self._built.share(name, numbers)
+
+    def addresses(self, names: Sequence[str]) -> list[int]:
+        """Where several encodings lie, which are built together; they stay there as long as these encodings do."""
+        found = self._built.addresses(names)
+        if found is None:
+            self.make(names)
+            found = self._built.addresses(names)
+        return [self.get(name).data_ptr() for name in names] if found is None else found
 
     def _given(self, name: str) -> Tensor:
         """An encoding that is there, be it as a part of the edges."""
@@ -221,21 +249,25 @@ class Encodings:
         edges = self.edges
         own = [t for t in (edges.src, edges.dst, edges.edge_type, edges.src_type, edges.dst_type) if t is not None]
         with self._lock:
-            return [*own, *self._built.values(), *(t for p in self._parts.values() for t in p.built())]
+            return [*own, *self._built.tensors().values(), *(t for p in self._parts.values() for t in p.built())]
 
     def byte_counts(self) -> dict[str, int]:
         """Bytes of what has been built, by name in order; encodings that share memory count once."""
         with self._lock:
             seen: set[int] = set()
             counts: dict[str, int] = {}
-            for name, tensor in sorted(self._built.items()):
+            for name, tensor in sorted(self._built.tensors().items()):
                 new = tensor.data_ptr() not in seen
                 seen.add(tensor.data_ptr())
                 counts[name] = tensor.nbytes if new else 0
             return counts
 
-    def pair_mean_weights(self, dtype: torch.dtype) -> Tensor:
-        """[E] 1 / number of edges with the same destination and edge type."""
+    def weights(self, kind: str, dtype: torch.dtype) -> Tensor:
+        """[E] what `HeteroGraph` calls ``<kind>_weights``, built once."""
+        make = self._mean_weights if kind == "pair_mean" else self._symmetric_weights
+        return self.once(f"{kind}_weights_{dtype}", lambda: make(dtype))
+
+    def _mean_weights(self, dtype: torch.dtype) -> Tensor:
         edges = self.edges
         if sorting.at_hand(edges.src):
             found = native_sorting.mean_weights(edges.dst, edges.edge_type if self.size("R") > 1 else None, dtype)
@@ -244,6 +276,16 @@ class Encodings:
         counts = self.get("ptr_E_dstpair").diff()
         weights = counts.to(torch.promote_types(dtype, torch.float32)).reciprocal().to(dtype)
         return weights.repeat_interleave(counts, output_size=self.size("E"))
+
+    def _symmetric_weights(self, dtype: torch.dtype) -> Tensor:
+        src, dst, nodes = self.edges.src, self.edges.dst, self.edges.num_src
+        found = native_sorting.symmetric_weights(src, dst, nodes, dtype) if sorting.at_hand(src) else None
+        if found is not None:
+            return found
+        degrees = torch.zeros(nodes, dtype=torch.promote_types(dtype, torch.float32), device=src.device)
+        roots = degrees.index_add(0, dst, torch.ones_like(dst, dtype=degrees.dtype)).rsqrt()
+        roots = roots.masked_fill(roots.isinf(), 0)
+        return (roots[src] * roots[dst]).to(dtype)
 
     def single_typed(self) -> bool:
         """Whether the edges of every type join one source node type with one destination node type."""

@@ -55,9 +55,8 @@ class FeatureEncodings(Encodings):
         return self._base.counts
 
     def get(self, name: str) -> Tensor:
-        found = self._built.get(name)
-        if found is not None:
-            return found
+        if name in self._built:
+            return self._built[name]
         if parse_encoding(name).space in FEATURE_SPACES:
             return super().get(name)
         shared = self._base.get(name)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -16,8 +15,8 @@ from torch.utils import _pytree as pytree
 from dacergnn.config import CheckGraph
 from dacergnn.errors import ArrayError, EncodingError
 from dacergnn.graph import native_sorting, sorting
-from dacergnn.graph.canonical import canonical_order, to_device, type_ranges
-from dacergnn.graph.edge_list import ArrayLike, EdgeIndexLike, EdgeList, all_zero, make_edge_list
+from dacergnn.graph.canonical import canonical_edges, canonical_order, to_device, type_ranges
+from dacergnn.graph.edge_list import ArrayLike, EdgeIndexLike, EdgeList, all_zero
 from dacergnn.graph.encodings import Encodings
 from dacergnn.graph.feature_encodings import FeatureEncodings
 from dacergnn.graph.features import FeatureGraphs, Features
@@ -29,7 +28,6 @@ from dacergnn.graph.spaces import ROW_SPACES, SPACES
 
 _NUMBERS = itertools.count()
 _ROW_SPACES = frozenset(ROW_SPACES)
-_MEANS = "pair_mean_weights_"
 _NONE = torch.empty(0, dtype=torch.int64)
 _LIVE: weakref.WeakValueDictionary[str, HeteroGraph] = weakref.WeakValueDictionary()
 
@@ -53,7 +51,7 @@ class HeteroGraph:
         own["edge_type"] = edges.edge_type if edges.num_edge_types > 1 else None
         own["perm"] = self._edge_perm
         vectors = {name: vector for name, vector in own.items() if vector is not None}
-        rest = replace(edges, src=_NONE, dst=_NONE, edge_type=_NONE, src_type=None, dst_type=None)
+        rest = edges._replace(src=_NONE, dst=_NONE, edge_type=_NONE, src_type=None, dst_type=None)
         return vectors | {f"built {name}": vector for name, vector in built.items()}, (rest, counts, self.check)
 
     @classmethod
@@ -61,8 +59,8 @@ class HeteroGraph:
         """The graph that has this `state`, in whichever process."""
         edges, counts, check = rest
         src = vectors["src"]
-        edges = replace(
-            edges, src=src, dst=vectors["dst"], edge_type=vectors.get("edge_type", all_zero(src)),
+        edges = edges._replace(
+            src=src, dst=vectors["dst"], edge_type=vectors.get("edge_type", all_zero(src)),
             src_type=vectors.get("src_type"), dst_type=vectors.get("dst_type"),
         )  # fmt: skip
         graph = cls.__new__(cls)  # sorted already
@@ -79,22 +77,22 @@ class HeteroGraph:
         for name in names:
             if name == "counts":
                 self._encodings.counts  # noqa: B018
-            elif name.startswith(_MEANS):
-                self.pair_mean_weights(getattr(torch, name.rpartition(".")[2]))
+            elif "_weights_" in name:
+                kind, _, dtype = name.partition("_weights_torch.")
+                self._encodings.weights(kind, getattr(torch, dtype))
             elif not name.startswith("arange_"):
                 wanted.append(name)
-        self.encoded(wanted)
+        self._encodings.addresses(wanted)
 
     def tell(self, function: Callable[[str], None] | None) -> None:
         """Have a function told the names of what is built from now on."""
         self._encodings.tell = function
 
     def _hold(self, edges: EdgeList, edge_perm: Tensor | None) -> None:
-        self.key = str(next(_NUMBERS))
-        """Finds the graph again by `of_key`, where only text can be passed: in traced programs."""
-        _LIVE[self.key] = self
         self._edges, self._edge_perm = edges, edge_perm
         self._encodings = Encodings(edges)
+        self.extent = edges.num_src, edges.num_dst, edges.src.numel(), edges.num_edge_types, edges.bipartite
+        """Sizes in which equal graphs agree."""
         self.derived: dict[object, Any] = {}
         """What others prepared for this graph, by an object of theirs; kept as long as the graph."""
         self.check: CheckGraph = "auto"
@@ -132,19 +130,24 @@ class HeteroGraph:
             ArrayError: Wrong dtype, shape, length or device.
             GraphError: Index or type out of range, or counts that contradict each other.
         """
-        return cls(
-            make_edge_list(
-                edge_index,
-                edge_type,
-                num_nodes=num_nodes,
-                num_edge_types=num_edge_types,
-                node_type=node_type,
-                num_node_types=num_node_types,
-                bipartite=bipartite,
-                edge_type_names=edge_type_names,
-                node_type_names=node_type_names,
-            )
+        return cls.of_edges(
+            edge_index,
+            edge_type,
+            num_nodes=num_nodes,
+            num_edge_types=num_edge_types,
+            node_type=node_type,
+            num_node_types=num_node_types,
+            bipartite=bipartite,
+            edge_type_names=edge_type_names,
+            node_type_names=node_type_names,
         )
+
+    @classmethod
+    def of_edges(cls, edge_index: EdgeIndexLike, edge_type: ArrayLike | None, **options: Any) -> HeteroGraph:
+        """The graph of an edge list with these arguments of `make_edge_list`, which has those of `from_arrays`."""
+        graph = cls.__new__(cls)
+        graph._hold(*canonical_edges(edge_index, edge_type, **options))
+        return graph
 
     @classmethod
     @lasting()
@@ -167,6 +170,13 @@ class HeteroGraph:
         """
         return cls(edge_list_of_dgl(g, etype))
 
+    @cached_property
+    def key(self) -> str:
+        """Finds the graph again by `of_key`, where only text can be passed: in traced programs."""
+        key = str(next(_NUMBERS))
+        _LIVE[key] = self
+        return key
+
     @staticmethod
     def of_key(key: str) -> HeteroGraph:
         """The graph with this `key`; KeyError if it is gone."""
@@ -178,6 +188,10 @@ class HeteroGraph:
             raise EncodingError(f"{space!r} is not a row space; use one of {', '.join(SPACES)}.")
         return self._encodings.size(space)
 
+    def sizes_of(self, spaces: Sequence[str]) -> dict[str, int]:
+        """Number of rows of several row spaces, which are known by these names."""
+        return self._encodings.sizes(spaces)
+
     @property
     def sizes(self) -> dict[str, int]:
         """Number of rows of every row space; counts U and V, so ask `size` if they are not needed."""
@@ -187,10 +201,9 @@ class HeteroGraph:
         """Encoding by name (`dacergnn.graph.spaces`): 1-D, contiguous, `index_dtype`. Do not write to it."""
         return self._encodings.get(name)
 
-    def encoded(self, names: Sequence[str]) -> list[Tensor]:
-        """Several encodings by name, which are built together."""
-        self._encodings.make(names)
-        return [self._encodings.get(name) for name in names]
+    def addresses(self, names: Sequence[str]) -> tuple[list[int], Encodings]:
+        """Where several encodings lie, which are built together, and what has to be kept meanwhile."""
+        return self._encodings.addresses(names), self._encodings
 
     def index(self, space: str, path: str) -> Tensor:
         """Row that `path` leads to, for each row of `space`: the encoding ``idx_<space>_<path>``."""
@@ -202,8 +215,11 @@ class HeteroGraph:
 
     def pair_mean_weights(self, dtype: torch.dtype = torch.float32) -> Tensor:
         """[E] in canonical order: 1 / number of edges with the same destination and edge type."""
-        encodings = self._encodings
-        return encodings.once(f"{_MEANS}{dtype}", lambda: encodings.pair_mean_weights(dtype))
+        return self._encodings.weights("pair_mean", dtype)
+
+    def symmetric_weights(self, dtype: torch.dtype = torch.float32) -> Tensor:
+        """[E] in canonical order: 1 / root of the product of both ends' in-degrees; 0 where nothing arrives at one."""
+        return self._encodings.weights("symmetric", dtype)
 
     @property
     def edge_perm(self) -> Tensor | None:

@@ -10,6 +10,7 @@ import ctypes
 from array import array
 from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -27,9 +28,12 @@ extern "C" void find_extremes(const Number *numbers, Number *ends) { dacergnn::e
 extern "C" Number find_order(const Number *numbers) { return dacergnn::stable_order(numbers); }
 extern "C" void reorder(const Number *numbers) { dacergnn::reordered(numbers); }
 extern "C" Number sort_rows(const Number *numbers) { return dacergnn::sorted_rows(numbers); }
+extern "C" Number sort_edges(const Number *numbers) { return dacergnn::sorted_edges(numbers); }
 extern "C" void find_pointers(const Number *numbers) { dacergnn::pointers(numbers); }
 extern "C" void find_groups(const Number *numbers) { dacergnn::groups_of_rows(numbers); }
 extern "C" void find_mean_weights(const Number *numbers) { dacergnn::mean_weights(numbers); }
+extern "C" Number find_symmetric_weights(const Number *numbers) { return dacergnn::symmetric_weights(numbers); }
+extern "C" Number add_loops(const Number *numbers) { return dacergnn::with_loops(numbers); }
 extern "C" std::uint64_t find_checksum(const Number *numbers) { return dacergnn::checksum_of(numbers); }
 extern "C" Number count_edges(const Number *numbers, Number *counts) { return dacergnn::count_edges(numbers, counts); }
 """
@@ -139,6 +143,46 @@ def sorted_rows(
     return None if found < 0 else (order if found else None, made)
 
 
+def _ends(edge_index: Tensor) -> tuple[int, int, int, int] | None:
+    """Returns where sources and destinations lie in an edge index [2, E], bytes of an index, and E.
+
+    None if its rows are no vectors that the host reads.
+    """
+    if not edge_index.is_cpu or edge_index.dtype not in _INDICES or type(edge_index) is not Tensor:
+        return None
+    count, item, start = edge_index.size(1), edge_index.element_size(), edge_index.data_ptr()
+    stride, step = edge_index.stride()
+    return (start, start + stride * item, item, count) if step == 1 or count < 2 else None
+
+
+def sorted_edges(
+    edge_index: Tensor, edge_type: Tensor | None, bounds: tuple[int, int, int], dtype: torch.dtype
+) -> tuple[Tensor | None, tuple[Tensor, ...]] | None:
+    """Returns the order of edges by type and destination, None for their own; copies of destinations, sources, types.
+
+    Types are copied where there are several. None if an index is out of range, too.
+
+    Args:
+        edge_index: [2, E], sources in row 0.
+        bounds: Numbers of sources, destinations and types.
+        dtype: Of what is returned.
+    """
+    function, ends = _function("sort_edges"), _ends(edge_index)
+    if function is None or ends is None or not (edge_type is None or _is_plain(edge_type)):
+        return None
+    src, dst, item, count = ends
+    order = torch.empty(count, dtype=dtype)
+    made = torch.empty(2 if edge_type is None or bounds[2] < 2 else 3, count, dtype=dtype)
+    numbers = array("q", (
+        count, order.data_ptr(), made.data_ptr(), dtype.itemsize,
+        dst, item, bounds[1],
+        src, item, bounds[0],
+        *((0, 0) if edge_type is None else _of(edge_type)), bounds[2],
+    ))  # fmt: skip
+    found = function(numbers.buffer_info()[0], None)
+    return None if found not in (0, 1) else (order if found else None, made.unbind())
+
+
 def pointers(targets: Tensor, count: int, dtype: torch.dtype) -> Tensor | None:
     """Returns row starts [count + 1] of the groups of equal ``targets``, all below ``count``."""
     function = _function("find_pointers")
@@ -175,6 +219,36 @@ def mean_weights(dst: Tensor, types: Tensor | None, dtype: torch.dtype) -> Tenso
     return weights
 
 
+def symmetric_weights(src: Tensor, dst: Tensor, nodes: int, dtype: torch.dtype) -> Tensor | None:
+    """Returns 1 over the roots of the in-degrees of both ends of each edge, 0 where nothing arrives at one of them."""
+    function = _function("find_symmetric_weights")
+    if function is None or not (_is_plain(src) and _is_plain(dst)) or dtype not in (torch.float32, torch.float64):
+        return None
+    weights = torch.empty(dst.numel(), dtype=dtype)
+    numbers = array("q", [dst.numel(), nodes, src.data_ptr(), *_of(dst), *_of(weights)])
+    return None if function(numbers.buffer_info()[0], None) < 0 else weights
+
+
+def with_loops(edge_index: Tensor, sizes: tuple[int, int], count: int) -> Tensor | None:
+    """Returns the edges between different nodes, then a self loop at each of ``count`` nodes.
+
+    None if an index is out of range, too.
+
+    Args:
+        edge_index: [2, E], sources in row 0.
+        sizes: Numbers of sources and destinations.
+    """
+    function, ends = _function("add_loops"), _ends(edge_index)
+    if function is None or ends is None:
+        return None
+    src, dst, item, edges = ends
+    made = torch.empty(2, edges + count, dtype=edge_index.dtype)
+    start = made.data_ptr()
+    numbers = array("q", [edges, src, dst, item, *sizes, count, start, start + (edges + count) * item])
+    found = function(numbers.buffer_info()[0], None)
+    return None if found < 0 else made[:, :found]
+
+
 def checksum(vectors: Sequence[Tensor]) -> int | None:
     """Returns a number that is another one, but for rare accidents, where an entry of the vectors is."""
     function = _function("find_checksum")
@@ -185,33 +259,35 @@ def checksum(vectors: Sequence[Tensor]) -> int | None:
 
 
 def encode(
-    words: array[int], sizes: Sequence[int], given: Sequence[Tensor], rows: Sequence[int], dtype: torch.dtype
-) -> list[Tensor | None] | None:
-    """Returns what the steps of `Steps` make, None in place of an order that rows have already.
+    words: array[int], sizes: Sequence[int], given: Sequence[Tensor], counts: Sequence[int], dtype: torch.dtype
+) -> tuple[Tensor, list[Tensor | int | None]] | None:
+    """Returns what the steps of `Steps` make: memory, and where each vector starts in it.
+
+    In place of a start there is a vector of ``given`` that is the same, or None for the order that rows have already.
 
     Args:
         words: Those of the steps.
         sizes: Of the row spaces that they read.
         given: The vectors that they read, all of one type.
-        rows: Lengths of what they make.
+        counts: Lengths of what they make.
     """
     function = _function("make_encodings")
     if function is None or not all(map(_is_plain, given)):
         return None
-    made = [torch.empty(count, dtype=dtype) for count in rows]
-    addresses = [t.data_ptr() for t in made]
-    numbers = array("q", [dtype.itemsize])
+    memory, item = torch.empty(sum(counts), dtype=dtype), dtype.itemsize
+    start = memory.data_ptr()
+    addresses = [start + item * before for before in accumulate(counts[:-1], initial=0)] if counts else []
+    numbers = array("q", [item])
     numbers.extend(words)
     data = array("q", [len(sizes), *sizes, 0, *[t.data_ptr() for t in given], *addresses])
     if function(numbers.buffer_info()[0], data.buffer_info()[0]) < 0:
         return None
-    places = data[len(data) - len(made) :]
-    owners = {t.data_ptr(): t for t in (*given, *made)}
+    places: list[Tensor | int | None] = []
     # An address that C++ has changed is that of the vector which holds the same, or 0.
-    return [
-        own if place == address else owners[place] if place else None
-        for own, address, place in zip(made, addresses, places, strict=True)
-    ]
+    for own, place in zip(addresses, data[len(data) - len(addresses) :], strict=True):
+        same = None if place in (0, own) else next((t for t in given if t.data_ptr() == place), None)
+        places.append(same if same is not None or place == 0 else (place - start) // item)
+    return memory, places
 
 
 def count_edges(

@@ -214,6 +214,7 @@ class CompiledProgram:
         if program.backward is None:
             return Variant(forward, None, program.results, (), (), frozenset(), frozenset(), make_plan)
         backward = load(program.backward, None, self._architectures)
+        forward.encodings = tuple(dict.fromkeys((*forward.lowered.encodings, *backward.lowered.encodings)))
         slots = tuple(self._taken.index(n) for n in program.wrt)
         sources = program.sources(self._taken)
         kept = frozenset([i for kind, i in sources if kind == "input"] + [*map(self._taken.index, program.again)])

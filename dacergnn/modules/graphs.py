@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from torch import Tensor
 
@@ -20,8 +20,7 @@ from dacergnn.runtime import cuda_graph
 _KEPT = 16
 
 
-@dataclass(frozen=True)
-class _Entry:
+class _Entry(NamedTuple):
     """A graph, and what it was made of."""
 
     owner: object
@@ -114,17 +113,16 @@ class GraphCache:
 
     def _known(self, graph: HeteroGraph) -> HeteroGraph:
         """A graph that is kept already and equal to ``graph``, with what was encoded of it; else ``graph``."""
-        checksum = graph.checksum
-        kept = [*self._offered, *[entry.graph for entry in self._entries]]
-        return next((k for k in kept if k.checksum == checksum and _serves(k, graph)), graph)
+        extent = graph.extent
+        kept = [k for k in (*self._offered, *[entry.graph for entry in self._entries]) if k.extent == extent]
+        return next((k for k in kept if k.checksum == graph.checksum and _serves(k, graph)), graph)
 
 
 def _serves(a: HeteroGraph, b: HeteroGraph) -> bool:
     """Whether two graphs have the same edges in the same order, and the same types where ``b`` has node types."""
     if a is b:
         return True
-    spaces = ("NS", "ND", "E", "R", "T") if b.has_node_types else ("NS", "ND", "E", "R")
-    if a.bipartite != b.bipartite or a.device != b.device or any(a.size(s) != b.size(s) for s in spaces):
+    if a.extent != b.extent or a.device != b.device or (b.has_node_types and a.size("T") != b.size("T")):
         return False
     if (a.edge_perm is None) != (b.edge_perm is None):
         return False

@@ -95,7 +95,7 @@ class CUDAExecutable(Executable):
             inputs = [t if t.data_ptr() % _ALIGNMENT == 0 else t.clone() for t in inputs]
             inputs, _ = prepared.inputs.place(inputs, arguments)
             tail = (stream.cuda_stream, start + prepared.scratch, multiprocessors(device))
-            for position, value in enumerate(tail, self._end):
+            for position, value in enumerate(tail, self.end):
                 arguments[position] = value
             failure = self._launch(arguments)
         if failure is not None:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import ctypes
 import weakref
 from array import array
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from itertools import accumulate
 from math import prod
 from typing import Any
 
@@ -19,14 +17,14 @@ from torch.autograd.profiler import record_function
 
 from dacergnn.errors import ArrayError, DacergnnError
 from dacergnn.graph import HeteroGraph
-from dacergnn.graph.spaces import ROW_SPACES
 from dacergnn.native.build import build
 from dacergnn.native.builtin import builtin
 from dacergnn.native.exchange import DESCRIBE
 from dacergnn.runtime.forked import use_one_thread_in_children
 from dacergnn.runtime.inputs import InputForms, Inputs
-from dacergnn.runtime.lower import Buffer, Lowered, argument, lower
-from dacergnn.runtime.memory import aligned, hosted, lined_up, plan_memory
+from dacergnn.runtime.layout import Layout
+from dacergnn.runtime.lower import Lowered, argument, lower
+from dacergnn.runtime.memory import aligned, lined_up, plan_memory
 from dacergnn.runtime.pool import LARGE, POOL, SMALL, Lease, has_memory, leased
 from dacergnn.runtime.stacks import Stacks
 
@@ -43,7 +41,7 @@ Frame = tuple["array[int]", int, Tensor]
 """Arguments of the C function, complete but for inputs and outputs; their address; the workspace they point into."""
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Prepared:
     """What a call on one graph needs besides its inputs; made once per graph."""
 
@@ -58,7 +56,7 @@ class Prepared:
     offsets: list[tuple[int, int]]  # position of an argument, offset in the workspace
     hosted: list[tuple[int, int]]  # position of an argument, of the result that it becomes
     offsets_given: list[tuple[int, int]]  # position of an argument, offset in the buffer that is handed over
-    encodings: list[Tensor]  # keeps the memory behind the pointers alive
+    encodings: object  # keeps the memory behind the pointers alive
     spare: list[Frame]  # with small workspaces, that no call is using
     graph: Callable[[], HeteroGraph | None]  # weak: the graph holds this
     streams: set[int]  # handles of those on which a device has run it
@@ -84,9 +82,10 @@ class Executable:
         self.results = len(self.lowered.outputs) if results is None else results
         self.architectures = architectures
         self.dtype = _DTYPES[self.lowered.dtype]
-        self._position = {n: i + 1 for i, n in enumerate(self.lowered.signature)}
-        self._saved = [self._position[b.name] for b in self.lowered.outputs[self.results :]]
-        self._end = 1 + len(self.lowered.signature)
+        self._layout = Layout(self.lowered, self.results, self.dtype.itemsize, self._tail)
+        self._saved, self.end = self._layout.saved_positions, self._layout.end
+        self.encodings: Sequence[str] = self.lowered.encodings
+        """What is made of a graph for the first call: first the encodings that this program takes."""
         self._known_forms: dict[Stacks | None, InputForms] = {}
         use_one_thread_in_children()
         library = self._open(self._source())
@@ -152,71 +151,53 @@ class Executable:
                 known = ", ".join(self.lowered.schedule) or "none"
                 raise DacergnnError(f'schedule: this build leaves no "{choice}" open to calls, but these: {known}.')
             try:
-                arguments[self._position[argument(choice)]] = value
+                arguments[self._layout.positions[argument(choice)]] = value
             except (TypeError, OverflowError):
                 raise DacergnnError(f'schedule: "{choice}" is {value!r}; pass an integer of 64 bits.') from None
         return replace(prepared, arguments=arguments, spare=[])
-
-    @cached_property
-    def _spaces(self) -> set[str]:
-        """Row spaces whose sizes are asked for."""
-        lowered = self.lowered
-        spaces = {space for space, _ in lowered.spaces.values()}
-        spaces |= {b.rows for b in (*lowered.outputs, *lowered.intermediates)}
-        spaces |= {space for need in lowered.scratch for space in need}
-        return spaces | set(lowered.signature) & set(ROW_SPACES)
-
-    @cached_property
-    def _placed(self) -> tuple[dict[str, str], list[Buffer]]:
-        """Intermediate arrays in the memory of results (see `hosted`), and the others, which the workspace holds."""
-        hosts = hosted(self.lowered.intermediates, self.lowered.outputs[: self.results])
-        return hosts, [b for b in self.lowered.intermediates if b.name not in hosts]
 
     def _prepare(self, graph: HeteroGraph, stacks: Stacks | None, giver: Executable | None) -> Prepared:
         if graph.device.type != self._device:
             own = f"these kernels are for devices of type {self._device!r}"
             raise ArrayError("graph", f"is on {graph.device}, but {own}; move it with .to({self._device!r})")
-        lowered, place, item = self.lowered, self._position, self.dtype.itemsize
-        sizes = {space: graph.size(space) for space in self._spaces}
-        encodings = graph.encoded(lowered.encodings)
-        arguments = self._constants[:]
-        for position, space in self._size_places:
-            arguments[position] = sizes[space]
-        for position, encoding in zip(self._encoding_places, encodings, strict=True):
-            arguments[position] = encoding.data_ptr()
+        layout, item = self._layout, self.dtype.itemsize
+        sizes = graph.sizes_of(layout.spaces)
+        addresses, encodings = graph.addresses(self.encodings)
+        arguments = layout.arguments(self._handle, sizes, addresses)
         saved = None if giver is None else giver.prepare(graph)
-        room = 0 if saved is None else saved.saved
-        hosts, buffers = self._placed
-        plan = lined_up(buffers, sizes, item, room, _LINED_UP)
-        if plan is None:
-            given = {} if giver is None or saved is None else giver.given(saved, lowered)
-            plan = plan_memory(buffers, sizes, item, given, room)
-        offsets = [(place[n], offset - room) for n, offset in plan.offsets.items() if offset >= room]
-        offsets_given = [(place[n], offset) for n, offset in plan.offsets.items() if offset < room] if room else []
+        offsets, size = lined_up(layout.rows, sizes)
+        offsets_given: list[tuple[int, int]] = []
+        if size > _LINED_UP:
+            place, room = layout.positions, 0 if saved is None else saved.saved
+            given = {} if giver is None or saved is None else giver.given(saved, self.lowered)
+            plan = plan_memory(layout.buffers, sizes, item, given, room)
+            size = plan.size
+            offsets = [(place[n], offset - room) for n, offset in plan.offsets.items() if offset >= room]
+            offsets_given = [(place[n], offset) for n, offset in plan.offsets.items() if offset < room]
         stacked: dict[str, int] = {}
-        size = plan.size
         if stacks is not None:
             arguments.extend([0] * stacks.count)
             for name in sorted(stacks.names):
-                space, shape = lowered.spaces[name]
+                space, shape = self.lowered.spaces[name]
                 stacked[name] = size
-                offsets.append((place[name], size))
+                offsets.append((layout.positions[name], size))
                 size += aligned(sizes[space] * prod(shape) * item)
-        shapes = [(sizes[b.rows], *b.shape) for b in lowered.outputs]
-        lengths = [sizes[b.rows] * b.elements * item for b in lowered.outputs]
-        outputs = zip(lowered.outputs[: self.results], shapes, lengths, strict=False)
-        saved_offsets = [0, *accumulate(map(aligned, lengths[self.results :]))]
+        results = [
+            (position, (sizes[rows], *shape), sizes[rows] * width >= LARGE)
+            for position, rows, shape, width in layout.results
+        ]
+        saved_offsets = layout.saved_offsets(sizes)
         return Prepared(
             arguments,
             Inputs(self._forms(stacks), graph.device, sizes, stacked),
-            [(place[b.name], shape, length >= LARGE) for b, shape, length in outputs],
-            shapes[self.results :],
+            results,
+            [(sizes[s.rows], *s.shape) for s in layout.saved],
             saved_offsets.pop(),
             saved_offsets,
-            size + aligned(max((_bytes(need, sizes) for need in lowered.scratch), default=0)),
+            size + layout.scratch(sizes),
             size,
             offsets,
-            [(place[n], place[result]) for n, result in hosts.items()],
+            layout.hosted,
             offsets_given,
             encodings,
             [],
@@ -224,28 +205,11 @@ class Executable:
             set(),
         )
 
-    @cached_property
-    def _constants(self) -> array[int]:
-        """Arguments of the C function as far as they are the same for all graphs, 0 in place of others."""
-        schedule = {argument(choice): value for choice, value in self.lowered.schedule.items()}
-        own = [schedule.get(name, 0) for name in self.lowered.signature]
-        return array("q", [self._handle, *own, *[0] * self._tail])
-
-    @cached_property
-    def _size_places(self) -> list[tuple[int, str]]:
-        """Arguments that are sizes of row spaces."""
-        return [(self._position[name], name) for name in self.lowered.signature if name in self._spaces]
-
-    @cached_property
-    def _encoding_places(self) -> list[int]:
-        """Arguments that are encodings, in their order."""
-        return [self._position[name] for name in self.lowered.encodings]
-
     def _forms(self, stacks: Stacks | None) -> InputForms:
         """What inputs are that come in the parts of ``stacks``; made once for each."""
         found = self._known_forms.get(stacks)
         if found is None:
-            found = self._known_forms[stacks] = InputForms(self.lowered, self.dtype, self._position, stacks)
+            found = self._known_forms[stacks] = InputForms(self.lowered, self.dtype, self._layout.positions, stacks)
         return found
 
     def given(self, prepared: Prepared, reader: Lowered) -> dict[str, tuple[int, int, int]]:
@@ -303,10 +267,10 @@ class Executable:
                     arguments[position] = start + offset
             fit = prepared.inputs.fit
             if fit is not None:
-                arguments[self._end] = fit.pieces_address
+                arguments[self.end] = fit.pieces_address
             if fit is None or DESCRIBE is None or not self._read_and_call(inputs, fit.expected_address, address):
                 inputs, fit = prepared.inputs.place(inputs, arguments)
-                arguments[self._end] = fit.pieces_address
+                arguments[self.end] = fit.pieces_address
                 self._function(address)
             return results, lease
         finally:
@@ -323,7 +287,7 @@ class Executable:
         start = workspace.data_ptr()
         for position, offset in prepared.offsets:
             arguments[position] = start + offset
-        arguments[self._end + 1] = start
+        arguments[self.end + 1] = start
         return arguments, arguments.buffer_info()[0], workspace
 
     def saved(self, prepared: Prepared, lease: Lease) -> list[Tensor]:
@@ -333,10 +297,6 @@ class Executable:
             part = lease.buffer[offset : offset + prod(shape) * self.dtype.itemsize]
             tensors.append(part.view(self.dtype).view(shape))
         return tensors
-
-
-def _bytes(need: Mapping[str, int], sizes: Mapping[str, int]) -> int:
-    return sum(size * sizes[space] for space, size in need.items())
 
 
 def _no_memory(made: Tensor) -> ArrayError:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import count
 from math import prod
 
@@ -18,17 +17,34 @@ from dacergnn.runtime.lower import Lowered
 from dacergnn.runtime.stacks import Stack, Stacks
 
 
-@dataclass
 class Fit:
-    """Shapes that passed, and what follows from them."""
+    """What inputs look like that fit, and what follows from it.
 
-    shapes: list[torch.Size]
-    expected: array[int]  # for `read_tensors`
-    pieces: array[int]  # for `stack_parts`
+    Args:
+        expected: The numbers that `read_tensors` takes.
+        pieces: Those that `stack_parts` takes.
+    """
 
-    def __post_init__(self) -> None:
-        self.expected_address = self.expected.buffer_info()[0]
-        self.pieces_address = self.pieces.buffer_info()[0]
+    __slots__ = ("expected", "expected_address", "pieces", "pieces_address")
+
+    def __init__(self, expected: array[int], pieces: array[int]) -> None:
+        self.expected, self.pieces = expected, pieces
+        self.expected_address, self.pieces_address = expected.buffer_info()[0], pieces.buffer_info()[0]
+
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        """Shapes of the tensors."""
+        shapes: list[tuple[int, ...]] = []
+        at = _HEAD
+        while at < len(self.expected):
+            first, at = at + 2, at + 2 + self.expected[at + 1]
+            shapes.append(tuple(self.expected[first:at]))
+        return shapes
+
+
+_HEAD = 3
+"""Numbers of `read_tensors` before those of the first tensor."""
+_NO_PIECES = array("q", [0])
 
 
 class InputForms:
@@ -57,6 +73,30 @@ class InputForms:
             (n, space, row, prod(row), space not in several) for n in self.names for space, row in (lowered.spaces[n],)
         ]
         """Of arrays in one tensor: name, row space, row shape and its size, whether rows are the first axis."""
+        self._last: tuple[array[int], list[tuple[int, str]]] | None = None
+        """What the last inputs looked like, and where that has sizes of which row spaces."""
+
+    def keep(self, expected: array[int], tensors: Sequence[Tensor]) -> None:
+        """Note what inputs looked like, for calls on other graphs."""
+        places: list[tuple[int, str]] = []
+        at = _HEAD
+        for (_, space, _, _, rows_first), tensor in zip(self.whole, tensors, strict=True):
+            if rows_first and tensor.dim():
+                places.append((at + 2, space))
+            elif space != "ONE":
+                return  # several sizes are in its shape
+            at += 2 + tensor.dim()
+        self._last = expected, places
+
+    def fit(self, sizes: Mapping[str, int]) -> Fit | None:
+        """Returns what inputs look like on another graph if nothing but sizes differs; None if nothing is known."""
+        if self._last is None:
+            return None
+        expected, places = self._last
+        expected = expected[:]
+        for place, space in places:
+            expected[place] = sizes[space]
+        return Fit(expected, _NO_PIECES)
 
 
 class Inputs:
@@ -74,7 +114,7 @@ class Inputs:
         self.dtype, self.stacks = forms.dtype, forms.stacks
         self.names, self.positions = forms.names, forms.positions
         self.device = device
-        self.fit: Fit | None = None
+        self.fit = forms.fit(sizes)
         self._sizes = sizes
         self._offsets = offsets
 
@@ -118,7 +158,9 @@ class Inputs:
         expected = array("q", [DESCRIBE or 0, len(tensors), 8 * self.dtype.itemsize])
         for position, tensor in zip(self.positions, tensors, strict=True):
             expected.extend([position, tensor.dim(), *tensor.shape])
-        return Fit([t.shape for t in tensors], expected, array("q", [len(pieces) // 4, *pieces]))
+        if self.stacks is None:
+            self.forms.keep(expected, tensors)
+        return Fit(expected, array("q", [len(pieces) // 4, *pieces]))
 
     def _pieces(self, stack: Stack, parts: Sequence[Tensor], number: count[int]) -> list[int]:
         """Fields of `Piece` for each piece of the parts."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from dacergnn.runtime.lower import Buffer
 
@@ -76,21 +77,26 @@ def plan_memory(
     return MemoryPlan(offsets, max([room, *(p.end for p in placed)]) - room)
 
 
-def lined_up(
-    buffers: Sequence[Buffer], sizes: Mapping[str, int], item: int, room: int, limit: int
-) -> MemoryPlan | None:
-    """Returns buffers one behind the other from ``room`` on; None if they take more than ``limit`` bytes.
+class Rows(NamedTuple):
+    """An array in memory: the position of its argument, its row space, and bytes of a row."""
+
+    position: int
+    space: str
+    width: int
+
+
+def lined_up(arrays: Sequence[Rows], sizes: Mapping[str, int]) -> tuple[list[tuple[int, int]], int]:
+    """Returns the offsets of arrays that lie one behind the other, by position, and how many bytes they take.
 
     Args:
         sizes: Number of rows by row space.
-        item: Bytes of an element.
     """
-    offsets: dict[str, int] = {}
-    end = room
-    for buffer in buffers:
-        offsets[buffer.name] = end
-        end += aligned(sizes[buffer.rows] * buffer.elements * item)
-    return MemoryPlan(offsets, end - room) if end - room <= limit else None
+    offsets: list[tuple[int, int]] = []
+    end = 0
+    for position, space, width in arrays:
+        offsets.append((position, end))
+        end += -(-sizes[space] * width // ALIGNMENT) * ALIGNMENT
+    return offsets, end
 
 
 def hosted(buffers: Sequence[Buffer], results: Sequence[Buffer]) -> dict[str, str]:

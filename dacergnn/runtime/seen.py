@@ -46,7 +46,7 @@ class Seen:
     def __init__(self, tensors: Sequence[Tensor], check: CheckGraph = "auto", *, shared: bool = False) -> None:
         self._references = [weakref.ref(t) for t in tensors]
         self._plain = all(type(t) is Tensor and t.layout is torch.strided for t in tensors)
-        tensors = self._parts(tensors)
+        tensors = [*tensors] if self._plain else self._parts(tensors)
         self._numbers: array[int] | None = None
         self._forms: list[Any] = []
         steps = [checked_step(tensor, check, shared=shared) for tensor in tensors]
@@ -56,7 +56,7 @@ class Seen:
             for tensor, step in zip(tensors, steps, strict=True):
                 numbers.extend([step, *[0] * (5 + 2 * tensor.dim() + (step > 0))])
             self._address, self._same = numbers.buffer_info()[0], _same_edges()
-            if self._same(list(tensors), self._address, True):
+            if self._same(tensors, self._address, True):
                 self._numbers = numbers
         if self._numbers is None:
             self._forms = [*map(_form, tensors)]

@@ -215,7 +215,7 @@ def test_encoding_is_timed_in_the_context_alone() -> None:
     def encode() -> None:
         graph = HeteroGraph.from_arrays(torch.tensor([[0, 1, 1], [1, 0, 1]]), None, num_nodes=2)
         GraphCache().encode(lambda: graph)
-        graph.encoded(["idx_E_src"])
+        graph.build(["idx_E_src"])
 
     watch, before = Watch(), GraphCache.encode
     with encoding_timed(watch):

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from dacergnn import HeteroGraph
-from dacergnn.errors import BuildError
+from dacergnn.errors import BuildError, GraphError
 from dacergnn.graph import native_sorting, sorting
 from dacergnn.graph.spaces import GRAPH_MAPS, TYPE_PATHS
 from tests.support.random_graphs import joined_graph
@@ -37,8 +37,15 @@ def drawn(seed: int) -> Callable[[], HeteroGraph]:
     dtype, by_type = rng.choice(TYPES), rng.random() < 0.5
     node_type = torch.randint(0, 3, (sources,), generator=torch_rng) if rng.random() < 0.5 else None
     ends = torch.stack([src, dst])[:, order].to(dtype)
+    if rng.random() < 0.5:  # a part of a larger index
+        ends = torch.cat([ends, ends], dim=1)[:, :edges]
+    counted = by_type and rng.random() < 0.5
     return lambda: HeteroGraph.from_arrays(
-        ends, etype[order] if by_type else None, num_nodes=(sources, destinations), node_type=node_type
+        ends,
+        etype[order] if by_type else None,
+        num_nodes=(sources, destinations),
+        num_edge_types=types if counted else None,
+        node_type=node_type,
     )
 
 
@@ -67,8 +74,10 @@ def test_graphs_are_those_of_torch(no_compiler: Callable[[], None], seed: int) -
     found = make()
     numbers = found.sizes, dict(found.longest_groups), found.single_typed
     encoded = {name: found.encoding(name) for name in names(found)}
+    weights = [found.pair_mean_weights(), found.symmetric_weights()]
     no_compiler()
     expected = make()
+    torch.testing.assert_close(weights, [expected.pair_mean_weights(), expected.symmetric_weights()])
     assert numbers == (expected.sizes, dict(expected.longest_groups), expected.single_typed)
     pairs = [(found.edge_perm, expected.edge_perm), *((own, expected.encoding(n)) for n, own in encoded.items())]
     for a, b in pairs:
@@ -100,9 +109,29 @@ def test_vectors_that_are_not_plain_are_left_to_torch() -> None:
     assert torch.equal(sorting.pointers(apart, 9), sorting._pointers(apart, 9))
 
 
+@pytest.mark.parametrize(("edges", "nodes"), [(0, 5), (1, 1), (3, 2), (200, 30)])
+@pytest.mark.parametrize("dtype", TYPES)
+def test_self_loops_come_last(edges: int, nodes: int, dtype: torch.dtype) -> None:
+    ends = torch.randint(0, nodes, (2, edges), dtype=dtype)
+    expected = torch.cat([ends[:, ends[0] != ends[1]], torch.arange(nodes, dtype=dtype).expand(2, -1)], dim=1)
+    found = native_sorting.with_loops(ends, (nodes, nodes), nodes)
+    assert found is not None
+    torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("wrong", [-1, 5, 2**40])
+def test_edges_of_no_node_are_left_to_those_who_say_so(wrong: int) -> None:
+    ends = torch.tensor([[0, 1, 4], [3, wrong, 2]])
+    assert native_sorting.with_loops(ends, (5, 5), 5) is None
+    assert native_sorting.sorted_edges(ends, None, (5, 5, 1), torch.int32) is None
+    assert native_sorting.sorted_edges(ends % 5, ends[1], (5, 5, 5), torch.int32) is None
+    with pytest.raises(GraphError, match=rf"edge_index\[1\] holds {wrong} at position 1"):
+        HeteroGraph.from_arrays(ends, None, num_nodes=5)
+
+
 def test_checksums_tell_graphs_apart() -> None:
     graphs = [drawn(seed)() for seed in range(40)]
-    edges = [tuple(g.index("E", path).tolist() for path in ("src", "dst", "etype")) for g in graphs]
+    edges = [(g.size("R") > 1, *(g.index("E", path).tolist() for path in ("src", "dst", "etype"))) for g in graphs]
     for i, a in enumerate(graphs):
         for j, b in enumerate(graphs):
             assert (a.checksum == b.checksum) == (str(edges[i]) == str(edges[j]))

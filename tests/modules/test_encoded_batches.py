@@ -175,7 +175,7 @@ def test_packed_graphs_are_the_same() -> None:
     graphs = [joined_graph(random.Random(seed), 20, 60, 3, 2).hetero() for seed in range(3)]
     names = ["ids_E_src", "ptr_E_src", "idx_U_src", "via_E_dst_src", "ids_E_etype_src", "idx_NS_ntype"]
     for graph in graphs[:2]:
-        graph.encoded(names)
+        graph.build(names)
         graph.pair_mean_weights(torch.float64)
     for graph, found in zip(graphs, PackedGraphs.of(graphs).graphs(), strict=True):
         assert isinstance(found, HeteroGraph)

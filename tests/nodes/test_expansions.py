@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import dace
 import numpy as np
@@ -59,7 +59,7 @@ def with_index(graph: HeteroGraph, index: torch.dtype) -> HeteroGraph:
     names = ("src", "dst", "edge_type", "src_type", "dst_type")
     vectors = {n: getattr(edges, n) for n in names}
     made = HeteroGraph(edges)
-    made._edges = replace(edges, **{n: None if v is None else v.to(index) for n, v in vectors.items()})
+    made._edges = edges._replace(**{n: None if v is None else v.to(index) for n, v in vectors.items()})
     made._encodings = type(made._encodings)(made._edges)
     return made
 

@@ -17,7 +17,7 @@ from dacergnn.frontends.attention import attention_program, kept_weights
 from dacergnn.frontends.features import contiguous
 from dacergnn.frontends.frontend import Binding, GraphKey, Outputs, Program
 from dacergnn.frontends.parameters import Parameters
-from dacergnn.frontends.pyg.convolution import ConvolutionFrontend, Nodes, checked_edges
+from dacergnn.frontends.pyg.convolution import ConvolutionFrontend, Nodes
 from dacergnn.frontends.pyg.given_edges import (
     edge_features,
     is_matrix,
@@ -133,8 +133,7 @@ class AttentionFrontend(WeightsFrontend):
         if is_matrix(edge_index):
             edges = sources_and_destinations(self._looped(edge_index, count))
         else:
-            # Checked before, because places count in the list that the user has.
-            edges = with_loops(checked_edges(edge_index, (nodes.src, nodes.dst)), count)
+            edges = with_loops(sources_and_destinations(edge_index), count, (nodes.src, nodes.dst))
         return self.encode_edges(edges, nodes)
 
     def _looped(self, edge_index: Any, count: int) -> Any:

@@ -24,7 +24,6 @@ from dacergnn.frontends.pyg.given_edges import (
 )
 from dacergnn.frontends.pyg.message_passing import MessagePassingFrontend, check_features, check_ids, ends, is_pair
 from dacergnn.graph import HeteroGraph
-from dacergnn.graph.edge_list import make_edge_list
 
 
 class Nodes(NamedTuple):
@@ -133,6 +132,8 @@ class ConvolutionFrontend(MessagePassingFrontend):
 
     def nodes(self, x: Any, edge_index: Any, size: Any = None) -> Nodes:
         """The nodes of a call; UnsupportedCallError if its arguments contradict each other."""
+        if type(x) is Tensor is type(edge_index) and size is None and x.dim() == 2 and not is_matrix(edge_index):
+            return Nodes(x.size(0), x.size(0), pair=False, batch=0)
         known = self.known_sizes(edge_index, size)
         counts = [n if rows is None else rows.size(-2) for rows, n in zip(ends(x), known, strict=True)]
         if any(n not in (None, count) for n, count in zip(known, counts, strict=True)):
@@ -170,8 +171,8 @@ class ConvolutionFrontend(MessagePassingFrontend):
                 [(edges[i] + starts * count).view(-1) for i, count in enumerate((nodes.src, nodes.dst))]
             )
         sizes = nodes.src * nodes.copies, nodes.dst * nodes.copies
-        return HeteroGraph(
-            make_edge_list(edges, None, num_nodes=sizes, num_edge_types=1, bipartite=nodes.pair, counted_by="x")
+        return HeteroGraph.of_edges(
+            edges, None, num_nodes=sizes, num_edge_types=1, bipartite=nodes.pair, counted_by="x"
         )
 
     def norm(

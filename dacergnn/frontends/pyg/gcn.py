@@ -15,7 +15,7 @@ from dacergnn.frontends.frontend import Binding, GraphKey, Program, spec
 from dacergnn.frontends.kept import kept
 from dacergnn.frontends.parameters import Parameters
 from dacergnn.frontends.pyg.convolution import ConvolutionFrontend, checked_edges, rows_of
-from dacergnn.frontends.pyg.given_edges import edge_values, is_matrix, source_of_values
+from dacergnn.frontends.pyg.given_edges import edge_values, is_matrix, source_of_values, sources_and_destinations
 from dacergnn.frontends.pyg.self_loops import loops, split_loops, symmetric_norm, with_loop_weights, with_loops
 from dacergnn.graph import HeteroGraph
 
@@ -106,6 +106,8 @@ class GCNFrontend(ConvolutionFrontend):
                 return self._norm(graph, rest._replace(index=index(), weight=weight), dtype, nodes.copies)
 
             made["norm"] = coefficients
+        elif edges.normalize and not is_matrix(edges.index):
+            found.append(graph.symmetric_weights(x.dtype))
         elif not bare:
             found.append(self._norm(graph, edges, x.dtype, nodes.copies))
         arrays = dict(zip(program.arrays, [*found, *others], strict=True))
@@ -185,6 +187,8 @@ def _added_loops(edge_index: Any) -> str:
 
 def _joined(edges: _Edges, count: int) -> Tensor:
     """[2, E] the edges with the self loops that are added to them."""
+    if edges.loops == "remaining":
+        return with_loops(sources_and_destinations(edges.index), count, (count, count))
     index = checked_edges(edges.index, (count, count))
     if edges.loops == "all":
         return torch.cat([index, loops(index, count)], dim=1)

@@ -155,5 +155,7 @@ def ends(x: Any) -> tuple[Any, Any]:
 
 def plain(edge_index: Tensor) -> Tensor:
     """`edge_index` as a torch tensor where it is an `EdgeIndex`."""
+    if type(edge_index) is Tensor:
+        return edge_index
     as_tensor: Any = getattr(edge_index, "as_tensor", None)
     return as_tensor() if as_tensor is not None else edge_index

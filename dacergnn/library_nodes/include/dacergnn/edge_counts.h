@@ -1,6 +1,7 @@
 // What the host has to know of the edges of a graph, counted in one pass over them.
 #pragma once
 
+#include <cmath>
 #include "sorting.h"
 
 namespace dacergnn {
@@ -89,6 +90,29 @@ inline void mean_weights(const Number *numbers) {
     else
       write((double *)numbers[4], dst, type);
   });
+}
+
+// For each edge 1 over the roots of the in-degrees of both ends, 0 where nothing arrives at one of them. Returns -1 if
+// there is no memory. `numbers`: edges, nodes, addresses of sources and destinations, bytes of an index, address of the
+// weights, bytes of one.
+inline Number symmetric_weights(const Number *numbers) {
+  const Number edges = numbers[0], nodes = numbers[1];
+  const std::unique_ptr<double[]> roots(new (std::nothrow) double[nodes]());
+  if (!roots) return -1;
+  with_indices(numbers[3], numbers[4], [&](const auto *dst) {
+    const auto *src = (decltype(dst))numbers[2];
+    for (Number i = 0; i < edges; ++i) ++roots[dst[i]];
+    for (Number node = 0; node < nodes; ++node)
+      if (roots[node] > 0) roots[node] = 1 / std::sqrt(roots[node]);
+    const auto write = [&](auto *weight) {
+      for (Number i = 0; i < edges; ++i) weight[i] = roots[src[i]] * roots[dst[i]];
+    };
+    if (numbers[6] == 4)
+      write((float *)numbers[5]);
+    else
+      write((double *)numbers[5]);
+  });
+  return 0;
 }
 
 // Returns 0; -1 if there is no memory.

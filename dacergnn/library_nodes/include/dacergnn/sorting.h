@@ -126,6 +126,64 @@ inline Number sorted_rows(const Number *numbers) {
   return found;
 }
 
+// Whether indices are not negative, and below a limit.
+inline bool all_below(Number address, Number bytes, Number count, Number limit) {
+  return with_indices(address, bytes, [&](const auto *index) {
+    using Unsigned = std::make_unsigned_t<std::remove_cvref_t<decltype(*index)>>;
+    Unsigned largest = 0;  // a negative one is larger than all others
+    for (Number i = 0; i < count; ++i) largest = std::max(largest, (Unsigned)index[i]);
+    return count == 0 || largest < (std::uint64_t)limit;
+  });
+}
+
+// Checks edges, and copies them as `sorted_rows` does, by type and destination: destinations, sources, and types if
+// there are several. Returns what `stable_order` does; 2, having written nothing, if an index is out of range.
+// `numbers`: length; address of the positions; address of the copies, and bytes of an index in these; then of
+// destinations, sources and types the address, 0 for one type, bytes of an index, and a number that all are below.
+inline Number sorted_edges(const Number *numbers) {
+  const Number length = numbers[0], positions = numbers[1], to = numbers[2], bytes = numbers[3];
+  const Number *const destinations = numbers + 4, *const sources = numbers + 7, *const types = numbers + 10;
+  for (const Number *field : {destinations, sources, types})
+    if (field[0] && !all_below(field[0], field[1], length, field[2])) return 2;
+  const bool typed = types[0] && types[2] > 1;
+  Number keys[10] = {length, positions, bytes, 1 + typed}, *key = keys + 4;
+  if (typed) key = std::copy_n(types, 3, key);
+  std::copy_n(destinations, 3, key);
+  const Number found = stable_order(keys);
+  if (found < 0) return found;
+  Number copies[13] = {2 + typed}, *copy = copies + 1;
+  for (const Number *field : {destinations, sources, types}) {
+    if (field == types && !typed) break;
+    const Number number = (copy - copies) / 4;
+    for (const Number value : {field[0], field[1], to + number * length * bytes, bytes}) *copy++ = value;
+  }
+  reordered(length, found ? positions : 0, bytes, copies);
+  return found;
+}
+
+// Copies edges between different nodes, then a self loop at each of some nodes. Returns how many there are; -1, having
+// written nothing, if an index is out of range.
+// `numbers`: number of edges, address of the sources, of the destinations, bytes of an index, number of sources, of
+// destinations, of self loops, addresses of the copies, in which there is room for all edges and loops.
+inline Number with_loops(const Number *numbers) {
+  const Number edges = numbers[0], bytes = numbers[3], loops = numbers[6];
+  for (int end = 0; end < 2; ++end)
+    if (!all_below(numbers[1 + end], bytes, edges, numbers[4 + end])) return -1;
+  return with_indices(numbers[1], bytes, [&](const auto *src) {
+    using Index = std::remove_cvref_t<decltype(*src)>;
+    const auto *dst = (const Index *)numbers[2];
+    auto *from = (Index *)numbers[7], *to = (Index *)numbers[8];
+    Number kept = 0;
+    for (Number i = 0; i < edges; ++i) {
+      from[kept] = src[i];
+      to[kept] = dst[i];
+      kept += src[i] != dst[i];
+    }
+    for (Number node = 0; node < loops; ++node) from[kept + node] = to[kept + node] = (Index)node;
+    return kept + loops;
+  });
+}
+
 // Starts of the groups of equal targets, all below `count`, were they sorted: count + 1 of them.
 // `numbers`: length, address of the targets, their bytes, count, address of the starts, their bytes.
 inline void pointers(const Number *numbers) {

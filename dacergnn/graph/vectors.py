@@ -1,0 +1,76 @@
+"""Index vectors by name, as tensors or as places in memory that C++ has filled: most are read by kernels alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from torch import Tensor
+
+
+class Vectors:
+    """Index vectors of one type; one that C++ has filled becomes a tensor when it is first asked for as one."""
+
+    def __init__(self) -> None:
+        self._tensors: dict[str, Tensor] = {}
+        self._places: dict[str, tuple[Tensor, int, int]] = {}
+        """Memory, the first index in it and their number, of vectors that were never asked for as tensors."""
+        self._addresses: dict[str, int] = {}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._tensors or name in self._places
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._tensors
+        yield from self._places
+
+    def __getitem__(self, name: str) -> Tensor:
+        place = self._places.get(name)
+        if place is not None:  # another thread may be at it
+            memory, start, count = place
+            self._tensors.setdefault(name, memory[start : start + count])
+            self._places.pop(name, None)
+        return self._tensors[name]
+
+    def __setitem__(self, name: str, tensor: Tensor) -> None:
+        self._tensors[name] = tensor
+
+    def get(self, name: str) -> Tensor | None:
+        """Returns a vector; None if there is none of this name."""
+        try:
+            return self[name]
+        except KeyError:
+            return None
+
+    def addresses(self, names: Sequence[str]) -> list[int] | None:
+        """Returns where vectors lie; None unless all are there."""
+        known = self._addresses
+        try:
+            return [known[name] if name in known else self._address(name) for name in names]
+        except KeyError:
+            return None
+
+    def _address(self, name: str) -> int:
+        place = self._places.get(name)
+        if place is None:
+            found = self._tensors[name].data_ptr()
+        else:
+            memory, start, _ = place
+            found = memory.data_ptr() + start * memory.element_size()
+        self._addresses[name] = found
+        return found
+
+    def place(self, name: str, memory: Tensor, start: int, count: int) -> None:
+        """Note that ``count`` indices in memory from ``start`` on are a vector."""
+        self._places[name] = memory, start, count
+
+    def share(self, name: str, other: str) -> None:
+        """Note that a vector is another one, too."""
+        place = self._places.get(other)
+        if place is None:
+            self._tensors[name] = self._tensors[other]
+        else:
+            self._places[name] = place
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Returns all vectors as tensors."""
+        return {name: self[name] for name in [*self]}
