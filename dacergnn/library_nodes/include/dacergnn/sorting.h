@@ -58,6 +58,19 @@ inline std::uint64_t *sorted_by_bits(std::uint64_t *from, std::uint64_t *to, Num
   return from;
 }
 
+// Writes where numbers, all below `bound`, stand when they are stably sorted: each value is counted. Returns whether there
+// was memory for that.
+template <class Index>
+bool order_by_counts(const std::uint64_t *number, Number count, std::uint64_t bound, Index *positions) {
+  const std::unique_ptr<std::uint32_t[]> starts(new (std::nothrow) std::uint32_t[bound]());
+  if (!starts) return false;
+  for (Number i = 0; i < count; ++i) ++starts[number[i]];
+  std::uint32_t start = 0;
+  for (std::uint64_t value = 0; value < bound; ++value) start += std::exchange(starts[value], start);
+  for (Number i = 0; i < count; ++i) positions[starts[number[i]]++] = (Index)i;
+  return true;
+}
+
 // Positions of rows, stably sorted by several keys. Returns 0, and writes nothing, if they are sorted; 1 if they were
 // not; -1 if keys and positions together need more than 64 bits, or there is no memory.
 // `numbers`: length, address of the positions, their bytes, count of keys; then of each key, the most important first,
@@ -86,6 +99,10 @@ inline Number stable_order(const Number *numbers) {
     });
   }
   if (std::is_sorted(rows, rows + length)) return 0;
+  constexpr std::uint64_t counted = 1 << 20;  // values, whose counts are in a cache while they are written to
+  if (bound <= counted && bound <= 4 * (std::uint64_t)length && place <= 32 &&
+      with_indices(numbers[1], numbers[2], [&](auto *positions) { return order_by_counts(rows, length, bound, positions); }))
+    return 1;
   for (Number i = 0; i < length; ++i) rows[i] = rows[i] << place | (std::uint64_t)i;
   const std::uint64_t *sorted = sorted_by_bits(rows, rows + length, length, place, last);
   const std::uint64_t mask = ((std::uint64_t)1 << place) - 1;
