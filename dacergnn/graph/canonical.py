@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dacergnn.graph import native_sorting
+from dacergnn.graph import native_sorting, sorting
 from dacergnn.graph.edge_list import ArrayLike, EdgeIndexLike, EdgeList, all_zero, make_edge_list
 from dacergnn.graph.names import NumberNames
 from dacergnn.graph.sorting import INT32_LIMIT, INT64_LIMIT, reordered, sorted_rows
@@ -57,6 +57,8 @@ def _sorted_at_once(
     if any(options.get(name) is not None for name in _OTHERS):
         return None
     if type(edge_index) is not Tensor or edge_index.dim() != 2 or edge_index.size(0) != 2:
+        return None
+    if not sorting.at_hand(edge_index):
         return None
     count, pairs = edge_index.size(1), num_types * max(num_src, num_dst)
     if not (edge_type is None or (type(edge_type) is Tensor and edge_type.shape == (count,))) or pairs >= INT64_LIMIT:

@@ -68,10 +68,13 @@ def _of_edge_index(edge_index: Any, edge_type: Any, options: dict[str, Any]) -> 
     return make_edge_list(plain, edge_type, **options)
 
 
+_STRIDED, _SPARSE = torch.strided, frozenset((torch.sparse_coo, torch.sparse_csr, torch.sparse_csc))
+
+
 def is_adjacency(data: Any) -> bool:
     """Whether this is a sparse matrix of torch or torch_sparse."""
     if isinstance(data, Tensor):
-        return data.layout in (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc)
+        return data.layout is not _STRIDED and data.layout in _SPARSE
     return hasattr(data, "coo") and hasattr(data, "sparse_sizes")
 
 

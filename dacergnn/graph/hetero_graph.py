@@ -25,6 +25,7 @@ from dacergnn.graph.from_pyg import edge_list_of_pyg
 from dacergnn.graph.lasting import lasting
 from dacergnn.graph.nonzeros import Nonzeros
 from dacergnn.graph.spaces import ROW_SPACES, SPACES
+from dacergnn.graph.typed_parts import canonical_parts
 
 _NUMBERS = itertools.count()
 _ROW_SPACES = frozenset(ROW_SPACES)
@@ -87,6 +88,13 @@ class HeteroGraph:
     def tell(self, function: Callable[[str], None] | None) -> None:
         """Have a function told the names of what is built from now on."""
         self._encodings.tell = function
+
+    @classmethod
+    def of_parts(cls, *args: Any, **options: Any) -> HeteroGraph:
+        """The graph of edges of several types, with these arguments of `canonical_parts`."""
+        graph = cls.__new__(cls)
+        graph._hold(*canonical_parts(*args, **options))
+        return graph
 
     def _hold(self, edges: EdgeList, edge_perm: Tensor | None) -> None:
         self._edges, self._edge_perm = edges, edge_perm

@@ -11,6 +11,7 @@ from array import array
 from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import accumulate
+from operator import itemgetter
 
 import torch
 from torch import Tensor
@@ -29,6 +30,7 @@ extern "C" Number find_order(const Number *numbers) { return dacergnn::stable_or
 extern "C" void reorder(const Number *numbers) { dacergnn::reordered(numbers); }
 extern "C" Number sort_rows(const Number *numbers) { return dacergnn::sorted_rows(numbers); }
 extern "C" Number sort_edges(const Number *numbers) { return dacergnn::sorted_edges(numbers); }
+extern "C" Number join_parts(const Number *numbers) { return dacergnn::joined_parts(numbers); }
 extern "C" void find_pointers(const Number *numbers) { dacergnn::pointers(numbers); }
 extern "C" void find_groups(const Number *numbers) { dacergnn::groups_of_rows(numbers); }
 extern "C" void find_mean_weights(const Number *numbers) { dacergnn::mean_weights(numbers); }
@@ -181,6 +183,42 @@ def sorted_edges(
     ))  # fmt: skip
     found = function(numbers.buffer_info()[0], None)
     return None if found not in (0, 1) else (order if found else None, made.unbind())
+
+
+def joined_parts(
+    parts: Sequence[tuple[Tensor, int, tuple[int, int], tuple[int, int]]], nodes: Sequence[int], dtype: torch.dtype
+) -> tuple[Tensor | None, tuple[Tensor, ...]] | None:
+    """Returns the order of edges by type and destination, None for their own; destinations, sources, types of edges and
+    of nodes.
+
+    None if an id is out of range, too.
+
+    Args:
+        parts: Edges [2, E] with ids local to the types of their ends, sources in row 0; their type; for sources and for
+            destinations the number of nodes of their type, and the first one.
+        nodes: Number of nodes of each type.
+        dtype: Of what is returned.
+    """
+    function = _function("join_parts")
+    if function is None:
+        return None
+    described: list[tuple[int, ...]] = []
+    begin = 0
+    for edges, number, source, destination in parts:
+        ends = _ends(edges)
+        if ends is None:
+            return None
+        src, dst, item, count = ends
+        described.append((number, begin, count, item, dst, *destination, src, *source))
+        begin += count
+    described.sort(key=itemgetter(0))
+    order, made, types = (torch.empty(size, dtype=dtype) for size in (begin, 3 * begin, sum(nodes)))
+    numbers = array("q", [begin, *[t.data_ptr() for t in (order, made, types)], dtype.itemsize, len(nodes), *nodes])
+    numbers.append(len(described))
+    for fields in described:
+        numbers.extend(fields)
+    found = function(numbers.buffer_info()[0], None)
+    return None if found not in (0, 1) else (order if found else None, (*made.view(3, begin).unbind(), types))
 
 
 def pointers(targets: Tensor, count: int, dtype: torch.dtype) -> Tensor | None:

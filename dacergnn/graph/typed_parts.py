@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from dacergnn.errors import GraphError
-from dacergnn.graph.checks import IndexRange, as_index_vector, check_device, check_length
-from dacergnn.graph.edge_list import EdgeList, make_edge_list
+from dacergnn.graph import native_sorting, sorting
+from dacergnn.graph.canonical import canonical_order
+from dacergnn.graph.checks import IndexRange, as_index_vector, check_device, check_length, check_ranges
+from dacergnn.graph.edge_list import EdgeList, all_zero, make_edge_list
+from dacergnn.graph.sorting import INT32_LIMIT
 
 
 class TypedEdges(NamedTuple):
@@ -62,6 +66,90 @@ def join_types(
         given_as=ranges,
         **(named | options),
     )
+
+
+class Part(NamedTuple):
+    """Edges of one type, with node ids local to the types of their ends.
+
+    Args:
+        edges: [2, E], sources in row 0.
+        number: Their type.
+        ends: Types of sources and destinations.
+        label: What errors call them.
+    """
+
+    edges: Tensor
+    number: int
+    ends: tuple[int, int]
+    label: str
+
+
+def canonical_parts(
+    parts: Sequence[Part],
+    counts: Sequence[int],
+    edge_type_names: Sequence[str],
+    node_type_names: Sequence[str],
+    num_dst: int | None = None,
+) -> tuple[EdgeList, Tensor | None]:
+    """Edges of several types in canonical order, with ids of nodes type after type, and where each was before.
+
+    Args:
+        parts: At least one; their order is that of the user's edges.
+        counts: Number of nodes of each type.
+        num_dst: So many nodes are destinations; None for all.
+
+    Raises:
+        ArrayError: Edges are no tensors of indices on one device.
+        GraphError: An id is out of range.
+    """
+    starts = [*accumulate(counts, initial=0)]
+    num_src, num_types = starts[-1], len(edge_type_names)
+    num_dst = num_src if num_dst is None else num_dst
+    size = sum([p.edges.size(1) for p in parts])
+    dtype = torch.int32 if max(size, num_types * num_src) < INT32_LIMIT else torch.int64
+    nodes = [*zip(counts, starts, strict=False)]
+    described = [(p.edges, p.number, nodes[p.ends[0]], nodes[p.ends[1]]) for p in parts]
+    at_hand = all(sorting.at_hand(p.edges) for p in parts)
+    found = native_sorting.joined_parts(described, counts, dtype) if at_hand else None
+    if found is None:
+        return canonical_order(_joined(parts, counts, starts, edge_type_names, node_type_names, num_dst))
+    order, (dst, src, types, node_types) = found
+    ordered = EdgeList(
+        src, dst, types if num_types > 1 else all_zero(src), num_src, num_dst, num_types, node_types,
+        node_types[:num_dst], len(counts), False, edge_type_names, node_type_names, in_order=True,
+    )  # fmt: skip
+    return ordered, order
+
+
+def _joined(
+    parts: Sequence[Part], counts: Sequence[int], starts: Sequence[int], edge_type_names: Sequence[str],
+    node_type_names: Sequence[str], num_dst: int,
+) -> EdgeList:  # fmt: skip
+    """Edges of several types in the order of the user, by operations of torch, which devices have as well."""
+    device = parts[0].edges.device
+    ranges = [found for p in parts for found in _id_ranges(p, counts, node_type_names)]
+    edges = torch.cat([p.edges for p in parts], dim=1)
+    part = repeated([p.edges.size(1) for p in parts], device)
+    first = [[starts[p.ends[row]] for p in parts] for row in (0, 1)]
+    edges += torch.tensor(first, dtype=edges.dtype, device=device).index_select(1, part)
+    numbers = torch.tensor([p.number for p in parts], device=device)
+    return make_edge_list(
+        edges, numbers.index_select(0, part), num_nodes=(starts[-1], num_dst), num_edge_types=len(edge_type_names),
+        num_node_types=len(counts), node_type=repeated(counts, device), edge_type_names=edge_type_names,
+        node_type_names=node_type_names, given_as=ranges,
+    )  # fmt: skip
+
+
+def check_ids(part: Part, counts: Sequence[int], node_type_names: Sequence[str]) -> None:
+    """GraphError unless the ends of edges are nodes of their types."""
+    check_ranges(*_id_ranges(part, counts, node_type_names))
+
+
+def _id_ranges(part: Part, counts: Sequence[int], node_type_names: Sequence[str]) -> list[IndexRange]:
+    return [
+        IndexRange(f"{part.label}[{row}]", ids, counts[end], f"{node_type_names[end]} nodes", "x_dict")
+        for row, (ids, end) in enumerate(zip(part.edges.unbind(), part.ends, strict=True))
+    ]
 
 
 def repeated(counts: Sequence[int], device: torch.device) -> Tensor:

@@ -14,7 +14,7 @@ from dacergnn.frontends.features import is_sparse
 from dacergnn.frontends.frontend import Binding, Frontend, GraphKey, Outputs, Program, spec
 from dacergnn.frontends.hetero_programs import hetero
 from dacergnn.frontends.pyg.given_edges import identity, is_matrix
-from dacergnn.frontends.pyg.message_passing import check_features, typed_ids
+from dacergnn.frontends.pyg.message_passing import check_features
 from dacergnn.frontends.pyg.relation_arrays import Layout, edge_coefficients, edge_weights
 from dacergnn.frontends.pyg.relation_edges import check_relation_edges, kept_relation_edges, relation_edges
 from dacergnn.frontends.pyg.relation_parts import RelationParts
@@ -22,8 +22,7 @@ from dacergnn.frontends.pyg.relations import Attention, EdgeType, Relation
 from dacergnn.frontends.pyg.self_loops import with_loops
 from dacergnn.frontends.reached import Reached
 from dacergnn.graph import HeteroGraph
-from dacergnn.graph.edge_list import make_edge_list
-from dacergnn.graph.typed_parts import repeated
+from dacergnn.graph.typed_parts import Part, check_ids
 
 _SPACES = {"x": "NS", "norm": "E", "root": "T", "bias": "T", "share": "T"}  # other arrays: one row for each relation
 _BY_HEAD = ("W_bias", "W_key_bias", "W_dst_bias")
@@ -102,22 +101,17 @@ class HeteroFrontend(Frontend):
 
     def graph(self, x_dict: Any, edge_index_dict: Any, **_: Any) -> HeteroGraph:
         layout = self._layout(edge_index_dict)
-        sizes: list[int] = [x_dict[name].size(0) for name in layout.node_types]
-        counts = dict(zip(layout.node_types, sizes, strict=True))
-        given = [relation_edges(r, self._conv(r), edge_index_dict[r.key], None) for r in layout.relations]
-        ids = typed_ids({edges.relation.key: edges.ends for edges in given}, counts)
-        parts = [with_loops(ends, counts[r.key[0]]) if r.loops else ends for r, ends, _ in given]
-        edges, device = torch.cat(parts, dim=1), parts[0].device
-        edge_type = repeated([part.size(1) for part in parts], device)
-        edge_list = make_edge_list(
-            edges.add_(layout.starts(sizes, edges).index_select(1, edge_type)), edge_type,
-            num_nodes=(sum(sizes), sum(sizes[: len(layout.destinations)])),
-            num_edge_types=len(parts), num_node_types=len(sizes),
-            node_type=repeated(sizes, device),
-            edge_type_names=layout.edge_type_names, node_type_names=layout.node_types,
-            given_as=ids,
-        )  # fmt: skip
-        return HeteroGraph(edge_list)
+        counts = [x_dict[name].size(0) for name in layout.node_types]
+        parts: list[Part] = []
+        for number, (relation, ends) in enumerate(zip(layout.relations, layout.ends, strict=True)):
+            found = relation_edges(relation, self._conv(relation), edge_index_dict[relation.key], None)
+            part = Part(found.ends, number, ends, f"edge_index_dict[{relation.key!r}]")
+            if found.relation.loops:
+                check_ids(part, counts, layout.node_types)
+                part = part._replace(edges=with_loops(found.ends, counts[ends[0]]))
+            parts.append(part)
+        num_dst = sum(counts[: len(layout.destinations)])
+        return HeteroGraph.of_parts(parts, counts, layout.edge_type_names, layout.node_types, num_dst)
 
     def bind(self, graph: HeteroGraph, x_dict: Any, edge_index_dict: Any, *, edge_weight_dict: Any = None) -> Binding:
         layout = self._layout(edge_index_dict)

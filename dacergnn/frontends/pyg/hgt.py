@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from itertools import accumulate, product
+from itertools import product
 from typing import Any, ClassVar
 
 import torch
@@ -23,12 +23,10 @@ from dacergnn.frontends.pyg.hgt_layout import Layout, make_layout
 from dacergnn.frontends.pyg.message_passing import (
     MessagePassingFrontend,
     check_features,
-    typed_ids,
 )
 from dacergnn.frontends.reached import Reached, Results
 from dacergnn.graph import HeteroGraph
-from dacergnn.graph.edge_list import make_edge_list
-from dacergnn.graph.typed_parts import repeated
+from dacergnn.graph.typed_parts import Part
 from dacergnn.runtime.stacks import Stack, stacks_of
 
 
@@ -88,27 +86,16 @@ class HGTFrontend(MessagePassingFrontend):
         return {name: (x_dict[name].size(0), self.out_channels) for name, _ in layout.outputs}
 
     def graph(self, x_dict: Any, edge_index_dict: Any) -> HeteroGraph:
-        layout = self._layout(x_dict, edge_index_dict)
-        counts = dict(zip(layout.names, layout.sizes(x_dict), strict=True))
-        starts = dict(zip(counts, accumulate(counts.values(), initial=0), strict=False))
-        given = {key: sources_and_destinations(edges) for key, edges in edge_index_dict.items()}
-        device = next(iter(given.values())).device
-        ids = typed_ids(given, counts)
-        parts: list[Tensor] = []
-        for key, edges in given.items():
-            src, dst = key[0], key[-1]
-            offsets = torch.tensor([[starts[src]], [starts[dst]]], dtype=edges.dtype, device=device)
-            parts.append(edges + offsets)
-        types = torch.tensor([self.edge_types[key] for key in edge_index_dict], device=device)
-        which = repeated([p.size(1) for p in parts], device)
-        sizes = [counts.get(name, 0) for name in self.node_types]
-        edge_list = make_edge_list(
-            torch.cat(parts, dim=1), types.index_select(0, which), num_nodes=sum(sizes),
-            num_edge_types=len(self.edge_types), num_node_types=len(sizes),
-            node_type=repeated(sizes, device),
-            edge_type_names=["__".join(key) for key in self.edge_types], node_type_names=self.node_types, given_as=ids,
-        )  # fmt: skip
-        return HeteroGraph(edge_list)
+        places = {name: i for i, name in enumerate(self.node_types)}
+        parts = [
+            Part(
+                sources_and_destinations(edges), self.edge_types[key], (places[key[0]], places[key[-1]]),
+                f"edge_index_dict[{key!r}]",
+            )
+            for key, edges in edge_index_dict.items()
+        ]  # fmt: skip
+        counts = [x_dict[name].size(0) if name in x_dict else 0 for name in self.node_types]
+        return HeteroGraph.of_parts(parts, counts, ["__".join(key) for key in self.edge_types], self.node_types)
 
     def bind(self, graph: HeteroGraph, x_dict: Any, edge_index_dict: Any) -> Binding:
         layout = self._layout(x_dict, edge_index_dict)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container
 from typing import Any
 
 import torch
@@ -83,15 +83,6 @@ def check_ids(edges: Tensor, sizes: tuple[int, int]) -> None:
     """GraphError if a source or destination of an edge index [2, E] is not among ``sizes``."""
     sources = IndexRange("edge_index[0]", edges[0], sizes[0], "source nodes", "x")
     check_ranges(sources, IndexRange("edge_index[1]", edges[1], sizes[1], "destination nodes", "x"))
-
-
-def typed_ids(edges: Mapping[tuple[str, str, str], Tensor], sizes: Mapping[str, int]) -> list[IndexRange]:
-    """What bounds the ids in edge indices [2, E]: the nodes of their types; with offsets, others hit other types."""
-    return [
-        IndexRange(f"edge_index_dict[{key!r}][{row}]", ids, sizes[node_type], f"{node_type} nodes", "x_dict")
-        for key, found in edges.items()
-        for row, (ids, node_type) in enumerate(zip(found.unbind(), (key[0], key[-1]), strict=True))
-    ]
 
 
 def check_edge_type(edge_type: object) -> None:

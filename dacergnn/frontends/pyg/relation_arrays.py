@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate
 from typing import Any
 
 import torch
@@ -30,16 +29,8 @@ class Layout:
         self.node_types = list(dict.fromkeys([*self.destinations, *[r.key[0] for r in relations]]))
         self.edge_type_names = ["__".join(key) for key in self.keys]
         self._into = [self.destinations.index(r.key[-1]) for r in relations]
-        self._ends = [[self.node_types.index(key[end]) for key in self.keys] for end in (0, -1)]
-
-    def starts(self, sizes: Sequence[int], like: Tensor) -> Tensor:
-        """[2, R] the ids of the first source and the first destination of each relation, of the type of ``like``.
-
-        Args:
-            sizes: How many nodes there are of each type.
-        """
-        first = list(accumulate(sizes, initial=0))
-        return torch.tensor([[first[i] for i in end] for end in self._ends], dtype=like.dtype, device=like.device)
+        self.ends = [(self.node_types.index(key[0]), self.node_types.index(key[-1])) for key in self.keys]
+        """Positions of the types of sources and destinations, by relation."""
 
     def share(self, graph: HeteroGraph, dtype: torch.dtype) -> Tensor | None:
         """[T] one over the number of relations into a node type; None where that is 1 for all."""
@@ -101,6 +92,8 @@ def edge_coefficients(
     rules = tuple(r.rule for r in relations)
     if weights is not None:
         return _coefficients(graph, rules, graph.to_canonical(weights))
+    if set(rules) == {"mean"}:
+        return graph.pair_mean_weights(dtype)
     if not {"mean", "gcn"} & set(rules) and len(set(rules)) == 1:
         return None
     key = ("edge coefficients", rules, dtype)

@@ -11,7 +11,7 @@ from torch import Tensor
 from dacergnn.frontends.kept import kept
 from dacergnn.frontends.pyg.given_edges import Sizes, identity, sources_and_destinations
 from dacergnn.frontends.pyg.message_passing import check_ids
-from dacergnn.graph import HeteroGraph, native_sorting
+from dacergnn.graph import HeteroGraph, native_sorting, sorting
 from dacergnn.graph.sorting import INT64_LIMIT
 
 _ANY: Sizes = (INT64_LIMIT - 1, INT64_LIMIT - 1)
@@ -26,9 +26,10 @@ def with_loops(edge_index: Tensor, count: int, sizes: Sizes | None = None) -> Te
     Raises:
         GraphError: An end of an edge is none of them. Positions count in the list of the user, who has no other.
     """
-    found = native_sorting.with_loops(edge_index, sizes or _ANY, count)
-    if found is not None:
-        return found
+    if sorting.at_hand(edge_index):
+        found = native_sorting.with_loops(edge_index, sizes or _ANY, count)
+        if found is not None:
+            return found
     if sizes is not None:
         check_ids(edge_index, sizes)
     return torch.cat([edge_index[:, edge_index[0] != edge_index[1]], loops(edge_index, count)], dim=1)

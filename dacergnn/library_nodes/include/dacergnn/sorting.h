@@ -178,6 +178,55 @@ inline Number sorted_edges(const Number *numbers) {
   return found;
 }
 
+// Edges of one type, whose ids are local to the types of their ends: their type, where they begin in the user's list,
+// how many there are, and bytes of an index; then of destinations and of sources the address, the number of nodes of
+// their type, and the first one.
+struct Part {
+  Number type, begin, count, bytes;
+  struct End {
+    Number ids, nodes, first;
+  } ends[2];
+};
+
+// Joins edges of several types, in the order of these, by destination within each; sources and destinations get global
+// ids. Returns what `stable_order` does; 2 if an id is out of range.
+// `numbers`: number of edges; address of the positions; address of destinations, sources and edge types, one behind the
+// other, and of node types; bytes of an index in all of these; number of node types, and how many nodes each has; number
+// of parts, and these.
+inline Number joined_parts(const Number *numbers) {
+  const Number edges = numbers[0], bytes = numbers[4], node_types = numbers[5], *const nodes = numbers + 6;
+  const Number parts = nodes[node_types];
+  const auto *const first = (const Part *)(nodes + node_types + 1);
+  for (const Part *part = first; part != first + parts; ++part)
+    for (const Part::End &end : part->ends)
+      if (!all_below(end.ids, part->bytes, part->count, end.nodes)) return 2;
+  Number result = 0;
+  const bool done = with_indices(numbers[2], bytes, [&](auto *to) {
+    using Index = std::remove_pointer_t<decltype(to)>;
+    auto *positions = (Index *)numbers[1], *node_type = (Index *)numbers[3];
+    for (Number type = 0; type < node_types; ++type) node_type = std::fill_n(node_type, nodes[type], (Index)type);
+    Number place = 0;
+    for (const Part *part = first; part != first + parts; ++part) {
+      const Number keys[] = {part->count, (Number)positions, bytes, 1, part->ends[0].ids, part->bytes, part->ends[0].nodes};
+      const Number found = stable_order(keys);
+      if (found < 0) return false;
+      if (found || part->begin != place) result = 1;
+      for (int end = 0; end < 2; ++end)
+        with_indices(part->ends[end].ids, part->bytes, [&](const auto *id) {
+          Index *const own = to + end * edges + place;
+          const Number start = part->ends[end].first;
+          for (Number i = 0; i < part->count; ++i) own[i] = (Index)(start + id[found ? positions[i] : i]);
+        });
+      std::fill_n(to + 2 * edges + place, part->count, (Index)part->type);
+      for (Number i = 0; i < part->count; ++i) positions[i] = (Index)(part->begin + (found ? positions[i] : i));
+      positions += part->count;
+      place += part->count;
+    }
+    return true;
+  });
+  return done ? result : -1;
+}
+
 // Copies edges between different nodes, then a self loop at each of some nodes. Returns how many there are; -1, having
 // written nothing, if an index is out of range.
 // `numbers`: number of edges, address of the sources, of the destinations, bytes of an index, number of sources, of
