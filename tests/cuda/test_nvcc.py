@@ -1,4 +1,4 @@
-"""nvcc compiles all kernels without warnings for sm_80 and sm_90, and no register is spilled.
+"""nvcc compiles all kernels without warnings for sm_90, most for sm_80, too, and no register is spilled.
 
 The end of a run of tests reports how many registers each kernel takes.
 """
@@ -146,6 +146,8 @@ SOURCES: dict[str, Callable[[], str]] = {
     "layers, float16": lambda: layers(dace.float16, 0),
     "layers with hubs, bfloat16": lambda: layers(dace.bfloat16, 100_000),
 }
+NEWEST_ONLY = {"layers, TF32", "layers, float16", "layers of level hector", "layers of odd sizes"}
+"""Variants of other layers, which are compiled for sm_90 alone: it is nvcc that takes the time."""
 
 
 def kernel_templates() -> set[str]:
@@ -159,10 +161,11 @@ def kernel_templates() -> set[str]:
 @pytest.mark.parametrize("kernels", SOURCES)
 def test_kernels(kernels: str, record_property: Callable[[str, object], None]) -> None:
     source, started = SOURCES[kernels](), time.perf_counter()
-    usages = compile_nvcc(source)
+    architectures = (90,) if kernels in NEWEST_ONLY else (80, 90)
+    usages = compile_nvcc(source, architectures)
     seconds = time.perf_counter() - started
     record_property(PROPERTY, {"title": kernels, "seconds": seconds, "usages": [asdict(usage) for usage in usages]})
-    assert {usage.arch for usage in usages} == {"sm_80", "sm_90"}
+    assert {usage.arch for usage in usages} == {f"sm_{arch}" for arch in architectures}
     assert not [usage for usage in usages if usage.spilled]
     if kernels == "layers, float32":  # with and without hubs, these have kernels of every kind
         compiled = {name for usage in usages for name in re.findall(r"\w+", usage.name)}

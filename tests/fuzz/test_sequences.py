@@ -1,6 +1,6 @@
 """Random sequences of things done to a layer: after each of them, the compiled one does what the original does.
 
-Layer, options, form of call, graph and steps are drawn. Some 300 sequences run by default, the same ones each time;
+Layer, options, form of call, graph and steps are drawn. Some 200 sequences run by default, the same ones each time;
 ``HYPOTHESIS_PROFILE=explore pytest tests/fuzz`` draws 1000 others for each layer. Layers of this package and programs
 have no original that they could be compared with.
 """
@@ -22,7 +22,7 @@ from tests.fuzz.layers import LAYERS, Layer
 from tests.fuzz.steps import STEPS
 from tests.fuzz.world import NotComparableError, World
 
-SEQUENCES = 300
+SEQUENCES = 200
 LONGEST = 6
 
 
