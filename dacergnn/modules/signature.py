@@ -19,7 +19,10 @@ import torch
 from torch import Tensor, nn
 
 from dacergnn.config import CheckGraph
+from dacergnn.frontends.dgl.form import columns, size
+from dacergnn.frontends.dgl.form import form as graph_form
 from dacergnn.frontends.dgl.stand_in import is_graph_class
+from dacergnn.frontends.symbolic.sizes import Counted
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.watched import Watched
 from dacergnn.native.build import build
@@ -33,7 +36,7 @@ _CODE = """
 extern "C" void *same_call(void *, void *const *arguments, std::ptrdiff_t) { return dacergnn::same_call(arguments); }
 """
 _NAMES = ("requires_grad", "_version")
-_FEATURES, _EDGES, _SAME, _EQUAL, _REAL, _TUPLE, _LIST, _DICTIONARY, _ROWS, _INDICES = range(10)
+_FEATURES, _EDGES, _SAME, _EQUAL, _REAL, _TUPLE, _LIST, _DICTIONARY, _ROWS, _INDICES, _ANY_OBJECT = range(11)
 """`Argument` of the C++ code."""
 _FLOATS = frozenset((torch.float64, torch.float32, torch.float16, torch.bfloat16))
 _CONTAINERS: dict[type[Any], int] = {tuple: _TUPLE, list: _LIST, dict: _DICTIONARY}
@@ -60,7 +63,7 @@ class CallSignature:
         compared: Positions among the `leaves` of floating-point tensors whose numbers are compared, as those of edges
             are: others only have to look alike.
         any_size: Whether features may have more or fewer rows, and tensors of integers may be other ones, with more or
-            fewer columns.
+            fewer columns. Graphs of DGL may be others of the same form; their columns and sizes are leaves, then.
 
     Raises:
         TypeError: A value is of a kind that says nothing about itself, or torch does not tell how a tensor looks.
@@ -89,6 +92,8 @@ class CallSignature:
         self._watched_places: list[int] = []
         self._sampled: list[int] = []
         watched: list[Any] = []
+        self._graphs: list[tuple[int, object]] = []
+        """Positions of graphs that may be others, and their forms."""
         self._add(args, watched)
         self._add(kwargs, watched)
         self._watched = Watched(watched, check) if watched else None
@@ -99,6 +104,9 @@ class CallSignature:
         leaves = self._same(args, kwargs, self._address, True)
         if not isinstance(leaves, list):
             raise TypeError("torch does not tell how a tensor looks")
+        for leaf in self._of_graphs(leaves):
+            self.axes.append((0,) if isinstance(leaf, Tensor) else ())
+        self._shared = self._aliases(leaves)
         self.features = [i for i, kind in enumerate(self._kinds) if kind == _FEATURES]
         """Positions among the leaves of tensors whose numbers do not matter."""
 
@@ -120,7 +128,35 @@ class CallSignature:
         if self._sampled and any(is_taken(found[i]) for i in self._sampled):
             return None
         watched = self._watched
-        return found if watched is None or watched.same([found[i] for i in self._watched_places]) else None
+        if watched is not None and not watched.same([found[i] for i in self._watched_places]):
+            return None
+        if self._graphs:
+            if any(graph_form(found[place]) != form for place, form in self._graphs):
+                return None
+            shared = self._aliases(found)
+            found += self._of_graphs(found)
+            if shared != self._shared:
+                return None
+        return found
+
+    @property
+    def takes_any_graph(self) -> bool:
+        """Whether graphs among the arguments may be others."""
+        return bool(self._graphs)
+
+    def _of_graphs(self, leaves: list[Any]) -> list[Any]:
+        """The sizes of graphs that may be others, and the columns that they have."""
+        found: list[Any] = []
+        for place, _ in self._graphs:
+            found += [Counted(leaves[place], size), *columns(leaves[place])]
+        return found
+
+    def _aliases(self, leaves: list[Any]) -> list[int]:
+        """Which of these graphs and their columns are the same object as a leaf before."""
+        if not self._graphs:
+            return []
+        ids = [*map(id, leaves), *[id(leaf) for leaf in self._of_graphs(leaves) if isinstance(leaf, Tensor)]]
+        return [ids.index(i) for i in ids]
 
     @property
     def same(self) -> list[Any]:
@@ -135,6 +171,11 @@ class CallSignature:
         kind: type[Any] = type(value)
         if isinstance(value, Tensor):
             self._add_tensor(value, watched)
+        elif self._any_size and kind is not HeteroGraph and _is_graph(kind) and graph_form(value) is not None:
+            self._graphs.append((len(self._kinds), graph_form(value)))
+            self._words.extend((_ANY_OBJECT, id(kind)))
+            self._kinds.append(_ANY_OBJECT)
+            self.axes.append(())
         elif kind is HeteroGraph or _is_graph(kind):
             self._words.extend((_SAME, self._lasts(value)))
             if kind is not HeteroGraph:

@@ -15,7 +15,7 @@ from dacergnn.frontends import Program
 from dacergnn.frontends.features import is_sparse
 from dacergnn.frontends.linear import has_hooks, observed
 from dacergnn.frontends.symbolic import Tracer
-from dacergnn.frontends.symbolic.edges import EdgeForm, EdgeSet
+from dacergnn.frontends.symbolic.edges import EdgeSet, Form
 from dacergnn.frontends.symbolic.tape import Tape, plain_sizes
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.core import Core
@@ -93,7 +93,7 @@ class TracedRunner(Runner):
         assert leaves is not None
         return recording.run(self, leaves)
 
-    def graph_of(self, form: EdgeForm, given: set[int]) -> HeteroGraph:
+    def graph_of(self, form: Form, given: set[int]) -> HeteroGraph:
         """The graph of some edges; ``given`` holds the ids of tensors that others keep."""
         return form.find(self.core.graphs, all(id(t) in given for t in form.tensors))
 

@@ -107,8 +107,11 @@ def test_features_in_the_graph(recorded: list[int]) -> None:
     assert len(recorded) == 2, "their numbers are those of the moment"
     g.ndata["f"] = torch.rand(N, dtype=torch.float64)
     check(layer, g, x)
-    assert len(recorded) == 3
+    assert len(recorded) == 2, "another tensor that looks the same"
     g.ndata["other"] = torch.rand(N)
+    check(layer, g, x)
+    assert len(recorded) == 3
+    g.ndata["f"] = torch.rand(N, 1, dtype=torch.float64).squeeze(1).requires_grad_()
     check(layer, g, x)
     assert len(recorded) == 4
 
@@ -119,19 +122,18 @@ def test_types_in_the_graph(recorded: list[int]) -> None:
     check(layer, g, x)
     g.edata["type"] = g.edata["type"].flip(0)
     check(layer, g, x)
-    assert len(recorded) == 4
+    assert len(recorded) == 2
 
 
 def test_other_graphs_and_edges(recorded: list[int]) -> None:
     layer, g, x = repeated()
     check(layer, graph(1), x)
-    assert len(recorded) == 3
-    g.add_edges(0, 1, {"type": torch.tensor([2])})
-    check(layer, g, x)
-    assert len(recorded) == 4
-    check(layer, g, x)
-    check(layer, g, x)
-    assert len(recorded) == 5
+    assert len(recorded) == 2
+    for _ in range(3):
+        g.add_edges(0, 1, {"type": torch.tensor([2])})
+        check(layer, g, x)
+        check(layer, g, x)
+    assert len(recorded) == 3, "any number of edges"
 
 
 def test_features_of_the_graph_as_arguments(recorded: list[int]) -> None:
@@ -139,7 +141,7 @@ def test_features_of_the_graph_as_arguments(recorded: list[int]) -> None:
     for _ in range(3):
         check(layer, g, g.ndata["f"])
     check(layer, g, x)
-    assert len(recorded) == 3
+    assert len(recorded) == 4
 
 
 def test_graphs_are_not_kept() -> None:
@@ -150,7 +152,7 @@ def test_graphs_are_not_kept() -> None:
     del g
     gc.collect()
     assert (kept(), feature()) == (None, None)
-    assert "at once" not in str(compiled.replays.summary)
+    assert "at once" in str(compiled.replays.summary)
 
 
 class Left(nn.Module):
@@ -187,19 +189,7 @@ class Filtered(nn.Module):
             return g.ndata["out"] * float(count)
 
 
-class Normed(nn.Module):
-    """Divides by degrees, which DGL counts."""
-
-    @dacergnn.compile(on_unsupported="error")
-    def forward(self, g: Any, x: Tensor) -> Tensor:
-        with g.local_scope():
-            g.ndata["h"] = x / g.in_degrees().double().clamp(min=1)
-            g.update_all(fn.copy_u("h", "m"), fn.sum("m", "out"))
-            return g.ndata["out"]
-
-
-REASONS = {Left: "leaves data in the graph", Sampled: "sample_neighbors of a graph", Filtered: "numbers are read",
-           Normed: "made elsewhere"}  # fmt: skip
+REASONS = {Left: "leaves data in the graph", Sampled: "sample_neighbors of a graph", Filtered: "numbers are read"}
 
 
 @pytest.mark.parametrize("kind", REASONS)
@@ -239,4 +229,4 @@ def test_graphs_that_a_module_holds(recorded: list[int]) -> None:
     torch.testing.assert_close(layer(x), plain(layer.g, x))
     layer.g = graph(1)
     torch.testing.assert_close(layer(x), plain(layer.g, x))
-    assert (count, len(recorded)) == (4, 8)
+    assert (count, len(recorded)) == (4, 6)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor
 
-from dacergnn.frontends.dgl.edges import GraphEdges
+from dacergnn.frontends.dgl.edges import GraphEdges, Relation, counted
+from dacergnn.frontends.dgl.form import size
+from dacergnn.frontends.symbolic.sizes import number
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.typed_parts import repeated
 
@@ -22,18 +24,30 @@ ENDS = {"src": 0, "dst": 2}
 class AllEdges(GraphEdges):
     """The edges of some relations, one after the other, between nodes of all types, type after type."""
 
-    def __init__(self, trace: Trace, graph: Any, parts: Sequence[GraphEdges]) -> None:
-        self.trace, self.flipped = trace, False
+    def __init__(self, trace: Trace | None, graph: Any, parts: Sequence[GraphEdges]) -> None:
+        self.trace, self.flipped = cast("Trace", trace), False
         self.graph, self.parts = graph, parts
-        self.count = sum(p.count for p in parts)
+        self.count = counted(trace, graph, "edges", self.relations)
         self.key = tuple(p.key for p in parts)
         block = graph.is_block
         self.nodes = {
-            "src": _ranges(graph.srctypes if block else graph.ntypes, graph.num_src_nodes),
-            "dst": _ranges(graph.dsttypes if block else graph.ntypes, graph.num_dst_nodes),
+            "src": _ranges(graph, "src", graph.srctypes if block else graph.ntypes),
+            "dst": _ranges(graph, "dst", graph.dsttypes if block else graph.ntypes),
         }
-        self.rows = {side: max((stop for _, stop in r.values()), default=0) for side, r in self.nodes.items()}
+        self.rows = {side: counted(trace, graph, side, tuple(ranges)) for side, ranges in self.nodes.items()}
+        self.counts = {
+            side: {name: counted(trace, graph, side, (name,)) for name in ranges} for side, ranges in self.nodes.items()
+        }
+        """Numbers of nodes at either end by type, which a tape notes."""
         self.types: dict[str, Tensor] = {}
+
+    @property
+    def relations(self) -> tuple[Relation, ...]:
+        return tuple([p.relation for p in self.parts])
+
+    @classmethod
+    def along(cls, graph: Any, relations: tuple[Relation, ...]) -> GraphEdges:
+        return cls(None, graph, [GraphEdges(None, graph, r) for r in relations])
 
     @property
     def bipartite(self) -> bool:
@@ -51,16 +65,16 @@ class AllEdges(GraphEdges):
         device = ends["src"][0].device
         types = [repeated([b - a for a, b in ranges.values()], device) for ranges in self.nodes.values()]
         return HeteroGraph.from_arrays(
-            (torch.cat(ends["src"]), torch.cat(ends["dst"])), repeated([p.count for p in self.parts], device),
-            num_nodes=self.sizes, num_edge_types=len(self.parts), bipartite=self.bipartite,
+            (torch.cat(ends["src"]), torch.cat(ends["dst"])), repeated([number(p.count) for p in self.parts], device),
+            num_nodes=self.plain_sizes, num_edge_types=len(self.parts), bipartite=self.bipartite,
             node_type=(types[0], types[1]) if self.bipartite else types[0], num_node_types=len(self.nodes["src"]),
         )  # fmt: skip
 
 
-def _ranges(names: Sequence[str], count: Callable[[str], int]) -> dict[str, tuple[int, int]]:
+def _ranges(graph: Any, side: str, names: Sequence[str]) -> dict[str, tuple[int, int]]:
     ranges: dict[str, tuple[int, int]] = {}
     start = 0
     for name in names:
-        ranges[name] = (start, start + int(count(name)))
+        ranges[name] = (start, start + size(graph, (side, (name,))))
         start = ranges[name][1]
     return ranges

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from torch import Tensor
 
-from dacergnn.frontends.symbolic.edges import TYPES, EdgeForm, EdgeSet, GraphFinder, equal
+from dacergnn.frontends.dgl.form import size
+from dacergnn.frontends.symbolic.edges import TYPES, EdgeSet, Form, GraphFinder, equal
 from dacergnn.frontends.symbolic.expr import version
+from dacergnn.frontends.symbolic.sizes import number
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.lasting import lasting
 from dacergnn.runtime.seen import Seen
@@ -20,6 +23,39 @@ Relation = tuple[str, str, str]
 Types = tuple[Tensor, int, int]
 """A type for each row, the version that the tensor had, and the number of types."""
 _KEPT = 4
+
+
+class GraphForm(NamedTuple):
+    """What a graph is made of whose edges are those of a graph of DGL.
+
+    Args:
+        graph: That graph.
+        relations: Which of its relations.
+        tensors: Types of edges or nodes, by the names in ``typed``.
+        typed: "etype" or "ntype".
+        counts: Numbers of types.
+        along: Gives the edges of relations of a graph.
+    """
+
+    graph: Any
+    relations: tuple[Relation, ...]
+    tensors: tuple[Tensor, ...]
+    typed: tuple[str, ...]
+    counts: tuple[int | None, ...]
+    along: Callable[[Any, tuple[Relation, ...]], GraphEdges]
+
+    def find(self, graphs: GraphFinder, own: bool) -> HeteroGraph:
+        """The encoded graph, which lives as long as the structure of DGL's."""
+        edges = self.along(self.graph, self.relations)
+        edges.types = dict(zip(self.typed, self.tensors, strict=True))
+        edges.rows |= dict(zip(self.typed, self.counts, strict=True))
+        return edges.find(graphs, set())
+
+
+def counted(trace: Trace | None, graph: Any, what: str, names: tuple[Any, ...]) -> int:
+    """Returns a size of a graph (see `form.size`), as its trace knows it."""
+    found = size(graph, (what, names))
+    return found if trace is None else trace.extent(graph, (what, names), found)
 
 
 @dataclass(frozen=True)
@@ -41,14 +77,15 @@ _REACHED = "_dacergnn_reached"
 class GraphEdges(EdgeSet):
     """The edges of one relation, by edge id."""
 
-    def __init__(self, trace: Trace, graph: Any, relation: Relation) -> None:  # pyright: ignore[reportMissingSuperCall]
+    def __init__(self, trace: Trace | None, graph: Any, relation: Relation) -> None:  # pyright: ignore[reportMissingSuperCall]
         source, _, destination = relation
-        self.trace, self.flipped = trace, False
+        self.trace, self.flipped = cast("Trace", trace), False
         self.graph, self.relation = graph, relation
         self.key: object = relation
         """Tells these edges from others of the same graph."""
-        self.count = int(graph.num_edges(relation))
-        self.rows = {"src": int(graph.num_src_nodes(source)), "dst": int(graph.num_dst_nodes(destination))}
+        self.count = counted(trace, graph, "edges", (relation,))
+        ends = {"src": source, "dst": destination}
+        self.rows = {side: counted(trace, graph, side, (name,)) for side, name in ends.items()}
         self.types: dict[str, Tensor] = {}
 
     @property
@@ -68,6 +105,7 @@ class GraphEdges(EdgeSet):
     @property
     def reached(self) -> Tensor:
         """[ND] whether an edge leads to a destination."""
+        self.trace.reads(self.graph, "which nodes edges lead to")
         return self.graph.in_degrees(etype=self.relation) > 0
 
     @property
@@ -80,12 +118,26 @@ class GraphEdges(EdgeSet):
             setattr(index, _REACHED, known)
         return known[self.key]
 
-    def form(self) -> EdgeForm | None:
-        return None
+    @property
+    def relations(self) -> tuple[Relation, ...]:
+        """The relations whose edges these are."""
+        return (self.relation,)
+
+    @classmethod
+    def along(cls, graph: Any, relations: tuple[Relation, ...]) -> GraphEdges:
+        """The edges of a graph, outside of any trace."""
+        return cls(None, graph, relations[0])
+
+    def form(self) -> Form | None:
+        tape = self.trace.runtime.tape
+        if tape is None or not tape.covers(self.graph):
+            return None
+        counts = tuple([self.rows[side] for side in self.types])
+        return GraphForm(self.graph, self.relations, self.tensors, tuple(self.types), counts, type(self).along)
 
     def find(self, graphs: GraphFinder, given: set[int]) -> HeteroGraph:
         """The encoded graph, made anew if the structure or the types have changed."""
-        wanted = {side: (t, version(t), self.rows[side] or 0) for side, t in self.types.items()}
+        wanted = {side: (t, version(t), number(self.rows[side] or 0)) for side, t in self.types.items()}
         index = self.graph._graph
         kept: list[_Encoded] = getattr(index, _ENCODED, [])
         for entry in kept:
@@ -106,13 +158,19 @@ class GraphEdges(EdgeSet):
     def encode(self) -> HeteroGraph:
         """The graph, encoded anew."""
         etype, ntype = (self.types.get(side) for side in TYPES)
-        destinations, (src, dst) = self.sizes[1], self.ends()
+        destinations, (src, dst) = self.plain_sizes[1], self.ends()
         return HeteroGraph.from_arrays(
-            (src, dst), etype, num_nodes=self.sizes,
+            (src, dst), etype, num_nodes=self.plain_sizes,
             num_edge_types=self.rows.get("etype"),
             node_type=(ntype, ntype[:destinations]) if ntype is not None and self.bipartite else ntype,
             num_node_types=self.rows.get("ntype"), bipartite=self.bipartite,
         )  # fmt: skip
+
+    @property
+    def plain_sizes(self) -> tuple[int, int]:
+        """Numbers of source and destination nodes, which nobody notes."""
+        src, dst = map(number, self.sizes)
+        return src, dst
 
 
 def _same(kept: dict[str, Types], wanted: dict[str, Types]) -> bool:

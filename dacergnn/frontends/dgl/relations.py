@@ -106,7 +106,7 @@ class Together:
     def _across(self, kinds: dict[str, Expr], side: str) -> Expr:
         """One expression for nodes of all types; those that take no part hold zeros."""
         first = _alike(list(kinds.values()))
-        names = self.edges.nodes[side]
+        names = self.edges.counts[side]
         if first.op == "leaf":
             given = [kinds.get(name) for name in names]
             if first.data == ("one",):
@@ -114,8 +114,8 @@ class Together:
             tensors = [e and e.tensor for e in given]
             like = _rows(first)
             blocks = [
-                like.new_zeros(stop - start, *first.shape) if e is None else _rows(e)
-                for e, (start, stop) in zip(given, names.values(), strict=True)
+                like.new_zeros(count, *first.shape) if e is None else _rows(e)
+                for e, count in zip(given, names.values(), strict=True)
             ]
             return self._leaf(torch.cat(blocks), ("nodes", *map(id, tensors)))
         args = [dict(zip(kinds, found, strict=True)) for found in _arguments(list(kinds.values()))]
@@ -217,14 +217,12 @@ def summed(
     trace.materialise(list(nodes.values()))
     reached = [p.relation[2] for p in parts]
     found: dict[str, dict[str, Tensor]] = {}
-    for kind, (start, stop) in edges.nodes["dst"].items():
-        if kind in reached:
-            count = reached.count(kind) if across else 1
-            found[kind] = {n: _part(node, start, stop, count) for n, node in nodes.items()}
+    for name, node in nodes.items():
+        assert node.real is not None
+        # Nobody else reads them, so that users may write to a part.
+        parts_of_rows = node.real.unsafe_split_with_sizes([*edges.counts["dst"].values()])
+        for kind, rows in zip(edges.counts["dst"], parts_of_rows, strict=True):
+            if kind in reached:
+                count = reached.count(kind) if across else 1
+                found.setdefault(kind, {})[name] = rows if count == 1 else rows / count
     return found
-
-
-def _part(node: Node, start: int, stop: int, count: int) -> Tensor:
-    assert node.real is not None
-    rows = node.real[start:stop]
-    return rows if count == 1 else rows / count

@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
 from typing import Any
 
 from torch import Tensor
 
-from dacergnn.frontends.dgl.edges import GraphEdges
+from dacergnn.frontends.dgl.edges import GraphEdges, Relation
+from dacergnn.frontends.dgl.form import size
 from dacergnn.frontends.dgl.hooks import install
 from dacergnn.frontends.dgl.operators import unsupported
 from dacergnn.frontends.dgl.recorder import Recorder
 from dacergnn.frontends.dgl.relations import summed
+from dacergnn.frontends.symbolic.record import LIBRARIES
+from dacergnn.frontends.symbolic.sizes import unnoted
+from dacergnn.frontends.symbolic.trace import unseen
 from dacergnn.runtime.cuda_device import random_state, set_random_state
+
+_OF_FORM = frozenset((
+    "apply_edges", "apply_nodes", "multi_update_all", "update_all", "local_scope", "local_var", "ndata", "edata",
+    "srcdata", "dstdata", "nodes", "edges", "srcnodes", "dstnodes", "ntypes", "etypes", "srctypes", "dsttypes",
+    "canonical_etypes", "to_canonical_etype", "get_etype_id", "get_ntype_id", "get_ntype_id_from_src",
+    "get_ntype_id_from_dst", "device", "idtype", "is_block", "is_homogeneous", "is_unibipartite", "in_degrees",
+    "out_degrees", "num_nodes", "num_src_nodes", "num_dst_nodes", "num_edges", "number_of_nodes",
+    "number_of_src_nodes", "number_of_dst_nodes", "number_of_edges",
+))  # fmt: skip
+"""Attributes that tell nothing but the form of a graph, or whose results a tape knows."""
 
 _CHANGES = ("add_edges", "remove_edges", "add_nodes", "remove_nodes")
 """Methods that change the structure of the graph itself."""
@@ -44,15 +59,19 @@ class Recording:
     def _set_n_repr(self, ntid: int, u: Any, data: Any) -> None:
         this: Any = self
         edges = self._edges_of(this.canonical_etypes)
-        typed = edges if edges is not None and this._graph.num_nodes(ntid) == edges.rows["src"] else None
+        typed = edges if edges is not None and this._graph.num_nodes(ntid) == edges.plain_sizes[0] else None
         parent: Any = super()
-        parent._set_n_repr(ntid, u, {k: self._recorder.column(v, typed, "ntype") for k, v in data.items()})
+        columns = {k: self._recorder.column(v, typed, "ntype") for k, v in data.items()}
+        with unnoted():
+            parent._set_n_repr(ntid, u, columns)
 
     def _set_e_repr(self, etid: int, edges: Any, data: Any) -> None:
         this: Any = self
         of = self._edges_of([this.canonical_etypes[etid]])
         parent: Any = super()
-        parent._set_e_repr(etid, edges, {k: self._recorder.column(v, of, "etype") for k, v in data.items()})
+        columns = {k: self._recorder.column(v, of, "etype") for k, v in data.items()}
+        with unnoted():
+            parent._set_e_repr(etid, edges, columns)
 
     def update_all(self, *args: Any, **kwargs: Any) -> None:
         before, self._recorder.fills_zeros = self._recorder.fills_zeros, True
@@ -96,6 +115,66 @@ class Recording:
         ]
         parts = [self._recorder.relation(self._user_graph, r) for r in relations]
         return summed(self._recorder.trace, self._user_graph, parts, messages, names == {"mean"}, across == "mean")
+
+    def __getattribute__(self, name: str) -> Any:
+        if name not in _OF_FORM and not name.startswith("_"):
+            caller = sys._getframe(1).f_code.co_filename  # pyright: ignore[reportPrivateUsage]
+            if not caller.startswith(tuple(LIBRARIES)):
+                get = super().__getattribute__
+                get("_recorder").trace.reads(get("_user_graph"), f"{name} of a graph")
+        return super().__getattribute__(name)
+
+    def in_degrees(self, v: Any = "__ALL__", etype: Any = None) -> Any:
+        return self._degrees(in_degrees, v, etype)
+
+    def out_degrees(self, u: Any = "__ALL__", etype: Any = None) -> Any:
+        return self._degrees(out_degrees, u, etype)
+
+    def _degrees(self, function: Callable[[Any, Relation], Tensor], nodes: Any, etype: Any) -> Any:
+        this: Any = self
+        trace, relation = self._recorder.trace, this.to_canonical_etype(etype)
+        if isinstance(nodes, str) and relation in self._user_graph.canonical_etypes:  # "__ALL__"
+            return trace.torch(function, self._user_graph, relation)
+        trace.reads(self._user_graph, "degrees of some nodes of a graph")
+        parent: Any = super()
+        return getattr(parent, function.__name__)(nodes, etype)
+
+
+def in_degrees(graph: Any, relation: Relation) -> Tensor:
+    """Returns [ND] how many edges of a relation lead to each destination."""
+    with unseen():
+        return graph.in_degrees(etype=relation)
+
+
+def out_degrees(graph: Any, relation: Relation) -> Tensor:
+    """Returns [NS] how many edges of a relation begin at each source."""
+    with unseen():
+        return graph.out_degrees(etype=relation)
+
+
+def _counting(name: str, what: str) -> Callable[..., int]:
+    """Returns a method that counts nodes or edges, of one type or of all."""
+
+    def count(self: Any, kind: Any = None) -> int:
+        found: int = getattr(super(Recording, self), name)(kind)
+        graph = self._user_graph
+        if what == "edges":
+            names = self.canonical_etypes if kind is None else [self.to_canonical_etype(kind)]
+            known = set(names) <= set(graph.canonical_etypes)
+        else:
+            kinds = self.srctypes if what == "src" else self.dsttypes
+            names = kinds if kind is None else [kind]
+            known = set(names) <= set(graph.srctypes if what == "src" else graph.dsttypes)
+        key = what, tuple(names)
+        # Of something else that was made of the graph, or of both ends of a block, it is a number.
+        return self._recorder.trace.extent(graph, key, found) if known and size(graph, key) == found else found
+
+    return count
+
+
+for _prefix in ("num_", "number_of_"):
+    for _kind, _what in (("nodes", "src"), ("src_nodes", "src"), ("dst_nodes", "dst"), ("edges", "edges")):
+        setattr(Recording, f"{_prefix}{_kind}", _counting(f"{_prefix}{_kind}", _what))
 
 
 def _refused(name: str) -> Any:

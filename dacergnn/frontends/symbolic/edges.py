@@ -34,6 +34,19 @@ class GraphFinder(Protocol):
         ...
 
 
+class Form(Protocol):
+    """What a graph is made of, in terms of the arguments of a call."""
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """The tensors among that."""
+        ...
+
+    def find(self, graphs: GraphFinder, own: bool) -> HeteroGraph:
+        """The encoded graph; ``own`` tells that the caller keeps the tensors."""
+        ...
+
+
 class EdgeForm(NamedTuple):
     """What a graph is made of.
 
@@ -118,7 +131,7 @@ class EdgeSet:
         """What the graph is made of."""
         return (self.edge_index, *[self.types[side] for side in TYPES if side in self.types])
 
-    def form(self) -> EdgeForm | None:
+    def form(self) -> Form | None:
         """What the graph is made of; None for one that is made otherwise."""
         if self.bipartite and "ntype" in self.types:
             raise UnsupportedCallError("types of nodes, where sources and destinations are different nodes.")
@@ -162,7 +175,7 @@ class PartedEdges(EdgeSet):
             one.parted[parts] = PartedEdges(one, parts)
         return one.parted[parts]
 
-    def form(self) -> EdgeForm | None:
+    def form(self) -> Form | None:
         return None
 
     def find(self, graphs: GraphFinder, given: set[int]) -> HeteroGraph:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import Any
 
-Role = tuple[int, int]
-"""A tensor of the call, by its place on the tape, and the axis whose size this is."""
+Role = tuple[int, Any]
+"""A tensor of the call, by its place on the tape, and the axis whose size this is; of `Counted`, what is counted."""
 Guard = tuple[Callable[[Any, Any], bool], Role, "Role | int", bool]
 """A comparison of a size with another one, or with a number, and what came of it."""
 
@@ -31,10 +33,48 @@ class Size(int):
 
     def is_known(self) -> None:
         """Note that the call depends on the number itself."""
-        self.guards[operator.eq, self.role, number(self), True] = None
+        if not _is_unnoted():
+            self.guards[operator.eq, self.role, number(self), True] = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return int, (number(self),)
+
+
+class Counted:
+    """The sizes of an object that is no tensor, such as a graph.
+
+    Args:
+        owner: The object.
+        count: Counts what a key stands for.
+    """
+
+    def __init__(self, owner: Any, count: Callable[[Any, Any], int]) -> None:
+        self.owner, self._count = owner, count
+
+    @property
+    def shape(self) -> Counted:
+        """Returns the sizes by their keys, as tensors have them by their axes."""
+        return self
+
+    def __getitem__(self, key: Any) -> int:
+        return self._count(self.owner, key)
+
+
+_local = threading.local()
+
+
+@contextmanager
+def unnoted() -> Generator[None]:
+    """While it is active on a thread, nothing is noted: libraries check what holds for all sizes."""
+    before, _local.unnoted = _is_unnoted(), True
+    try:
+        yield
+    finally:
+        _local.unnoted = before
+
+
+def _is_unnoted() -> bool:
+    return getattr(_local, "unnoted", False)
 
 
 def number(size: int) -> int:
@@ -47,8 +87,11 @@ def _compared(compare: Callable[[Any, Any], bool]) -> Callable[[Size, Any], Any]
 
     def method(self: Size, other: Any) -> Any:
         found = plain(self, other)
+        if _is_unnoted():
+            return found
         if found is NotImplemented:
-            self.is_known()
+            if other is not None:  # which no number equals
+                self.is_known()
         elif type(other) is not Size:
             self.guards[compare, self.role, int(other), found] = None
         elif other.role != self.role:

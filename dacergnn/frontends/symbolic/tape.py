@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from dacergnn.frontends.frontend import Program
-from dacergnn.frontends.symbolic.sizes import Guard, Role, Size, number
+from dacergnn.frontends.symbolic.sizes import Counted, Guard, Role, Size, number
 
 _RANDOM = ("dropout", "rand", "bernoulli", "multinomial", "normal", "exponential", "uniform")
 """How the names of functions begin or end that draw numbers."""
@@ -115,6 +115,8 @@ class Tape:
         self._axes: dict[int, tuple[int, ...]] = {}
         self._tensors: list[Any] = []  # holds them, so that their ids stay their own
         self._sizes: dict[Role, Size] = {}
+        self._objects = {id(leaf): i for i, (leaf, _) in enumerate(leaves) if not isinstance(leaf, Tensor)}
+        self._counted = {id(leaf.owner): i for i, (leaf, _) in enumerate(leaves) if isinstance(leaf, Counted)}
         for leaf, axes in leaves:
             self._axes[len(self._tensors)] = axes
             self._slots.setdefault(id(leaf), len(self._tensors))
@@ -132,7 +134,16 @@ class Tape:
             return tensor.shape
         return torch.Size([self._size(slot, i, n) if i in axes else n for i, n in enumerate(tensor.shape)])
 
-    def _size(self, slot: int, axis: int, size: int) -> Size:
+    def covers(self, owner: object) -> bool:
+        """Returns whether other calls may have another object in the place of this one."""
+        return id(owner) in self._counted
+
+    def extent(self, owner: object, key: object, size: int) -> int:
+        """Returns a size of an object, which notes what is done with it where other calls may have another one."""
+        slot = self._counted.get(id(owner))
+        return size if slot is None else self._size(slot, key, size)
+
+    def _size(self, slot: int, axis: Any, size: int) -> Size:
         role = slot, axis
         if role not in self._sizes:
             self._sizes[role] = Size.of(size, role, self.guards)
@@ -235,6 +246,8 @@ class Tape:
             return self.reference(tree)
         if kind is Size:
             return Extent(tree.role)
+        if id(tree) in self._objects:
+            return Slot(self._objects[id(tree)])
         if kind is torch.Size or kind is tuple:
             return tuple([self.template(v) for v in tree])
         if kind is list:

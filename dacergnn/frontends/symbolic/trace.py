@@ -23,7 +23,7 @@ from dacergnn.graph import HeteroGraph
 from dacergnn.graph.checks import has_kernels
 from dacergnn.graph.lasting import lasting
 
-_unseen: Any = torch._C.DisableTorchFunction  # pyright: ignore[reportPrivateUsage]
+unseen: Any = torch._C.DisableTorchFunction  # pyright: ignore[reportPrivateUsage]
 """A context in which nobody notes what functions of torch are called."""
 
 
@@ -108,6 +108,17 @@ class Trace:
         """The shape of a tensor; the tape notes what is done with sizes that other calls may have others of."""
         tape = self.runtime.tape
         return tensor.shape if tape is None else tape.shape(tensor)
+
+    def extent(self, owner: object, key: object, size: int) -> int:
+        """The size of an object that is no tensor; the tape notes what is done with it as with sizes of tensors."""
+        tape = self.runtime.tape
+        return size if tape is None else tape.extent(owner, key, size)
+
+    def reads(self, owner: object, what: str) -> None:
+        """Note that what the call does depends on the numbers in an object, not on its sizes alone."""
+        tape = self.runtime.tape
+        if tape is not None and tape.covers(owner):
+            tape.refuse(f"{what} is read")
 
     def torch(self, function: Any, *args: Any, **kwargs: Any) -> Any:
         """What a function of torch gives for tensors that hold numbers, which the tape notes."""
@@ -255,7 +266,7 @@ class Trace:
 
     def _compute(self, edges: EdgeSet, nodes: list[Node]) -> None:
         """Run one program for some values along one set of edges."""
-        with _unseen():
+        with unseen():
             self._run(edges, nodes)
 
     def _run(self, edges: EdgeSet, nodes: list[Node]) -> None:

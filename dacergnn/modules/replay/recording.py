@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from dacergnn.frontends import Program
-from dacergnn.frontends.symbolic.edges import EdgeForm
+from dacergnn.frontends.symbolic.edges import Form
 from dacergnn.frontends.symbolic.sizes import Guard, Role, Size
 from dacergnn.frontends.symbolic.tape import (
     Extent,
@@ -34,7 +34,7 @@ from dacergnn.modules.signature import SIMPLE, CallSignature
 class Runner(Protocol):
     """Runs programs."""
 
-    def graph_of(self, form: EdgeForm, given: set[int]) -> HeteroGraph:
+    def graph_of(self, form: Form, given: set[int]) -> HeteroGraph:
         """The graph of some edges; ``given`` holds the ids of tensors that others keep."""
         ...
 

@@ -32,6 +32,8 @@ class Replays:
         self._check: CheckGraph = check
         self._recordings: list[Recording] = []
         self._last: CallSignature | None = None
+        self._of_one_graph = False
+        """Whether calls have done what depends on more than the form of a graph."""
         self._left: dict[tuple[bool, bool], int] = {}
 
     def find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[Recording, list[Any]]]:
@@ -59,7 +61,7 @@ class Replays:
             self._last = self._signature(args, kwargs)
             return None
         self._left[self._mode()] = left - 1
-        given = [v for v in leaves if not isinstance(v, (torch.Tensor, HeteroGraph))]
+        given = [] if last.takes_any_graph else [v for v in leaves if not isinstance(v, (torch.Tensor, HeteroGraph))]
         graphs = {f"graph {i}": graph for i, graph in enumerate(given)}
         like = [r for r in self._recordings if r.signature.leaves(args, kwargs) is not None]
         try:
@@ -76,6 +78,9 @@ class Replays:
             found = attempt.finish(result, partial(_forget, weakref.ref(self)))
         except Unwatchable as reason:
             self.reason = str(reason)
+            if attempt.signature.takes_any_graph:  # a call on the very same graph may be repeated all the same
+                self._of_one_graph, self._last = True, None
+                self._left.pop(self._mode(), None)
             return
         self.reason = None
         covered = [r for r in attempt.like if found.widen(r)]
@@ -86,7 +91,8 @@ class Replays:
     def _signature(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallSignature | None:
         """What a call looks like, whatever its sizes; exactly, for one with objects that only the very same is like."""
         found = CallSignature.of(args, kwargs, self._check, any_size=True)
-        return CallSignature.of(args, kwargs, self._check) if found is not None and found.same else found
+        exact = found is not None and (found.same or (found.takes_any_graph and self._of_one_graph))
+        return CallSignature.of(args, kwargs, self._check) if exact else found
 
     def _mode(self) -> tuple[bool, bool]:
         return self._module.training, torch.is_grad_enabled()
