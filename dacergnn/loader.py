@@ -10,9 +10,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 from torch.utils.data import get_worker_info
 
 from dacergnn.errors import ArrayError
+from dacergnn.frontends.dgl.stand_in import is_graph
 from dacergnn.graph.packed import PackedGraphs
 from dacergnn.modules.arrivals import EncodedGraph, arrive, collecting
 
@@ -22,17 +24,18 @@ _LIVE: weakref.WeakValueDictionary[tuple[int, int], Encoded] = weakref.WeakValue
 
 
 class Encoded:
-    """A transform for PyG's loaders, so that batches arrive with what the compiled layers of a model read of graphs.
+    """A transform for loaders, so that batches arrive with what the compiled layers of a model read of graphs.
 
-    ``NeighborLoader(..., transform=Encoded(model), num_workers=2)`` has the workers encode graphs, and the process that
-    trains has nothing left to encode. What to encode is learned from the first batches. Batches get an attribute
+    ``NeighborLoader(..., transform=Encoded(model), num_workers=2)`` of PyG has the workers encode graphs, and the
+    process that trains has nothing left to encode. Loaders of DGL take `sampler` in place of a transform. What to
+    encode is learned from the first batches. Batches of PyG, and the first graph in those of DGL, get an attribute
     ``encoded`` and are the same otherwise. Without workers nothing is done, and layers encode what they need.
 
     Args:
         model: The module with compiled layers. It is called with each batch in the workers, where the layers encode
             their graphs and give zeros.
         call: Calls the model with a batch. By default that is ``model(batch.x, batch.edge_index)``, and
-            ``model(batch.x_dict, batch.edge_index_dict)`` for batches of `HeteroData`.
+            ``model(batch.x_dict, batch.edge_index_dict)`` for batches of `HeteroData`. Batches of DGL need a function.
 
     Raises:
         ArrayError: ``model`` is no module, or ``call`` cannot be called.
@@ -44,7 +47,7 @@ class Encoded:
         if call is not None and not callable(call):
             raise ArrayError("call", f"is a {type(call).__name__}; pass a function of the model and a batch")
         self.model = model
-        self._call = call or _call
+        self._call = call
         self._names = torch.zeros(_ROOM, dtype=torch.uint8).share_memory_()
         self.key = os.getpid(), next(_NUMBERS)
         """Tells which object of this process a batch comes from."""
@@ -52,15 +55,37 @@ class Encoded:
 
     def __call__(self, batch: Any) -> Any:
         """Returns the batch, with its graphs encoded if this is a worker."""
-        if get_worker_info() is None:
-            return batch
+        if get_worker_info() is not None:
+            batch.encoded = self.encode(batch)
+        return batch
+
+    def sampler(self, sampler: Any) -> EncodedSampler:
+        """Returns a sampler that has workers of DGL's loaders encode the graphs of what another one samples.
+
+        ``dgl.dataloading.DataLoader(graph, seeds, Encoded(model, call).sampler(NeighborSampler([10, 10])),
+        num_workers=2)`` calls the model by ``call(model, (input_nodes, output_nodes, blocks))``.
+
+        Args:
+            sampler: A sampler of DGL, or any object with a method ``sample(graph, indices)`` that returns graphs.
+
+        Raises:
+            ArrayError: ``sampler`` is none, or there is no ``call``; in a worker, there is no graph in a batch.
+        """
+        if not callable(getattr(sampler, "sample", None)):
+            problem = "has no method sample; pass a sampler of DGL, such as NeighborSampler([10, 10])"
+            raise ArrayError("sampler", f"is a {type(sampler).__name__} and {problem}")
+        if self._call is None:
+            raise ArrayError("call", "is None; pass a function of the model and what the sampler returns")
+        return EncodedSampler(self, sampler)
+
+    def encode(self, batch: Any) -> EncodedGraphs:
+        """Returns the graphs that the model's layers read when it is called with a batch."""
         with torch.random.fork_rng(devices=[]), torch.no_grad(), collecting() as found:
-            self._call(self.model, batch)
+            (self._call or _call)(self.model, batch)
         names = self.names()
         for item in found:
             item.graph.build(names)
-        batch.encoded = EncodedGraphs(self.key, found)
-        return batch
+        return EncodedGraphs(self.key, found)
 
     def names(self) -> list[str]:
         """Returns what is encoded of graphs, by the names of the encodings."""
@@ -76,6 +101,36 @@ class Encoded:
         if 8 + len(text) <= _ROOM:
             self._names[8 : 8 + len(text)] = torch.tensor([*text], dtype=torch.uint8)
             self._names[:8].view(torch.int64).fill_(len(text))  # last, since workers read meanwhile
+
+
+class EncodedSampler:
+    """A sampler of DGL whose batches are encoded in the workers of a loader.
+
+    It has the attributes of the sampler that it is made of.
+
+    Args:
+        encoder: Encodes the batches.
+        sampler: Samples them.
+    """
+
+    def __init__(self, encoder: Encoded, sampler: Any) -> None:
+        self._encoder, self._sampler = encoder, sampler
+
+    def sample(self, g: Any, indices: Any, *args: Any, **kwargs: Any) -> Any:
+        """Returns what the given sampler returns, whose first graph brings the encoded ones if this is a worker."""
+        batch = self._sampler.sample(g, indices, *args, **kwargs)
+        if get_worker_info() is not None:
+            graph = next((leaf for leaf in tree_leaves(batch) if is_graph(leaf)), None)
+            if graph is None:
+                kind = type(batch).__name__
+                raise ArrayError("sampler", f"returns a {kind} without a graph of DGL; pass one that samples graphs")
+            graph.encoded = self._encoder.encode(batch)
+        return batch
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # what copies and pickles look for belongs to this object
+            raise AttributeError(name)
+        return getattr(self._sampler, name)
 
 
 class EncodedGraphs:

@@ -158,7 +158,8 @@ class Frontend(ABC):
     def result(self, *args: Any, **kwargs: Any) -> Any:
         """Shape of what the layer returns, a tuple of sizes for a tensor, in the structure that it returns.
 
-        Only tracers ask for it; layers that no tracer can follow (they take graph objects) leave it out.
+        A list of shapes stands for a tuple of tensors. Tracers ask for it, which never follow layers that take graph
+        objects; so do calls that encode their graphs and compute nothing.
         """
         raise UnsupportedCallError(f"{type(self.module).__name__} cannot be traced.")
 

@@ -1,4 +1,4 @@
-"""Graphs that another process has encoded, found by the edge tensors that came with them."""
+"""Graphs that another process has encoded, found by the edge tensors that came with them, or by their numbers."""
 
 from __future__ import annotations
 
@@ -7,14 +7,19 @@ import weakref
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor
 
+from dacergnn.frontends.dgl.stand_in import is_graph
 from dacergnn.frontends.frontend import GraphKey
 from dacergnn.graph import HeteroGraph
+from dacergnn.graph.native_sorting import checksum
 
 _local = threading.local()
 _arrived: dict[int, list[Arrival]] = {}
+_numbered: weakref.WeakValueDictionary[tuple[object, tuple[object, ...]], HeteroGraph] = weakref.WeakValueDictionary()
+"""Graphs of DGL by owner and sizes, the last of which is a checksum of their edges."""
 
 
 @dataclass(frozen=True)
@@ -23,8 +28,8 @@ class EncodedGraph:
 
     Args:
         owner: As of `GraphCache.find`.
-        tensors: Those that hold the edges.
-        sizes: The rest of the key.
+        tensors: Those that hold the edges; none for a graph of DGL.
+        sizes: The rest of the key, and the checksum of a graph of DGL.
     """
 
     owner: object
@@ -56,8 +61,11 @@ class Arrival:
 
 
 def arrive(found: Sequence[EncodedGraph]) -> None:
-    """Lets layers find graphs as long as their edge tensors are there."""
+    """Lets layers find graphs as long as their edge tensors are there; those of DGL, as long as these items are."""
     for item in found:
+        if not item.tensors:
+            _numbered[item.owner, item.sizes] = item.graph
+            continue
         first = id(item.tensors[0])
         references = [weakref.ref(t) for t in item.tensors]
         references[0] = weakref.ref(item.tensors[0], lambda _, first=first: _arrived.pop(first, None))
@@ -67,6 +75,9 @@ def arrive(found: Sequence[EncodedGraph]) -> None:
 
 def arrived(owner: object, key: GraphKey) -> HeteroGraph | None:
     """Returns the graph that arrived for a layer, if there is one."""
+    numbers = _checksum(key) if _numbered else None
+    if numbers is not None:
+        return _numbered.get((owner, (*key[1], numbers)))
     found = _arrived.get(id(key[0][0])) if _arrived and key[0] else None
     return next((a.graph for a in found if a.is_of(owner, key)), None) if found else None
 
@@ -88,6 +99,24 @@ def is_collecting() -> list[EncodedGraph] | None:
 
 def collect(owner: object, key: GraphKey, graph: HeteroGraph) -> None:
     """Notes a graph that a layer has found, while graphs are collected."""
-    found, tensors = is_collecting(), tuple([t for t in key[0] if isinstance(t, Tensor)])
-    if found is not None and len(tensors) == len(key[0]) > 0:
+    found = is_collecting()
+    if found is None:
+        return
+    tensors, numbers = tuple([t for t in key[0] if isinstance(t, Tensor)]), _checksum(key)
+    if numbers is not None:
+        found.append(EncodedGraph(owner, (), (*key[1], numbers), graph))
+    elif len(tensors) == len(key[0]) > 0:
         found.append(EncodedGraph(owner, tensors, key[1], graph))
+
+
+def _checksum(key: GraphKey) -> int | None:
+    """Returns a number that tells the edges and types of a key with a graph of DGL; None for other keys.
+
+    It stands in for the identity of the graph: a relation of a heterograph is another object whenever it is asked for,
+    and anyone may write to the memory of edges. There is none for graphs on devices.
+    """
+    graph: Any = key[0][0] if key[0] else None
+    types = [t for t in key[0][1:] if isinstance(t, Tensor)]
+    if not is_graph(graph) or len(types) != len(key[0]) - 1:
+        return None
+    return checksum([*graph.edges(order="eid"), *types])

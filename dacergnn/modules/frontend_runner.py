@@ -188,6 +188,8 @@ def _zeros(shape: Any, given: Any) -> Any:
     """Returns zeros of the shapes in a structure, of the type and on the device of the features that are given."""
     if isinstance(shape, dict):
         return {name: _zeros(own, given) for name, own in shape.items()}
+    if isinstance(shape, list):
+        return tuple([_zeros(own, given) for own in shape])
     if shape is None:
         return None
     like = next(t for t in tree_leaves(given) if isinstance(t, Tensor) and t.is_floating_point())

@@ -12,10 +12,9 @@ from torch.utils.data import DataLoader
 import dacergnn
 from dacergnn import HeteroGraph
 from dacergnn.errors import ArrayError
-from dacergnn.graph.encodings import Encodings
 from dacergnn.graph.packed import PackedGraphs
 from dacergnn.loader import Encoded
-from dacergnn.modules.graphs import GraphCache
+from tests.support.encodings import count_encodings
 from tests.support.random_graphs import joined_graph
 
 pytest.importorskip("torch_geometric")
@@ -118,23 +117,11 @@ def test_nothing_is_left_to_encode(name: str, monkeypatch: pytest.MonkeyPatch) -
     original = make().double()
     model = dacergnn.optimize(make().double(), on_unsupported="error")
     model.load_state_dict(original.state_dict())
-    encoded = [0]
-
-    def count(owner: Any, method: str) -> None:
-        plain = getattr(owner, method)
-
-        def counted(self: Any, *args: Any) -> Any:
-            encoded[0] += 1
-            return plain(self, *args)
-
-        monkeypatch.setattr(owner, method, counted)
-
     encoder = Encoded(model, lambda model, batch: model(*arguments(batch)))
     warm = Batches(name in ("HGTConv", "HeteroConv"), None)
     for number in range(SEEN):  # so that it is compiled before there are workers
         model(*arguments(warm[number])).square().sum().backward()
-    count(GraphCache, "encode")
-    count(Encodings, "_build")
+    encoded = count_encodings(monkeypatch)
     loader = DataLoader(
         Batches(name in ("HGTConv", "HeteroConv"), encoder), batch_size=1, collate_fn=only, num_workers=1,
         prefetch_factor=1,

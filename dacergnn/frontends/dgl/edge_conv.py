@@ -41,6 +41,9 @@ class DGLEdgeConvFrontend(Frontend):
             check_rows(name if pair else "feat", part, rows, self.in_feat)
         return (g,), (*sizes, pair, False)
 
+    def result(self, g: Any, feat: Any) -> tuple[int, int]:
+        return int(g.num_dst_nodes()), self.out_feat
+
     def graph_owner(self) -> object:
         return "dgl", "one type"
 

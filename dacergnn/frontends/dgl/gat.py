@@ -56,6 +56,10 @@ class _AttentionFrontend(Frontend):
             raise UnsupportedCallError(f"edge_weight must be a tensor [{sizes[2]}], one value for each edge.")
         return (graph,), (*sizes, pair, False)
 
+    def _shapes(self, graph: Any, get_attention: bool) -> Any:
+        shape = int(graph.num_dst_nodes()), self.heads, self.channels
+        return [shape, (int(graph.num_edges()), self.heads, 1)] if get_attention else shape
+
     def graph_owner(self) -> object:
         return "dgl", "one type"
 
@@ -120,6 +124,9 @@ class DGLGATFrontend(_AttentionFrontend):
     def edges(self, graph: Any, feat: Any, edge_weight: Any = None, get_attention: bool = False) -> GraphKey:
         return self._key(graph, feat, edge_weight)
 
+    def result(self, graph: Any, feat: Any, edge_weight: Any = None, get_attention: bool = False) -> Any:
+        return self._shapes(graph, get_attention)
+
     def bind(
         self, encoded: HeteroGraph, /, graph: Any, feat: Any, edge_weight: Any = None, get_attention: bool = False
     ) -> Binding:
@@ -150,6 +157,9 @@ class DGLGATv2Frontend(_AttentionFrontend):
 
     def edges(self, graph: Any, feat: Any, get_attention: bool = False) -> GraphKey:
         return self._key(graph, feat)
+
+    def result(self, graph: Any, feat: Any, get_attention: bool = False) -> Any:
+        return self._shapes(graph, get_attention)
 
     def bind(self, encoded: HeteroGraph, /, graph: Any, feat: Any, get_attention: bool = False) -> Binding:
         return self._binding(encoded, graph, feat, None, get_attention)

@@ -38,6 +38,12 @@ class DGLGINFrontend(GINProgram):
         check_edge_weight(edge_weight, sizes[2], (feat[0] if pair else feat).dtype)
         return (graph,), (*sizes, pair, False)
 
+    def result(self, graph: Any, feat: Any, edge_weight: Any = None) -> tuple[int, ...]:
+        x = feat[0] if isinstance(feat, tuple) else feat
+        width = self.network.shape[0] if self.network.has_linear else x.size(1)
+        # Any module may be in the network, so that it has to say itself how wide its results are.
+        return tuple(self._finish((x.new_zeros(int(graph.num_dst_nodes()), width),)).shape)
+
     def graph_owner(self) -> object:
         return "dgl", "one type"
 

@@ -59,6 +59,9 @@ class DGLGMMFrontend(Frontend):
             raise UnsupportedCallError("pseudo is sparse; pass pseudo.to_dense().")
         return (graph,), (*sizes, pair, False)
 
+    def result(self, graph: Any, feat: Any, pseudo: Any) -> tuple[int, int]:
+        return int(graph.num_dst_nodes()), self.out_feats
+
     def graph_owner(self) -> object:
         return "dgl", "one type"
 

@@ -49,6 +49,11 @@ class GraphConvFrontend(Frontend):
         check_edge_weight(edge_weight, sizes[2], x.dtype)
         return (graph,), (*sizes, is_bipartite(graph), False)
 
+    def result(self, graph: Any, feat: Any, weight: Any = None, edge_weight: Any = None) -> tuple[int, int]:
+        matrix = self.parameters["weight"] if weight is None else weight
+        x = feat[0] if isinstance(feat, tuple) else feat
+        return int(graph.num_dst_nodes()), (x if matrix is None else matrix).size(1)
+
     def graph_owner(self) -> object:
         return "dgl", "one type"
 

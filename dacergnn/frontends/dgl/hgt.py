@@ -43,6 +43,9 @@ class DGLHGTFrontend(Frontend):
         check_types("etype", etype)
         return (g, ntype, etype), sizes
 
+    def result(self, g: Any, *_: Any, **__: Any) -> tuple[int, int]:
+        return int(g.num_dst_nodes()), self.out_size
+
     def graph_owner(self) -> object:
         return "dgl", self.num_etypes, self.num_ntypes
 

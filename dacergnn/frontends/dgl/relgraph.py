@@ -42,6 +42,9 @@ class RelGraphFrontend(Frontend):
             raise UnsupportedCallError(f"norm must be a tensor [{sizes[2]}, 1], one value for each edge.")
         return (g, etypes), sizes
 
+    def result(self, g: Any, *_: Any, **__: Any) -> tuple[int, int]:
+        return int(g.num_dst_nodes()), self.out_feat
+
     def graph_owner(self) -> object:
         return "dgl", self.num_rels
 

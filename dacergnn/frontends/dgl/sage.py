@@ -52,6 +52,9 @@ class DGLSAGEFrontend(Frontend):
         check_edge_weight(edge_weight, sizes[2], (feat[0] if pair else feat).dtype)
         return (graph,), (*sizes, pair, self.aggregator == "gcn")
 
+    def result(self, graph: Any, *_: Any, **__: Any) -> tuple[int, int]:
+        return int(graph.num_dst_nodes()), self.module._out_feats
+
     def graph_owner(self) -> object:
         return "dgl", "one type"
 
