@@ -97,6 +97,9 @@ class HeteroGraph:
         return graph
 
     def _hold(self, edges: EdgeList, edge_perm: Tensor | None) -> None:
+        self.key = str(next(_NUMBERS))
+        """Finds the graph again by `of_key`, where only text can be passed: in traced programs."""
+        _LIVE[self.key] = self
         self._edges, self._edge_perm = edges, edge_perm
         self._encodings = Encodings(edges)
         self.extent = edges.num_src, edges.num_dst, edges.src.numel(), edges.num_edge_types, edges.bipartite
@@ -177,13 +180,6 @@ class HeteroGraph:
         id. A block of several node types is bipartite: its destinations are no prefix of all its sources.
         """
         return cls(edge_list_of_dgl(g, etype))
-
-    @cached_property
-    def key(self) -> str:
-        """Finds the graph again by `of_key`, where only text can be passed: in traced programs."""
-        key = str(next(_NUMBERS))
-        _LIVE[key] = self
-        return key
 
     @staticmethod
     def of_key(key: str) -> HeteroGraph:

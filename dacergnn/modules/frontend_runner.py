@@ -78,8 +78,7 @@ class FrontendRunner(Runner):
 
     def _run(self, frontend: Frontend, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if is_collecting() is not None:
-            self.find_graph(frontend, args, kwargs)
-            return self.finished(_zeros(frontend.result(*args, **kwargs), (args, kwargs)))
+            return self._collected(frontend, args, kwargs)
         own = frontend is self.frontend
         mode = self._training, torch.is_grad_enabled()
         last = self.repeated.get(mode) if own else None
@@ -103,6 +102,15 @@ class FrontendRunner(Runner):
             else:
                 self.repeated.pop(mode, None)
         return self._execute(binding, graph, compiled)
+
+    def _collected(self, frontend: Frontend, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call that encodes its graph, and gives zeros."""
+        self.find_graph(frontend, args, kwargs)
+        try:
+            shape = frontend.result(*args, **kwargs)
+        except UnsupportedCallError:  # nobody but the layer knows what it returns
+            return self.uncompiled(*args, **kwargs)
+        return self.finished(_zeros(shape, (args, kwargs)))
 
     def _noted(
         self,

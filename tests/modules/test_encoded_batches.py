@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 from torch.utils.data import DataLoader
 
 import dacergnn
@@ -14,6 +15,7 @@ from dacergnn import HeteroGraph
 from dacergnn.errors import ArrayError
 from dacergnn.graph.packed import PackedGraphs
 from dacergnn.loader import Encoded
+from dacergnn.modules.arrivals import collecting
 from tests.support.encodings import count_encodings
 from tests.support.random_graphs import joined_graph
 
@@ -173,3 +175,22 @@ def test_packed_graphs_are_the_same() -> None:
         assert (found.edge_perm is None) == (graph.edge_perm is None)
         assert found.sizes == graph.sizes
         assert torch.equal(found.pair_mean_weights(torch.float64), graph.pair_mean_weights(torch.float64))
+
+
+@pytest.mark.parametrize(
+    ("layer", "options"),
+    [
+        (lambda: pyg.GATConv(K, 4), {"return_attention_weights": True}),
+        (lambda: pyg.GATv2Conv(K, 4), {"return_attention_weights": True}),
+        (lambda: pyg.GINConv(nn.Sequential(nn.Linear(K, 4), nn.BatchNorm1d(4))), {}),
+    ],
+)
+def test_results_that_only_the_layer_knows_have_their_form(layer: Any, options: dict[str, Any]) -> None:
+    torch.manual_seed(0)
+    compiled, x, edge_index = dacergnn.optimize(layer()), torch.randn(7, K), torch.randint(7, (2, 12))
+    with collecting() as found:
+        collected = compiled(x, edge_index, **options)
+    assert len(found) == 1
+    called = compiled(x, edge_index, **options)
+    shapes = [[tuple(t.shape) for t in tree_leaves(result)] for result in (collected, called)]
+    assert shapes[0] == shapes[1]

@@ -10,8 +10,8 @@ from torch import Tensor
 
 _OWN = frozenset(("_graph", "_canonical_etypes", "_batch_num_nodes", "_batch_num_edges", "_ntypes", "_etypes",
                   "_is_unibipartite", "_srctypes_invmap", "_dsttypes_invmap", "_etypes_invmap", "_etype2canonical",
-                  "_node_frames", "_edge_frames"))  # fmt: skip
-"""Attributes that DGL gives to graphs."""
+                  "_node_frames", "_edge_frames", "encoded"))  # fmt: skip
+"""Attributes that DGL gives to graphs, and the one of `dacergnn.loader.EncodedSampler`."""
 
 
 def form(graph: Any) -> tuple[object, ...] | None:

@@ -120,8 +120,10 @@ class AttentionFrontend(WeightsFrontend):
     def repeatable(self) -> bool:
         return not (self.module.training and self.module.dropout > 0)
 
-    def result_of_call(self, x: Any, edge_index: Any, size: Any = None) -> tuple[int, ...]:
+    def result_of_call(self, x: Any, edge_index: Any, size: Any, return_attention_weights: Any) -> tuple[int, ...]:
         """Shape of the result."""
+        if return_attention_weights is not None:
+            raise UnsupportedCallError("return_attention_weights is given, so that there are other results besides.")
         return self.nodes(x, edge_index, size).shape((self.heads if self.concat else 1) * self.channels)
 
     def graph_of_call(self, x: Any, edge_index: Any, size: Any = None) -> HeteroGraph:

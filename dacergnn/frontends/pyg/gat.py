@@ -38,8 +38,10 @@ class GATFrontend(AttentionFrontend):
     ) -> GraphKey:
         return self.key_of_call(x, edge_index, edge_attr, size, return_attention_weights)
 
-    def result(self, x: Any, edge_index: Any, edge_attr: Any = None, size: Any = None, *_: Any, **__: Any) -> Any:
-        return self.result_of_call(x, edge_index, size)
+    def result(
+        self, x: Any, edge_index: Any, edge_attr: Any = None, size: Any = None, return_attention_weights: Any = None
+    ) -> Any:
+        return self.result_of_call(x, edge_index, size, return_attention_weights)
 
     def graph(
         self, x: Any, edge_index: Any, edge_attr: Any = None, size: Any = None, *_: Any, **__: Any
@@ -80,8 +82,8 @@ class GATv2Frontend(AttentionFrontend):
             raise UnsupportedCallError("edge_attr is given to a layer without edge_dim.")
         return key
 
-    def result(self, x: Any, edge_index: Any, *_: Any, **__: Any) -> Any:
-        return self.result_of_call(x, edge_index)
+    def result(self, x: Any, edge_index: Any, edge_attr: Any = None, return_attention_weights: Any = None) -> Any:
+        return self.result_of_call(x, edge_index, None, return_attention_weights)
 
     def graph(self, x: Any, edge_index: Any, *_: Any, **__: Any) -> HeteroGraph:
         return self.graph_of_call(x, edge_index)
