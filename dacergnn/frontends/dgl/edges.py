@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -30,6 +30,7 @@ class GraphForm(NamedTuple):
 
     Args:
         graph: That graph.
+        key: Tells these edges from others of the same graph.
         relations: Which of its relations.
         tensors: Types of edges or nodes, by the names in ``typed``.
         typed: "etype" or "ntype".
@@ -38,6 +39,7 @@ class GraphForm(NamedTuple):
     """
 
     graph: Any
+    key: Any
     relations: tuple[Relation, ...]
     tensors: tuple[Tensor, ...]
     typed: tuple[str, ...]
@@ -46,10 +48,15 @@ class GraphForm(NamedTuple):
 
     def find(self, graphs: GraphFinder, own: bool) -> HeteroGraph:
         """The encoded graph, which lives as long as the structure of DGL's."""
-        edges = self.along(self.graph, self.relations)
-        edges.types = dict(zip(self.typed, self.tensors, strict=True))
-        edges.rows |= dict(zip(self.typed, self.counts, strict=True))
-        return edges.find(graphs, set())
+        types = dict(zip(self.typed, self.tensors, strict=True))
+        counts = dict(zip(self.typed, self.counts, strict=True))
+        found = _kept(self.graph, self.key, _wanted(types, counts))
+        if found is None:
+            edges = self.along(self.graph, self.relations)
+            edges.types = types
+            edges.rows |= counts
+            found = edges.find(graphs, set())
+        return found
 
 
 def counted(trace: Trace | None, graph: Any, what: str, names: tuple[Any, ...]) -> int:
@@ -62,8 +69,9 @@ def counted(trace: Trace | None, graph: Any, what: str, names: tuple[Any, ...]) 
 class _Encoded:
     key: object
     types: dict[str, Types]
+    ends: list[Tensor]
+    """Of the edges, in the memory of the graph, which anyone may write to."""
     seen: Seen
-    """The ends of the edges, whose memory anyone may write to."""
     graph: HeteroGraph
 
 
@@ -133,21 +141,23 @@ class GraphEdges(EdgeSet):
         if tape is None or not tape.covers(self.graph):
             return None
         counts = tuple([self.rows[side] for side in self.types])
-        return GraphForm(self.graph, self.relations, self.tensors, tuple(self.types), counts, type(self).along)
+        return GraphForm(
+            self.graph, self.key, self.relations, self.tensors, tuple(self.types), counts, type(self).along
+        )
 
     def find(self, graphs: GraphFinder, given: set[int]) -> HeteroGraph:
         """The encoded graph, made anew if the structure or the types have changed."""
-        wanted = {side: (t, version(t), number(self.rows[side] or 0)) for side, t in self.types.items()}
+        wanted = _wanted(self.types, self.rows)
+        found = _kept(self.graph, self.key, wanted)
+        if found is not None:
+            return found
+        with lasting():
+            graph, ends = self.encode(), self.ends()
         index = self.graph._graph
         kept: list[_Encoded] = getattr(index, _ENCODED, [])
-        for entry in kept:
-            if entry.key == self.key and _same(entry.types, wanted) and entry.seen.unwritten(self.ends()):
-                return entry.graph
-        with lasting():
-            graph = self.encode()
         others = [e for e in kept if e.key != self.key]
         same = [e for e in kept if e.key == self.key]
-        encoded = _Encoded(self.key, wanted, Seen(self.ends(), shared=True), graph)
+        encoded = _Encoded(self.key, wanted, ends, Seen(ends, shared=True), graph)
         setattr(index, _ENCODED, [encoded, *same[: _KEPT - 1], *others])
         return graph
 
@@ -171,6 +181,20 @@ class GraphEdges(EdgeSet):
         """Numbers of source and destination nodes, which nobody notes."""
         src, dst = map(number, self.sizes)
         return src, dst
+
+
+def _wanted(types: Mapping[str, Tensor], counts: Mapping[str, int | None]) -> dict[str, Types]:
+    """Types of edges and nodes as they are now, with their numbers."""
+    return {side: (t, version(t), number(counts[side] or 0)) for side, t in types.items()}
+
+
+def _kept(graph: Any, key: object, wanted: dict[str, Types]) -> HeteroGraph | None:
+    """What was encoded of the edges with a key, if nobody has written to these and the types are the same."""
+    kept: list[_Encoded] = getattr(graph._graph, _ENCODED, [])
+    for entry in kept:
+        if entry.key == key and _same(entry.types, wanted) and entry.seen.unwritten(entry.ends):
+            return entry.graph
+    return None
 
 
 def _same(kept: dict[str, Types], wanted: dict[str, Types]) -> bool:
