@@ -12,8 +12,9 @@ from dacergnn.config import Rates
 from dacergnn.graph.spaces import MAPS, TYPE_PATHS, kind, part
 from dacergnn.library_nodes import GraphOperator, row_shape, row_space
 from dacergnn.library_nodes.form import WEIGHT_PRODUCTS, Const, Expr, Op, Ref, ShapeOf, Statement, match_gemm, size
-from dacergnn.library_nodes.operators import OPERATORS, shape_of
+from dacergnn.library_nodes.operators import OPERATORS
 from dacergnn.library_nodes.parse import view_shape
+from dacergnn.library_nodes.shapes import shape_of
 
 INDEX_BYTES = 4
 ITEM = 4

@@ -1,42 +1,55 @@
-"""Activations that a program can have behind it: which modules and functions of torch they are."""
+"""Activations that a program can have behind it, or in a network: which modules and functions of torch they are."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 
+from dacergnn.library_nodes.operators import OPERATORS, Operator
 from dacergnn.program.flatten import Activation
 
-_MODULES: dict[type[nn.Module], Callable[[Any], Activation]] = {
-    nn.ReLU: lambda m: Activation("relu"),
-    nn.LeakyReLU: lambda m: Activation("leakyrelu", (float(m.negative_slope),)),
-    nn.ELU: lambda m: Activation("elu", (float(m.alpha),)),
-    nn.Sigmoid: lambda m: Activation("sigmoid"),
-    nn.Tanh: lambda m: Activation("tanh"),
+_MODULES: dict[type[nn.Module], str] = {
+    getattr(nn, operator.torch.module): name for name, operator in OPERATORS.items() if operator.torch.module
 }
-_FUNCTIONS: dict[Any, Activation] = {
-    F.relu: Activation("relu"),
-    torch.relu: Activation("relu"),
-    F.leaky_relu: Activation("leakyrelu", (0.01,)),
-    F.elu: Activation("elu", (1.0,)),
-    F.sigmoid: Activation("sigmoid"),
-    torch.sigmoid: Activation("sigmoid"),
-    F.tanh: Activation("tanh"),
-    torch.tanh: Activation("tanh"),
-}
+
+
+def _functions() -> dict[Any, Activation]:
+    """What functions of torch are that are called with one tensor and no option."""
+    found: dict[Any, Activation] = {}
+    for name, operator in OPERATORS.items():
+        constants = [value for value in operator.constants if value is not None]
+        if operator.is_activation and len(constants) == len(operator.constants):
+            spelled = [getattr(owner, f, None) for owner in (torch, F) for f in operator.torch.functions]
+            found |= {f: Activation(name, tuple(constants)) for f in spelled if f is not None}
+    return found
+
+
+_FUNCTIONS = _functions()
 
 
 def activation_of(function: object) -> Activation | None:
     """What a module or function of torch is in a program; None for others, and for modules with hooks."""
     if isinstance(function, nn.Module):
-        make, own = _MODULES.get(type(function)), vars(function)
+        own = vars(function)
         hooks = own["_forward_hooks"] or own["_forward_pre_hooks"] or own["_backward_hooks"]
-        return None if make is None or hooks or "forward" in own else make(function)
+        return None if hooks or "forward" in own else activation_in(function)
     try:
         return _FUNCTIONS.get(function)
     except TypeError:  # not hashable
         return None
+
+
+def activation_in(module: nn.Module) -> Activation | None:
+    """What a module of torch computes, whatever hooks it has; None if no operator does."""
+    name = _MODULES.get(type(module))
+    return None if name is None else _with_options(module, name, OPERATORS[name])
+
+
+def _with_options(module: Any, name: str, operator: Operator) -> Activation | None:
+    meaning = operator.torch
+    if any(getattr(module, option) != value for option, value in meaning.fixed.items()):
+        return None
+    return Activation(name, tuple([float(getattr(module, option)) for option in meaning.options]))

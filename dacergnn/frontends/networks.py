@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from torch import nn
 from torch.nn.parameter import UninitializedParameter
 
+from dacergnn.frontends.activations import activation_in
 from dacergnn.frontends.frontend import spec
 
 Path = tuple[str, ...]
 
 _LINEAR = ("torch.nn.modules.linear.Linear", "torch_geometric.nn.dense.linear.Linear")
-_ACTIVATIONS: dict[type[nn.Module], Callable[[Any], str]] = {
-    nn.ReLU: lambda m: "relu(h)",
-    nn.LeakyReLU: lambda m: f"leakyrelu(h, {float(m.negative_slope)})",
-    nn.ELU: lambda m: f"elu(h, {float(m.alpha)})",
-    nn.Tanh: lambda m: "tanh(h)",
-    nn.Sigmoid: lambda m: "sigmoid(h)",
-}
 
 
 @dataclass
@@ -58,8 +51,10 @@ class Network:
         if f"{kind.__module__}.{kind.__qualname__}" in _LINEAR:
             self._add_linear(module, path)
             return None
-        if kind in _ACTIVATIONS:
-            self.steps.append(f"h = {_ACTIVATIONS[kind](module)}")
+        activation = activation_in(module)
+        if activation is not None:
+            operands = ", ".join(["h", *map(str, activation.constants)])
+            self.steps.append(f"h = {activation.name}({operands})")
             return None
         return None if kind is nn.Identity else kind.__name__
 

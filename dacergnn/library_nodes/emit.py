@@ -10,7 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from dacergnn.library_nodes.form import Const, Expr, Op, Ref, Shape, ShapeOf, size
-from dacergnn.library_nodes.operators import OPERATORS, op, shape_of
+from dacergnn.library_nodes.operators import OPERATORS, op
+from dacergnn.library_nodes.shapes import shape_of
 
 INDEX = ("h", "f", "g")
 LANES = (16, 8, 4)

@@ -16,8 +16,8 @@ from dacergnn.errors import VerificationError
 from dacergnn.library_nodes.access import pure_encodings, statement_encodings
 from dacergnn.library_nodes.device_code import DeviceCode
 from dacergnn.library_nodes.form import Ref, Shape, Statement, statement_text
-from dacergnn.library_nodes.operators import check_shapes
 from dacergnn.library_nodes.parse import parse_statement, view_shape
+from dacergnn.library_nodes.shapes import check_shapes
 
 if TYPE_CHECKING:
     from dace.data import Data

@@ -14,7 +14,7 @@ from dacergnn.errors import ProgramError
 from dacergnn.graph.spaces import MAPS
 from dacergnn.library_nodes.diagnostics import fail, nearest
 from dacergnn.library_nodes.form import ENTITY, GEMM_OPERATORS, Const, Expr, Op, Ref, Shape, Statement, size
-from dacergnn.library_nodes.operators import OPERATORS, STRUCTURAL, WITH_DIMS, op
+from dacergnn.library_nodes.operators import OPERATORS, STRUCTURAL, WITH_DIMS, op, power
 
 BINARY: dict[type[ast.AST], str] = {
     ast.Add: "add",
@@ -31,8 +31,6 @@ _ROW_ATTRIBUTES = {
     "row": "row", "column": "column", "typed_column": "typedcolumn", "pair": "pair", "nonzero": "nonzero",
 }  # fmt: skip
 _NODE_TYPE = {"": "ntype", "src": "srctype", "dst": "dsttype"}
-# Default arguments of operators that a user may leave out.
-_DEFAULTS: dict[str, tuple[float, ...]] = {"leakyrelu": (0.01,), "elu": (1.0,)}
 _ARITY = {name: entry.arity for name, entry in OPERATORS.items()} | STRUCTURAL
 
 _ALIASES = {"dot_prod": "dot_prd"}
@@ -43,7 +41,7 @@ _INSTEAD: dict[type[ast.AST], str] = {
     ast.IfExp: "rows have no branches; multiply by a comparison: (e.s > 0.0) * e.src.x",
     ast.Compare: "comparisons are >, >=, <, <= and ==, of two values: (a < b) * (b < c)",
     ast.BoolOp: "comparisons give 0 or 1: multiply them for and, add them for or",
-    ast.BinOp: "there are + - * / and @; x ** 2 is x * x",
+    ast.BinOp: "there are + - * / @ and, with a constant, **",
     ast.GeneratorExp: "an aggregation runs over the edges of a row: sum(e.src.x for e in n.incoming_edges())",
     ast.ListComp: "an aggregation runs over the edges of a row: sum(e.src.x for e in n.incoming_edges())",
     ast.List: "values are joined by concat(a, b)",
@@ -167,6 +165,8 @@ class ExpressionParser:
             return Const(-operand.value) if isinstance(operand, Const) else Op("neg", (operand,))
         if isinstance(node, ast.BinOp) and type(node.op) in BINARY:
             return Op(BINARY[type(node.op)], (self.parse(node.left), self.parse(node.right)))
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow):
+            return power(self.parse(node.left), self.parse(node.right))
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
             return Op("linear", (self.parse(node.left), self.parse(node.right)))
         if isinstance(node, ast.Compare) and len(node.ops) == 1:
@@ -207,8 +207,9 @@ class ExpressionParser:
         arity = _ARITY[name]
         args = [self.parse(a) for a in node.args[:arity]]
         if len(args) < arity:
-            defaults = _DEFAULTS.get(name, ())
-            args += [Const(v) for v in defaults[len(defaults) - (arity - len(args)) :]]
+            defaults = OPERATORS[name].constants if name in OPERATORS else ()
+            missing = defaults[len(defaults) - (arity - len(args)) :]
+            args += [Const(v) for v in missing if v is not None]
         if len(args) != arity:
             fail(node, f"{name}() takes {arity} operand{'s' * (arity > 1)}")
         dims = tuple(self._integer(a) for a in node.args[arity:])

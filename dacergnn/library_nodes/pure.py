@@ -11,8 +11,9 @@ from dace import Memlet, dtypes
 from dacergnn.library_nodes.access import index_name
 from dacergnn.library_nodes.form import WEIGHT_PRODUCTS, Const, Expr, Op, Ref, Shape, Statement
 from dacergnn.library_nodes.node import PREFIX, row_shape, row_space
-from dacergnn.library_nodes.operators import OPERATORS, op, shape_of
+from dacergnn.library_nodes.operators import OPERATORS, op
 from dacergnn.library_nodes.parse import view_shape
+from dacergnn.library_nodes.shapes import shape_of
 
 _WCR = {"+=": "lambda a, b: a + b", "max=": "lambda a, b: max(a, b)", "min=": "lambda a, b: min(a, b)"}
 INPUT = "in" + PREFIX  # connectors of tasklets must not carry the names of arrays

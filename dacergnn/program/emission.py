@@ -8,7 +8,7 @@ from dacergnn.errors import ProgramError
 from dacergnn.graph.spaces import TYPE_PATHS
 from dacergnn.library_nodes.form import GEMM_OPERATORS, Expr, Op, Ref, Shape, Statement, match_gemm, size
 from dacergnn.library_nodes.node import Typeclass
-from dacergnn.library_nodes.operators import scale_fits, shape_of
+from dacergnn.library_nodes.shapes import scale_fits, shape_of
 from dacergnn.program.view import Program
 
 _OF_TYPES = "multiplies the weights of one type, in a loop over g.edge_types(), g.node_types() or g.once()"

@@ -9,7 +9,8 @@ import numpy as np
 
 from dacergnn.graph import HeteroGraph
 from dacergnn.library_nodes.form import Const, Expr, Op, Ref, Statement
-from dacergnn.library_nodes.operators import OPERATORS, shape_of
+from dacergnn.library_nodes.operators import OPERATORS
+from dacergnn.library_nodes.shapes import shape_of
 from dacergnn.program.view import Program
 
 Array = np.ndarray[Any, np.dtype[np.float64]]

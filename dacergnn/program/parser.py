@@ -14,8 +14,9 @@ from dacergnn.graph.spaces import MAPS, ROW_SPACES, TYPE_PATHS
 from dacergnn.library_nodes.diagnostics import fail, nearest
 from dacergnn.library_nodes.form import Const, Expr, Op, Ref
 from dacergnn.library_nodes.node import Typeclass
-from dacergnn.library_nodes.operators import op, shape_of
+from dacergnn.library_nodes.operators import op
 from dacergnn.library_nodes.parse import ExpressionParser, fold
+from dacergnn.library_nodes.shapes import shape_of
 from dacergnn.program.declarations import declaration
 from dacergnn.program.emission import Emission
 from dacergnn.program.flatten import FlatProgram, flatten

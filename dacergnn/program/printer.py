@@ -9,7 +9,7 @@ import dace
 from dacergnn.graph.spaces import MAPS, kind, part
 from dacergnn.library_nodes import GraphOperator, Op, Statement
 from dacergnn.library_nodes.form import ENTITY, ref_text, statement_text
-from dacergnn.library_nodes.operators import shape_of
+from dacergnn.library_nodes.shapes import shape_of
 from dacergnn.library_nodes.traversal.nest import Levels, Loop, loops
 from dacergnn.program.loops import ITERATORS
 from dacergnn.program.view import Program

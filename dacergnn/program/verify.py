@@ -11,7 +11,7 @@ from dacergnn.graph.spaces import MAPS, ROW_SPACES
 from dacergnn.library_nodes import GraphOperator, Statement, row_space
 from dacergnn.library_nodes.cpu import is_encoding
 from dacergnn.library_nodes.form import REDUCTIONS, Ref
-from dacergnn.library_nodes.operators import check_shapes
+from dacergnn.library_nodes.shapes import check_shapes
 from dacergnn.library_nodes.traversal.nest import problem
 from dacergnn.program.view import Program
 

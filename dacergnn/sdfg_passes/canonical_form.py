@@ -31,7 +31,7 @@ import dace
 
 from dacergnn.graph.spaces import TYPE_PATHS, kind, through
 from dacergnn.library_nodes.form import Const, Expr, Op, Ref, Statement, match_gemm, refs, size
-from dacergnn.library_nodes.operators import is_elementwise, shape_of
+from dacergnn.library_nodes.shapes import is_elementwise, shape_of
 from dacergnn.program.listing import Listing, map_refs
 
 _FEWER = ("one", "etype", "srcpair", "dstpair")

@@ -25,7 +25,8 @@ from dacergnn.library_nodes.form import (
     match_gemm,
 )
 from dacergnn.library_nodes.node import copied
-from dacergnn.library_nodes.operators import OPERATORS, SLOPE_OF_EITHER, op, shape_of
+from dacergnn.library_nodes.operators import OPERATORS, op
+from dacergnn.library_nodes.shapes import shape_of
 from dacergnn.program import Program, verify
 from dacergnn.program.listing import Listing
 from dacergnn.sdfg_passes.gradient_arrays import GRADIENT, GradientArrays
@@ -264,7 +265,7 @@ class _Differentiation:
         # Of nodes, results are mostly saved for what reads them next; of edges there are more than of end points.
         given = isinstance(expr.args[0], Ref) and expr.args[0].name in self.forward.inputs
         at_hand = isinstance(result, Ref) and self._is_at_hand(result.name)
-        by_operand = expr.name in SLOPE_OF_EITHER and not at_hand and (given or space not in ("NS", "ND"))
+        by_operand = OPERATORS[expr.name].slope_of_either and not at_hand and (given or space not in ("NS", "ND"))
         y = expr if result is None or by_operand else result
         gradients = OPERATORS[expr.name].derivative(expr.args, seed, y)
         for arg, gradient in zip(expr.args, gradients, strict=True):

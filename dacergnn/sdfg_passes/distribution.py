@@ -20,7 +20,8 @@ from dataclasses import dataclass, field, replace
 from dacergnn.graph.spaces import MAPS, PARTS, TYPE_PATHS, along, kind, through
 from dacergnn.library_nodes.cpu import is_encoding
 from dacergnn.library_nodes.form import Expr, Gemm, Op, Ref, Shape, Statement, match_gemm, refs
-from dacergnn.library_nodes.operators import op, shape_of
+from dacergnn.library_nodes.operators import op
+from dacergnn.library_nodes.shapes import shape_of
 from dacergnn.program.listing import Listing, map_refs, rebase
 from dacergnn.sdfg_passes.regular import is_regular
 

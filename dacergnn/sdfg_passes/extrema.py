@@ -31,16 +31,13 @@ from dataclasses import dataclass, field
 
 from dacergnn.graph.spaces import MAPS, TYPE_PATHS
 from dacergnn.library_nodes.form import Const, Expr, Op, Ref, Statement
-from dacergnn.library_nodes.operators import is_elementwise, op, shape_of
+from dacergnn.library_nodes.operators import OPERATORS, op
+from dacergnn.library_nodes.shapes import is_elementwise, shape_of
 from dacergnn.program.listing import Listing, map_refs, rebase
 from dacergnn.sdfg_passes.distribution import ENDS, new_array
 from dacergnn.sdfg_passes.regular import is_regular
 
 _FLIPPED = {"max=": "min=", "min=": "max="}
-_RISING = ("relu", "leakyrelu", "elu", "tanh", "sigmoid", "exp", "erf")
-"""Functions that do not fall; those with a constant if that is not negative."""
-_AT_ZERO = ("sigmoid", "exp")
-"""Those of them that are not 0 at 0."""
 
 
 def behind_extrema(listing: Listing, singular: Set[str]) -> int:
@@ -129,9 +126,14 @@ class _Peeled:
         expr = self.expr
         if not isinstance(expr, Op):
             return False
-        if expr.name in _RISING and all(isinstance(a, Const) and a.value >= 0 for a in expr.args[1:]):
+        operator = OPERATORS.get(expr.name)
+        if (
+            operator is not None
+            and operator.rising
+            and all(isinstance(a, Const) and a.value >= 0 for a in expr.args[1:])
+        ):
             self.expr, rest = expr.args[0], expr.args[1:]
-            self._take(lambda value: Op(expr.name, (value, *rest)), expr.name not in _AT_ZERO)
+            self._take(lambda value: Op(expr.name, (value, *rest)), operator.zero_at_zero)
             return True
         if expr.name == "div" or isinstance(expr.args[-1], Const):
             value, factor = expr.args[0], expr.args[-1]

@@ -30,7 +30,7 @@ from dacergnn.graph.spaces import kind
 from dacergnn.library_nodes import GraphOperator, SegmentGemm, Traversal
 from dacergnn.library_nodes.access import is_few, target_is_prefix
 from dacergnn.library_nodes.form import Statement, match_gemm, size
-from dacergnn.library_nodes.operators import is_elementwise
+from dacergnn.library_nodes.shapes import is_elementwise
 from dacergnn.library_nodes.traversal.nest import problem
 from dacergnn.program import Program
 from dacergnn.program.view import Group

@@ -25,7 +25,7 @@ import dace
 from dacergnn.graph.spaces import TYPE_PATHS
 from dacergnn.library_nodes import GraphOperator, Traversal
 from dacergnn.library_nodes.form import WEIGHT_PRODUCTS, Expr, Gemm, Op, Ref, Shape, Statement, match_gemm, size
-from dacergnn.library_nodes.operators import shape_of
+from dacergnn.library_nodes.shapes import shape_of
 from dacergnn.program import Program
 
 

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field, replace
 
 from dacergnn.graph.spaces import MAPS, kind
 from dacergnn.library_nodes.form import Expr, Gemm, Op, Ref, Shape, Statement, match_gemm, size
-from dacergnn.library_nodes.operators import shape_of
+from dacergnn.library_nodes.shapes import shape_of
 from dacergnn.program.listing import Listing
 from dacergnn.sdfg_passes.choice import Option
 

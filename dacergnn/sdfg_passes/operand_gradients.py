@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from dacergnn.library_nodes.form import Const, Expr, Op, Ref, Shape, ShapeOf
-from dacergnn.library_nodes.operators import op, shape_of
+from dacergnn.library_nodes.operators import op
+from dacergnn.library_nodes.shapes import shape_of
 
 
 def structural_gradients(

@@ -10,7 +10,8 @@ from torch import Tensor
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.graph.spaces import MAPS, PAIR_NONZEROS, along, through
 from dacergnn.library_nodes.form import Expr, Op, Ref, Shape, Statement, match_gemm, refs, statement_text
-from dacergnn.library_nodes.operators import op, shape_of
+from dacergnn.library_nodes.operators import op
+from dacergnn.library_nodes.shapes import shape_of
 from dacergnn.program.listing import Listing, map_refs
 
 _PAIRS = {("src", "S"): ("UZS", "srcpair"), ("dst", "S"): ("VZS", "dstpair"), ("dst", "D"): ("VZD", "dstpair")}

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dacergnn.cost import Access, Work
 from dacergnn.graph.spaces import TYPE_PATHS, kind
 from dacergnn.library_nodes.form import WEIGHT_PRODUCTS, Const, Expr, Op, Ref, Shape, ShapeOf, match_gemm, size
-from dacergnn.library_nodes.operators import broadcast, shape_of
+from dacergnn.library_nodes.operators import COSTS, OPERATORS
+from dacergnn.library_nodes.shapes import broadcast, shape_of
 
 _ROWS = {
     "E": "edges", "U": "pairs", "V": "pairs", "RNS": "pairs", "NS": "nodes", "ND": "nodes", "R": "types", "T": "types",
@@ -21,24 +22,16 @@ _ROWS = {
 ROWS = ("edges", "pairs", "nodes", "types", "nonzeros")
 """Kinds of row spaces."""
 _OPERATIONS = {
-    **dict.fromkeys(("add", "sub", "neg", "sum", "sum_heads", "+="), "add"),
-    **dict.fromkeys(("mul", "dot_prd"), "multiply"),
-    "div": "divide",
-    **dict.fromkeys(("exp", "expm1", "sigmoid", "silu", "softplus", "elu"), "exp"),
-    **dict.fromkeys(("erf", "gelu"), "erf"),
-    "tanh": "tanh",
-    **dict.fromkeys(("log", "log1p", "sqrt"), "root"),
-    **dict.fromkeys(("gt", "ge", "eq"), "compare"),
-    **dict.fromkeys(
-        ("max", "min", "max=", "min=", "relu", "leakyrelu", "abs", "clamp_min", "clamp_max", "where", "detach"),
-        "select",
-    ),
+    **{name: operator.cost for name, operator in OPERATORS.items()},
+    **dict.fromkeys(("sum", "sum_heads", "+="), "add"),
+    "dot_prd": "multiply",
+    **dict.fromkeys(("max=", "min="), "select"),
     **dict.fromkeys(("concat", "slice", "expand", "take_rows", "pad_rows", "to_heads"), "move"),
     "linear": "linear",
     "outer_prod": "outer",
     **dict.fromkeys(WEIGHT_PRODUCTS, "weights"),
 }
-OPERATIONS = (*dict.fromkeys(_OPERATIONS.values()), "index")
+OPERATIONS = (*COSTS, "move", "linear", "outer", "weights", "index")
 """Kinds of operations: of products, those of their multiplications with an addition; look-ups of rows."""
 PATTERNS = (
     "read", "in_order", "gathered", "repeated", "typed", "transposed", "written", "reduced", "scattered", "summed",

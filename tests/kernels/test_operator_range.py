@@ -27,6 +27,8 @@ UNARY: dict[str, tuple[str, Function]] = {
     "erf": ("erf({x})", torch.erf), "tanh": ("tanh({x})", torch.tanh),
     "relu": ("relu({x})", F.relu), "gelu": ("gelu({x})", F.gelu),
     "softplus": ("softplus({x})", F.softplus), "elu": ("elu({x})", F.elu),
+    "sin": ("sin({x})", torch.sin), "cos": ("cos({x})", torch.cos),
+    "pow": ("pow({x}, 1.5)", lambda x: x.pow(1.5)),
     "leakyrelu": ("leakyrelu({x}, 0.2)", lambda x: F.leaky_relu(x, 0.2)),
     "sigmoid": ("sigmoid({x})", torch.sigmoid), "silu": ("silu({x})", F.silu), "expm1": ("expm1({x})", torch.expm1),
     "clamp_min": ("clamp_min({x}, 0.1)", lambda x: x.clamp_min(0.1)),

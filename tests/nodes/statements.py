@@ -11,7 +11,8 @@ SHAPES = {"": "", "k": "[5]", "h": "[2]", "hk": "[2, 3]"}
 SPACES = ("NS", "ND", "E", "U", "V", "R", "T", "ONE", "RNS")
 UNARY = (
     "exp({x})", "log({x} * {x} + 1.5)", "sqrt({x} * {x} + 1.5)", "abs({x})", "erf({x})", "tanh({x})", "sigmoid({x})",
-    "relu({x})", "gelu({x})", "leakyrelu({x}, 0.2)", "elu({x}, 1.3)", "-{x}", "detach({x})",
+    "relu({x})", "gelu({x})", "leakyrelu({x}, 0.2)", "elu({x}, 1.3)", "sin({x})", "cos({x})",
+    "pow({x} * {x} + 0.5, 1.5)", "-{x}", "detach({x})",
     "clamp_min({x}, 0.1)", "clamp_max({x}, 0.1)",
 )  # fmt: skip
 BINARY = (

@@ -25,12 +25,13 @@ GRAPH = RawGraph(
 ANYWHERE = [-40.0, -20.0, -3.0, -1.0, -0.5, 0.0, 0.25, 1.0, 3.0, 20.0, 40.0]
 POSITIVE = [1e-6, 0.25, 0.75, 1.0, 1.5, 4.0, 20.0]
 UNARY = (
-    "neg", "exp", "expm1", "abs", "erf", "tanh", "sigmoid", "silu", "softplus", "relu", "gelu", "detach",
+    "neg", "exp", "expm1", "sin", "cos", "abs", "erf", "tanh", "sigmoid", "silu", "softplus", "relu", "gelu", "detach",
 )  # fmt: skip
 STATEMENTS = {
     "anywhere": [
         *(f"{name}(n.x) * n.x" if name != "neg" else "-n.x * n.x" for name in UNARY),
-        "leakyrelu(n.x, 0.2) * n.x", "elu(n.x, 1.3)", "clamp_min(n.x, 0.25) * n.x", "clamp_max(n.x, 1.0) * n.x",
+        "pow(n.x, 3.0) * n.y", "leakyrelu(n.x, 0.2) * n.x", "elu(n.x, 1.3)", "clamp_min(n.x, 0.25) * n.x",
+        "clamp_max(n.x, 1.0) * n.x",
         "n.x + n.y * n.x", "(n.x - n.y) * n.y", "max(n.x, n.y) * n.y", "min(n.x, n.y * n.y)", "n.x / (n.y * n.y + 1.0)",
         "(n.x > n.y) * n.x * n.y", "(n.x >= n.y) * n.x * n.x", "(n.x == n.y) * n.x * n.x",
         "where(n.x > n.y, n.x * n.y, exp(clamp_max(n.x, 0.0)))",

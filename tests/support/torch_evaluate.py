@@ -38,7 +38,7 @@ ELEMENTWISE = {
     "exp": torch.exp, "log": torch.log, "sqrt": torch.sqrt, "abs": torch.abs, "erf": torch.erf,
     "tanh": torch.tanh, "sigmoid": torch.sigmoid, "relu": torch.relu, "gelu": torch.nn.functional.gelu,
     "expm1": torch.expm1, "log1p": torch.log1p, "silu": torch.nn.functional.silu, "softplus": _softplus,
-    "detach": torch.detach, "max": torch.maximum, "min": torch.minimum,
+    "detach": torch.detach, "max": torch.maximum, "min": torch.minimum, "sin": torch.sin, "cos": torch.cos,
 }  # fmt: skip
 BINARY = {
     ast.Add: torch.add, ast.Sub: torch.sub, ast.Mult: torch.mul, ast.Div: torch.div, ast.Gt: torch.gt,
@@ -270,7 +270,7 @@ class _Statement:
         if name == "elu":
             alpha = float(ast.literal_eval(args[1])) if len(args) > 1 else 1.0
             return torch.where(x > 0, x, alpha * torch.expm1(x.clamp(max=0.0)))
-        if name in ("clamp_min", "clamp_max"):
+        if name in ("clamp_min", "clamp_max", "pow"):
             return getattr(torch, name)(x, float(ast.literal_eval(args[1])))
         if name == "where":
             a, b = (self.value(arg) for arg in args[1:])

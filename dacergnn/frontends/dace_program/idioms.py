@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from dacergnn.library_nodes.form import Const, Expr, Op, Ref, Statement
-from dacergnn.library_nodes.operators import is_elementwise
+from dacergnn.library_nodes.shapes import is_elementwise
 
 Producer = Callable[[str], Statement | None]
 

@@ -6,10 +6,9 @@ import ast
 from collections.abc import Mapping
 
 from dacergnn.library_nodes.form import Const, Expr
-from dacergnn.library_nodes.operators import op
+from dacergnn.library_nodes.operators import OPERATORS, op, power
 from dacergnn.library_nodes.parse import BINARY, FLIPPED
 
-_FUNCTIONS = ("exp", "log", "sqrt", "abs", "tanh", "erf", "max", "min")
 _CASTS = ("float", "float32", "float64", "int", "int32", "int64")
 
 
@@ -43,8 +42,8 @@ def _expression(node: ast.expr, operands: Mapping[str, Expr]) -> Expr:
             return Const(-operand.value) if isinstance(operand, Const) else op("neg", operand)
         case ast.UnaryOp(op=ast.UAdd()):
             return inner(node.operand)
-        case ast.BinOp(op=ast.Pow()):
-            return _power(inner(node.left), inner(node.right), node)
+        case ast.BinOp(op=ast.Pow()) if isinstance(exponent := inner(node.right), Const):
+            return power(inner(node.left), exponent)
         case ast.BinOp() if type(node.op) in BINARY:
             return op(BINARY[type(node.op)], inner(node.left), inner(node.right))
         case ast.Compare(ops=[sign], comparators=[right]) if type(sign) in BINARY:
@@ -53,7 +52,7 @@ def _expression(node: ast.expr, operands: Mapping[str, Expr]) -> Expr:
             return op(FLIPPED[type(sign)], inner(right), inner(node.left))
         case ast.Call(args=[value], keywords=[]) if _called(node) in _CASTS:
             return inner(value)
-        case ast.Call(keywords=[]) if _called(node) in _FUNCTIONS:
+        case ast.Call(keywords=[]) if _takes(_called(node), len(node.args)):
             return op(_called(node), *map(inner, node.args))
         case _:
             raise UntranslatableCode(ast.unparse(node))
@@ -64,9 +63,7 @@ def _called(node: ast.Call) -> str:
     return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
 
 
-def _power(base: Expr, exponent: Expr, node: ast.expr) -> Expr:
-    if exponent == Const(2.0):
-        return op("mul", base, base)
-    if exponent == Const(0.5):
-        return op("sqrt", base)
-    raise UntranslatableCode(ast.unparse(node))
+def _takes(name: str, count: int) -> bool:
+    """Whether an operator is called so, and takes so many values and no constant."""
+    operator = OPERATORS.get(name)
+    return operator is not None and operator.arity == count and not operator.constants

@@ -13,25 +13,21 @@ from dacergnn.frontends.dgl.operators import aggregate, end_values, in_degrees, 
 from dacergnn.frontends.dgl.recorder import Recorder
 from dacergnn.frontends.symbolic.expr import Expr
 from dacergnn.frontends.symbolic.value import Value
+from dacergnn.library_nodes.operators import OPERATORS
 
 _REDUCTIONS = {"sum": "sum", "mean": "mean", "max": "max", "amax": "max", "min": "min", "amin": "min"}
-_ROWWISE = frozenset(
-    (
-        "add", "sub", "subtract", "rsub", "mul", "multiply", "div", "divide", "true_divide", "neg", "negative",
-        "reciprocal", "square", "sqrt", "exp", "log", "erf", "tanh", "sigmoid", "abs", "absolute", "pow", "relu",
-        "leaky_relu", "elu", "gelu", "silu", "softplus", "clamp", "clip", "dropout", "linear", "matmul", "detach",
-        "clone", "contiguous", "float", "double", "__rsub__", "__rtruediv__", "__rdiv__", "__rmul__", "__matmul__",
-    )
-)  # fmt: skip
+_ROWWISE = frozenset((
+    *[name for operator in OPERATORS.values() for name in operator.torch.functions],
+    "rsub", "reciprocal", "square", "pow", "clamp", "clip", "dropout", "linear", "matmul", "detach", "clone",
+    "contiguous", "float", "double", "__rsub__", "__rtruediv__", "__rdiv__", "__rmul__", "__matmul__",
+))  # fmt: skip
 _AXES = frozenset(("unsqueeze", "squeeze"))
 _OPERATORS = ("add", "sub", "mul", "truediv", "radd", "rsub", "rmul", "rtruediv", "neg", "pow", "matmul")
-_FINITE = frozenset(
-    (
-        "leaf", "const", "gather", "aggregate", "degree", "add", "sub", "mul", "neg", "abs", "relu", "leakyrelu",
-        "elu", "gelu", "silu", "softplus", "tanh", "sigmoid", "max", "min", "clamp_min", "clamp_max", "reshape",
-        "expand", "concat", "slice", "sum", "dot_prd", "linear", "detach",
-    )
-)  # fmt: skip
+_FINITE = frozenset((
+    *[name for name, operator in OPERATORS.items() if operator.finite],
+    "leaf", "const", "gather", "aggregate", "degree", "reshape", "expand", "concat", "slice", "sum", "dot_prd",
+    "linear",
+))  # fmt: skip
 """Operators with finite values and slopes wherever their operands are finite."""
 
 

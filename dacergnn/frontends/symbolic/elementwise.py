@@ -10,6 +10,7 @@ import torch
 from dacergnn.frontends.symbolic.call import Call, Untranslatable, apply
 from dacergnn.frontends.symbolic.expr import Expr, const
 from dacergnn.frontends.symbolic.table import rule
+from dacergnn.library_nodes.operators import OPERATORS, Operator
 
 
 @rule("add")
@@ -70,7 +71,7 @@ def _pow(c: Call, a: Any, exponent: Any) -> Expr:
         return c.elementwise("div", 1.0, a)
     if exponent == 1:
         return c.operand(a)
-    raise Untranslatable
+    return apply("pow", c.operand(a), _constant(exponent))
 
 
 @rule("rsqrt")
@@ -78,43 +79,27 @@ def _rsqrt(c: Call, a: Any) -> Expr:
     return apply("div", const(1.0), c.elementwise("sqrt", a))
 
 
-def _unary(name: str, *spellings: str) -> None:
-    @rule(*spellings)
-    def _(c: Call, a: Any) -> Expr:
-        return c.elementwise(name, a)
+def _of_record(name: str, operator: Operator) -> None:
+    """The rule of an operator that takes one value, and constants by position or by name."""
+    meaning = operator.torch
+
+    @rule(*meaning.functions)
+    def _(c: Call, a: Any, *args: Any, inplace: bool = False, **options: Any) -> Expr:
+        given = dict(zip(meaning.options, args, strict=False)) | options
+        others = args[len(meaning.options) :]
+        fixed = {k: given.pop(k, value) for k, value in meaning.fixed.items()}
+        if any(value is not True and value is not False for value in others) or fixed != meaning.fixed:
+            raise Untranslatable
+        defaults = zip(meaning.options, operator.constants, strict=True)
+        constants = [_constant(given.pop(option, default)) for option, default in defaults]
+        if given:
+            raise Untranslatable
+        return apply(name, c.operand(a), *constants) if constants else c.elementwise(name, a)
 
 
-for _name in ("exp", "expm1", "log", "log1p", "sqrt", "erf", "tanh", "sigmoid"):
-    _unary(_name, _name)
-_unary("abs", "abs", "absolute")
-_unary("neg", "neg", "negative")
-
-
-@rule("relu")
-def _relu(c: Call, a: Any, inplace: bool = False) -> Expr:
-    return c.elementwise("relu", a)
-
-
-@rule("leaky_relu")
-def _leaky_relu(c: Call, a: Any, negative_slope: float = 0.01, inplace: bool = False) -> Expr:
-    return apply("leakyrelu", c.operand(a), _constant(negative_slope))
-
-
-@rule("elu")
-def _elu(c: Call, a: Any, alpha: float = 1.0, inplace: bool = False) -> Expr:
-    return apply("elu", c.operand(a), _constant(alpha))
-
-
-@rule("gelu")
-def _gelu(c: Call, a: Any, approximate: str = "none") -> Expr:
-    if approximate != "none":
-        raise Untranslatable
-    return c.elementwise("gelu", a)
-
-
-@rule("silu")
-def _silu(c: Call, a: Any, inplace: bool = False) -> Expr:
-    return c.elementwise("silu", a)
+for _name, _operator in OPERATORS.items():
+    if _operator.is_activation:
+        _of_record(_name, _operator)
 
 
 @rule("softplus")
@@ -156,11 +141,6 @@ def _maximum(c: Call, a: Any, b: Any) -> Expr:
 @rule("minimum")
 def _minimum(c: Call, a: Any, b: Any) -> Expr:
     return c.elementwise("min", a, b)
-
-
-@rule("clamp_min")
-def _clamp_min(c: Call, a: Any, min: float) -> Expr:
-    return _clamp(c, a, min)
 
 
 @rule("dropout", view=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from dacergnn.library_nodes.form import Ref, Statement, size
 from dacergnn.library_nodes.node import row_shape, row_space
-from dacergnn.library_nodes.operators import is_elementwise
+from dacergnn.library_nodes.shapes import is_elementwise
 from dacergnn.library_nodes.traversal.expansions.nest_kernel import NestKernel
 from dacergnn.library_nodes.traversal.nest import Loop, reached
 

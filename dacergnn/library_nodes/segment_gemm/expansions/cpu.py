@@ -14,9 +14,9 @@ from dacergnn.library_nodes.access import group_path, order_name, pointer_name, 
 from dacergnn.library_nodes.cpu import CPUHeaders, cpp_tasklet, extent, index_alias
 from dacergnn.library_nodes.form import WEIGHT_PRODUCTS, Gemm, Ref, Shape, ShapeOf, size
 from dacergnn.library_nodes.node import PREFIX, row_shape, row_space
-from dacergnn.library_nodes.operators import shape_of
 from dacergnn.library_nodes.parse import view_shape
 from dacergnn.library_nodes.segment_gemm.expansions.epilogue import finish_code, stored_in, sums_start
+from dacergnn.library_nodes.shapes import shape_of
 
 
 def _pointer(name: str | None) -> str:

@@ -9,9 +9,9 @@ from typing import Any
 from dacergnn.library_nodes.access import index_name
 from dacergnn.library_nodes.form import Op, Ref, Shape, Statement, size
 from dacergnn.library_nodes.node import PREFIX, row_shape
-from dacergnn.library_nodes.operators import shape_of
 from dacergnn.library_nodes.parse import view_shape
 from dacergnn.library_nodes.segment_gemm.expansions.epilogue import stored_in
+from dacergnn.library_nodes.shapes import shape_of
 from dacergnn.library_nodes.traversal.expansions.cuda_lanes import MAX_LANES, LaneEmitter, Layout, lane_sums, sums_first
 
 

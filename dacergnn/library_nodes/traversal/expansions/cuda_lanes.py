@@ -9,7 +9,8 @@ from math import prod
 
 from dacergnn.library_nodes.emit import INDEX, Emitter, offset
 from dacergnn.library_nodes.form import Expr, Op, Ref, Shape, ShapeOf, Statement, size
-from dacergnn.library_nodes.operators import op, shape_of
+from dacergnn.library_nodes.operators import op
+from dacergnn.library_nodes.shapes import shape_of
 from dacergnn.library_nodes.traversal.expansions.storage import WIDE
 
 UNROLL = '_Pragma("unroll")\n'

@@ -7,7 +7,7 @@ from typing import Any
 
 from dacergnn.library_nodes.form import Op, Ref, Statement, size
 from dacergnn.library_nodes.node import PREFIX, row_shape
-from dacergnn.library_nodes.operators import shape_of
+from dacergnn.library_nodes.shapes import shape_of
 from dacergnn.library_nodes.traversal.expansions.cuda_lanes import UNROLL, LaneEmitter, Layout, lane_sums
 from dacergnn.library_nodes.traversal.expansions.places import Places
 from dacergnn.library_nodes.traversal.expansions.reductions import COMBINE
