@@ -24,6 +24,8 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "relu": F.relu, "leaky_relu": F.leaky_relu, "leaky_relu of 0": lambda x: F.leaky_relu(x, 0.0),
     "elu": F.elu, "elu of 0.3": lambda x: F.elu(x, 0.3), "gelu": F.gelu,
     "pow 0.5": lambda x: x**0.5, "pow 1": lambda x: x**1, "pow 2": lambda x: x**2, "pow -1": lambda x: x**-1,
+    "pow 3": lambda x: x**3, "pow -1.5": lambda x: torch.pow(x, -1.5), "sin": torch.sin, "cos": torch.cos,
+    "clamp_max": lambda x: x.clamp_max(0.5),
     "clamp": lambda x: x.clamp(-1.0, 2.0), "clamp_min": lambda x: x.clamp_min(1e-5), "clip": lambda x: x.clip(max=0),
     "clamp nothing": lambda x: x.clamp(2.0, -1.0), "maximum": lambda x: torch.maximum(x, x.square()),
     "minimum": lambda x: torch.minimum(0.5 * x, x),

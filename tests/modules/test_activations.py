@@ -45,9 +45,19 @@ def gradients(module: Any, x: Tensor, *edges: Tensor) -> list[Tensor]:
     return [out, *(g for g in found if g is not None)]
 
 
+@pytest.mark.parametrize("module", [nn.GELU(approximate="tanh"), nn.Softplus(beta=2.0), nn.Softplus(threshold=1.0)])
+def test_modules_with_other_options_are_no_operators(module: nn.Module) -> None:
+    assert activation_of(module) is None
+    assert activation_of(type(module)()) is not None
+
+
 @pytest.mark.parametrize(
     "activations",
-    [(nn.ReLU(), nn.ELU(0.5), nn.LeakyReLU(0.2)), (nn.Sigmoid(), nn.Tanh(), nn.ReLU(inplace=True))],
+    [
+        (nn.ReLU(), nn.ELU(0.5), nn.LeakyReLU(0.2)),
+        (nn.Sigmoid(), nn.Tanh(), nn.ReLU(inplace=True)),
+        (nn.GELU(), nn.SiLU(), nn.Softplus()),
+    ],
 )
 def test_followed_layers_do_the_activation(activations: tuple[nn.Module, ...]) -> None:
     original, args = model(*activations), arguments()
