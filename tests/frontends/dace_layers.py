@@ -87,8 +87,8 @@ def repeats(a: F64[E]):
 
 
 @dace.program
-def cubes(a: F64[E]):
-    return a**3.0
+def powers(a: F64[E], b: F64[E]):
+    return a**b
 
 
 @dace.program

@@ -153,7 +153,7 @@ def make_graph() -> HeteroGraph:
 NO_PROGRAM_FORM = {
     "chooses": "chooses: _where_: MergeLibraryNode has no program form.",
     "repeats": "repeats: loops and branches (LoopRegion, SDFGState) have no program form.",
-    "cubes": "cubes: _Pow_ (dace_layers.py, line N): __in1 ** 3.0 has no program form.",
+    "powers": "powers: _Pow_ (dace_layers.py, line N): __in1 ** __in2 has no program form.",
     "columns": "columns: _Add_ (dace_layers.py, line N): b[__i2] is no row of the loop, aligned with its first axes.",
     "other_rows": (
         "other_rows: tests_frontends_dace_layers_N (dace_layers.py, line N): x[NS - i - 1, j] is no row of the loop, "
