@@ -52,7 +52,7 @@ def _sorted_at_once(
         num_types = 1 if num_types in (None, 1) else None
     bipartite: Any = options.get("bipartite", False)
     known = type(num_src) is type(num_dst) is type(num_types) is int and type(bipartite) is bool
-    if not known or num_dst < 0 or (num_dst > num_src and not bipartite) or num_types < 1:
+    if not known or min(num_src, num_dst) < 0 or (num_dst > num_src and not bipartite) or num_types < 1:
         return None
     if any(options.get(name) is not None for name in _OTHERS):
         return None

@@ -129,6 +129,12 @@ def test_edges_of_no_node_are_left_to_those_who_say_so(wrong: int) -> None:
         HeteroGraph.from_arrays(ends, None, num_nodes=5)
 
 
+@pytest.mark.parametrize("nodes", [(-1, 3), (3, -1)])
+def test_there_are_no_negative_numbers_of_nodes(nodes: tuple[int, int]) -> None:
+    with pytest.raises(GraphError, match="node counts cannot be negative"):
+        HeteroGraph.from_arrays(torch.zeros(2, 0, dtype=torch.int64), None, num_nodes=nodes, bipartite=True)
+
+
 def test_checksums_tell_graphs_apart() -> None:
     graphs = [drawn(seed)() for seed in range(40)]
     edges = [(g.size("R") > 1, *(g.index("E", path).tolist() for path in ("src", "dst", "etype"))) for g in graphs]
