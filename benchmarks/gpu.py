@@ -32,11 +32,11 @@ from dacergnn.bench.device_case import DeviceCase, own_candidate
 from dacergnn.bench.device_report import Line, append_line, case_line, is_complete, key_of, markdown, read_lines
 from dacergnn.bench.device_settings import DeviceSettings
 from dacergnn.bench.entry import Entry
+from dacergnn.bench.environment import environment
 from dacergnn.bench.parameters import make_parameters
 from dacergnn.bench.problem import Problem, load_problem
 from dacergnn.bench.rates import PRECISIONS, gemm_rate, measure_rates, precision
 from dacergnn.bench.settings import MODELS, MODES
-from dacergnn.cli.env import environment
 from dacergnn.errors import ArrayError
 from dacergnn.native.cache import cache_folder
 

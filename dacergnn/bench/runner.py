@@ -12,6 +12,7 @@ import torch
 
 from dacergnn.bench.bound import bound
 from dacergnn.bench.case import Case
+from dacergnn.bench.environment import environment
 from dacergnn.bench.peers import LIBRARIES, library_module
 from dacergnn.bench.problem import load_problem
 from dacergnn.bench.rates import measure_rates
@@ -52,8 +53,6 @@ def run(
 
 
 def _run(settings: Settings, tell: Callable[[str], None], on_case: Callable[[list[Row]], None]) -> Report:
-    from dacergnn.cli.env import environment
-
     report = Report(environment=dict(environment()), settings=asdict(settings))
     for data in settings.data:
         tell(f"{data}: loading")

@@ -1,26 +1,14 @@
-"""`dacergnn env`: what results depend on: versions, compiler, processor, and rates measured just now."""
+"""`dacergnn env`: what results depend on."""
 
 from __future__ import annotations
 
 import json
-import os
-import platform
-import subprocess
-from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 
 import click
 from rich.console import Console
 from rich.table import Table
 
-from dacergnn.cli import package_version
-from dacergnn.errors import BuildError
-from dacergnn.native import nvcc
-from dacergnn.native.build import compiler as found_compiler
-
-PACKAGES = ("torch", "dace", "numpy", "torch_geometric", "dgl", "triton")
-# The instruction sets that the kernels or the libraries beneath them choose between.
-CPU_FEATURES = ("avx2", "fma", "avx512f", "avx512_bf16", "avx512_vnni", "amx_tile", "amx_bf16")
+from dacergnn.bench.environment import environment, measured_rates
 
 
 @click.command()
@@ -36,83 +24,3 @@ def env(rates: bool, as_json: bool) -> None:
     for name, value in facts.items():
         table.add_row(f"[bold]{name}", str(value))
     Console().print(table)
-
-
-def environment() -> dict[str, str | int]:
-    """Versions, compilers, processor and device, by name; nothing is measured."""
-    import torch
-
-    model, features = cpu_facts(Path("/proc/cpuinfo"))
-    return {
-        "dacergnn": package_version(),
-        "python": platform.python_version(),
-        **{name: installed_version(name) for name in PACKAGES},
-        "compiler": compiler(),
-        "cpu": model or platform.processor() or platform.machine(),
-        "cpu features": features,
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
-        "threads": torch.get_num_threads(),
-        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else "none",
-        "driver": driver(),
-        "CUDA toolkit": toolkit(),
-    }
-
-
-def installed_version(package: str) -> str:
-    """Version of `package`, or "not installed"."""
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "not installed"
-
-
-def compiler() -> str:
-    """What the C++ compiler of builds says of itself, or why there is none."""
-    try:
-        return found_compiler()[1]
-    except BuildError as error:
-        return str(error)
-
-
-def driver() -> str:
-    """Version of the driver of NVIDIA devices, or "none"."""
-    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-    try:
-        told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout.split()
-    except (OSError, subprocess.SubprocessError):
-        return "none"
-    return told[0] if told else "none"
-
-
-def toolkit() -> str:
-    """Release of nvcc, and the CUDA release that torch was built for; or why there is no nvcc."""
-    import torch
-
-    try:
-        release = nvcc.compiler()[1]
-    except BuildError as error:
-        release = str(error)
-    return f"{release}; torch for {torch.version.cuda or 'the processor'}"
-
-
-def cpu_facts(cpuinfo: Path) -> tuple[str, str]:
-    """Model name and the known instruction sets of the first processor; empty where the file says nothing."""
-    if not cpuinfo.exists():
-        return "", ""
-    pairs = (line.partition(":") for line in cpuinfo.read_text().split("\n\n")[0].splitlines())
-    facts = {key.strip(): value.strip() for key, _, value in pairs}
-    flags = facts.get("flags", "").split()
-    return facts.get("model name", ""), " ".join(f for f in CPU_FEATURES if f in flags)
-
-
-def measured_rates() -> dict[str, str]:
-    """What this machine does on torch's number of threads, measured in about a second."""
-    from dacergnn.bench.rates import measure_rates
-
-    rates = measure_rates()
-    return {
-        "copy bandwidth": f"{rates.streamed / 1e9:.1f} GB/s",
-        "gather bandwidth": f"{rates.gathered / 1e9:.1f} GB/s",
-        "gathered rows": f"{rates.rows / 1e6:.0f} million/s",
-        "GEMM rate": f"{rates.flops / 1e9:.0f} GFLOP/s",
-    }

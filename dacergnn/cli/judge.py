@@ -18,8 +18,8 @@ from rich.console import Console
 from rich.table import Table
 
 from dacergnn.bench.command import names, progress_bar
+from dacergnn.bench.environment import environment
 from dacergnn.bench.settings import MODES
-from dacergnn.cli.env import environment
 from dacergnn.cli.layers import MODELS, called_program, compiled_layer
 from dacergnn.config import Config
 from dacergnn.errors import DacergnnError

@@ -13,7 +13,7 @@ from rich.progress import TimeRemainingColumn
 from rich.table import Table
 
 from dacergnn.bench.command import progress_bar
-from dacergnn.cli.env import environment
+from dacergnn.bench.environment import environment
 from dacergnn.cli.judge import evaluate, regret
 from dacergnn.cli.layers import called_program, compiled_layer, layer_options
 from dacergnn.config import LEVELS, Config

@@ -12,8 +12,8 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
+from dacergnn.bench.environment import compiler, cpu_facts
 from dacergnn.cli import COMMANDS, main
-from dacergnn.cli.env import compiler, cpu_facts
 from dacergnn.cli.view import inside_vscode, saved_steps, show
 from dacergnn.config import Rates
 from dacergnn.errors import GraphError
@@ -71,7 +71,7 @@ def test_env_shows_versions_and_processor() -> None:
 
 
 def test_env_measures_rates(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dacergnn.bench.rates.measure_rates", lambda: Rates(98.7e9, 12.34e9, 20e9, 5e8))
+    monkeypatch.setattr("dacergnn.bench.environment.measure_rates", lambda: Rates(98.7e9, 12.34e9, 20e9, 5e8))
     facts = json.loads(run("env", "--json").output)
     assert facts["copy bandwidth"] == "12.3 GB/s"
     assert facts["gathered rows"] == "500 million/s"
@@ -86,7 +86,7 @@ def test_cpu_facts_reads_the_first_processor_only(tmp_path: Path) -> None:
 
 
 def test_a_missing_compiler_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dacergnn.cli.env.found_compiler", found_compiler.__wrapped__)
+    monkeypatch.setattr("dacergnn.bench.environment.found_compiler", found_compiler.__wrapped__)
     monkeypatch.setenv("CXX", "no-such-compiler")
     assert compiler().startswith('The C++ compiler "no-such-compiler" is not on PATH; install g++')
 

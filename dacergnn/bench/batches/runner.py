@@ -9,6 +9,7 @@ from statistics import geometric_mean
 from typing import Any
 
 from dacergnn.bench.batches.settings import BLOCKS, Settings
+from dacergnn.bench.environment import environment
 from dacergnn.bench.peers import library_module
 from dacergnn.bench.process import ask
 
@@ -35,8 +36,6 @@ def run(
     Raises:
         BenchmarkError: A library that is needed is not installed.
     """
-    from dacergnn.cli.env import environment
-
     for library in {"dgl" if layer in BLOCKS else "pyg" for layer in settings.layers}:
         library_module(library)
     rows: list[Row] = []

@@ -11,6 +11,7 @@ from pathlib import Path
 from dacergnn.bench.caching.records import Row, Writer, key_of, load, settings_of
 from dacergnn.bench.caching.settings import Settings
 from dacergnn.bench.caching.task import Candidate, Request, Task
+from dacergnn.bench.environment import environment
 from dacergnn.bench.peers import library_module
 from dacergnn.bench.process import ask
 
@@ -64,8 +65,6 @@ def run(
 
     Raises BenchmarkError where a library that is needed is not installed.
     """
-    from dacergnn.cli.env import environment
-
     for library in {"pyg", *(name.partition("-")[0] for name in settings.against)}:
         library_module(library)
     work = plan(settings, path)
