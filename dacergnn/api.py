@@ -189,7 +189,7 @@ def compile(
 
 
 def _is_forward(function: object) -> bool:
-    """Whether this is a module, a class of modules, or a method of one."""
+    """Returns whether this is a module, a class of modules, or a method of one."""
     if isinstance(function, nn.Module) or (isinstance(function, type) and issubclass(function, nn.Module)):
         return True
     return isinstance(function, FunctionType) and next(iter(signature(function).parameters), "") == "self"
@@ -223,7 +223,7 @@ def _original(module: nn.Module) -> nn.Module | None:
 
 
 def explain(model: nn.Module) -> Report:
-    """What was replaced or why not, passes that fired, saved arrays, bytes and FLOPs; prints as text."""
+    """Returns what was replaced or why not, passes that fired, saved arrays, bytes and FLOPs; prints as text."""
     _check_model(model)
     layers = [layer_report(*part) for part in compiled_parts(model)]
     return Report(layers, dict(model.__dict__.get("_dacergnn_refused", {})))

@@ -34,7 +34,8 @@ IMPLEMENTATIONS = ("cpu", "cuda", "pure")
 OLDEST_ARCHITECTURE = 80
 """Compute capability, without the dot, from which on devices have what CUDA kernels use."""
 STRATEGIES = ("cache_all", "recompute_all", "papers", "auto", "budget:BYTES")
-"""What becomes of arrays that the backward reads: all are saved, none; what reductions and products give is saved, what
+"""Tells what becomes of arrays that the backward reads: all are saved, none; what reductions and products give is
+saved, what
 takes a constant number of operations an element is computed again; whatever is fastest by the cost model within half
 of the memory that is free, or within a budget. BYTES are a number or a size, such as 500MB or 1.5GiB."""
 _UNITS = {
@@ -54,12 +55,12 @@ ELL_SLOTS = 4.0
 CheckGraph = Literal["always", "auto", "never"]
 CHECKS = ("always", "auto", "never")
 OnUnsupported = Literal["warn", "error", "ignore"]
-"""What becomes of what no program expresses: it runs as it is, with a warning or silently, or is an error."""
+"""Tells what becomes of what no program expresses: it runs as it is, with a warning or silently, or is an error."""
 
 
 @dataclass(frozen=True)
 class Rates:
-    """What a machine does in a second; passes choose by the ratios of these. `dacergnn env` measures them.
+    """Describes what a machine does in a second; passes choose by the ratios of these. `dacergnn env` measures them.
 
     Args:
         flops: Floating-point operations of matrix products.
@@ -136,7 +137,7 @@ def _names(name: str, value: object, example: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Config:
-    """How layers are compiled; hashable, so that equal layers share a build.
+    """Describes how layers are compiled; hashable, so that equal layers share a build.
 
     Args:
         level: "O0", "hector" or "O2" (`LEVELS`).
@@ -228,7 +229,7 @@ class Config:
         object.__setattr__(self, "cuda_arch", found)
 
     def on(self, device: str) -> Config:
-        """What a build for arrays on a type of device ("cpu", "cuda") depends on.
+        """Returns what a build for arrays on a type of device ("cpu", "cuda") depends on.
 
         Raises:
             DacergnnError: No implementation is given, and there is none for such devices.

@@ -23,7 +23,8 @@ ITEM = 4
 _PAIRS = {"src": "U", "dst": "V"}
 
 CACHE_BYTES = 64 << 20
-"""What stays in the cache of a table whose rows are gathered; it shares the last level with all that streams by."""
+"""Tells what stays in the cache of a table whose rows are gathered; it shares the last level with all that streams
+by."""
 LINE = 64
 """Bytes of a cache line: the least that comes from memory."""
 SEEK = 128
@@ -31,7 +32,7 @@ SEEK = 128
 _SCATTER = 3
 """Passes over a row that a product is added to out of order: read and written, and time to wait for both."""
 TILE_BYTES = 64 * 1024
-"""What a tile's scratch may take: a quarter of a small L2 cache, next to the rows that the loops gather."""
+"""Tells what a tile's scratch may take: a quarter of a small L2 cache, next to the rows that the loops gather."""
 TILE_ROWS = (64, 4096)
 """Fewer rows do not make up for starting the loops of a tile; more gain nothing."""
 HUB_ROWS = 4096
@@ -46,7 +47,7 @@ NO_HUBS: Mapping[str, int] = {}
 
 @dataclass(frozen=True)
 class Cost:
-    """What a program computes and moves.
+    """Describes what a program computes and moves.
 
     Attributes:
         flops: Floating-point operations.
@@ -105,7 +106,7 @@ def _scatter_cost(rows: int, width: int, table: int) -> Cost:
 
 
 def _missed(count: int, held: int) -> int:
-    """How much of ``count`` comes from memory, where rows of ``held`` bytes are visited again and again."""
+    """Returns how much of ``count`` comes from memory, where rows of ``held`` bytes are visited again and again."""
     return count * (held - CACHE_BYTES) // held if held > CACHE_BYTES else 0
 
 
@@ -138,7 +139,7 @@ def statement_cost(
 
 @dataclass(frozen=True)
 class Access:
-    """How a statement reaches rows of an array.
+    """Describes how a statement reaches rows of an array.
 
     Attributes:
         ref: What it reads or writes.
@@ -159,7 +160,7 @@ class Access:
     indexed: bool
 
     def on(self, sizes: Mapping[str, int]) -> Cost:
-        """What it moves on a graph with ``sizes``, without the index."""
+        """Returns what it moves on a graph with ``sizes``, without the index."""
         visits, table = sizes[self.visits], sizes[self.table]
         if self.way == "gathered":
             return read_cost(self.statement, self.ref, visits, self.width, table)
@@ -169,7 +170,7 @@ class Access:
 
     @property
     def in_order(self) -> bool:
-        """Whether visits come in the order of the rows, so that none has to be looked for."""
+        """Returns whether visits come in the order of the rows, so that none has to be looked for."""
         return self.way == "streamed" or (self.way == "gathered" and _is_in_order(self.statement, self.ref.path))
 
     def index_bytes(self, sizes: Mapping[str, int]) -> int:
@@ -179,7 +180,7 @@ class Access:
 
 @dataclass(frozen=True)
 class Work:
-    """What a statement does on any graph.
+    """Describes what a statement does on any graph.
 
     Attributes:
         multiplied: Row space whose rows it computes: those of the statement, or the pairs that a product sums before.
@@ -207,7 +208,7 @@ class Work:
 
 
 def operator_work(sdfg: dace.SDFG, node: GraphOperator) -> list[Work]:
-    """What the statements of an operator do, as `operator_cost` has it."""
+    """Returns what the statements of an operator do, as `operator_cost` has it."""
     found: list[Work] = []
     at_hand = {(name, path) for name in node.locals for path in ("", *(p for _, p in MAPS))}
     shapes = row_shapes(sdfg)
@@ -238,7 +239,8 @@ def statement_work(
     item: int = ITEM,
     at_hand: Collection[tuple[str, str]] = (),
 ) -> Work:
-    """What one statement does: every array it names is read or written, through an index where a map leads to it.
+    """Returns what one statement does: every array it names is read or written, through an index where a map leads to
+    it.
 
     Args:
         space: Row space of an array by name.
@@ -280,7 +282,8 @@ def longest_undivided(rows: int, implementation: str = "cpu") -> int:
 def has_hubs(
     sizes: Mapping[str, int], longest: Mapping[str, int], implementation: str, space: str, outer: str, path: str
 ) -> bool:
-    """Whether a row of ``outer`` has so many of a space, which lead there by a path, that threads ought to share them.
+    """Returns whether a row of ``outer`` has so many of a space, which lead there by a path, that threads ought to
+    share them.
 
     Args:
         sizes: Rows of every row space.
@@ -302,12 +305,13 @@ def read_cost(statement: Statement, ref: Ref, rows: int, width: int, table: int)
 
 
 def is_gathered(statement: Statement, ref: Ref) -> bool:
-    """Whether the statement reads a row of the array through an index for each of its rows."""
+    """Returns whether the statement reads a row of the array through an index for each of its rows."""
     return ref != statement.target and ref.path != "" and ref.path not in TYPE_PATHS
 
 
 def _is_in_order(statement: Statement, path: str) -> bool:
-    """Whether a path leads to rows in their order, type by type, in the order in which the statement's rows are."""
+    """Returns whether a path leads to rows in their order, type by type, in the order in which the statement's rows
+    are."""
     rows = kind(statement.space)
     if rows != "E":
         return path == {"U": "src", "V": "dst"}.get(rows)

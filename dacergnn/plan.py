@@ -50,7 +50,7 @@ class Plan:
 
     @classmethod
     def from_json(cls, text: str) -> Plan:
-        """What `to_json` wrote; DacergnnError for anything else."""
+        """Returns what `to_json` wrote; DacergnnError for anything else."""
         try:
             found = json.loads(text)
         except json.JSONDecodeError as error:

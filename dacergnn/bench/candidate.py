@@ -33,7 +33,7 @@ class Built:
     leaves: tuple[Tensor, ...]
     """All tensors that receive gradients, inputs included."""
     slots: tuple[Slot, ...] = ()
-    """Where the shared parameters went; none where the layer computes another function."""
+    """Tells where the shared parameters went; none where the layer computes another function."""
     layer: Any = None
     """The module that runs, where it is known."""
 
@@ -69,7 +69,7 @@ class Candidate:
     """Estimate of the peak in bytes, for (problem, training)."""
     compiled: bool = False
     replayed: bool = False
-    """Whether steps are replayed from a CUDA graph."""
+    """Tells whether steps are replayed from a CUDA graph."""
 
 
 def leaf(x: Tensor) -> Tensor:

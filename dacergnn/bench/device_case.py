@@ -49,7 +49,7 @@ class DeviceCase:
         self.shared = {name: value.to(settings.dtype).float() for name, value in shared.items()}
         self.references: dict[str, Reference | None] = {}
         self.lost = False
-        """Whether the device is lost to this process: no other candidate can run in it."""
+        """Tells whether the device is lost to this process: no other candidate can run in it."""
 
     def measure(self, mode: str) -> list[Entry]:
         """Entries of all candidates in a mode ("infer" or "train"), ours first."""
@@ -163,7 +163,8 @@ class DeviceCase:
         return torch.cuda.mem_get_info()[1] if self.cuda else math.inf
 
     def _usable(self) -> bool:
-        """Whether other candidates can run: after a failed capture or kernel, torch or the device may refuse to."""
+        """Returns whether other candidates can run: after a failed capture or kernel, torch or the device may refuse
+        to."""
         try:
             self._settle()
         except Exception:

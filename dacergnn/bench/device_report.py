@@ -17,7 +17,7 @@ LARGE = 1_000_000
 
 
 def case_line(model: str, data: str, mode: str, entries: list[Entry], bound: Bound, **facts: Any) -> Line:
-    """What one measured case leaves: its bound, every candidate, and further facts by name."""
+    """Returns what one measured case leaves: its bound, every candidate, and further facts by name."""
     return {
         "model": model,
         "data": data,
@@ -54,7 +54,8 @@ def key_of(line: Line) -> tuple[str, ...]:
 
 
 def is_complete(line: Line, levels: Iterable[str], against: Iterable[str]) -> bool:
-    """Whether a line has all that a case of these levels and peers is measured for: ours timed, nothing skipped."""
+    """Returns whether a line has all that a case of these levels and peers is measured for: ours timed, nothing
+    skipped."""
     if not set(against) <= set(line.get("against", ())):
         return False
     candidates: list[Line] = line.get("candidates", [])
@@ -119,7 +120,7 @@ def merged(lines: Iterable[Line]) -> list[Line]:
 
 
 def markdown(lines: Iterable[Line]) -> str:
-    """What was measured on, a table of all cases, and the geometric means by model and mode."""
+    """Returns what was measured on, a table of all cases, and the geometric means by model and mode."""
     lines = list(lines)
     cases = [Summary(line) for line in merged(lines)]
     head = ("model", "graph", "mode", "precision", "O2", "replayed", "hector", "fastest library", "ms",

@@ -11,7 +11,7 @@ from dacergnn.bench.rates import PRECISIONS
 
 @dataclass(frozen=True)
 class DeviceSettings:
-    """How the candidates of a case are chosen and timed."""
+    """Describes how the candidates of a case are chosen and timed."""
 
     levels: tuple[str, ...] = ("O2", "hector")
     against: tuple[str, ...] = ("pyg", "torch")

@@ -47,7 +47,7 @@ def installed_version(package: str) -> str:
 
 
 def compiler() -> str:
-    """What the C++ compiler of builds says of itself, or why there is none."""
+    """Returns what the C++ compiler of builds says of itself, or why there is none."""
     try:
         return found_compiler()[1]
     except BuildError as error:
@@ -84,7 +84,7 @@ def cpu_facts(cpuinfo: Path) -> tuple[str, str]:
 
 
 def measured_rates() -> dict[str, str]:
-    """What this machine does on torch's number of threads, measured in about a second."""
+    """Returns what this machine does on torch's number of threads, measured in about a second."""
     rates = measure_rates()
     return {
         "copy bandwidth": f"{rates.streamed / 1e9:.1f} GB/s",

@@ -123,7 +123,7 @@ def _take_turn_on_device(call: Callable[[], Any], timing: Timing) -> None:
 
 @dataclass(frozen=True)
 class Clock:
-    """How one call is timed, and how the samples of a turn are taken."""
+    """Describes how one call is timed, and how the samples of a turn are taken."""
 
     time: Callable[[Callable[[], Any]], float]
     take_turn: Callable[[Callable[[], Any], Timing], None]

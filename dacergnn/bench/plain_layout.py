@@ -78,7 +78,7 @@ def padded_rows(pairs: Pairs) -> PairRows:
 
 
 class Layout:
-    """What the forward functions need to know of a problem."""
+    """Describes what the forward functions need to know of a problem."""
 
     def __init__(self, problem: Problem, products: Products = "typed", *, scatter: bool = False) -> None:
         self.problem, self.products = problem, products

@@ -174,7 +174,8 @@ def candidates(model: str) -> list[Candidate]:
 
 
 def device_candidates(model: str) -> list[Candidate]:
-    """What may be fastest on a CUDA device besides `candidates`: sums by index_add, products by torch's grouped kernel.
+    """Returns what may be fastest on a CUDA device besides `candidates`: sums by index_add, products by torch's grouped
+    kernel.
 
     Where torch has no such kernel for the element type, that candidate fails, which its row says.
     """

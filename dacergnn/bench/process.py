@@ -13,7 +13,7 @@ from typing import Any
 
 
 def ask(module: str, request: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
-    """What ``python -m module`` answers, or {"error": ...} with the reason why there is none.
+    """Returns what ``python -m module`` answers, or {"error": ...} with the reason why there is none.
 
     Args:
         module: Calls `serve`.

@@ -20,7 +20,7 @@ from dacergnn.bench.process import ask
 
 @dataclass(frozen=True)
 class Request:
-    """What a worker process is to measure."""
+    """Describes what a worker process is to measure."""
 
     model: str
     library: str

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from dacergnn.performance.scores import Scores
 
 CHOICES = {"default": "off", "model": "model", "measure": "measure"}
-"""What `Regret` has the seconds of, and the value of `Config.tune` that chooses so."""
+"""Tells what `Regret` has the seconds of, and the value of `Config.tune` that chooses so."""
 
 
 @click.command()
@@ -159,7 +159,7 @@ def regret(
 
 
 def _program(case: Row) -> tuple[Any, int, Any]:
-    """What compiles the program of a case by a plan, how many arrays it returns, and the graph."""
+    """Returns what compiles the program of a case by a plan, how many arrays it returns, and the graph."""
     layer = compiled_layer(case["layer"], case["data"], case["features"], case["heads"])
     compiled, wrt, graph = called_program(layer, case["mode"])
 

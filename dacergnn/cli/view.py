@@ -50,5 +50,5 @@ def show(steps: dict[str, Path], html: Path | None, open_viewer: bool, title: st
 
 
 def inside_vscode(environment: Iterable[str]) -> bool:
-    """Whether DaCe's viewer would open in the editor, which knows SDFG files by its extension."""
+    """Returns whether DaCe's viewer would open in the editor, which knows SDFG files by its extension."""
     return any(name.startswith("VSCODE_") and "IPC" in name for name in environment)

@@ -18,7 +18,8 @@ from dacergnn.graph.formats import largest_array
 
 Array = npt.NDArray[Any]
 _UNREADABLE = (OSError, ValueError, EOFError, RuntimeError, MemoryError, BadZipFile, zlib.error)
-"""What NumPy raises where a file is damaged, encrypted, or says that an array is larger than the machine's memory."""
+"""Tells what NumPy raises where a file is damaged, encrypted, or says that an array is larger than the machine's
+memory."""
 
 
 class Archive:

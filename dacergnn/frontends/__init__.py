@@ -61,7 +61,7 @@ def find_frontend(module: nn.Module) -> type[Frontend] | None:
 
 
 def find_tracer(module: nn.Module) -> type[Tracer] | None:
-    """What records the calls of a layer that has no front end, or None if it is no message passing layer."""
+    """Returns what records the calls of a layer that has no front end, or None if it is no message passing layer."""
     return MessagePassingTracer if is_message_passing(module) else None
 
 

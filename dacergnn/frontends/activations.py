@@ -17,7 +17,7 @@ _MODULES: dict[type[nn.Module], str] = {
 
 
 def _functions() -> dict[Any, Activation]:
-    """What functions of torch are that are called with one tensor and no option."""
+    """Returns what functions of torch are that are called with one tensor and no option."""
     found: dict[Any, Activation] = {}
     for name, operator in OPERATORS.items():
         constants = [value for value in operator.constants if value is not None]
@@ -31,7 +31,7 @@ _FUNCTIONS = _functions()
 
 
 def activation_of(function: object) -> Activation | None:
-    """What a module or function of torch is in a program; None for others, and for modules with hooks."""
+    """Returns what a module or function of torch is in a program; None for others, and for modules with hooks."""
     if isinstance(function, nn.Module):
         own = vars(function)
         hooks = own["_forward_hooks"] or own["_forward_pre_hooks"] or own["_backward_hooks"]
@@ -43,7 +43,7 @@ def activation_of(function: object) -> Activation | None:
 
 
 def activation_in(module: nn.Module) -> Activation | None:
-    """What a module of torch computes, whatever hooks it has; None if no operator does."""
+    """Returns what a module of torch computes, whatever hooks it has; None if no operator does."""
     name = _MODULES.get(type(module))
     return None if name is None else _with_options(module, name, OPERATORS[name])
 

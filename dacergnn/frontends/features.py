@@ -16,12 +16,12 @@ SPARSE = (torch.sparse_csr, torch.sparse_coo)
 
 
 def is_sparse(x: Tensor) -> bool:
-    """Whether features are sparse."""
+    """Returns whether features are sparse."""
     return x.layout is not torch.strided
 
 
 def is_sparse_matrix(x: Tensor) -> bool:
-    """Whether programs may take a tensor as sparse features."""
+    """Returns whether programs may take a tensor as sparse features."""
     return x.layout in SPARSE and x.dim() == 2 and x.sparse_dim() == 2
 
 

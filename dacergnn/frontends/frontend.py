@@ -135,11 +135,11 @@ class Frontend(ABC):
         self._programs: dict[object, Program] = {}
 
     joins: ClassVar[bool] = False
-    """Whether it takes several layers together, which are compiled one by one where it cannot."""
+    """Tells whether it takes several layers together, which are compiled one by one where it cannot."""
 
     @abstractmethod
     def edges(self, *args: Any, **kwargs: Any) -> GraphKey | None:
-        """What identifies the graph of a call: objects compared by identity, and sizes compared by value.
+        """Returns what identifies the graph of a call: objects compared by identity, and sizes compared by value.
 
         None if every call has a graph of its own, which no other call is to find.
 
@@ -152,7 +152,7 @@ class Frontend(ABC):
         """The graph of a call, encoded anew; GraphError or ArrayError if its tensors describe none."""
 
     def graph_owner(self) -> object:
-        """What `graph` depends on besides `edges`; layers whose owners are equal share encoded graphs."""
+        """Returns what `graph` depends on besides `edges`; layers whose owners are equal share encoded graphs."""
         return self
 
     def result(self, *args: Any, **kwargs: Any) -> Any:
@@ -165,7 +165,7 @@ class Frontend(ABC):
 
     @property
     def repeatable(self) -> bool:
-        """Whether calls follow from arguments and parameters alone, and draw no random numbers."""
+        """Returns whether calls follow from arguments and parameters alone, and draw no random numbers."""
         return True
 
     @property

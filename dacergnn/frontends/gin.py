@@ -15,7 +15,7 @@ from dacergnn.frontends.linear import Network
 
 
 class GINProgram(Frontend):
-    """What the front ends of GIN layers share: ``network`` is applied to the sums."""
+    """Describes what the front ends of GIN layers share: ``network`` is applied to the sums."""
 
     network: Network
     aggr: str
@@ -39,7 +39,7 @@ class GINProgram(Frontend):
         return [found[name] for name in program.arrays]
 
     def _narrows(self, x: Tensor) -> bool:
-        """Whether it is cheaper to transform features than their sums (Cached Operator Reordering, Table 2).
+        """Returns whether it is cheaper to transform features than their sums (Cached Operator Reordering, Table 2).
 
         The sums are what the gradient of W is made of; where features need no gradients, it saves a pass over the edges
         to have them.

@@ -19,20 +19,22 @@ _KEEPS_WIDTH = (
 
 
 def is_linear(module: Any) -> bool:
-    """Whether a program may compute this layer: a Linear as it is, with a weight of known shape and without hooks."""
+    """Returns whether a program may compute this layer: a Linear as it is, with a weight of known shape and without
+    hooks."""
     weight = getattr(module, "weight", None)
     known = isinstance(weight, Tensor) and not isinstance(weight, UninitializedParameter)
     return known and handled_class(module, _LINEAR) is not None and not has_hooks(module)
 
 
 def is_torch(function: object) -> bool:
-    """Whether an activation is one of torch's, or None: it draws no random numbers, and keeps no state."""
+    """Returns whether an activation is one of torch's, or None: it draws no random numbers, and keeps no state."""
     kind = type(function) if isinstance(function, nn.Module) else function
     return function is None or str(getattr(kind, "__module__", "")).startswith("torch.")
 
 
 class Network:
-    """What a layer applies to its results: the Linear that it begins with as arrays of a program, the rest in torch.
+    """Describes what a layer applies to its results: the Linear that it begins with as arrays of a program, the rest in
+    torch.
 
     Args:
         layer: The layer that has it.
@@ -61,14 +63,14 @@ class Network:
         return self._parameters.read(layer)
 
     def rest(self, layer: Any) -> list[Callable[[Any], Any]]:
-        """What comes after the Linear."""
+        """Returns what comes after the Linear."""
         whole: Any = getattr(layer, self.name)
         if self.has_linear:
             return [*vars(whole)["_modules"].values()][1:] if self.in_sequence else []
         return [] if whole is None else [whole]
 
     def finish(self, layer: Any, rows: Any) -> Any:
-        """What the network makes of the results of its Linear."""
+        """Returns what the network makes of the results of its Linear."""
         for function in self.rest(layer):
             rows = function(rows)
         return rows

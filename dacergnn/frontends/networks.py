@@ -18,7 +18,7 @@ _LINEAR = ("torch.nn.modules.linear.Linear", "torch_geometric.nn.dense.linear.Li
 
 @dataclass
 class Network:
-    """What a module of linear layers and activations does to a row ``h``.
+    """Describes what a module of linear layers and activations does to a row ``h``.
 
     Args:
         steps: Statements that assign ``h`` anew.

@@ -35,7 +35,7 @@ class Attributes:
 
 @dataclass(frozen=True)
 class _Walk:
-    """Which modules were found on the way to the parameters: ``parents[i][names[i]] is children[i]``."""
+    """Describes which modules were found on the way to the parameters: ``parents[i][names[i]] is children[i]``."""
 
     parents: list[dict[str, Any]]
     names: list[str]

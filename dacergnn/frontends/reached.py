@@ -33,7 +33,7 @@ class Results:
 
 
 class Reached:
-    """Which results of one call the backward that runs at the moment comes from."""
+    """Describes which results of one call the backward that runs at the moment comes from."""
 
     def __init__(self, results: Results) -> None:
         self._results = results

@@ -32,7 +32,7 @@ def row_counts(edges: EdgeList) -> dict[str, int]:
 def canonical_edges(
     edge_index: EdgeIndexLike, edge_type: ArrayLike | None, **options: Any
 ) -> tuple[EdgeList, Tensor | None]:
-    """What `canonical_order` returns for an edge list with these arguments of `make_edge_list`."""
+    """Returns what `canonical_order` returns for an edge list with these arguments of `make_edge_list`."""
     found = _sorted_at_once(edge_index, edge_type, options)
     return canonical_order(make_edge_list(edge_index, edge_type, **options)) if found is None else found
 

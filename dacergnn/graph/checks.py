@@ -21,7 +21,7 @@ DEVICES = ("cpu", "cuda")
 
 
 def has_kernels(device: torch.device) -> bool:
-    """Whether layers run on a device."""
+    """Returns whether layers run on a device."""
     return device.type in DEVICES
 
 

@@ -26,7 +26,7 @@ Operand = str | _Size | int
 
 @dataclass(frozen=True)
 class Steps:
-    """How some encodings are made.
+    """Describes how some encodings are made.
 
     Args:
         words: The steps as C++ reads them, but for the size of an index in front.

@@ -27,7 +27,7 @@ _FEW = 1 << 12
 
 
 def _in_part(name: str, sources: Tensor, destinations: Tensor) -> Tensor:
-    """Whether the edges of each type belong to a part, by its numbers of pairs."""
+    """Returns whether the edges of each type belong to a part, by its numbers of pairs."""
     return sources <= destinations if name == "s" else sources > destinations
 
 
@@ -70,7 +70,7 @@ class Encodings:
 
     @property
     def counts(self) -> Counts:
-        """What is counted once; that sorts the edges by (etype, src)."""
+        """Returns what is counted once; that sorts the edges by (etype, src)."""
         with self._lock:
             if self._counts is None:
                 with lasting():
@@ -93,7 +93,7 @@ class Encodings:
 
     @property
     def known(self) -> tuple[dict[str, Tensor], Counts | None]:
-        """What has been built and counted."""
+        """Returns what has been built and counted."""
         with self._lock:
             return self._built.tensors(), self._counts
 
@@ -220,7 +220,8 @@ class Encodings:
         self._built.share(name, numbers)
 
     def addresses(self, names: Sequence[str]) -> list[int]:
-        """Where several encodings lie, which are built together; they stay there as long as these encodings do."""
+        """Returns where several encodings lie, which are built together; they stay there as long as these encodings
+        do."""
         found = self._built.addresses(names)
         if found is None:
             self.make(names)
@@ -288,7 +289,7 @@ class Encodings:
         return (roots[src] * roots[dst]).to(dtype)
 
     def single_typed(self) -> bool:
-        """Whether the edges of every type join one source node type with one destination node type."""
+        """Returns whether the edges of every type join one source node type with one destination node type."""
         return self.size("T") == 1 or all(found == self.size("R") for found in self.counts.mixed.values())
 
     def _joined_types(self, types: Tensor) -> Tensor:

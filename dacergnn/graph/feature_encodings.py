@@ -87,7 +87,7 @@ class FeatureEncodings(Encodings):
         return types * found.shape[1] + self.get(f"idx_{space}_column")
 
     def _of_pairs(self, space: str, path: str) -> Tensor:
-        """Where the nonzeros of pairs lead: those of one pair are the nonzeros of its node, in order."""
+        """Returns where the nonzeros of pairs lead: those of one pair are the nonzeros of its node, in order."""
         side, (pairs, _) = space[-1], PAIR_NONZEROS[space]
         counts, total = self._pair_counts(space), self.size(space)
         if path == "pair":

@@ -40,14 +40,14 @@ class _Entry:
     graph: HeteroGraph
 
     def is_of(self, tensors: Mapping[str, Tensor]) -> bool:
-        """Whether these are the very tensors, unwritten."""
+        """Returns whether these are the very tensors, unwritten."""
         if tensors.keys() != self.tensors.keys():
             return False
         known = ((self.tensors[side], x) for side, x in tensors.items())
         return all(reference() is x and version == _version(x) for (reference, version), x in known)
 
     def fits(self, nonzeros: Mapping[str, Nonzeros]) -> bool:
-        """Whether entries stand in the same places."""
+        """Returns whether entries stand in the same places."""
         return nonzeros.keys() == self.nonzeros.keys() and all(_same(self.nonzeros[s], n) for s, n in nonzeros.items())
 
 

@@ -72,7 +72,7 @@ _STRIDED, _SPARSE = torch.strided, frozenset((torch.sparse_coo, torch.sparse_csr
 
 
 def is_adjacency(data: Any) -> bool:
-    """Whether this is a sparse matrix of torch or torch_sparse."""
+    """Returns whether this is a sparse matrix of torch or torch_sparse."""
     if isinstance(data, Tensor):
         return data.layout is not _STRIDED and data.layout in _SPARSE
     return hasattr(data, "coo") and hasattr(data, "sparse_sizes")

@@ -105,7 +105,7 @@ class HeteroGraph:
         self.extent = edges.num_src, edges.num_dst, edges.src.numel(), edges.num_edge_types, edges.bipartite
         """Sizes in which equal graphs agree."""
         self.derived: dict[object, Any] = {}
-        """What others prepared for this graph, by an object of theirs; kept as long as the graph."""
+        """Tells what others prepared for this graph, by an object of theirs; kept as long as the graph."""
         self.check: CheckGraph = "auto"
         """Tells how thoroughly tensors are compared that one of these was made of (`Config.check_graph`)."""
 
@@ -206,7 +206,7 @@ class HeteroGraph:
         return self._encodings.get(name)
 
     def addresses(self, names: Sequence[str]) -> tuple[list[int], Encodings]:
-        """Where several encodings lie, which are built together, and what has to be kept meanwhile."""
+        """Returns where several encodings lie, which are built together, and what has to be kept meanwhile."""
         return self._encodings.addresses(names), self._encodings
 
     def index(self, space: str, path: str) -> Tensor:
@@ -290,7 +290,7 @@ class HeteroGraph:
 
     @property
     def device(self) -> torch.device:
-        """Where the edges are."""
+        """Returns where the edges are."""
         return self._edges.src.device
 
     @property
@@ -300,7 +300,7 @@ class HeteroGraph:
 
     @property
     def bipartite(self) -> bool:
-        """Whether sources and destinations are different nodes."""
+        """Returns whether sources and destinations are different nodes."""
         return self._edges.bipartite
 
     @property
@@ -315,12 +315,12 @@ class HeteroGraph:
 
     @property
     def has_node_types(self) -> bool:
-        """Whether node types were given, be they all the same."""
+        """Returns whether node types were given, be they all the same."""
         return self._edges.src_type is not None
 
     @cached_property
     def single_typed(self) -> bool:
-        """Whether the edges of every type join one source node type with one destination node type."""
+        """Returns whether the edges of every type join one source node type with one destination node type."""
         return self._encodings.single_typed()
 
     @cached_property

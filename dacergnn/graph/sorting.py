@@ -12,12 +12,12 @@ INT64_LIMIT = 2**63
 
 
 def at_hand(tensor: Tensor) -> bool:
-    """Whether the host reads a tensor without waiting for a device."""
+    """Returns whether the host reads a tensor without waiting for a device."""
     return tensor.is_cpu
 
 
 def equal(*pairs: tuple[Tensor, Tensor]) -> bool:
-    """Whether the two tensors of each pair are equal, of which a device tells the host at once."""
+    """Returns whether the two tensors of each pair are equal, of which a device tells the host at once."""
     if any(a.shape != b.shape for a, b in pairs):
         return False
     if all(at_hand(a) for a, _ in pairs):

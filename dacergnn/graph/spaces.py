@@ -116,7 +116,7 @@ def part(space: str) -> str:
 
 
 def has_parts(sizes: Mapping[str, int]) -> bool:
-    """Whether both parts of the edges have rows, so that they may differ in their order."""
+    """Returns whether both parts of the edges have rows, so that they may differ in their order."""
     return all(sizes.get("E" + part) for part in PARTS)
 
 

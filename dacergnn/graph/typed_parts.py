@@ -175,7 +175,8 @@ def _types(counts: Mapping[str, int], names: list[str], device: torch.device) ->
 def _ranges(
     part: TypedEdges, src_counts: Mapping[str, int], dst_counts: Mapping[str, int], device: torch.device
 ) -> list[IndexRange]:
-    """What bounds the ids of both ends; GraphError or ArrayError if they are no indices of nodes that there are."""
+    """Returns what bounds the ids of both ends; GraphError or ArrayError if they are no indices of nodes that there
+    are."""
     found: list[IndexRange] = []
     rows = ((0, part.src, part.key[0], src_counts), (1, part.dst, part.key[2], dst_counts))
     for row, vector, node_type, counts in rows:

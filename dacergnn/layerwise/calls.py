@@ -18,7 +18,7 @@ ONLY: Key = ("", "", "")
 
 @dataclass(frozen=True)
 class Given:
-    """What a stage is called with.
+    """Describes what a stage is called with.
 
     Args:
         x: Features by node type.
@@ -32,7 +32,7 @@ class Given:
 
     @property
     def typed(self) -> bool:
-        """Whether layers take dictionaries by type."""
+        """Returns whether layers take dictionaries by type."""
         return "" not in self.x
 
 

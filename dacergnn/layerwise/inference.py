@@ -81,7 +81,7 @@ def inference(
 
 
 class _Run:
-    """What the stages of one inference have in common."""
+    """Describes what the stages of one inference have in common."""
 
     def __init__(
         self, edges: SortedEdges, arrays: dict[str, dict[Key, Array]], batch: int, device: torch.device | None

@@ -24,7 +24,7 @@ _ROWS = 4
 
 @dataclass(frozen=True)
 class Trial:
-    """Where features and edge arrays of a trial come from.
+    """Describes where features and edge arrays of a trial come from.
 
     Args:
         x: Features of all nodes, by node type.

@@ -48,7 +48,7 @@ class Stage:
 
     @property
     def name(self) -> str:
-        """What messages call the stage."""
+        """Returns what messages call the stage."""
         return ", ".join(step.name for step in (self.layer, *self.functions) if step is not None)
 
 

@@ -92,17 +92,17 @@ def statement_encodings(statement: Statement) -> list[str]:
 
 
 def is_few(path: str) -> bool:
-    """Whether a path leads to few rows (types): long groups that several threads share."""
+    """Returns whether a path leads to few rows (types): long groups that several threads share."""
     return path in TYPE_PATHS
 
 
 def shares_groups(statement: Statement) -> bool:
-    """Whether several threads share a group of this reduction, so that a row has to look up its group."""
+    """Returns whether several threads share a group of this reduction, so that a row has to look up its group."""
     return is_few(statement.target.path) and statement.op == "+="
 
 
 def target_is_prefix(statement: Statement, array_space: str) -> bool:
-    """Whether the target array has more rows than the map reaches (an NS array written through ND)."""
+    """Returns whether the target array has more rows than the map reaches (an NS array written through ND)."""
     space, path = statement.space, statement.target.path
     return (MAPS[space, path] if path else space) != array_space
 

@@ -48,7 +48,7 @@ def extent(space: str) -> str:
 
 
 def is_encoding(name: str) -> bool:
-    """Whether an array is a graph encoding, by its name."""
+    """Returns whether an array is a graph encoding, by its name."""
     return name.split("_")[0] in ENCODING_KINDS and name.count("_") >= 2
 
 

@@ -111,12 +111,12 @@ class GraphOperator(nodes.LibraryNode):
 
     @property
     def written_arrays(self) -> list[str]:
-        """What the body writes for others, without its locals."""
+        """Returns what the body writes for others, without its locals."""
         return [n for n in self._parsed.written if n not in self.locals]
 
     @property
     def read_arrays(self) -> list[str]:
-        """What the body reads and does not write."""
+        """Returns what the body reads and does not write."""
         return list(self._parsed.read)
 
     def arrays(self, sdfg: dace.SDFG, state: dace.SDFGState) -> dict[str, Data]:
@@ -140,7 +140,7 @@ class GraphOperator(nodes.LibraryNode):
         return set()
 
     def device_code(self, arrays: dict[str, Data]) -> DeviceCode:
-        """What it asks of a device, given the descriptors of its arrays."""
+        """Returns what it asks of a device, given the descriptors of its arrays."""
         raise NotImplementedError
 
     def validate(self, sdfg: dace.SDFG, state: dace.SDFGState) -> None:

@@ -19,12 +19,12 @@ from dacergnn.library_nodes.form import Const, Expr, Op, Ref, Shape
 Derivative = Callable[[tuple[Expr, ...], Expr, Expr], tuple[Expr | None, ...]]
 """Gives the gradient of every operand, None for none, from the operands, the gradient of the result, and the result."""
 COSTS = ("add", "multiply", "divide", "exp", "erf", "tanh", "root", "compare", "select")
-"""What operators are like in the time that they take."""
+"""Tells what operators are like in the time that they take."""
 
 
 @dataclass(frozen=True)
 class InTorch:
-    """What means an operator in torch.
+    """Describes what means an operator in torch.
 
     Args:
         functions: Names of functions and of methods of tensors.
@@ -74,7 +74,7 @@ class Operator:
 
     @property
     def is_activation(self) -> bool:
-        """Whether it takes one value, and constants besides."""
+        """Returns whether it takes one value, and constants besides."""
         return self.arity == 1 + len(self.constants) and self.torch.functions != ()
 
 
@@ -183,7 +183,7 @@ def _elu_slope(x: Expr, alpha: Expr, y: Expr) -> Expr:
 
 
 def _tells_sign(y: Expr, constant: Expr) -> bool:
-    """Whether a result is at hand, and positive just where the operand is."""
+    """Returns whether a result is at hand, and positive just where the operand is."""
     return isinstance(y, Ref) and isinstance(constant, Const) and constant.value >= 0
 
 

@@ -9,7 +9,7 @@ from dacergnn.library_nodes.weight_shapes import WEIGHT_SHAPES
 
 
 def is_elementwise(expr: Expr) -> bool:
-    """Whether an element of the value depends on the same element of every operand of full shape."""
+    """Returns whether an element of the value depends on the same element of every operand of full shape."""
     return not isinstance(expr, Op) or (expr.name in OPERATORS and all(is_elementwise(a) for a in expr.args))
 
 
@@ -108,7 +108,7 @@ def _linear_shape(expr: Op, shapes: ShapeOf) -> Shape:
 
 
 def scale_fits(gemm: Gemm, shapes: ShapeOf) -> bool:
-    """Whether a product is scaled by one value for each row, or for each head of one."""
+    """Returns whether a product is scaled by one value for each row, or for each head of one."""
     if gemm.scale is None:
         return True
     heads, scale = shapes(gemm.x)[:-1], shapes(gemm.scale)

@@ -52,9 +52,9 @@ class Invocation:
     graph: HeteroGraph
     mask: Mask
     lease: Lease | None = None
-    """What the forward has saved."""
+    """Holds what the forward has saved."""
     given: bool = False
-    """Whether a backward has overwritten that."""
+    """Tells whether a backward has overwritten that."""
 
     def backward(self, saved: Sequence[Any], again: bool, gradients: Sequence[Tensor]) -> list[Tensor | None]:
         """The gradients of all inputs by the build of the forward, None where there is none.

@@ -109,10 +109,10 @@ def check_capturable(name: str, device: torch.device) -> None:
 
 
 def _in_backward() -> bool:
-    """Whether this is a call that a checkpoint makes again, and so has to do what it did before."""
+    """Returns whether this is a call that a checkpoint makes again, and so has to do what it did before."""
     return torch._C._current_graph_task_id() != -1  # pyright: ignore[reportPrivateUsage]
 
 
 def _circumstances() -> list[Any]:
-    """What kernels are chosen by besides the call."""
+    """Returns what kernels are chosen by besides the call."""
     return [allows_tf32(), torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda")]

@@ -90,7 +90,7 @@ class Captured:
         self._places = [i for i, v in enumerate(leaves) if isinstance(v, Tensor)]
         self._leaves = [None if isinstance(v, Tensor) else v for v in leaves]
         self.read_again = [t for t in tensors if t.data_ptr() in saved]
-        """What a backward reads where it is, so that autograd has to see to it that nobody has written to it."""
+        """Tells what a backward reads where it is, so that autograd has to see to it that nobody has written to it."""
         self.ran = None if layer is None else layer.last_call
 
     def covers(self, key: list[Any], tensors: Sequence[Tensor]) -> bool:
@@ -99,7 +99,7 @@ class Captured:
 
     @property
     def busy(self) -> bool:
-        """Whether a backward may still read what the last replay has left for it."""
+        """Returns whether a backward may still read what the last replay has left for it."""
         return self._token() is not None
 
     def run(self, given: Sequence[Tensor]) -> Any:

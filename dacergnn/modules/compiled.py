@@ -105,7 +105,7 @@ class CompiledProgram:
         self.index = index
         self.config = config
         self.profile = profile
-        """What choices are made for; with sparse features, that of the first call."""
+        """Tells what choices are made for; with sparse features, that of the first call."""
         self.name: str = flat.name
         self.inputs = [sdfg_name(name) for name in flat.arrays]
         """The arrays that calls take."""
@@ -135,7 +135,7 @@ class CompiledProgram:
 
     @cached_property
     def _arrays(self) -> SparseArrays | None:
-        """What makes the arrays that builds take, where features are sparse."""
+        """Returns what makes the arrays that builds take, where features are sparse."""
         return SparseArrays.of(self._parsed, self.inputs, self.sparse) if self.sparse else None
 
     @cached_property
@@ -176,7 +176,7 @@ class CompiledProgram:
         return self._load(program, cache(partial(self._plan, wrt, program.answers, keep=True)))
 
     def _built(self, mask: Mask) -> tuple[list[str], LoweredProgram]:
-        """What there is a gradient of, and the program, whose library is in the cache of builds."""
+        """Returns what there is a gradient of, and the program, whose library is in the cache of builds."""
         wrt = [n for n, needed in zip(self._taken, mask, strict=True) if needed]
         key = plan_cache.plan_key(*self._text, self.dtype, self.index, self.config, self.profile, mask)
         kept = plan_cache.load(key, self.name)

@@ -44,7 +44,7 @@ class Core(RunsPrograms):
 
     @property
     def is_watched(self) -> bool:
-        """Whether hooks see the layer's own results."""
+        """Returns whether hooks see the layer's own results."""
         return bool(vars(self.original)["_forward_hooks"])
 
     @property

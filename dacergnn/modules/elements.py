@@ -45,7 +45,7 @@ def check_elements(name: str, dtype: torch.dtype, implementation: str | None) ->
 
 
 def is_autocast() -> bool:
-    """Whether autocast is on for a type of device that there are kernels for."""
+    """Returns whether autocast is on for a type of device that there are kernels for."""
     return any(map(torch.is_autocast_enabled, DEVICES))
 
 

@@ -54,7 +54,7 @@ class GraphLayer(ProgramModule, ABC):
 
     @property
     def notes(self) -> list[str | None]:
-        """How calls are repeated, for reports."""
+        """Returns how calls are repeated, for reports."""
         return [] if self._captures is None else [self._captures.summary]
 
     def reset_parameters(self) -> None:

@@ -119,7 +119,8 @@ class GraphCache:
 
 
 def _serves(a: HeteroGraph, b: HeteroGraph) -> bool:
-    """Whether two graphs have the same edges in the same order, and the same types where ``b`` has node types."""
+    """Returns whether two graphs have the same edges in the same order, and the same types where ``b`` has node
+    types."""
     if a is b:
         return True
     if a.extent != b.extent or a.device != b.device or (b.has_node_types and a.size("T") != b.size("T")):

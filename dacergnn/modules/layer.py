@@ -85,7 +85,7 @@ class CompiledLayer(nn.Module):
         return _blank, (type(core.original),), state, None, None, _restore  # the state may lead back here
 
     def __prepare_scriptable__(self) -> nn.Module:
-        """What torch.jit.script takes in place of this module."""
+        """Returns what torch.jit.script takes in place of this module."""
         return self._dacergnn.original
 
 

@@ -44,7 +44,7 @@ class LayerCore(Core):
 
     @property
     def frontend(self) -> Any:
-        """What expresses the layer; None where calls are traced, or run the original."""
+        """Returns what expresses the layer; None where calls are traced, or run the original."""
         return getattr(self.runner, "frontend", None)
 
     @untraced
@@ -101,7 +101,7 @@ class LayerCore(Core):
 
     @property
     def takes_activations(self) -> bool:
-        """Whether `follow` may be asked for: hooks would see other results."""
+        """Returns whether `follow` may be asked for: hooks would see other results."""
         return self.runner.takes_activations and not self.is_watched
 
     def _choose(self) -> Runner:

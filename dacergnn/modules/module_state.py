@@ -76,7 +76,7 @@ class _Is:
 
 
 def _outline(module: nn.Module, tensors: list[Tensor]) -> list[Any]:
-    """What can be compared of a module; its tensors besides parameters are added to ``tensors``."""
+    """Returns what can be compared of a module; its tensors besides parameters are added to ``tensors``."""
     own = vars(module)
     parameters = [(name, _shape(p)) for name, p in own["_parameters"].items()]
     children = [(name, _Is(m)) for name, m in own["_modules"].items()]
@@ -87,14 +87,14 @@ def _outline(module: nn.Module, tensors: list[Tensor]) -> list[Any]:
 
 
 def _shape(parameter: Tensor | None) -> object:
-    """What front ends read of a parameter when they are made."""
+    """Returns what front ends read of a parameter when they are made."""
     if parameter is None or is_lazy(parameter):
         return type(parameter)
     return parameter.shape
 
 
 def _frozen(value: Any, tensors: list[Tensor]) -> object:
-    """What can be compared with the same attribute at another moment."""
+    """Returns what can be compared with the same attribute at another moment."""
     kind: type[Any] = type(value)
     if isinstance(value, Tensor):
         tensors.append(value)

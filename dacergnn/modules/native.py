@@ -29,7 +29,7 @@ class NativeLayer(GraphLayer):
     @property
     @abstractmethod
     def options(self) -> tuple[object, ...]:
-        """What the program depends on besides the shapes of the parameters; it may be set at any time."""
+        """Returns what the program depends on besides the shapes of the parameters; it may be set at any time."""
 
     @property
     @abstractmethod

@@ -19,7 +19,7 @@ from dacergnn.runtime.stacks import stacks_of
 
 
 class Repeated:
-    """What a call runs that is like a known one, and where its tensors come from.
+    """Describes what a call runs that is like a known one, and where its tensors come from.
 
     A tensor of the program is an argument of the call, a parameter of the module, a view of one of these, or an object
     that something keeps for all calls: coefficients that belong to the graph.
@@ -71,9 +71,9 @@ class Repeated:
         self.unused = frozenset(signature.features) - {place for _, place, _ in self._given}
         """Positions of features that the program does not take as they are."""
         self.possible = not paths.keys() & given.keys()
-        """Whether one can tell arguments from parameters."""
+        """Tells whether one can tell arguments from parameters."""
         self.settled = not self._kept
-        """Whether it is known where all tensors come from: one that two calls have is kept for all of them."""
+        """Tells whether it is known where all tensors come from: one that two calls have is kept for all of them."""
 
     def settle(self, binding: Binding) -> Repeated | None:
         """Returns this, settled by the binding of another such call; None if some tensor is made at every call."""

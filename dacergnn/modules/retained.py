@@ -16,5 +16,6 @@ _keeps_graph = getattr(_autograd, "_get_current_graph_task_keep_graph", None)
 
 
 def is_retained() -> bool:
-    """Whether the backward that runs now may come again: ``retain_graph=True``, or a torch that does not tell."""
+    """Returns whether the backward that runs now may come again: ``retain_graph=True``, or a torch that does not
+    tell."""
     return _keeps_graph is None or bool(_keeps_graph())

@@ -20,14 +20,15 @@ from dacergnn.modules.core import Core
 FAILURES = (
     ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError,
 )  # fmt: skip
-"""What is raised where something fails. torch leaves calls early by exceptions of other kinds, as checkpoints do."""
+"""Tells what is raised where something fails. torch leaves calls early by exceptions of other kinds, as checkpoints
+do."""
 
 
 class Runner:
     """Runs the calls of a layer in the state that it has now; another one takes over when an option changes."""
 
     takes_activations = False
-    """Whether an activation that follows the layer may become part of its programs."""
+    """Tells whether an activation that follows the layer may become part of its programs."""
 
     def __init__(self, core: Core) -> None:
         self.core = core
@@ -49,7 +50,7 @@ class Runner:
 
     @property
     def notes(self) -> list[str | None]:
-        """How calls are repeated, for reports."""
+        """Returns how calls are repeated, for reports."""
         captures = self.core.captures
         return [] if captures is None else [captures.summary]
 

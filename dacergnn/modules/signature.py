@@ -54,7 +54,7 @@ def _same_call() -> Callable[..., Any]:
 
 
 class CallSignature:
-    """What the arguments of a call look like; it keeps no tensor and no graph alive.
+    """Describes what the arguments of a call look like; it keeps no tensor and no graph alive.
 
     Args:
         args: Tensors, graphs, simple values, and tuples, lists and dictionaries of them.
@@ -98,7 +98,8 @@ class CallSignature:
         self._add(kwargs, watched)
         self._watched = Watched(watched, check) if watched else None
         self.state = [state() for state in _STATE]
-        """Whether gradients and inference mode are on, the default type, and whether algorithms are deterministic."""
+        """Tells whether gradients and inference mode are on, the default type, and whether algorithms are
+        deterministic."""
         self._address = self._words.buffer_info()[0]
         self._same = _same_call()
         leaves = self._same(args, kwargs, self._address, True)
@@ -141,7 +142,7 @@ class CallSignature:
 
     @property
     def takes_any_graph(self) -> bool:
-        """Whether graphs among the arguments may be others."""
+        """Returns whether graphs among the arguments may be others."""
         return bool(self._graphs)
 
     def _of_graphs(self, leaves: list[Any]) -> list[Any]:
@@ -152,7 +153,7 @@ class CallSignature:
         return found
 
     def _aliases(self, leaves: list[Any]) -> list[int]:
-        """Which of these graphs and their columns are the same object as a leaf before."""
+        """Returns which of these graphs and their columns are the same object as a leaf before."""
         if not self._graphs:
             return []
         ids = [*map(id, leaves), *[id(leaf) for leaf in self._of_graphs(leaves) if isinstance(leaf, Tensor)]]

@@ -125,7 +125,7 @@ class _Runtime:
         return (core.find_self() if module is self.runner.original else None) or module
 
     def takes(self, dtype: torch.dtype, device: torch.device) -> bool:
-        """Whether programs compute with elements of a type on a device."""
+        """Returns whether programs compute with elements of a type on a device."""
         return dtype in known_elements(self.runner.core.config.implementation or device.type)
 
     def find_graph(self, edges: EdgeSet) -> HeteroGraph:

@@ -107,7 +107,7 @@ def _flags() -> tuple[str, ...]:
 
 @cache
 def _processor() -> str:
-    """What code for this machine's processor depends on."""
+    """Returns what code for this machine's processor depends on."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []
     return "".join(next((x for x in lines if x.startswith(k)), "") for k in ("model name", "flags"))
@@ -115,7 +115,7 @@ def _processor() -> str:
 
 @cache
 def _environment() -> str:
-    """What every build depends on besides its code: compiler, kind of machine, versions, our headers."""
+    """Returns what every build depends on besides its code: compiler, kind of machine, versions, our headers."""
     return "\n".join([*compiler(), platform.machine(), dace.__version__, _digest(INCLUDE_FOLDER)])
 
 

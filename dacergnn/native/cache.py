@@ -155,7 +155,7 @@ def keep_file(name: str, text: str, meaning: str) -> Path | None:
 
 
 def lookup_plan(key: str, name: str, decode: Callable[[dict[str, Any]], T]) -> T | None:
-    """What ``decode`` makes of a plan, or None where there is none that is whole; what is damaged is removed.
+    """Returns what ``decode`` makes of a plan, or None where there is none that is whole; what is damaged is removed.
 
     Raises:
         CacheError: The plan cannot be read, or others may have written it.
@@ -201,7 +201,8 @@ def entries() -> list[Entry]:
 
 
 def unfinished() -> list[Entry]:
-    """What processes that were ended have left: builds without a record, and plans that were not written in full."""
+    """Returns what processes that were ended have left: builds without a record, and plans that were not written in
+    full."""
     return [Entry.of(path) for path in _listed() if _is_unfinished(path)]
 
 
@@ -221,7 +222,7 @@ def _is_unfinished(path: Path) -> bool:
 
 
 def _listed() -> list[Path]:
-    """What is in the cache, by name; links, which others may have planted, are not followed."""
+    """Returns what is in the cache, by name; links, which others may have planted, are not followed."""
     root = cache_folder()
     with readable(root):
         try:

@@ -46,7 +46,7 @@ def share(path: Path) -> None:
 
 
 def holds(folder: Path, name: str) -> bool:
-    """Whether a folder holds a file of that name; not, where it cannot be looked into."""
+    """Returns whether a folder holds a file of that name; not, where it cannot be looked into."""
     try:
         return (folder / name).is_file()
     except OSError:
@@ -74,7 +74,7 @@ def locked(folder: Path) -> Generator[None]:
 
 
 def in_use(path: Path) -> bool:
-    """Whether a process that lives is at work in a folder."""
+    """Returns whether a process that lives is at work in a folder."""
     try:
         handle = os.open(path, os.O_RDONLY)
     except OSError:

@@ -59,7 +59,7 @@ def _trusted() -> set[int]:
 
 
 def _others_write(found: os.stat_result) -> bool:
-    """Whether others than the owner may write; a group of the owner's number is the owner alone."""
+    """Returns whether others than the owner may write; a group of the owner's number is the owner alone."""
     own_group = found.st_gid == found.st_uid
     return bool(found.st_mode & (stat.S_IWOTH if own_group else _OTHERS))
 

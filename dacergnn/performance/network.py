@@ -77,7 +77,7 @@ class GraphNetwork(nn.Module):
         return batch.sums((self.readout(read) * batch.terms).sum(dim=1))
 
     def weights(self) -> dict[str, np.ndarray]:
-        """What a `Predictor` takes to be the same model, with the running statistics of batch normalization."""
+        """Returns what a `Predictor` takes to be the same model, with the running statistics of batch normalization."""
         found: dict[str, Tensor] = {}
         for kind, layer in (("invariant", self.invariant), ("dependent", self.dependent)):
             found |= {f"{kind}_mean": layer.mean, f"{kind}_scale": layer.scale}

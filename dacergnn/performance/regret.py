@@ -115,5 +115,5 @@ def _others(run: Compile, builds: int, rng: random.Random) -> Iterator[Compilati
 
 
 def _identity(runnable: Runnable) -> tuple[object, ...]:
-    """What programs that run alike have in common."""
+    """Returns what programs that run alike have in common."""
     return tuple((part.code, *part.schedule.items()) for part in runnable.program.parts)

@@ -25,7 +25,7 @@ from dacergnn.tuning.samples import Sample, weights
 LEARNING_RATE, WEIGHT_DECAY = 0.0075, 1e-4
 PREDICTED_AT_ONCE = 256
 RANKING = 2.0
-"""How much the second term of the loss counts."""
+"""Tells how much the second term of the loss counts."""
 TOGETHER = 4
 """The most samples of a group that stay together."""
 T = TypeVar("T")

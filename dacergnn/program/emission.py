@@ -47,7 +47,7 @@ class Emission:
         return array
 
     def _is_product(self, statement: Statement) -> bool:
-        """Whether one SegmentGemm runs the statement."""
+        """Returns whether one SegmentGemm runs the statement."""
         gemm = match_gemm(statement)
         return gemm is not None and scale_fits(gemm, self.program.shape)
 
@@ -87,7 +87,7 @@ class Emission:
 
 
 def is_plain(expr: Op) -> bool:
-    """Whether a product may stand among element-wise operators: the outer product of two values of one row."""
+    """Returns whether a product may stand among element-wise operators: the outer product of two values of one row."""
     return expr.name == "outer_prod"
 
 

@@ -26,7 +26,7 @@ MEANING = {
     **dict.fromkeys(FEATURE_SPACES, "columns of sparse features"),
     **dict.fromkeys(NONZEROS, "nonzeros of sparse features"),
 }
-"""What the rows of an array are, in words."""
+"""Tells what the rows of an array are, in words."""
 
 
 @dataclass

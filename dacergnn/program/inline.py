@@ -18,7 +18,7 @@ from dacergnn.program.source import CONSTANT, Function, copied_tree, read
 
 @dataclass(frozen=True)
 class Scope:
-    """What names mean in a function: expressions that stand for its parameters, arrays, and what Python sees.
+    """Describes what names mean in a function: expressions that stand for its parameters, arrays, and what Python sees.
 
     ``callers`` are the functions that led here, the innermost last.
     """
@@ -45,7 +45,7 @@ class Scope:
         return Scope(function, {**absent, **arguments}, self.present, own, (*self.callers, name))
 
     def lookup(self, name: str) -> ast.expr | None:
-        """What a name stands for: a parameter's argument or a constant; None for rows, arrays and functions."""
+        """Returns what a name stands for: a parameter's argument or a constant; None for rows, arrays and functions."""
         if name in self.bound:
             return self.bound[name]
         value: Any = self.function.names.get(name, self) if name not in self.own else self

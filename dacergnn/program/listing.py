@@ -22,7 +22,7 @@ from dacergnn.program.view import Program
 
 @dataclass(frozen=True)
 class Rows:
-    """What an array holds: one value of row shape ``shape`` for every row of ``space``."""
+    """Describes what an array holds: one value of row shape ``shape`` for every row of ``space``."""
 
     space: str
     shape: Shape
@@ -103,7 +103,7 @@ class Listing:
         return [s for s in self.statements if any(r.name == name for r in s.reads)]
 
     def is_internal(self, name: str) -> bool:
-        """Whether an array is computed here and not returned."""
+        """Returns whether an array is computed here and not returned."""
         return name not in self.inputs and name not in self.outputs
 
     # What can be done
@@ -206,7 +206,8 @@ class Listing:
 
 
 def is_product(statement: Statement) -> bool:
-    """Whether a statement is a product: scaled by own rows if at all, by weights in the shape that they have."""
+    """Returns whether a statement is a product: scaled by own rows if at all, by weights in the shape that they
+    have."""
     gemm = match_gemm(statement)
     return gemm is not None and (gemm.kind != "linear" or gemm.w.view is None)
 

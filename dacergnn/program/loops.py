@@ -52,7 +52,8 @@ _NEIGHBOURS = {
 
 @dataclass
 class Loop:
-    """Where a statement stands: the row space of the innermost loop, loop variables and their paths, locals."""
+    """Describes where a statement stands: the row space of the innermost loop, loop variables and their paths,
+    locals."""
 
     space: str
     entities: dict[str, str]
@@ -122,7 +123,7 @@ def walk(body: list[ast.stmt], statement: Callable[[ast.Assign | ast.AugAssign, 
 
 
 def assigned(node: ast.Assign | ast.AugAssign) -> ast.expr:
-    """What a statement assigns."""
+    """Returns what a statement assigns."""
     target = node.target if isinstance(node, ast.AugAssign) else node.targets[0]
     if isinstance(target, ast.Tuple | ast.List) or (isinstance(node, ast.Assign) and len(node.targets) != 1):
         fail(node, 'one value is assigned at a time: e["y"] = e.src.x')

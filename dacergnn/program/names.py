@@ -28,5 +28,6 @@ def name_problem(name: str) -> str | None:
 
 
 def sdfg_name(name: str) -> str:
-    """What an array of a program is called in SDFGs: names of row spaces are symbols there, which no array can have."""
+    """Returns what an array of a program is called in SDFGs: names of row spaces are symbols there, which no array can
+    have."""
     return f"{name}_" if name in ROW_SPACES else name

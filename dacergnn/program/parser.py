@@ -185,7 +185,7 @@ class _Parser:
         return expr
 
     def _elsewhere(self, name: str, space: str, others: Sequence[str] = ()) -> str:
-        """Where else a name has a value, or which name is like it."""
+        """Returns where else a name has a value, or which name is like it."""
         spaces = [s for s, known in self.arrays if known == name]
         known = [n for s, n in self.arrays if s == space or (s, space) == ("NS", "ND")]
         return f"; it has rows {', '.join(spaces)}" if spaces else nearest(name, [*known, *others], '"{}"')
@@ -225,7 +225,7 @@ class _Parser:
         self.arrays[key] = result
 
     def _is_start(self, array: str, operation: str) -> bool:
-        """Whether an array holds the value that a reduction starts from anyway."""
+        """Returns whether an array holds the value that a reduction starts from anyway."""
         producer = self.program.producer(array)
         if producer is None:
             return False

@@ -112,7 +112,7 @@ def _listed(architectures: tuple[int, ...]) -> str:
 
 
 def allows_tf32() -> bool:
-    """Whether torch lets products of float32 on CUDA devices round their factors to TF32 at the moment."""
+    """Returns whether torch lets products of float32 on CUDA devices round their factors to TF32 at the moment."""
     matmul: Any = torch.backends.cuda.matmul
     # Where torch has the newer setting, the older one raises an error after the newer one was set.
     return matmul.fp32_precision == "tf32" if _HAS_PRECISION else matmul.allow_tf32

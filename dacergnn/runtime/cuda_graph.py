@@ -14,7 +14,7 @@ Result = TypeVar("Result")
 
 
 def capturing() -> bool:
-    """Whether torch's current stream is being recorded into a CUDA graph."""
+    """Returns whether torch's current stream is being recorded into a CUDA graph."""
     return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
 
 
@@ -43,7 +43,8 @@ class Recorder:
             current.wait_stream(side)
 
     def record(self, work: Callable[[], Result]) -> tuple[Result, Callable[[], None]]:
-        """What some work returns, in memory that stays where it is, and the function that does its device part again.
+        """Returns what some work returns, in memory that stays where it is, and the function that does its device part
+        again.
 
         Other threads may go on using the device meanwhile.
         """

@@ -43,7 +43,7 @@ Frame = tuple["array[int]", int, Tensor]
 
 @dataclass(slots=True)
 class Prepared:
-    """What a call on one graph needs besides its inputs; made once per graph."""
+    """Describes what a call on one graph needs besides its inputs; made once per graph."""
 
     arguments: array[int]  # of the C function, in order, complete but for inputs, outputs and buffers
     inputs: Inputs
@@ -71,7 +71,7 @@ class Executable:
 
     _device = "cpu"
     overwrites = True
-    """Whether calls take buffers that are handed over."""
+    """Tells whether calls take buffers that are handed over."""
     _tail = 2
     """Arguments of the C function behind those of the program."""
 
@@ -85,7 +85,7 @@ class Executable:
         self._layout = Layout(self.lowered, self.results, self.dtype.itemsize, self._tail)
         self._saved, self.end = self._layout.saved_positions, self._layout.end
         self.encodings: Sequence[str] = self.lowered.encodings
-        """What is made of a graph for the first call: first the encodings that this program takes."""
+        """Tells what is made of a graph for the first call: first the encodings that this program takes."""
         self._known_forms: dict[Stacks | None, InputForms] = {}
         use_one_thread_in_children()
         library = self._open(self._source())
@@ -206,14 +206,14 @@ class Executable:
         )
 
     def _forms(self, stacks: Stacks | None) -> InputForms:
-        """What inputs are that come in the parts of ``stacks``; made once for each."""
+        """Returns what inputs are that come in the parts of ``stacks``; made once for each."""
         found = self._known_forms.get(stacks)
         if found is None:
             found = self._known_forms[stacks] = InputForms(self.lowered, self.dtype, self._layout.positions, stacks)
         return found
 
     def given(self, prepared: Prepared, reader: Lowered) -> dict[str, tuple[int, int, int]]:
-        """Where the saved arrays lie in their buffer, with the last operator that reads each."""
+        """Returns where the saved arrays lie in their buffer, with the last operator that reads each."""
         names = [b.name for b in self.lowered.outputs[self.results :]]
         ends = [*prepared.saved_offsets[1:], prepared.saved]
         places = zip(names, prepared.saved_offsets, ends, strict=True)
@@ -280,7 +280,7 @@ class Executable:
                 POOL.give(workspace)
 
     def frame(self, prepared: Prepared) -> Frame:
-        """What a call needs for itself."""
+        """Returns what a call needs for itself."""
         arguments, workspace = prepared.arguments[:], POOL.take(prepared.workspace)
         if not has_memory(workspace):
             raise _no_memory(workspace)

@@ -18,7 +18,7 @@ from dacergnn.runtime.stacks import Stack, Stacks
 
 
 class Fit:
-    """What inputs look like that fit, and what follows from it.
+    """Describes what inputs look like that fit, and what follows from it.
 
     Args:
         expected: The numbers that `read_tensors` takes.
@@ -48,7 +48,7 @@ _NO_PIECES = array("q", [0])
 
 
 class InputForms:
-    """What a program takes on any graph.
+    """Describes what a program takes on any graph.
 
     Args:
         positions: Of arguments, by name.
@@ -74,7 +74,7 @@ class InputForms:
         ]
         """Of arrays in one tensor: name, row space, row shape and its size, whether rows are the first axis."""
         self._last: tuple[array[int], list[tuple[int, str]]] | None = None
-        """What the last inputs looked like, and where that has sizes of which row spaces."""
+        """Tells what the last inputs looked like, and where that has sizes of which row spaces."""
 
     def keep(self, expected: array[int], tensors: Sequence[Tensor]) -> None:
         """Note what inputs looked like, for calls on other graphs."""
@@ -100,7 +100,7 @@ class InputForms:
 
 
 class Inputs:
-    """What a program takes on one graph.
+    """Describes what a program takes on one graph.
 
     Args:
         sizes: Number of rows by row space.

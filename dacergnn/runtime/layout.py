@@ -22,7 +22,7 @@ class Result(NamedTuple):
 
 
 class Layout:
-    """What the arguments of a program are.
+    """Describes what the arguments of a program are.
 
     Args:
         results: So many outputs are returned, the others saved.

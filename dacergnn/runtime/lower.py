@@ -76,7 +76,7 @@ class Lowered:
 
     @property
     def has_tf32(self) -> bool:
-        """Whether there is another build whose products take TF32 factors."""
+        """Returns whether there is another build whose products take TF32 factors."""
         return self.implementation == "cuda" and self.dtype == "float32"
 
     def source(self, *, tf32: bool = False) -> str:

@@ -30,7 +30,7 @@ class _Place:
     last: int
 
     def leaves(self, start: int, end: int, buffer: Buffer) -> bool:
-        """Whether a buffer may have these bytes."""
+        """Returns whether a buffer may have these bytes."""
         apart = end <= self.start or self.end <= start
         if apart or self.last < buffer.first or buffer.last < self.first:
             return True

@@ -50,7 +50,7 @@ class LoweredProgram:
     answers: tuple[tuple[str, str], ...] = ()
 
     def sources(self, taken: Sequence[str]) -> tuple[tuple[str, int], ...]:
-        """Where each input of the backward comes from, by kind and position there.
+        """Returns where each input of the backward comes from, by kind and position there.
 
         An "input" is one of the arrays ``taken`` by the forward, an "output" one that it returns or saves, a "gradient"
         that of an output.
@@ -69,7 +69,7 @@ class LoweredProgram:
 
     @property
     def parts(self) -> list[Lowered]:
-        """What there is to build."""
+        """Returns what there is to build."""
         return [self.forward] if self.backward is None else [self.forward, self.backward]
 
 

@@ -25,7 +25,7 @@ _madvise = getattr(ctypes.CDLL(None), "madvise", None)
 
 
 def has_memory(made: Tensor) -> bool:
-    """Whether the processor can write to what torch has made: not in FakeTensorMode, or on other devices."""
+    """Returns whether the processor can write to what torch has made: not in FakeTensorMode, or on other devices."""
     return type(made) is Tensor and made.is_cpu
 
 
@@ -88,7 +88,7 @@ class Pool:
 
 
 class Memory(Protocol):
-    """Where buffers come from."""
+    """Describes where buffers come from."""
 
     def take(self, size: int) -> Tensor: ...
     def give(self, buffer: Tensor) -> None: ...

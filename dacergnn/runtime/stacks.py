@@ -32,7 +32,7 @@ class Stack:
 
 
 class Stacks:
-    """How a list of tensors makes up arrays of a program; compared by identity, get one from `stacks_of`."""
+    """Describes how a list of tensors makes up arrays of a program; compared by identity, get one from `stacks_of`."""
 
     def __init__(self, stacks: Sequence[Stack]) -> None:
         self.stacks = tuple(stacks)

@@ -44,7 +44,7 @@ class Seeds:
 
 @dataclass(frozen=True)
 class Options:
-    """How neighbours are sampled.
+    """Describes how neighbours are sampled.
 
     Args:
         hops: How often neighbours of neighbours are sampled.

@@ -349,7 +349,8 @@ def _like(listing: Listing, target: Ref) -> Ref:
 
 
 def _is_transformed_first(statement: Statement) -> bool:
-    """Whether a part has fewer pairs of the end points whose rows are multiplied than of those that get the sums."""
+    """Returns whether a part has fewer pairs of the end points whose rows are multiplied than of those that get the
+    sums."""
     return _OPPOSITE[statement.target.path] == f"{FEWER[part(statement.space)]}pair"
 
 

@@ -21,7 +21,7 @@ def without_bias(listing: Listing, y: Ref) -> tuple[Ref, Ref | None]:
 
 
 def _is_typed(listing: Listing, ref: Ref) -> bool:
-    """Whether the type of a row tells the value: that of a weight, or made of weights alone."""
+    """Returns whether the type of a row tells the value: that of a weight, or made of weights alone."""
     producer = listing.producer(ref.name) if ref.path == "" else None
     made = () if producer is None or producer.op != "=" else producer.reads
     return ref.path in TYPE_PATHS or (bool(made) and all(r.path in TYPE_PATHS for r in made))

@@ -44,7 +44,7 @@ from dacergnn.sdfg_passes.choices import Choices
 ALIGNMENT = 64
 """Saved arrays begin at multiples of this many bytes."""
 SAVE, RECOMPUTE = ANSWERS = ("save", "recompute")
-"""What may become of an array."""
+"""Tells what may become of an array."""
 
 
 def cache_or_recompute(
@@ -103,7 +103,7 @@ def _compute_again(before: Listing, after: Listing, again: set[str]) -> None:
 
 
 class _Choice:
-    """Which of the arrays that the forward computes are saved, and which computed again."""
+    """Describes which of the arrays that the forward computes are saved, and which computed again."""
 
     def __init__(
         self,
@@ -223,7 +223,8 @@ def _row(length: int, entries: Mapping[int, float]) -> np.ndarray:
 
 
 def _is_light(statement: Statement) -> bool:
-    """Whether an element takes a constant number of operations (Zhang et al.): neither a product nor a reduction."""
+    """Returns whether an element takes a constant number of operations (Zhang et al.): neither a product nor a
+    reduction."""
     return statement.op == "=" and not statement.is_gemm and not _has_sum(statement.expr)
 
 

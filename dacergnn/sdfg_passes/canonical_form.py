@@ -35,7 +35,7 @@ from dacergnn.library_nodes.shapes import is_elementwise, shape_of
 from dacergnn.program.listing import Listing, map_refs
 
 _FEWER = ("one", "etype", "srcpair", "dstpair")
-"""Where values of edges live in fewer rows."""
+"""Tells where values of edges live in fewer rows."""
 
 
 def canonical_form(sdfg: dace.SDFG) -> int:
@@ -88,7 +88,7 @@ def _join(listing: Listing) -> None:
 
 
 def _joins(listing: Listing, made: Statement, reader: Statement) -> bool:
-    """Whether ``made`` may become part of ``reader``, the only statement that reads it, once."""
+    """Returns whether ``made`` may become part of ``reader``, the only statement that reads it, once."""
     name = made.target.name
     if not _is_map(made) or not _is_map(reader) or made.space != reader.space or not listing.is_internal(name):
         return False
@@ -100,13 +100,13 @@ def _joins(listing: Listing, made: Statement, reader: Statement) -> bool:
 
 
 def _is_map(statement: Statement) -> bool:
-    """Whether a statement computes own rows element by element."""
+    """Returns whether a statement computes own rows element by element."""
     own = statement.op == "=" and statement.target == Ref(statement.target.name)
     return own and isinstance(statement.expr, Op) and is_elementwise(statement.expr)
 
 
 def _is_narrow(listing: Listing, value: Expr, around: Expr) -> bool:
-    """Whether a value has fewer elements in a row than what it is part of, and depends on more than types."""
+    """Returns whether a value has fewer elements in a row than what it is part of, and depends on more than types."""
     own = any(r.path not in TYPE_PATHS for r in refs(value))
     return own and size(shape_of(value, listing.shape)) < size(shape_of(around, listing.shape))
 

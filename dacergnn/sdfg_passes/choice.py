@@ -72,7 +72,7 @@ def choose(
 
 
 def _allowed(name: str, options: Sequence[Option], choices: Choices) -> list[Option | None]:
-    """What may be taken at a site, None for nothing: all, or what the plan says."""
+    """Returns what may be taken at a site, None for nothing: all, or what the plan says."""
     given = choices.given(name)
     if given is None:
         return [None, *options]

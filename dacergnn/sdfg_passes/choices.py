@@ -17,7 +17,7 @@ KEEP = "keep"
 
 @dataclass(frozen=True)
 class Question:
-    """What a pass decided: one of several options, all of which give a right program."""
+    """Describes what a pass decided: one of several options, all of which give a right program."""
 
     options: tuple[str, ...]
     answer: str

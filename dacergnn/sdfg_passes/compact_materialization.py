@@ -86,7 +86,7 @@ def compact(
 
 
 def _rebased(listing: Listing, statement: Statement, via: str, single_typed: bool) -> Expr | None:
-    """What a statement computes as the rows that ``via`` leads to see it; None where it has to stay."""
+    """Returns what a statement computes as the rows that ``via`` leads to see it; None where it has to stay."""
     space, name = statement.space, statement.target.name
     if statement.op != "=" or statement.target != Ref(name) or not listing.is_internal(name) or not statement.reads:
         return None
@@ -114,7 +114,7 @@ def _move(listing: Listing, statement: Statement, via: str, expr: Expr) -> None:
 
 
 def _scales(statement: Statement, name: str) -> bool:
-    """Whether an array scales a product, which takes values of own rows."""
+    """Returns whether an array scales a product, which takes values of own rows."""
     gemm = match_gemm(statement)
     return gemm is not None and gemm.scale is not None and gemm.scale.name == name
 

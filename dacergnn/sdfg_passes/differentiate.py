@@ -272,7 +272,8 @@ class _Differentiation:
             yield arg, gradient, shape_of(expr, self.forward.shape)
 
     def _is_at_hand(self, name: str) -> bool:
-        """Whether an array is saved whatever reads it: as a result, by choice, or for the gradient of weights."""
+        """Returns whether an array is saved whatever reads it: as a result, by choice, or for the gradient of
+        weights."""
         gemms = [match_gemm(s) for s in self.forward.consumers(name)]
         return name in self.at_hand or any(g and g.x.name == name and g.w.name in self.active for g in gemms)
 

@@ -198,7 +198,8 @@ class _Rewriting:
         return ""
 
     def _depends(self, expr: Expr, via: str) -> bool:
-        """Whether edges of one pair have one value of the expression, followed through intermediate edge values."""
+        """Returns whether edges of one pair have one value of the expression, followed through intermediate edge
+        values."""
 
         def same(ref: Ref) -> bool:
             if through(self.statement.space, via, ref.path) is not None:

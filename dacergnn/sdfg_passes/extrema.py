@@ -53,7 +53,7 @@ def _postpone(listing: Listing, statement: Statement, singular: Set[str]) -> boo
         return False
 
     def shared(expr: Expr) -> Expr | None:
-        """What all rows of a group have, as a value of the group."""
+        """Returns what all rows of a group have, as a value of the group."""
         moved = rebase(expr, space, path)
         return moved if moved is not None and is_regular(moved, singular) else None
 

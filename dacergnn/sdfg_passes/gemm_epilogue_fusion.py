@@ -84,7 +84,7 @@ def _of_same_rows(operators: list[GraphOperator], statement: Statement) -> Graph
 
 
 def _waits_for(operators: list[GraphOperator], product: GraphOperator) -> set[str]:
-    """What cannot be there before a product has ended."""
+    """Returns what cannot be there before a product has ended."""
     after = set(product.written_arrays)
     for operator in operators[operators.index(product) + 1 :]:
         if not after.isdisjoint(operator.read_arrays):
@@ -93,12 +93,13 @@ def _waits_for(operators: list[GraphOperator], product: GraphOperator) -> set[st
 
 
 def _sums_edges(operator: GraphOperator) -> bool:
-    """Whether it is a loop over edges that what follows can join, for less: it waits for rows from memory anyway."""
+    """Returns whether it is a loop over edges that what follows can join, for less: it waits for rows from memory
+    anyway."""
     return isinstance(operator, Traversal) and kind(operator.space) == "E" and operator.statements[0].op != "="
 
 
 def _fits(program: Program, product: GraphOperator, statement: Statement) -> bool:
-    """Whether the statement can run on each finished row of the product."""
+    """Returns whether the statement can run on each finished row of the product."""
     if target_is_prefix(statement, program.space(statement.target.name)):
         return False  # the product knows nothing of the other rows, which have to be 0
     body = (*product.statements, statement)
@@ -118,6 +119,6 @@ def _fuse(program: Program, operators: list[GraphOperator], product: GraphOperat
 
 
 def _in_place(program: Program, body: tuple[Statement, ...]) -> bool:
-    """Whether the rows of the product can lie in those of the last statement: element by element."""
+    """Returns whether the rows of the product can lie in those of the last statement: element by element."""
     widths = {size(program.shape(s.target.name)) for s in (body[0], body[-1])}
     return len(widths) == 1 and all(is_elementwise(s.expr) for s in body[1:])

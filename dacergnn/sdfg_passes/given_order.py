@@ -34,7 +34,7 @@ def _is_product(statement: Statement | None) -> bool:
 
 
 def _sums_products(listing: Listing, statement: Statement) -> bool:
-    """Whether a sum over edges gathers rows that are products."""
+    """Returns whether a sum over edges gathers rows that are products."""
     gathered = [r for r in statement.reads if r.path]
     return _is_sum(statement) and not _is_product(statement) and any(
         _is_product(listing.producer(r.name)) for r in gathered
@@ -42,7 +42,7 @@ def _sums_products(listing: Listing, statement: Statement) -> bool:
 
 
 def _multiplies_sums(listing: Listing, statement: Statement) -> bool:
-    """Whether a product is one of sums over edges: those that its kernel makes, or those that its rows hold."""
+    """Returns whether a product is one of sums over edges: those that its kernel makes, or those that its rows hold."""
     gemm = match_gemm(statement)
     if gemm is None or gemm.kind != "linear":
         return False
@@ -50,7 +50,7 @@ def _multiplies_sums(listing: Listing, statement: Statement) -> bool:
 
 
 def _holds_sums(listing: Listing, name: str) -> bool:
-    """Whether rows are sums over edges, or computed of such without a product."""
+    """Returns whether rows are sums over edges, or computed of such without a product."""
     producer = listing.producer(name)
     if producer is None or match_gemm(producer) is not None:
         return False

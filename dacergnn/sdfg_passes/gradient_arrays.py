@@ -17,7 +17,7 @@ GRADIENT = "grad_"
 
 @dataclass
 class _Contributions:
-    """What flows into the gradient of an array: expressions by (row space, path, row shape)."""
+    """Describes what flows into the gradient of an array: expressions by (row space, path, row shape)."""
 
     terms: dict[tuple[str, str, Shape], list[Expr]] = field(default_factory=dict[tuple[str, str, Shape], list[Expr]])
 

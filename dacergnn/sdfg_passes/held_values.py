@@ -39,7 +39,7 @@ def read_held_values(listing: Listing) -> list[Statement]:
 
 
 def _is_held(listing: Listing, name: str) -> bool:
-    """Whether fusion leaves an array in memory: a product reads it, or others gather its rows."""
+    """Returns whether fusion leaves an array in memory: a product reads it, or others gather its rows."""
     made = listing.producer(name)
     computed = made is not None and isinstance(made.expr, Op) and not made.is_gemm
     return computed and any(

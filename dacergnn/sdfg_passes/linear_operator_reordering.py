@@ -233,7 +233,7 @@ class _Factors:
 
 
 def _factors(listing: Listing, statement: Statement, first: Expr, second: Expr) -> _Factors | None:
-    """What a dot product is made of whose first operand is a product; one head is as good as none."""
+    """Returns what a dot product is made of whose first operand is a product; one head is as good as none."""
     if not isinstance(first, Ref) or not isinstance(second, Ref) or second.path in TYPE_PATHS:
         return None
     if first.transposed or second.transposed or listing.shape(first) != listing.shape(second):
@@ -283,7 +283,7 @@ def _transpose(statement: Statement, first: Expr, second: Expr, factors: _Factor
 
 
 def _may_part(statement: Statement, factors: _Factors) -> bool:
-    """Whether either operand of a dot product over edges may be the one that is multiplied."""
+    """Returns whether either operand of a dot product over edges may be the one that is multiplied."""
     ends = {factors.x.path, factors.y.path}
     return statement.space == "E" and factors.w.path == "etype" and ends == {"src", "dst"}
 

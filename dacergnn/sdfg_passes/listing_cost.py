@@ -56,7 +56,7 @@ def _values_inside(listing: Listing) -> list[str]:
 
 
 def _shared(listing: Listing, sizes: Mapping[str, int]) -> Cost:
-    """What merged loops over edges need not read, less what they read out of order."""
+    """Returns what merged loops over edges need not read, less what they read out of order."""
     total = Cost()
     known: dict[tuple[str, str], set[tuple[str, str]]] = {}
     loops = [s for s in listing.statements if kind(s.space) == "E" and match_gemm(s) is None]
@@ -89,18 +89,20 @@ def _side(statement: Statement) -> str | None:
 
 
 def _is_regrouped(path: str, sizes: Mapping[str, int]) -> bool:
-    """Whether a loop that reduces to the ends of a path visits edges in another order: theirs is type, destination."""
+    """Returns whether a loop that reduces to the ends of a path visits edges in another order: theirs is type,
+    destination."""
     return path in _SIDES["src"] or (path == "dst" and sizes["R"] > 1)
 
 
 def _read(listing: Listing, statement: Statement, ref: Ref, sizes: Mapping[str, int]) -> Cost:
-    """What a loop over edges pays for the rows of a reference, one for each edge."""
+    """Returns what a loop over edges pays for the rows of a reference, one for each edge."""
     width, table = size(listing.shape(ref)) * listing.item, sizes[listing.space(ref.name)]
     return read_cost(statement, ref, sizes[statement.space], width, table)
 
 
 def _own_rows(listing: Listing, statement: Statement, side: str, ref: Ref, sizes: Mapping[str, int]) -> Cost:
-    """What a loop grouped by the end points of a side pays for rows of these, or of their pairs: each is read once.
+    """Returns what a loop grouped by the end points of a side pays for rows of these, or of their pairs: each is read
+    once.
 
     Values of edges join a loop that has the rows they read in order, if there is any.
     """

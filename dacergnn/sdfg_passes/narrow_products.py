@@ -108,7 +108,7 @@ def _turn_weights(listing: Listing, statement: Statement) -> bool:
 
 
 def _is_plain(reader: Statement, name: str) -> bool:
-    """Whether a statement adds the array, as it is, to something."""
+    """Returns whether a statement adds the array, as it is, to something."""
     terms: list[Expr] = [reader.expr]
     while any(isinstance(t, Op) and t.name == "add" for t in terms):
         terms = [a for t in terms for a in (t.args if isinstance(t, Op) and t.name == "add" else (t,))]

@@ -51,7 +51,7 @@ class _Sum:
     rows: Ref
 
     def of(self, rows: str) -> Expr:
-        """What is summed, with the rows of another array in place of these."""
+        """Returns what is summed, with the rows of another array in place of these."""
         return Ref(rows, self.rows.path) if self.scale is None else Op("mul", (self.scale, Ref(rows, self.rows.path)))
 
 
@@ -130,7 +130,7 @@ class _Moving:
     sums: int = 0
 
     def reaches_sums(self, expr: Expr) -> bool:
-        """Whether there is a sum over edges that a product of ``expr`` can be moved in front of."""
+        """Returns whether there is a sum over edges that a product of ``expr`` can be moved in front of."""
         self.product(expr)
         return self.sums > 0
 
@@ -159,7 +159,7 @@ class _Moving:
         return name
 
     def _is_linear(self, expr: Expr) -> bool:
-        """Whether an expression is a linear function of own rows, with factors that columns share."""
+        """Returns whether an expression is a linear function of own rows, with factors that columns share."""
         if isinstance(expr, Ref):
             return not expr.path and not expr.view
         if not isinstance(expr, Op):
@@ -174,5 +174,5 @@ class _Moving:
         return fits and all(map(self._is_linear, rows))
 
     def _is_row(self, expr: Expr) -> bool:
-        """Whether an expression has the shape of the rows that are multiplied."""
+        """Returns whether an expression has the shape of the rows that are multiplied."""
         return shape_of(expr, self.listing.shape) == self.shape

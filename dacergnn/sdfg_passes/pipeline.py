@@ -35,7 +35,8 @@ log = logging.getLogger("dacergnn.passes")
 
 @dataclass(frozen=True)
 class Circumstances:
-    """What passes go by: the level, the profile of the graph that the program is compiled for, the machine's rates."""
+    """Describes what passes go by: the level, the profile of the graph that the program is compiled for, the machine's
+    rates."""
 
     level: str = "O2"
     profile: Profile = TYPICAL
@@ -86,7 +87,8 @@ FUSIONS = ("narrow_products", "gemm_epilogue_fusion", "traversal_fusion")
 
 @dataclass
 class Step:
-    """What a pass left behind: its name, the SDFGs by role, how often it fired on each, and its time in seconds.
+    """Describes what a pass left behind: its name, the SDFGs by role, how often it fired on each, and its time in
+    seconds.
 
     Where a pass did not fire, the SDFG is that of the step before. None of them changes later; there are none where
     `compile_program` was not to keep them.

@@ -14,7 +14,7 @@ from dacergnn.program.listing import Listing
 
 
 def is_regular(expr: Expr, singular: Set[str]) -> bool:
-    """Whether an expression of nodes and types can be computed for all; it cannot of arrays in ``singular``."""
+    """Returns whether an expression of nodes and types can be computed for all; it cannot of arrays in ``singular``."""
     if isinstance(expr, Ref):
         return expr.name not in singular
     if not isinstance(expr, Op):

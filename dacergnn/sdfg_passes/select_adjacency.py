@@ -95,7 +95,8 @@ def _format(operator: Any, sdfg: dace.SDFG, asked: str, index: int, profile: Pro
 
 
 def _fits(operator: Any, sdfg: dace.SDFG, form: str) -> bool:
-    """Whether a traversal can run on a format; coordinates leave it to other arrays to tell the number of groups."""
+    """Returns whether a traversal can run on a format; coordinates leave it to other arrays to tell the number of
+    groups."""
     if misfit(form, operator.space, operator.statements, hubs=operator.split_hubs) is not None:
         return False
     if form != "coo":
@@ -127,7 +128,7 @@ def _cheapest(operator: Any, sdfg: dace.SDFG, index: int, profile: Profile, rate
 
 
 def _padding(operator: Any, slots: float, index: int, profile: Profile) -> str | None:
-    """What is wrong with an ELLPACK matrix that is large and has more than so many slots for each edge."""
+    """Returns what is wrong with an ELLPACK matrix that is large and has more than so many slots for each edge."""
     found = edge_groups(operator.space, operator.statements)
     assert found is not None
     outer, inner, path = found

@@ -100,7 +100,7 @@ def _schedule(operator: Any) -> tuple[object, ...]:
 
 
 def _divide_sums(product: Any, divided: Callable[[str, str, str], bool]) -> bool:
-    """Whether it changed that several blocks share the sums of a product."""
+    """Returns whether it changed that several blocks share the sums of a product."""
     statement, gemm = product.gemm
     space, path, before = statement.space, statement.target.path, product.split_hubs
     if gemm.kind == "linear" and path:

@@ -84,7 +84,7 @@ def sparse_features(sdfg: dace.SDFG, sparse: Sequence[str]) -> SparseProgram:
 
 
 def _sides(listing: Listing, sparse: Sequence[str]) -> dict[str, str]:
-    """Which nodes the sparse arrays belong to."""
+    """Returns which nodes the sparse arrays belong to."""
     sides: dict[str, str] = {}
     for name in sparse:
         rows = listing.arrays[name]
@@ -100,7 +100,7 @@ def _sides(listing: Listing, sparse: Sequence[str]) -> dict[str, str]:
 
 
 def _names(arrays: dict[str, str | WeightRows]) -> dict[str, str]:
-    """What inputs are called: like the array that they are made of, the first one of each."""
+    """Returns what inputs are called: like the array that they are made of, the first one of each."""
     names: dict[str, str] = {}
     for array, made in arrays.items():
         old = made if isinstance(made, str) else made.source

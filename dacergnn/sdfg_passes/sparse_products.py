@@ -97,7 +97,7 @@ class SparseProducts:
             listing.exchange(statement, *self._new, replace(statement, expr=expr))
 
     def is_sparse(self, name: str) -> bool:
-        """Whether an array consists of sparse rows, or is computed of some without a product in between."""
+        """Returns whether an array consists of sparse rows, or is computed of some without a product in between."""
         made = self.listing.producer(name)
         return name in self.sides or (
             made is not None and not made.is_gemm and any(self.is_sparse(r.name) for r in made.reads)

@@ -44,7 +44,7 @@ def _with_typical(sizes: object) -> dict[str, int]:
 
 
 def _documentation(step: str) -> str | None:
-    """What a viewer shows: the documentation of a pass's module."""
+    """Returns what a viewer shows: the documentation of a pass's module."""
     return importlib.import_module(f"dacergnn.sdfg_passes.{step}").__doc__
 
 
@@ -64,7 +64,8 @@ class ProgramTransformation(MultiStateTransformation, ABC):
         return [node_path_graph(cls.program)]
 
     def can_be_applied(self, graph: object, expr_index: int, sdfg: dace.SDFG, permissive: bool = False) -> bool:
-        """Whether the pass fires on a copy: that takes milliseconds, and no pass has to say twice when it would."""
+        """Returns whether the pass fires on a copy: that takes milliseconds, and no pass has to say twice when it
+        would."""
         nodes = [node for state in sdfg.states() for node in state.nodes()]
         operators = [node for node in nodes if isinstance(node, GraphOperator)]
         if not operators or any(operator.implementation for operator in operators):

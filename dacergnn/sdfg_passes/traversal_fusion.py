@@ -91,7 +91,7 @@ def traversal_fusion(
 
 @dataclass(eq=False)
 class _Unit:
-    """What is or becomes one operator: statements by their place in the program, and mappings that suit."""
+    """Describes what is or becomes one operator: statements by their place in the program, and mappings that suit."""
 
     statements: dict[int, Statement]
     mapping: str
@@ -112,7 +112,7 @@ class _Unit:
 
     @cached_property
     def rows(self) -> set[str]:
-        """What it reads other than weights."""
+        """Returns what it reads other than weights."""
         return {r.name for s in self.statements.values() for r in s.reads if not is_few(r.path)}
 
 
@@ -202,7 +202,7 @@ class _Fusion:
         return None if best is None else best[1]
 
     def _related(self, one: _Unit, other: _Unit) -> bool:
-        """Whether they share an array, other than weights."""
+        """Returns whether they share an array, other than weights."""
         return bool(one.targets & other.reads or other.targets & one.reads or one.rows & other.rows)
 
     def _reachability(self) -> list[set[int]]:
@@ -224,11 +224,11 @@ class _Fusion:
         return after
 
     def _apart(self, after: list[set[int]], i: int, j: int) -> bool:
-        """Whether a third unit depends on one of them and is needed by the other."""
+        """Returns whether a third unit depends on one of them and is needed by the other."""
         return any(j in after[k] for k in after[i] - {j}) or any(i in after[k] for k in after[j] - {i})
 
     def _keeps_hubs_whole(self, unit: _Unit) -> bool:
-        """Whether one block would have to sum up a hub: an inner loop has another one inside."""
+        """Returns whether one block would have to sum up a hub: an inner loop has another one inside."""
         if self.implementation != "cuda":
             return False
         levels = Levels.of(unit.mapping, unit.body)
@@ -247,8 +247,8 @@ class _Fusion:
         return [n for n in names if n not in outside and self._stays(n, body)]
 
     def _stays(self, name: str, body: Sequence[Statement]) -> bool:
-        """Whether an array fits on the stack or in scratch: narrow, of the rows that threads share out, or used once
-        written, before anything is finished that spans rows."""
+        """Returns whether an array fits on the stack or in scratch: narrow, of the rows that threads share out, or used
+        once written, before anything is finished that spans rows."""
         if size(self.program.shape(name)) < _LOCAL_WIDTH:
             return True
         writer = next(s for s in body if s.target.name == name)
@@ -288,7 +288,7 @@ class _Fusion:
         return all(size(self.program.shape(r)) <= NARROW for r in (*statement.reads, statement.target))
 
     def _is_apart(self, levels: Levels, space: str) -> bool:
-        """Whether a nest visits the rows of a space in another order than they lie in."""
+        """Returns whether a nest visits the rows of a space in another order than they lie in."""
         path = levels.up(space, levels.spaces[0])
         if path is None or order_name(space, path) is None:
             return False

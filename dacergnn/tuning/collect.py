@@ -46,7 +46,7 @@ _ELEMENTS = 1 << 26
 
 @dataclass(frozen=True)
 class Settings:
-    """What is measured.
+    """Describes what is measured.
 
     Args:
         layers: Seeds of the layers.
@@ -185,7 +185,7 @@ def _program(seed: int, number: int, layer: RandomLayer, found: Compilation) -> 
 
 
 def _fits(found: Compilation, facts: GraphFacts) -> bool:
-    """Whether its ELLPACK matrices are not much larger than the graph."""
+    """Returns whether its ELLPACK matrices are not much larger than the graph."""
     if not any(getattr(o, "adjacency", "") == "ell" for part in found.parts for o in Program(part).operators):
         return True
     sizes, longest = facts.sizes, facts.longest

@@ -15,7 +15,7 @@ from typing import TypeVar
 import torch
 
 TOLERATED = 1.7
-"""How much longer than at its fastest the reference may take."""
+"""Tells how much longer than at its fastest the reference may take."""
 ATTEMPTS = 4
 ROUNDS = 9
 """Times that the reference runs, for its median."""
@@ -51,13 +51,13 @@ class Undisturbed:
         return median(self._reference() for _ in range(ROUNDS))
 
     def slowdown(self) -> float:
-        """How many times as long as at its fastest the reference takes now."""
+        """Returns how many times as long as at its fastest the reference takes now."""
         seconds = self._seconds()
         self._fastest = min(self._fastest, seconds)
         return seconds / self._fastest
 
     def measure(self, run: Callable[[], T]) -> tuple[T, float]:
-        """What ``run`` returns, and the larger slowdown before and after: of the first run with no more than
+        """Returns what ``run`` returns, and the larger slowdown before and after: of the first run with no more than
         `TOLERATED`, or of the least disturbed of `ATTEMPTS`."""
         attempts: list[tuple[float, T]] = []
         before = self.slowdown()

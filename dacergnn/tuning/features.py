@@ -50,7 +50,7 @@ class ProgramFeatures:
 
 @dataclass(frozen=True)
 class Described:
-    """What features of programs depend on no graph; `on` adds the rest."""
+    """Describes what features of programs depend on no graph; `on` adds the rest."""
 
     scheduled: tuple[Scheduled, ...]
     invariant: Floats

@@ -20,7 +20,7 @@ COUNTS = (
 """Bytes by the kind of rows and the way to them; unique lines; visits of a row that is not streamed; bytes of the
 tables whose rows are; what is written to arrays of the program, and to those of its caller."""
 SHARES = tuple(f"fits_{cache}" for cache in CACHES)
-"""Whether a cache holds those tables."""
+"""Tells whether a cache holds those tables."""
 
 
 def counts(works: Sequence[Work], transient: Collection[str], sizes: Mapping[str, int]) -> dict[str, float]:

@@ -71,7 +71,7 @@ class GraphFacts(Profile):
 
     @classmethod
     def from_json(cls, text: str) -> GraphFacts:
-        """What `to_json` wrote; DacergnnError for anything else."""
+        """Returns what `to_json` wrote; DacergnnError for anything else."""
         try:
             found: Any = json.loads(text)
             lengths = tuple((path, tuple(found["lengths"][path])) for path in GROUPS)

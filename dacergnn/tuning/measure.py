@@ -73,7 +73,7 @@ class Runnable:
 
     @property
     def code(self) -> list[tuple[str, str]]:
-        """What `build_all` is to build; loading builds what is not there."""
+        """Returns what `build_all` is to build; loading builds what is not there."""
         return [(part.name, part.code) for part in self.program.parts]
 
     @cached_property
@@ -97,7 +97,7 @@ class Step:
         made = {n: arrays.take(graph.size(spaces[n][0]), *spaces[n][1]) for n in taken}
         self._inputs = [made[name] for name in taken]
         self._given: list[Tensor | int] = []
-        """What the backward takes: arrays, or the positions of outputs of the forward."""
+        """Tells what the backward takes: arrays, or the positions of outputs of the forward."""
         if self._backward is not None:
             self._backward_prepared = self._backward.prepare(graph, giver=self._giver)
             spaces = self._backward.lowered.spaces

@@ -17,7 +17,7 @@ from dacergnn.tuning.terms import terms
 
 Array = np.ndarray[Any, Any]
 EPSILON = 1e-5
-"""What batch normalization adds to a variance."""
+"""Tells what batch normalization adds to a variance."""
 LAYERS = 2
 _CONVOLUTION = ("weight", "gain", "shift", "mean", "variance")
 WEIGHTS = (
@@ -63,7 +63,7 @@ class Predictor:
 
     @classmethod
     def load(cls, path: Path) -> Predictor:
-        """What `save` wrote.
+        """Returns what `save` wrote.
 
         Raises:
             DacergnnError: The file is of another version, which had other weights or features.
@@ -96,7 +96,7 @@ class Predictor:
 
 
 def _predicted(w: Mapping[str, Array], batch: Joined, averages: csr_array, sums: csr_array, pooled: bool) -> Array:
-    """What one network predicts, given its weights."""
+    """Returns what one network predicts, given its weights."""
     kinds = (("invariant", batch.invariant), ("dependent", batch.dependent))
     hidden = np.maximum(np.concatenate([_embedded(w, kind, values) for kind, values in kinds], axis=1), 0)
     embeddings = [hidden]
@@ -122,7 +122,8 @@ def _embedded(w: Mapping[str, Array], kind: str, values: Array) -> Array:
 
 
 def both_ways(batch: Joined) -> tuple[Array, Array]:
-    """Where data flow between operators, in both directions, and from each to itself: (from, to), each int64."""
+    """Returns where data flow between operators, in both directions, and from each to itself: (from, to), each
+    int64."""
     loops = np.arange(len(batch.owner))
     here, there = batch.edges.T
     return np.concatenate((here, there, loops)), np.concatenate((there, here, loops))

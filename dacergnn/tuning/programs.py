@@ -243,7 +243,7 @@ class _Layer:
         return _Feature("x", int(self.inputs["x"][len("NS[") : -1]), 0)
 
     def _of_nodes(self, expr: str, like: _Feature) -> _Feature:
-        """What ``expr`` computes for the nodes that have ``like``."""
+        """Returns what ``expr`` computes for the nodes that have ``like``."""
         name = self._name("n")
         loop = {"NS": "src_nodes", "ND": "dst_nodes"}[like.space]
         self.lines += [f"    for n in g.{loop}():", f'        n["{name}"] = {expr}']

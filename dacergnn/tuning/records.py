@@ -115,7 +115,7 @@ def _is_result(row: Row) -> bool:
 
 
 def _described(row: Row) -> str:
-    """What a row describes."""
+    """Returns what a row describes."""
     if "programs" in row:
         return f"plan {row['plan']} of layer {row['layer']}"
     return f"graph {row['graph']}" if "facts" in row else "the machine or the number of runs"

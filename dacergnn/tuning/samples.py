@@ -33,7 +33,7 @@ class Sample:
 
     @property
     def group(self) -> tuple[str, str]:
-        """What the program computes, and the graph: the best of a group is what a search is after."""
+        """Returns what the program computes, and the graph: the best of a group is what a search is after."""
         return self.layer, self.graph
 
 
@@ -63,7 +63,8 @@ def joined(programs: Sequence[ProgramFeatures]) -> Joined:
 
 
 def weights(samples: Sequence[Sample]) -> Floats:
-    """How much each sample counts, 1 on average: the best time of its group over its own, over its relative deviation.
+    """Returns how much each sample counts, 1 on average: the best time of its group over its own, over its relative
+    deviation.
 
     Both are of Singh et al.: fast programs matter more than slow ones, sure measurements more than noisy ones.
     """

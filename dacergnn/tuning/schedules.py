@@ -54,7 +54,7 @@ SHARES = (
 
 @dataclass(frozen=True)
 class Scheduled:
-    """What of an operator's features depends on no graph: `on` gives all of them on one.
+    """Describes what of an operator's features depends on no graph: `on` gives all of them on one.
 
     Attributes:
         row_operations: For each of the works, operations by kind for a row.
@@ -156,7 +156,7 @@ class Scheduled:
             counts.update(slots=rows[0] * lengths[-1], padding=rows[0] * lengths[-1] / max(inner, 1))
 
     def _threads(self, counts: dict[str, float], shares: dict[str, float], facts: GraphFacts, threads: int) -> None:
-        """How rows are shared among threads, and elements among the lanes of a vector."""
+        """Returns how rows are shared among threads, and elements among the lanes of a vector."""
         sizes = facts.sizes
         rows, items = counts["rows_inner"], counts["rows_inner"] if self._is_product else counts["rows_outer"]
         work = (rows + (0 if self._is_product else items)) * self.row_work

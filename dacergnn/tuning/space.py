@@ -32,7 +32,7 @@ def neighbours(plan: Plan, found: Compilation) -> Iterator[Plan]:
 
 
 def needs_build(question: str) -> bool:
-    """Whether another answer leads to other code."""
+    """Returns whether another answer leads to other code."""
     return question.rpartition("/")[2] not in RUN_TIME
 
 

@@ -20,7 +20,7 @@ START_NS = 1000.0
 """The last term: an operator has to be started."""
 COUNT = len(TERMS) + 1
 START = 0.5
-"""What coefficients are before anything is learned."""
+"""Tells what coefficients are before anything is learned."""
 _COLUMNS = [FEATURE_NAMES[1].index(name) for name in TERMS]
 _SCALE = np.array([*TERMS.values()], np.float32)
 

@@ -89,7 +89,7 @@ def _chooses(row: Row) -> bool:
 
 @dataclass(frozen=True)
 class Choice:
-    """What "auto" chose in a group, and the fastest of the fixed schemes."""
+    """Describes what "auto" chose in a group, and the fastest of the fixed schemes."""
 
     group: Group
     own: Row
@@ -102,13 +102,13 @@ class Choice:
 
     @property
     def right(self) -> bool:
-        """Whether it is the best scheme, by its program or by its time."""
+        """Returns whether it is the best scheme, by its program or by its time."""
         same = bool(self.own.get("program")) and self.own["program"] == self.best.get("program")
         return same or self.slowdown <= 1 + SAME
 
 
 def choices(found: Iterable[Group]) -> list[Choice]:
-    """What was chosen wherever "auto" and fixed schemes were measured together.
+    """Returns what was chosen wherever "auto" and fixed schemes were measured together.
 
     Where orders were fixed in some cases, only those are fixed schemes.
     """

@@ -101,7 +101,8 @@ def parameters_of(model: str, layer: Any) -> dict[str, Tensor]:
 
 
 def arguments(workload: Workload) -> tuple[Any, ...]:
-    """What a layer is called with besides features: a graph with its formats made, and the loops that PyG adds."""
+    """Returns what a layer is called with besides features: a graph with its formats made, and the loops that PyG
+    adds."""
     src, dst = workload.edge_index
     if workload.task.model == "gcn":
         nodes = torch.arange(workload.num_nodes)

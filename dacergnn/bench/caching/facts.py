@@ -88,6 +88,6 @@ def _variants(built: Built) -> list[tuple[Variant, HeteroGraph]]:
 
 
 def _programs(built: Built) -> list[tuple[CompiledProgram, HeteroGraph]]:
-    """What the compiled layers have run last, each with the graph that tells the sizes."""
+    """Returns what the compiled layers have run last, each with the graph that tells the sizes."""
     calls = [part.last_call for _, part, _ in compiled_parts(built.layer)]
     return [(compiled, compiled.measured(graph)) for compiled, graph in (call for call in calls if call is not None)]

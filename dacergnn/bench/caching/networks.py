@@ -32,5 +32,5 @@ def layers_of(workload: Workload) -> list[Layer]:
 
 
 def activation_of(workload: Workload) -> nn.Module:
-    """What is between two layers: that of the papers."""
+    """Returns what is between two layers: that of the papers."""
     return nn.ELU() if workload.task.heads > 1 else nn.ReLU()

@@ -68,7 +68,7 @@ def edges_in(form: str, workload: Workload) -> Any:
 
 
 def arguments(workload: Workload, form: str) -> tuple[Any, ...]:
-    """What a layer is called with besides features."""
+    """Returns what a layer is called with besides features."""
     edges: Any = edges_in(form, workload)
     pseudo: Tensor = workload.pseudo.to(workload.x.dtype)
     return (edges, pseudo) if workload.task.model == "monet" else (edges,)

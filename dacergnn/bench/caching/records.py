@@ -33,7 +33,7 @@ def settings_of(task: Task, candidate: Candidate, limits: Limits) -> Row:
 
 
 def key_of(row: Row) -> Key:
-    """What tells a case from others."""
+    """Returns what tells a case from others."""
     return tuple(tuple(v) if isinstance(v, list) else v for v in (row.get(name) for name in _KEY))
 
 

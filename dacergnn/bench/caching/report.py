@@ -46,7 +46,7 @@ def recomputation(found: Sequence[Group]) -> Table:
 
 
 def choice_table(found: Sequence[Group]) -> Table:
-    """How often "auto" is the fastest scheme, and how much slower it is where it is furthest from that."""
+    """Returns how often "auto" is the fastest scheme, and how much slower it is where it is furthest from that."""
     table = _table("auto against the best fixed scheme, training", "fastest in", "worst", "where", count="of")
     for name, members in families(found).items():
         made = choices(members)

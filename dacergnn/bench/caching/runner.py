@@ -20,7 +20,7 @@ WORKER = "dacergnn.bench.caching.worker"
 
 @dataclass(frozen=True)
 class Work:
-    """What is left to do, and what was done before."""
+    """Describes what is left to do, and what was done before."""
 
     tasks: list[tuple[Task, tuple[Candidate, ...]]]
     done: list[Row]
@@ -42,7 +42,7 @@ def plan(settings: Settings, path: Path | None = None) -> Work:
 
 
 def _is_complete(row: Row, settings: Settings) -> bool:
-    """Whether a case has been measured in all that is asked for; one that failed would fail again."""
+    """Returns whether a case has been measured in all that is asked for; one that failed would fail again."""
     if row["status"] != "ok":
         return True
     weighed = not settings.memory or row["name"].endswith("compiled") or "peak_mb" in row

@@ -22,7 +22,8 @@ mask of a LeakyReLU is the sign of a score here."""
 
 @dataclass(frozen=True)
 class Scheme:
-    """What is saved for the backward, on which sparse format loops run, and in which order a product and a sum."""
+    """Describes what is saved for the backward, on which sparse format loops run, and in which order a product and a
+    sum."""
 
     label: str
     caching: str = "cache_all"
@@ -37,7 +38,7 @@ class Scheme:
 
     @property
     def config(self) -> Config:
-        """How layers are compiled for it."""
+        """Returns how layers are compiled for it."""
         return Config(
             caching=self.caching,
             cache=self.cache,

@@ -40,13 +40,13 @@ class Candidate:
 
     @property
     def compiled(self) -> bool:
-        """Whether torch.compile is in it."""
+        """Returns whether torch.compile is in it."""
         return self.name.endswith("compiled")
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How long and how often, on how many threads, in how much memory."""
+    """Describes how long and how often, on how many threads, in how much memory."""
 
     modes: tuple[str, ...] = ("infer", "forward", "train")
     threads: int = 2
@@ -64,7 +64,8 @@ class Limits:
 
 @dataclass(frozen=True)
 class Request:
-    """What a worker process is to measure: the times of all candidates, or the peak memory of the only one."""
+    """Describes what a worker process is to measure: the times of all candidates, or the peak memory of the only
+    one."""
 
     task: Task
     candidates: tuple[Candidate, ...]

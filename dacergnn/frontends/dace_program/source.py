@@ -10,7 +10,7 @@ from dacergnn.frontends.dace_program.lifting import lift
 
 
 def is_dace_program(function: object) -> bool:
-    """Whether ``function`` was decorated with ``@dace.program``."""
+    """Returns whether ``function`` was decorated with ``@dace.program``."""
     return isinstance(function, DaceProgram)
 
 

@@ -13,7 +13,7 @@ _CASTS = ("float", "float32", "float64", "int", "int32", "int64")
 
 
 class UntranslatableCode(Exception):
-    """What no expression of the program form says; the message quotes it."""
+    """Is raised for what no expression of the program form says; the message quotes it."""
 
 
 def tasklet_expression(code: str, operands: Mapping[str, Expr]) -> Expr:
@@ -64,6 +64,6 @@ def _called(node: ast.Call) -> str:
 
 
 def _takes(name: str, count: int) -> bool:
-    """Whether an operator is called so, and takes so many values and no constant."""
+    """Returns whether an operator is called so, and takes so many values and no constant."""
     operator = OPERATORS.get(name)
     return operator is not None and operator.arity == count and not operator.constants

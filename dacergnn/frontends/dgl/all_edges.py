@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dacergnn.frontends.symbolic.trace import Trace
 
 ENDS = {"src": 0, "dst": 2}
-"""Where a relation names the type of nodes at an end of its edges."""
+"""Tells where a relation names the type of nodes at an end of its edges."""
 
 
 class AllEdges(GraphEdges):

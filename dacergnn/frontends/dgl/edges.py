@@ -26,7 +26,7 @@ _KEPT = 4
 
 
 class GraphForm(NamedTuple):
-    """What a graph is made of whose edges are those of a graph of DGL.
+    """Describes what a graph is made of whose edges are those of a graph of DGL.
 
     Args:
         graph: That graph.
@@ -118,7 +118,7 @@ class GraphEdges(EdgeSet):
 
     @property
     def all_reached(self) -> bool:
-        """Whether an edge leads to every destination; looked up once for each structure of the graph."""
+        """Returns whether an edge leads to every destination; looked up once for each structure of the graph."""
         index = self.graph._graph
         known: dict[object, bool] = getattr(index, _REACHED, {})
         if self.key not in known:
@@ -189,7 +189,7 @@ def _wanted(types: Mapping[str, Tensor], counts: Mapping[str, int | None]) -> di
 
 
 def _kept(graph: Any, key: object, wanted: dict[str, Types]) -> HeteroGraph | None:
-    """What was encoded of the edges with a key, if nobody has written to these and the types are the same."""
+    """Returns what was encoded of the edges with a key, if nobody has written to these and the types are the same."""
     kept: list[_Encoded] = getattr(graph._graph, _ENCODED, [])
     for entry in kept:
         if entry.key == key and _same(entry.types, wanted) and entry.seen.unwritten(entry.ends):
@@ -198,7 +198,7 @@ def _kept(graph: Any, key: object, wanted: dict[str, Types]) -> HeteroGraph | No
 
 
 def _same(kept: dict[str, Types], wanted: dict[str, Types]) -> bool:
-    """Whether two sets of types agree; a kept tensor that was written to since agrees with none."""
+    """Returns whether two sets of types agree; a kept tensor that was written to since agrees with none."""
     if kept.keys() != wanted.keys():
         return False
     for side, (tensor, _, count) in wanted.items():

@@ -45,7 +45,8 @@ class _AttentionFrontend(Frontend):
 
     @abstractmethod
     def paths(self) -> dict[str, Path | None]:
-        """Where the parameters are, by the names that they have in the program; None for those that are not there."""
+        """Returns where the parameters are, by the names that they have in the program; None for those that are not
+        there."""
 
     def _key(self, graph: Any, feat: Any, edge_weight: Any = None) -> GraphKey:
         sizes, pair = relation_sizes(graph), check_pair(graph, feat)

@@ -142,7 +142,7 @@ def coefficients(graph: HeteroGraph, key: Hashable, weight: Tensor | None, share
 
 
 def check_pair(g: Any, feat: object) -> bool:
-    """Whether ``feat`` is a pair: features of sources and of destinations, which are different nodes then.
+    """Returns whether ``feat`` is a pair: features of sources and of destinations, which are different nodes then.
 
     UnsupportedCallError for one tensor where the graph says that they are different.
     """

@@ -32,7 +32,7 @@ _FINITE = frozenset((
 
 
 class Extremes(NamedTuple):
-    """What `max` and `min` of messages give; there are no positions."""
+    """Describes what `max` and `min` of messages give; there are no positions."""
 
     values: Value
     indices: Unknown
@@ -156,7 +156,7 @@ def at_reached(recorder: Recorder, edges: GraphEdges, result: Any) -> Any:
 
 
 def _vanishes(expr: Expr) -> bool:
-    """Whether a value is zero where no edge leads."""
+    """Returns whether a value is zero where no edge leads."""
     if expr.op == "aggregate":
         return True
     if expr.op == "div":
@@ -171,7 +171,7 @@ def _at_least_one(expr: Expr) -> bool:
 
 
 def _finite(expr: Expr) -> bool:
-    """Whether values and gradients stay finite where no edge leads."""
+    """Returns whether values and gradients stay finite where no edge leads."""
     if expr.op == "gather":
         return True
     if expr.op == "div":

@@ -119,7 +119,7 @@ def edge_softmax(
 
 
 def replace_inf_with_zero(recorder: Recorder, original: Any, x: Any) -> Any:
-    """What DGL does to rows that no message reaches; they are zero here already."""
+    """Returns what DGL does to rows that no message reaches; they are zero here already."""
     return x if type(x) is Value and x.node.expr.edges is not None else in_dgl(recorder, original, x)
 
 
@@ -164,5 +164,5 @@ def in_dgl(recorder: Recorder, original: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def in_memory(recorder: Recorder, original: Any, data: Any) -> Any:
-    """What DGL's C code reads of a tensor: of a recorded one, its numbers."""
+    """Returns what DGL's C code reads of a tensor: of a recorded one, its numbers."""
     return in_dgl(recorder, original, data) if isinstance(data, Value) else original(data)

@@ -25,7 +25,7 @@ class Recorder:
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
         self.fills_zeros = False
-        """Whether rows that no message reaches become zero, as in `update_all`, whatever the reduction."""
+        """Tells whether rows that no message reaches become zero, as in `update_all`, whatever the reduction."""
         self._relations: dict[tuple[int, Relation], GraphEdges] = {}
         self._indices: dict[int, tuple[Any, GraphEdges]] = {}  # holds the index, so that the id stays its own
 
@@ -56,7 +56,7 @@ class Recorder:
         return data if type(data) is Value else self.trace.value(data)
 
     def column(self, data: Any, edges: GraphEdges | None, side: str) -> Any:
-        """What a frame holds: rows of numbers are recorded, integers may be the types of edges or nodes."""
+        """Returns what a frame holds: rows of numbers are recorded, integers may be the types of edges or nodes."""
         if type(data) is not Tensor and type(data) is not torch.nn.Parameter:
             return data
         if data.dim() and self.trace.takes(data.dtype, data.device):

@@ -200,12 +200,12 @@ def recorded(recorder: Recorder, graph: Any, user_graph: Any) -> None:
 
 
 def is_graph(value: object) -> bool:
-    """Whether an object is a DGL graph or block; dgl is imported already if it is."""
+    """Returns whether an object is a DGL graph or block; dgl is imported already if it is."""
     return is_graph_class(type(value))
 
 
 def is_graph_class(kind: type) -> bool:
-    """Whether objects of a class are DGL graphs or blocks."""
+    """Returns whether objects of a class are DGL graphs or blocks."""
     return any(c.__module__ == "dgl.heterograph" and c.__name__ == "DGLGraph" for c in kind.__mro__)
 
 
@@ -239,7 +239,7 @@ class StandIn:
         return [*self.graph._node_frames, *self.graph._edge_frames]
 
     def changes(self) -> list[dict[str, Any]]:
-        """What each frame holds now that it did not hold before."""
+        """Returns what each frame holds now that it did not hold before."""
         pairs = zip(self._columns(), self._before, strict=True)
         return [{k: v for k, v in now.items() if before.get(k) is not v} for now, before in pairs]
 

@@ -37,7 +37,7 @@ class EndData(Mapping[str, Any]):
 def edge_function(
     recorder: Recorder, original: Any, graph: Any, eid: Any, etype: Any, func: Any, *, orig_eid: Any = None
 ) -> Any:
-    """What a message function returns for all edges of a relation."""
+    """Returns what a message function returns for all edges of a relation."""
     edges = recorder.edges(graph._graph)
     if edges is None or not isinstance(eid, str):  # "__ALL__"
         raise unsupported("a function over some edges, or over a graph that was made in forward,")
@@ -53,7 +53,7 @@ def edge_function(
 def reduce_function(
     recorder: Recorder, original: Any, graph: Any, func: Any, msgdata: Any, *, orig_nid: Any = None
 ) -> Any:
-    """What a reduce function returns for all destinations."""
+    """Returns what a reduce function returns for all destinations."""
     edges = recorder.edges(graph._graph)
     if edges is None:
         return in_dgl(recorder, original, graph, func, msgdata)

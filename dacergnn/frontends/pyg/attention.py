@@ -40,7 +40,7 @@ class WeightsFrontend(ConvolutionFrontend):
         self.reads_type = reads_type(module, self.handles)
 
     def asks_for_weights(self, value: object) -> bool:
-        """Whether a call with this ``return_attention_weights`` returns them."""
+        """Returns whether a call with this ``return_attention_weights`` returns them."""
         return isinstance(value, bool) if self.reads_type else bool(value)
 
 
@@ -69,7 +69,8 @@ class AttentionFrontend(WeightsFrontend):
 
     @abstractmethod
     def paths(self) -> dict[str, Path | None]:
-        """Where the parameters are, by the names that they have in the program; None for those that are not there."""
+        """Returns where the parameters are, by the names that they have in the program; None for those that are not
+        there."""
 
     def common_paths(self) -> dict[str, Path | None]:
         """Those of what is added to the result."""
@@ -82,7 +83,7 @@ class AttentionFrontend(WeightsFrontend):
     def key_of_call(
         self, x: Any, edge_index: Any, edge_attr: Any, size: Any = None, return_attention_weights: Any = None
     ) -> GraphKey:
-        """What identifies the graph of a call; UnsupportedCallError unless a program covers that."""
+        """Returns what identifies the graph of a call; UnsupportedCallError unless a program covers that."""
         self.check_ends(x, self.in_channels)
         self.check_edges(edge_index, ends(x)[0].dtype)
         nodes = self.nodes(x, edge_index, size)
@@ -109,11 +110,11 @@ class AttentionFrontend(WeightsFrontend):
 
     @property
     def loops(self) -> bool:
-        """Whether the layer adds self loops."""
+        """Returns whether the layer adds self loops."""
         return self.module.add_self_loops
 
     def _loop_count(self, x: Any, size: Any) -> int:
-        """How many nodes have self loops."""
+        """Returns how many nodes have self loops."""
         return min(size) if size is not None else min(rows.size(0) for rows in ends(x) if rows is not None)
 
     @property
@@ -181,7 +182,7 @@ class AttentionFrontend(WeightsFrontend):
 
     @property
     def has_res(self) -> bool:
-        """Whether features are added to the result."""
+        """Returns whether features are added to the result."""
         return getattr(self.module, "res", None) is not None
 
     def _program(self, arrays: dict[str, Tensor], *, attention: bool) -> Program:

@@ -43,7 +43,7 @@ class Nodes(NamedTuple):
 
     @property
     def copies(self) -> int:
-        """How often the graph that a program runs over has each node."""
+        """Returns how often the graph that a program runs over has each node."""
         return self.batch or 1
 
     def shape(self, channels: int) -> tuple[int, ...]:
@@ -76,9 +76,9 @@ class ConvolutionFrontend(MessagePassingFrontend):
     """
 
     fused = False
-    """Whether the layer may multiply with an adjacency as a whole; its values are weights then."""
+    """Tells whether the layer may multiply with an adjacency as a whole; its values are weights then."""
     static = False
-    """Whether calls may have features [B, N, K]."""
+    """Tells whether calls may have features [B, N, K]."""
 
     def check_linear(self, names: Sequence[str]) -> None:
         """UnsupportedLayerError unless these parts of the layer are Linear layers that a program may compute."""
@@ -120,7 +120,7 @@ class ConvolutionFrontend(MessagePassingFrontend):
             )
 
     def weighs(self, edge_index: Any) -> bool:
-        """Whether messages are multiplied with the values of an adjacency."""
+        """Returns whether messages are multiplied with the values of an adjacency."""
         return self.fused and is_matrix(edge_index) and isinstance(edge_index, Tensor) and bool(self.module.fuse)
 
     def known_sizes(self, edge_index: Any, size: Any) -> tuple[int | None, int | None]:

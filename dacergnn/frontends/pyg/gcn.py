@@ -21,18 +21,18 @@ from dacergnn.graph import HeteroGraph
 
 
 class _Edges(NamedTuple):
-    """What a call sums over: edges and their weights, and whether these are to be normalized yet."""
+    """Describes what a call sums over: edges and their weights, and whether these are to be normalized yet."""
 
     index: Any
     weight: Tensor | None
     normalize: bool
     loops: str
-    """Which self loops are added: "" for none, "remaining" where there are none, "all" besides those there are, "fill"
-    in their place."""
+    """Tells which self loops are added: "" for none, "remaining" where there are none, "all" besides those there are,
+    "fill" in their place."""
 
     @property
     def bare(self) -> bool:
-        """Whether all messages count once."""
+        """Returns whether all messages count once."""
         return not self.normalize and self.weight is None and not is_matrix(self.index)
 
 
@@ -179,7 +179,7 @@ class GCNFrontend(ConvolutionFrontend):
 
 
 def _added_loops(edge_index: Any) -> str:
-    """Which self loops PyG adds to such edges, by the names of `_Edges`."""
+    """Returns which self loops PyG adds to such edges, by the names of `_Edges`."""
     if not is_matrix(edge_index):
         return "remaining"
     return "all" if isinstance(edge_index, Tensor) else "fill"

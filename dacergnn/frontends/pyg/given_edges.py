@@ -20,7 +20,7 @@ Sizes = tuple[int, int]
 
 
 def is_matrix(edge_index: object) -> bool:
-    """Whether edges are given as a sparse matrix, an adjacency with destinations in rows."""
+    """Returns whether edges are given as a sparse matrix, an adjacency with destinations in rows."""
     return is_adjacency(edge_index)
 
 
@@ -85,7 +85,7 @@ def edge_features(edge_index: Any) -> Tensor | None:
 
 
 def identity(edge_index: Any) -> tuple[object, ...]:
-    """What the edges of two calls are told apart by: the tensors that hold them."""
+    """Returns what the edges of two calls are told apart by: the tensors that hold them."""
     # A matrix of torch_sparse may be changed in place, and counts no versions.
     return (edge_index,) if isinstance(edge_index, Tensor) else tuple(edge_index.coo()[:2])
 
@@ -106,7 +106,8 @@ def with_self_loops(edge_index: Any, edge_attr: Tensor | None, fill: Any, count:
 
 
 def with_weights(edge_index: Any, weights: Tensor) -> Any:
-    """What a layer returns beside its result where it is asked for the weights of edges [E, ...], in their order."""
+    """Returns what a layer returns beside its result where it is asked for the weights of edges [E, ...], in their
+    order."""
     from torch_geometric.utils.sparse import set_sparse_value
 
     if not is_matrix(edge_index):

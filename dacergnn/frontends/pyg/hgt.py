@@ -119,7 +119,7 @@ class HGTFrontend(MessagePassingFrontend):
         )  # fmt: skip
 
     def _paths(self) -> list[tuple[str, ...]]:
-        """Where the weights of the program are, those of the relations first."""
+        """Returns where the weights of the program are, those of the relations first."""
         paths = [("k_rel", "weight"), ("v_rel", "weight"), *[("p_rel", key) for key in self.prior_keys]]
         if self.uniform:
             for module, name in product(("kqv_lin", "out_lin"), ("weight", "bias")):
@@ -147,7 +147,7 @@ class HGTFrontend(MessagePassingFrontend):
         return make_layout(x_dict, edge_index_dict, self.node_types, self.edge_types, self.output_types)
 
     def _weight_stacks(self) -> list[Stack]:
-        """What parameters make up that are parts."""
+        """Returns what parameters make up that are parts."""
         arrays = [("W_k", "W_q", "W_v"), ("k_bias", "q_bias", "v_bias"), ("A",), ("a_bias",)]
         if self.has_skip:
             arrays.append(("skip",))

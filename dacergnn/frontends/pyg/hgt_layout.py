@@ -13,7 +13,7 @@ from dacergnn.errors import UnsupportedCallError
 
 @dataclass(frozen=True)
 class Layout:
-    """What follows from the types that a call has nodes and edges of."""
+    """Describes what follows from the types that a call has nodes and edges of."""
 
     names: list[str]  # of node types, in the order of the rows
     edge_types: tuple[object, ...]

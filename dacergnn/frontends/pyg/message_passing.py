@@ -18,7 +18,7 @@ Refuse = Callable[[str, object, str], UnsupportedLayerError]
 
 _STRIDED = torch.strided
 _MODULES = {"add": "SumAggregation", "mean": "MeanAggregation", "max": "MaxAggregation", "min": "MinAggregation"}
-"""What the layers' own code aggregates with, for each `aggr`."""
+"""Tells what the layers' own code aggregates with, for each `aggr`."""
 _MESSAGE_HOOKS = (
     "_propagate_forward_pre_hooks",
     "_propagate_forward_hooks",
@@ -112,7 +112,8 @@ def check_features(name: str, value: object, channels: int) -> Tensor:
 
 
 def reads_type(module: nn.Module, names: Container[str]) -> bool:
-    """Whether a layer returns weights of edges for any bool that is passed as ``return_attention_weights``, False, too.
+    """Returns whether a layer returns weights of edges for any bool that is passed as ``return_attention_weights``,
+    False, too.
 
     Layers and versions of PyG differ in that: others ask whether it is true.
 
@@ -129,7 +130,7 @@ def channel_pair(channels: Any) -> tuple[int, int]:
 
 
 def is_pair(x: object) -> bool:
-    """Whether `x` has features of the sources and of the destinations, each by itself."""
+    """Returns whether `x` has features of the sources and of the destinations, each by itself."""
     return isinstance(x, tuple | list)
 
 
@@ -140,7 +141,7 @@ def known_channels(channels: Any, source: Tensor, destination: Tensor) -> tuple[
 
 
 def ends(x: Any) -> tuple[Any, Any]:
-    """What the sources and the destinations have in `x`, which is one tensor for both or a pair."""
+    """Returns what the sources and the destinations have in `x`, which is one tensor for both or a pair."""
     return (x[0], x[1]) if is_pair(x) else (x, x)
 
 

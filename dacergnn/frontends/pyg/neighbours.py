@@ -51,7 +51,7 @@ def _points(name: str, x: Tensor) -> np.ndarray:
 
 
 def _examples(name: str, batch: Tensor | None, rows: int) -> np.ndarray:
-    """Where the rows of each example start, and that of the end."""
+    """Returns where the rows of each example start, and that of the end."""
     if batch is None:
         return np.array([0, rows])
     numbers = batch.cpu().numpy()

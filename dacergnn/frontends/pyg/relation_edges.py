@@ -27,7 +27,7 @@ from dacergnn.graph import HeteroGraph
 
 
 class RelationEdges(NamedTuple):
-    """What a relation sums over.
+    """Describes what a relation sums over.
 
     Args:
         relation: The relation; it has no self loops left to be added where the edges were an adjacency.

@@ -105,11 +105,11 @@ class Relation:
 
     @property
     def reduce(self) -> str:
-        """How the program reduces over the edges of a (destination, type) pair."""
+        """Returns how the program reduces over the edges of a (destination, type) pair."""
         return self.rule if self.rule in ("max", "min") else "sum"
 
     def loop_form(self, *, matrix: bool) -> tuple[bool, bool, bool]:
-        """What tells apart the edges that layers make of the same index or ``matrix`` when they add self loops.
+        """Returns what tells apart the edges that layers make of the same index or ``matrix`` when they add self loops.
 
         Those that attend put them in place of those of a matrix, others may add to these.
         """
@@ -161,7 +161,7 @@ class Relation:
 
 
 def _paths(kind: str, conv: Any, *, within: bool) -> dict[str, str]:
-    """Where the parameters are that a layer uses between nodes of one type, ``within``, or of two."""
+    """Returns where the parameters are that a layer uses between nodes of one type, ``within``, or of two."""
     paths = _PATHS[kind]
     if kind == GAT and conv.lin is not None:
         paths = paths | _SHARED_PATHS[kind]

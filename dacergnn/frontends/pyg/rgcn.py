@@ -39,7 +39,7 @@ class RGCNFrontend(MessagePassingFrontend):
     handles: ClassVar[tuple[str, ...]] = ("torch_geometric.nn.conv.rgcn_conv.RGCNConv",)
     aggregations: ClassVar[tuple[str, ...]] = ("add", "mean", "max", "min")
     id_rows: ClassVar[str] = "ids"
-    """What the sources of the graph are where x holds node ids."""
+    """Tells what the sources of the graph are where x holds node ids."""
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__(module)
@@ -90,7 +90,7 @@ class RGCNFrontend(MessagePassingFrontend):
             raise UnsupportedCallError(f"size={matrix_sizes(edge_index)!r} differs from {(src, dst)}, the rows of x.")
 
     def _identity(self, edge_index: Any, edge_type: Any) -> tuple[object, ...]:
-        """What the edges and their types are told apart by."""
+        """Returns what the edges and their types are told apart by."""
         types = self._types(edge_index, edge_type)
         # Values of a sparse tensor are another object each time, and part of it.
         return *identity(edge_index), None if types is not edge_type and isinstance(edge_index, Tensor) else types
@@ -233,7 +233,7 @@ class FastRGCNFrontend(RGCNFrontend):
 
 
 def _ends(x: Any) -> tuple[Any, Any]:
-    """What the sources and the destinations have in `x`; a list is no pair to this layer."""
+    """Returns what the sources and the destinations have in `x`; a list is no pair to this layer."""
     return x if isinstance(x, tuple) else (x, x)
 
 

@@ -94,7 +94,8 @@ def join_relations(model: nn.Module) -> nn.Module | None:
 
 
 def _read(node: fx.Node, convs: nn.ModuleDict) -> _Call | None:
-    """What a node calls a layer with; None if it is none of those that stand in groups, or has other arguments."""
+    """Returns what a node calls a layer with; None if it is none of those that stand in groups, or has other
+    arguments."""
     kind = handled_class(convs[str(node.target).rpartition(".")[2]], CONVS)
     names = ("x", "edge_index", "edge_weight")
     arguments: dict[str, Any] = {**dict(zip(names, node.args, strict=False)), **node.kwargs}

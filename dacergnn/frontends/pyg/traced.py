@@ -23,11 +23,11 @@ from dacergnn.frontends.symbolic.edges import end_index
 from dacergnn.frontends.symbolic.tape import plain_sizes
 
 _NAMES = ("edge_index", "adj")
-"""How the names of arguments begin that may be adjacencies."""
+"""Tells how the names of arguments begin that may be adjacencies."""
 
 
 def is_message_passing(module: nn.Module) -> bool:
-    """Whether a module is a `MessagePassing` layer; does not import torch_geometric."""
+    """Returns whether a module is a `MessagePassing` layer; does not import torch_geometric."""
     return isinstance(module, _message_passing())
 
 
@@ -144,7 +144,7 @@ def _may_be_types(value: Any) -> bool:
 
 
 def _is_index(tensor: Tensor) -> bool:
-    """Whether this is an edge index, perhaps an `EdgeIndex`."""
+    """Returns whether this is an edge index, perhaps an `EdgeIndex`."""
     kind = type(tensor) is Tensor or hasattr(tensor, "as_tensor")
     return kind and tensor.dtype is torch.int64 and tensor.dim() == 2 and tensor.size(0) == 2
 

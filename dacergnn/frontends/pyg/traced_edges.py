@@ -63,7 +63,7 @@ class Adjacency(Value):
         return found
 
     def times(self, features: Any, reduce: str = "sum") -> Any:
-        """What the rows of features that are times the entries of a row of the matrix reduce to."""
+        """Returns what the rows of features that are times the entries of a row of the matrix reduce to."""
         from torch_geometric.utils import scatter
 
         matrix: Any = self.node.real
@@ -127,7 +127,8 @@ class CallEdges:
     def propagated(
         self, module: Any, name: str, edge_index: Any, size: Any, kwargs: dict[str, Any]
     ) -> tuple[Any, Any, dict[str, Any]]:
-        """What `propagate` or `edge_updater` (``name``) is to be called with, so that it does what it does to edges.
+        """Returns what `propagate` or `edge_updater` (``name``) is to be called with, so that it does what it does to
+        edges.
 
         Raises:
             UnsupportedCallError: The layer cannot take such edges, or does with them what nobody knows.

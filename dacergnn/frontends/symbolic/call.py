@@ -137,7 +137,7 @@ def apply(name: str, *args: Expr, dims: tuple[int, ...] = ()) -> Expr:
 
 
 def _prefix(own: Shape, full: Shape) -> bool:
-    """Whether an operand agrees with the first axes of the result, those of size one left out."""
+    """Returns whether an operand agrees with the first axes of the result, those of size one left out."""
     rest = False
     for a, b in zip(own, full, strict=True):
         if b == 1:

@@ -15,5 +15,5 @@ def records(function: Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]) -> 
 
 
 def dispatch(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What ``func`` returns for arguments of which some are recorded."""
+    """Returns what ``func`` returns for arguments of which some are recorded."""
     return _record[0](func, args, kwargs)

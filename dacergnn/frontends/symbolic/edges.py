@@ -35,7 +35,7 @@ class GraphFinder(Protocol):
 
 
 class Form(Protocol):
-    """What a graph is made of, in terms of the arguments of a call."""
+    """Describes what a graph is made of, in terms of the arguments of a call."""
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
@@ -48,7 +48,7 @@ class Form(Protocol):
 
 
 class EdgeForm(NamedTuple):
-    """What a graph is made of.
+    """Describes what a graph is made of.
 
     Args:
         tensors: The edge index [2, E], then the types of edges or nodes by the names in ``typed``.
@@ -115,7 +115,7 @@ class EdgeSet:
             raise UnsupportedCallError(f"values of {known} and of {rows} nodes meet at the same end of the edges.")
 
     def choose_by(self, side: str, types: Tensor, count: int) -> bool:
-        """Whether ``types`` can be the types of this graph, ``count`` of them; the first ones that come can."""
+        """Returns whether ``types`` can be the types of this graph, ``count`` of them; the first ones that come can."""
         if self.rows.get(side, count) != count:
             return False
         known = self.types.setdefault(side, types)
@@ -128,11 +128,11 @@ class EdgeSet:
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        """What the graph is made of."""
+        """Returns what the graph is made of."""
         return (self.edge_index, *[self.types[side] for side in TYPES if side in self.types])
 
     def form(self) -> Form | None:
-        """What the graph is made of; None for one that is made otherwise."""
+        """Returns what the graph is made of; None for one that is made otherwise."""
         if self.bipartite and "ntype" in self.types:
             raise UnsupportedCallError("types of nodes, where sources and destinations are different nodes.")
         typed = tuple([side for side in TYPES if side in self.types])
@@ -155,7 +155,7 @@ class EdgeSet:
 
     @property
     def bipartite(self) -> bool:
-        """Whether sources and destinations have to be different nodes."""
+        """Returns whether sources and destinations have to be different nodes."""
         src, dst = self.sizes
         return src != dst
 
@@ -203,7 +203,7 @@ class PartedEdges(EdgeSet):
 
 
 def equal(a: Tensor, b: Tensor) -> bool:
-    """Whether two tensors of integers hold the same; those that share their memory need not be read."""
+    """Returns whether two tensors of integers hold the same; those that share their memory need not be read."""
     shared = a.data_ptr() == b.data_ptr() and a.shape == b.shape and a.stride() == b.stride() and a.dtype == b.dtype
     return shared or torch.equal(a, b)
 

@@ -47,9 +47,9 @@ class Expr:
         self.edges: EdgeSet | None = None
         """The edges that it depends on by a gather or an aggregation."""
         self.on_edges = False
-        """Whether it has one row for each edge by a gather; a leaf that does is not known yet."""
+        """Tells whether it has one row for each edge by a gather; a leaf that does is not known yet."""
         self.uniform = op == "const" or data == ("one",)
-        """Whether all rows are the same."""
+        """Tells whether all rows are the same."""
         if args:
             self.edges = next((a.edges for a in args if a.edges is not None), None)
             self.on_edges = True in [a.on_edges for a in args]
@@ -75,7 +75,7 @@ def reached(exprs: Iterable[Expr]) -> list[Expr]:
 
 
 def version(tensor: Tensor | None) -> int:
-    """How often a tensor was written to; 0 where nobody counts."""
+    """Returns how often a tensor was written to; 0 where nobody counts."""
     return 0 if tensor is None or tensor.is_inference() else tensor._version
 
 

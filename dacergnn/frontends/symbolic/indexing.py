@@ -87,7 +87,7 @@ def _gathered(expr: Expr, edges: EdgeSet, side: str) -> Expr:
 
 
 def _without_guard(expr: Expr, side: str) -> Expr:
-    """What softmax adds to its sums against division by zero is left out where the nodes have edges.
+    """Leaves out what softmax adds to its sums against division by zero, where the nodes have edges.
 
     One of the terms is exp(0) then, so that the small number changes no bit of the sum.
     """

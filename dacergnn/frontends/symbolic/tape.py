@@ -16,7 +16,7 @@ from dacergnn.frontends.frontend import Program
 from dacergnn.frontends.symbolic.sizes import Counted, Guard, Role, Size, number
 
 _RANDOM = ("dropout", "rand", "bernoulli", "multinomial", "normal", "exponential", "uniform")
-"""How the names of functions begin or end that draw numbers."""
+"""Tells how the names of functions begin or end that draw numbers."""
 
 
 @dataclass(frozen=True)
@@ -163,12 +163,12 @@ class Tape:
 
     @property
     def slots(self) -> int:
-        """How many tensors there are, arguments first."""
+        """Returns how many tensors there are, arguments first."""
         return len(self._tensors)
 
     @property
     def draws(self) -> bool:
-        """Whether some step draws random numbers."""
+        """Returns whether some step draws random numbers."""
         return any(isinstance(s, TorchCall) and draws(s.function.__name__) for s in self.steps)
 
     def made_since(self, count: int, result: Any) -> bool:
@@ -276,7 +276,7 @@ def without_vain_steps(steps: Sequence[Step], needed: set[int]) -> tuple[Step, .
 
 
 def _has_effects(step: TorchCall) -> bool:
-    """Whether a function may do more than return tensors: write to some, or draw random numbers."""
+    """Returns whether a function may do more than return tensors: write to some, or draw random numbers."""
     name = step.function.__name__
     writes = name.startswith(("__i", "__set")) or (name.endswith("_") and not name.endswith("__"))
     # What returns an argument has written to it, whether a word says so or only a position.

@@ -28,7 +28,7 @@ unseen: Any = torch._C.DisableTorchFunction  # pyright: ignore[reportPrivateUsag
 
 
 class Runtime(Protocol):
-    """What a trace needs of its surroundings."""
+    """Describes what a trace needs of its surroundings."""
 
     tape: Tape | None
     """Notes what the call does, so that it can be repeated; None where nobody wants to."""
@@ -38,7 +38,7 @@ class Runtime(Protocol):
         ...
 
     def takes(self, dtype: torch.dtype, device: torch.device) -> bool:
-        """Whether programs compute with elements of a type on a device."""
+        """Returns whether programs compute with elements of a type on a device."""
         ...
 
     def find_graph(self, edges: EdgeSet) -> HeteroGraph:
@@ -121,7 +121,7 @@ class Trace:
             tape.refuse(f"{what} is read")
 
     def torch(self, function: Any, *args: Any, **kwargs: Any) -> Any:
-        """What a function of torch gives for tensors that hold numbers, which the tape notes."""
+        """Returns what a function of torch gives for tensors that hold numbers, which the tape notes."""
         found = function(*args, **kwargs)
         if self.runtime.tape is not None:
             self.runtime.tape.called(function, args, kwargs, found)
@@ -139,11 +139,12 @@ class Trace:
 
     @property
     def device(self) -> torch.device:
-        """Where the tensors of the call are."""
+        """Returns where the tensors of the call are."""
         return self._device or torch.device("cpu")
 
     def takes(self, dtype: torch.dtype, device: torch.device | None = None) -> bool:
-        """Whether programs compute with elements of a type on a device, or where the tensors of the call are."""
+        """Returns whether programs compute with elements of a type on a device, or where the tensors of the call
+        are."""
         device = self.device if device is None else device
         return has_kernels(device) and self.runtime.takes(dtype, device)
 
@@ -193,7 +194,7 @@ class Trace:
         return Value(self, Node(expr, shape, dtype, (*call, tracked)), None if like is None else like.aliases)
 
     def given(self, tensor: Tensor | None) -> bool:
-        """Whether somebody else may hold a tensor that the trace has been handed."""
+        """Returns whether somebody else may hold a tensor that the trace has been handed."""
         return id(tensor) in self._given
 
     def written(self, tensor: Tensor) -> Node:
@@ -302,14 +303,14 @@ def _shaped(tensor: Tensor, node: Node) -> Tensor:
 
 
 def _unviewed(expr: Expr) -> Expr:
-    """What a value of a program is a view of; torch makes the view."""
+    """Returns what a value of a program is a view of; torch makes the view."""
     while expr.op == "reshape":
         (expr,) = expr.args
     return expr
 
 
 def _needs_edges(expr: Expr) -> bool:
-    """Whether a gather or an aggregation is left to be computed."""
+    """Returns whether a gather or an aggregation is left to be computed."""
     return any(e.op in ("gather", "aggregate", "degree") for e in reached([expr]))
 
 
@@ -325,12 +326,13 @@ def _array(leaf: Expr, space: str, graph: HeteroGraph) -> Tensor:
 
 
 def data_of_graph(graph: HeteroGraph, kind: str, *data: Any) -> Tensor:
-    """What an input holds that follows from the graph."""
+    """Returns what an input holds that follows from the graph."""
     return _degree(graph, *data) if kind == "degree" else graph.pair_mean_weights(*data)
 
 
 def _origin(leaf: Expr, space: str) -> tuple[Any, bool]:
-    """What an input is made of, a tensor or data of the graph, and whether it has rows in the order of the edges."""
+    """Returns what an input is made of, a tensor or data of the graph, and whether it has rows in the order of the
+    edges."""
     return ((leaf.op, *leaf.data), False) if leaf.op != "leaf" else (leaf.tensor, space == "E")
 
 

@@ -99,7 +99,7 @@ class Value(Tensor):
         return repr(self)
 
     def alone(self) -> bool:
-        """Whether no other value that is still in use shares this one's memory."""
+        """Returns whether no other value that is still in use shares this one's memory."""
         return all(other() is None or other() is self for other in self.aliases)
 
 

@@ -53,7 +53,7 @@ class _Order:
         self.written |= dict.fromkeys((s.target.name for s in statements), self.time)
 
     def allows(self, name: str, statement: Statement) -> bool:
-        """Whether what a statement computes may be written over an array."""
+        """Returns whether what a statement computes may be written over an array."""
         kernel, target = self.kernel, statement.target.name
         space, own = row_space(kernel.arrays[name]), kernel.homes[target].space
         shapes = [row_shape(kernel.arrays[n]) for n in (name, target)]
@@ -71,7 +71,7 @@ class _Order:
         )
 
     def _is_own(self, statement: Statement, ref: Ref, space: str) -> bool:
-        """Whether a reference leads to the row of the space that the loops are at."""
+        """Returns whether a reference leads to the row of the space that the loops are at."""
         if statement.space == space:
             return ref.path == ""
         return ref.path != "" and self.kernel.levels.up(statement.space, space) == ref.path

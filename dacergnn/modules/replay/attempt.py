@@ -44,7 +44,7 @@ class Looks(TorchFunctionMode):
         return result
 
     def _form(self, func: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        """What is asked about the form of a tensor, with sizes that are noted."""
+        """Returns what is asked about the form of a tensor, with sizes that are noted."""
         tensor = args[0] if args else None
         result = func(*args, **options)
         if type(tensor) is not Tensor:
@@ -111,7 +111,7 @@ class Attempt:
         return [s.numpy().tobytes() for s in random_state(device)]
 
     def finish(self, result: Any, forget: Callable[[object], None]) -> Recording:
-        """What repeats the call; ``forget`` is called when a graph is gone.
+        """Returns what repeats the call; ``forget`` is called when a graph is gone.
 
         Raises:
             Unwatchable: The call did more than the tape says, or its result is more than what was made.

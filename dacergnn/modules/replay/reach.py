@@ -201,7 +201,7 @@ class Reach:
             self._resolve(f.__globals__, path)
 
     def _owned(self, f: types.FunctionType) -> bool:
-        """Whether a function is a method of a class of the tree."""
+        """Returns whether a function is a method of a class of the tree."""
         return any(f is v for c in self._classes for v in vars(c).values())
 
     def _resolve(self, table: Mapping[str, Any], path: Sequence[str]) -> None:

@@ -44,7 +44,7 @@ class Runner(Protocol):
 
 
 class Recording:
-    """How to do what a call did for others that are like it.
+    """Describes how to do what a call did for others that are like it.
 
     Args:
         signature: That of the call.
@@ -74,7 +74,7 @@ class Recording:
         needed = slots_of(self._result, tape.guards)
         self.steps: tuple[Step, ...] = without_vain_steps(tape.steps, needed)
         self.draws = tape.draws
-        """Whether it draws random numbers."""
+        """Tells whether it draws random numbers."""
         self.sizes = tape.sizes
         """Sizes that the call was about."""
         self._slots = tape.slots
@@ -117,17 +117,17 @@ class Recording:
         return leaves if hold(self._first, leaves) else None
 
     def device(self, leaves: Sequence[Any]) -> torch.device:
-        """Where a call is, whose leaves these are."""
+        """Returns where a call is, whose leaves these are."""
         return next((leaf.device for leaf in leaves if isinstance(leaf, Tensor)), torch.device("cpu"))
 
     @property
     def tensors(self) -> list[Tensor]:
-        """What programs read besides the arguments."""
+        """Returns what programs read besides the arguments."""
         inputs = [i.tensor for s in self.steps if isinstance(s, ProgramRun) for i in s.inputs]
         return [own.tensor for own in inputs if isinstance(own, Own)]
 
     def _overlap(self, leaves: Sequence[Any]) -> list[int]:
-        """Which arguments are tensors that the layer, or a graph, holds as well."""
+        """Returns which arguments are tensors that the layer, or a graph, holds as well."""
         ids = self.watch.ids
         return [i if i in ids else 0 for i in map(id, leaves)]
 

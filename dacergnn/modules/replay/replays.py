@@ -33,7 +33,7 @@ class Replays:
         self._recordings: list[Recording] = []
         self._last: CallSignature | None = None
         self._of_one_graph = False
-        """Whether calls have done what depends on more than the form of a graph."""
+        """Tells whether calls have done what depends on more than the form of a graph."""
         self._left: dict[tuple[bool, bool], int] = {}
 
     def find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[Recording, list[Any]]]:
@@ -48,7 +48,8 @@ class Replays:
         self._left.pop(self._mode(), None)
 
     def attempt(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Attempt | None:
-        """What records a call so that it can be repeated; None if the call before it was another, or that is vain."""
+        """Returns what records a call so that it can be repeated; None if the call before it was another, or that is
+        vain."""
         if is_modified():
             return None
         left = self._left.get(self._mode(), _ATTEMPTS)
@@ -89,7 +90,8 @@ class Replays:
         self._recordings = [found, *others[: _KEPT - 1]]
 
     def _signature(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallSignature | None:
-        """What a call looks like, whatever its sizes; exactly, for one with objects that only the very same is like."""
+        """Returns what a call looks like, whatever its sizes; exactly, for one with objects that only the very same is
+        like."""
         found = CallSignature.of(args, kwargs, self._check, any_size=True)
         exact = found is not None and (found.same or (found.takes_any_graph and self._of_one_graph))
         return CallSignature.of(args, kwargs, self._check) if exact else found

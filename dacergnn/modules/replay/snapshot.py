@@ -93,13 +93,13 @@ class Snapshot:
         """A function, and its argument, that tell whether everything is as it was."""
 
     def unchanged(self) -> bool:
-        """Whether everything is as it was."""
+        """Returns whether everything is as it was."""
         same, address = self.check
         return same(address)
 
 
 class Forms:
-    """What tensors look like: types, shapes, strides, devices, whether they need gradients.
+    """Describes what tensors look like: types, shapes, strides, devices, whether they need gradients.
 
     Of those that hold no floating-point numbers also how often they were written to, and how many attributes they have.
 
@@ -121,7 +121,7 @@ class Forms:
             self._same = same if same(tensors, self._address, True) else None  # it knows no tensors without memory
 
     def same(self, tensors: list[Tensor]) -> bool:
-        """Whether others look like these."""
+        """Returns whether others look like these."""
         return forms(tensors) == self._forms if self._same is None else self._same(tensors, self._address, False)
 
 

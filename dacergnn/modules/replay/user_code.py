@@ -42,7 +42,7 @@ _GUARDED: tuple[Any, ...] = (torch.is_grad_enabled, torch.get_default_dtype, tor
 
 @dataclass(frozen=True)
 class Reads:
-    """What some code mentions, that of functions in it included.
+    """Describes what some code mentions, that of functions in it included.
 
     Args:
         chains: Global names with the attributes that are asked of them, as ``("torch", "relu")``.
@@ -57,7 +57,7 @@ class Reads:
 
 @lru_cache(maxsize=4096)
 def reads(code: CodeType) -> Reads:
-    """What a code object mentions."""
+    """Returns what a code object mentions."""
     chains: dict[tuple[str, ...], None] = {}
     names = set(code.co_names)
     odd = sorted(n for n in names if n in _FRAMES or (n[:2] == "__" == n[-2:] and n not in _SPECIAL))
@@ -84,7 +84,7 @@ def reads(code: CodeType) -> Reads:
 
 
 def is_user(owner: str) -> bool:
-    """Whether code of a module is a user's."""
+    """Returns whether code of a module is a user's."""
     top = owner.partition(".")[0]
     return top not in _LIBRARIES and top not in sys.stdlib_module_names
 
@@ -108,7 +108,8 @@ def mentioned(cls: type) -> set[str]:
 
 
 def known(value: Any) -> bool:
-    """Whether a function or class of a library, or of Python, depends on nothing but what is guarded otherwise."""
+    """Returns whether a function or class of a library, or of Python, depends on nothing but what is guarded
+    otherwise."""
     if any(value is g for g in _GUARDED):
         return True
     if isinstance(value, BuiltinFunctionType):
@@ -134,7 +135,7 @@ def _within(module: str, parents: tuple[str, ...]) -> bool:
 
 
 def method_of_dgl(name: str) -> bool:
-    """Whether DGL's graphs have a method of this name that samples or makes other graphs."""
+    """Returns whether DGL's graphs have a method of this name that samples or makes other graphs."""
     library: Any = sys.modules.get("dgl.heterograph")
     method: Callable[..., Any] | None = None if library is None else getattr(library.DGLGraph, name, None)
     module = str(getattr(method, "__module__", ""))

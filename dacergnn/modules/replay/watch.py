@@ -55,9 +55,9 @@ class Watch:
             raise Unwatchable("there are hooks for all modules")
 
     def unchanged(self) -> bool:
-        """Whether everything is as it was."""
+        """Returns whether everything is as it was."""
         return self._snapshot.unchanged() and self._forms.same(self.tensors)
 
     def versions(self) -> list[int]:
-        """How often tensors were written to."""
+        """Returns how often tensors were written to."""
         return [t._version for t in self.tensors]

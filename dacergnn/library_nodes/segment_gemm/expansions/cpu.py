@@ -28,7 +28,7 @@ def _index(space: str, ref: Ref) -> str:
 
 
 def _runs(space: str, gemm: Gemm) -> str:
-    """Which operand of an outer product repeats: edges of one type stand in the order of their destinations."""
+    """Returns which operand of an outer product repeats: edges of one type stand in the order of their destinations."""
     repeats = [kind(space) == "E" and ref.path == "dst" for ref in (gemm.x, gemm.w)]
     runs = {(True, False): "kOfX", (False, True): "kOfY"}.get((repeats[0], repeats[1]), "kNone")
     return f"dacergnn::Runs::{runs}"

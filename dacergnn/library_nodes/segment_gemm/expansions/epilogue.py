@@ -47,7 +47,7 @@ def sums_start(
 
 
 def _terms(expr: Expr) -> list[Expr]:
-    """What a sum adds up, in order."""
+    """Returns what a sum adds up, in order."""
     if isinstance(expr, Op) and expr.name == "add":
         return [term for argument in expr.args for term in _terms(argument)]
     return [expr]

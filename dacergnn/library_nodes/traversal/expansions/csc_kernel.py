@@ -63,7 +63,8 @@ class CscKernel(NestKernel):
         return [(name, home) for name, home in self.homes.items() if home.reduced]
 
     def _zeros(self) -> list[str]:
-        """Where the sums of the range stand, zeros first: in memory, or in scratch where nothing else reads them."""
+        """Returns where the sums of the range stand, zeros first: in memory, or in scratch where nothing else reads
+        them."""
         kept = sum(home.width for _, home in self._reduced if not home.stored)
         lines = [f"Value* const rows = dacergnn::scratch<Rows, Value>((last - first) * {kept});"] if kept else []
         offset = 0

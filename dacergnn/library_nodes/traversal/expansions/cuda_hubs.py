@@ -53,7 +53,7 @@ class DividedNest(DeviceNest):
         return super()._before() + "".join(parts)
 
     def _of_chunks(self) -> list[tuple[str, str]]:
-        """What chunks have in scratch: partial results of what groups reduce, and copies of their rows."""
+        """Returns what chunks have in scratch: partial results of what groups reduce, and copies of their rows."""
         if not self.bodies:
             return []
         top = self.levels.spaces[0]
@@ -61,7 +61,7 @@ class DividedNest(DeviceNest):
         return [*reduced, *(("copy", name) for name in self.at_parts)]
 
     def _bodies(self) -> list[str]:
-        """What a block does at a part of a hub, for each launch; nothing where hubs are not divided."""
+        """Returns what a block does at a part of a hub, for each launch; nothing where hubs are not divided."""
         (top,) = self.loops
         inner = [item for item in top.items if isinstance(item, Loop)]
         if not all(self.is_leaf(loop) for loop in inner):
@@ -118,7 +118,7 @@ class DividedNest(DeviceNest):
         return "{\n" + "\n".join(lines) + "\n}"
 
     def _together(self, statement: Statement) -> str:
-        """What the parts of a loop have reduced, put together."""
+        """Returns what the parts of a loop have reduced, put together."""
         name, held = statement.target.name, self._held(statement.target.name)
         sizes = f"{held.lanes}, {held.vector}, {self.homes[name].width}"
         merge = f"dacergnn::cuda::merge_parts<{sizes}>(crew, part, part_{name}, own_{name}"

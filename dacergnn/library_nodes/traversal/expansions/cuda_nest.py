@@ -95,7 +95,7 @@ class DeviceNest(DeviceStatements):
         return [main]
 
     def _body(self) -> str:
-        """What the threads of an outermost row do."""
+        """Returns what the threads of an outermost row do."""
         (loop,) = self.loops
         return self._body_of(loop)
 
@@ -123,7 +123,7 @@ class DeviceNest(DeviceStatements):
         return [(self.homes[n].space, self.homes[n].width) for n in self.in_memory if self.is_local(n)]
 
     def _before(self) -> str:
-        """What the host does before the launch."""
+        """Returns what the host does before the launch."""
         runs = [n for n in self.in_runs if self.layout.vector > 1 and not self.is_local(n)]
         lines = [f"dacergnn::cuda::check_alignment({{{', '.join(PREFIX + n for n in runs)}}});"] if runs else []
         kept = [(n, self.homes[n]) for n in self.in_memory if self.is_local(n)]
@@ -148,7 +148,7 @@ class DeviceNest(DeviceStatements):
     # Loops
 
     def _body_of(self, loop: Loop) -> str:
-        """What happens at a row of a loop, whose number or place is known."""
+        """Returns what happens at a row of a loop, whose number or place is known."""
         space = loop.space
         self.around[space] = loop
         lines = [*self._declarations(loop), *self._run(loop)]

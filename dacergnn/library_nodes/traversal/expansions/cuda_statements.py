@@ -39,7 +39,7 @@ class DeviceStatements(Places):
         self.at_parts: dict[str, None] = {}  # arrays whose row of the group such a part reads from memory
 
     def is_leaf(self, loop: Loop) -> bool:
-        """Whether the teams of a crew share the rows of a loop; the whole crew is at each row of others."""
+        """Returns whether the teams of a crew share the rows of a loop; the whole crew is at each row of others."""
         inner = any(isinstance(item, Loop) for item in loop.items)
         return not inner and (len(self.levels.spaces) == 1 or loop.space != self.levels.spaces[0])
 
@@ -52,7 +52,7 @@ class DeviceStatements(Places):
         return name in self.homes and not self.homes[name].stored
 
     def _at_part(self, name: str) -> bool:
-        """Whether the row of an array is that of a group, of which others have parts as well."""
+        """Returns whether the row of an array is that of a group, of which others have parts as well."""
         return not self.finishing and self.homes[name].space == self.levels.spaces[0]
 
     def _goes_to_memory(self, name: str) -> bool:
@@ -87,7 +87,7 @@ class DeviceStatements(Places):
         return "" if lanes == own else f"if (dacergnn::cuda::lane_of<{own}>() == 0) "
 
     def _held(self, name: str) -> Layout:
-        """How lanes hold the rows of an array."""
+        """Returns how lanes hold the rows of an array."""
         return self.layout if size(row_shape(self.arrays[name])) >= WIDE else Layout()
 
     def _kind(self, name: str) -> str:
@@ -194,7 +194,7 @@ class DeviceStatements(Places):
         return f"dacergnn::cuda::merge<{lanes}>(crew, own_{statement.target.name}, {combine});"
 
     def result(self, statement: Statement, empty: str | None) -> str:
-        """What becomes of a reduced row when its loop, which may have been ``empty``, has ended."""
+        """Returns what becomes of a reduced row when its loop, which may have been ``empty``, has ended."""
         name = statement.target.name
         lines: list[str] = []
         if statement.op != "+=" and empty is not None:

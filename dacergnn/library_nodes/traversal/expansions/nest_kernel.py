@@ -25,7 +25,7 @@ LEAST_PREFETCHED = 4
 
 
 class Sharing(NamedTuple):
-    """How threads share out a nest: numbers, or names of arguments that give them to every call of one build.
+    """Describes how threads share out a nest: numbers, or names of arguments that give them to every call of one build.
 
     No result depends on them, but for the last digits of the sums of hubs on ``hub_rows``. Any number will do.
     """
@@ -47,7 +47,7 @@ class NestKernel(Places):
     parameters = ""
     """Those of the function of a tile, behind the groups."""
     flattens = True
-    """Whether statements may run over all rows of a tile at once, whatever their group (`nest.loops`)."""
+    """Tells whether statements may run over all rows of a tile at once, whatever their group (`nest.loops`)."""
 
     def __init__(
         self,
@@ -152,7 +152,7 @@ class NestKernel(Places):
         )
 
     def _end(self) -> str:
-        """What comes after the last row of a tile."""
+        """Returns what comes after the last row of a tile."""
         return "dacergnn::end_stream();\n" if self._streamed else ""
 
     def _scratch(self) -> str:
@@ -316,7 +316,7 @@ class NestKernel(Places):
         return lines
 
     def _direct(self, statement: Statement) -> bool:
-        """Whether an own row goes to memory only, because nothing here reads it."""
+        """Returns whether an own row goes to memory only, because nothing here reads it."""
         name = statement.target.name
         return self.homes[name].stored and not any(r.name == name for s in self.statements for r in s.reads)
 
@@ -366,11 +366,11 @@ class NestKernel(Places):
         return f"dacergnn::write_row<{self.homes[name].width}>({place}, {row}, past_{name});"
 
     def _vectorizes(self, loop: Loop) -> bool:
-        """Whether a loop computes a few elements for each of many rows at a time."""
+        """Returns whether a loop computes a few elements for each of many rows at a time."""
         return loop.flat and all(is_narrow(s, self.shapes) for s in loop.statements())
 
     def _result(self, statement: Statement, empty: str) -> str:
-        """What becomes of a reduced row when its loop has ended."""
+        """Returns what becomes of a reduced row when its loop has ended."""
         name, home = statement.target.name, self.homes[statement.target.name]
         lines: list[str] = []
         if statement.op != "+=":

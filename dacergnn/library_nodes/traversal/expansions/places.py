@@ -141,7 +141,8 @@ class Places:
         return f"kept_{name} + (at_{home.space} - base_{home.space}) * {home.width}"
 
     def _on_stack(self, home: Home) -> bool:
-        """Whether the row is on the stack of a loop around the statement: all its uses are, or it is being reduced."""
+        """Returns whether the row is on the stack of a loop around the statement: all its uses are, or it is being
+        reduced."""
         return home.space in self.around and (home.loop is not None or self._reducing(home))
 
     def _reducing(self, home: Home) -> bool:

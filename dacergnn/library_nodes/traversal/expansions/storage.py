@@ -39,7 +39,7 @@ def narrow_maps(levels: Levels, statements: Sequence[Statement], shapes: ShapeOf
 
 
 def is_narrow(statement: Statement, shapes: ShapeOf) -> bool:
-    """Whether a statement touches a few elements a row only."""
+    """Returns whether a statement touches a few elements a row only."""
     return all(size(shapes(r)) <= NARROW for r in (*statement.reads, statement.target))
 
 
