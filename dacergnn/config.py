@@ -35,9 +35,8 @@ OLDEST_ARCHITECTURE = 80
 """Compute capability, without the dot, from which on devices have what CUDA kernels use."""
 STRATEGIES = ("cache_all", "recompute_all", "papers", "auto", "budget:BYTES")
 """Tells what becomes of arrays that the backward reads: all are saved, none; what reductions and products give is
-saved, what
-takes a constant number of operations an element is computed again; whatever is fastest by the cost model within half
-of the memory that is free, or within a budget. BYTES are a number or a size, such as 500MB or 1.5GiB."""
+saved, what takes a constant number of operations an element is computed again; whatever is fastest by the cost model
+within half of the memory that is free, or within a budget. BYTES are a number or a size, such as 500MB or 1.5GiB."""
 _UNITS = {
     "B": 1,
     **{f"{p}B": 1000**i for i, p in enumerate("KMGT", 1)},
