@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from torch import Tensor
 
+from dacergnn.graph.lasting import lasting
+
 
 class Vectors:
     """Index vectors of one type; one that C++ has filled becomes a tensor when it is first asked for as one."""
@@ -27,7 +29,8 @@ class Vectors:
         place = self._places.get(name)
         if place is not None:  # another thread may be at it
             memory, start, count = place
-            self._tensors.setdefault(name, memory[start : start + count])
+            with lasting():
+                self._tensors.setdefault(name, memory[start : start + count])
             self._places.pop(name, None)
         return self._tensors[name]
 

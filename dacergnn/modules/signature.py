@@ -141,6 +141,11 @@ class CallSignature:
         return found
 
     @property
+    def count(self) -> int:
+        """How many of the leaves are arguments themselves; columns and sizes of graphs come behind them."""
+        return len(self._kinds)
+
+    @property
     def takes_any_graph(self) -> bool:
         """Returns whether graphs among the arguments may be others."""
         return bool(self._graphs)

@@ -86,7 +86,7 @@ class TracedRunner(Runner):
         captures = self.core.captures
         if captures is None:
             return recording.run(self, leaves)
-        return captures.run(partial(self._again, recording), args, kwargs, recording.tensors, recording)
+        return captures.run(partial(self._again, recording), args, kwargs, recording.tensors(leaves), recording)
 
     def _again(self, recording: Recording, *args: Any, **kwargs: Any) -> Any:
         leaves = recording.signature.leaves(args, kwargs)

@@ -293,3 +293,23 @@ def test_one_edge_type_needs_fewer_orders():
     typed = HeteroGraph.from_arrays(edges, np.array([1, 0, 0, 1, 0]), num_nodes=4)
     assert typed.encoding("ids_E_src").tolist() != typed.encoding("ids_E_etype_src").tolist()
     assert typed.encoding("via_E_dst_src").tolist() != typed.encoding("idx_E_src").tolist()
+
+
+def test_encodings_outlast_where_they_are_asked_for() -> None:
+    """As tensors, they are those of no transform and of no inference mode."""
+    edges = torch.tensor([[3, 1, 2, 0, 2], [0, 0, 1, 2, 2]])
+    name = "via_E_src_dst"
+
+    def asked(x: torch.Tensor) -> torch.Tensor:
+        graphs[0].build(["ptr_E_src", name])
+        graphs[0].encoding(name)
+        return x
+
+    expected = HeteroGraph.from_arrays(edges, None, num_nodes=4).encoding(name)
+    for context in (torch.func.vmap(asked), torch.func.grad(lambda x: asked(x).sum()), torch.inference_mode()(asked)):
+        graphs = [HeteroGraph.from_arrays(edges, None, num_nodes=4)]
+        context(torch.ones(3))
+        found = graphs[0].encoding(name)
+        assert not found.is_inference()
+        assert found.data_ptr() != 0
+        assert torch.equal(found, expected)

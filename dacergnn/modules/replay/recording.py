@@ -120,11 +120,11 @@ class Recording:
         """Returns where a call is, whose leaves these are."""
         return next((leaf.device for leaf in leaves if isinstance(leaf, Tensor)), torch.device("cpu"))
 
-    @property
-    def tensors(self) -> list[Tensor]:
-        """Returns what programs read besides the arguments."""
+    def tensors(self, leaves: Sequence[Any]) -> list[Tensor]:
+        """Returns what programs read besides the arguments: parameters, and columns of graphs among the arguments."""
         inputs = [i.tensor for s in self.steps if isinstance(s, ProgramRun) for i in s.inputs]
-        return [own.tensor for own in inputs if isinstance(own, Own)]
+        columns = [t for t in leaves[self.signature.count :] if isinstance(t, Tensor)]
+        return [*[own.tensor for own in inputs if isinstance(own, Own)], *columns]
 
     def _overlap(self, leaves: Sequence[Any]) -> list[int]:
         """Returns which arguments are tensors that the layer, or a graph, holds as well."""
