@@ -241,3 +241,14 @@ def test_attributes_of_a_graph_count(recorded: list[int]) -> None:
         x = torch.randn(g.num_nodes(), K, dtype=torch.float64)
         for _ in range(3):
             torch.testing.assert_close(compiled(g, x), plain(g, x))
+
+
+def test_degrees_of_a_graph_with_other_indices_have_their_type() -> None:
+    def counted(layer: Layer, g: Any, x: Tensor) -> Tensor:
+        degrees = g.int().in_degrees()
+        assert degrees.dtype is torch.int32
+        g.ndata["h"] = layer.lin(x) * degrees.to(x).unsqueeze(1)
+        g.update_all(fn.copy_u("h", "m"), fn.sum("m", "out"))
+        return g.ndata["out"]
+
+    check(counted, graph, 0, 8, both(counted))

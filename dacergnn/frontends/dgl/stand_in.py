@@ -133,7 +133,8 @@ class Recording:
     def _degrees(self, function: Callable[[Any, Relation], Tensor], nodes: Any, etype: Any) -> Any:
         this: Any = self
         trace, relation = self._recorder.trace, this.to_canonical_etype(etype)
-        if isinstance(nodes, str) and relation in self._user_graph.canonical_etypes:  # "__ALL__"
+        own = this._graph is self._user_graph._graph or self._recorder.edges(this._graph) is not None
+        if own and isinstance(nodes, str) and relation in self._user_graph.canonical_etypes:  # "__ALL__"
             return trace.torch(function, self._user_graph, relation)
         trace.reads(self._user_graph, "degrees of some nodes of a graph")
         parent: Any = super()
