@@ -3,14 +3,19 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+PARALLEL := -n auto --maxprocesses 4 --dist worksteal
 
-.PHONY: demo test lint bench wheels clean
+.PHONY: demo test coverage lint bench wheels clean
 
 demo: $(STAMP)
 	$(BIN)/python -m dacergnn.demo
 
 test: lint
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal --cov --cov-report=term
+	$(BIN)/python -m pytest $(PARALLEL)
+
+# Tracing lines takes about half as long again, so that it is not part of every run.
+coverage: $(STAMP)
+	$(BIN)/python -m pytest $(PARALLEL) --cov --cov-report=term
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
