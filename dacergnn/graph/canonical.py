@@ -56,15 +56,15 @@ def _sorted_at_once(
         return None
     if any(options.get(name) is not None for name in _OTHERS):
         return None
-    if type(edge_index) is not Tensor or edge_index.dim() != 2 or edge_index.size(0) != 2:
+    count = _count_of_plain(edge_index)
+    if count is None:
         return None
-    if not sorting.at_hand(edge_index):
-        return None
-    count, pairs = edge_index.size(1), num_types * max(num_src, num_dst)
+    pairs = num_types * max(num_src, num_dst)
     if not (edge_type is None or (type(edge_type) is Tensor and edge_type.shape == (count,))) or pairs >= INT64_LIMIT:
         return None
     dtype = torch.int32 if max(count, pairs) < INT32_LIMIT else torch.int64
-    found = native_sorting.sorted_edges(edge_index, edge_type, (num_src, num_dst, num_types), dtype)
+    edges: Any = edge_index
+    found = native_sorting.sorted_edges(edges, edge_type, (num_src, num_dst, num_types), dtype)
     if found is None:
         return None
     order, (dst, src, *types) = found
@@ -73,6 +73,18 @@ def _sorted_at_once(
         NumberNames(num_types), NumberNames(1), in_order=True,
     )  # fmt: skip
     return ordered, order
+
+
+def _count_of_plain(edge_index: object) -> int | None:
+    """Returns how many edges a tensor [2, E], or a pair of [E], holds; None unless it is one that the host reads."""
+    if type(edge_index) is Tensor:
+        plain = edge_index.dim() == 2 and edge_index.size(0) == 2 and sorting.at_hand(edge_index)
+        return edge_index.size(1) if plain else None
+    ends: Any = edge_index
+    if type(ends) is not tuple or len(ends) != 2:
+        return None
+    plain = all(type(end) is Tensor and end.dim() == 1 and sorting.at_hand(end) for end in ends)
+    return ends[0].numel() if plain and ends[0].numel() == ends[1].numel() else None
 
 
 def canonical_order(edges: EdgeList) -> tuple[EdgeList, Tensor | None]:

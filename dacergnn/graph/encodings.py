@@ -21,8 +21,7 @@ from dacergnn.graph.vectors import Vectors
 
 _PAIRS = {"U": "srcpair", "V": "dstpair"}
 """Spaces of pairs, and the paths of edges that lead there."""
-
-
+_VECTORS = {"idx_E_src": "src", "idx_E_dst": "dst", "idx_E_etype": "edge_type"}
 _FEW = 1 << 12
 
 
@@ -173,6 +172,8 @@ class Encodings:
     def get(self, name: str) -> Tensor:
         """Encoding `name`, 1-D and contiguous; EncodingError if the name is not in the contract."""
         found = self._built.get(name)
+        if found is None and name in _VECTORS and (name != "idx_E_etype" or self.size("R") > 1):
+            found = getattr(self.edges, _VECTORS[name])  # a part of the edges, which nobody has to build
         if found is not None:
             return found
         self.make((name,))

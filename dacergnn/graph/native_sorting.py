@@ -145,11 +145,15 @@ def sorted_rows(
     return None if found < 0 else (order if found else None, made)
 
 
-def _ends(edge_index: Tensor) -> tuple[int, int, int, int] | None:
-    """Returns where sources and destinations lie in an edge index [2, E], bytes of an index, and E.
+def _ends(edge_index: Tensor | tuple[Tensor, Tensor]) -> tuple[int, int, int, int] | None:
+    """Returns where the sources and destinations of an edge index [2, E], or a pair, lie, bytes of an index, and E.
 
-    None if its rows are no vectors that the host reads.
+    None if they are no vectors of one type that the host reads.
     """
+    if isinstance(edge_index, tuple):
+        src, dst = edge_index
+        plain = _is_plain(src) and _is_plain(dst) and src.dtype is dst.dtype
+        return (src.data_ptr(), dst.data_ptr(), src.element_size(), src.numel()) if plain else None
     if not edge_index.is_cpu or edge_index.dtype not in _INDICES or type(edge_index) is not Tensor:
         return None
     count, item, start = edge_index.size(1), edge_index.element_size(), edge_index.data_ptr()
@@ -158,14 +162,17 @@ def _ends(edge_index: Tensor) -> tuple[int, int, int, int] | None:
 
 
 def sorted_edges(
-    edge_index: Tensor, edge_type: Tensor | None, bounds: tuple[int, int, int], dtype: torch.dtype
+    edge_index: Tensor | tuple[Tensor, Tensor],
+    edge_type: Tensor | None,
+    bounds: tuple[int, int, int],
+    dtype: torch.dtype,
 ) -> tuple[Tensor | None, tuple[Tensor, ...]] | None:
     """Returns the order of edges by type and destination, None for their own; copies of destinations, sources, types.
 
     Types are copied where there are several. None if an index is out of range, too.
 
     Args:
-        edge_index: [2, E], sources in row 0.
+        edge_index: [2, E], sources in row 0, or a pair of sources and destinations [E].
         bounds: Numbers of sources, destinations and types.
         dtype: Of what is returned.
     """

@@ -127,7 +127,7 @@ def _serves(a: HeteroGraph, b: HeteroGraph) -> bool:
         return False
     if (a.edge_perm is None) != (b.edge_perm is None):
         return False
-    names = ["idx_E_src", "idx_E_dst", "idx_E_etype"]
+    names = ["idx_E_src", "idx_E_dst", *(["idx_E_etype"] if b.size("R") > 1 else [])]
     names += ["idx_NS_ntype", "idx_ND_ntype"] if b.size("T") > 1 else []
     orders = [] if a.edge_perm is None or b.edge_perm is None else [(a.edge_perm, b.edge_perm)]
     return equal(*orders, *((a.encoding(n), b.encoding(n)) for n in names))

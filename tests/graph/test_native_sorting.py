@@ -39,9 +39,9 @@ def drawn(seed: int) -> Callable[[], HeteroGraph]:
     ends = torch.stack([src, dst])[:, order].to(dtype)
     if rng.random() < 0.5:  # a part of a larger index
         ends = torch.cat([ends, ends], dim=1)[:, :edges]
-    counted = by_type and rng.random() < 0.5
+    counted, paired = by_type and rng.random() < 0.5, rng.random() < 0.5
     return lambda: HeteroGraph.from_arrays(
-        ends,
+        (ends[0], ends[1]) if paired else ends,
         etype[order] if by_type else None,
         num_nodes=(sources, destinations),
         num_edge_types=types if counted else None,
