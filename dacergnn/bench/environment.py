@@ -1,4 +1,4 @@
-"""What results depend on: versions, compilers, processor and device, and rates measured just now."""
+"""Tells what results depend on: versions, compilers, processor and device, and rates measured just now."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ from dacergnn.graph import formats, native_sorting, sorting
 from dacergnn.graph.canonical import row_counts
 from dacergnn.graph.counts import Counts
 from dacergnn.graph.edge_list import EdgeList
+from dacergnn.graph.edge_weights import WEIGHTS
 from dacergnn.graph.encoding_steps import reads_pairs, steps_of
 from dacergnn.graph.lasting import lasting
 from dacergnn.graph.sorting import group_starts, groups_of_rows, longest_group, pointers, stable_order
@@ -266,28 +267,7 @@ class Encodings:
 
     def weights(self, kind: str, dtype: torch.dtype) -> Tensor:
         """[E] what `HeteroGraph` calls ``<kind>_weights``, built once."""
-        make = self._mean_weights if kind == "pair_mean" else self._symmetric_weights
-        return self.once(f"{kind}_weights_{dtype}", lambda: make(dtype))
-
-    def _mean_weights(self, dtype: torch.dtype) -> Tensor:
-        edges = self.edges
-        if sorting.at_hand(edges.src):
-            found = native_sorting.mean_weights(edges.dst, edges.edge_type if self.size("R") > 1 else None, dtype)
-            if found is not None:
-                return found
-        counts = self.get("ptr_E_dstpair").diff()
-        weights = counts.to(torch.promote_types(dtype, torch.float32)).reciprocal().to(dtype)
-        return weights.repeat_interleave(counts, output_size=self.size("E"))
-
-    def _symmetric_weights(self, dtype: torch.dtype) -> Tensor:
-        src, dst, nodes = self.edges.src, self.edges.dst, self.edges.num_src
-        found = native_sorting.symmetric_weights(src, dst, nodes, dtype) if sorting.at_hand(src) else None
-        if found is not None:
-            return found
-        degrees = torch.zeros(nodes, dtype=torch.promote_types(dtype, torch.float32), device=src.device)
-        roots = degrees.index_add(0, dst, torch.ones_like(dst, dtype=degrees.dtype)).rsqrt()
-        roots = roots.masked_fill(roots.isinf(), 0)
-        return (roots[src] * roots[dst]).to(dtype)
+        return self.once(f"{kind}_weights_{dtype}", lambda: WEIGHTS[kind](self, dtype))
 
     def single_typed(self) -> bool:
         """Returns whether the edges of every type join one source node type with one destination node type."""

@@ -436,4 +436,4 @@ STRUCTURAL = {
 """Operators that change the shape, and their arity: their rules are in `shape_of`, `interpret`, `differentiate` and the
 emitter."""
 WITH_DIMS = ("slice", "expand", "to_heads", "take_rows", "pad_rows", "inner")
-"""Those of them that take numbers besides."""
+"""Names those of them that take numbers besides."""

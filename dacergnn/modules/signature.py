@@ -142,7 +142,7 @@ class CallSignature:
 
     @property
     def count(self) -> int:
-        """How many of the leaves are arguments themselves; columns and sizes of graphs come behind them."""
+        """Returns how many leaves are arguments themselves; columns and sizes of graphs come behind them."""
         return len(self._kinds)
 
     @property

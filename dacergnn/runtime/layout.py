@@ -1,4 +1,4 @@
-"""What the arguments of a program's function are on any graph, found once; what remains for a graph is its sizes."""
+"""Finds once what the arguments of a program's function are on any graph; for a graph, its sizes remain."""
 
 from __future__ import annotations
 

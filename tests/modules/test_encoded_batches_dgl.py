@@ -195,7 +195,7 @@ def clone(g: Any) -> None:
 
 
 CHANGES: dict[Callable[[Any], None], bool] = {add: True, exchange: True, write: True, write_types: True, clone: False}
-"""What is done to a graph, and whether it is another one then."""
+"""Tells what is done to a graph, and whether it is another one then."""
 
 
 def test_graphs_that_have_changed_are_not_found() -> None:

@@ -252,3 +252,16 @@ def test_degrees_of_a_graph_with_other_indices_have_their_type() -> None:
         return g.ndata["out"]
 
     check(counted, graph, 0, 8, both(counted))
+
+
+def test_what_a_graph_answers_without_a_tensor_is_recorded_anew() -> None:
+    def by_kind(layer: Layer, g: Any, x: Tensor) -> Tensor:
+        return summed(layer, g, x) * (2.0 if g.is_multigraph else 3.0)
+
+    def make(number: int) -> Any:
+        """A path; of some numbers with its first edge twice."""
+        nodes = 5 + number
+        ends = [*range(nodes - 1), *([0] if number > 8 and number % 2 else [])]
+        return dgl.graph((torch.tensor(ends), torch.tensor(ends) + 1), num_nodes=nodes)
+
+    check(by_kind, make, 0, 16, both(by_kind))

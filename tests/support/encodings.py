@@ -1,4 +1,4 @@
-"""How much is encoded in a test."""
+"""Counts how much is encoded in a test."""
 
 from __future__ import annotations
 

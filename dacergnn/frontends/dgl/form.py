@@ -1,4 +1,4 @@
-"""What is the same in graphs of DGL that differ in their sizes and numbers alone, such as sampled batches."""
+"""Tells what is the same in graphs of DGL that differ in sizes and numbers alone, such as sampled batches."""
 
 from __future__ import annotations
 

@@ -1,0 +1,46 @@
+"""Weights of edges that follow from a graph alone, in C++ where the host has the edges."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from dacergnn.graph import native_sorting, sorting
+
+if TYPE_CHECKING:
+    from dacergnn.graph.encodings import Encodings
+
+
+def mean_weights(encodings: Encodings, dtype: torch.dtype) -> Tensor:
+    """Returns [E] in canonical order: 1 / number of edges with the same destination and edge type."""
+    edges = encodings.edges
+    if sorting.at_hand(edges.src):
+        types = edges.edge_type if edges.num_edge_types > 1 else None
+        found = native_sorting.mean_weights(edges.dst, types, dtype)
+        if found is not None:
+            return found
+    counts = encodings.get("ptr_E_dstpair").diff()
+    weights = counts.to(torch.promote_types(dtype, torch.float32)).reciprocal().to(dtype)
+    return weights.repeat_interleave(counts, output_size=encodings.size("E"))
+
+
+def symmetric_weights(encodings: Encodings, dtype: torch.dtype) -> Tensor:
+    """Returns [E] in canonical order: 1 / root of the product of both ends' in-degrees; 0 where one has none."""
+    src, dst, nodes = encodings.edges.src, encodings.edges.dst, encodings.edges.num_src
+    found = native_sorting.symmetric_weights(src, dst, nodes, dtype) if sorting.at_hand(src) else None
+    if found is not None:
+        return found
+    degrees = torch.zeros(nodes, dtype=torch.promote_types(dtype, torch.float32), device=src.device)
+    roots = degrees.index_add(0, dst, torch.ones_like(dst, dtype=degrees.dtype)).rsqrt()
+    roots = roots.masked_fill(roots.isinf(), 0)
+    return (roots[src] * roots[dst]).to(dtype)
+
+
+WEIGHTS: dict[str, Callable[[Encodings, torch.dtype], Tensor]] = {
+    "pair_mean": mean_weights,
+    "symmetric": symmetric_weights,
+}
+"""Kinds of weights, by the names that `HeteroGraph` gives them."""
