@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from dacergnn.errors import DacergnnError
 from dacergnn.plan import Plan
+from dacergnn.target import TARGETS, find
 
 PASSES = (
     "canonical_form",
@@ -30,7 +31,6 @@ LEVELS: dict[str, tuple[str, ...]] = {
 }
 """Passes of each optimization level. "hector" reorders wherever that makes a product of weights and compacts on the
 source side, as the paper has it (C+R), before gradients are generated; "O2" does everything, chosen by cost."""
-IMPLEMENTATIONS = ("cpu", "cuda", "pure")
 OLDEST_ARCHITECTURE = 80
 """Compute capability, without the dot, from which on devices have what CUDA kernels use."""
 STRATEGIES = ("cache_all", "recompute_all", "papers", "auto", "budget:BYTES")
@@ -187,7 +187,7 @@ class Config:
             if unknown:
                 raise DacergnnError(f"passes={passes!r}: there is no pass {unknown[0]!r}; passes: {', '.join(PASSES)}.")
         if self.implementation is not None:
-            _check_choice("implementation", self.implementation, IMPLEMENTATIONS)
+            _check_choice("implementation", self.implementation, tuple(TARGETS))
         self._check_kind("rates", Rates, "pass dacergnn.Rates(...)")
         self._check_kind("plan", Plan, "pass a dacergnn.Plan")
         if not isinstance(self.cuda_graph, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -233,16 +233,19 @@ class Config:
         Raises:
             DacergnnError: No implementation is given, and there is none for such devices.
         """
-        if self.implementation is None and device not in IMPLEMENTATIONS:
-            raise DacergnnError(f"There are no kernels for devices of type {device!r}; move arrays with .to('cpu').")
+        try:
+            target = find(self.implementation, device)
+        except KeyError:
+            remedy = "move arrays with .to('cpu')"
+            raise DacergnnError(f"There are no kernels for devices of type {device!r}; {remedy}.") from None
         if self.implementation is not None and not self.cuda_graph and self.check_graph == "auto":
             return self
-        return replace(self, implementation=self.implementation or device, cuda_graph=False, check_graph="auto")
+        return replace(self, implementation=target.name, cuda_graph=False, check_graph="auto")
 
     @property
     def machine(self) -> Rates:
         """The rates to choose by."""
-        return self.rates or TYPICAL_RATES["cuda" if self.implementation == "cuda" else "cpu"]
+        return self.rates or TYPICAL_RATES[find(self.implementation).device]
 
     @property
     def selected(self) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from dacergnn.library_nodes.form import WEIGHT_PRODUCTS, Const, Expr, Op, Ref, S
 from dacergnn.library_nodes.operators import OPERATORS
 from dacergnn.library_nodes.parse import view_shape
 from dacergnn.library_nodes.shapes import shape_of
+from dacergnn.target import find
 
 INDEX_BYTES = 4
 ITEM = 4
@@ -35,12 +36,6 @@ TILE_BYTES = 64 * 1024
 """Tells what a tile's scratch may take: a quarter of a small L2 cache, next to the rows that the loops gather."""
 TILE_ROWS = (64, 4096)
 """Fewer rows do not make up for starting the loops of a tile; more gain nothing."""
-HUB_ROWS = 4096
-"""Rows of a group that make up for the parallel regions in which threads share them."""
-HUB_PARTS = 64
-"""One thread may have the rows of a group to itself that are no more than all rows over this."""
-HUB_CHUNK_ROWS, HUB_CHUNKS = 1024, 2048
-"""The same for a block of threads of a device (``hubs.cuh``)."""
 NO_HUBS: Mapping[str, int] = {}
 """Edges of the longest group by path where no graph is known."""
 
@@ -274,9 +269,9 @@ def tile_rows(row_bytes: int) -> int:
 
 
 def longest_undivided(rows: int, implementation: str = "cpu") -> int:
-    """Rows of the longest group that is no hub, where groups have ``rows`` in all: as ``parallel.h``, ``hubs.cuh``."""
-    parts, least = (HUB_CHUNKS, HUB_CHUNK_ROWS) if implementation == "cuda" else (HUB_PARTS, HUB_ROWS)
-    return max(rows // parts, least)
+    """Rows of the longest group that is no hub, where groups have ``rows`` in all."""
+    target = find(implementation)
+    return max(rows // target.hub_parts, target.hub_rows)
 
 
 def has_hubs(

@@ -186,3 +186,8 @@ def parse_encoding(name: str) -> Encoding:
     kind, space, *paths = parts
     encoding_name(kind, space, *paths)
     return Encoding(kind, space, tuple(paths))
+
+
+def is_encoding(name: str) -> bool:
+    """Returns whether an array is an encoding, by its name."""
+    return name.split("_")[0] in ENCODING_KINDS and name.count("_") >= 2

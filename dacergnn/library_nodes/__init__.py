@@ -3,6 +3,7 @@
 from dacergnn.library_nodes.form import Const, Op, Ref, Statement
 from dacergnn.library_nodes.node import GraphOperator, row_shape, row_space
 from dacergnn.library_nodes.segment_gemm import SegmentGemm
+from dacergnn.library_nodes.targets import register
 from dacergnn.library_nodes.traversal import Traversal
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "SegmentGemm",
     "Statement",
     "Traversal",
+    "register",
     "row_shape",
     "row_space",
 ]

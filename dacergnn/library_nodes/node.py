@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -13,10 +13,9 @@ from dace import properties
 from dace.sdfg import nodes
 
 from dacergnn.errors import VerificationError
-from dacergnn.library_nodes.access import pure_encodings, statement_encodings
-from dacergnn.library_nodes.device_code import DeviceCode
 from dacergnn.library_nodes.form import Ref, Shape, Statement, statement_text
 from dacergnn.library_nodes.parse import parse_statement, view_shape
+from dacergnn.library_nodes.plan import Arrays, OperatorPlan, Rows
 from dacergnn.library_nodes.shapes import check_shapes
 
 if TYPE_CHECKING:
@@ -126,21 +125,19 @@ class GraphOperator(nodes.LibraryNode):
         arrays = {connector.removeprefix(PREFIX): sdfg.arrays[data] for connector, data in edges if connector}
         return arrays | {name: sdfg.arrays[name] for name in self.locals}
 
-    def scheme(self, implementation: str, arrays: dict[str, Data]) -> list[str]:
-        """Encodings that an implementation reads, without repetition."""
-        choose = pure_encodings if implementation == "pure" else statement_encodings
-        return list(dict.fromkeys(n for s in self.statements for n in choose(s)))
+    @property
+    def knobs(self) -> dict[str, Any]:
+        """Values of the properties that every call of a build may set."""
+        return {name: getattr(self, name) for name in self.run_time}
 
-    def scratch(self, implementation: str, arrays: dict[str, Data]) -> dict[str, int]:
-        """Memory that a kernel needs for itself: bytes per row of each row space."""
-        return {}
+    def facts(self, arrays: Mapping[str, Data]) -> Arrays:
+        """Returns what plans go by of the arrays that the body names."""
+        names = dict.fromkeys(r.name for s in self.statements for r in (*s.reads, s.target))
+        rows = tuple((name, Rows(row_space(arrays[name]), row_shape(arrays[name]))) for name in names)
+        return Arrays(rows, arrays[next(iter(names))].dtype.bytes)
 
-    def in_place(self, implementation: str, arrays: dict[str, Data]) -> set[tuple[str, str]]:
-        """Pairs of an array that is read and one that may be written in its place, if nothing else reads the first."""
-        return set()
-
-    def device_code(self, arrays: dict[str, Data]) -> DeviceCode:
-        """Returns what it asks of a device, given the descriptors of its arrays."""
+    def plan(self, target: str, arrays: Mapping[str, Data]) -> OperatorPlan:
+        """Returns what its kernel on a target will do, given the descriptors of its arrays."""
         raise NotImplementedError
 
     def validate(self, sdfg: dace.SDFG, state: dace.SDFGState) -> None:

@@ -130,3 +130,15 @@ def check_shapes(statement: Statement, shapes: ShapeOf) -> None:
         raise ProgramError(
             f'"{statement.target.name}" has row shape {target}, but is assigned a value of row shape {value}.'
         )
+
+
+def row_elements(shapes: ShapeOf, exprs: list[Expr]) -> int:
+    """Elements that evaluating expressions for one row touches: the measure of work in a row."""
+    total = 1
+    for expr in exprs:
+        stack: list[Expr] = [expr]
+        while stack:
+            item = stack.pop()
+            total += size(shapes(item)) if isinstance(item, Ref) else 0
+            stack.extend(item.args if isinstance(item, Op) else ())
+    return total

@@ -31,7 +31,6 @@ from dacergnn.program.names import sdfg_name
 from dacergnn.program.parser import parse_flat
 from dacergnn.runtime import plan_cache
 from dacergnn.runtime.cuda_device import allows_tf32, architectures
-from dacergnn.runtime.cuda_executable import CUDAExecutable
 from dacergnn.runtime.executable import Executable
 from dacergnn.runtime.lower import lower
 from dacergnn.runtime.plan_cache import LoweredProgram
@@ -39,6 +38,7 @@ from dacergnn.runtime.stacks import Gate, Stacks
 from dacergnn.runtime.transformed import is_transformed
 from dacergnn.sdfg_passes import Compilation, compile_program
 from dacergnn.sdfg_passes.gradient_program import gradient_program
+from dacergnn.target import Target, find
 
 _INDICES: dict[torch.dtype, Typeclass] = {torch.int32: dace.int32, torch.int64: dace.int64}
 Answers = tuple[tuple[str, str], ...]
@@ -113,7 +113,7 @@ class CompiledProgram:
         arrays = [(name, ast.dump(node)) for name, node in flat.arrays.items()]
         # All that the parser reads: helper functions are inlined, constants bound.
         self._text = (flat.name, arrays, [ast.dump(n) for n in flat.body], self.sparse)
-        self._architectures = architectures(config.cuda_arch) if config.implementation == "cuda" else ()
+        self._architectures = architectures(config.cuda_arch) if find(config.implementation).has_architectures else ()
         self._variants: dict[Mask, Variant] = {}
         self._gradients: dict[Mask, Gradients | None] = {}
         self._last: Variant | None = None
@@ -148,6 +148,10 @@ class CompiledProgram:
         """The arrays that it returns."""
         return View(self.sdfg).outputs
 
+    @property
+    def _target(self) -> Target:
+        return find(self.config.implementation)
+
     def variant(self, mask: Mask) -> Variant:
         """The build for inputs of which those in ``mask`` need gradients."""
         found = self._variants.get(mask)
@@ -169,7 +173,7 @@ class CompiledProgram:
 
     def _build(self, mask: Mask) -> Variant:
         wrt, program = self._built(mask)
-        if self.config.implementation == "cpu" and self.config.cuda_arch is not None:
+        if not self._target.has_architectures and self.config.cuda_arch is not None:
             config = replace(self.config, implementation="cuda")
             sparse = frozenset(self.sparse)
             compiled_program(self.program, self.dtype, self.index, config, self.profile, sparse)._built(mask)
@@ -193,7 +197,7 @@ class CompiledProgram:
 
     @property
     def _tunes(self) -> bool:
-        return self.config.tune != "off" and self.config.implementation == "cpu"
+        return self.config.tune != "off" and self._target.tunes
 
     def _tuned(self, wrt: list[str]) -> Compilation:
         from dacergnn.tuning.tuned import tuned  # the others need nothing of it
@@ -209,7 +213,7 @@ class CompiledProgram:
         return LoweredProgram(lower(plan.forward), backward, len(self.outputs), tuple(plan.wrt), again, answers)
 
     def _load(self, program: LoweredProgram, make_plan: Callable[[], Compilation]) -> Variant:
-        load = CUDAExecutable if program.forward.implementation == "cuda" else Executable
+        load = self._target.executable_class()
         forward = load(program.forward, program.results, self._architectures)
         if program.backward is None:
             return Variant(forward, None, program.results, (), (), frozenset(), frozenset(), make_plan)
@@ -301,7 +305,7 @@ class CompiledProgram:
         if stacks is None:
             return self(graph, tensors)
         # Kernels of the CPU take parts where they lie; on devices, and for autograd, torch puts them together.
-        in_place = self.config.implementation != "cuda" and not self.sparse
+        in_place = self._target.executable_class().takes_parts and not self.sparse
         differentiated = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
         if not in_place or differentiated or is_transformed():
             parts = tensors[len(tensors) - stacks.count :]

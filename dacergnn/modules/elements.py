@@ -15,6 +15,7 @@ from dacergnn.config import Config
 from dacergnn.errors import ArrayError
 from dacergnn.graph.checks import DEVICES
 from dacergnn.library_nodes.node import Typeclass
+from dacergnn.target import find
 
 ELEMENTS: dict[torch.dtype, Typeclass] = {
     torch.float32: dace.float32,
@@ -22,24 +23,24 @@ ELEMENTS: dict[torch.dtype, Typeclass] = {
     torch.bfloat16: dace.bfloat16,
     torch.float16: dace.float16,
 }
-_EVERYWHERE = (torch.float32, torch.float64)
 
 
-def known_elements(implementation: str | None) -> tuple[torch.dtype, ...]:
+def known_elements(implementation: str | None, device: str = "cpu") -> tuple[torch.dtype, ...]:
     """The types of elements that there are kernels for.
 
-    CUDA kernels compute in float32 for all types but float64, and store what they are given; others take float32 and
-    float64.
+    Kernels of devices compute in float32 for all types but float64, and store what they are given.
     """
-    return tuple(ELEMENTS) if implementation == "cuda" else _EVERYWHERE
+    return tuple(
+        dtype for dtype in ELEMENTS if str(dtype).removeprefix("torch.") in find(implementation, device).elements
+    )
 
 
-def check_elements(name: str, dtype: torch.dtype, implementation: str | None) -> None:
+def check_elements(name: str, dtype: torch.dtype, implementation: str | None, device: str = "cpu") -> None:
     """Raise ArrayError, with the name of the array, unless there are kernels for its element type."""
-    known = known_elements(implementation)
+    known = known_elements(implementation, device)
     if dtype not in known:
         *most, last = map(str, known)
-        where = "" if implementation == "cuda" else " on the CPU"
+        where = "" if len(known) == len(ELEMENTS) else " on the CPU"
         taken = f"compiled layers take {', '.join(most)} or {last}{where}"
         raise ArrayError(name, f"has dtype {dtype}; {taken}; convert it with .float()")
 
@@ -57,8 +58,9 @@ def autocast_type(device: torch.device, config: Config, own: torch.dtype) -> tor
     """
     if device.type not in DEVICES or not torch.is_autocast_enabled(device.type):
         return None
-    if own is not torch.float64 and (config.implementation or device.type) == "cuda":
-        return torch.get_autocast_dtype(device.type)
+    asked = torch.get_autocast_dtype(device.type)
+    if own is not torch.float64 and asked in known_elements(config.implementation, device.type):
+        return asked
     return torch.promote_types(own, torch.float32)
 
 

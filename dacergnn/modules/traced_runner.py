@@ -126,7 +126,7 @@ class _Runtime:
 
     def takes(self, dtype: torch.dtype, device: torch.device) -> bool:
         """Returns whether programs compute with elements of a type on a device."""
-        return dtype in known_elements(self.runner.core.config.implementation or device.type)
+        return dtype in known_elements(self.runner.core.config.implementation, device.type)
 
     def find_graph(self, edges: EdgeSet) -> HeteroGraph:
         """The graph of some edges, encoded unless it was seen before."""

@@ -107,7 +107,7 @@ class UserProgram:
             if not isinstance(array, Tensor):
                 hint = "; give constants to compile" if isinstance(array, int | float | str) else ""
                 raise ArrayError(name, f"is a {type(array).__name__}; it must be a tensor{hint}")
-            check_elements(name, array.dtype, config.implementation or graph.device.type)
+            check_elements(name, array.dtype, config.implementation, graph.device.type)
             first, like = named[0]
             if array.dtype != like.dtype:
                 raise ArrayError(name, f"has dtype {array.dtype}, but {first} has {like.dtype}; use .to({like.dtype})")

@@ -8,9 +8,8 @@ import dace
 from dace import Memlet
 
 from dacergnn.graph import HeteroGraph
-from dacergnn.graph.spaces import ROW_SPACES
+from dacergnn.graph.spaces import ROW_SPACES, is_encoding
 from dacergnn.library_nodes import GraphOperator
-from dacergnn.library_nodes.cpu import is_encoding
 from dacergnn.library_nodes.node import PREFIX, Typeclass
 from dacergnn.sdfg_passes.select_adjacency import encoding_length
 
@@ -24,7 +23,7 @@ def connect_encodings(sdfg: dace.SDFG, *, index: Typeclass = dace.int32, impleme
         for state in nested.states():
             for node in [n for n in state.nodes() if isinstance(n, GraphOperator) and not n.encodings]:
                 node.implementation = implementation
-                names = node.scheme(implementation, node.arrays(nested, state))
+                names = list(node.plan(implementation, node.arrays(nested, state)).encodings)
                 for name in names:
                     _declare(nested, name, index)
                     node.add_in_connector(PREFIX + name)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import keyword
 
-from dacergnn.graph.spaces import ROW_SPACES
-from dacergnn.library_nodes.cpu import is_encoding
+from dacergnn.graph.spaces import ROW_SPACES, is_encoding
 
 _CPP_WORDS = """
 alignas alignof asm auto bool case catch char concept const consteval constexpr constinit default delete do double

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 import dace
 
 from dacergnn.errors import ProgramError, VerificationError
-from dacergnn.graph.spaces import MAPS, ROW_SPACES
+from dacergnn.graph.spaces import MAPS, ROW_SPACES, is_encoding
 from dacergnn.library_nodes import GraphOperator, Statement, row_space
-from dacergnn.library_nodes.cpu import is_encoding
 from dacergnn.library_nodes.form import REDUCTIONS, Ref
 from dacergnn.library_nodes.shapes import check_shapes
 from dacergnn.library_nodes.traversal.nest import problem

@@ -37,6 +37,7 @@ class CUDAExecutable(Executable):
 
     _device = "cuda"
     overwrites = False  # what is recorded into a CUDA graph runs again
+    takes_parts = False
     _tail = 3  # stream, scratch memory, number of multiprocessors
 
     def _source(self) -> str:

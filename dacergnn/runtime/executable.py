@@ -71,6 +71,7 @@ class Executable:
 
     _device = "cpu"
     overwrites = True
+    takes_parts = True
     """Tells whether calls take buffers that are handed over."""
     _tail = 2
     """Arguments of the C function behind those of the program."""

@@ -9,33 +9,17 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, product
 from math import prod
+from typing import Any
 
 import dace
 from dace import Memlet
 from dace.codegen import codegen
 
-from dacergnn.graph.spaces import ROW_SPACES
-from dacergnn.library_nodes.cpu import is_encoding
-from dacergnn.library_nodes.cuda import run_together
+from dacergnn.graph.spaces import ROW_SPACES, is_encoding
 from dacergnn.library_nodes.launch_order import launched_together
 from dacergnn.library_nodes.node import GraphOperator, copied, ordered_operators, row_shape, row_space
-
-# All that the frame around our kernels takes from dace.h, which takes longer to compile than most programs.
-_PRELUDE = '#include <cstdint>\n#define DACE_EXPORTED extern "C"'
-_CALL = """
-#include "include/dacergnn/packed_call.h"
-#include "include/dacergnn/read_tensors.h"
-extern "C" void call_{name}(const std::int64_t *packed) {{ dacergnn::packed_call(__program_{name}, packed); }}
-extern "C" void *read_and_call_{name}(void *, void *const *arguments, std::ptrdiff_t) {{
-  return dacergnn::read_and_call(arguments, call_{name});
-}}
-"""
-_CUDA_CALL = """
-#include "include/dacergnn/cuda/packed_call.cuh"
-extern "C" const char *call_{name}(const std::int64_t *packed) {{
-  return dacergnn::cuda::packed_call(__program_{name}, packed);
-}}
-"""
+from dacergnn.library_nodes.plan import OperatorPlan
+from dacergnn.target import find
 
 
 @dataclass(frozen=True)
@@ -77,7 +61,7 @@ class Lowered:
     @property
     def has_tf32(self) -> bool:
         """Returns whether there is another build whose products take TF32 factors."""
-        return self.implementation == "cuda" and self.dtype == "float32"
+        return find(self.implementation).has_tf32 and self.dtype == "float32"
 
     def source(self, *, tf32: bool = False) -> str:
         """The code of a build."""
@@ -86,10 +70,9 @@ class Lowered:
 
 def lower(sdfg: dace.SDFG) -> Lowered:
     """Generate the code of ``sdfg`` (left as it is); intermediates become arguments that the caller allocates."""
-    state = next(iter(sdfg.states()))
     together = _groups(sdfg)
     operators = [o for group in together for o in group]
-    pairs = {pair for o in operators for pair in o.in_place(o.implementation, o.arrays(sdfg, state))}
+    pairs = {pair for o in operators for pair in _plan(o, sdfg).in_place}
     written = {name: k for k, group in enumerate(together) for o in group for name in o.written_arrays}
     read = {name: k for k, group in enumerate(together) for o in group for name in o.read_arrays}
     inputs = [n for n in sdfg.arg_names if n not in written]
@@ -123,6 +106,10 @@ def lower(sdfg: dace.SDFG) -> Lowered:
     )
 
 
+def _plan(operator: GraphOperator, sdfg: dace.SDFG) -> OperatorPlan:
+    return operator.plan(operator.implementation, operator.arrays(sdfg, next(iter(sdfg.states()))))
+
+
 def _open(operator: GraphOperator) -> list[tuple[str, str]]:
     """The choices of an operator that the code leaves open, and the properties that they are."""
     return [(f"{operator.statements[0].target.name}/{name}", name) for name in operator.run_time]
@@ -132,20 +119,36 @@ def _groups(sdfg: dace.SDFG) -> list[list[GraphOperator]]:
     """The operators in the order in which they run, those that a device runs together as one."""
     state = next(iter(sdfg.states()))
     operators = ordered_operators(state)
-    if all(o.implementation == "cuda" for o in operators):
-        return launched_together(operators, {o: o.device_code(o.arrays(sdfg, state)).steps for o in operators})
+    if operators and all(find(o.implementation).starts_together for o in operators):
+        return launched_together(operators, {o: _plan(o, sdfg).launches for o in operators})
     return [[o] for o in operators]
 
 
 def _scratch(sdfg: dace.SDFG, together: Sequence[Sequence[GraphOperator]]) -> tuple[dict[str, int], ...]:
-    state = next(iter(sdfg.states()))
     found: list[dict[str, int]] = []
     for group in together:
         needs = Counter[str]()
         for operator in group:
-            needs.update(operator.scratch(operator.implementation, operator.arrays(sdfg, state)))
+            needs.update(_plan(operator, sdfg).scratch)
         found += [dict(needs)] if needs else []
     return tuple(found)
+
+
+def _run_together(operators: Sequence[GraphOperator], sdfg: dace.SDFG, state: dace.SDFGState) -> None:
+    """Put one tasklet in the place of operators that do not wait for each other."""
+    target = find(operators[0].implementation)
+    tasklet = target.expand(operators, [o.arrays(sdfg, state) for o in operators])
+    tasklet.environments = {target.environment.full_class_path()}
+    state.add_node(tasklet)
+    known: set[tuple[Any, ...]] = set()
+    for edge in [e for o in operators for e in state.all_edges(o)]:
+        source = tasklet if edge.src in operators else edge.src
+        goal = tasklet if edge.dst in operators else edge.dst
+        ends = (source, edge.src_conn, goal, edge.dst_conn)
+        if ends not in known:
+            known.add(ends)
+            state.add_edge(*ends, edge.data)
+    state.remove_nodes_from(operators)
 
 
 def _declare_sizes(sdfg: dace.SDFG) -> None:
@@ -162,8 +165,7 @@ def _generate(sdfg: dace.SDFG, sharing: Collection[str]) -> tuple[str, tuple[str
     together = _groups(sdfg)
     operators = [o for group in together for o in group]
     local_arrays = [name for o in operators for name in o.locals]
-    light = all(o.implementation in ("cpu", "cuda") for o in operators)
-    on_device = any(o.implementation == "cuda" for o in operators)
+    target = find(operators[0].implementation if operators else None)
     for before, after in pairwise(together):  # one order, the one that memory is planned for
         for one, other in product(before, after):
             state.add_nedge(one, other, Memlet())
@@ -179,7 +181,7 @@ def _generate(sdfg: dace.SDFG, sharing: Collection[str]) -> tuple[str, tuple[str
         warnings.filterwarnings("ignore", "Using sets for connectors")  # DaCe does so when it expands to an SDFG
         for group in together:
             if len(group) > 1:
-                run_together(group, sdfg, state)
+                _run_together(group, sdfg, state)
         for operator in operators:
             for choice, name in _open(operator):
                 symbol = sdfg.add_symbol(argument(choice), dace.int64)
@@ -192,5 +194,6 @@ def _generate(sdfg: dace.SDFG, sharing: Collection[str]) -> tuple[str, tuple[str
         frame = next(c for c in codegen.generate_code(sdfg) if c.language == "cpp" and c.title == "Frame")
     # DaCe's build folder holds a header with the hash of the program; the cache keys by content instead.
     code = "\n".join(line for line in frame.clean_code.splitlines() if "hash.h" not in line)
-    code = code.replace("#include <dace/dace.h>", _PRELUDE) if light else code
-    return code + (_CUDA_CALL if on_device else _CALL).format(name=sdfg.name), signature
+    # All that the frame takes from DaCe's header takes longer to compile than most programs.
+    code = code if target.prelude is None else code.replace("#include <dace/dace.h>", target.prelude)
+    return code + target.call.format(name=sdfg.name), signature

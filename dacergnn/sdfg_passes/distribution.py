@@ -17,8 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field, replace
 
-from dacergnn.graph.spaces import MAPS, PARTS, TYPE_PATHS, along, kind, through
-from dacergnn.library_nodes.cpu import is_encoding
+from dacergnn.graph.spaces import MAPS, PARTS, TYPE_PATHS, along, is_encoding, kind, through
 from dacergnn.library_nodes.form import Expr, Gemm, Op, Ref, Shape, Statement, match_gemm, refs
 from dacergnn.library_nodes.operators import op
 from dacergnn.library_nodes.shapes import shape_of

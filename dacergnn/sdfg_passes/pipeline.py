@@ -29,6 +29,7 @@ from dacergnn.sdfg_passes.propagation_postponing import propagation_postponing
 from dacergnn.sdfg_passes.select_adjacency import select_adjacency
 from dacergnn.sdfg_passes.select_schedule import select_schedule
 from dacergnn.sdfg_passes.traversal_fusion import traversal_fusion
+from dacergnn.target import find
 
 log = logging.getLogger("dacergnn.passes")
 
@@ -148,7 +149,7 @@ def compile_program(
             Where there is no backward, what it says of one is left aside.
     """
     choices = Choices(config.plan or Plan())
-    code = config.implementation or "cpu"
+    code = find(config.implementation).name
     choices.ask("implementation", (code,), code)  # a plan is one for what it was made for
     given = Circumstances(
         config.level, profile, config.machine, tuple(wrt), config.aggregation, choices, code, config.caching
@@ -214,7 +215,7 @@ def _cache(plan: Compilation, results: list[str], config: Config, given: Circums
         return {}
     before, budget = plan.saved, budget_of(config.caching)
     if config.caching == "auto":
-        budget = free_memory(config.implementation or "cpu") / 2
+        budget = free_memory(find(config.implementation).device) / 2
     plan.forward, plan.backward, plan.saved = cache_or_recompute(
         plan.forward, plan.backward, results, given.profile.sizes,
         strategy=config.caching, budget=budget, cache=config.cache, recompute=config.recompute, rates=given.rates,
@@ -237,7 +238,7 @@ def _schedule(plan: Compilation, implementation: str, given: Circumstances) -> d
 
 
 def _select(plan: Compilation, config: Config, index: Typeclass, given: Circumstances) -> dict[str, int]:
-    code = config.implementation or "cpu"
+    code = find(config.implementation).name
     for role, sdfg in _sdfgs(plan).items():
         select_adjacency(
             sdfg,

@@ -21,15 +21,15 @@ from dace.data import Array
 from dacergnn.config import ADJACENCIES, ELL_SLOTS, TYPICAL_RATES, Rates, ell_slots
 from dacergnn.errors import DacergnnError
 from dacergnn.graph.profile import TYPICAL, Profile
-from dacergnn.graph.spaces import MAPS, parse_encoding
+from dacergnn.graph.spaces import MAPS, is_encoding, parse_encoding
 from dacergnn.library_nodes import Traversal
-from dacergnn.library_nodes.cpu import is_encoding
 from dacergnn.library_nodes.node import Typeclass, row_space
 from dacergnn.library_nodes.traversal.formats import edge_groups, misfit
 from dacergnn.program import Program
 from dacergnn.program.view import SYMBOLS
 from dacergnn.sdfg_passes.adjacency_cost import format_seconds
 from dacergnn.sdfg_passes.choices import Choices
+from dacergnn.target import find
 
 SMALL_MATRIX = 2**26
 """Bytes that an ELLPACK matrix may always take."""
@@ -62,7 +62,8 @@ def select_adjacency(
     """
     program, choices = Program(sdfg), choices or Choices()
     traversals: list[Any] = [o for o in program.operators if isinstance(o, Traversal)]
-    if implementation == "cpu":
+    formats = find(implementation).adjacencies
+    if len(formats) > 1:
         for operator in traversals:
             form = _format(operator, sdfg, adjacency, index.bytes, profile, rates)
             operator.adjacency = form
@@ -71,7 +72,7 @@ def select_adjacency(
                 operator.adjacency = choices.ask(operator.statements[0].target.name, fit, form)
     for operator in program.operators:
         operator.implementation = implementation
-        names = operator.scheme(implementation, operator.arrays(sdfg, program.state))
+        names = list(operator.plan(implementation, operator.arrays(sdfg, program.state)).encodings)
         for name in names:
             if name not in sdfg.arrays:
                 sdfg.add_datadesc(name, copy.copy(_template(name, index)))

@@ -21,21 +21,20 @@ rows cost 4 %.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import dace
 
 from dacergnn.cost import NO_HUBS, has_hubs, tile_rows
 from dacergnn.graph.spaces import MAPS
-from dacergnn.library_nodes import SegmentGemm, Traversal
-from dacergnn.library_nodes.segment_gemm.expansions.cuda import pair_path
-from dacergnn.library_nodes.traversal.expansions.cpu import traversal_kernel
-from dacergnn.library_nodes.traversal.expansions.nest_kernel import NestKernel, Sharing
+from dacergnn.library_nodes.segment_gemm.device_plan import pair_path
 from dacergnn.library_nodes.traversal.nest import Levels
+from dacergnn.library_nodes.traversal.plan import RUN_TIME
 from dacergnn.program import Program
 from dacergnn.sdfg_passes.choices import Choices
+from dacergnn.target import Target, find
 
 BRANCH = 4.0
 """Time of the mispredicted branch that ends a short group, in additions to a sum in memory."""
@@ -43,8 +42,8 @@ _YES_NO = ("no", "yes")
 _TILES = ("64", "256", "1024", "4096")
 _HUB_ROWS = ("0", "1024", "4096", "16384", "65536")
 _CHUNKS = ("1", "4", "16", "64")
-RUN_TIME = Sharing._fields
-"""Ends of the questions whose answers need no build of their own on the CPU."""
+_ORDER = ("schedule_by", "split_hubs", "tile_rows", "hub_rows", "chunks")
+"""Questions in the order in which they are asked, since later ones depend on the answers of earlier ones."""
 
 
 def select_schedule(
@@ -63,47 +62,66 @@ def select_schedule(
         implementation: The expansion that it is for.
         choices: Decides on what its plan knows of: "out/schedule_by" of the operator that first writes "out".
     """
-    choices = choices or Choices()
-    divided = partial(has_hubs, sizes, longest, implementation)
+    program, choices, target = Program(sdfg), choices or Choices(), find(implementation)
     changed = 0
-    program = Program(sdfg)
-    traversals: list[Any] = [o for o in program.operators if isinstance(o, Traversal)]
-    for operator in traversals:
-        levels = Levels.of(operator.space, operator.statements)
-        if len(levels.spaces) == 1:
-            continue
-        before = _schedule(operator)
-        outer, inner = levels.spaces[0], levels.spaces[-1]
-        asked = choices.of(operator.statements[0].target.name)
-        by = "edges" if sizes[inner] < BRANCH * sizes[outer] else "groups"
-        operator.schedule_by = asked.ask("schedule_by", ("groups", "edges"), by)
+    for operator in program.operators:
         arrays = operator.arrays(sdfg, program.state)
-        kernel = traversal_kernel(operator, arrays)
-        if isinstance(kernel, NestKernel):
-            hubs = divided(inner, outer, levels.up(inner, outer) or "")
-            operator.split_hubs = asked.ask("split_hubs", _YES_NO, _YES_NO[hubs]) == "yes"
-            item = max(arrays[s.target.name].dtype.bytes for s in operator.statements)
-            tiles = tile_rows(kernel.kept_elements * item)
-            operator.tile_rows = int(asked.ask("tile_rows", sorted({*_TILES, str(tiles)}, key=int), str(tiles)))
-            if implementation == "cpu":
-                operator.hub_rows = int(asked.ask("hub_rows", _HUB_ROWS, "0")) if operator.split_hubs else 0
-                operator.chunks = int(asked.ask("chunks", _CHUNKS, "16"))
-        changed += before != _schedule(operator)
-    if implementation == "cuda":
-        for product in (o for o in program.operators if isinstance(o, SegmentGemm)):
-            changed += _divide_sums(product, divided)
+        before = [getattr(operator, name) for name in _ORDER if hasattr(operator, name)]
+        scheduled = _Scheduled(operator, target, arrays, sizes, longest)
+        asked = choices.of(operator.statements[0].target.name)
+        for question in _ORDER:
+            if question in scheduled.plan.questions:
+                options, default = scheduled.options(question)
+                scheduled.answer(question, asked.ask(question, options, default))
+            elif question == "hub_rows" and hasattr(operator, question):
+                scheduled.answer(question, "0")
+        changed += before != [getattr(operator, name) for name in _ORDER if hasattr(operator, name)]
     return changed
 
 
-def _schedule(operator: Any) -> tuple[object, ...]:
-    return operator.schedule_by, operator.split_hubs, *(getattr(operator, name) for name in RUN_TIME)
+@dataclass(frozen=True)
+class _Scheduled:
+    """An operator whose schedule is chosen, and what it is chosen by."""
 
+    operator: Any
+    target: Target
+    arrays: Mapping[str, Any]
+    sizes: Mapping[str, int]
+    longest: Mapping[str, int]
 
-def _divide_sums(product: Any, divided: Callable[[str, str, str], bool]) -> bool:
-    """Returns whether it changed that several blocks share the sums of a product."""
-    statement, gemm = product.gemm
-    space, path, before = statement.space, statement.target.path, product.split_hubs
-    if gemm.kind == "linear" and path:
-        summed = pair_path(statement) or path
-        product.split_hubs = divided(space, MAPS[space, summed], summed)
-    return product.split_hubs != before
+    @property
+    def plan(self) -> Any:
+        """The plan under the schedule so far."""
+        return self.operator.plan(self.target.name, self.arrays)
+
+    @property
+    def levels(self) -> tuple[str, str, str]:
+        """Row spaces of the groups and of the rows in them, and the path from these to those."""
+        statement = self.operator.statements[0]
+        if statement.is_gemm:
+            path = pair_path(statement) or statement.target.path
+            return MAPS[statement.space, path], statement.space, path
+        levels = Levels.of(self.operator.space, self.operator.statements)
+        outer, inner = levels.spaces[0], levels.spaces[-1]
+        return outer, inner, levels.up(inner, outer) or ""
+
+    def options(self, question: str) -> tuple[Sequence[str], str]:
+        """What a question may be answered with, and the answer by cost."""
+        if question == "chunks":
+            return _CHUNKS, "16"
+        outer, inner, path = self.levels
+        match question:
+            case "schedule_by":
+                return ("groups", "edges"), "edges" if self.sizes[inner] < BRANCH * self.sizes[outer] else "groups"
+            case "split_hubs":
+                return _YES_NO, _YES_NO[has_hubs(self.sizes, self.longest, self.target.name, inner, outer, path)]
+            case "tile_rows":
+                tiles = str(tile_rows(self.plan.kept_elements * self.plan.arrays.item))
+                return sorted({*_TILES, tiles}, key=int), tiles
+            case _:
+                return _HUB_ROWS, "0"
+
+    def answer(self, question: str, answer: str) -> None:
+        """Set the property of the operator."""
+        value = {"yes": True, "no": False}.get(answer, answer)
+        setattr(self.operator, question, int(answer) if question in RUN_TIME else value)

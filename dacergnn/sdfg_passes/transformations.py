@@ -17,7 +17,7 @@ from dace.properties import DictProperty, Property, make_properties
 from dace.sdfg.utils import node_path_graph
 from dace.transformation import MultiStateTransformation, PatternNode
 
-from dacergnn.config import IMPLEMENTATIONS, LEVELS
+from dacergnn.config import LEVELS
 from dacergnn.errors import DacergnnError
 from dacergnn.graph.profile import TYPICAL, Profile
 from dacergnn.library_nodes import GraphOperator
@@ -26,6 +26,7 @@ from dacergnn.program import Program, verify
 from dacergnn.sdfg_passes.pipeline import OPTIMIZATIONS, Circumstances
 from dacergnn.sdfg_passes.select_adjacency import select_adjacency
 from dacergnn.sdfg_passes.select_schedule import select_schedule
+from dacergnn.target import TARGETS
 
 PRICED = ("linear_operator_reordering", "compact_materialization", "aggregation_order", "traversal_fusion")
 """The passes that go by the level or the graph; the others always do all they can."""
@@ -126,7 +127,7 @@ class SelectSchedule(ProgramTransformation):
     longest = DictProperty(
         key_type=str, value_type=int, default={}, desc="Edges of the longest group by its path (Profile.longest)"
     )
-    code = Property(dtype=str, default="cpu", choices=list(IMPLEMENTATIONS), desc="Expansion of the library nodes")
+    code = Property(dtype=str, default="cpu", choices=list(TARGETS), desc="Expansion of the library nodes")
 
     def rewrite(self, sdfg: dace.SDFG) -> int:
         longest = cast("Mapping[str, int]", self.longest)
@@ -138,7 +139,7 @@ class SelectAdjacency(ProgramTransformation):
     __doc__ = _documentation("select_adjacency")
 
     index = Property(dtype=str, default="int32", choices=["int32", "int64"], desc="Element type of encodings")
-    code = Property(dtype=str, default="cpu", choices=list(IMPLEMENTATIONS), desc="Expansion of the library nodes")
+    code = Property(dtype=str, default="cpu", choices=list(TARGETS), desc="Expansion of the library nodes")
 
     def rewrite(self, sdfg: dace.SDFG) -> int:
         select_adjacency(sdfg, index=getattr(dace, str(self.index)), implementation=str(self.code))

@@ -49,11 +49,12 @@ from dacergnn.graph.spaces import FEATURE_SPACES, ROW_SPACES, TYPE_PATHS, kind, 
 from dacergnn.library_nodes import GraphOperator, Statement, Traversal
 from dacergnn.library_nodes.access import is_few, order_name
 from dacergnn.library_nodes.form import size
-from dacergnn.library_nodes.traversal.expansions.storage import NARROW
 from dacergnn.library_nodes.traversal.nest import CHAINS, Levels, chain, problem, reached
+from dacergnn.library_nodes.traversal.storage import NARROW
 from dacergnn.program import Program
 from dacergnn.program.view import Group
 from dacergnn.sdfg_passes.choices import KEEP, Choices
+from dacergnn.target import find
 
 # What moving a row of w values costs, in values streamed; measured on narrow rows in cache and wide rows in memory.
 _WIDTH_APART, _ROW_APART = 1.25, 4.0  # reading a row through an index, or in another order than rows lie in
@@ -229,7 +230,7 @@ class _Fusion:
 
     def _keeps_hubs_whole(self, unit: _Unit) -> bool:
         """Returns whether one block would have to sum up a hub: an inner loop has another one inside."""
-        if self.implementation != "cuda":
+        if find(self.implementation).divides_inner_loops:
             return False
         levels = Levels.of(unit.mapping, unit.body)
         outer, between, inner = levels.spaces[0], levels.spaces[1:-1], levels.spaces[-1]

@@ -13,12 +13,11 @@ from dacergnn.config import ADJACENCIES, Rates
 from dacergnn.cost import Cost, Work, longest_undivided, operator_work, row_shapes
 from dacergnn.graph.spaces import MAPS
 from dacergnn.library_nodes.access import group_path
-from dacergnn.library_nodes.emit import row_elements
 from dacergnn.library_nodes.form import ShapeOf, Statement, match_gemm, size
 from dacergnn.library_nodes.node import GraphOperator
-from dacergnn.library_nodes.traversal.expansions.cpu import traversal_kernel
-from dacergnn.library_nodes.traversal.expansions.nest_kernel import NestKernel
+from dacergnn.library_nodes.shapes import row_elements
 from dacergnn.library_nodes.traversal.nest import Levels
+from dacergnn.library_nodes.traversal.plan import NestPlan
 from dacergnn.sdfg_passes.listing_cost import START
 from dacergnn.tuning import footprint, operations
 from dacergnn.tuning.graph_facts import GRAPH_COUNTS, LENGTHS, QUANTILES, GraphFacts
@@ -90,9 +89,9 @@ class Scheduled:
         if gemm is None:
             levels = Levels.of(node.space, statements)
             spaces, group = levels.spaces, levels.up(levels.spaces[-1], levels.spaces[0]) or ""
-            kernel = traversal_kernel(node, arrays)
-            if isinstance(kernel, NestKernel):
-                loops, kept = len(kernel.loops), kernel.kept_elements
+            plan = node.plan("cpu", arrays)
+            if isinstance(plan, NestPlan):
+                loops, kept = len(plan.loops), plan.kept_elements
         else:
             space, group = statements[0].space, group_path(statements[0])
             types = MAPS[space, group] if group else space

@@ -9,9 +9,9 @@ import random
 from collections.abc import Callable, Iterator
 
 from dacergnn.errors import DacergnnError
+from dacergnn.library_nodes.traversal.plan import RUN_TIME
 from dacergnn.plan import Plan
 from dacergnn.sdfg_passes import Compilation
-from dacergnn.sdfg_passes.select_schedule import RUN_TIME
 
 Compile = Callable[[Plan], Compilation]
 """Compiles a program, as `compile_program` does, by a plan."""

@@ -17,8 +17,8 @@ import pytest
 from dacergnn import Config, parse
 from dacergnn.frontends.programs import hgt, rgat, rgcn
 from dacergnn.graph.profile import TYPICAL, Profile
-from dacergnn.library_nodes.cpu import INCLUDE_FOLDER
 from dacergnn.library_nodes.node import Typeclass
+from dacergnn.native.build import INCLUDE_FOLDER
 from dacergnn.runtime.lower import lower
 from dacergnn.sdfg_passes import compile_program
 from tests.cuda import segment_gemm_source

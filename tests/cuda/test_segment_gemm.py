@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dacergnn.library_nodes.segment_gemm.expansions.cuda import MOST_CHUNKS
+from dacergnn.library_nodes.segment_gemm.device_plan import MOST_CHUNKS
 from tests.cuda.segment_cases import NUMPY, Operands, call, library, make_case, pointer_of
 from tests.cuda.segment_gemm_source import Config, WeightConfig
 from tests.support.emulated import device

@@ -13,9 +13,9 @@ import numpy as np
 from dacergnn import HeteroGraph
 from dacergnn.graph.spaces import GRAPH_SPACES
 from dacergnn.library_nodes import Traversal
-from dacergnn.library_nodes.device_code import started
 from dacergnn.library_nodes.node import PREFIX, Typeclass
-from dacergnn.library_nodes.traversal.expansions.cuda import cuda_scratch, device_kernel
+from dacergnn.library_nodes.targets.cuda import launches
+from dacergnn.library_nodes.targets.cuda.launches import started
 from dacergnn.program import Program, interpret
 from tests.nodes.test_expansions import TOLERANCE as COMPUTED
 from tests.nodes.test_expansions import TORCH, with_index
@@ -75,10 +75,10 @@ class Kernels:
     @cached_property
     def _needs(self) -> list[tuple[list[str], list[str], list[str], dict[str, int]]]:
         """What each operator reads, writes, reads of the graph, and needs as scratch memory."""
-        arrays = [o.arrays(self.sdfg, Program(self.sdfg).state) for o in self.operators]
+        plans = [o.plan("cuda", o.arrays(self.sdfg, Program(self.sdfg).state)) for o in self.operators]
         return [
-            (o.read_arrays, o.written_arrays, o.scheme("cuda", a), cuda_scratch(o, a))
-            for o, a in zip(self.operators, arrays, strict=True)
+            (o.read_arrays, o.written_arrays, list(plan.encodings), dict(plan.scratch))
+            for o, plan in zip(self.operators, plans, strict=True)
         ]
 
     def _run(self, number: int, graph: HeteroGraph, values: dict[str, Array]) -> dict[str, Array]:
@@ -107,11 +107,11 @@ def source_of(
         operator.split_hubs |= split_hubs
     for number, operator in enumerate(operators):
         arrays = operator.arrays(sdfg, program.state)
-        kernel = device_kernel(operator, arrays)
         arguments = [f"Storage* {PREFIX}{n}" for n in (*operator.read_arrays, *operator.written_arrays)]
-        arguments += [f"const Index* {PREFIX}{n}" for n in kernel.encodings]
+        arguments += [f"const Index* {PREFIX}{n}" for n in operator.plan("cuda", arrays).encodings]
         arguments += [f"[[maybe_unused]] int64_t {s}" for s in SIZES]
-        text += f'\nextern "C" void {prefix}{number}({", ".join(arguments)}) {{\n{started([kernel.code])}\n}}\n'
+        body = started([launches(operator, arrays)])
+        text += f'\nextern "C" void {prefix}{number}({", ".join(arguments)}) {{\n{body}\n}}\n'
     return operators, text
 
 

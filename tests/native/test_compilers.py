@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from dacergnn.errors import BuildError, CacheError, DacergnnError
-from dacergnn.library_nodes.cpu import INCLUDE_FOLDER
 from dacergnn.native import build as builder
+from dacergnn.native.build import INCLUDE_FOLDER
 
 CODE = 'extern "C" int answer() { return 42; }\n'
 SAYS_VERSION = 'case "$*" in *--version*) echo "g++ of this test"; exit 0;; esac\n'

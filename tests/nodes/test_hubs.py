@@ -15,7 +15,7 @@ from dacergnn import Config, parse
 from dacergnn.graph.profile import TYPICAL, Profile
 from dacergnn.library_nodes import Traversal
 from dacergnn.library_nodes.node import Typeclass
-from dacergnn.library_nodes.traversal.expansions.cpu import traversal_kernel
+from dacergnn.library_nodes.targets.cpu import kernel_code
 from dacergnn.program import Program
 from dacergnn.runtime.executable import Executable
 from dacergnn.sdfg_passes import Compilation, compile_program
@@ -59,7 +59,7 @@ def codes(sdfg: dace.SDFG) -> list[str]:
     """The kernels of all traversals."""
     program = Program(sdfg)
     operators = [o for o in program.operators if isinstance(o, Traversal)]
-    return [traversal_kernel(o, o.arrays(sdfg, program.state)).code() for o in operators]
+    return [kernel_code(o, o.arrays(sdfg, program.state)) for o in operators]
 
 
 @pytest.fixture

@@ -133,8 +133,8 @@ def test_pairs_of_products() -> None:
         (operator,) = Program(sdfg).operators
         assert isinstance(operator, SegmentGemm)
         arrays = operator.arrays(sdfg, next(iter(sdfg.states())))
-        assert operator.in_place("cpu", arrays) == pairs, name
-        assert operator.in_place("cuda", arrays) == set()
+        assert operator.plan("cpu", arrays).in_place == pairs, name
+        assert operator.plan("cuda", arrays).in_place == set()
 
 
 def test_pairs() -> None:
@@ -143,12 +143,12 @@ def test_pairs() -> None:
         (operator,) = Program(sdfg).operators
         assert isinstance(operator, Traversal)
         arrays = operator.arrays(sdfg, next(iter(sdfg.states())))
-        assert operator.in_place("cpu", arrays) == pairs, name
-        assert operator.in_place("cuda", arrays) == set()
+        assert operator.plan("cpu", arrays).in_place == pairs, name
+        assert operator.plan("cuda", arrays).in_place == set()
         operator.split_hubs = True
-        assert operator.in_place("cpu", arrays) == pairs, name
+        assert operator.plan("cpu", arrays).in_place == pairs, name
         operator.adjacency = "coo"  # threads share rows
-        assert operator.in_place("cpu", arrays) == set()
+        assert operator.plan("cpu", arrays).in_place == set()
 
 
 @pytest.mark.parametrize("name", [*BODIES, *PRODUCTS])

@@ -16,12 +16,12 @@ from dacergnn import Config, HeteroGraph, Plan, parse
 from dacergnn.errors import DacergnnError, VerificationError
 from dacergnn.graph.profile import TYPICAL, Profile
 from dacergnn.library_nodes.node import Typeclass
+from dacergnn.library_nodes.traversal.plan import RUN_TIME
 from dacergnn.native.build import build
 from dacergnn.program import Program
 from dacergnn.runtime.executable import Executable
 from dacergnn.runtime.lower import Lowered, lower
 from dacergnn.sdfg_passes import compile_program, select_adjacency
-from dacergnn.sdfg_passes.select_schedule import RUN_TIME
 from tests.nodes.test_expansions import TORCH, compiled, hub_graph, with_index
 from tests.nodes.test_formats import everything as all_formats
 from tests.nodes.test_hubs import HUBS, divided

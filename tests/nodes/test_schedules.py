@@ -11,7 +11,7 @@ from dacergnn import Config, parse
 from dacergnn.graph.profile import Profile
 from dacergnn.library_nodes import Statement, Traversal
 from dacergnn.library_nodes.node import Typeclass
-from dacergnn.library_nodes.traversal.expansions.cpu import traversal_kernel
+from dacergnn.library_nodes.traversal.plan import NestPlan
 from dacergnn.program import Program, verify
 from dacergnn.program.view import Group
 from dacergnn.sdfg_passes import Compilation, compile_program
@@ -188,8 +188,10 @@ def edge_balanced(sdfg: dace.SDFG) -> list[str]:
     """The reductions that run row by row."""
     program, found = Program(sdfg), []
     for operator in (o for o in program.operators if isinstance(o, Traversal)):
-        code = traversal_kernel(operator, operator.arrays(sdfg, program.state)).code()
-        found += [s.target.name for s in operator.statements if f"const sums_{s.target.name} =" in code]
+        plan = operator.plan("cpu", operator.arrays(sdfg, program.state))
+        if isinstance(plan, NestPlan):
+            sums = [step for loop in plan.loops if loop.group is not None for step in loop.steps()]
+            found += [step.statement.target.name for step in sums]
     return found
 
 

@@ -12,9 +12,9 @@ from dacergnn import Config, Plan, parse
 from dacergnn.errors import DacergnnError
 from dacergnn.graph.profile import TYPICAL, Profile
 from dacergnn.library_nodes import Traversal
+from dacergnn.library_nodes.traversal.plan import RUN_TIME
 from dacergnn.program import Program
 from dacergnn.sdfg_passes import Compilation, compile_program
-from dacergnn.sdfg_passes.select_schedule import RUN_TIME
 from tests.program.golden import PROGRAMS, bare, learned, parsed
 from tests.support.computed import assert_same, compute
 from tests.support.random_chains import random_chains

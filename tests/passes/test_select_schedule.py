@@ -10,11 +10,12 @@ from dacergnn import HeteroGraph, Plan, parse, print_program
 from dacergnn.errors import DacergnnError
 from dacergnn.graph.profile import TYPICAL, Profile
 from dacergnn.library_nodes import Traversal
+from dacergnn.library_nodes.traversal.plan import RUN_TIME
 from dacergnn.program import Program, verify
 from dacergnn.program.view import Group
 from dacergnn.sdfg_passes.choices import Choices
 from dacergnn.sdfg_passes.pipeline import OPTIMIZATIONS, Circumstances
-from dacergnn.sdfg_passes.select_schedule import RUN_TIME, select_schedule
+from dacergnn.sdfg_passes.select_schedule import select_schedule
 from tests.program.golden import parsed
 
 SIZES = {"NS": 100, "ND": 100, "U": 120, "V": 110, "R": 4, "T": 2, "ONE": 1, "RNS": 400}

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from dacergnn import Config, Rates
-from dacergnn.config import ADJACENCIES, AGGREGATIONS, IMPLEMENTATIONS, PASSES, TUNINGS, budget_of, ell_slots
+from dacergnn.config import ADJACENCIES, AGGREGATIONS, PASSES, TUNINGS, budget_of, ell_slots
 from dacergnn.errors import DacergnnError
+from dacergnn.target import TARGETS
 
 CACHING = "cache_all, recompute_all, papers, auto, budget:BYTES, as in budget:500MB."
 FORMATS = f"{', '.join(ADJACENCIES)} and ell:SLOTS."
@@ -22,8 +23,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"passes": True}, "passes=True is a bool; pass a tuple of names."),
     ({"passes": ("canonical_form", 3)}, "passes=('canonical_form', 3) holds 3; names are strings."),
     ({"passes": ["fuse"]}, f"passes=('fuse',): there is no pass 'fuse'; passes: {', '.join(PASSES)}."),
-    ({"implementation": ["cpu"]}, f"implementation=['cpu'] is not one of {', '.join(IMPLEMENTATIONS)}."),
-    ({"implementation": 1}, f"implementation=1 is not one of {', '.join(IMPLEMENTATIONS)}."),
+    ({"implementation": ["cpu"]}, f"implementation=['cpu'] is not one of {', '.join(TARGETS)}."),
+    ({"implementation": 1}, f"implementation=1 is not one of {', '.join(TARGETS)}."),
     ({"cuda_arch": 80}, f"cuda_arch=80: {ARCHITECTURES}"),
     ({"cuda_arch": "80"}, f"cuda_arch='80': {ARCHITECTURES}"),
     ({"cuda_arch": (8.0,)}, f"cuda_arch=(8.0,): {ARCHITECTURES}"),

@@ -11,8 +11,8 @@ import dace
 import pytest
 
 from dacergnn import Config, parse
-from dacergnn.library_nodes.cpu import INCLUDE_FOLDER
 from dacergnn.native import build as builder
+from dacergnn.native.build import INCLUDE_FOLDER
 from dacergnn.runtime.lower import lower
 from dacergnn.sdfg_passes import compile_program
 

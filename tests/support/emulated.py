@@ -25,9 +25,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dacergnn.errors import DacergnnError
-from dacergnn.library_nodes.cpu import INCLUDE_FOLDER
 from dacergnn.native import cache as build_cache
-from dacergnn.native.build import compiler
+from dacergnn.native.build import INCLUDE_FOLDER, compiler
 from tests.support import on_device
 from tests.support.quick_builds import precompiled
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from dacergnn.library_nodes.cpu import INCLUDE_FOLDER
+from dacergnn.native.build import INCLUDE_FOLDER
 
 FLAGS = ("-x", "cu", "-std=c++20", "--extended-lambda", "-O3", "-Werror", "all-warnings", "-Xptxas", "-v", "--fatbin")
 PROPERTY = "kernels"

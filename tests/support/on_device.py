@@ -14,9 +14,9 @@ from typing import Any
 
 import torch
 
-from dacergnn.library_nodes.cpu import INCLUDE_FOLDER
 from dacergnn.native import cache as build_cache
 from dacergnn.native import nvcc
+from dacergnn.native.build import INCLUDE_FOLDER
 from dacergnn.runtime.cuda_device import architectures
 
 CHOSEN = bool(os.environ.get("DACERGNN_KERNELS_ON_DEVICE"))

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from dacergnn.library_nodes.cpu import INCLUDE_FOLDER
-from dacergnn.native.build import FLAGS, compiler
+from dacergnn.native.build import FLAGS, INCLUDE_FOLDER, compiler
 
 FOLDER = Path(__file__).resolve().parent.parent.parent / ".cache" / "headers"
 

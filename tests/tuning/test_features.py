@@ -15,9 +15,9 @@ from dacergnn import Config, HeteroGraph, Rates, parse
 from dacergnn.cost import operator_cost
 from dacergnn.graph.profile import TYPICAL
 from dacergnn.library_nodes import SegmentGemm
-from dacergnn.library_nodes.cpu import INCLUDE_FOLDER
 from dacergnn.library_nodes.node import copied
 from dacergnn.library_nodes.operators import OPERATORS, STRUCTURAL
+from dacergnn.native.build import INCLUDE_FOLDER
 from dacergnn.program import Program
 from dacergnn.sdfg_passes import Compilation, compile_program
 from dacergnn.sdfg_passes.listing_cost import START

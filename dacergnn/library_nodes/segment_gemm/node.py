@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import dace
 import dace.library
 from dace import properties
 
 from dacergnn.errors import VerificationError
-from dacergnn.library_nodes.device_code import DeviceCode
 from dacergnn.library_nodes.form import Gemm, Statement, match_gemm
 from dacergnn.library_nodes.node import GraphOperator
-from dacergnn.library_nodes.segment_gemm.expansions.cpu import ExpandSegmentGemmCPU
-from dacergnn.library_nodes.segment_gemm.expansions.cuda import DeviceGemm, ExpandSegmentGemmCUDA
-from dacergnn.library_nodes.segment_gemm.expansions.epilogue import stored_in, sums_start
-from dacergnn.library_nodes.segment_gemm.expansions.pure import ExpandSegmentGemmPure
+from dacergnn.library_nodes.plan import OperatorPlan
+from dacergnn.library_nodes.segment_gemm.plan import ProductBody, ProductSchedule
+from dacergnn.target import find
 
 if TYPE_CHECKING:
     from dace.data import Data
@@ -35,7 +34,7 @@ class SegmentGemm(GraphOperator):
     and then, head by head, by B; ``inner(A, Y, H)`` is what its gradients consist of besides.
     """
 
-    implementations = {"pure": ExpandSegmentGemmPure, "cpu": ExpandSegmentGemmCPU, "cuda": ExpandSegmentGemmCUDA}
+    implementations: dict[str, Any] = {}
     default_implementation = "cpu"
 
     split_hubs = properties.Property(
@@ -51,20 +50,9 @@ class SegmentGemm(GraphOperator):
             raise VerificationError(f'{self.label}: "{self.body[0]}" is not a product that SegmentGemm can run.')
         return statement, gemm
 
-    def scheme(self, implementation: str, arrays: dict[str, Data]) -> list[str]:
-        if implementation == "cuda":
-            return DeviceGemm(self, arrays).encodings
-        return super().scheme(implementation, arrays)
-
-    def scratch(self, implementation: str, arrays: dict[str, Data]) -> dict[str, int]:
-        return DeviceGemm(self, arrays).scratch if implementation == "cuda" else {}
-
-    def in_place(self, implementation: str, arrays: dict[str, Data]) -> set[tuple[str, str]]:
-        start, _ = sums_start(self.statements, self.locals, arrays)
-        return {(start, stored_in(self.statements, self.locals))} if start and implementation == "cpu" else set()
-
-    def device_code(self, arrays: dict[str, Data]) -> DeviceCode:
-        return DeviceGemm(self, arrays).code
+    def plan(self, target: str, arrays: Mapping[str, Data]) -> OperatorPlan:
+        body = ProductBody(self.statements, self.facts(arrays), tuple(self.locals))
+        return find(target).plan_gemm(body, ProductSchedule(self.split_hubs))
 
     def validate(self, sdfg: dace.SDFG, state: dace.SDFGState) -> None:
         super().validate(sdfg, state)

@@ -10,11 +10,42 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 from dacergnn.graph.spaces import kind
 from dacergnn.library_nodes.form import Statement
 from dacergnn.library_nodes.traversal.nest import Levels, reached
 
+
+@dataclass(frozen=True)
+class Format:
+    """Describes how a nest finds its rows in a format.
+
+    Args:
+        pointers: How the edges of a group are found (`places.Pointers`).
+        lists: Kind of the encodings that have rows for every place; "" for those of compressed rows.
+        splits: Whether the edges of a group stand in two parts.
+        flattens: Whether loops may run over all rows of a tile, whatever their group (`nest.loops`).
+        shares_rows: Whether threads share out the edges by their number, those of one group as well.
+        questions: Properties of the schedule that a nest of several levels depends on.
+    """
+
+    pointers: Literal["list", "starts", "slots"] = "list"
+    lists: str = ""
+    splits: bool = False
+    flattens: bool = True
+    shares_rows: bool = False
+    questions: tuple[str, ...] = ("tile_rows", "chunks")
+
+
+FORMATS = {
+    "csr": Format(questions=("schedule_by", "split_hubs", "tile_rows", "chunks")),
+    "csc": Format(flattens=False, questions=()),
+    "coo": Format("starts", shares_rows=True, questions=("schedule_by", "tile_rows", "hub_rows")),
+    "ell": Format("slots", "ell", flattens=False),
+    "hybrid": Format("list", "hyb", splits=True, flattens=False),
+}
 GROUPED = ("dst", "src", "dstpair", "srcpair")
 OTHER_END = {"dst": "src", "src": "dst"}
 

@@ -2,39 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dacergnn.library_nodes.form import Ref, Statement, size
-from dacergnn.library_nodes.node import row_shape, row_space
+from dacergnn.library_nodes.plan import Arrays
 from dacergnn.library_nodes.shapes import is_elementwise
-from dacergnn.library_nodes.traversal.expansions.nest_kernel import NestKernel
-from dacergnn.library_nodes.traversal.nest import Loop, reached
+from dacergnn.library_nodes.traversal.nest import Levels, Loop, reached
+from dacergnn.library_nodes.traversal.storage import Home
 
 
-def in_place(kernel: NestKernel) -> set[tuple[str, str]]:
-    """Pairs of an array that the nest reads and one of equally many elements that may be written over it."""
-    order = _Order(kernel)
-    pairs = {
+def in_place(
+    arrays: Arrays, levels: Levels, statements: Sequence[Statement], loops: Sequence[Loop], homes: Mapping[str, Home]
+) -> frozenset[tuple[str, str]]:
+    """Pairs of an array that a nest reads and one of equally many elements that may be written over it."""
+    order = _Order(arrays, levels, loops, homes)
+    return frozenset(
         (ref.name, written.target.name)
-        for written in kernel.statements
+        for written in statements
         for ref in order.reads
         if order.allows(ref.name, written)
-    }
-    return pairs if kernel.hubs is None else pairs & in_place(kernel.hubs)
+    )
 
 
 @dataclass
 class _Order:
     """When, in the loops over a row, statements read and targets are written."""
 
-    kernel: NestKernel
+    arrays: Arrays
+    levels: Levels
+    loops: Sequence[Loop]
+    homes: Mapping[str, Home]
     time: int = 0
     reads: dict[Ref, list[tuple[int, Statement]]] = field(default_factory=dict[Ref, list[tuple[int, Statement]]])
     written: dict[str, int] = field(default_factory=dict[str, int])
 
     def __post_init__(self) -> None:
-        for loop in self.kernel.loops:
+        for loop in self.loops:
             self._visit(loop)
 
     def _visit(self, loop: Loop) -> None:
@@ -54,12 +58,12 @@ class _Order:
 
     def allows(self, name: str, statement: Statement) -> bool:
         """Returns whether what a statement computes may be written over an array."""
-        kernel, target = self.kernel, statement.target.name
-        space, own = row_space(kernel.arrays[name]), kernel.homes[target].space
-        shapes = [row_shape(kernel.arrays[n]) for n in (name, target)]
-        if name in kernel.homes or target not in self.written or not kernel.homes[target].stored:
+        homes, target = self.homes, statement.target.name
+        space, own = self.arrays[name].space, homes[target].space
+        shapes = [self.arrays[n].shape for n in (name, target)]
+        if name in homes or target not in self.written or not homes[target].stored:
             return False
-        if not space == row_space(kernel.arrays[target]) == own or size(shapes[0]) != size(shapes[1]):
+        if not space == self.arrays[target].space == own or size(shapes[0]) != size(shapes[1]):
             return False
         same_elements = shapes[0] == shapes[1] and not statement.target.path and is_elementwise(statement.expr)
         return all(
@@ -74,4 +78,4 @@ class _Order:
         """Returns whether a reference leads to the row of the space that the loops are at."""
         if statement.space == space:
             return ref.path == ""
-        return ref.path != "" and self.kernel.levels.up(statement.space, space) == ref.path
+        return ref.path != "" and self.levels.up(statement.space, space) == ref.path

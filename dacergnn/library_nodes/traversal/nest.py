@@ -110,7 +110,7 @@ def problem(mapping: str, statements: Sequence[Statement]) -> str | None:
 # Loops ------------------------------------------------------------------------------------------------------
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class Loop:
     """A loop over the rows of ``space`` inside a row of an enclosing loop (or of a tile, for the outermost).
 
@@ -119,7 +119,7 @@ class Loop:
     """
 
     space: str
-    items: list[Statement | Loop]
+    items: tuple[Statement | Loop, ...]
     flat: bool = False
 
     def statements(self) -> list[Statement]:
@@ -128,6 +128,10 @@ class Loop:
         for item in self.items:
             found += [item] if isinstance(item, Statement) else item.statements()
         return found
+
+    def inside(self) -> list[Loop]:
+        """The loop and those inside of it, from the outside in."""
+        return [self, *(inner for item in self.items if isinstance(item, Loop) for inner in item.inside())]
 
 
 def staged(
@@ -164,7 +168,7 @@ def loops(
     the rows of the mapping: no branch depends on the length of a group.
     """
     if len(levels.spaces) == 1:
-        return [Loop(levels.spaces[0], list(statements), flat=True)]
+        return [Loop(levels.spaces[0], tuple(statements), flat=True)]
     homes = {s.target.name: reached(s.space, s.target.path) for s in statements}
     grouped = [s.target.name not in flat for s in statements]
     found: list[Loop] = []
@@ -172,7 +176,7 @@ def loops(
         rows = stage if number % 2 == 0 else [s for s in stage if s.target.name in summed]
         groups = [s for s in stage if s not in rows]
         if rows:
-            found.append(Loop(levels.spaces[-1], [*rows], flat=True))
+            found.append(Loop(levels.spaces[-1], tuple(rows), flat=True))
         if groups:  # after the sums, which others at this stage may read
             found.append(_nested(levels, groups, 0, homes))
     return found
@@ -192,8 +196,8 @@ def apart(levels: Levels, statements: Sequence[Statement]) -> list[Loop]:
         if number % 3 == 0:
             items += stage
         elif stage:
-            items.append(Loop(inner[number % 3 - 1], [*stage]))
-    return [Loop(top, items)]
+            items.append(Loop(inner[number % 3 - 1], tuple(stage)))
+    return [Loop(top, tuple(items))]
 
 
 def _nested(levels: Levels, statements: Sequence[Statement], level: int, homes: dict[str, str]) -> Loop:
@@ -209,4 +213,4 @@ def _nested(levels: Levels, statements: Sequence[Statement], level: int, homes: 
             spaces = {s.space for s in stage} | {homes[r.name] for s in stage for r in s.reads if r.name in homes}
             spaces |= {homes[s.target.name] for s in stage}
             items.append(_nested(levels, stage, min(n for n in map(levels.level, spaces) if n > level), homes))
-    return Loop(levels.spaces[level], items)
+    return Loop(levels.spaces[level], tuple(items))

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import dace
 import dace.library
 from dace import properties
 
 from dacergnn.errors import VerificationError
-from dacergnn.library_nodes.device_code import DeviceCode
 from dacergnn.library_nodes.node import GraphOperator, RunTimeProperty
-from dacergnn.library_nodes.traversal.expansions.cpu import ExpandTraversalCPU, traversal_kernel
-from dacergnn.library_nodes.traversal.expansions.cuda import ExpandTraversalCUDA, cuda_scratch, device_kernel
-from dacergnn.library_nodes.traversal.expansions.nest_kernel import USUAL, NestKernel, Sharing
-from dacergnn.library_nodes.traversal.expansions.pure import ExpandTraversalPure
-from dacergnn.library_nodes.traversal.in_place import in_place
+from dacergnn.library_nodes.plan import OperatorPlan
 from dacergnn.library_nodes.traversal.nest import problem
+from dacergnn.library_nodes.traversal.plan import RUN_TIME, Body, Schedule
+from dacergnn.target import find
 
 if TYPE_CHECKING:
     from dace.data import Data
@@ -32,9 +30,9 @@ class Traversal(GraphOperator):
     their target, so no two threads write one row and results do not depend on the number of threads.
     """
 
-    implementations = {"pure": ExpandTraversalPure, "cpu": ExpandTraversalCPU, "cuda": ExpandTraversalCUDA}
+    implementations: dict[str, Any] = {}
     default_implementation = "cpu"
-    run_time = Sharing._fields
+    run_time = RUN_TIME
 
     schedule_by = properties.Property(
         dtype=str,
@@ -47,17 +45,17 @@ class Traversal(GraphOperator):
     )
     tile_rows = RunTimeProperty(
         dtype=int,
-        default=USUAL.tile_rows,
+        default=4096,
         desc="Rows that the loops of a nest run over before the next ones (select_schedule)",
     )
     hub_rows = RunTimeProperty(
         dtype=int,
-        default=USUAL.hub_rows,
+        default=0,
         desc="Rows from which on a group is very long; 0: by the number of all rows (select_schedule)",
     )
     chunks = RunTimeProperty(
         dtype=int,
-        default=USUAL.chunks,
+        default=16,
         desc="Parts into which a loop is cut for each thread, for a balance (select_schedule)",
     )
 
@@ -68,24 +66,10 @@ class Traversal(GraphOperator):
         desc="Sparse format of the edges that the CPU kernel runs on (select_adjacency)",
     )
 
-    def scheme(self, implementation: str, arrays: dict[str, Data]) -> list[str]:
-        if implementation == "pure":
-            return super().scheme(implementation, arrays)
-        if implementation == "cuda":
-            return device_kernel(self, arrays).encodings
-        kernel = traversal_kernel(self, arrays)
-        kernel.code()
-        return kernel.encodings
-
-    def scratch(self, implementation: str, arrays: dict[str, Data]) -> dict[str, int]:
-        return cuda_scratch(self, arrays) if implementation == "cuda" else {}
-
-    def in_place(self, implementation: str, arrays: dict[str, Data]) -> set[tuple[str, str]]:
-        kernel = traversal_kernel(self, arrays) if (implementation, self.adjacency) == ("cpu", "csr") else None
-        return in_place(kernel) if isinstance(kernel, NestKernel) else set()
-
-    def device_code(self, arrays: dict[str, Data]) -> DeviceCode:
-        return device_kernel(self, arrays).code
+    def plan(self, target: str, arrays: Mapping[str, Data]) -> OperatorPlan:
+        body = Body(self.space, self.statements, self.facts(arrays), tuple(self.locals))
+        schedule = Schedule(self.schedule_by == "edges", self.split_hubs, self.adjacency)
+        return find(target).plan_nest(body, schedule)
 
     def validate(self, sdfg: dace.SDFG, state: dace.SDFGState) -> None:
         super().validate(sdfg, state)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from dacergnn.library_nodes.form import Const, Expr, Op, Ref, Shape, ShapeOf, size
+from dacergnn.library_nodes.form import Const, Expr, Op, Ref, Shape, ShapeOf
 from dacergnn.library_nodes.operators import OPERATORS, op
 from dacergnn.library_nodes.shapes import shape_of
 
@@ -155,15 +155,3 @@ class Emitter:
         row = f"dacergnn::minimum<int64_t>(dacergnn::maximum<int64_t>({index[-2]} - {before}, 0), {rows - 1})"
         value = self._value(expr.args[0], scopes, (*index[:-2], row, index[-1]))
         return f"({index[-2]} >= {before} && {index[-2]} < {before + rows} ? {value} : Value(0))"
-
-
-def row_elements(shapes: ShapeOf, exprs: list[Expr]) -> int:
-    """Elements that evaluating expressions for one row touches: the measure of work in a row."""
-    total = 1
-    for expr in exprs:
-        stack: list[Expr] = [expr]
-        while stack:
-            item = stack.pop()
-            total += size(shapes(item)) if isinstance(item, Ref) else 0
-            stack.extend(item.args if isinstance(item, Op) else ())
-    return total

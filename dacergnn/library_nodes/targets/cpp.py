@@ -1,31 +1,23 @@
-"""What the CPU expansions share: the headers, type aliases, and the tasklet around generated calls."""
+"""C++ that targets share: sizes of row spaces, aliases of types, and the tasklet around generated calls."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import dace
-import dace.library
 from dace import dtypes
 from dace.sdfg import nodes
 
-from dacergnn.graph.spaces import ENCODING_KINDS
+from dacergnn.graph.spaces import is_encoding
+from dacergnn.library_nodes.node import PREFIX
+from dacergnn.library_nodes.segment_gemm.plan import GemmPlan
+from dacergnn.library_nodes.shapes import shape_of
 from dacergnn.native.build import INCLUDE_FOLDER
 
-HEADERS = (
-    "dacergnn/scalar.h",
-    "dacergnn/parallel.h",
-    "dacergnn/formats.h",
-    "dacergnn/segment_gemm.h",
-    "dacergnn/segment_outer.h",
-    "dacergnn/weight_product.h",
-)
 
-
-@dace.library.environment
-class CPUHeaders:
-    """Makes the kernel headers visible to generated code."""
+class Headers:
+    """What DaCe asks of an environment; targets name their headers."""
 
     cmake_minimum_version = None
     cmake_packages: list[str] = []
@@ -35,7 +27,7 @@ class CPUHeaders:
     cmake_compile_flags: list[str] = []
     cmake_link_flags: list[str] = []
     cmake_files: list[str] = []
-    headers = {"frame": [f"include/{h}" for h in HEADERS]}
+    headers: dict[str, list[str]] = {}
     state_fields: list[str] = []
     init_code = ""
     finalize_code = ""
@@ -47,12 +39,7 @@ def extent(space: str) -> str:
     return "int64_t(1)" if space == "ONE" else f"int64_t({space})"
 
 
-def is_encoding(name: str) -> bool:
-    """Returns whether an array is a graph encoding, by its name."""
-    return name.split("_")[0] in ENCODING_KINDS and name.count("_") >= 2
-
-
-def index_alias(arrays: dict[str, Any]) -> str:
+def index_alias(arrays: Mapping[str, Any]) -> str:
     """``using Value = ...; using Index = ...;`` for the arrays of a node."""
     values: set[Any] = {d.dtype for n, d in arrays.items() if not is_encoding(n)}
     indices: set[Any] = {d.dtype for n, d in arrays.items() if is_encoding(n)}
@@ -60,7 +47,7 @@ def index_alias(arrays: dict[str, Any]) -> str:
     return f"using Value = {values.pop().ctype};\nusing Index = {index.ctype};\n"
 
 
-def cpp_tasklet(operators: Sequence[Any], arrays: dict[str, Any], code: str) -> nodes.Tasklet:
+def cpp_tasklet(operators: Sequence[Any], arrays: Mapping[str, Any], code: str) -> nodes.Tasklet:
     """A C++ tasklet with the connectors of library nodes as pointers."""
 
     def pointers(connectors: Iterable[str]) -> dict[str, Any]:
@@ -73,3 +60,17 @@ def cpp_tasklet(operators: Sequence[Any], arrays: dict[str, Any], code: str) -> 
         code,
         language=dtypes.Language.CPP,
     )
+
+
+def pointer(array: str | None) -> str:
+    """An array as an argument that may be missing."""
+    return PREFIX + array if array else "nullptr"
+
+
+def weight_product_arguments(plan: GemmPlan) -> str:
+    """Template arguments of a product of weights: H, K, D, M, and which operands are transposed."""
+    gemm, shapes = plan.gemm, plan.arrays.shapes
+    w = shape_of(gemm.w, shapes)
+    m = w[-1] if gemm.kind == "compose" else w[1] // plan.heads
+    flags = [str(ref.transposed).lower() for ref in (gemm.x, gemm.w)]
+    return ", ".join(map(str, (plan.heads, plan.k, plan.m, m, *flags)))

@@ -1,58 +1,18 @@
-"""How the lanes of a team share the elements of a row, and the CUDA of loops over those that a lane holds."""
+"""CUDA of loops over the elements of a row, or over those of them that a lane holds."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
 from math import prod
 
-from dacergnn.library_nodes.emit import INDEX, Emitter, offset
-from dacergnn.library_nodes.form import Expr, Op, Ref, Shape, ShapeOf, Statement, size
-from dacergnn.library_nodes.operators import op
-from dacergnn.library_nodes.shapes import shape_of
-from dacergnn.library_nodes.traversal.expansions.storage import WIDE
+from dacergnn.library_nodes.form import Expr, Ref, Shape, ShapeOf, size
+from dacergnn.library_nodes.targets.emit import INDEX, Emitter, offset
+from dacergnn.library_nodes.traversal.lanes import Lanes
 
 UNROLL = '_Pragma("unroll")\n'
-MAX_LANES = 32
 MAX_UNROLLED = 16
 """Runs of a lane up to which a loop over them is unrolled."""
-
-
-@dataclass(frozen=True)
-class Layout:
-    """A row's elements go round the ``lanes`` of a team in runs of ``vector`` each.
-
-    Where a lane has room for ``strip`` elements only, rows are cut into strips, to which different blocks attend.
-    """
-
-    lanes: int = 1
-    vector: int = 1
-    strip: int | None = None
-
-    @classmethod
-    def of(cls, widths: Sequence[int], item: int) -> Layout:
-        """For rows of these widths, of elements of ``item`` bytes; one lane a row where all are narrow."""
-        wide = [w for w in widths if w >= WIDE]
-        if not wide:
-            return cls()
-        vector = 16 // item if all(w % (16 // item) == 0 for w in wide) else 1
-        runs = -(-max(wide) // vector)
-        return cls(min(MAX_LANES, 1 << (runs - 1).bit_length()), vector)
-
-    @property
-    def round(self) -> int:
-        return self.lanes * self.vector
-
-    def held(self, width: int) -> int:
-        """Elements of a row, or of a strip of it, that a lane has room for."""
-        found = -(-width // self.round) * self.vector
-        return found if self.strip is None else min(found, self.strip)
-
-    def strips(self, width: int) -> int:
-        """Into how many strips rows are cut."""
-        return -(-width // (self.held(width) * self.lanes))
-
 
 Read = Callable[[Ref, str, bool], str]
 """The element of a reference at an offset; whether that is the element ``at``, number ``held`` of the lane's."""
@@ -61,9 +21,9 @@ Read = Callable[[Ref, str, bool], str]
 class LaneEmitter(Emitter):
     """Emits loops of one thread over all elements of a row (`loops`), or over those that its lane holds (`spread`)."""
 
-    def __init__(self, shapes: ShapeOf, layout: Layout, read: Read) -> None:
+    def __init__(self, shapes: ShapeOf, lanes: Lanes, read: Read) -> None:
         super().__init__(shapes, lambda ref: ref.name, simd=False)
-        self.layout = layout
+        self.lanes = lanes
         self.read = read
         self._over: Shape | None = None
         self.loads: dict[str, str] = {}
@@ -80,7 +40,7 @@ class LaneEmitter(Emitter):
 
     def load(self, pointer: str, constant: bool) -> str:
         """The element ``at`` of the row behind a pointer, read with the others of its run."""
-        kind = f"dacergnn::cuda::load_run<{self.layout.vector}, {str(constant).lower()}>"
+        kind = f"dacergnn::cuda::load_run<{self.lanes.vector}, {str(constant).lower()}>"
         name = self.loads.setdefault(f"{kind}({pointer} + start)", f"run{len(self.loads)}")
         return f"Value({name}[v])"
 
@@ -89,14 +49,14 @@ class LaneEmitter(Emitter):
 
         Where there are several strips, the number of the block's is in ``strip``.
         """
-        layout, width = self.layout, size(shape)
-        vector = layout.vector
+        lanes, width = self.lanes, size(shape)
+        vector = lanes.vector
         self._over, self.loads = shape, {}
         outer, *inner = self.lines(expr, shape, lambda _, value: store(value))
         self._over = None
         body = "\n".join(line for lines in inner for line in lines)
-        runs = layout.held(width) // vector
-        strips = layout.strips(width) > 1
+        runs = lanes.held(width) // vector
+        strips = lanes.strips(width) > 1
         run = "run" if strips else "j"
         names = self._indices(shape) | {"held": f"{run} * {vector} + v"}
         body = "\n".join([*(f"const int {n} = {text};" for n, text in names.items() if _uses(body, n)), body])
@@ -105,9 +65,9 @@ class LaneEmitter(Emitter):
         lines = [f"const auto {name} = {load};" for load, name in self.loads.items()]
         lines += [before, self._loop("v", vector, body, True), after]
         inside = "\n".join(line for line in lines if line)
-        if width % (runs * layout.round):
+        if width % (runs * lanes.round):
             inside = f"if (start < {width}) {{\n{inside}\n}}"
-        start = f"const int start = (j * {layout.lanes} + dacergnn::cuda::lane_of<{layout.lanes}>()) * {vector};"
+        start = f"const int start = (j * {lanes.lanes} + dacergnn::cuda::lane_of<{lanes.lanes}>()) * {vector};"
         if strips:
             start = f"const int j = strip * {runs} + run;\n{start}"
         loop = f"for (int {run} = 0; {run} < {runs}; ++{run}) {{\n{start}\n{inside}\n}}"
@@ -115,7 +75,7 @@ class LaneEmitter(Emitter):
 
     def _indices(self, shape: Shape) -> dict[str, str]:
         """The indices of the element ``at``: constants where a round of the lanes stays in one row of the last axis."""
-        last, per = shape[-1], self.layout.round
+        last, per = shape[-1], self.lanes.round
         if len(shape) == 2 and last % per == 0:
             rounds = last // per
             return {"h": f"j / {rounds}", "f": f"at - j / {rounds} * {last}"}
@@ -128,46 +88,20 @@ def _uses(code: str, name: str) -> bool:
     return re.search(rf"\b{name}\b", code) is not None
 
 
-def sums_first(statement: Statement, shapes: ShapeOf, name: Callable[[Shape], str]) -> list[Statement]:
-    """The statement behind one for each of its sums of many elements to a few, which lanes add up together.
-
-    ``name`` declares an array of a row shape and names it.
-    """
-    found: dict[Expr, Statement] = {}
-
-    def visit(expr: Expr) -> Expr:
-        if not isinstance(expr, Op):
-            return expr
-        expr = replace(expr, args=tuple(visit(a) for a in expr.args))
-        if expr.name not in ("sum", "dot_prd"):
-            return expr
-        body = expr.args[0] if expr.name == "sum" else op("mul", *expr.args)
-        shape = shape_of(body, shapes)
-        if size(shape) < WIDE or size(shape[:-1]) >= WIDE:
-            return expr
-        total = op("sum", body)
-        if total not in found:
-            found[total] = Statement(statement.space, Ref(name(shape[:-1])), "=", total)
-        return found[total].target
-
-    rest = visit(statement.expr)
-    return [*found.values(), replace(statement, expr=rest)]
-
-
 def lane_sums(emitter: LaneEmitter, own: str, body: Expr, shape: Shape) -> str:
     """C++ that sums ``body`` over its last axis into the array ``own``, which all lanes of the team get."""
-    layout, last, results = emitter.layout, shape[-1], size(shape[:-1])
-    lanes, per = layout.lanes, layout.round
+    held, last, results = emitter.lanes, shape[-1], size(shape[:-1])
+    lanes, per = held.lanes, held.round
     finish = f"for (int n = 0; n < {results}; ++n) {own}[n] = dacergnn::cuda::team_sum<{lanes}>({own}[n]);"
     before = f"{UNROLL}for (int n = 0; n < {results}; ++n) {own}[n] = Value(0);"
     if results == 1:
         loop = emitter.spread(body, shape, lambda value: f"{own}[0] += {value};")
     elif last % per == 0:
         loop = emitter.spread(body, shape, lambda value: f"{own}[j / {last // per}] += {value};")
-    elif per % last == 0 and last % layout.vector == 0:
-        before += f"\nValue parts[{layout.held(size(shape)) // layout.vector}] = {{}};"
+    elif per % last == 0 and last % held.vector == 0:
+        before += f"\nValue parts[{held.held(size(shape)) // held.vector}] = {{}};"
         loop = emitter.spread(body, shape, lambda value: f"parts[j] += {value};")
-        finish = f"dacergnn::cuda::segment_sums<{lanes}, {last // layout.vector}>(parts, {own});"
+        finish = f"dacergnn::cuda::segment_sums<{lanes}, {last // held.vector}>(parts, {own});"
     else:
         each = f"{UNROLL}for (int n = 0; n < {results}; ++n) {own}[n] += at / {last} == n ? {{0}} : Value(0);"
         loop = emitter.spread(body, shape, each.format)

@@ -14,7 +14,7 @@ NARROW = 2
 """Elements up to which a row is computed for many rows at a time."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Home:
     """Storage of an array: ``loop`` is the one in whose body a row lives, None if several loops touch it.
 

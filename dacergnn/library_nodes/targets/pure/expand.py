@@ -1,8 +1,9 @@
-"""The `pure` expansions: plain SDFG maps with scalar tasklets, the readable reference that runs on any device."""
+"""Plain SDFG maps with scalar tasklets in the place of an operator."""
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import dace
@@ -153,9 +154,9 @@ class _Scalar:
         return name
 
 
-def expand_pure(node: Any, state: dace.SDFGState, sdfg: dace.SDFG) -> dace.SDFG:
+def expand_pure(operators: Sequence[Any], own: Sequence[Mapping[str, Any]]) -> dace.SDFG:
     """A nested SDFG that runs the body of a library node, one map per statement; its locals are arrays inside."""
-    arrays = node.arrays(sdfg, state)
+    (node,), (arrays,) = operators, map(dict, own)
     nested = dace.SDFG(f"{node.label}_pure")
     for name, desc in arrays.items():
         inner = copy.deepcopy(desc)

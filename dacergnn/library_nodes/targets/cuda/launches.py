@@ -1,28 +1,23 @@
-"""What an operator asks of a device, and the code that starts it, by itself or together with others."""
+"""Host code that starts the kernels of an operator, by itself or together with others."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-ALIGNMENT = 256
-"""Bytes to which arrays in scratch memory are aligned (``take`` of ``launch.cuh``)."""
-
 
 @dataclass(frozen=True)
-class DeviceCode:
+class Launches:
     """Host code of an operator: ``calls`` of `dacergnn::cuda` ask for launches one after the other.
 
-    ``before`` declares what calls need, by names that no other operator has. ``steps`` is the number of launches of
-    which each has to wait for the one before.
+    ``before`` declares what calls need, by names that no other operator has.
     """
 
     before: str
     calls: Sequence[str]
-    steps: int
 
 
-def started(operators: Sequence[DeviceCode]) -> str:
+def started(operators: Sequence[Launches]) -> str:
     """C++ that starts operators that do not wait for each other."""
     before = "".join(o.before for o in operators)
     asked = ",\n".join(_asked(o.calls) for o in operators)

@@ -1,0 +1,79 @@
+"""What is known of a kernel before its text is printed: what it reads of the graph, and the memory that it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from dacergnn.library_nodes.form import Ref, Shape
+from dacergnn.library_nodes.parse import view_shape
+
+ALIGNMENT = 256
+"""Bytes to which arrays in scratch memory of a device are aligned (``take`` of ``launch.cuh``)."""
+
+
+class Rows(NamedTuple):
+    """Describes the rows of an array: their row space, and the shape of each."""
+
+    space: str
+    shape: Shape
+
+
+@dataclass(frozen=True)
+class Arrays:
+    """Describes the arrays that a kernel touches, by name, and the bytes of an element of theirs."""
+
+    rows: tuple[tuple[str, Rows], ...]
+    item: int
+    by_name: Mapping[str, Rows] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "by_name", dict(self.rows))
+
+    def __getitem__(self, name: str) -> Rows:
+        return self.by_name[name]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.by_name
+
+    def width(self, name: str) -> int:
+        """Elements of a row."""
+        found = 1
+        for extent in self.by_name[name].shape:
+            found *= extent
+        return found
+
+    def shapes(self, ref: Ref) -> Shape:
+        """Shape of the row that a reference sees."""
+        return view_shape(ref, self.by_name[ref.name].shape)
+
+    def with_rows(self, more: Mapping[str, Rows]) -> Arrays:
+        """Returns these arrays and more."""
+        return Arrays((*self.rows, *more.items()), self.item)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class OperatorPlan:
+    """Describes what a kernel of an operator will do, for those who have to know it before there is any code.
+
+    Args:
+        encodings: Graph encodings that it reads.
+        scratch: Bytes of memory for itself per row of each row space ("ONE": besides).
+        in_place: Pairs of an array that is read and one that may be written in its place, if nothing else reads the
+            first.
+        launches: Launches on a device of which each waits for the one before.
+        questions: Properties of the operator that its code or its calls depend on (`select_schedule`).
+    """
+
+    encodings: tuple[str, ...]
+    scratch: Mapping[str, int] = field(default_factory=dict[str, int])
+    in_place: frozenset[tuple[str, str]] = frozenset()
+    launches: int = 1
+    questions: tuple[str, ...] = ()
+
+
+def in_order(encodings: Mapping[str, None]) -> tuple[str, ...]:
+    """Encodings in the order in which kernels list them: lengths and pointers, orders, indices."""
+    kinds = ("len", "reg", "ptr", "ids", "idx", "via", "ell", "hyb")
+    return tuple(sorted(encodings, key=lambda name: (kinds.index(name[:3]), name)))

@@ -1,0 +1,90 @@
+"""Plans of products on a device: sums of many rows take launches of their own, and scratch memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import lru_cache
+
+from dacergnn.graph.spaces import MAPS, kind, through
+from dacergnn.library_nodes.access import group_path, index_name
+from dacergnn.library_nodes.form import Statement
+from dacergnn.library_nodes.plan import ALIGNMENT, in_order
+from dacergnn.library_nodes.segment_gemm.plan import USUAL, GemmPlan, ProductBody, ProductSchedule, Segments, describe
+
+MOST_CHUNKS = 2048
+"""Partial sums of hubs that there may be (``kMostChunks`` of ``hubs.cuh``)."""
+MOST_BLOCKS, PARTIAL_ELEMENTS = 512, 1 << 22
+"""Partial sums of weight gradients, and the elements of all of them beyond which there are fewer."""
+
+
+def pair_path(statement: Statement) -> str | None:
+    """The path to the pairs of target and type whose rows are added before they are multiplied, if they are."""
+    path = statement.target.path
+    summed = path in ("src", "dst") and kind(statement.space) == "E" and group_path(statement) == "etype"
+    return f"{path}pair" if summed else None
+
+
+@lru_cache(maxsize=4096)
+def plan_device_gemm(body: ProductBody, schedule: ProductSchedule = USUAL) -> GemmPlan:
+    """The plan of a product on a device."""
+    plan = describe(body)
+    needs: list[tuple[str, int]] = []
+    if plan.form == "outer":
+        blocks, elements = outer_blocks(plan), plan.heads * plan.k * plan.m
+        needs = [("ONE", blocks * elements), (plan.reached, elements)]
+        plan = replace(plan, launches=2)
+    elif plan.form == "scatter":
+        plan, needs = _scattered(replace(plan, hubs=schedule.split_hubs, questions=("split_hubs",)))
+    scratch: dict[str, int] = {}
+    for space, elements in needs:
+        scratch[space] = scratch.get(space, 0) + elements * max(body.arrays.item, 4)  # of sums
+        scratch["ONE"] = scratch.get("ONE", 0) + ALIGNMENT
+    encodings = in_order(dict.fromkeys(name for name in _encodings(plan) if name is not None))
+    return replace(plan, scratch=scratch, encodings=encodings)
+
+
+def outer_blocks(plan: GemmPlan) -> int:
+    """Partial sums of a weight gradient at most."""
+    return min(max(PARTIAL_ELEMENTS // (plan.heads * plan.k * plan.m), 8), MOST_BLOCKS)
+
+
+def _scattered(plan: GemmPlan) -> tuple[GemmPlan, list[tuple[str, int]]]:
+    """The plan of a product whose results are added up, and the elements that it needs per row of a space."""
+    path, group = plan.statement.target.path, group_path(plan.statement)
+    hubs = [("ONE", MOST_CHUNKS * plan.heads * max(plan.k, plan.m))] if plan.hubs else []
+    launches = 1 + plan.hubs
+    # Every target is a sum of rows, times the weight of its type, where targets do not outnumber rows by far.
+    typed = None if path in ("edge", "typedsrc") else through(plan.space, path, group)
+    if typed is not None:
+        segments = Segments.of(plan.reached, typed)
+        return replace(plan, form="sums", segments=segments, launches=launches), hubs
+    pair = pair_path(plan.statement)
+    if pair is None:
+        segments = Segments.of(plan.space, group)
+        return replace(plan, segments=segments, launches=launches + 1), [*hubs, (plan.space, plan.width)]
+    pairs = MAPS[plan.space, pair]
+    return (
+        replace(
+            plan,
+            form="pairs",
+            segments=Segments.of(pairs, "etype"),
+            targets=Segments.of(pairs, path),
+            summed=Segments.of(plan.space, pair),
+            launches=launches + 1,
+        ),
+        [*hubs, (pairs, plan.width)],
+    )
+
+
+def _encodings(plan: GemmPlan) -> Iterator[str | None]:
+    yield plan.gathers[0]
+    if plan.form in ("outer", "weights"):
+        yield plan.gathers[1]
+    for segments in (plan.segments, plan.targets, plan.summed):
+        if segments is not None:
+            yield from (segments.pointers, segments.order)
+    for statement in plan.epilogue:
+        for ref in statement.reads:
+            if not plan.is_at_hand(ref):
+                yield index_name(statement.space, ref.path)

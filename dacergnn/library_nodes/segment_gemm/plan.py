@@ -1,0 +1,255 @@
+"""Plans of products: which kernel runs them, what it reads of the graph, and what is done with a finished row."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache, reduce
+from typing import Literal
+
+from dacergnn.graph.spaces import MAPS, encoding_name, kind
+from dacergnn.library_nodes.access import (
+    group_path,
+    index_name,
+    order_name,
+    pointer_name,
+    statement_encodings,
+)
+from dacergnn.library_nodes.form import WEIGHT_PRODUCTS, Expr, Gemm, Op, Ref, Statement, match_gemm
+from dacergnn.library_nodes.plan import Arrays, OperatorPlan
+from dacergnn.library_nodes.shapes import shape_of
+
+Form = Literal["weights", "outer", "gather", "scatter", "sums", "pairs"]
+"""Kernels: products of weights with each other, weight gradients, and products of rows.
+
+Of the last, "gather" has a result for each row. The others add results up: "scatter" row by row, "sums" by adding the
+rows of each target before they are multiplied, "pairs" by adding those of each pair of target and type before.
+"""
+
+
+@dataclass(frozen=True)
+class ProductBody:
+    """A product and the statements behind it, the arrays that they touch, and those of them that nothing else does."""
+
+    statements: tuple[Statement, ...]
+    arrays: Arrays
+    local_arrays: tuple[str, ...] = ()
+
+    @property
+    def gemm(self) -> Gemm:
+        """The operands of the product."""
+        found = match_gemm(self.statements[0])
+        assert found is not None
+        return found
+
+
+@dataclass(frozen=True)
+class ProductSchedule:
+    """Describes how a kernel runs a product, as far as that is open (`select_schedule`)."""
+
+    split_hubs: bool = False
+
+
+USUAL = ProductSchedule()
+
+
+@dataclass(frozen=True)
+class Segments:
+    """Describes how rows of a space stand by type: where those of each start, and in which order they are visited.
+
+    None for the start is that of a single type, None for the order that in which rows stand.
+    """
+
+    rows: str
+    types: str
+    pointers: str | None
+    order: str | None
+
+    @classmethod
+    def of(cls, rows: str, *paths: str) -> Segments:
+        """Rows grouped by the first path, those of one group by the others."""
+        return cls(rows, MAPS[rows, paths[0]], pointer_name(rows, paths[0]), order_name(rows, *paths))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class GemmPlan(OperatorPlan):
+    """The plan of a product.
+
+    Args:
+        form: The kernel.
+        heads, k, m: Sizes of the weight of a type: (H, K, M).
+        scales: Scales of a row: none, one, or one for each head.
+        gathers: For both operands, the encoding that says which row is read; None for the own row.
+        segments: How rows stand by type; None for products of weights.
+        targets: How rows, or pairs, stand by the row that they are added to; None where they are not.
+        target_of: Encoding with the row that each row is added to.
+        place: The array in whose rows the product is computed.
+        start: The array whose rows sums start from, in place of zeros.
+        epilogue: Statements that are run on each row of the result once it is finished.
+        in_row: Arrays whose row is that of ``place`` while the epilogue runs.
+        local_rows: Other arrays of the epilogue alone, with the place of their rows in memory for the purpose.
+        hubs: Whether several blocks share very long sums.
+        summed: For "pairs", how rows stand by the pair to whose sum they are added.
+    """
+
+    form: Form
+    statement: Statement
+    gemm: Gemm
+    arrays: Arrays
+    heads: int
+    k: int
+    m: int
+    scales: int
+    gathers: tuple[str | None, str | None]
+    segments: Segments | None
+    targets: Segments | None
+    target_of: str | None
+    place: str
+    start: str | None
+    epilogue: tuple[Statement, ...]
+    in_row: frozenset[str]
+    local_rows: Mapping[str, int]
+    hubs: bool = False
+    summed: Segments | None = None
+
+    @property
+    def space(self) -> str:
+        """Row space of the product."""
+        return self.statement.space
+
+    @property
+    def owner(self) -> str:
+        """Row space of the array that the product writes."""
+        return self.arrays[self.statement.target.name].space
+
+    @property
+    def reached(self) -> str:
+        """Row space of the rows that have a result."""
+        path = self.statement.target.path
+        return MAPS[self.space, path] if path else self.space
+
+    @property
+    def width(self) -> int:
+        """Elements of a row of the result."""
+        return self.heads * (self.k if self.gemm.w.transposed else self.m)
+
+    @property
+    def local_elements(self) -> int:
+        """Elements of all local rows."""
+        return sum(self.arrays.width(name) for name in self.local_rows)
+
+    @property
+    def repeats(self) -> tuple[bool, bool]:
+        """Which operand of an outer product repeats: edges of one type stand in the order of their destinations."""
+        x, w = (kind(self.space) == "E" and ref.path == "dst" for ref in (self.gemm.x, self.gemm.w))
+        return x, w
+
+    def is_at_hand(self, ref: Ref) -> bool:
+        """Returns whether a reference of the epilogue reads a row that the kernel has."""
+        return ref.path == "" and (ref.name in self.in_row or ref.name in self.local_rows)
+
+
+@lru_cache(maxsize=4096)
+def plan_gemm(body: ProductBody, schedule: ProductSchedule = USUAL) -> GemmPlan:
+    """The plan of a product for a target whose threads compute whole rows."""
+    start, statements = sums_start(body)
+    plan = describe(body)
+    names = dict.fromkeys(name for s in body.statements for name in statement_encodings(s))
+    pairs = frozenset({(start, plan.place)}) if start else frozenset[tuple[str, str]]()
+    return replace(plan, start=start, epilogue=tuple(statements[1:]), encodings=tuple(names), in_place=pairs)
+
+
+def describe(body: ProductBody) -> GemmPlan:
+    """What all targets need to know of a product; encodings are left to them."""
+    statement, gemm, arrays = body.statements[0], body.gemm, body.arrays
+    space, path, group = statement.space, statement.target.path, group_path(statement)
+    form: Form = "scatter" if path else "gather"
+    segments = targets = None
+    if gemm.kind in WEIGHT_PRODUCTS:
+        form = "weights"
+        heads, k, m = weight_product_sizes(body)
+    else:
+        weights = statement.target if gemm.kind == "outer_prod" else gemm.w
+        shape = arrays[weights.name].shape
+        heads, k, m = shape if len(shape) == 3 else (1, *shape)
+        form = "outer" if gemm.kind == "outer_prod" else form
+        segments = Segments.of(space, group, path) if form == "scatter" else Segments.of(space, group)
+        targets = Segments.of(space, path) if form == "scatter" else None
+    place = stored_in(body)
+    in_row = frozenset({statement.target.name, place})
+    local_rows: dict[str, int] = {}
+    for name in dict.fromkeys(s.target.name for s in body.statements[1:]):
+        if name in body.local_arrays and name not in in_row:
+            local_rows[name] = sum(arrays.width(other) for other in local_rows)
+    return GemmPlan(
+        encodings=(),
+        form=form,
+        statement=statement,
+        gemm=gemm,
+        arrays=arrays,
+        heads=heads,
+        k=k,
+        m=m,
+        scales=0 if gemm.scale is None else arrays.width(gemm.scale.name),
+        gathers=(_gather(space, gemm.x), _gather(space, gemm.w)),
+        segments=segments,
+        targets=targets,
+        target_of=index_name(space, path),
+        place=place,
+        start=None,
+        epilogue=body.statements[1:],
+        in_row=in_row,
+        local_rows=local_rows,
+    )
+
+
+def _gather(space: str, ref: Ref) -> str | None:
+    """The kernels know gathered rows, not a repeated one."""
+    return encoding_name("idx", space, ref.path) if ref.path else None
+
+
+def weight_product_sizes(body: ProductBody) -> tuple[int, int, int]:
+    """Heads, rows and columns of a product of weights: of the first operand, and columns of the result, for a head."""
+    gemm = body.gemm
+    x, w = (shape_of(ref, body.arrays.shapes) for ref in (gemm.x, gemm.w))
+    heads = (w[0] if len(w) == 3 else 1) if gemm.kind == "compose" else (gemm.dims or (1,))[0]
+    return heads, x[0], x[1] // heads
+
+
+# What is done with a finished row ------------------------------------------------------------------------------
+
+
+def stored_in(body: ProductBody) -> str:
+    """The array whose rows the product is computed in: its own, or where that is local, the last one written."""
+    product = body.statements[0].target.name
+    return body.statements[-1].target.name if product in body.local_arrays else product
+
+
+def sums_start(body: ProductBody) -> tuple[str | None, Sequence[Statement]]:
+    """The array whose rows the sums of a product start from in place of zeros, and the statements without it.
+
+    It is one that the first statement after the product adds to it, where nothing else reads either of them.
+    """
+    product, *rest = body.statements
+    name, arrays = product.target.name, body.arrays
+    if not rest or not product.target.path or name not in body.local_arrays:
+        return None, body.statements
+    terms = _terms(rest[0].expr)
+    reads = Counter(ref.name for s in body.statements for ref in s.reads)
+    if Ref(name) not in terms or reads[name] > 1:
+        return None, body.statements
+    fitting = [n for n in reads if n != name and Ref(n) in terms and reads[n] == 1 and arrays[n] == arrays[name]]
+    if not fitting:
+        return None, body.statements
+    left = [term for term in terms if term != Ref(fitting[0])]
+    first = replace(rest[0], expr=reduce(lambda total, term: Op("add", (total, term)), left))
+    copies = first.expr == Ref(name) and first.target.name == stored_in(body)
+    return fitting[0], (product, *([] if copies else [first]), *rest[1:])
+
+
+def _terms(expr: Expr) -> list[Expr]:
+    """Returns what a sum adds up, in order."""
+    if isinstance(expr, Op) and expr.name == "add":
+        return [term for argument in expr.args for term in _terms(argument)]
+    return [expr]

@@ -1,0 +1,40 @@
+"""Targets: for each, what turns plans into code. `register` makes another one known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dace
+import dace.library
+from dace.transformation.transformation import ExpandTransformation
+
+from dacergnn.library_nodes.segment_gemm.node import SegmentGemm
+from dacergnn.library_nodes.targets import cpu, cuda, pure
+from dacergnn.library_nodes.traversal.node import Traversal
+from dacergnn.target import TARGETS, Target
+
+__all__ = ["register"]
+
+
+def register(target: Target) -> None:
+    """Make a target known to `Config.implementation`, and its code an implementation of the library nodes."""
+    TARGETS[target.name] = target
+    for operator in (SegmentGemm, Traversal):
+        operator.register_implementation(target.name, _expansion(target))  # pyright: ignore[reportUnknownMemberType]
+
+
+def _expansion(target: Target) -> Any:
+    class Expansion(ExpandTransformation):
+        """Puts the code of a target in the place of an operator."""
+
+        environments = [] if target.environment is None else [target.environment]
+
+        @staticmethod
+        def expansion(node: Any, state: dace.SDFGState, sdfg: dace.SDFG) -> Any:
+            return target.expand([node], [node.arrays(sdfg, state)])
+
+    return dace.library.expansion(Expansion)
+
+
+for known in (cpu, cuda, pure):
+    register(known.TARGET)

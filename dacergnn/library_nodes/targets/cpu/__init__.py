@@ -1,0 +1,79 @@
+"""The target of processors: C++ with OpenMP, from the templates in ``include/dacergnn``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import dace
+import dace.library
+from dace.sdfg import nodes
+
+from dacergnn.library_nodes.node import GraphOperator
+from dacergnn.library_nodes.segment_gemm.plan import GemmPlan, plan_gemm
+from dacergnn.library_nodes.targets.cpp import Headers, cpp_tasklet, index_alias
+from dacergnn.library_nodes.targets.cpu.gemm import gemm_code
+from dacergnn.library_nodes.targets.cpu.nest import nest_code
+from dacergnn.library_nodes.targets.cpu.shared_sum import shared_sum_code
+from dacergnn.library_nodes.traversal.formats import FORMATS
+from dacergnn.library_nodes.traversal.plan import NestPlan, SharedSumPlan, plan_nest
+from dacergnn.target import Target
+
+HEADERS = (
+    "dacergnn/scalar.h",
+    "dacergnn/parallel.h",
+    "dacergnn/formats.h",
+    "dacergnn/segment_gemm.h",
+    "dacergnn/segment_outer.h",
+    "dacergnn/weight_product.h",
+)
+CALL = """
+#include "include/dacergnn/packed_call.h"
+#include "include/dacergnn/read_tensors.h"
+extern "C" void call_{name}(const std::int64_t *packed) {{ dacergnn::packed_call(__program_{name}, packed); }}
+extern "C" void *read_and_call_{name}(void *, void *const *arguments, std::ptrdiff_t) {{
+  return dacergnn::read_and_call(arguments, call_{name});
+}}
+"""
+
+
+@dace.library.environment
+class CPUHeaders(Headers):
+    """Makes the headers of kernels visible to generated code."""
+
+    headers = {"frame": [f"include/{h}" for h in HEADERS]}
+
+
+def kernel_code(operator: GraphOperator, arrays: Mapping[str, Any]) -> str:
+    """The kernel of an operator, C++ in which Value and Index are defined."""
+    plan = operator.plan(TARGET.name, arrays)
+    if isinstance(plan, GemmPlan):
+        return gemm_code(plan)
+    if isinstance(plan, SharedSumPlan):
+        return f"{{\n{shared_sum_code(plan)}\n}}"
+    assert isinstance(plan, NestPlan)
+    return f"{{\n{nest_code(plan, operator.knobs)}\n}}"
+
+
+def _expand(operators: Sequence[GraphOperator], arrays: Sequence[Mapping[str, Any]]) -> nodes.Tasklet:
+    """A tasklet of the kernel of an operator."""
+    (operator,), (own,) = operators, arrays
+    return cpp_tasklet(operators, own, index_alias(own) + kernel_code(operator, own))
+
+
+TARGET = Target(
+    name="cpu",
+    device="cpu",
+    elements=("float32", "float64"),
+    plan_nest=plan_nest,
+    plan_gemm=plan_gemm,
+    expand=_expand,
+    environment=CPUHeaders,
+    call=CALL,
+    prelude='#include <cstdint>\n#define DACE_EXPORTED extern "C"',
+    adjacencies=tuple(FORMATS),
+    questions=frozenset({"schedule_by", "split_hubs", "tile_rows", "hub_rows", "chunks"}),
+    hub_parts=64,
+    hub_rows=4096,
+    tunes=True,
+)

@@ -1,0 +1,86 @@
+"""C++ of the plan of a product: an instance of a template of ``segment_gemm.h`` and its neighbours."""
+
+from __future__ import annotations
+
+from dacergnn.library_nodes.access import index_name
+from dacergnn.library_nodes.form import Ref, Statement
+from dacergnn.library_nodes.node import PREFIX
+from dacergnn.library_nodes.segment_gemm.plan import GemmPlan
+from dacergnn.library_nodes.targets.cpp import extent, pointer, weight_product_arguments
+from dacergnn.library_nodes.targets.emit import Emitter
+
+
+def gemm_code(plan: GemmPlan) -> str:
+    """The call of the kernel, C++ in which Value and Index are defined."""
+    gemm, out = plan.gemm, PREFIX + plan.place
+    x = f"{PREFIX}{gemm.x.name}, {pointer(plan.gathers[0])}"
+    w = f"{PREFIX}{gemm.w.name}, {pointer(plan.gathers[1])}"
+    if plan.segments is None:
+        sizes = f"Value, Index, {weight_product_arguments(plan)}"
+        return f"dacergnn::{gemm.kind}<{sizes}>({x}, {w}, {extent(plan.space)}, {out});"
+    segments = plan.segments
+    one = "" if segments.pointers else f"const Index bounds[2] = {{0, Index({extent(plan.space)})}};\n"
+    types = f"{PREFIX + segments.pointers if segments.pointers else 'bounds'}, {extent(segments.types)}"
+    order = pointer(segments.order)
+    scale = "static_cast<const Value*>(nullptr)" if gemm.scale is None else PREFIX + gemm.scale.name
+    sizes = f"Value, Index, {plan.heads}, {plan.k}, {plan.m}"
+    if plan.form == "outer":
+        template = f"{sizes}, {plan.scales}, {_runs(plan)}"
+        return f"{one}dacergnn::segment_outer<{template}>({x}, {w}, {types}, {order}, {scale}, {out});"
+    template = f"{sizes}, {str(gemm.w.transposed).lower()}, {plan.scales}"
+    operands = f"{x}, {PREFIX}{gemm.w.name}, {types}, {order}, {scale}"
+    finish = _finish(plan)
+    if plan.targets is not None:
+        start = f", {PREFIX}{plan.start}" if plan.start else ""
+        targets = f"{pointer(plan.target_of)}, {pointer(plan.targets.pointers)}, {extent(plan.reached)}"
+        rows = f"{targets}, {extent(plan.owner)}, {out}{finish}{start}"
+        return f"{one}dacergnn::segment_gemm_scatter<{template}>({operands}, {rows});"
+    tail = ""
+    if plan.reached != plan.owner:
+        ends = (
+            f"{out} + {extent(space)} * {plan.arrays.width(plan.statement.target.name)}"
+            for space in (plan.reached, plan.owner)
+        )
+        tail = f"\nstd::fill({', '.join(ends)}, Value(0));"
+    return f"{one}dacergnn::segment_gemm<{template}>({operands}, {out}{finish});{tail}"
+
+
+def _runs(plan: GemmPlan) -> str:
+    runs = {(True, False): "kOfX", (False, True): "kOfY"}.get(plan.repeats, "kNone")
+    return f"dacergnn::Runs::{runs}"
+
+
+def _finish(plan: GemmPlan) -> str:
+    """An argument that says what is done with a finished row: a lambda (row index, row of the product)."""
+    if not plan.epilogue:
+        return ", dacergnn::Keep{}" if plan.start else ""
+    lines = [line for number, statement in enumerate(plan.epilogue) for line in _statement(plan, statement, number)]
+    return ", [=](const int64_t i, Value* row) {\n(void)i;\n" + "\n".join(lines) + "\n}"
+
+
+def _statement(plan: GemmPlan, statement: Statement, number: int) -> list[str]:
+    pointers: dict[Ref, str] = {}
+
+    def named(ref: Ref) -> str:
+        return pointers.setdefault(Ref(ref.name, ref.path), f"r{number}_{len(pointers)}")
+
+    def address(ref: Ref) -> str:
+        if plan.is_at_hand(ref):
+            return "row" if ref.name in plan.in_row else f"local_{ref.name}"
+        index = index_name(statement.space, ref.path)
+        row = "0" if ref.path == "one" else f"int64_t({PREFIX}{index}[i])" if index else "i"
+        return f"{PREFIX}{ref.name} + {row} * {plan.arrays.width(ref.name)}"
+
+    target, shapes = statement.target, plan.arrays.shapes
+    loops = Emitter(shapes, named).loops(
+        statement.expr, shapes(target), lambda at, value: f"out{number}[{at}] = {value};"
+    )
+    own = [f"Value local_{target.name}[{plan.arrays.width(target.name)}];"] if target.name in plan.local_rows else []
+    return [
+        *own,
+        "{",
+        f"Value* out{number} = {address(target)};",
+        *(f"const Value* {variable} = {address(ref)};" for ref, variable in pointers.items()),
+        loops,
+        "}",
+    ]

@@ -1,0 +1,74 @@
+"""Targets: what the compiler knows of the machines that it makes kernels for, and how these are made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Target:
+    """Describes a kind of machine, and the code that is made for it.
+
+    Args:
+        name: What `Config.implementation` calls it.
+        device: Type of torch's devices that hold its arrays.
+        elements: Types of elements that arrays may have, by torch's names.
+        plan_nest: Makes the plan of a `Traversal`: (body, schedule) -> plan (`library_nodes.plan.OperatorPlan`).
+        plan_gemm: Makes the plan of a `SegmentGemm`: (body, schedule) -> plan.
+        expand: Makes what stands for operators in an SDFG: (operators, arrays of each) -> node or SDFG.
+        environment: DaCe's environment with its headers; None where code needs none.
+        executable: Class of a loaded program, as "module:name".
+        call: C++ of the function that the run time calls, with the program's name as ``{name}``.
+        prelude: What generated code includes in place of DaCe's own headers; None where it needs those.
+        adjacencies: Sparse formats that traversals run on (`library_nodes.traversal.formats`).
+        questions: Choices of schedules that its plans have.
+        hub_parts: One thread, or block of threads, has a group to itself that has no more rows than all over this.
+        hub_rows: Rows of a group that make up for the work of sharing them.
+        starts_together: Whether operators that do not wait for each other start together.
+        divides_inner_loops: Whether threads share hubs of nests of three levels, too.
+        tunes: Whether plans can be measured on the machine (`tuning`).
+        has_architectures: Whether libraries are built for architectures of devices (`Config.cuda_arch`).
+        has_tf32: Whether products in float32 have a build with TF32 factors.
+    """
+
+    name: str
+    device: str
+    elements: tuple[str, ...]
+    plan_nest: Callable[[Any, Any], Any]
+    plan_gemm: Callable[[Any, Any], Any]
+    expand: Callable[[Sequence[Any], Sequence[Mapping[str, Any]]], Any]
+    environment: Any = None
+    executable: str = "dacergnn.runtime.executable:Executable"
+    call: str = ""
+    prelude: str | None = None
+    adjacencies: tuple[str, ...] = ("csr",)
+    questions: frozenset[str] = frozenset()
+    hub_parts: int = 1
+    hub_rows: int = 1
+    starts_together: bool = False
+    divides_inner_loops: bool = True
+    tunes: bool = False
+    has_architectures: bool = False
+    has_tf32: bool = False
+
+    def executable_class(self) -> Any:
+        """The class of a loaded program, which is of a package above this one."""
+        module, name = self.executable.split(":")
+        return getattr(import_module(module), name)
+
+
+TARGETS: dict[str, Target] = {}
+"""All targets by name (`library_nodes.targets.register`)."""
+
+
+def find(name: str | None, device: str = "cpu") -> Target:
+    """The target of a name, or else the first for a type of device; KeyError if there is none."""
+    if name is not None:
+        return TARGETS[name]
+    found = next((target for target in TARGETS.values() if target.device == device), None)
+    if found is None:
+        raise KeyError(device)
+    return found
