@@ -76,4 +76,4 @@ class OperatorPlan:
 def in_order(encodings: Mapping[str, None]) -> tuple[str, ...]:
     """Encodings in the order in which kernels list them: lengths and pointers, orders, indices."""
     kinds = ("len", "reg", "ptr", "ids", "idx", "via", "ell", "hyb")
-    return tuple(sorted(encodings, key=lambda name: (kinds.index(name[:3]), name)))
+    return tuple(sorted(encodings, key=lambda name: kinds.index(name[:3])))

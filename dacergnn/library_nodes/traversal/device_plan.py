@@ -99,12 +99,15 @@ class DeviceLoop:
             yield from (step for step, _ in loop.results)
 
     def numbers(self) -> Iterator[Number]:
-        """Returns the numbers of rows that it asks for."""
-        for step in self.everything():
-            yield from (r.memory.row for r in step.reads.values() if r.memory.row is not None)
-            if step.memory is not None and step.memory.row is not None:
-                yield step.memory.row
-        yield from (loop.row for loop in self.inside() if loop.row is not None)
+        """Returns the numbers of rows that it asks for, in the order of its code."""
+        for item in self.items:
+            if isinstance(item, DeviceLoop):
+                yield from item.numbers()
+            for step in [item] if isinstance(item, DeviceStep) else [result for result, _ in item.results]:
+                places = [*([step.memory] if step.memory else []), *(r.memory for r in step.reads.values())]
+                yield from (p.row for p in places if p.row is not None)
+        if self.row is not None:
+            yield self.row
 
 
 @dataclass(frozen=True, eq=False)

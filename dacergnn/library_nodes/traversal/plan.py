@@ -125,12 +125,17 @@ class NestLoop:
                 yield from item.inside()
 
     def numbers(self) -> Iterator[Number]:
-        """Returns the numbers of rows that it asks for."""
-        places = (p for s in self.everything() for p in (*s.reads.values(), *s.goals))
-        yield from (p.row for p in places if p.row is not None)
-        for loop in self.inside():
-            yield from (p.row for p in loop.prefetches)
-            yield from (n for n in (loop.row, loop.group) if n is not None)
+        """Returns the numbers of rows that it asks for, in the order of its code."""
+        yield from (fetch.row for fetch in self.prefetches)
+        if self.group is not None:
+            yield self.group
+        for item in self.items:
+            if isinstance(item, NestLoop):
+                yield from item.numbers()
+            for step in [item] if isinstance(item, Step) else item.results:
+                yield from (p.row for p in (*step.goals, *step.reads.values()) if p.row is not None)
+        if self.row is not None:
+            yield self.row
 
     @property
     def is_leaf(self) -> bool:
@@ -228,6 +233,7 @@ def _indexed(space: str, path: str) -> Number:
 
 def _nest(body: Body, adjacency: str, hubs: NestPlan | None = None, *, by_edges: bool = False) -> NestPlan:
     form = FORMATS[adjacency]
+    body = replace(body, statements=tuple(simplest(body.mapping, body.statements)))
     levels = Levels.of(body.mapping, body.statements)
     statements, arrays, terms = _divided(body, levels, form, by_edges)
     flat = narrow_maps(levels, statements, arrays.shapes) if form.flattens else []
@@ -244,9 +250,9 @@ def _divided(
 
     A reduction of computed narrow values becomes a map, which vectorizes, and a reduction of its result.
     """
-    statements, arrays = simplest(body.mapping, body.statements), body.arrays
+    statements, arrays = body.statements, body.arrays
     if not (by_edges or (form.flattens and len(statements) > 1)):
-        return tuple(statements), arrays, []
+        return statements, arrays, []
     maps = [replace(s, target=Ref(s.target.name), op="=") if s.target.path else s for s in statements]
     narrow = narrow_maps(levels, maps, arrays.shapes)
     parts: list[Statement] = []
