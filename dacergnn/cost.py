@@ -41,8 +41,6 @@ HUB_PARTS = 64
 """One thread may have the rows of a group to itself that are no more than all rows over this."""
 HUB_CHUNK_ROWS, HUB_CHUNKS = 1024, 2048
 """The same for a block of threads of a device (``hubs.cuh``)."""
-NO_HUBS: Mapping[str, int] = {}
-"""Edges of the longest group by path where no graph is known."""
 
 
 @dataclass(frozen=True)

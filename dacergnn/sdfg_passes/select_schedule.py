@@ -21,13 +21,14 @@ rows cost 4 %.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import dace
 
-from dacergnn.cost import NO_HUBS, has_hubs, tile_rows
+from dacergnn.cost import has_hubs, tile_rows
 from dacergnn.graph.spaces import MAPS
 from dacergnn.library_nodes import SegmentGemm, Traversal
 from dacergnn.library_nodes.segment_gemm.expansions.cuda import pair_path
@@ -35,7 +36,8 @@ from dacergnn.library_nodes.traversal.expansions.cpu import traversal_kernel
 from dacergnn.library_nodes.traversal.expansions.nest_kernel import NestKernel, Sharing
 from dacergnn.library_nodes.traversal.nest import Levels
 from dacergnn.program import Program
-from dacergnn.sdfg_passes.choices import Choices
+from dacergnn.sdfg_passes.base import Pass
+from dacergnn.sdfg_passes.context import Context
 
 BRANCH = 4.0
 """Time of the mispredicted branch that ends a short group, in additions to a sum in memory."""
@@ -47,52 +49,47 @@ RUN_TIME = Sharing._fields
 """Ends of the questions whose answers need no build of their own on the CPU."""
 
 
-def select_schedule(
-    sdfg: dace.SDFG,
-    sizes: Mapping[str, int],
-    longest: Mapping[str, int] = NO_HUBS,
-    implementation: str = "cpu",
-    choices: Choices | None = None,
-) -> int:
-    """Fix the schedule of every operator of ``sdfg``, in place; returns how many got another one than they had.
+@dataclass(frozen=True)
+class SelectSchedule(Pass):
+    """Fixes the schedule of every operator; counts those that get another one than they had.
 
-    Args:
-        sizes: Rows of every row space.
-        longest: Edges of the longest group by the path to its row, such as "dst"; for paths that it leaves out, groups
-            are taken to be alike.
-        implementation: The expansion that it is for.
-        choices: Decides on what its plan knows of: "out/schedule_by" of the operator that first writes "out".
+    A plan names the operator by the array that it writes first: "out/schedule_by".
     """
-    choices = choices or Choices()
-    divided = partial(has_hubs, sizes, longest, implementation)
-    changed = 0
-    program = Program(sdfg)
-    traversals: list[Any] = [o for o in program.operators if isinstance(o, Traversal)]
-    for operator in traversals:
-        levels = Levels.of(operator.space, operator.statements)
-        if len(levels.spaces) == 1:
-            continue
-        before = _schedule(operator)
-        outer, inner = levels.spaces[0], levels.spaces[-1]
-        asked = choices.of(operator.statements[0].target.name)
-        by = "edges" if sizes[inner] < BRANCH * sizes[outer] else "groups"
-        operator.schedule_by = asked.ask("schedule_by", ("groups", "edges"), by)
-        arrays = operator.arrays(sdfg, program.state)
-        kernel = traversal_kernel(operator, arrays)
-        if isinstance(kernel, NestKernel):
-            hubs = divided(inner, outer, levels.up(inner, outer) or "")
-            operator.split_hubs = asked.ask("split_hubs", _YES_NO, _YES_NO[hubs]) == "yes"
-            item = max(arrays[s.target.name].dtype.bytes for s in operator.statements)
-            tiles = tile_rows(kernel.kept_elements * item)
-            operator.tile_rows = int(asked.ask("tile_rows", sorted({*_TILES, str(tiles)}, key=int), str(tiles)))
-            if implementation == "cpu":
-                operator.hub_rows = int(asked.ask("hub_rows", _HUB_ROWS, "0")) if operator.split_hubs else 0
-                operator.chunks = int(asked.ask("chunks", _CHUNKS, "16"))
-        changed += before != _schedule(operator)
-    if implementation == "cuda":
-        for product in (o for o in program.operators if isinstance(o, SegmentGemm)):
-            changed += _divide_sums(product, divided)
-    return changed
+
+    name: ClassVar[str] = "select_schedule"
+
+    def run(self, sdfg: dace.SDFG, context: Context) -> int:
+        sizes, longest = context.profile.sizes, context.profile.longest
+        implementation, choices = context.implementation, context.choices
+        divided = partial(has_hubs, sizes, longest, implementation)
+        changed = 0
+        program = Program(sdfg)
+        traversals: list[Any] = [o for o in program.operators if isinstance(o, Traversal)]
+        for operator in traversals:
+            levels = Levels.of(operator.space, operator.statements)
+            if len(levels.spaces) == 1:
+                continue
+            before = _schedule(operator)
+            outer, inner = levels.spaces[0], levels.spaces[-1]
+            asked = choices.of(operator.statements[0].target.name)
+            by = "edges" if sizes[inner] < BRANCH * sizes[outer] else "groups"
+            operator.schedule_by = asked.ask("schedule_by", ("groups", "edges"), by)
+            arrays = operator.arrays(sdfg, program.state)
+            kernel = traversal_kernel(operator, arrays)
+            if isinstance(kernel, NestKernel):
+                hubs = divided(inner, outer, levels.up(inner, outer) or "")
+                operator.split_hubs = asked.ask("split_hubs", _YES_NO, _YES_NO[hubs]) == "yes"
+                item = max(arrays[s.target.name].dtype.bytes for s in operator.statements)
+                tiles = tile_rows(kernel.kept_elements * item)
+                operator.tile_rows = int(asked.ask("tile_rows", sorted({*_TILES, str(tiles)}, key=int), str(tiles)))
+                if implementation == "cpu":
+                    operator.hub_rows = int(asked.ask("hub_rows", _HUB_ROWS, "0")) if operator.split_hubs else 0
+                    operator.chunks = int(asked.ask("chunks", _CHUNKS, "16"))
+            changed += before != _schedule(operator)
+        if implementation == "cuda":
+            for product in (o for o in program.operators if isinstance(o, SegmentGemm)):
+                changed += _divide_sums(product, divided)
+        return changed
 
 
 def _schedule(operator: Any) -> tuple[object, ...]:
