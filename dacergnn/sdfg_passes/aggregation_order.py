@@ -52,14 +52,13 @@ the sizes of the graph; the cheapest is kept.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
 
 import dace
 
-from dacergnn.config import Rates
 from dacergnn.graph.spaces import FEWER, MAPS, PARTS, along, has_parts, kind, part, through
 from dacergnn.library_nodes.form import Op, Ref, Statement, match_gemm, size
 from dacergnn.program.listing import Listing, rebase
@@ -103,19 +102,18 @@ class AggregationOrder(Pass):
 
     def cheapest(self, listing: Listing, context: Context) -> tuple[Listing, int]:
         """The cheapest combination of orders, and the number of statements that it rewrites."""
-        sizes, rates = context.profile.sizes, context.rates
-        price = partial(self._seconds, sizes, rates)
-        total = 0
-        parted, doubt = has_parts(sizes), DOUBT if self.order == "auto" else 0.0
+        total, price = 0, partial(self._seconds, context)
+        parted, doubt = has_parts(context.profile.sizes), DOUBT if self.order == "auto" else 0.0
         for asked in context.choices.rounds():  # a sum that is transformed afterwards may go through pairs
-            listing, taken = choose(listing, asked.open(_sites(listing, parted)), sizes, rates, price, asked, doubt)
+            listing, taken = choose(listing, asked.open(_sites(listing, parted)), price, asked, doubt)
             if not taken:
                 break
             total += taken
         return listing, total
 
-    def _seconds(self, sizes: Mapping[str, int], rates: Rates, found: Listing) -> float:
+    def _seconds(self, context: Context, found: Listing) -> float:
         """Price of a program in some order, with that of its gradients."""
+        sizes, rates = context.profile.sizes, context.rates
         asked_for = penalty(found, self.order)
         if not self.wrt:
             return listing_seconds(found, sizes, rates) + asked_for

@@ -87,7 +87,7 @@ def _cheapest(listing: Listing, context: Context, choices: Choices) -> tuple[Lis
     parted = has_parts(sizes)
     sites = {s.target.name: _options(listing, s, single_typed, parted) for s in listing.statements}
     open_sites = choices.open({name: options for name, options in sites.items() if options})
-    return choose(listing, open_sites, sizes, rates, price, choices)
+    return choose(listing, open_sites, price, choices)
 
 
 def _merge_all(listing: Listing, single_typed: bool) -> tuple[Listing, int]:

@@ -169,6 +169,24 @@ def test_a_second_run_finds_nothing_to_do(name: str) -> None:
     assert seen == passes.keys()
 
 
+def test_a_pipeline_says_the_options_of_its_passes() -> None:
+    hector = Pipeline.of(Config("hector"), ["x"])
+    assert str(hector.forward) == (
+        "(LinearOperatorReordering(merge_all=True), CompactMaterialization(sides=('srcpair',)), GemmScaleFusion())"
+    )
+    assert str(hector.backward) == "(GemmScaleFusion(),)"
+    both = Pipeline.of(Config(caching="papers"), ["x"])
+    assert str(both.forward[-1]) == "AggregationOrder(order='auto', wrt=('x',), caching='papers')"
+    assert str(both.backward[-1]) == "AggregationOrder(order='auto', wrt=(), caching='cache_all')"
+    assert str(both.caching) == "CacheOrRecompute(caching='papers', cache=(), recompute=())"
+    given = Pipeline.of(Config(aggregation="aggregate_first"))
+    assert "aggregation_order" not in [step.name for step in given.backward]  # gradients follow from the forward
+    assert str(given.both) == (
+        "(NarrowProducts(), GemmEpilogueFusion(), TraversalFusion(), SelectSchedule(), "
+        "SelectAdjacency(adjacency='auto', index=int))"
+    )
+
+
 def test_passes_can_be_left_out() -> None:
     source, bindings = MODELS["rgcn"]
     sdfg = parse(source, **bindings)
