@@ -82,7 +82,7 @@ def test_short_groups_are_edge_balanced() -> None:
 def test_fused_nests_go_by_their_outermost_and_innermost_rows(name: str) -> None:
     sdfg = parsed(name)
     pipeline = Pipeline.of(Config())
-    for step in (*pipeline.forward, *pipeline.both[:-2]):
+    for step in (*pipeline.forward, *pipeline.both[:-2]):  # without schedules and encodings
         step.run(sdfg, Context())
     listing = print_program(sdfg)
     nests = [o for o in Program(sdfg).operators if isinstance(o, Traversal) and {*o.spaces} - {o.space}]
