@@ -14,7 +14,7 @@ import torch
 from dacergnn import HeteroGraph, parse
 from dacergnn.bench.measure import time_call
 from dacergnn.runtime.executable import Executable
-from dacergnn.sdfg_passes import select_adjacency
+from dacergnn.sdfg_passes import Context, SelectAdjacency
 
 PROGRAMS = {
     "gather": """
@@ -48,7 +48,7 @@ def outer(g, x: NS[{d}], z: ND[{d}]):
 def compiled(text: str, graph: HeteroGraph, features: int) -> Callable[[], object]:
     """A program on random arrays as a call that allocates its results, as torch.mm does."""
     sdfg = parse(text.format(d=features))
-    select_adjacency(sdfg)
+    SelectAdjacency().run(sdfg, Context())
     executable = Executable(sdfg)
     prepared = executable.prepare(graph)
     inputs = [torch.randn(shape) for shape in prepared.inputs.shapes.values()]

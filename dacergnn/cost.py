@@ -36,8 +36,6 @@ TILE_BYTES = 64 * 1024
 """Tells what a tile's scratch may take: a quarter of a small L2 cache, next to the rows that the loops gather."""
 TILE_ROWS = (64, 4096)
 """Fewer rows do not make up for starting the loops of a tile; more gain nothing."""
-NO_HUBS: Mapping[str, int] = {}
-"""Edges of the longest group by path where no graph is known."""
 
 
 @dataclass(frozen=True)

@@ -81,6 +81,8 @@ class GraphOperator(nodes.LibraryNode):
 
     run_time: tuple[str, ...] = ()
     """Properties that may have another value in every call of one build, each a `RunTimeProperty`."""
+    choices: tuple[str, ...] = ()
+    """Properties that make up its schedule, in the order in which `select_schedule` decides on them."""
 
     space = properties.Property(dtype=str, default="E", desc="Row space whose rows threads share out (the mapping)")
     body = properties.ListProperty(element_type=str, desc="Statements in program form")
@@ -129,6 +131,11 @@ class GraphOperator(nodes.LibraryNode):
     def knobs(self) -> dict[str, Any]:
         """Values of the properties that every call of a build may set."""
         return {name: getattr(self, name) for name in self.run_time}
+
+    def reset(self, name: str) -> None:
+        """Give a property the value that it has by default."""
+        kinds: dict[str, Any] = type(self).__properties__  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+        setattr(self, name, kinds[name].default)
 
     def facts(self, arrays: Mapping[str, Data]) -> Arrays:
         """Returns what plans go by of the arrays that the body names."""

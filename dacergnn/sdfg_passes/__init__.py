@@ -1,16 +1,22 @@
 """Passes over inter-operator SDFGs, in the order of `pipeline`."""
 
+from dacergnn.sdfg_passes.base import Pass
+from dacergnn.sdfg_passes.compilation import Compilation, Step, compile_program
+from dacergnn.sdfg_passes.context import Context
 from dacergnn.sdfg_passes.differentiate import Gradient, differentiate
-from dacergnn.sdfg_passes.gemm_scale_fusion import gemm_scale_fusion
-from dacergnn.sdfg_passes.pipeline import Compilation, Step, compile_program
-from dacergnn.sdfg_passes.select_adjacency import select_adjacency
+from dacergnn.sdfg_passes.gemm_scale_fusion import GemmScaleFusion
+from dacergnn.sdfg_passes.pipeline import Pipeline
+from dacergnn.sdfg_passes.select_adjacency import SelectAdjacency
 
 __all__ = [
     "Compilation",
+    "Context",
+    "GemmScaleFusion",
     "Gradient",
+    "Pass",
+    "Pipeline",
+    "SelectAdjacency",
     "Step",
     "compile_program",
     "differentiate",
-    "gemm_scale_fusion",
-    "select_adjacency",
 ]

@@ -52,20 +52,21 @@ the sizes of the graph; the cheapest is kept.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import ClassVar
 
 import dace
 
-from dacergnn.config import TYPICAL_RATES, Rates
 from dacergnn.graph.spaces import FEWER, MAPS, PARTS, along, has_parts, kind, part, through
 from dacergnn.library_nodes.form import Op, Ref, Statement, match_gemm, size
 from dacergnn.program.listing import Listing, rebase
+from dacergnn.sdfg_passes.base import Pass
 from dacergnn.sdfg_passes.bias import without_bias
 from dacergnn.sdfg_passes.choice import Option, choose
-from dacergnn.sdfg_passes.choices import Choices
 from dacergnn.sdfg_passes.compact_materialization import compact
+from dacergnn.sdfg_passes.context import Context
 from dacergnn.sdfg_passes.differentiate import derive
 from dacergnn.sdfg_passes.given_order import penalty
 from dacergnn.sdfg_passes.listing_cost import listing_seconds
@@ -78,50 +79,47 @@ DOUBT = 0.02
 _OPPOSITE = {"src": "dstpair", "dst": "srcpair"}
 
 
-def aggregation_order(
-    sdfg: dace.SDFG,
-    sizes: Mapping[str, int],
-    rates: Rates = TYPICAL_RATES["cpu"],
-    wrt: Sequence[str] = (),
-    order: str = "auto",
-    choices: Choices | None = None,
-    caching: str = "cache_all",
-) -> int:
-    """Rewrite every sum over edges in its cheapest order; returns how many were rewritten.
+@dataclass(frozen=True)
+class AggregationOrder(Pass):
+    """Rewrites every sum over edges in its cheapest order; counts these sums.
 
     Args:
-        sizes: Rows of every row space of the graph that the program is compiled for.
-        rates: What the machine does in a second.
+        order: "transform_first" or "aggregate_first" wherever that is possible, whatever it costs, or "auto".
         wrt: Inputs that gradients will be generated for; their programs are part of the price.
-        order: "transform_first" or "aggregate_first" wherever that is possible, whatever it costs.
-        choices: Decides on the sums that its plan knows.
         caching: With "recompute_all" the backward computes again what others save, at its price.
     """
-    listing = Listing.of(sdfg)
-    best, taken = cheapest_order(listing, sizes, rates, wrt, order, choices, caching)
-    if taken:
-        best.write(sdfg)
-    return taken
 
+    name: ClassVar[str] = "aggregation_order"
+    order: str = "auto"
+    wrt: tuple[str, ...] = ()
+    caching: str = "cache_all"
 
-def cheapest_order(
-    listing: Listing,
-    sizes: Mapping[str, int],
-    rates: Rates,
-    wrt: Sequence[str] = (),
-    order: str = "auto",
-    choices: Choices | None = None,
-    caching: str = "cache_all",
-) -> tuple[Listing, int]:
-    """The cheapest combination of orders, and the number of statements that it rewrites."""
+    def run(self, sdfg: dace.SDFG, context: Context) -> int:
+        best, taken = self.cheapest(Listing.of(sdfg), context)
+        if taken:
+            best.write(sdfg)
+        return taken
 
-    def price(found: Listing) -> float:
-        asked_for = penalty(found, order)
-        if not wrt:
+    def cheapest(self, listing: Listing, context: Context) -> tuple[Listing, int]:
+        """The cheapest combination of orders, and the number of statements that it rewrites."""
+        total, price = 0, partial(self._seconds, context)
+        parted, doubt = has_parts(context.profile.sizes), DOUBT if self.order == "auto" else 0.0
+        for asked in context.choices.rounds():  # a sum that is transformed afterwards may go through pairs
+            listing, taken = choose(listing, asked.open(_sites(listing, parted)), price, asked, doubt)
+            if not taken:
+                break
+            total += taken
+        return listing, total
+
+    def _seconds(self, context: Context, found: Listing) -> float:
+        """Price of a program in some order, with that of its gradients."""
+        sizes, rates = context.profile.sizes, context.rates
+        asked_for = penalty(found, self.order)
+        if not self.wrt:
             return listing_seconds(found, sizes, rates) + asked_for
-        gradient = derive(found, wrt)
+        gradient = derive(found, self.wrt)
         compact(gradient.backward)
-        if caching == "recompute_all":
+        if self.caching == "recompute_all":
             again = replace(gradient.forward.copy(), outputs=tuple(gradient.saved))
             again.drop_unused()
             parts = (found, again, gradient.backward)
@@ -129,15 +127,6 @@ def cheapest_order(
             parts = (gradient.forward, gradient.backward)
             asked_for += HANDED_ON * len(gradient.saved)
         return asked_for + sum(listing_seconds(part, sizes, rates) for part in parts)
-
-    total = 0
-    parted, doubt = has_parts(sizes), DOUBT if order == "auto" else 0.0
-    for asked in (choices or Choices()).rounds():  # a sum that is transformed afterwards may go through pairs
-        listing, taken = choose(listing, asked.open(_sites(listing, parted)), sizes, rates, price, asked, doubt)
-        if not taken:
-            break
-        total += taken
-    return listing, total
 
 
 def _sites(listing: Listing, parted: bool) -> dict[str, list[Option]]:

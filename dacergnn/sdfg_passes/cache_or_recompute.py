@@ -27,19 +27,24 @@ Saves: ``rows(i) * bytes(i)`` of memory for every array that is not saved.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import prod
+from typing import ClassVar
 
-import dace
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from dacergnn.config import TYPICAL_RATES, Rates
+from dacergnn.config import Rates, budget_of
 from dacergnn.cost import statement_cost
 from dacergnn.errors import ProgramError
 from dacergnn.library_nodes.form import Expr, Op, Statement
 from dacergnn.library_nodes.node import Typeclass
 from dacergnn.program.listing import Listing
+from dacergnn.runtime.free_memory import free_memory
 from dacergnn.sdfg_passes.choices import Choices
+from dacergnn.sdfg_passes.context import Context
+from dacergnn.sdfg_passes.differentiate import Gradient
+from dacergnn.target import find
 
 ALIGNMENT = 64
 """Saved arrays begin at multiples of this many bytes."""
@@ -47,50 +52,51 @@ SAVE, RECOMPUTE = ANSWERS = ("save", "recompute")
 """Tells what may become of an array."""
 
 
-def cache_or_recompute(
-    forward: dace.SDFG,
-    backward: dace.SDFG,
-    results: Sequence[str],
-    sizes: Mapping[str, int],
-    *,
-    strategy: str = "cache_all",
-    budget: float | None = None,
-    cache: Collection[str] = (),
-    recompute: Collection[str] = (),
-    rates: Rates = TYPICAL_RATES["cpu"],
-    choices: Choices | None = None,
-) -> tuple[dace.SDFG, dace.SDFG, list[str]]:
-    """Forward, backward, and the names of what the one saves for the other; the same SDFGs where nothing changes.
+@dataclass(frozen=True)
+class CacheOrRecompute:
+    """Chooses what a forward saves; like a `Pass`, but over two programs, of which it makes others.
 
     Args:
-        forward: Returns ``results``, then what the backward reads of its arrays.
-        sizes: Rows of every row space of the graph that the programs are compiled for.
-        strategy: "cache_all", "recompute_all" or "papers" (what a reduction or a product gives is saved, what takes a
-            constant number of operations an element is computed again), where there is no budget.
-        budget: Bytes that may be saved; what takes the least time within them is chosen.
-        cache: Names of arrays to save whatever the strategy says, if the backward has a use for them.
+        caching: "cache_all", "recompute_all" or "papers" (what a reduction or a product gives is saved, what takes a
+            constant number of operations an element is computed again), or what may be saved: "budget:BYTES", "auto".
+        cache: Names of arrays to save whatever else is said, if the backward has a use for them.
         recompute: Names of arrays to compute again.
-        rates: What the machine does in a second.
-        choices: Decides on the arrays that its plan knows, whatever else is said.
-
-    Raises:
-        ProgramError: A name is not one of an array that the forward computes.
     """
-    before, after = Listing.of(forward), Listing.of(backward)
-    choice = _Choice(before, after, results, sizes, forward.arrays[before.outputs[0]].dtype, rates)
-    choice.force(cache, recompute)
-    choices = choices or Choices()
-    choice.follow(choices)
-    again = choice.made(strategy, budget)
-    if again:
-        _compute_again(before, after, again)
-    saved = [n for n in after.inputs if before.producer(n) is not None]
-    for name in (n for n in (*saved, *sorted(again)) if n not in results):
-        choices.note(name, ANSWERS, RECOMPUTE if name in again else SAVE)
-    if again:
-        before.outputs = (*results, *(n for n in saved if n not in results))
-        forward, backward = (p.build(s.name, choice.dtype) for p, s in ((before, forward), (after, backward)))
-    return forward, backward, saved
+
+    name: ClassVar[str] = "cache_or_recompute"
+    caching: str = "cache_all"
+    cache: tuple[str, ...] = ()
+    recompute: tuple[str, ...] = ()
+
+    def run(self, gradient: Gradient, results: Sequence[str], context: Context) -> Gradient:
+        """Forward and backward after the choice; the same SDFGs where nothing changes.
+
+        Args:
+            gradient: Its forward returns ``results``, then what the backward reads of its arrays.
+
+        Raises:
+            ProgramError: A name is not one of an array that the forward computes.
+        """
+        forward, backward, choices = gradient.forward, gradient.backward, context.choices
+        before, after = Listing.of(forward), Listing.of(backward)
+        dtype = forward.arrays[before.outputs[0]].dtype
+        choice = _Choice(before, after, results, context.profile.sizes, dtype, context.rates)
+        choice.force(self.cache, self.recompute)
+        choice.follow(choices)
+        again = choice.made(self.caching, self._budget(context.implementation))
+        if again:
+            _compute_again(before, after, again)
+        saved = [n for n in after.inputs if before.producer(n) is not None]
+        for name in (n for n in (*saved, *sorted(again)) if n not in results):
+            choices.note(name, ANSWERS, RECOMPUTE if name in again else SAVE)
+        if again:
+            before.outputs = (*results, *(n for n in saved if n not in results))
+            forward, backward = (p.build(s.name, dtype) for p, s in ((before, forward), (after, backward)))
+        return replace(gradient, forward=forward, backward=backward, saved=saved)
+
+    def _budget(self, implementation: str) -> float | None:
+        """The bytes that may be saved, within which the least time is what counts; None for other strategies."""
+        return free_memory(find(implementation).device) / 2 if self.caching == "auto" else budget_of(self.caching)
 
 
 def _compute_again(before: Listing, after: Listing, again: set[str]) -> None:

@@ -25,7 +25,8 @@ Saves nothing itself: what comes of a program does not depend on who wrote it, o
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import dace
 
@@ -33,25 +34,32 @@ from dacergnn.graph.spaces import TYPE_PATHS, kind, through
 from dacergnn.library_nodes.form import Const, Expr, Op, Ref, Statement, match_gemm, refs, size
 from dacergnn.library_nodes.shapes import is_elementwise, shape_of
 from dacergnn.program.listing import Listing, map_refs
+from dacergnn.sdfg_passes.base import Pass
+from dacergnn.sdfg_passes.context import Context
 
 _FEWER = ("one", "etype", "srcpair", "dstpair")
 """Tells where values of edges live in fewer rows."""
 
 
-def canonical_form(sdfg: dace.SDFG) -> int:
-    """Bring a program into the form; returns how many statements became others."""
-    listing = Listing.of(sdfg)
-    before = list(listing.statements)
-    listing.settle()
-    _shape_products(listing)
-    _join(listing)
-    listing.statements = [part for s in listing.statements for part in _separated(listing, s)]
-    listing.statements = [s if s.is_gemm else replace(s, expr=_ordered(listing, s.expr)) for s in listing.statements]
-    listing.settle()
-    if listing.statements == before:
-        return 0
-    listing.write(sdfg)
-    return len([s for s in listing.statements if s not in before]) or 1
+@dataclass(frozen=True)
+class CanonicalForm(Pass):
+    """Brings a program into the form; counts the statements that became others."""
+
+    name: ClassVar[str] = "canonical_form"
+
+    def run(self, sdfg: dace.SDFG, context: Context) -> int:
+        listing = Listing.of(sdfg)
+        before = list(listing.statements)
+        listing.settle()
+        _shape_products(listing)
+        _join(listing)
+        parts = [part for s in listing.statements for part in _separated(listing, s)]
+        listing.statements = [s if s.is_gemm else replace(s, expr=_ordered(listing, s.expr)) for s in parts]
+        listing.settle()
+        if listing.statements == before:
+            return 0
+        listing.write(sdfg)
+        return len([s for s in listing.statements if s not in before]) or 1
 
 
 def _shape_products(listing: Listing) -> None:

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from itertools import islice, product
 from math import prod
 
-from dacergnn.config import Rates
 from dacergnn.program.listing import Listing
 from dacergnn.sdfg_passes.choices import KEEP, Choices
-from dacergnn.sdfg_passes.listing_cost import listing_seconds
 
 
 @dataclass(frozen=True)
@@ -31,22 +29,18 @@ MOST_COMBINATIONS = 64
 def choose(
     listing: Listing,
     sites: Sites,
-    sizes: Mapping[str, int],
-    rates: Rates,
-    price: Price | None = None,
-    choices: Choices | None = None,
+    price: Price,
+    choices: Choices,
     doubt: float = 0.0,
 ) -> tuple[Listing, int]:
     """The listing with the cheapest combination of options, at most one a site, and how many were taken.
 
     Args:
         sites: For every site, by name, the rewrites that could be made; making none is always possible.
-        price: Seconds of a listing; by default those of its cost at ``rates``. What is given sees it settled.
+        price: Seconds of a listing that is settled.
         choices: Decides on the sites that its plan knows.
         doubt: Share of the price that rewrites must save to be made.
     """
-    price = price or (lambda found: listing_seconds(found, sizes, rates))
-    choices = choices or Choices()
     allowed = [_allowed(name, options, choices) for name, options in sites.items()]
     picks = [options[0] for options in allowed]
     best = _rewritten(listing, picks)

@@ -26,14 +26,17 @@ depends on the type of an edge, a pair or a node alone moves to R or T rows.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import dace
 
 from dacergnn.graph.spaces import JOINED_TYPES, MAPS, along, kind
 from dacergnn.library_nodes.form import Expr, Op, Ref, Statement, match_gemm, refs, size
 from dacergnn.program.listing import Listing, Rows, rebase
+from dacergnn.sdfg_passes.base import Pass
 from dacergnn.sdfg_passes.choices import KEEP, Choices
+from dacergnn.sdfg_passes.context import Context
 
 SIDES = ("srcpair", "dstpair")
 _TYPES = {
@@ -45,29 +48,36 @@ _TYPES = {
 }
 
 
-def compact_materialization(
-    sdfg: dace.SDFG, sides: Sequence[str] = SIDES, *, single_typed: bool = False, choices: Choices | None = None
-) -> int:
-    """Move every value to the fewest rows that hold it; returns how many were moved, 1 if only copies were forwarded.
+@dataclass(frozen=True)
+class CompactMaterialization(Pass):
+    """Moves every value to the fewest rows that hold it; counts these values, 1 if only copies were forwarded.
 
     Args:
         sides: Paths from edges to the pairs that may be used; Hector's own is ("srcpair",).
-        single_typed: Whether the type of an edge tells those of its end points.
-        choices: Decides on the values that its plan knows.
     """
-    listing = Listing.of(sdfg)
-    before = list(listing.statements)
-    moved = compact(listing, sides, single_typed=single_typed, choices=choices)
-    changed = listing.statements != before
-    if changed:
-        listing.write(sdfg)
-    return max(moved, int(changed))
+
+    name: ClassVar[str] = "compact_materialization"
+    sides: tuple[str, ...] = SIDES
+
+    def run(self, sdfg: dace.SDFG, context: Context) -> int:
+        listing = Listing.of(sdfg)
+        before = list(listing.statements)
+        moved = compact(listing, self.sides, single_typed=context.profile.single_typed, choices=context.choices)
+        changed = listing.statements != before
+        if changed:
+            listing.write(sdfg)
+        return max(moved, int(changed))
 
 
 def compact(
     listing: Listing, sides: Sequence[str] = SIDES, *, single_typed: bool = False, choices: Choices | None = None
 ) -> int:
-    """The same on a listing."""
+    """Move the values of a listing; returns how many were moved.
+
+    Args:
+        single_typed: Whether the type of an edge tells those of its end points.
+        choices: Decides on the values that its plan knows.
+    """
     moved = 0
     for position in range(len(listing.statements)):
         statement = listing.statements[position]

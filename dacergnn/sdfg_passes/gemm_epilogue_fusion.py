@@ -24,6 +24,9 @@ are one SegmentGemm, which looks for a row of ``x`` once.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import dace
 
 from dacergnn.graph.spaces import kind
@@ -34,14 +37,21 @@ from dacergnn.library_nodes.shapes import is_elementwise
 from dacergnn.library_nodes.traversal.nest import problem
 from dacergnn.program import Program
 from dacergnn.program.view import Group
+from dacergnn.sdfg_passes.base import Pass
+from dacergnn.sdfg_passes.context import Context
 
 
-def gemm_epilogue_fusion(sdfg: dace.SDFG) -> int:
-    """Fuse row-wise statements into the product that they follow; returns how many were fused."""
-    program, fused = Program(sdfg), 0
-    while _fuse_one(program):
-        fused += 1
-    return fused
+@dataclass(frozen=True)
+class GemmEpilogueFusion(Pass):
+    """Fuses row-wise statements into the product that they follow; counts these statements."""
+
+    name: ClassVar[str] = "gemm_epilogue_fusion"
+
+    def run(self, sdfg: dace.SDFG, context: Context) -> int:
+        program, fused = Program(sdfg), 0
+        while _fuse_one(program):
+            fused += 1
+        return fused
 
 
 def _fuse_one(program: Program) -> bool:

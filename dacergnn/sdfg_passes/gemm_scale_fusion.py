@@ -18,7 +18,8 @@ Saves: the E x M array in between, written once and read once: 2 E M values of m
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import dace
 
@@ -27,14 +28,21 @@ from dacergnn.library_nodes import GraphOperator, Traversal
 from dacergnn.library_nodes.form import WEIGHT_PRODUCTS, Expr, Gemm, Op, Ref, Shape, Statement, match_gemm, size
 from dacergnn.library_nodes.shapes import shape_of
 from dacergnn.program import Program
+from dacergnn.sdfg_passes.base import Pass
+from dacergnn.sdfg_passes.context import Context
 
 
-def gemm_scale_fusion(sdfg: dace.SDFG) -> int:
-    """Apply the fusion wherever it removes an array; returns how many arrays it removed."""
-    program, removed = Program(sdfg), 0
-    while _fuse_one(program):
-        removed += 1
-    return removed
+@dataclass(frozen=True)
+class GemmScaleFusion(Pass):
+    """Fuses wherever that removes an array; counts these arrays."""
+
+    name: ClassVar[str] = "gemm_scale_fusion"
+
+    def run(self, sdfg: dace.SDFG, context: Context) -> int:
+        program, removed = Program(sdfg), 0
+        while _fuse_one(program):
+            removed += 1
+        return removed
 
 
 def _fuse_one(program: Program) -> bool:

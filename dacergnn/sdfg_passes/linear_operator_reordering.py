@@ -23,71 +23,71 @@ priced for the whole program, so that a product that others need stays shared.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
+from typing import ClassVar
 
 import dace
 
-from dacergnn.config import TYPICAL_RATES, Rates
 from dacergnn.graph.spaces import FEWER, MAPS, PARTS, TYPE_PATHS, along, has_parts, through
 from dacergnn.library_nodes.form import Expr, Op, Ref, Shape, Statement, match_gemm, size
 from dacergnn.program.listing import Listing, map_refs
-from dacergnn.sdfg_passes.aggregation_order import cheapest_order
+from dacergnn.sdfg_passes.aggregation_order import AggregationOrder
+from dacergnn.sdfg_passes.base import Pass
 from dacergnn.sdfg_passes.bias import without_bias
 from dacergnn.sdfg_passes.choice import Option, choose
 from dacergnn.sdfg_passes.choices import Choices
 from dacergnn.sdfg_passes.compact_materialization import compact
+from dacergnn.sdfg_passes.context import Context
 from dacergnn.sdfg_passes.listing_cost import listing_seconds
 
 
-def linear_operator_reordering(
-    sdfg: dace.SDFG,
-    sizes: Mapping[str, int] | None,
-    rates: Rates = TYPICAL_RATES["cpu"],
-    *,
-    single_typed: bool = False,
-    choices: Choices | None = None,
-) -> int:
-    """Rewrite products in their cheapest order; returns how many were rewritten.
+@dataclass(frozen=True)
+class LinearOperatorReordering(Pass):
+    """Rewrites products in their cheapest order; counts these products.
+
+    Where each relation joins one source type with one destination type, weights by node type can be multiplied with
+    weights by relation.
 
     Args:
-        sizes: Rows of every row space of the graph; None applies every rewrite that makes a product of weights.
-        rates: What the machine does in a second.
-        single_typed: Whether each relation joins one source type with one destination type, so that weights by
-            node type can be multiplied with weights by relation.
-        choices: Decides on the products that its plan knows; those of weights are all made where there are no sizes.
+        merge_all: Makes every product of weights whatever it costs, as Hector does, and no other rewrite.
     """
-    total = 0
-    for asked in (choices or Choices()).rounds():  # a product of weights may be an operand of the next
-        listing = Listing.of(sdfg)
-        listing.settle()
-        best, taken = _reorder(listing, sizes, rates, single_typed, asked)
-        if not taken:
-            break
-        total += taken
-        best.write(sdfg)
-    return total
+
+    name: ClassVar[str] = "linear_operator_reordering"
+    merge_all: bool = False
+
+    def run(self, sdfg: dace.SDFG, context: Context) -> int:
+        total = 0
+        for asked in context.choices.rounds():  # a product of weights may be an operand of the next
+            listing = Listing.of(sdfg)
+            listing.settle()
+            if self.merge_all:
+                best, taken = _merge_all(listing, context.profile.single_typed)
+            else:
+                best, taken = _cheapest(listing, context, asked)
+            if not taken:
+                break
+            total += taken
+            best.write(sdfg)
+        return total
 
 
-def _reorder(
-    listing: Listing, sizes: Mapping[str, int] | None, rates: Rates, single_typed: bool, choices: Choices
-) -> tuple[Listing, int]:
-    if sizes is None:
-        return _merge_all(listing, single_typed)
-    known = sizes
+def _cheapest(listing: Listing, context: Context, choices: Choices) -> tuple[Listing, int]:
+    """The cheapest combination of rewrites, and how many these are."""
+    sizes, rates, single_typed = context.profile.sizes, context.rates, context.profile.single_typed
+    later = replace(context, choices=Choices())  # a plan has no say in what prices try
 
     def price(candidate: Listing) -> float:
         trial = candidate.copy()
         compact(trial, single_typed=single_typed)
-        best, _ = cheapest_order(trial, known, rates)
-        return listing_seconds(best, known, rates)
+        best, _ = AggregationOrder().cheapest(trial, later)
+        return listing_seconds(best, sizes, rates)
 
-    parted = has_parts(known)
+    parted = has_parts(sizes)
     sites = {s.target.name: _options(listing, s, single_typed, parted) for s in listing.statements}
     open_sites = choices.open({name: options for name, options in sites.items() if options})
-    return choose(listing, open_sites, known, rates, price, choices)
+    return choose(listing, open_sites, price, choices)
 
 
 def _merge_all(listing: Listing, single_typed: bool) -> tuple[Listing, int]:

@@ -20,22 +20,30 @@ Saves nothing itself: a traversal over the nodes and their pairs can read each x
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import dace
 
 from dacergnn.library_nodes.form import Expr, Op, Ref, Shape, Statement, match_gemm, size
 from dacergnn.program.listing import Listing, map_refs
+from dacergnn.sdfg_passes.base import Pass
+from dacergnn.sdfg_passes.context import Context
 
 
-def narrow_products(sdfg: dace.SDFG) -> int:
-    """Turn products with one row or one column into row-wise statements; returns how many."""
-    listing = Listing.of(sdfg)
-    turned = sum(turn(listing, s) for turn in (_turn_fold, _turn, _turn_weights) for s in [*listing.statements])
-    if turned:
-        listing.settle()
-        listing.write(sdfg)
-    return turned
+@dataclass(frozen=True)
+class NarrowProducts(Pass):
+    """Turns products with one row or one column into row-wise statements; counts these products."""
+
+    name: ClassVar[str] = "narrow_products"
+
+    def run(self, sdfg: dace.SDFG, context: Context) -> int:
+        listing = Listing.of(sdfg)
+        turned = sum(turn(listing, s) for turn in (_turn_fold, _turn, _turn_weights) for s in [*listing.statements])
+        if turned:
+            listing.settle()
+            listing.write(sdfg)
+        return turned
 
 
 def _turn(listing: Listing, statement: Statement) -> bool:

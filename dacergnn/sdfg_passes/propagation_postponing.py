@@ -33,29 +33,37 @@ that is split over both end points: 2 (E - NS - ND) K M FLOPs for E M additions.
 from __future__ import annotations
 
 from collections.abc import Callable, Set
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import dace
 
 from dacergnn.graph.spaces import MAPS, along
 from dacergnn.library_nodes.form import Expr, Op, Ref, Statement
 from dacergnn.program.listing import Listing, Rows, map_refs, rebase
+from dacergnn.sdfg_passes.base import Pass
+from dacergnn.sdfg_passes.context import Context
 from dacergnn.sdfg_passes.distribution import ENDS, distribute, new_array
 from dacergnn.sdfg_passes.extrema import behind_extrema
 from dacergnn.sdfg_passes.regular import is_regular, singular_arrays
 
 
-def propagation_postponing(sdfg: dace.SDFG) -> int:
-    """Postpone wherever values of edges or pairs allow it; returns how many statements were rewritten."""
-    listing = Listing.of(sdfg)
-    fired = postpone(listing)
-    if fired:
-        listing.write(sdfg)
-    return fired
+@dataclass(frozen=True)
+class PropagationPostponing(Pass):
+    """Postpones wherever values of edges or pairs allow it; counts the statements that are rewritten."""
+
+    name: ClassVar[str] = "propagation_postponing"
+
+    def run(self, sdfg: dace.SDFG, context: Context) -> int:
+        listing = Listing.of(sdfg)
+        fired = postpone(listing)
+        if fired:
+            listing.write(sdfg)
+        return fired
 
 
 def postpone(listing: Listing) -> int:
-    """The same on a listing."""
+    """Postpone in a listing; returns how many statements were rewritten."""
     fired = 0
     while taken := _round(listing) or behind_extrema(listing, singular_arrays(listing)):
         listing.settle()

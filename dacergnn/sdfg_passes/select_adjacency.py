@@ -12,15 +12,16 @@ from __future__ import annotations
 
 import copy
 import math
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 import dace
 from dace.data import Array
 
-from dacergnn.config import ADJACENCIES, ELL_SLOTS, TYPICAL_RATES, Rates, ell_slots
+from dacergnn.config import ADJACENCIES, ELL_SLOTS, Rates, ell_slots
 from dacergnn.errors import DacergnnError
-from dacergnn.graph.profile import TYPICAL, Profile
+from dacergnn.graph.profile import Profile
 from dacergnn.graph.spaces import MAPS, is_encoding, parse_encoding
 from dacergnn.library_nodes import Traversal
 from dacergnn.library_nodes.node import Typeclass, row_space
@@ -28,7 +29,8 @@ from dacergnn.library_nodes.traversal.formats import edge_groups, misfit
 from dacergnn.program import Program
 from dacergnn.program.view import SYMBOLS
 from dacergnn.sdfg_passes.adjacency_cost import format_seconds
-from dacergnn.sdfg_passes.choices import Choices
+from dacergnn.sdfg_passes.base import Pass
+from dacergnn.sdfg_passes.context import Context
 from dacergnn.target import find
 
 SMALL_MATRIX = 2**26
@@ -37,47 +39,48 @@ CLEARLY = 0.8
 """Price of a format in that of compressed rows, from which on it is taken in their place."""
 
 
-def select_adjacency(
-    sdfg: dace.SDFG,
-    *,
-    index: Typeclass = dace.int32,
-    implementation: str = "cpu",
-    adjacency: str = "csr",
-    profile: Profile = TYPICAL,
-    rates: Rates = TYPICAL_RATES["cpu"],
-    choices: Choices | None = None,
-) -> None:
-    """Fix implementation, sparse format and encodings of every operator of ``sdfg``, in place.
+@dataclass(frozen=True)
+class SelectAdjacency(Pass):
+    """Fixes implementation, sparse format and encodings of every operator; counts those that get others than they had.
+
+    Implementations for devices, and "pure", know compressed rows only. A plan names a traversal by the array that it
+    writes first.
 
     Args:
-        index: Element type of encodings.
-        implementation: Expansion of the operators; those for devices, and "pure", know compressed rows only.
         adjacency: Format of the traversals that it fits (`Config.adjacency`); the others keep "csr".
-        profile: The graph to choose for.
-        rates: Of the machine to choose for.
-        choices: Decides on the formats that its plan knows of, by the array that a traversal writes first.
+        index: Element type of encodings.
 
     Raises:
-        DacergnnError: ELLPACK would have more slots for each edge of this graph than was asked for.
+        DacergnnError: ELLPACK would have more slots for each edge of the graph than was asked for.
     """
-    program, choices = Program(sdfg), choices or Choices()
-    traversals: list[Any] = [o for o in program.operators if isinstance(o, Traversal)]
-    formats = find(implementation).adjacencies
-    if len(formats) > 1:
-        for operator in traversals:
-            form = _format(operator, sdfg, adjacency, index.bytes, profile, rates)
-            operator.adjacency = form
-            if edge_groups(operator.space, operator.statements) is not None:
-                fit = _fitting(operator, sdfg, form, index.bytes, profile)
-                operator.adjacency = choices.ask(operator.statements[0].target.name, fit, form)
-    for operator in program.operators:
-        operator.implementation = implementation
-        names = list(operator.plan(implementation, operator.arrays(sdfg, program.state)).encodings)
-        for name in names:
-            if name not in sdfg.arrays:
-                sdfg.add_datadesc(name, copy.copy(_template(name, index)))
-        operator.encodings = names
-        program.connect_inputs(operator, names)
+
+    name: ClassVar[str] = "select_adjacency"
+    adjacency: str = "csr"
+    index: Typeclass = dace.int32
+
+    def run(self, sdfg: dace.SDFG, context: Context) -> int:
+        adjacency, index, profile, rates = self.adjacency, self.index, context.profile, context.rates
+        implementation, choices = context.implementation, context.choices
+        program, changed = Program(sdfg), 0
+        traversals: list[Any] = [o for o in program.operators if isinstance(o, Traversal)]
+        if len(find(implementation).adjacencies) > 1:
+            for operator in traversals:
+                form = _format(operator, sdfg, adjacency, index.bytes, profile, rates)
+                operator.adjacency = form
+                if edge_groups(operator.space, operator.statements) is not None:
+                    fit = _fitting(operator, sdfg, form, index.bytes, profile)
+                    operator.adjacency = choices.ask(operator.statements[0].target.name, fit, form)
+        for operator in program.operators:
+            before = operator.implementation, operator.encodings
+            operator.implementation = implementation
+            names = list(operator.plan(implementation, operator.arrays(sdfg, program.state)).encodings)
+            for name in names:
+                if name not in sdfg.arrays:
+                    sdfg.add_datadesc(name, copy.copy(_template(name, index)))
+            operator.encodings = names
+            program.connect_inputs(operator, names)
+            changed += before != (operator.implementation, operator.encodings)
+        return changed
 
 
 def _format(operator: Any, sdfg: dace.SDFG, asked: str, index: int, profile: Profile, rates: Rates) -> str:

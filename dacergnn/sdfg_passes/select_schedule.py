@@ -23,17 +23,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import dace
 
-from dacergnn.cost import NO_HUBS, has_hubs, tile_rows
+from dacergnn.cost import has_hubs, tile_rows
 from dacergnn.graph.spaces import MAPS
 from dacergnn.library_nodes.segment_gemm.device_plan import pair_path
 from dacergnn.library_nodes.traversal.nest import Levels
 from dacergnn.library_nodes.traversal.plan import RUN_TIME
 from dacergnn.program import Program
-from dacergnn.sdfg_passes.choices import Choices
+from dacergnn.sdfg_passes.base import Pass
+from dacergnn.sdfg_passes.context import Context
 from dacergnn.target import Target, find
 
 BRANCH = 4.0
@@ -42,41 +43,34 @@ _YES_NO = ("no", "yes")
 _TILES = ("64", "256", "1024", "4096")
 _HUB_ROWS = ("0", "1024", "4096", "16384", "65536")
 _CHUNKS = ("1", "4", "16", "64")
-_ORDER = ("schedule_by", "split_hubs", "tile_rows", "hub_rows", "chunks")
-"""Questions in the order in which they are asked, since later ones depend on the answers of earlier ones."""
 
 
-def select_schedule(
-    sdfg: dace.SDFG,
-    sizes: Mapping[str, int],
-    longest: Mapping[str, int] = NO_HUBS,
-    implementation: str = "cpu",
-    choices: Choices | None = None,
-) -> int:
-    """Fix the schedule of every operator of ``sdfg``, in place; returns how many got another one than they had.
+@dataclass(frozen=True)
+class SelectSchedule(Pass):
+    """Fixes the schedule of every operator; counts those that get another one than they had.
 
-    Args:
-        sizes: Rows of every row space.
-        longest: Edges of the longest group by the path to its row, such as "dst"; for paths that it leaves out, groups
-            are taken to be alike.
-        implementation: The expansion that it is for.
-        choices: Decides on what its plan knows of: "out/schedule_by" of the operator that first writes "out".
+    A plan names the operator by the array that it writes first: "out/schedule_by".
     """
-    program, choices, target = Program(sdfg), choices or Choices(), find(implementation)
-    changed = 0
-    for operator in program.operators:
-        arrays = operator.arrays(sdfg, program.state)
-        before = [getattr(operator, name) for name in _ORDER if hasattr(operator, name)]
-        scheduled = _Scheduled(operator, target, arrays, sizes, longest)
-        asked = choices.of(operator.statements[0].target.name)
-        for question in _ORDER:
-            if question in scheduled.plan.questions:
-                options, default = scheduled.options(question)
-                scheduled.answer(question, asked.ask(question, options, default))
-            elif question == "hub_rows" and hasattr(operator, question):
-                scheduled.answer(question, "0")
-        changed += before != [getattr(operator, name) for name in _ORDER if hasattr(operator, name)]
-    return changed
+
+    name: ClassVar[str] = "select_schedule"
+
+    def run(self, sdfg: dace.SDFG, context: Context) -> int:
+        sizes, longest = context.profile.sizes, context.profile.longest
+        program, target = Program(sdfg), find(context.implementation)
+        changed = 0
+        for operator in program.operators:
+            arrays = operator.arrays(sdfg, program.state)
+            before = [getattr(operator, name) for name in operator.choices]
+            scheduled = _Scheduled(operator, target, arrays, sizes, longest)
+            asked = context.choices.of(operator.statements[0].target.name)
+            for question in operator.choices:
+                if question in scheduled.plan.questions:
+                    options, default = scheduled.options(question)
+                    scheduled.answer(question, asked.ask(question, options, default))
+                else:
+                    operator.reset(question)
+            changed += before != [getattr(operator, name) for name in operator.choices]
+        return changed
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ its transformation matches the one state of an inter-operator SDFG, and only whe
 
 from __future__ import annotations
 
-import importlib
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from types import new_class
@@ -17,19 +17,25 @@ from dace.properties import DictProperty, Property, make_properties
 from dace.sdfg.utils import node_path_graph
 from dace.transformation import MultiStateTransformation, PatternNode
 
-from dacergnn.config import LEVELS
+from dacergnn.config import LEVELS, PASSES, Config
 from dacergnn.errors import DacergnnError
 from dacergnn.graph.profile import TYPICAL, Profile
 from dacergnn.library_nodes import GraphOperator
-from dacergnn.library_nodes.node import copied
-from dacergnn.program import Program, verify
-from dacergnn.sdfg_passes.pipeline import OPTIMIZATIONS, Circumstances
-from dacergnn.sdfg_passes.select_adjacency import select_adjacency
-from dacergnn.sdfg_passes.select_schedule import select_schedule
+from dacergnn.library_nodes.node import Typeclass, copied
+from dacergnn.program import verify
+from dacergnn.sdfg_passes.base import Pass
+from dacergnn.sdfg_passes.context import Context
+from dacergnn.sdfg_passes.pipeline import Pipeline
 from dacergnn.target import TARGETS
 
 PRICED = ("linear_operator_reordering", "compact_materialization", "aggregation_order", "traversal_fusion")
 """The passes that go by the level or the graph; the others always do all they can."""
+
+
+def _passes(level: str = "O2", index: Typeclass = dace.int32) -> dict[str, Pass]:
+    """All passes over one program, in pipeline order, by name."""
+    pipeline = Pipeline.of(Config(level, PASSES), index=index)
+    return {found.name: found for found in (*pipeline.forward, *pipeline.both)}
 
 
 def _sizes() -> DictProperty:
@@ -40,13 +46,12 @@ def _sizes() -> DictProperty:
     )
 
 
-def _with_typical(sizes: object) -> dict[str, int]:
-    return {**TYPICAL.sizes, **cast("Mapping[str, int]", sizes)}
+def _code() -> Property[str]:
+    return Property(dtype=str, default="cpu", choices=list(TARGETS), desc="Expansion of the library nodes")
 
 
-def _documentation(step: str) -> str | None:
-    """Returns what a viewer shows: the documentation of a pass's module."""
-    return importlib.import_module(f"dacergnn.sdfg_passes.{step}").__doc__
+def _rows(sizes: object) -> tuple[tuple[str, int], ...]:
+    return tuple({**TYPICAL.sizes, **cast("Mapping[str, int]", sizes)}.items())
 
 
 @make_properties
@@ -56,9 +61,24 @@ class ProgramTransformation(MultiStateTransformation, ABC):
     __explicit_cf_compatible__ = True  # it matches no loops or branches, and DaCe need not warn about them
     program = PatternNode(dace.SDFGState)
 
+    @property
     @abstractmethod
+    def step(self) -> str:
+        """The name of the pass."""
+
+    @property
+    def passes(self) -> dict[str, Pass]:
+        """The passes by name, with options as the properties say."""
+        return _passes()
+
+    @property
+    def context(self) -> Context:
+        """Returns what the pass goes by, as the properties say."""
+        return Context()
+
     def rewrite(self, sdfg: dace.SDFG) -> int:
         """Run the pass on ``sdfg``, in place; returns how often it fired."""
+        return self.passes[self.step].run(sdfg, self.context)
 
     @classmethod
     def expressions(cls) -> list[Any]:
@@ -87,24 +107,7 @@ class ProgramTransformation(MultiStateTransformation, ABC):
 
 
 @make_properties
-class OptimizingPass(ProgramTransformation):
-    """A pass of `OPTIMIZATIONS`."""
-
-    @property
-    @abstractmethod
-    def step(self) -> str:
-        """Its name there."""
-
-    @property
-    def circumstances(self) -> Circumstances:
-        return Circumstances()
-
-    def rewrite(self, sdfg: dace.SDFG) -> int:
-        return OPTIMIZATIONS[self.step](sdfg, self.circumstances)
-
-
-@make_properties
-class PricedPass(OptimizingPass):
+class PricedPass(ProgramTransformation):
     """A pass that chooses by the level and by the graph."""
 
     level = Property(dtype=str, default="O2", choices=list(LEVELS), desc='"hector": as the paper; "O2": by cost')
@@ -114,50 +117,64 @@ class PricedPass(OptimizingPass):
     )
 
     @property
-    def circumstances(self) -> Circumstances:
-        sizes = _with_typical(self.sizes)
-        return Circumstances(str(self.level), Profile(tuple(sizes.items()), bool(self.single_typed)))
+    def passes(self) -> dict[str, Pass]:
+        return _passes(str(self.level))
+
+    @property
+    def context(self) -> Context:
+        return Context(Profile(_rows(self.sizes), bool(self.single_typed)))
 
 
 @make_properties
-class SelectSchedule(ProgramTransformation):
-    __doc__ = _documentation("select_schedule")
+class SchedulingPass(ProgramTransformation):
+    """A pass that chooses schedules by the graph."""
 
     sizes = _sizes()
     longest = DictProperty(
         key_type=str, value_type=int, default={}, desc="Edges of the longest group by its path (Profile.longest)"
     )
-    code = Property(dtype=str, default="cpu", choices=list(TARGETS), desc="Expansion of the library nodes")
+    code = _code()
 
-    def rewrite(self, sdfg: dace.SDFG) -> int:
+    @property
+    def context(self) -> Context:
         longest = cast("Mapping[str, int]", self.longest)
-        return select_schedule(sdfg, _with_typical(self.sizes), longest, str(self.code))
+        profile = Profile(_rows(self.sizes), hubs=tuple(longest.items()))
+        return Context(profile, implementation=str(self.code))
 
 
 @make_properties
-class SelectAdjacency(ProgramTransformation):
-    __doc__ = _documentation("select_adjacency")
+class EncodingPass(ProgramTransformation):
+    """A pass that fixes the encodings."""
 
     index = Property(dtype=str, default="int32", choices=["int32", "int64"], desc="Element type of encodings")
-    code = Property(dtype=str, default="cpu", choices=list(TARGETS), desc="Expansion of the library nodes")
+    code = _code()
 
-    def rewrite(self, sdfg: dace.SDFG) -> int:
-        select_adjacency(sdfg, index=getattr(dace, str(self.index)), implementation=str(self.code))
-        return len(Program(sdfg).operators)
+    @property
+    def passes(self) -> dict[str, Pass]:
+        return _passes(index=getattr(dace, str(self.index)))
 
-
-def _transformation(step: str) -> type[ProgramTransformation]:
-    """The class of a pass, ``NarrowProducts`` for "narrow_products"."""
-    base = PricedPass if step in PRICED else OptimizingPass
-    name = "".join(word.capitalize() for word in step.split("_"))
-    members: dict[str, Any] = {"__doc__": _documentation(step), "__module__": __name__, "step": step}
-    return make_properties(new_class(name, (base,), exec_body=lambda namespace: namespace.update(members)))
+    @property
+    def context(self) -> Context:
+        return Context(implementation=str(self.code))
 
 
-TRANSFORMATIONS: dict[str, type[ProgramTransformation]] = {
-    **{step: _transformation(step) for step in OPTIMIZATIONS},
-    "select_schedule": SelectSchedule,
-    "select_adjacency": SelectAdjacency,
+_KINDS: dict[str, type[ProgramTransformation]] = {
+    **dict.fromkeys(PRICED, PricedPass),
+    "select_schedule": SchedulingPass,
+    "select_adjacency": EncodingPass,
 }
+"""Name of a pass -> what has its properties, if it has any."""
+
+
+def _transformation(step: Pass) -> type[ProgramTransformation]:
+    """The class of a pass, of the same name; a viewer shows the documentation of the pass's module."""
+    kind, base = type(step), _KINDS.get(step.name, ProgramTransformation)
+    members: dict[str, Any] = {
+        "__doc__": sys.modules[kind.__module__].__doc__, "__module__": __name__, "step": step.name
+    }  # fmt: skip
+    return make_properties(new_class(kind.__name__, (base,), exec_body=lambda namespace: namespace.update(members)))
+
+
+TRANSFORMATIONS = {name: _transformation(step) for name, step in _passes().items()}
 """Name of a pass -> its transformation, in pipeline order. Differentiation is none: it makes two SDFGs of one."""
 globals().update({kind.__name__: kind for kind in TRANSFORMATIONS.values()})  # where the history of an SDFG finds them

@@ -39,12 +39,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
+from typing import ClassVar
 
 import dace
 
-from dacergnn.cost import NO_HUBS, has_hubs
+from dacergnn.cost import has_hubs
 from dacergnn.errors import ProgramError
-from dacergnn.graph.profile import TYPICAL
 from dacergnn.graph.spaces import FEATURE_SPACES, ROW_SPACES, TYPE_PATHS, kind, part
 from dacergnn.library_nodes import GraphOperator, Statement, Traversal
 from dacergnn.library_nodes.access import is_few, order_name
@@ -53,7 +53,9 @@ from dacergnn.library_nodes.traversal.nest import CHAINS, Levels, chain, problem
 from dacergnn.library_nodes.traversal.storage import NARROW
 from dacergnn.program import Program
 from dacergnn.program.view import Group
+from dacergnn.sdfg_passes.base import Pass
 from dacergnn.sdfg_passes.choices import KEEP, Choices
+from dacergnn.sdfg_passes.context import Context
 from dacergnn.target import find
 
 # What moving a row of w values costs, in values streamed; measured on narrow rows in cache and wide rows in memory.
@@ -67,27 +69,23 @@ _WIDEST = 1024  # elements of a row that fits on the stack with others
 _LOCAL_WIDTH = 16  # of an array that several loops of a nest use
 
 
-def traversal_fusion(
-    sdfg: dace.SDFG,
-    sizes: Mapping[str, int] | None = None,
-    choices: Choices | None = None,
-    implementation: str = "cpu",
-    longest: Mapping[str, int] = NO_HUBS,
-) -> int:
-    """Merge traversals wherever that saves traffic; returns how many operators fewer there are.
+@dataclass(frozen=True)
+class TraversalFusion(Pass):
+    """Merges traversals wherever that saves traffic; counts the operators that there are fewer.
 
-    Args:
-        sizes: Rows of every row space of the graph that the choice is made for; None for a typical one.
-        choices: Decides on the groups of statements, if its plan knows of them: "a+b:ND c+d:E", by the arrays that
-            they write and the mapping.
-        implementation: That of the kernels: a launch on a device ("cuda") takes longer than a loop on a processor.
-        longest: Edges of the longest group by the path to its row, where they are known.
+    A plan names the groups of statements by the arrays that they write and the mapping: "a+b:ND c+d:E". A launch on a
+    device takes longer than a loop on a processor.
     """
-    fusion = _Fusion(Program(sdfg), TYPICAL.sizes if sizes is None else sizes, implementation, longest)
-    merged = fusion.run(choices or Choices())
-    if merged:
-        fusion.write()
-    return merged
+
+    name: ClassVar[str] = "traversal_fusion"
+
+    def run(self, sdfg: dace.SDFG, context: Context) -> int:
+        profile = context.profile
+        fusion = _Fusion(Program(sdfg), profile.sizes, context.implementation, profile.longest)
+        merged = fusion.run(context.choices)
+        if merged:
+            fusion.write()
+        return merged
 
 
 @dataclass(eq=False)

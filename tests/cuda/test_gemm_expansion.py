@@ -12,8 +12,8 @@ from dacergnn import Config
 from dacergnn.library_nodes.node import Typeclass
 from dacergnn.program import parse
 from dacergnn.runtime.cuda_executable import CUDAExecutable
-from dacergnn.sdfg_passes import select_adjacency
-from dacergnn.sdfg_passes.gemm_epilogue_fusion import gemm_epilogue_fusion
+from dacergnn.sdfg_passes import Context, SelectAdjacency
+from dacergnn.sdfg_passes.gemm_epilogue_fusion import GemmEpilogueFusion
 from tests.nodes.statements import products
 from tests.nodes.test_expansions import Compiled, graphs
 from tests.nodes.test_weight_products import PRODUCTS
@@ -55,8 +55,8 @@ def compiled(text: str, dtype: Typeclass, index: Typeclass, *, fused: int = 0) -
     """The program for the interpreter, and for CUDA with at least so many statements in epilogues."""
     plain = parse(text, dtype=dtype)
     sdfg = copy.deepcopy(plain)
-    assert gemm_epilogue_fusion(sdfg) >= fused
-    select_adjacency(sdfg, index=index, implementation="cuda")
+    assert GemmEpilogueFusion().run(sdfg, Context()) >= fused
+    SelectAdjacency(index=index).run(sdfg, Context(implementation="cuda"))
     sdfg.validate()
     return Compiled(plain, CUDAExecutable(sdfg, architectures=(80,)), dtype, index)
 

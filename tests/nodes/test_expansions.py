@@ -17,7 +17,7 @@ from dacergnn.library_nodes import Traversal
 from dacergnn.library_nodes.node import Typeclass
 from dacergnn.program import Program, interpret, parse
 from dacergnn.runtime.executable import Executable
-from dacergnn.sdfg_passes import differentiate, gemm_scale_fusion, select_adjacency
+from dacergnn.sdfg_passes import Context, GemmScaleFusion, SelectAdjacency, differentiate
 from tests.nodes.statements import products, traversals
 from tests.support.random_graphs import RawGraph, random_graph
 from tests.support.random_programs import large_case
@@ -108,7 +108,7 @@ def compiled(
     for operator in Program(sdfg).operators:
         if isinstance(operator, Traversal):
             operator.tile_rows = 256  # so that the larger graphs have several tiles
-    select_adjacency(sdfg, index=index, implementation=implementation, adjacency=adjacency)
+    SelectAdjacency(adjacency, index).run(sdfg, Context(implementation=implementation))
     sdfg.validate()
     return Compiled(plain, Executable(sdfg), dtype, index)
 
@@ -138,9 +138,9 @@ def test_large_random_program(seed: int) -> None:
     """Intermediates in the shared workspace, forward and backward, fused."""
     case = large_case(seed)
     sdfg = parse(case.text, dtype=dace.float64)
-    gemm_scale_fusion(sdfg)
+    GemmScaleFusion().run(sdfg, Context())
     gradient = differentiate(sdfg, case.wrt)
-    gemm_scale_fusion(gradient.backward)
+    GemmScaleFusion().run(gradient.backward, Context())
     graph = case.graph.hetero()
     forward = compiled(gradient.forward, "cpu", dace.float64, dace.int32)
     forward.compare(graph, case.inputs)

@@ -17,7 +17,7 @@ from dacergnn.program import Program, verify
 from dacergnn.program.view import Group
 from dacergnn.runtime.executable import Executable
 from dacergnn.runtime.lower import lower
-from dacergnn.sdfg_passes import compile_program, select_adjacency
+from dacergnn.sdfg_passes import Context, SelectAdjacency, compile_program
 from dacergnn.sdfg_passes.choices import Choices
 from tests.nodes.test_expansions import Compiled, compiled, graphs, hub_graph
 from tests.nodes.test_hubs import HUBS, results
@@ -181,7 +181,7 @@ def test_formats_agree() -> None:
     sums = "".join(f'        e.dst["{form}"] += e.a * e.src.x\n' for form in formats)
     text = f"def p(g, a: E, x: NS[20]):\n    for e in g.edges():\n{sums}    return {', '.join(formats)}\n"
     sdfg = parse(text, dtype=dace.float64)
-    select_adjacency(sdfg, choices=Choices(Plan.of({form: form for form in formats})))
+    SelectAdjacency().run(sdfg, Context(choices=Choices(Plan.of({form: form for form in formats}))))
     assert formats_of(sdfg) == {form: form for form in formats}
     executable = Executable(sdfg)
     for raw in raw_graphs():

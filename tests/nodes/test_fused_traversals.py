@@ -16,8 +16,8 @@ from dacergnn.library_nodes import Traversal
 from dacergnn.library_nodes.node import Typeclass
 from dacergnn.program import Program, interpret, verify
 from dacergnn.program.view import Group
-from dacergnn.sdfg_passes import differentiate, gemm_scale_fusion
-from dacergnn.sdfg_passes.traversal_fusion import traversal_fusion
+from dacergnn.sdfg_passes import Context, GemmScaleFusion, differentiate
+from dacergnn.sdfg_passes.traversal_fusion import TraversalFusion
 from tests.nodes.test_expansions import compiled, graphs, hub_graph
 from tests.support.random_graphs import RawGraph
 from tests.support.random_programs import large_case
@@ -233,10 +233,11 @@ MODELS: dict[str, tuple[Callable[..., None], dict[str, object]]] = {
 
 def check_gradient(sdfg: dace.SDFG, wrt: list[str], raws: list[RawGraph], seed: int) -> None:
     """Fused forward and backward on random inputs, the backward on what the forward saved."""
-    gemm_scale_fusion(sdfg)
+    GemmScaleFusion().run(sdfg, Context())
     gradient = differentiate(sdfg, wrt)
-    gemm_scale_fusion(gradient.backward)
-    assert traversal_fusion(gradient.forward) + traversal_fusion(gradient.backward) > 0
+    GemmScaleFusion().run(gradient.backward, Context())
+    fused = [TraversalFusion().run(sdfg, Context()) for sdfg in (gradient.forward, gradient.backward)]
+    assert sum(fused) > 0
     forward = compiled(gradient.forward, "cpu", dace.float64, dace.int32)
     backward = compiled(gradient.backward, "cpu", dace.float64, dace.int32)
     for raw in raws:

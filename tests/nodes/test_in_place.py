@@ -11,7 +11,8 @@ from dacergnn import parse
 from dacergnn.library_nodes import SegmentGemm, Traversal
 from dacergnn.library_nodes.node import Typeclass
 from dacergnn.program import Program, interpret
-from dacergnn.sdfg_passes.gemm_epilogue_fusion import gemm_epilogue_fusion
+from dacergnn.sdfg_passes import Context
+from dacergnn.sdfg_passes.gemm_epilogue_fusion import GemmEpilogueFusion
 from tests.nodes.test_expansions import compiled, graphs, with_index
 from tests.nodes.test_fused_traversals import as_one
 
@@ -123,7 +124,7 @@ PRODUCTS: dict[str, tuple[str, Pairs]] = {
 
 def product_of(text: str, dtype: Typeclass) -> dace.SDFG:
     sdfg = parse(text, dtype=dtype)
-    gemm_epilogue_fusion(sdfg)
+    GemmEpilogueFusion().run(sdfg, Context())
     return sdfg
 
 

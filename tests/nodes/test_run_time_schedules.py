@@ -21,7 +21,7 @@ from dacergnn.native.build import build
 from dacergnn.program import Program
 from dacergnn.runtime.executable import Executable
 from dacergnn.runtime.lower import Lowered, lower
-from dacergnn.sdfg_passes import compile_program, select_adjacency
+from dacergnn.sdfg_passes import Context, SelectAdjacency, compile_program
 from tests.nodes.test_expansions import TORCH, compiled, hub_graph, with_index
 from tests.nodes.test_formats import everything as all_formats
 from tests.nodes.test_hubs import HUBS, divided
@@ -127,7 +127,7 @@ void parallel_tiles(const I* ptr, std::int64_t n, std::int64_t work, std::int64_
 def test_values_reach_the_kernel() -> None:
     """By the tiles that generated code runs, counted around the function that it hands over."""
     sdfg = parse(SUM, dtype=dace.float32)
-    select_adjacency(sdfg)
+    SelectAdjacency().run(sdfg, Context())
     lowered = lower(sdfg)
     code = PROBE + lowered.code.replace("dacergnn::parallel_tiles(", "probe::parallel_tiles(")
     executable = Executable(replace(lowered, code=code))
@@ -194,7 +194,7 @@ def test_what_a_plan_leaves_open_is_what_calls_get() -> None:
 )
 def test_bad_schedules(schedule: dict[str, int], message: str) -> None:
     sdfg = parse(SUM, dtype=dace.float32)
-    select_adjacency(sdfg)
+    SelectAdjacency().run(sdfg, Context())
     with pytest.raises(DacergnnError, match=message):
         Executable(sdfg).prepare(HUBS["into one"].hetero(), schedule=schedule)
 
@@ -214,7 +214,7 @@ def test_bad_properties(name: str, value: object) -> None:
 def test_programs_of_dace_have_the_values_in_their_code() -> None:
     """Where nothing but DaCe lowers them, there is nobody to pass an argument."""
     sdfg = parse(SUM, dtype=dace.float32)
-    select_adjacency(sdfg)
+    SelectAdjacency().run(sdfg, Context())
     (operator,) = Program(sdfg).operators
     operator.tile_rows = 77
     assert {type(getattr(operator, name)) for name in RUN_TIME} == {int}

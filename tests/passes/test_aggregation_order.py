@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import dace
 import pytest
 
 from dacergnn import Config
 from dacergnn.program import parse
 from dacergnn.sdfg_passes import compile_program
-from dacergnn.sdfg_passes.aggregation_order import aggregation_order
-from tests.support.rewrites import rewritten, sizes, unchanged
+from dacergnn.sdfg_passes.aggregation_order import AggregationOrder
+from tests.support.rewrites import Rewrite, on_graph, rewritten, unchanged
 
 HUGE, TINY = 900_000, 1_000
 
 
-def ordered(**rows: int) -> Callable[[dace.SDFG], int]:
-    return lambda sdfg: aggregation_order(sdfg, sizes(**rows))
+def ordered(*wrt: str, **rows: int) -> Rewrite:
+    return on_graph(AggregationOrder(wrt=wrt), **rows)
 
 
 TRANSFORMED = """def p(g, x: NS[64], W: R[64, 64], a: E):
@@ -202,7 +200,7 @@ return out"""
 )
 def test_each_part_of_the_relations_has_its_order(wrt: tuple[str, ...], expected: str) -> None:
     """Sums of pairs that gradients read again are kept, so that nothing is gathered twice."""
-    count, text = rewritten(TRANSFORMED, lambda sdfg: aggregation_order(sdfg, sizes(**PARTED), wrt=wrt))
+    count, text = rewritten(TRANSFORMED, ordered(*wrt, **PARTED))
     assert count > 0
     assert text == expected
 
@@ -243,7 +241,7 @@ return out"""
 
 
 def test_constants_join_the_rows_or_the_sums_by_relation() -> None:
-    count, text = rewritten(WITH_CONSTANTS, lambda sdfg: aggregation_order(sdfg, sizes(**PARTED), wrt=("x", "W", "b")))
+    count, text = rewritten(WITH_CONSTANTS, ordered("x", "W", "b", **PARTED))
     assert count > 0
     assert (
         text

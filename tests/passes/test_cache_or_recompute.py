@@ -237,7 +237,7 @@ def test_saved_arrays_take_whole_lines_of_a_budget() -> None:
 
 
 def test_free_memory_sets_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dacergnn.sdfg_passes.pipeline.free_memory", lambda device: 0.0)
+    monkeypatch.setattr("dacergnn.sdfg_passes.cache_or_recompute.free_memory", lambda device: 0.0)
     assert chain(caching="auto").saved == []
-    monkeypatch.setattr("dacergnn.sdfg_passes.pipeline.free_memory", lambda device: float("inf"))
+    monkeypatch.setattr("dacergnn.sdfg_passes.cache_or_recompute.free_memory", lambda device: float("inf"))
     assert chain(caching="auto").saved == chain(caching="budget:1e15").saved

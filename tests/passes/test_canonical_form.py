@@ -10,7 +10,8 @@ import torch
 
 from dacergnn import interpret, parse, print_program
 from dacergnn.program import Program, verify
-from dacergnn.sdfg_passes.canonical_form import canonical_form
+from dacergnn.sdfg_passes import Context
+from dacergnn.sdfg_passes.canonical_form import CanonicalForm
 from tests.support.random_chains import random_chains
 from tests.support.random_graphs import random_graph
 from tests.support.torch_evaluate import torch_evaluate
@@ -63,10 +64,10 @@ AFTER = """def p(g, x: NS[6], W: R[6, 6], F: R[2, 3, 3], s: E, a: ONE[2, 3], t: 
 
 def test_listing() -> None:
     sdfg = parse(BEFORE)
-    assert canonical_form(sdfg) > 0
+    assert CanonicalForm().run(sdfg, Context()) > 0
     verify(sdfg)
     assert "".join(f"{line}\n" for line in print_program(sdfg).splitlines() if "#" not in line) == AFTER
-    assert canonical_form(sdfg) == 0
+    assert CanonicalForm().run(sdfg, Context()) == 0
 
 
 def test_a_value_that_could_live_in_fewer_rows_stays() -> None:
@@ -78,7 +79,7 @@ def test_a_value_that_could_live_in_fewer_rows_stays() -> None:
     return c
 """
     sdfg = parse(text)
-    canonical_form(sdfg)
+    CanonicalForm().run(sdfg, Context())
     assert [len(list(o.read_arrays)) for o in Program(sdfg).operators] == [1, 2]
     assert 'e["b"] = exp(tanh(e.src["x"]))' in print_program(sdfg)
 
@@ -89,19 +90,19 @@ def test_values_stay_and_the_form_is_final(first: int) -> None:
         case = random_chains(seed)
         sdfg = parse(case.text)
         outputs = Program(sdfg).outputs
-        canonical_form(sdfg)
+        CanonicalForm().run(sdfg, Context())
         verify(sdfg)
         values = interpret(sdfg, case.graph.hetero(), **case.inputs)
         expected, _ = torch_evaluate(case.text, case.graph, {n: torch.as_tensor(a) for n, a in case.inputs.items()})
         for name, result in zip(outputs, expected, strict=True):
             np.testing.assert_allclose(values[name], result.numpy(), rtol=1e-9, atol=1e-10, err_msg=f"{seed}: {name}")
-        assert canonical_form(sdfg) == 0, case.text
+        assert CanonicalForm().run(sdfg, Context()) == 0, case.text
 
 
 def test_listing_keeps_values() -> None:
     values, rng = np.random.default_rng(1), random.Random(1)
     before, after = parse(BEFORE), parse(BEFORE)
-    canonical_form(after)
+    CanonicalForm().run(after, Context())
     graph = random_graph(rng).hetero()
     program = Program(before)
     inputs = {n: values.uniform(0.5, 1.0, (graph.size(program.space(n)), *program.shape(n))) for n in program.inputs}

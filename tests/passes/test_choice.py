@@ -14,8 +14,9 @@ from dacergnn.graph.profile import Profile
 from dacergnn.library_nodes.form import Const, Op, Ref, Statement
 from dacergnn.program.listing import Listing
 from dacergnn.sdfg_passes import Compilation, choice, compile_program
-from dacergnn.sdfg_passes.choice import Option, choose
-from dacergnn.sdfg_passes.listing_cost import listing_cost
+from dacergnn.sdfg_passes.choice import Option, Price, choose
+from dacergnn.sdfg_passes.choices import Choices
+from dacergnn.sdfg_passes.listing_cost import listing_cost, listing_seconds
 from tests.program.golden import bare, learned, parsed
 from tests.support.rewrites import sizes
 
@@ -32,6 +33,10 @@ def listing(body: str, result: str) -> Listing:
 def ordered(name: str, **rows: int) -> Compilation:
     profile = Profile(tuple(sizes(**rows).items()), single_typed=True)
     return compile_program(parsed(name), learned(name), Config(passes=ORDERS), dace.int32, profile)
+
+
+def typical_price(**rows: int) -> Price:
+    return lambda found: listing_seconds(found, sizes(**rows), TYPICAL_RATES["cpu"])
 
 
 # Prices
@@ -102,7 +107,7 @@ def test_equal_computations_are_paid_once() -> None:
         return Option("through_sums", apply)
 
     sites = {s.target.name: [through_sums(s, y)] for s, y in zip(found.statements, ("x", "y"), strict=True)}
-    best, taken = choose(found, sites, sizes(**MANY_DESTINATIONS), TYPICAL_RATES["cpu"])
+    best, taken = choose(found, sites, typical_price(**MANY_DESTINATIONS), Choices())
     assert taken == 2
     assert [s.space for s in best.statements].count("E") == 1
 
@@ -121,7 +126,7 @@ def test_two_that_pay_together_only() -> None:
     def _is(statement: Statement) -> bool:
         return statement.target.name in ("s", "t")
 
-    best, taken = choose(found, {"s": [by("s")], "t": [by("t")]}, sizes(), TYPICAL_RATES["cpu"], price)
+    best, taken = choose(found, {"s": [by("s")], "t": [by("t")]}, price, Choices())
     assert taken == 2
     assert price(best) == 3.0
 
@@ -152,7 +157,7 @@ def test_one_after_the_other_beyond_a_limit(most: int, monkeypatch: pytest.Monke
         return sum(s.expr.value if isinstance(s.expr, Const) else 2.0 for s in candidate.statements)
 
     sites = {"s": [to("s", v) for v in (1.0, 0.5, 0.7)], "t": [to("t", 3.0)], "u": [to("u", v) for v in (1.5, 1.75)]}
-    best, taken = choose(found, sites, sizes(), TYPICAL_RATES["cpu"], price)
+    best, taken = choose(found, sites, price, Choices())
     assert taken == 2
     assert [s.expr for s in best.statements if isinstance(s.expr, Const)] == [Const(0.5), Const(1.5)]
 
@@ -160,7 +165,7 @@ def test_one_after_the_other_beyond_a_limit(most: int, monkeypatch: pytest.Monke
 def test_nothing_cheaper_leaves_the_listing() -> None:
     found = listing('e["s"] = exp(e.a)', "s")
     nothing = Option("nothing", lambda candidate: None)
-    assert choose(found, {"s": [nothing]}, sizes(), TYPICAL_RATES["cpu"]) == (found, 0)
+    assert choose(found, {"s": [nothing]}, typical_price(), Choices()) == (found, 0)
 
 
 # Models

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import pytest
 
 from dacergnn import parse
 from dacergnn.errors import ProgramError
-from dacergnn.sdfg_passes import gemm_scale_fusion
-from dacergnn.sdfg_passes.compact_materialization import compact_materialization
-from dacergnn.sdfg_passes.traversal_fusion import traversal_fusion
-from tests.support.rewrites import rewritten, unchanged
+from dacergnn.sdfg_passes import Context, GemmScaleFusion
+from dacergnn.sdfg_passes.compact_materialization import CompactMaterialization
+from dacergnn.sdfg_passes.traversal_fusion import TraversalFusion
+from tests.support.rewrites import on_graph, rewritten, unchanged
 
-joined = partial(compact_materialization, single_typed=True)
-hector = partial(compact_materialization, sides=("srcpair",))
+compacted = on_graph(CompactMaterialization())
+joined = on_graph(CompactMaterialization(), single_typed=True)
+hector = on_graph(CompactMaterialization(("srcpair",)))
 
 BOTH_SIDES = """def p(g, x: NS[4], y: ND[4], W: R[4, 3], q: R[4]):
     for e in g.edges():
@@ -27,7 +26,7 @@ BOTH_SIDES = """def p(g, x: NS[4], y: ND[4], W: R[4, 3], q: R[4]):
 
 
 def test_values_of_one_end_point_go_to_its_pairs() -> None:
-    assert rewritten(BOTH_SIDES, compact_materialization) == (
+    assert rewritten(BOTH_SIDES, compacted) == (
         3,
         """for p in g.src_pairs():
     p["hs"] = linear(p.src["x"], W[p.etype])
@@ -60,7 +59,7 @@ def test_values_of_a_type_go_to_the_type() -> None:
         n["z"] = n.x + n["d"]
     return s, z
 """,
-        compact_materialization,
+        compacted,
     ) == (
         3,
         """for r in g.edge_types():
@@ -85,7 +84,7 @@ def test_readers_go_the_whole_way() -> None:
         e["s"] = e.src.d * e.dst.x
     return s
 """
-    assert rewritten(text, compact_materialization)[1].endswith('e["s"] = d[e.src.ntype] * e.dst["x"]\nreturn s')
+    assert rewritten(text, compacted)[1].endswith('e["s"] = d[e.src.ntype] * e.dst["x"]\nreturn s')
 
 
 def test_pairs_go_further_to_the_type() -> None:
@@ -95,7 +94,7 @@ def test_pairs_go_further_to_the_type() -> None:
         p["y"] = p.src.x * p["a"]
     return y
 """
-    assert rewritten(text, compact_materialization)[1].startswith('for r in g.edge_types():\n    r["a"] = exp(r["w"])')
+    assert rewritten(text, compacted)[1].startswith('for r in g.edge_types():\n    r["a"] = exp(r["w"])')
 
 
 def test_end_types_belong_to_the_relation_where_it_joins_one_with_one() -> None:
@@ -110,7 +109,7 @@ def test_end_types_belong_to_the_relation_where_it_joins_one_with_one() -> None:
     assert after.startswith(
         'for r in g.edge_types():\n    r["a"] = r["w"] * u[r.src.ntype] * u[r.dst.ntype]\nfor e in g.edges():'
     )
-    assert unchanged(text, compact_materialization)
+    assert unchanged(text, compacted)
 
 
 def test_equal_values_are_kept_once() -> None:
@@ -124,7 +123,7 @@ def test_equal_values_are_kept_once() -> None:
         e["s"] = e["a"] * e.src_pair["b"]
     return s
 """,
-        compact_materialization,
+        compacted,
     )
     assert count == 1
     assert after.count("linear(") == 1
@@ -177,7 +176,7 @@ def test_rows_of_destinations_among_the_sources_stay() -> None:
         e["y"] = e.src.a * e.src.x
     return y
 """,
-        compact_materialization,
+        compacted,
     )
 
 
@@ -191,15 +190,15 @@ def test_copies_of_weights_in_another_shape_stay() -> None:
         e["y"] = linear(e.src.x, B[e.etype])
     return y
 """,
-        compact_materialization,
+        compacted,
     )
 
 
 def test_runs_before_fusion() -> None:
     sdfg = parse(BOTH_SIDES)
-    assert traversal_fusion(sdfg) > 0
+    assert TraversalFusion().run(sdfg, Context()) > 0
     with pytest.raises(ProgramError, match="runs before traversal_fusion"):
-        compact_materialization(sdfg)
+        CompactMaterialization().run(sdfg, Context())
 
 
 def test_scaled_products_may_come_first() -> None:
@@ -210,4 +209,4 @@ def test_scaled_products_may_come_first() -> None:
         e.dst["s"] += e["a"] * e["m"]
     return s
 """
-    assert rewritten(text, lambda sdfg: gemm_scale_fusion(sdfg) + compact_materialization(sdfg))[0] == 1
+    assert rewritten(text, lambda sdfg: GemmScaleFusion().run(sdfg, Context()) + compacted(sdfg))[0] == 1

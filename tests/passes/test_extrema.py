@@ -10,11 +10,11 @@ from dacergnn import Config, HeteroGraph, interpret, parse
 from dacergnn.library_nodes.form import size
 from dacergnn.program import Program
 from dacergnn.program.listing import Listing
-from dacergnn.sdfg_passes import compile_program, differentiate
+from dacergnn.sdfg_passes import Context, compile_program, differentiate
 from dacergnn.sdfg_passes.extrema import behind_extrema
-from dacergnn.sdfg_passes.propagation_postponing import propagation_postponing
+from dacergnn.sdfg_passes.propagation_postponing import PropagationPostponing
 from dacergnn.sdfg_passes.regular import singular_arrays
-from tests.support.rewrites import loops, rewritten, unchanged
+from tests.support.rewrites import loops, on_graph, rewritten, unchanged
 
 
 def behind(sdfg: dace.SDFG) -> int:
@@ -146,9 +146,9 @@ EDGE_CONV = """def edge_conv(g, x: NS[8], W: ONE[16, 4], b: ONE[4]):
 def test_edge_conv_runs_on_nodes(function: str) -> None:
     text = EDGE_CONV.format(function=function)
     sdfg = parse(text)
-    assert propagation_postponing(sdfg) > 0
+    assert PropagationPostponing().run(sdfg, Context()) > 0
     assert "for e in g.edges()" not in loops(sdfg)
-    rewritten(text, propagation_postponing)
+    rewritten(text, on_graph(PropagationPostponing()))
 
 
 @pytest.mark.parametrize("function", ["", "relu"])

@@ -7,7 +7,8 @@ import pytest
 
 from dacergnn import parse, print_program
 from dacergnn.program import Program, verify
-from dacergnn.sdfg_passes.gemm_epilogue_fusion import gemm_epilogue_fusion
+from dacergnn.sdfg_passes import Context
+from dacergnn.sdfg_passes.gemm_epilogue_fusion import GemmEpilogueFusion
 from tests.nodes.test_expansions import compiled, graphs
 
 SUM = """def p(g, x: NS[20], W: R[20, 24], root: ONE[20, 24], b: ONE[24], a: E):
@@ -85,7 +86,7 @@ PROGRAMS = {
 
 def fused(text: str) -> tuple[int, dace.SDFG]:
     sdfg = parse(text, dtype=dace.float64)
-    count = gemm_epilogue_fusion(sdfg)
+    count = GemmEpilogueFusion().run(sdfg, Context())
     verify(sdfg)
     sdfg.validate()
     return count, sdfg
@@ -98,7 +99,7 @@ def test_what_is_fused(name: str) -> None:
     assert count == expected
     assert {n for o in Program(sdfg).operators for n in o.locals} == locals_
     before = print_program(sdfg)
-    assert gemm_epilogue_fusion(sdfg) == 0
+    assert GemmEpilogueFusion().run(sdfg, Context()) == 0
     assert print_program(sdfg) == before
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import dace
 import pytest
 
@@ -11,14 +9,14 @@ from dacergnn import Config, parse
 from dacergnn.errors import DacergnnError
 from dacergnn.program.listing import Listing
 from dacergnn.sdfg_passes import compile_program
-from dacergnn.sdfg_passes.aggregation_order import aggregation_order
+from dacergnn.sdfg_passes.aggregation_order import AggregationOrder
 from tests.passes.test_aggregation_order import HUGE, ON_EDGES, THROUGH_PAIRS, TINY, TRANSFORMED
 from tests.passes.test_node_orders import CONVOLUTION, MEAN, widths
-from tests.support.rewrites import rewritten, sizes, unchanged
+from tests.support.rewrites import Rewrite, on_graph, rewritten, unchanged
 
 
-def given(order: str, **rows: int) -> Callable[[dace.SDFG], int]:
-    return lambda sdfg: aggregation_order(sdfg, sizes(**rows or {"E": HUGE}), order=order)
+def given(order: str, **rows: int) -> Rewrite:
+    return on_graph(AggregationOrder(order), **rows or {"E": HUGE})
 
 
 @pytest.mark.parametrize(("m", "k"), [(4, 8), (8, 4)])

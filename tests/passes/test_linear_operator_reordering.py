@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import pytest
 
-from dacergnn.sdfg_passes.linear_operator_reordering import linear_operator_reordering
-from tests.support.rewrites import rewritten, sizes, unchanged
+from dacergnn.sdfg_passes.linear_operator_reordering import LinearOperatorReordering
+from tests.support.rewrites import on_graph, rewritten, unchanged
 
-wherever = partial(linear_operator_reordering, sizes=None)
+wherever = on_graph(LinearOperatorReordering(merge_all=True))
+joined = on_graph(LinearOperatorReordering(merge_all=True), single_typed=True)
 PARTED = dict.fromkeys(("U", "V", "Es", "Vs", "Ed", "Ud"), 900_000) | {"Us": 1_000, "Vd": 1_000}
 
 
@@ -71,7 +70,7 @@ def test_a_bias_in_between_is_transformed_alone() -> None:
         e["s"] = linear(reshape(e.src.k, 2, 3), A[e.etype])
     return s
 """,
-        partial(wherever, single_typed=True),
+        joined,
     )
     assert count == 1
     assert 'r["K_A"] = compose(K[r.src.ntype], r["A"])' in after
@@ -100,7 +99,7 @@ def test_types_of_nodes_meet_relations_where_these_join_one_with_one() -> None:
         e["s"] = linear(e.src.k, A[e.etype])
     return s
 """
-    assert rewritten(text, partial(wherever, single_typed=True)) == (
+    assert rewritten(text, joined) == (
         1,
         """for r in g.edge_types():
     r["K_A"] = compose(K[r.src.ntype], r["A"])
@@ -120,7 +119,7 @@ SCORE = """def p(g, k: NS[64], q: ND[64], A: R[64, 64]):
 
 
 def test_a_product_serves_the_operand_with_fewer_rows() -> None:
-    assert rewritten(SCORE, partial(linear_operator_reordering, sizes=sizes(U=900_000, V=1_000))) == (
+    assert rewritten(SCORE, on_graph(LinearOperatorReordering(), U=900_000, V=1_000)) == (
         1,
         """for e in g.edges():
     e["q_1"] = linear(e.dst["q"], A[e.etype].T)
@@ -128,7 +127,7 @@ for e in g.edges():
     e["s"] = dot_prd(e.src["k"], e["q_1"])
 return s""",
     )
-    assert unchanged(SCORE, partial(linear_operator_reordering, sizes=sizes(U=1_000, V=900_000)))
+    assert unchanged(SCORE, on_graph(LinearOperatorReordering(), U=1_000, V=900_000))
     assert unchanged(SCORE, wherever), "no product of weights"
 
 
@@ -141,7 +140,7 @@ def test_a_product_that_is_needed_anyway_is_shared() -> None:
         e.dst["out"] += {message}
     return out
 """
-    run = partial(linear_operator_reordering, sizes=sizes(U=2_000))
+    run = on_graph(LinearOperatorReordering(), U=2_000)
     assert unchanged(text.format(message='e["s"] * e["h"]'), run)
     count, after = rewritten(text.format(message='e["s"]'), run)
     assert count == 1
@@ -184,7 +183,7 @@ def test_what_stays(lines: str) -> None:
     text += "\n".join(f"        {line}" for line in body) + f"\n    {result}\n"
     assert unchanged(text, wherever)
     for rows in ({}, {"U": 900_000, "V": 1_000}, {"U": 1_000, "V": 900_000}):
-        assert unchanged(text, partial(linear_operator_reordering, sizes=sizes(**rows)))
+        assert unchanged(text, on_graph(LinearOperatorReordering(), **rows))
 
 
 def test_each_part_of_the_relations_multiplies_its_own_side() -> None:
@@ -194,7 +193,7 @@ def test_each_part_of_the_relations_multiplies_its_own_side() -> None:
         e["s"] = dot_prd(e["ka"], e.dst.q)
     return s
 """
-    count, listing = rewritten(text, partial(linear_operator_reordering, sizes=sizes(**PARTED)))
+    count, listing = rewritten(text, on_graph(LinearOperatorReordering(), **PARTED))
     assert count == 1
     assert (
         listing
@@ -226,7 +225,7 @@ BIASED = """def p(g, k: NS[32], q: ND[32], A: R[32, 32], b: R[32]):
 
 
 def test_a_bias_meets_the_other_operand_alone() -> None:
-    count, listing = rewritten(BIASED, partial(linear_operator_reordering, sizes=sizes(U=900_000, V=1_000)))
+    count, listing = rewritten(BIASED, on_graph(LinearOperatorReordering(), U=900_000, V=1_000))
     assert count == 1
     assert (
         listing
@@ -241,7 +240,7 @@ return s"""
 
 
 def test_a_bias_joins_the_rows_or_meets_the_other_operand_by_relation() -> None:
-    count, listing = rewritten(BIASED, partial(linear_operator_reordering, sizes=sizes(**PARTED)))
+    count, listing = rewritten(BIASED, on_graph(LinearOperatorReordering(), **PARTED))
     assert count == 1
     assert (
         listing
@@ -278,8 +277,8 @@ def test_merged_weights_multiply_each_part_of_the_relations_on_its_own_side() ->
         e["s"] = dot_prd(e["ka"], e.dst.q)
     return s
 """
-    nodes = sizes(NS=900_000, R=10, **PARTED)
-    count, listing = rewritten(text, partial(linear_operator_reordering, sizes=nodes, single_typed=True))
+    run = on_graph(LinearOperatorReordering(), single_typed=True, NS=900_000, R=10, **PARTED)
+    count, listing = rewritten(text, run)
     assert count > 0
     assert (
         listing

@@ -9,7 +9,8 @@ import pytest
 
 from dacergnn import interpret, parse, print_program
 from dacergnn.program import verify
-from dacergnn.sdfg_passes.narrow_products import narrow_products
+from dacergnn.sdfg_passes import Context
+from dacergnn.sdfg_passes.narrow_products import NarrowProducts
 from tests.support.random_graphs import random_graph
 
 TEXT = """def p(g, x: NS[6], W: R[6, 1], Y: R[1, 5], s: E, q: ONE[1, 6], F: R[6, 6], v: ONE[1, 6, 1]):
@@ -38,12 +39,12 @@ TEXT = """def p(g, x: NS[6], W: R[6, 1], Y: R[1, 5], s: E, q: ONE[1, 6], F: R[6,
 
 def test_products_and_values() -> None:
     sdfg, before = parse(TEXT), parse(TEXT)
-    assert narrow_products(sdfg) == 7
+    assert NarrowProducts().run(sdfg, Context()) == 7
     verify(sdfg)
     text = print_program(sdfg)
     assert "linear" not in text
     assert "compose" not in text
-    assert narrow_products(sdfg) == 0
+    assert NarrowProducts().run(sdfg, Context()) == 0
     rng, values = random.Random(1), np.random.default_rng(1)
     for _ in range(5):
         graph = random_graph(rng).hetero()
@@ -65,4 +66,4 @@ def test_wider_products_and_heads_stay(weights: str) -> None:
         p["a"] = linear(p.src.x, W[p.etype])
     return a
 """
-    assert narrow_products(parse(text)) == 0
+    assert NarrowProducts().run(parse(text), Context()) == 0

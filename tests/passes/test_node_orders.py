@@ -12,8 +12,8 @@ from dacergnn.graph.profile import TYPICAL
 from dacergnn.library_nodes.form import size
 from dacergnn.program.listing import Listing
 from dacergnn.sdfg_passes import compile_program
-from dacergnn.sdfg_passes.aggregation_order import aggregation_order
-from tests.support.rewrites import rewritten, sizes, unchanged
+from dacergnn.sdfg_passes.aggregation_order import AggregationOrder
+from tests.support.rewrites import on_graph, rewritten, unchanged
 
 NODES, EDGES = 169_343, 1_166_243  # of ogbn-arxiv
 SIZES = {"NS": NODES, "ND": NODES, "E": EDGES, "U": NODES, "V": NODES, "RNS": NODES, "R": 1, "T": 1, "ONE": 1}
@@ -65,8 +65,7 @@ def test_orders_of_a_convolution_are_those_of_table_2(
     assert summed(widths(m, k), wrt) == expected
 
 
-def ordered(sdfg: dace.SDFG) -> int:
-    return aggregation_order(sdfg, sizes(E=10_000_000))
+ordered = on_graph(AggregationOrder(), E=10_000_000)
 
 
 def test_narrower_rows_are_summed() -> None:
@@ -146,7 +145,7 @@ TRANSFORMED = """def p(
 )
 def test_products_that_stay_in_front_of_sums(product: str, summed: str) -> None:
     text = TRANSFORMED.format(product=product, summed=summed)
-    assert unchanged(text, lambda sdfg: aggregation_order(sdfg, sizes(), order="aggregate_first"))
+    assert unchanged(text, on_graph(AggregationOrder("aggregate_first")))
 
 
 def test_products_that_are_summed_twice() -> None:
@@ -159,7 +158,7 @@ def test_products_that_are_summed_twice() -> None:
             n["out"] += e.src["h"]
     return out
 """
-    _, after = rewritten(text, lambda sdfg: aggregation_order(sdfg, sizes(), order="aggregate_first"))
+    _, after = rewritten(text, on_graph(AggregationOrder("aggregate_first")))
     assert after.endswith('n["out"] += e.src["h"]\nreturn out')
 
 
@@ -178,7 +177,7 @@ SUMMED = """def p(g, x: NS[4], f: E[4], y: NS, a: E[1], W: ONE[4, 2], w: ONE[1, 
 def moved(lines: str) -> int:
     """How many products move in front of sums; the program computes what it did."""
     text = SUMMED.format(lines=lines.replace("; ", "\n        "))
-    return rewritten(text, lambda sdfg: aggregation_order(sdfg, sizes(), order="transform_first"))[0]
+    return rewritten(text, on_graph(AggregationOrder("transform_first")))[0]
 
 
 @pytest.mark.parametrize(

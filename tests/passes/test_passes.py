@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,9 +16,7 @@ from dacergnn.library_nodes import Traversal
 from dacergnn.library_nodes.node import copied
 from dacergnn.program import Program, verify
 from dacergnn.runtime.lower import lower
-from dacergnn.sdfg_passes import compile_program, differentiate, gemm_scale_fusion, select_adjacency
-from dacergnn.sdfg_passes.pipeline import FUSIONS, OPTIMIZATIONS, Circumstances
-from dacergnn.sdfg_passes.select_schedule import select_schedule
+from dacergnn.sdfg_passes import Context, GemmScaleFusion, Pipeline, SelectAdjacency, compile_program, differentiate
 from tests.program import golden
 from tests.program.golden import MODELS, PROGRAMS
 
@@ -31,10 +29,10 @@ def listing(sdfg: dace.SDFG) -> str:
 
 def fused(text: str) -> tuple[int, str]:
     sdfg = parse(text)
-    count = gemm_scale_fusion(sdfg)
+    count = GemmScaleFusion().run(sdfg, Context())
     verify(sdfg)
     sdfg.validate()
-    assert gemm_scale_fusion(sdfg) == 0, "a second run fires again"
+    assert GemmScaleFusion().run(sdfg, Context()) == 0, "a second run fires again"
     return count, listing(sdfg)
 
 
@@ -108,7 +106,7 @@ def test_adjacency_connects_what_the_kernels_read() -> None:
     return out
 """
     )
-    select_adjacency(sdfg, index=dace.int64)
+    SelectAdjacency(index=dace.int64).run(sdfg, Context())
     verify(sdfg)
     sdfg.validate()
     product, total = Program(sdfg).operators
@@ -129,9 +127,9 @@ def schedules(sdfgs: Mapping[str, dace.SDFG]) -> list[object]:
 def test_every_step_is_valid_and_survives_the_disk(model: str, tmp_path: Path) -> None:
     source, bindings = MODELS[model]
     plan = compile_program(parse(source, **bindings), ["x", *list(bindings)[1:3]], Config(), dace.int32)
-    early = [name for name in PASSES if name not in FUSIONS]
+    early, fusions = PASSES[:6], PASSES[6:]
     assert [s.name for s in plan.steps] == [
-        *("frontend", *early, "differentiate", *early[1:], "cache_or_recompute", *FUSIONS),
+        *("frontend", *early, "differentiate", *early[1:], "cache_or_recompute", *fusions),
         *("select_schedule", "select_adjacency"),
     ]
     assert "edges" in schedules(plan.steps[-1].sdfgs) or model == "rgcn"
@@ -156,23 +154,37 @@ def test_every_step_is_valid_and_survives_the_disk(model: str, tmp_path: Path) -
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_second_run_finds_nothing_to_do(name: str) -> None:
     """Of every pass over the forward and the backward, where the pipeline runs it."""
-    profile = golden.LISTED[name].profile
-    given = Circumstances(profile=profile, wrt=tuple(golden.learned(name)))
-    passes: dict[str, Callable[[dace.SDFG], object]] = {
-        **{step: lambda sdfg, run=run: run(sdfg, given) for step, run in OPTIMIZATIONS.items()},
-        "select_schedule": lambda sdfg: select_schedule(sdfg, profile.sizes, profile.longest),
-        "select_adjacency": lambda sdfg: select_adjacency(sdfg, adjacency="auto", profile=profile),
-    }
+    pipeline = Pipeline.of(Config(), golden.learned(name))
+    passes = {step.name: step for step in (*pipeline.forward, *pipeline.both)}
     seen: set[str] = set()
     for step in golden.plan(name).steps:
         if step.name == "differentiate":
-            given = replace(given, wrt=())
+            passes |= {step.name: step for step in pipeline.backward}
         for role in step.fired if step.name in passes else ():
             again = copied(step.sdfgs[role])
-            assert not passes[step.name](again), f"{step.name} fires again on the {role}"
+            fired = passes[step.name].run(again, Context(golden.LISTED[name].profile))
+            assert not fired, f"{step.name} fires again on the {role}"
             assert print_program(again) == print_program(step.sdfgs[role]), f"{step.name} changes the {role} again"
             seen.add(step.name)
     assert seen == passes.keys()
+
+
+def test_a_pipeline_says_the_options_of_its_passes() -> None:
+    hector = Pipeline.of(Config("hector"), ["x"])
+    assert str(hector.forward) == (
+        "(LinearOperatorReordering(merge_all=True), CompactMaterialization(sides=('srcpair',)), GemmScaleFusion())"
+    )
+    assert str(hector.backward) == "(GemmScaleFusion(),)"
+    both = Pipeline.of(Config(caching="papers"), ["x"])
+    assert str(both.forward[-1]) == "AggregationOrder(order='auto', wrt=('x',), caching='papers')"
+    assert str(both.backward[-1]) == "AggregationOrder(order='auto', wrt=(), caching='cache_all')"
+    assert str(both.caching) == "CacheOrRecompute(caching='papers', cache=(), recompute=())"
+    given = Pipeline.of(Config(aggregation="aggregate_first"))
+    assert "aggregation_order" not in [step.name for step in given.backward]  # gradients follow from the forward
+    assert str(given.both) == (
+        "(NarrowProducts(), GemmEpilogueFusion(), TraversalFusion(), SelectSchedule(), "
+        "SelectAdjacency(adjacency='auto', index=int))"
+    )
 
 
 def test_passes_can_be_left_out() -> None:

@@ -24,7 +24,7 @@ from dacergnn.graph.profile import Profile
 from dacergnn.graph.spaces import ROW_SPACES
 from dacergnn.library_nodes import GraphOperator
 from dacergnn.program import Program
-from dacergnn.sdfg_passes import Compilation, choice, compile_program, pipeline
+from dacergnn.sdfg_passes import Compilation, Context, Pass, Pipeline, SelectAdjacency, choice, compile_program
 from tests.program.golden import PROGRAMS as NAMED
 from tests.program.golden import learned, parsed
 from tests.support.computed import Computed, assert_same, compute, seeds
@@ -34,7 +34,6 @@ from tests.support.random_programs import Case, random_case
 from tests.support.torch_evaluate import torch_evaluate
 
 PROGRAMS, BATCH = 2000, 50
-Pass = Callable[[dace.SDFG, pipeline.Circumstances], int]
 
 
 def random_config(rng: random.Random) -> Config:
@@ -88,18 +87,19 @@ def _few_objects_to_trace() -> Iterator[None]:
 def _nothing_changes_uncounted() -> Iterator[None]:
     """In all of these programs, a pass that has not fired has left its program as it was."""
 
-    def counted(run: Pass, name: str) -> Pass:
-        def checked(sdfg: dace.SDFG, given: pipeline.Circumstances) -> int:
+    def counted(run: Callable[[Pass, dace.SDFG, Context], int]) -> Callable[[Pass, dace.SDFG, Context], int]:
+        def checked(step: Pass, sdfg: dace.SDFG, context: Context) -> int:
             before = content(sdfg)
-            count = run(sdfg, given)
-            assert count or content(sdfg) == before, f"{name} changes a program and does not count it"
+            count = run(step, sdfg, context)
+            assert count or content(sdfg) == before, f"{step} changes a program and does not count it"
             return count
 
         return checked
 
+    pipeline = Pipeline.of(Config())
     with pytest.MonkeyPatch.context() as patch:
-        for name, run in pipeline.OPTIMIZATIONS.items():
-            patch.setitem(pipeline.OPTIMIZATIONS, name, counted(run, name))
+        for kind in map(type, (*pipeline.forward, *pipeline.both)):
+            patch.setattr(kind, "run", counted(kind.run))
         yield
 
 
@@ -114,7 +114,7 @@ def content(sdfg: dace.SDFG) -> object:
 def light(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fewer trials, and no access schemes, which the interpreter does not read."""
     monkeypatch.setattr(choice, "MOST_COMBINATIONS", 8)
-    monkeypatch.setattr(pipeline, "_select", lambda *_: {})
+    monkeypatch.setattr(SelectAdjacency, "run", lambda *_: 0)
 
 
 @pytest.mark.no_cover

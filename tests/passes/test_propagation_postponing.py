@@ -14,8 +14,8 @@ from dacergnn import parse, print_program
 from dacergnn.library_nodes.node import copied
 from dacergnn.program import Program, verify
 from dacergnn.program.listing import Listing
-from dacergnn.sdfg_passes import differentiate
-from dacergnn.sdfg_passes.propagation_postponing import postpone, propagation_postponing
+from dacergnn.sdfg_passes import Context, differentiate
+from dacergnn.sdfg_passes.propagation_postponing import PropagationPostponing, postpone
 from tests.program.test_random_programs import Checked, assert_close
 from tests.support.random_graphs import random_graph
 from tests.support.random_programs import Case, random_case
@@ -29,10 +29,10 @@ def listing(sdfg: dace.SDFG) -> str:
 
 def postponed(text: str) -> tuple[int, str]:
     sdfg = parse(text)
-    fired = propagation_postponing(sdfg)
+    fired = PropagationPostponing().run(sdfg, Context())
     verify(sdfg)
     sdfg.validate()
-    assert propagation_postponing(sdfg) == 0
+    assert PropagationPostponing().run(sdfg, Context()) == 0
     return fired, listing(sdfg)
 
 
@@ -225,9 +225,9 @@ def check(case: Case, seed: int) -> int:
     checked = Checked(case, seed)
     before = checked.gradients(differentiate(checked.sdfg, case.wrt))
     after = copied(checked.sdfg)
-    fired = propagation_postponing(after)
+    fired = PropagationPostponing().run(after, Context())
     verify(after)
-    assert propagation_postponing(after) == 0
+    assert PropagationPostponing().run(after, Context()) == 0
     if fired:
         assert print_program(parse(print_program(after))) == print_program(after)
         checked.forward(after)
@@ -236,7 +236,7 @@ def check(case: Case, seed: int) -> int:
         for name, value in before.items():
             assert_close(values[name], value, 1e-10, f"gradient of {name}")
         backward = copied(gradient.backward)
-        if propagation_postponing(backward):
+        if PropagationPostponing().run(backward, Context()):
             verify(backward)
             checked.gradients(replace(gradient, backward=backward))
     return fired

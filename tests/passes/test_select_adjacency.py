@@ -11,7 +11,7 @@ from dacergnn.errors import DacergnnError
 from dacergnn.graph.profile import Profile
 from dacergnn.library_nodes import Traversal
 from dacergnn.program import Program
-from dacergnn.sdfg_passes import compile_program, select_adjacency
+from dacergnn.sdfg_passes import Context, SelectAdjacency, compile_program
 from dacergnn.sdfg_passes.adjacency_cost import format_seconds
 
 SIZES = {"NS": 1000, "ND": 1000, "E": 8000, "U": 1000, "V": 1000, "R": 1, "T": 1, "ONE": 1, "RNS": 1000}
@@ -83,7 +83,7 @@ def test_padding() -> None:
 
 def test_listings_show_formats() -> None:
     sdfg = parse(GCN)
-    select_adjacency(sdfg, adjacency="ell")
+    SelectAdjacency("ell").run(sdfg, Context())
     assert "# Traversal; ell; len_E_dst, ell_E_dst_src, ell_E_dst" in print_program(sdfg)
 
 

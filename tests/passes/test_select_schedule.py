@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import dace
 import pytest
 import torch
 
-from dacergnn import HeteroGraph, Plan, parse, print_program
+from dacergnn import Config, HeteroGraph, Plan, parse, print_program
 from dacergnn.errors import DacergnnError
 from dacergnn.graph.profile import TYPICAL, Profile
 from dacergnn.library_nodes import Traversal
@@ -14,11 +16,24 @@ from dacergnn.library_nodes.traversal.plan import RUN_TIME
 from dacergnn.program import Program, verify
 from dacergnn.program.view import Group
 from dacergnn.sdfg_passes.choices import Choices
-from dacergnn.sdfg_passes.pipeline import OPTIMIZATIONS, Circumstances
-from dacergnn.sdfg_passes.select_schedule import select_schedule
+from dacergnn.sdfg_passes.context import Context
+from dacergnn.sdfg_passes.pipeline import Pipeline
+from dacergnn.sdfg_passes.select_schedule import SelectSchedule
 from tests.program.golden import parsed
 
 SIZES = {"NS": 100, "ND": 100, "U": 120, "V": 110, "R": 4, "T": 2, "ONE": 1, "RNS": 400}
+
+
+def schedule(
+    sdfg: dace.SDFG,
+    rows: Mapping[str, int],
+    longest: Mapping[str, int] | None = None,
+    implementation: str = "cpu",
+    choices: Choices | None = None,
+) -> int:
+    profile = Profile(tuple(rows.items()), hubs=tuple((longest or {}).items()))
+    context = Context(profile, implementation=implementation, choices=choices or Choices())
+    return SelectSchedule().run(sdfg, context)
 
 
 def schedules(sdfg: dace.SDFG) -> dict[str, object]:
@@ -49,15 +64,15 @@ def test_short_groups_are_edge_balanced() -> None:
     listing = print_program(sdfg)
     assert set(schedules(sdfg).values()) == {"groups"}
     # 3.99 edges a node, 3.63 a pair, and 1.2 pairs a node.
-    assert select_schedule(sdfg, SIZES | {"E": 399}) == 4
+    assert schedule(sdfg, SIZES | {"E": 399}) == 4
     short = {"to_dst": "edges", "to_src": "edges", "to_pair": "edges", "from_pairs": "edges"}
     assert schedules(sdfg) == dict.fromkeys(schedules(sdfg), "groups") | short
     before = sdfg.hash_sdfg()
-    assert select_schedule(sdfg, SIZES | {"E": 399}) == 0
+    assert schedule(sdfg, SIZES | {"E": 399}) == 0
     assert sdfg.hash_sdfg() == before
-    assert select_schedule(sdfg, SIZES | {"E": 400}) == 2
+    assert schedule(sdfg, SIZES | {"E": 400}) == 2
     assert schedules(sdfg) == schedules(sdfg) | {"to_dst": "groups", "to_src": "groups", "to_pair": "edges"}
-    assert select_schedule(sdfg, SIZES | {"E": 100_000}) == 2  # the maxima of the types, of 25,000 edges, are divided
+    assert schedule(sdfg, SIZES | {"E": 100_000}) == 2  # the maxima of the types, of 25,000 edges, are divided
     assert [n for n, s in schedules(sdfg).items() if s == "edges"] == ["from_pairs"]
     verify(sdfg)
     sdfg.validate()
@@ -67,14 +82,15 @@ def test_short_groups_are_edge_balanced() -> None:
 @pytest.mark.parametrize("name", ["rgat", "hgt"])
 def test_fused_nests_go_by_their_outermost_and_innermost_rows(name: str) -> None:
     sdfg = parsed(name)
-    for run in OPTIMIZATIONS.values():
-        run(sdfg, Circumstances())
+    pipeline = Pipeline.of(Config())
+    for step in (*pipeline.forward, *pipeline.both[:-2]):  # without schedules and encodings
+        step.run(sdfg, Context())
     listing = print_program(sdfg)
     nests = [o for o in Program(sdfg).operators if isinstance(o, Traversal) and {*o.spaces} - {o.space}]
     assert nests
-    select_schedule(sdfg, SIZES | {"E": 200})
+    schedule(sdfg, SIZES | {"E": 200})
     assert {nest.schedule_by for nest in nests} == {"edges"}
-    select_schedule(sdfg, SIZES | {"E": 20_000})
+    schedule(sdfg, SIZES | {"E": 20_000})
     assert {nest.schedule_by for nest in nests} == {"groups"}
     assert print_program(sdfg) == listing
 
@@ -96,17 +112,17 @@ def test_groups_are_divided_where_the_graph_has_hubs() -> None:
     )
     # Groups of ten edges, but for the minimum of all; sums of types are divided anyway.
     sizes = dict(TYPICAL.sizes)
-    select_schedule(sdfg, sizes)
+    schedule(sdfg, sizes)
     assert hubs(sdfg) == {"least"}
-    assert select_schedule(sdfg, sizes, {"dst": 15_625, "src": 15_625, "dstpair": 15_625, "srcpair": 15_625}) == 0
-    assert select_schedule(sdfg, sizes, {"dst": 15_626}) == 1
+    assert schedule(sdfg, sizes, {"dst": 15_625, "src": 15_625, "dstpair": 15_625, "srcpair": 15_625}) == 0
+    assert schedule(sdfg, sizes, {"dst": 15_626}) == 1
     assert hubs(sdfg) == {"least", "to_dst"}
-    assert select_schedule(sdfg, sizes, {"src": 15_626, "dstpair": 20_000}) == 3
+    assert schedule(sdfg, sizes, {"src": 15_626, "dstpair": 20_000}) == 3
     assert hubs(sdfg) == {"least", "to_src", "to_pair"}
     few = sizes | {"NS": 100, "ND": 100, "E": 5_000}
-    select_schedule(sdfg, few, {"dst": 4_096, "src": 4_097})
+    schedule(sdfg, few, {"dst": 4_096, "src": 4_097})
     assert hubs(sdfg) == {"least", "to_src"}
-    select_schedule(sdfg, dict.fromkeys(sizes, 0))
+    schedule(sdfg, dict.fromkeys(sizes, 0))
     assert hubs(sdfg) == set()
 
 
@@ -123,15 +139,15 @@ def test_hubs_of_devices_are_shorter_and_products_have_them_too() -> None:
     )
     divided = {"sum": False, "typed": False, "of_nodes": False, "msg": False}
 
-    def schedule(longest: dict[str, int], implementation: str = "cuda") -> dict[str, bool]:
-        select_schedule(sdfg, TYPICAL.sizes, longest, implementation)
+    def split(longest: dict[str, int], implementation: str = "cuda") -> dict[str, bool]:
+        schedule(sdfg, TYPICAL.sizes, longest, implementation)
         return {o.written_arrays[0]: o.split_hubs for o in Program(sdfg).operators}
 
-    assert schedule({"dst": 1024, "dstpair": 1024}) == divided
-    assert schedule({"dst": 1025, "dstpair": 1024}) == divided | {"sum": True, "of_nodes": True}
-    assert schedule({"dst": 1025, "dstpair": 1025}) == divided | {"sum": True, "of_nodes": True, "typed": True}
-    assert schedule({"dst": 1024}) == divided
-    assert schedule({"dst": 20_000, "dstpair": 20_000}, "cpu") == divided | {"sum": True}
+    assert split({"dst": 1024, "dstpair": 1024}) == divided
+    assert split({"dst": 1025, "dstpair": 1024}) == divided | {"sum": True, "of_nodes": True}
+    assert split({"dst": 1025, "dstpair": 1025}) == divided | {"sum": True, "of_nodes": True, "typed": True}
+    assert split({"dst": 1024}) == divided
+    assert split({"dst": 20_000, "dstpair": 20_000}, "cpu") == divided | {"sum": True}
 
 
 def test_profile_knows_the_longest_groups() -> None:
@@ -164,7 +180,7 @@ def test_scratch_of_a_tile_stays_in_the_cache() -> None:
         bodies = [s for o in program.operators for s in o.statements if name in s.target.name]
         groups.append(Group(tuple(bodies), "ND", (name, f"sum_{name}")))
     program.regroup(groups)
-    select_schedule(sdfg, TYPICAL.sizes)
+    schedule(sdfg, TYPICAL.sizes)
     rows = {o.written_arrays[0]: o.tile_rows for o in Program(sdfg).operators if isinstance(o, Traversal)}
     assert rows == {"x2": 4096, "y2": 81, "z2": 64}  # 8, 800 and 16,000 bytes a row in 64 KiB
 
@@ -181,7 +197,7 @@ def test_run_time_choices_are_asked_for_kernels_of_the_cpu() -> None:
     def asked(longest: dict[str, int], implementation: str, plan: Plan | None = None) -> dict[str, str]:
         choices = Choices(plan or Plan())
         sdfg = parse(text)
-        select_schedule(sdfg, TYPICAL.sizes, longest, implementation, choices)
+        schedule(sdfg, TYPICAL.sizes, longest, implementation, choices)
         answers = {n: q.answer for n, q in choices.asked.items() if n.split("/")[-1] in RUN_TIME}
         first = next(o for o in Program(sdfg).operators if isinstance(o, Traversal))
         own = {n: v for n, v in answers.items() if n.startswith("sum/")}

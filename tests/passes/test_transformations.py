@@ -18,9 +18,9 @@ from dace.transformation.optimizer import Optimizer, SDFGOptimizer
 from dace.transformation.transformation import PatternTransformation
 
 from dacergnn import Config, parse, print_program
+from dacergnn.config import PASSES
 from dacergnn.program import verify
-from dacergnn.sdfg_passes import compile_program, vscode
-from dacergnn.sdfg_passes.pipeline import OPTIMIZATIONS
+from dacergnn.sdfg_passes import Pipeline, compile_program, vscode
 from dacergnn.sdfg_passes.transformations import PRICED, TRANSFORMATIONS, ProgramTransformation
 from tests.program.golden import PROGRAMS, parsed
 
@@ -44,7 +44,7 @@ def matches(sdfg: dace.SDFG, **options: Any) -> dict[str, ProgramTransformation]
 
 
 def test_every_pass_is_a_transformation_that_dace_knows() -> None:
-    assert list(TRANSFORMATIONS) == [*OPTIMIZATIONS, "select_schedule", "select_adjacency"]
+    assert list(TRANSFORMATIONS) == [*PASSES, "select_schedule", "select_adjacency"]
     known = Optimizer(dace.SDFG("empty")).patterns
     assert [k for k in known if issubclass(k, ProgramTransformation)] == [k for k in known if k in OURS]
     assert known.issuperset(OURS)
@@ -120,9 +120,10 @@ def test_schedules_go_by_the_sizes() -> None:
 
 
 def test_unpriced_passes_go_by_nothing() -> None:
-    for step, run in OPTIMIZATIONS.items():
-        if step not in PRICED:
-            run(parsed("rgat"), None)  # type: ignore[arg-type]
+    pipeline = Pipeline.of(Config())
+    for step in (*pipeline.forward, *pipeline.both):
+        if step.name in {*PASSES} - {*PRICED}:
+            step.run(parsed("rgat"), None)  # type: ignore[arg-type]
 
 
 def test_command_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

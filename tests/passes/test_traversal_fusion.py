@@ -12,15 +12,16 @@ import pytest
 
 from dacergnn import HeteroGraph, parse, print_program
 from dacergnn.errors import VerificationError
+from dacergnn.graph.profile import Profile
 from dacergnn.library_nodes.form import Ref, Statement
 from dacergnn.library_nodes.node import copied
 from dacergnn.library_nodes.traversal.nest import Levels
 from dacergnn.program import Program, interpret, verify
-from dacergnn.sdfg_passes import differentiate, gemm_scale_fusion
-from dacergnn.sdfg_passes.traversal_fusion import traversal_fusion
+from dacergnn.sdfg_passes import Context, GemmScaleFusion, differentiate
+from dacergnn.sdfg_passes.traversal_fusion import TraversalFusion
 from tests.program.golden import MODELS
 from tests.support.random_programs import large_case, random_case
-from tests.support.rewrites import sizes
+from tests.support.rewrites import on_graph, sizes
 
 GOLDEN = Path(__file__).parent / "golden"
 PROGRAMS, BATCH = 150, 25
@@ -28,7 +29,7 @@ PROGRAMS, BATCH = 150, 25
 
 def fused(text: str) -> tuple[int, dace.SDFG]:
     sdfg = parse(text)
-    count = traversal_fusion(sdfg)
+    count = TraversalFusion().run(sdfg, Context())
     verify(sdfg)
     sdfg.validate()
     return count, sdfg
@@ -43,12 +44,12 @@ def model_programs(model: str) -> dict[str, dace.SDFG]:
     """Inference, training forward and backward of a model, fused."""
     source, bindings = MODELS[model]
     sdfg = parse(source, **bindings)
-    gemm_scale_fusion(sdfg)
+    GemmScaleFusion().run(sdfg, Context())
     gradient = differentiate(sdfg, [n for n, spec in bindings.items() if isinstance(spec, str) and n != "norm"])
-    gemm_scale_fusion(gradient.backward)
+    GemmScaleFusion().run(gradient.backward, Context())
     found = {"inference": sdfg, "forward": gradient.forward, "backward": gradient.backward}
     for one in found.values():
-        traversal_fusion(one)
+        TraversalFusion().run(one, Context())
         verify(one)
     return found
 
@@ -221,15 +222,15 @@ def check(sdfg: dace.SDFG, graph: HeteroGraph, inputs: dict[str, Any]) -> None:
     before = interpret(sdfg, graph, **inputs)
     after = copied(sdfg)
     operators = len(Program(after).operators)
-    count = traversal_fusion(after)
+    count = TraversalFusion().run(after, Context())
     verify(after)
     after.validate()
     assert len(Program(after).operators) == operators - count
     text = print_program(after)
-    assert traversal_fusion(after) == 0
+    assert TraversalFusion().run(after, Context()) == 0
     assert print_program(after) == text
     again = copied(sdfg)
-    traversal_fusion(again)
+    TraversalFusion().run(again, Context())
     assert print_program(again) == text
     values, parsed = interpret(after, graph, **inputs), parse(text)
     printed = interpret(parsed, graph, **inputs)
@@ -281,7 +282,7 @@ def test_edges_of_one_type_are_in_order_of_their_destinations(types: int, loops:
     return y, power, att
 """
     sdfg = parse(text)
-    traversal_fusion(sdfg, {**sizes(), "R": types})
+    on_graph(TraversalFusion(), R=types)(sdfg)
     verify(sdfg)
     assert len(Program(sdfg).operators) == loops
 
@@ -300,7 +301,8 @@ def test_devices_sum_up_no_hub_in_a_loop_inside_of_another() -> None:
 
     def levels(implementation: str, longest: int) -> int:
         sdfg = parse(text)
-        traversal_fusion(sdfg, sizes(), None, implementation, {"dst": longest, "dstpair": longest})
+        profile = Profile(tuple(sizes().items()), hubs=(("dst", longest), ("dstpair", longest)))
+        TraversalFusion().run(sdfg, Context(profile, implementation=implementation))
         verify(sdfg)
         return max(len(Levels.of(o.space, o.statements).spaces) for o in Program(sdfg).operators)
 

@@ -9,7 +9,8 @@ from dacergnn.errors import ProgramError
 from dacergnn.library_nodes.form import Op, Ref, Statement
 from dacergnn.program import Program, verify
 from dacergnn.program.listing import Listing, Rows, map_refs, rebase
-from dacergnn.sdfg_passes.traversal_fusion import traversal_fusion
+from dacergnn.sdfg_passes import Context
+from dacergnn.sdfg_passes.traversal_fusion import TraversalFusion
 from tests.program.golden import PROGRAMS, parsed
 from tests.support.rewrites import assert_equal, loops
 
@@ -46,7 +47,7 @@ def test_back_into_the_program(name: str) -> None:
 
 def test_fused_operators_have_no_listing() -> None:
     sdfg = parsed("rgat")
-    traversal_fusion(sdfg)
+    TraversalFusion().run(sdfg, Context())
     with pytest.raises(ProgramError, match="is fused; this pass runs before traversal_fusion"):
         Listing.of(sdfg)
 

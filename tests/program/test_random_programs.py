@@ -16,7 +16,7 @@ from torch import Tensor
 from dacergnn import HeteroGraph
 from dacergnn.library_nodes.node import copied
 from dacergnn.program import Program, interpret, parse, print_program, verify
-from dacergnn.sdfg_passes import Gradient, differentiate, gemm_scale_fusion
+from dacergnn.sdfg_passes import Context, GemmScaleFusion, Gradient, differentiate
 from tests.support.random_programs import Case, cases, random_case
 from tests.support.torch_evaluate import torch_evaluate
 
@@ -101,13 +101,13 @@ def check_fusion(checked: Checked, gradient: Gradient) -> None:
     """Fusion changes no value, applied to the forward before differentiation or to the backward after it."""
     before = checked.gradients(gradient)
     backward = copied(gradient.backward)
-    gemm_scale_fusion(backward)
+    GemmScaleFusion().run(backward, Context())
     verify(backward)
     values = interpret(backward, checked.graph, **checked.backward_inputs(gradient))
     for name, output in zip(gradient.wrt, Program(backward).outputs, strict=True):
         assert_close(values[output], before[name], 1e-10, f"gradient of {name}")
     forward = copied(checked.sdfg)
-    if gemm_scale_fusion(forward):
+    if GemmScaleFusion().run(forward, Context()):
         verify(forward)
         checked.forward(forward)
         after = checked.gradients(differentiate(forward, checked.case.wrt))

@@ -12,7 +12,7 @@ from torch import Tensor
 from dacergnn import HeteroGraph, interpret, parse
 from dacergnn.errors import ArrayError
 from dacergnn.runtime.executable import Executable
-from dacergnn.sdfg_passes import select_adjacency
+from dacergnn.sdfg_passes import Context, SelectAdjacency
 
 TEXT = """def tiny(g, x: NS[3], W: R[3, 2], b: ONE[2], s: E, unused: E[7]):
     for e in g.edges():
@@ -29,7 +29,7 @@ TEXT = """def tiny(g, x: NS[3], W: R[3, 2], b: ONE[2], s: E, unused: E[7]):
 @pytest.fixture(scope="module")
 def tiny() -> Executable:
     sdfg = parse(TEXT, dtype=dace.float64)
-    select_adjacency(sdfg)
+    SelectAdjacency().run(sdfg, Context())
     return Executable(sdfg)
 
 

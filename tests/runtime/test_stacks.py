@@ -14,7 +14,7 @@ from dacergnn.errors import ArrayError
 from dacergnn.runtime import executable as executable_module
 from dacergnn.runtime.executable import Executable
 from dacergnn.runtime.stacks import Stack, stacks_of
-from dacergnn.sdfg_passes import select_adjacency
+from dacergnn.sdfg_passes import Context, SelectAdjacency
 
 TEXT = """def parts(g, x: NS[3], W: R[3, 2], a: R[2], b: R[2], c: ONE[2]):
     for e in g.edges():
@@ -35,7 +35,7 @@ SHAPES = [(3, 2), (3, 2), (4,), (4,), (2, 3), (0, 3), (3, 3)]
 @pytest.fixture(scope="module")
 def program() -> Executable:
     sdfg = parse(TEXT, dtype=dace.float64)
-    select_adjacency(sdfg)
+    SelectAdjacency().run(sdfg, Context())
     return Executable(sdfg)
 
 
@@ -105,7 +105,7 @@ def test_parts_that_are_not_contiguous(program: Executable, number: int) -> None
 
 def test_large_parts_are_copied_whole() -> None:
     sdfg = parse("def large(g, x: NS[64]):\n    for n in g.src_nodes():\n        n['y'] = n.x * 2.0\n    return y\n")
-    select_adjacency(sdfg)
+    SelectAdjacency().run(sdfg, Context())
     large = Executable(sdfg)
     none = torch.zeros(0, dtype=torch.int64)
     g = HeteroGraph.from_arrays(torch.stack([none, none]), none, num_nodes=12_001, num_edge_types=1)

@@ -9,17 +9,18 @@ import dace
 import numpy as np
 
 from dacergnn import parse, print_program
+from dacergnn.graph.profile import Profile
 from dacergnn.graph.spaces import ROW_SPACES
 from dacergnn.library_nodes.node import copied
 from dacergnn.program import Program, verify
-from dacergnn.sdfg_passes import differentiate
+from dacergnn.sdfg_passes import Context, Pass, differentiate
 from tests.support.computed import assert_same, compute
 from tests.support.random_graphs import RawGraph, joined_graph, random_graph, single_typed
 
-Pass = Callable[[dace.SDFG], int]
+Rewrite = Callable[[dace.SDFG], int]
 
 
-def rewritten(text: str, run: Pass) -> tuple[int, str]:
+def rewritten(text: str, run: Rewrite) -> tuple[int, str]:
     """How often a pass fires on a program, and the program afterwards, without its head.
 
     On the way: the result is valid, a second run finds nothing to do, and forward and gradients are what they were.
@@ -36,7 +37,7 @@ def rewritten(text: str, run: Pass) -> tuple[int, str]:
     return count, listing
 
 
-def unchanged(text: str, run: Pass) -> bool:
+def unchanged(text: str, run: Rewrite) -> bool:
     """Whether a pass leaves a program as it is."""
     return rewritten(text, run) == (0, loops(parse(text)))
 
@@ -68,6 +69,11 @@ def block() -> RawGraph:
         graph = single_typed(random_graph(rng, bipartite=False))
         if 0 < len(graph.dst_type) < len(graph.src_type) and len(graph.src) > 4:
             return graph
+
+
+def on_graph(step: Pass, *, single_typed: bool = False, **rows: int) -> Rewrite:
+    """A pass for a graph with `sizes`."""
+    return lambda sdfg: step.run(sdfg, Context(Profile(tuple(sizes(**rows).items()), single_typed)))
 
 
 def sizes(**rows: int) -> dict[str, int]:

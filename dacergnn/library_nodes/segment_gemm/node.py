@@ -36,6 +36,7 @@ class SegmentGemm(GraphOperator):
 
     implementations: dict[str, Any] = {}
     default_implementation = "cpu"
+    choices = ("split_hubs",)
 
     split_hubs = properties.Property(
         dtype=bool, default=False, desc="Whether several blocks of a device share very long sums (select_schedule)"

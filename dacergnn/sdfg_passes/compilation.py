@@ -1,0 +1,151 @@
+"""Compiling: runs the passes of a pipeline over a program and its gradients, and keeps what each left behind."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+
+import dace
+
+from dacergnn.config import Config
+from dacergnn.graph.profile import TYPICAL, Profile
+from dacergnn.library_nodes.node import Typeclass, copied
+from dacergnn.plan import Plan
+from dacergnn.program import Program, verify
+from dacergnn.sdfg_passes.base import Pass
+from dacergnn.sdfg_passes.cache_or_recompute import CacheOrRecompute
+from dacergnn.sdfg_passes.choices import Choices, Question, answers
+from dacergnn.sdfg_passes.context import Context
+from dacergnn.sdfg_passes.differentiate import Gradient, differentiate
+from dacergnn.sdfg_passes.pipeline import Pipeline
+from dacergnn.target import find
+
+log = logging.getLogger("dacergnn.passes")
+ROLES = ("forward", "backward")
+
+
+@dataclass
+class Step:
+    """Describes what a pass left behind: its name, the SDFGs by role, how often it fired on each, and its time in
+    seconds.
+
+    Where a pass did not fire, the SDFG is that of the step before. None of them changes later; there are none where
+    `compile_program` was not to keep them.
+    """
+
+    name: str
+    sdfgs: dict[str, dace.SDFG]
+    fired: dict[str, int]
+    seconds: float
+
+
+@dataclass
+class Compilation:
+    """Result of `compile_program`: what to build, and how it came about.
+
+    ``saved`` are the forward arrays that the backward reads besides the inputs; ``wrt`` the inputs that get a
+    gradient, in the order of the backward's outputs. ``keeps`` tells whether steps have their SDFGs. ``asked`` are
+    the decisions of the passes; ``plan`` makes them again.
+    """
+
+    forward: dace.SDFG
+    backward: dace.SDFG | None
+    saved: list[str]
+    wrt: list[str]
+    keeps: bool = True
+    steps: list[Step] = field(default_factory=list[Step])
+    asked: dict[str, Question] = field(default_factory=dict[str, Question])
+
+    @property
+    def by_role(self) -> dict[str, dace.SDFG]:
+        """Forward and, where there is one, backward."""
+        return {r: s for r, s in zip(ROLES, (self.forward, self.backward), strict=True) if s is not None}
+
+    @property
+    def parts(self) -> list[dace.SDFG]:
+        """The same without their names."""
+        return [*self.by_role.values()]
+
+    @property
+    def plan(self) -> Plan:
+        return answers(self.asked)
+
+
+def compile_program(
+    sdfg: dace.SDFG,
+    wrt: Sequence[str],
+    config: Config,
+    index: Typeclass,
+    profile: Profile = TYPICAL,
+    *,
+    keep: bool = True,
+) -> Compilation:
+    """Run the passes on a copy of ``sdfg``; with names in ``wrt``, also generate the backward.
+
+    Args:
+        index: Element type of the graph's encodings.
+        profile: The graph that choices are made for; the result is right for every graph.
+        keep: Whether to keep a copy of what every pass left behind, which takes as long as the passes.
+
+    Raises:
+        DacergnnError: ``config.plan`` answers a question that no pass asks of this program, or with what is no option.
+            Where there is no backward, what it says of one is left aside.
+    """
+    choices = Choices(config.plan or Plan())
+    code = find(config.implementation).name
+    choices.ask("implementation", (code,), code)  # a plan is one for what it was made for
+    context = Context(profile, config.machine, code, choices)
+    pipeline = Pipeline.of(config, wrt, index)
+    plan = Compilation(copied(sdfg), None, [], list(wrt), keep, asked=choices.asked)
+    results = Program(sdfg).outputs
+    _record(plan, "frontend", dict)
+    for step in pipeline.forward:
+        _run(plan, step, context)
+    if wrt:
+        _record(plan, "differentiate", lambda: _differentiate(plan, config.cache))
+        for step in pipeline.backward if plan.backward is not None else ():
+            _run(plan, step, context, roles=("backward",))
+        _record(plan, pipeline.caching.name, lambda: _cache(plan, pipeline.caching, results, context))
+    for step in pipeline.both:
+        _run(plan, step, context)
+    choices.check(absent=() if plan.backward is not None else ("backward", pipeline.caching.name))
+    return plan
+
+
+def _run(plan: Compilation, step: Pass, context: Context, roles: Collection[str] = ROLES) -> None:
+    """Run a pass over the programs of some roles."""
+    sdfgs = {role: sdfg for role, sdfg in plan.by_role.items() if role in roles}
+    _record(plan, step.name, lambda: {r: step.run(sdfg, context.of(f"{r}/{step.name}")) for r, sdfg in sdfgs.items()})
+
+
+def _differentiate(plan: Compilation, kept: Sequence[str]) -> dict[str, int]:
+    gradient = differentiate(plan.forward, plan.wrt, kept)
+    plan.forward = gradient.forward
+    plan.backward = gradient.backward if gradient.wrt else None  # no result depends on any of the inputs
+    plan.saved, plan.wrt = gradient.saved, gradient.wrt
+    return {"forward": len(plan.saved), "backward": len(plan.wrt)}
+
+
+def _cache(plan: Compilation, caching: CacheOrRecompute, results: list[str], context: Context) -> dict[str, int]:
+    """Counts the arrays that are saved no more, which both programs show."""
+    if plan.backward is None:
+        return {}
+    before = Gradient(plan.forward, plan.backward, plan.saved, plan.wrt)
+    after = caching.run(before, results, context.of(caching.name))
+    plan.forward, plan.backward, plan.saved = after.forward, after.backward, after.saved
+    return dict.fromkeys(plan.by_role, len({*before.saved} - {*after.saved}))
+
+
+def _record(plan: Compilation, name: str, run: Callable[[], dict[str, int]]) -> None:
+    started = time.perf_counter()
+    fired = run()
+    kept = dict(plan.steps[-1].sdfgs) if plan.steps else {}
+    for role, sdfg in plan.by_role.items():
+        if fired.get(role) or not plan.steps:
+            verify(sdfg)
+            if plan.keeps:
+                kept[role] = copied(sdfg)
+    plan.steps.append(Step(name, kept, fired, time.perf_counter() - started))
+    log.info("%s fired %s in %.3f s", name, fired, plan.steps[-1].seconds)
