@@ -24,7 +24,7 @@ class Target:
         call: C++ of the function that the run time calls, with the program's name as ``{name}``.
         prelude: What generated code includes in place of DaCe's own headers; None where it needs those.
         adjacencies: Sparse formats that traversals run on (`library_nodes.traversal.formats`).
-        questions: Choices of schedules that its plans have.
+        questions: Choices of schedules that there are for it, as far as a plan has them.
         hub_parts: One thread, or block of threads, has a group to itself that has no more rows than all over this.
         hub_rows: Rows of a group that make up for the work of sharing them.
         starts_together: Whether operators that do not wait for each other start together.

@@ -64,7 +64,7 @@ class SelectSchedule(Pass):
             scheduled = _Scheduled(operator, target, arrays, sizes, longest)
             asked = context.choices.of(operator.statements[0].target.name)
             for question in operator.choices:
-                if question in scheduled.plan.questions:
+                if question in target.questions.intersection(scheduled.plan.questions):
                     options, default = scheduled.options(question)
                     scheduled.answer(question, asked.ask(question, options, default))
                 else:

@@ -119,6 +119,8 @@ CASES: dict[str, tuple[Statements, str, Typeclass, Typeclass]] = {
     "traversals-cpu-float64-int64": (traversals, "cpu", dace.float64, dace.int64),
     "products-cpu-float32-int32": (lambda: products(["odd", "full", "heads"]), "cpu", dace.float32, dace.int32),
     "products-cpu-float64-int64": (lambda: products(["heads", "thin"]), "cpu", dace.float64, dace.int64),
+    "traversals-scalar-float32-int32": (lambda: traversals(every=2), "cpu-scalar", dace.float32, dace.int32),
+    "products-scalar-float64-int64": (lambda: products(["odd", "heads"]), "cpu-scalar", dace.float64, dace.int64),
     "traversals-pure-float32-int64": (lambda: traversals(every=4), "pure", dace.float32, dace.int64),
     "products-pure-float64-int32": (lambda: products(every=6), "pure", dace.float64, dace.int32),
 }

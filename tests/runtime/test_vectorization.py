@@ -58,7 +58,7 @@ def test_elementwise_loops_become_vectors(function: str, processor: str, tmp_pat
     _, said = compiled(text, tmp_path, processor, "-fopt-info-vec-optimized")
     lines = (tmp_path / "program.cpp").read_text().splitlines()
     # The compiler names the first line inside of a loop.
-    loops = {i + 3 for i, line in enumerate(lines) if '_Pragma("omp simd")' in line}
+    loops = {i + 3 for i, line in enumerate(lines) if "DACERGNN_SIMD" in line}
     vectorized = {int(line) for line in re.findall(r"program\.cpp:(\d+):\d+: optimized: loop vectorized", said)}
     assert loops
     assert loops <= vectorized

@@ -17,7 +17,8 @@ FOLDER = Path(__file__).resolve().parent.parent.parent / ".cache" / "headers"
 @cache
 def quick(level: str = "-O0") -> str:
     """Value for CXXFLAGS. Values do not depend on how hard g++ tries; tests of kernels build them as users do."""
-    return f"{level} -include {precompiled(sorted(INCLUDE_FOLDER.rglob('*.h')), [*FLAGS, level])}"
+    headers = [h for h in sorted(INCLUDE_FOLDER.rglob("*.h")) if h.name != "plain.h"]  # which turns vectors off
+    return f"{level} -include {precompiled(headers, [*FLAGS, level])}"
 
 
 def precompiled(headers: Sequence[Path], flags: Sequence[str], *folders: Path) -> Path:

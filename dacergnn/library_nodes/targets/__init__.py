@@ -9,7 +9,7 @@ import dace.library
 from dace.transformation.transformation import ExpandTransformation
 
 from dacergnn.library_nodes.segment_gemm.node import SegmentGemm
-from dacergnn.library_nodes.targets import cpu, cuda, pure
+from dacergnn.library_nodes.targets import cpu, cpu_scalar, cuda, pure
 from dacergnn.library_nodes.traversal.node import Traversal
 from dacergnn.target import TARGETS, Target
 
@@ -36,5 +36,5 @@ def _expansion(target: Target) -> Any:
     return dace.library.expansion(Expansion)
 
 
-for known in (cpu, cuda, pure):
+for known in (cpu, cuda, pure, cpu_scalar):
     register(known.TARGET)

@@ -67,10 +67,11 @@ class Emitter:
     def _element(self, ref: Ref, index: tuple[str, ...]) -> str:
         return f"{self.pointer(ref)}[{offset(self.shapes(ref), index)}]"
 
-    def _loop(self, index: str, extent: int, body: str, innermost: bool, reduction: str = "") -> str:
+    def _loop(self, index: str, extent: int, body: str, innermost: bool, total: str = "") -> str:
         if extent == 1:
             return f"{{ constexpr int64_t {index} = 0;\n{body}\n}}"
-        pragma = f'_Pragma("omp simd{reduction}")\n' if innermost and self.simd else ""
+        simd = f"DACERGNN_SIMD_SUM({total})" if total else "DACERGNN_SIMD"
+        pragma = f"{simd}\n" if innermost and self.simd else ""
         return f"{pragma}for (int64_t {index} = 0; {index} < {extent}; ++{index}) {{\n{body}\n}}"
 
     def _name(self, scope: _Scope, key: tuple[Expr, tuple[str, ...]], code: str) -> str:
@@ -132,12 +133,12 @@ class Emitter:
             text = (
                 f"Value {name};\n{{\nValue lanes[{lanes}] = {{}};\n"
                 f"for (int64_t start = 0; start < {extent}; start += {lanes})\n"
-                f'_Pragma("omp simd")\nfor (int64_t lane = 0; lane < {lanes}; ++lane) {{\n{lines}\n}}\n'
+                f"DACERGNN_SIMD\nfor (int64_t lane = 0; lane < {lanes}; ++lane) {{\n{lines}\n}}\n"
                 f"{name} = dacergnn::sum_lanes<{lanes}>(lanes);\n}}"
             )
         else:
             lines = "\n".join([*inner.lines, f"{name} += {value};"])
-            text = f"Value {name} = 0;\n" + self._loop(k, extent, lines, True, f" reduction(+ : {name})")
+            text = f"Value {name} = 0;\n" + self._loop(k, extent, lines, True, name)
         scopes[-1].lines.append(text)
         scopes[-1].values[expr, index] = name
         return name

@@ -75,7 +75,7 @@ inline void rows_times_matrix(const T* const* x, const T* w, T* const* y, int64_
         for (int64_t r = 0; r < n; ++r) {
             const T* row = x[r] + x_offset;
             T sum = 0;
-#pragma omp simd reduction(+ : sum)
+            DACERGNN_SIMD_SUM(sum)
             for (int64_t k = 0; k < D; ++k) sum += row[k] * w[k];
             y[r][y_offset] = How == Write::kAdd ? y[r][y_offset] + sum : sum;
         }
@@ -135,7 +135,7 @@ inline void scaled_row(const T* __restrict x, const T* scale, T* __restrict into
     for (int64_t part = 0; part < parts; ++part, x += size, into += size) {
         const T s = HS == 0 ? T(1) : scale[part];
         if constexpr (Accumulate) {
-#pragma omp simd
+            DACERGNN_SIMD
             for (int64_t d = 0; d < size; ++d) into[d] += s * x[d];
         } else {
             copy_row<size, HS != 0>(x, s, into);
@@ -145,7 +145,7 @@ inline void scaled_row(const T* __restrict x, const T* scale, T* __restrict into
 
 // Whether tiles write rows of C elements in whole vectors, as `stream` takes them.
 template <class T, int64_t C>
-inline constexpr bool kStreamable = kStreams && C % (kVectorBytes / int64_t(sizeof(T))) == 0;
+inline constexpr bool kStreamable = kStreams && C % Columns<T, C>::max_lanes == 0;
 
 // Work of one row as parallel.h counts it, in the time of simple element operations.
 template <int64_t H, int64_t K, int64_t M>

@@ -1,15 +1,20 @@
 // Fixed-width vectors through the GCC vector extensions, and how a row of C columns is cut into register panels.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <type_traits>
 #include <utility>
+
+#include "simd.h"
 
 namespace dacergnn {
 
 // Bytes of one vector register, and how many of them one row of a register tile may use: 32 registers hold
 // 6 rows x 4 vectors, 16 registers hold 6 rows x 2 vectors.
-#if defined(__AVX512F__)
+#if defined(DACERGNN_NO_VECTORS)
+inline constexpr int64_t kVectorBytes = 1, kPanelVectors = 4;
+#elif defined(__AVX512F__)
 inline constexpr int64_t kVectorBytes = 64, kPanelVectors = 4;
 #elif defined(__AVX2__)
 inline constexpr int64_t kVectorBytes = 32, kPanelVectors = 2;
@@ -40,7 +45,8 @@ inline __attribute__((always_inline)) void store(T* p, V v) {
 }
 
 // Whether `stream` passes by the caches.
-#if defined(__x86_64__) && defined(__AVX__)
+#if defined(__x86_64__) && defined(__AVX__) && !defined(DACERGNN_NO_VECTORS)
+#define DACERGNN_STREAMS
 inline constexpr bool kStreams = true;
 #else
 inline constexpr bool kStreams = false;
@@ -50,7 +56,7 @@ inline constexpr bool kStreams = false;
 // no cache reads the line from memory before, or keeps it. Others see it after `end_stream`.
 template <class V, class T>
 inline __attribute__((always_inline)) void stream(T* p, V v) {
-#if defined(__x86_64__) && defined(__AVX__)
+#if defined(DACERGNN_STREAMS)
     asm volatile("vmovntps %1, (%0)" : : "r"(p), "v"(v) : "memory");
 #else
     store(p, v);
@@ -58,7 +64,7 @@ inline __attribute__((always_inline)) void stream(T* p, V v) {
 }
 
 inline void end_stream() {
-#if defined(__x86_64__) && defined(__AVX__)
+#if defined(DACERGNN_STREAMS)
     asm volatile("sfence" : : : "memory");
 #endif
 }
@@ -92,7 +98,7 @@ inline __attribute__((always_inline)) V multiply_add(T a, V b, V sum) {
 template <class T, int64_t C>
 struct Columns {
     static constexpr int64_t floor_pow2(int64_t n) { return n < 2 ? 1 : 2 * floor_pow2(n / 2); }
-    static constexpr int64_t max_lanes = kVectorBytes / static_cast<int64_t>(sizeof(T));
+    static constexpr int64_t max_lanes = std::max(kVectorBytes / static_cast<int64_t>(sizeof(T)), int64_t{1});
     static constexpr int64_t lanes = C < max_lanes ? floor_pow2(C) : max_lanes;
     static constexpr int64_t vectors = (C + lanes - 1) / lanes;
     static constexpr int64_t panels = (vectors + kPanelVectors - 1) / kPanelVectors;
@@ -149,7 +155,15 @@ inline __attribute__((always_inline)) T sum_vector(const V& v) {
 // Sum of n elements, a power of two.
 template <int64_t n, class T>
 inline __attribute__((always_inline)) T sum_lanes(const T* p) {
+#if defined(DACERGNN_NO_VECTORS)
+    T sums[n];
+    std::copy_n(p, n, sums);
+    for (int64_t half = n / 2; half > 0; half /= 2)
+        for (int64_t i = 0; i < half; ++i) sums[i] += sums[i + half];
+    return sums[0];
+#else
     return sum_vector<n, T>(load<vector_t<T, n>>(p));
+#endif
 }
 
 // Bytes to ask for of a row of n elements, at most 16 cache lines: the hardware prefetcher follows longer rows by itself.

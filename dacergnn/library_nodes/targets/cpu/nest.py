@@ -227,7 +227,7 @@ class NestText:
         """A loop with all that is inside of it."""
         lines = [self._row(loop), self._prefetches(loop), *self._declarations(loop), *self._run(loop)]
         lines += [self._step(item, loop) if isinstance(item, Step) else self._inner(item) for item in loop.items]
-        pragma = '_Pragma("omp simd")\n' if loop.vectorizes else ""
+        pragma = "DACERGNN_SIMD\n" if loop.vectorizes else ""
         body = "\n".join(line for line in lines if line)
         return f"{pragma}for (int64_t {start}; {condition}; ++{loop.variable}) {{\n{body}\n}}"
 

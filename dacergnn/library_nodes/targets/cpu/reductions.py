@@ -27,4 +27,4 @@ def each(width: int, line: str) -> str:
     """A loop over the elements f of a row."""
     if width == 1:
         return line.replace("[f]", "[0]")
-    return f'_Pragma("omp simd")\nfor (int64_t f = 0; f < {width}; ++f) {line}'
+    return f"DACERGNN_SIMD\nfor (int64_t f = 0; f < {width}; ++f) {line}"

@@ -33,7 +33,7 @@ class LaneEmitter(Emitter):
         same = self._over is not None and not ref.transposed and size(shape) == size(self._over)
         return self.read(ref, offset(shape, index), same and index == INDEX[: len(index)])
 
-    def _loop(self, index: str, extent: int, body: str, innermost: bool, reduction: str = "") -> str:
+    def _loop(self, index: str, extent: int, body: str, innermost: bool, total: str = "") -> str:
         if extent == 1:
             return f"{{ constexpr int {index} = 0;\n(void){index};\n{body}\n}}"
         return f"{UNROLL}for (int {index} = 0; {index} < {extent}; ++{index}) {{\n{body}\n}}"

@@ -1,0 +1,21 @@
+"""The target of processors whose vectors are not known: the kernels of "cpu" as plain loops over single elements."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import dace.library
+
+from dacergnn.library_nodes.targets.cpp import Headers
+from dacergnn.library_nodes.targets.cpu import TARGET as CPU
+from dacergnn.library_nodes.targets.cpu import CPUHeaders
+
+
+@dace.library.environment
+class PlainHeaders(Headers):
+    """Makes the headers of kernels visible to generated code, with what turns vectors off before all others."""
+
+    headers = {"frame": ["include/dacergnn/plain.h", *CPUHeaders.headers["frame"]]}
+
+
+TARGET = replace(CPU, name="cpu-scalar", environment=PlainHeaders, tunes=False)

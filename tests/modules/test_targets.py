@@ -1,0 +1,80 @@
+"""Targets: all layers run on plain loops, and one that is registered from outside is like those of the project."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import dace
+import pytest
+
+import dacergnn
+from dacergnn import Config, parse
+from dacergnn.errors import DacergnnError
+from dacergnn.library_nodes import register
+from dacergnn.runtime.lower import lower
+from dacergnn.sdfg_passes import Compilation, compile_program
+from dacergnn.target import TARGETS, Target, find
+from tests.compatibility.comparing import assert_same, every_original, gradients, losses
+from tests.compatibility.kinds import Kind
+
+PLAIN = Config(implementation="cpu-scalar")
+
+
+@pytest.fixture(autouse=True)
+def plain_builds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Headers that are compiled before have vectors."""
+    monkeypatch.setenv("CXXFLAGS", "-O0")
+
+
+@every_original
+def test_every_layer_runs_on_plain_loops(kind: Kind) -> None:
+    original = kind.original()
+    fast = dacergnn.optimize(kind.original(), config=PLAIN, on_unsupported="error")
+    for module in (fast, original):
+        sum(losses(kind, module)).backward()
+    assert_same(losses(kind, fast), losses(kind, original))
+    assert_same(gradients(fast), gradients(original))
+
+
+PROGRAM = """
+def program(g, x: NS[8], w: E):
+    for n in g.dst_nodes():
+        for e in n.incoming_edges():
+            n["out"] += e["w"] * e.src["x"]
+    return out
+"""
+
+
+def compiled(config: Config) -> Compilation:
+    return compile_program(parse(PROGRAM), ["x"], config, dace.int32, keep=False)
+
+
+def test_plain_loops_have_no_vectors() -> None:
+    code = lower(compiled(PLAIN).forward).code
+    headers = [line for line in code.splitlines() if line.startswith("#include") and "dacergnn" in line]
+    assert "dacergnn/plain.h" in headers[0]
+    assert "plain.h" not in lower(compiled(Config()).forward).code
+
+
+@pytest.fixture
+def outside() -> Iterator[Target]:
+    """A target that was registered by a user."""
+    target = replace(find("cpu"), name="mine", questions=frozenset({"chunks"}))
+    register(target)
+    yield target
+    del TARGETS[target.name]
+
+
+@pytest.mark.usefixtures("outside")
+def test_a_target_is_registered_from_outside() -> None:
+    found, usual = compiled(Config(implementation="mine")), compiled(Config())
+    assert lower(found.forward).code == lower(usual.forward).code
+    schedules = [name.split("/")[-1] for name in found.asked if "select_schedule" in name]
+    assert set(schedules) == {"chunks"}
+    assert any(name.endswith("tile_rows") for name in usual.asked)
+
+
+def test_a_target_that_nobody_registered_is_refused() -> None:
+    with pytest.raises(DacergnnError, match="implementation='mine' is not one of cpu, cuda, pure, cpu-scalar"):
+        Config(implementation="mine")
