@@ -26,7 +26,7 @@ from dacergnn.graph import HeteroGraph
 from dacergnn.layerwise import inference
 from dacergnn.logs import configure_logs
 from dacergnn.plan import Plan
-from dacergnn.program import interpret, parse, print_program
+from dacergnn.program import interpret, parse, print_plans, print_program
 
 configure_logs()
 __version__ = "0.1.0"
@@ -54,6 +54,7 @@ __all__ = [
     "interpret",
     "optimize",
     "parse",
+    "print_plans",
     "print_program",
     "revert",
 ]

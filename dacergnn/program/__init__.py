@@ -2,8 +2,8 @@
 
 from dacergnn.program.interpret import interpret
 from dacergnn.program.parser import parse
-from dacergnn.program.printer import print_program
+from dacergnn.program.printer import print_plans, print_program
 from dacergnn.program.verify import verify
 from dacergnn.program.view import Program
 
-__all__ = ["Program", "interpret", "parse", "print_program", "verify"]
+__all__ = ["Program", "interpret", "parse", "print_plans", "print_program", "verify"]

@@ -1,4 +1,4 @@
-"""The printer of the program form: the inverse of the parser, stable, one nest of loops for every operator."""
+"""Printers: of the program form, the inverse of the parser, stable, one nest of loops for every operator; of plans."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import dace
 from dacergnn.graph.spaces import MAPS, kind, part
 from dacergnn.library_nodes import GraphOperator, Op, Statement
 from dacergnn.library_nodes.form import ENTITY, ref_text, statement_text
+from dacergnn.library_nodes.plan_text import plan_text
 from dacergnn.library_nodes.shapes import shape_of
 from dacergnn.library_nodes.traversal.nest import Levels, Loop, loops
 from dacergnn.program.loops import ITERATORS
@@ -113,3 +114,10 @@ def _nest(program: Program, statement: Statement) -> list[str]:
         ]
     text = _text(program, statement, entity, {})
     return [f"    for {entity} in g.{_ITERATOR[statement.space]}():", f"        {text}"]
+
+
+def print_plans(sdfg: dace.SDFG) -> str:
+    """Returns what the kernels of an inter-operator SDFG will do, one after the other."""
+    program = Program(sdfg)
+    plans = [o.plan(o.implementation, o.arrays(sdfg, program.state)) for o in program.operators]
+    return "\n".join(f"{o.label}:\n{plan_text(plan)}" for o, plan in zip(program.operators, plans, strict=True))

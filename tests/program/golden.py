@@ -117,3 +117,18 @@ def changes(before: list[str], after: list[str]) -> list[str]:
     lines = [line for line in unified_diff(before, after, lineterm="", n=1) if not line.startswith(("---", "+++"))]
     lines = ["   ..." if line.startswith("@@") else line for line in lines]
     return lines if len(lines) < len(after) else after
+
+
+def assert_as_kept(found: dict[str, str], folder: Path, name: str, *, update: bool) -> None:
+    """Compare texts by the names of their files with those in a folder, or write them there."""
+    kept = {path.name: path.read_text() for path in sorted(folder.glob(f"{name}_*.txt"))}
+    if update:
+        folder.mkdir(exist_ok=True)
+        for file in kept.keys() - found.keys():
+            (folder / file).unlink()
+        for file, text in found.items():
+            (folder / file).write_text(text)
+        kept = found
+    assert sorted(found) == sorted(kept)
+    for file, text in found.items():
+        assert text == kept[file], file

@@ -10,24 +10,13 @@ import pytest
 
 from dacergnn import interpret, parse, print_program
 from dacergnn.program import Program
-from tests.program.golden import FOLDER, LISTED, bare, listings, plan
+from tests.program.golden import FOLDER, LISTED, assert_as_kept, bare, listings, plan
 from tests.support.random_graphs import joined_graph
 
 
 @pytest.mark.parametrize("name", LISTED)
 def test_listings(name: str, request: pytest.FixtureRequest) -> None:
-    found = listings(name)
-    kept = {path.name: path.read_text() for path in sorted(FOLDER.glob(f"{name}_*.txt"))}
-    if request.config.getoption("--update-golden"):
-        FOLDER.mkdir(exist_ok=True)
-        for file in kept.keys() - found.keys():
-            (FOLDER / file).unlink()
-        for file, text in found.items():
-            (FOLDER / file).write_text(text)
-        kept = found
-    assert sorted(found) == sorted(kept)
-    for file, text in found.items():
-        assert text == kept[file], file
+    assert_as_kept(listings(name), FOLDER, name, update=request.config.getoption("--update-golden"))
 
 
 @pytest.mark.parametrize("name", LISTED)

@@ -78,9 +78,7 @@ def _scattered(plan: GemmPlan) -> tuple[GemmPlan, list[tuple[str, int]]]:
 
 
 def _encodings(plan: GemmPlan) -> Iterator[str | None]:
-    yield plan.gathers[0]
-    if plan.form in ("outer", "weights"):
-        yield plan.gathers[1]
+    yield from plan.gathers
     for segments in (plan.segments, plan.targets, plan.summed):
         if segments is not None:
             yield from (segments.pointers, segments.order)

@@ -27,6 +27,9 @@ Of the last, "gather" has a result for each row. The others add results up: "sca
 rows of each target before they are multiplied, "pairs" by adding those of each pair of target and type before.
 """
 
+_OF_TWO = ("weights", "outer")
+"""Those of which both operands are rows; the second of others is the weight of a type."""
+
 
 @dataclass(frozen=True)
 class ProductBody:
@@ -80,7 +83,7 @@ class GemmPlan(OperatorPlan):
         form: The kernel.
         heads, k, m: Sizes of the weight of a type: (H, K, M).
         scales: Scales of a row: none, one, or one for each head.
-        gathers: For both operands, the encoding that says which row is read; None for the own row.
+        gathers: For each operand of which rows are read, the encoding that says which; None for the own row.
         segments: How rows stand by type; None for products of weights.
         targets: How rows, or pairs, stand by the row that they are added to; None where they are not.
         target_of: Encoding with the row that each row is added to.
@@ -192,7 +195,7 @@ def describe(body: ProductBody) -> GemmPlan:
         k=k,
         m=m,
         scales=0 if gemm.scale is None else arrays.width(gemm.scale.name),
-        gathers=(_gather(space, gemm.x), _gather(space, gemm.w)),
+        gathers=(_gather(space, gemm.x), _gather(space, gemm.w) if form in _OF_TWO else None),
         segments=segments,
         targets=targets,
         target_of=index_name(space, path),
