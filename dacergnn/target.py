@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
@@ -24,7 +24,7 @@ class Target:
         call: C++ of the function that the run time calls, with the program's name as ``{name}``.
         prelude: What generated code includes in place of DaCe's own headers; None where it needs those.
         adjacencies: Sparse formats that traversals run on (`library_nodes.traversal.formats`).
-        questions: Choices of schedules that there are for it, as far as a plan has them.
+        choices: Options of each choice of a schedule that its plans have (`SelectSchedule`).
         hub_parts: One thread, or block of threads, has a group to itself that has no more rows than all over this.
         hub_rows: Rows of a group that make up for the work of sharing them.
         starts_together: Whether operators that do not wait for each other start together.
@@ -45,7 +45,7 @@ class Target:
     call: str = ""
     prelude: str | None = None
     adjacencies: tuple[str, ...] = ("csr",)
-    questions: frozenset[str] = frozenset()
+    choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     hub_parts: int = 1
     hub_rows: int = 1
     starts_together: bool = False

@@ -21,7 +21,7 @@ rows cost 4 %.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -31,7 +31,6 @@ from dacergnn.cost import has_hubs, tile_rows
 from dacergnn.graph.spaces import MAPS
 from dacergnn.library_nodes.segment_gemm.device_plan import pair_path
 from dacergnn.library_nodes.traversal.nest import Levels
-from dacergnn.library_nodes.traversal.plan import RUN_TIME
 from dacergnn.program import Program
 from dacergnn.sdfg_passes.base import Pass
 from dacergnn.sdfg_passes.context import Context
@@ -39,10 +38,8 @@ from dacergnn.target import Target, find
 
 BRANCH = 4.0
 """Time of the mispredicted branch that ends a short group, in additions to a sum in memory."""
-_YES_NO = ("no", "yes")
-_TILES = ("64", "256", "1024", "4096")
-_HUB_ROWS = ("0", "1024", "4096", "16384", "65536")
-_CHUNKS = ("1", "4", "16", "64")
+_USUAL = {"chunks": "16"}
+"""Answers where none is known to be better than another; 0 leaves a choice to the kernel."""
 
 
 @dataclass(frozen=True)
@@ -64,9 +61,10 @@ class SelectSchedule(Pass):
             scheduled = _Scheduled(operator, target, arrays, sizes, longest)
             asked = context.choices.of(operator.statements[0].target.name)
             for question in operator.choices:
-                if question in target.questions.intersection(scheduled.plan.questions):
-                    options, default = scheduled.options(question)
-                    scheduled.answer(question, asked.ask(question, options, default))
+                if question in scheduled.plan.questions and question in target.choices:
+                    default = scheduled.default(question)
+                    options = dict.fromkeys((*target.choices[question], default))
+                    scheduled.answer(question, asked.ask(question, tuple(options), default))
                 else:
                     operator.reset(question)
             changed += before != [getattr(operator, name) for name in operator.choices]
@@ -99,23 +97,18 @@ class _Scheduled:
         outer, inner = levels.spaces[0], levels.spaces[-1]
         return outer, inner, levels.up(inner, outer) or ""
 
-    def options(self, question: str) -> tuple[Sequence[str], str]:
-        """What a question may be answered with, and the answer by cost."""
-        if question == "chunks":
-            return _CHUNKS, "16"
+    def default(self, question: str) -> str:
+        """The answer by cost."""
+        if question not in ("schedule_by", "split_hubs", "tile_rows"):
+            return _USUAL.get(question, "0")
         outer, inner, path = self.levels
-        match question:
-            case "schedule_by":
-                return ("groups", "edges"), "edges" if self.sizes[inner] < BRANCH * self.sizes[outer] else "groups"
-            case "split_hubs":
-                return _YES_NO, _YES_NO[has_hubs(self.sizes, self.longest, self.target.name, inner, outer, path)]
-            case "tile_rows":
-                tiles = str(tile_rows(self.plan.kept_elements * self.plan.arrays.item))
-                return sorted({*_TILES, tiles}, key=int), tiles
-            case _:
-                return _HUB_ROWS, "0"
+        if question == "schedule_by":
+            return "edges" if self.sizes[inner] < BRANCH * self.sizes[outer] else "groups"
+        if question == "split_hubs":
+            return "yes" if has_hubs(self.sizes, self.longest, self.target.name, inner, outer, path) else "no"
+        return str(tile_rows(self.plan.kept_elements * self.plan.arrays.item))
 
     def answer(self, question: str, answer: str) -> None:
         """Set the property of the operator."""
-        value = {"yes": True, "no": False}.get(answer, answer)
-        setattr(self.operator, question, int(answer) if question in RUN_TIME else value)
+        words: dict[str, object] = {"yes": True, "no": False, "groups": "groups", "edges": "edges"}
+        setattr(self.operator, question, words[answer] if answer in words else int(answer))

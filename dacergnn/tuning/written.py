@@ -12,7 +12,6 @@ from dacergnn.program import Program
 Written = dict[str, Any]
 _KINDS: dict[str, Any] = {"SegmentGemm": SegmentGemm, "Traversal": Traversal}
 _BODY = ("space", "body", "spaces", "locals")
-_SCHEDULE = ("schedule_by", "split_hubs", "tile_rows", "hub_rows", "chunks", "adjacency")
 
 
 def written(sdfg: dace.SDFG) -> Written:
@@ -31,7 +30,8 @@ def written(sdfg: dace.SDFG) -> Written:
 
 
 def _operator(operator: Any) -> Written:
-    names = (*_BODY, *_SCHEDULE) if isinstance(operator, Traversal) else _BODY
+    form = ("adjacency",) if isinstance(operator, Traversal) else ()
+    names = (*_BODY, *operator.choices, *form)
     return {"kind": type(operator).__name__, **{name: getattr(operator, name) for name in names}}
 
 

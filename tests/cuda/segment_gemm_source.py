@@ -104,11 +104,13 @@ class Config:
     m: int
     scale_size: int
     tf32: bool = False
+    tile_rows: int = 64
+    least_blocks: int = 0
 
     @property
     def name(self) -> str:
         kind = "tf32" if self.tf32 else self.dtype
-        return f"{kind}_{self.index}_H{self.heads}_K{self.k}_M{self.m}_S{self.scale_size}"
+        return f"{kind}_{self.index}_H{self.heads}_K{self.k}_M{self.m}_S{self.scale_size}_T{self.tile_rows}"
 
     @property
     def sums_transposed(self) -> bool:
@@ -117,14 +119,16 @@ class Config:
 
     def functions(self) -> str:
         """C functions of the configuration: gemm1_ is that of transposed weights."""
-        names = {"name": self.name, "t": self.dtype, "i": self.index, "tf32": str(self.tf32).lower()}
+        tf32 = str(self.tf32).lower()
+        names = {"name": self.name, "t": self.dtype, "i": self.index, "tf32": tf32}
+        tile = {**names, "tf32": f"{tf32}, {self.tile_rows}, {self.least_blocks}"}
         shape = f"{self.dtype}, {self.heads}, {self.k}, {self.m}"
         text = OUTER.format(args=f"{shape}, {self.scale_size}", **names)
         for n, flag in enumerate(("false", "true")):
             args, width = f"{shape}, {flag}, {self.scale_size}", self.heads * (self.k if n else self.m)
-            text += PRODUCTS.format(n=n, args=args, width=width, **names)
+            text += PRODUCTS.format(n=n, args=args, width=width, **tile)
             if n == self.sums_transposed:
-                text += SUMS.format(args=args, width=width, **names)
+                text += SUMS.format(args=args, width=width, **tile)
         return text
 
 

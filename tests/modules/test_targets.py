@@ -60,7 +60,7 @@ def test_plain_loops_have_no_vectors() -> None:
 @pytest.fixture
 def outside() -> Iterator[Target]:
     """A target that was registered by a user."""
-    target = replace(find("cpu"), name="mine", questions=frozenset({"chunks"}))
+    target = replace(find("cpu"), name="mine", choices={"chunks": ("16", "3")})
     register(target)
     yield target
     del TARGETS[target.name]

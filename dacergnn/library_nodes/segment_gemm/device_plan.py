@@ -28,14 +28,17 @@ def pair_path(statement: Statement) -> str | None:
 @lru_cache(maxsize=4096)
 def plan_device_gemm(body: ProductBody, schedule: ProductSchedule = USUAL) -> GemmPlan:
     """The plan of a product on a device."""
-    plan = describe(body)
+    plan = replace(describe(body), schedule=schedule)
+    if plan.form in ("gather", "scatter"):
+        shared = ("split_hubs",) if plan.form == "scatter" else ()
+        plan = replace(plan, questions=(*shared, "row_tile", "least_blocks"))
     needs: list[tuple[str, int]] = []
     if plan.form == "outer":
         blocks, elements = outer_blocks(plan), plan.heads * plan.k * plan.m
         needs = [("ONE", blocks * elements), (plan.reached, elements)]
         plan = replace(plan, launches=2)
     elif plan.form == "scatter":
-        plan, needs = _scattered(replace(plan, hubs=schedule.split_hubs, questions=("split_hubs",)))
+        plan, needs = _scattered(plan)
     scratch: dict[str, int] = {}
     for space, elements in needs:
         scratch[space] = scratch.get(space, 0) + elements * max(body.arrays.item, 4)  # of sums

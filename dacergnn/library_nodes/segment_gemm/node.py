@@ -36,10 +36,19 @@ class SegmentGemm(GraphOperator):
 
     implementations: dict[str, Any] = {}
     default_implementation = "cpu"
-    choices = ("split_hubs",)
+    choices = ("split_hubs", "row_tile", "depth_block", "least_blocks")
 
     split_hubs = properties.Property(
         dtype=bool, default=False, desc="Whether several blocks of a device share very long sums (select_schedule)"
+    )
+    row_tile = properties.Property(
+        dtype=int, default=0, desc="Rows that are multiplied at a time; 0: as many as usual (select_schedule)"
+    )
+    depth_block = properties.Property(
+        dtype=int, default=0, desc="Depth that is multiplied at a time; 0: by the size of the weight (select_schedule)"
+    )
+    least_blocks = properties.Property(
+        dtype=int, default=0, desc="Blocks of a multiprocessor that registers have room for; 0: as many as usual"
     )
 
     @property
@@ -53,7 +62,8 @@ class SegmentGemm(GraphOperator):
 
     def plan(self, target: str, arrays: Mapping[str, Data]) -> OperatorPlan:
         body = ProductBody(self.statements, self.facts(arrays), tuple(self.locals))
-        return find(target).plan_gemm(body, ProductSchedule(self.split_hubs))
+        schedule = ProductSchedule(*(getattr(self, name) for name in self.choices))
+        return find(target).plan_gemm(body, schedule)
 
     def validate(self, sdfg: dace.SDFG, state: dace.SDFGState) -> None:
         super().validate(sdfg, state)

@@ -49,9 +49,19 @@ class ProductBody:
 
 @dataclass(frozen=True)
 class ProductSchedule:
-    """Describes how a kernel runs a product, as far as that is open (`select_schedule`)."""
+    """Describes how a kernel runs a product, as far as that is open (`select_schedule`).
+
+    Args:
+        split_hubs: Whether several blocks of a device share very long sums.
+        row_tile: Rows that are multiplied at a time; 0 for as many as usual.
+        depth_block: Depth that is multiplied at a time; 0 for what goes by the size of the weight.
+        least_blocks: Blocks of a multiprocessor that registers have room for; 0 for as many as usual.
+    """
 
     split_hubs: bool = False
+    row_tile: int = 0
+    depth_block: int = 0
+    least_blocks: int = 0
 
 
 USUAL = ProductSchedule()
@@ -92,7 +102,7 @@ class GemmPlan(OperatorPlan):
         epilogue: Statements that are run on each row of the result once it is finished.
         in_row: Arrays whose row is that of ``place`` while the epilogue runs.
         local_rows: Other arrays of the epilogue alone, with the place of their rows in memory for the purpose.
-        hubs: Whether several blocks share very long sums.
+        schedule: How it runs.
         summed: For "pairs", how rows stand by the pair to whose sum they are added.
     """
 
@@ -113,8 +123,13 @@ class GemmPlan(OperatorPlan):
     epilogue: tuple[Statement, ...]
     in_row: frozenset[str]
     local_rows: Mapping[str, int]
-    hubs: bool = False
+    schedule: ProductSchedule = USUAL
     summed: Segments | None = None
+
+    @property
+    def hubs(self) -> bool:
+        """Whether several blocks share very long sums."""
+        return self.schedule.split_hubs and self.targets is not None
 
     @property
     def space(self) -> str:

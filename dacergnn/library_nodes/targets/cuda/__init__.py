@@ -73,7 +73,12 @@ TARGET = Target(
     executable="dacergnn.runtime.cuda_executable:CUDAExecutable",
     call=CALL,
     prelude='#include <cstdint>\n#define DACE_EXPORTED extern "C"',
-    questions=frozenset({"schedule_by", "split_hubs"}),
+    choices={
+        "schedule_by": ("groups", "edges"),
+        "split_hubs": ("no", "yes"),
+        "row_tile": ("0", "32", "128"),
+        "least_blocks": ("0", "2", "4"),
+    },
     hub_parts=2048,
     hub_rows=1024,
     starts_together=True,

@@ -28,7 +28,7 @@ def gemm_launches(plan: GemmPlan) -> Launches:
     finish = f"finish{out}"
     before = f"const auto {finish} = {epilogue_code(plan)};\n"
     reached, owner = extent(plan.reached), extent(plan.owner)
-    sizes = f"{sizes}, {str(gemm.w.transposed).lower()}, {plan.scales}, {plan.local_elements}"
+    sizes = f"{sizes}, {str(gemm.w.transposed).lower()}, {plan.scales}, {plan.local_elements}{_tile(plan)}"
     operands = f"{x}, {PREFIX}{gemm.w.name}, {types}, {rows}"
     result = f"{out}, {finish}"
     hubs = f", dacergnn::cuda::Chunks({extent(plan.space)})" if plan.hubs else ""
@@ -50,6 +50,12 @@ def gemm_launches(plan: GemmPlan) -> Launches:
     else:
         call = f"segment_gemm_scatter<{sizes}>({operands}, {order}, {scale}, {results})"
     return Launches(before, [call])
+
+
+def _tile(plan: GemmPlan) -> str:
+    """Template arguments of the tile, where it is not the usual one."""
+    rows, least = plan.schedule.row_tile, plan.schedule.least_blocks
+    return f", dacergnn::cuda::kTf32, {rows or 64}, {least}" if rows or least else ""
 
 
 def _types(segments: Segments) -> str:

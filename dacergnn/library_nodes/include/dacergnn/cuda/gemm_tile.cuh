@@ -9,12 +9,11 @@
 
 namespace dacergnn::cuda {
 
-inline constexpr int kTileThreads = 128, kTileRows = 64, kTileWarps = kTileThreads / kWarp;
-inline constexpr int kWarpRows = kTileRows / kTileWarps;  // a warp computes all columns of its rows
+inline constexpr int kTileThreads = 128, kTileWarps = kTileThreads / kWarp;
 
 // Blocks of a multiprocessor whose registers hold the sums of tiles.
-template <class T>
-inline constexpr int kLeastTileBlocks = sizeof(typename T::Value) <= 4 ? 3 : 2;
+template <class Value>
+inline constexpr int kLeastTileBlocks = sizeof(Value) <= 4 ? 3 : 2;
 
 // N neighbors in shared memory, aligned to their size.
 template <class T, int N>
@@ -32,11 +31,17 @@ __host__ __device__ constexpr int64_t power_of_two_from(int64_t n) {
 // zeros to multiples of kUnit. A step computes a panel of at most 64 columns: some heads, or a piece of one; and
 // of these a chunk of the depth, so that at most 64 elements of a row are needed. The weight of the type stays in
 // shared memory as a whole where it fits.
-template <class Value_, class Result_, int64_t H, int64_t D, int64_t C, bool Tf32_>
+//
+// A block multiplies `Rows` rows at a time, of large elements 64 at most, and registers have room for `Least` blocks of a
+// multiprocessor (0: as many as usual). Matrix instructions take 64 rows.
+template <class Value_, class Result_, int64_t H, int64_t D, int64_t C, bool Tf32_, int Rows = 64, int Least = 0>
 struct Tiling {
     using Value = Value_;
     using Result = Result_;
     static constexpr bool kTf32 = Tf32_ && std::is_same_v<Value, float>, kMatrix = kTf32 || kSmall<Value>;
+    static constexpr int kRows = kMatrix ? 64 : sizeof(Value) > 4 ? smaller(Rows, 64) : Rows;
+    static constexpr int kWarpRows = kRows / kTileWarps;  // a warp computes all columns of its rows
+    static constexpr int kLeastBlocks = Least > 0 ? Least : kLeastTileBlocks<Value>;
     static constexpr int kMost = 64, kUnit = kSmall<Value> ? 16 : kTf32 ? 8 : 4;
 
     static constexpr int kPieces = divide_up(C, kMost);
@@ -53,7 +58,7 @@ struct Tiling {
     static constexpr int kRowBytes =
         std::max(round_up(kHeads * kDepth * sizeof(Value), 32), round_up(kHeads * kColumns * sizeof(Result), 32)) + 16;
     static constexpr int kStride = kRowBytes / sizeof(Value), kResultStride = kRowBytes / sizeof(Result);
-    static constexpr int kStageBytes = kTileRows * kRowBytes;
+    static constexpr int kStageBytes = kRows * kRowBytes;
 
     static constexpr int stride_of(int columns) { return columns + (kMatrix && columns % 16 == 0 ? 8 : 0); }
     static constexpr int64_t kWholeBytes =
@@ -116,11 +121,11 @@ class PlainTile {
     using Value = typename T::Value;
     using Acc = Accumulator<Value>;
     static constexpr int kGroups = T::kHeads * T::kColumns / 4, kLanes = power_of_two_from(kGroups);
-    static constexpr int kStep = kWarp / kLanes, kRows = kStep < kWarpRows ? kWarpRows / kStep : 1;
+    static constexpr int kStep = kWarp / kLanes, kRows = kStep < T::kWarpRows ? T::kWarpRows / kStep : 1;
 
     Vector<Acc, 4> sum_[kRows] = {};
 
-    __device__ static bool active() { return lane() % kLanes < kGroups && lane() / kLanes < kWarpRows; }
+    __device__ static bool active() { return lane() % kLanes < kGroups && lane() / kLanes < T::kWarpRows; }
 
   public:
     // Adds the products of the rows of the warp at `x` with the part of the weight at `w`.

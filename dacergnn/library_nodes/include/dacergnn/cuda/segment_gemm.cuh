@@ -10,12 +10,12 @@ namespace dacergnn::cuda {
 
 namespace detail {
 
-template <bool Tf32, class Value, int64_t H, int64_t K, int64_t M, bool TransposeW, int HS, int Local, class Result,
-          class Source, class Types, class Finish>
+template <bool Tf32, int TileRows, int Least, class Value, int64_t H, int64_t K, int64_t M, bool TransposeW, int HS,
+          int Local, class Result, class Source, class Types, class Finish>
 auto product(const Source& source, const Value* W, const Types& types, int64_t total, const Value* scale, Result* Y,
              const Finish& finish) {
     constexpr int64_t D = TransposeW ? M : K, C = TransposeW ? K : M;
-    using T = Tiling<Value, Result, H, D, C, Tf32>;
+    using T = Tiling<Value, Result, H, D, C, Tf32, TileRows, Least>;
     return SegmentProduct<T, H, D, C, TransposeW, HS, Local, Source, Types, Finish>{source, types,  W,     scale,
                                                                                     Y,      finish, total, 0}
         .prepared();
@@ -58,20 +58,21 @@ auto sum_rows(const Acc* X, const I* ptr, List list, int64_t first, int64_t targ
 // of `types` (Segments, EqualSegments), `total` rows in all. nullptr for rows or gather is the identity. X rows are
 // (H, K), W is (types, H, K, M), Y rows are (H, M). TransposeW: X rows are (H, M), Y rows are (H, K), multiplied with
 // the transposed weight. HS scales per row, read at scale[i * HS + h]: 0 none, 1 one for the row, H one per head. A
-// warp hands every row to finish(i, row, local) once it is there; `local` are Local elements of the warp's own.
+// warp hands every row to finish(i, row, local) once it is there; `local` are Local elements of the warp's own. TileRows
+// and Least are those of Tiling.
 template <class Value, int64_t H, int64_t K, int64_t M, bool TransposeW, int HS, int Local = 0, bool Tf32 = kTf32,
-          class Gather, class Types, class Rows, class Finish = Keep>
+          int TileRows = 64, int Least = 0, class Gather, class Types, class Rows, class Finish = Keep>
 auto segment_gemm(const Value* X, Gather gather, const Value* W, const Types& types, int64_t total, Rows rows,
                   const Value* scale, Value* Y, const Finish& finish = {}) {
     const GatheredRows<Value, H*(TransposeW ? M : K), Gather, Rows> source = {X, gather, rows};
-    return detail::product<Tf32, Value, H, K, M, TransposeW, HS, Local>(source, W, types, total, scale, Y, finish);
+    return detail::product<Tf32, TileRows, Least, Value, H, K, M, TransposeW, HS, Local>(source, W, types, total, scale, Y, finish);
 }
 
 // The same with the sums of rows in place of rows: Y[j] = (sum of scale[i] * X[gather[i]]) @ W[t] for i = list[q], q in
 // ptr[j] .. ptr[j + 1], and j = rows[p] in the order of types. With Chunks of the rows i, several blocks share
 // the sum of a hub: there is a launch more, and kMostChunks sums are taken of the workspace.
 template <class Value, int64_t H, int64_t K, int64_t M, bool TransposeW, int HS, int Local = 0, bool Tf32 = kTf32,
-          class Gather, class I, class List, class Types, class Rows, class Result, class Finish = Keep,
+          int TileRows = 64, int Least = 0, class Gather, class I, class List, class Types, class Rows, class Result, class Finish = Keep,
           class Hubs = std::nullptr_t>
 auto segment_gemm_of_sums(const Value* X, Gather gather, const Value* W, const Types& types, int64_t total, Rows rows,
                           const Value* scale, const I* ptr, List list, Result* Y, const Finish& finish = {},
@@ -83,7 +84,7 @@ auto segment_gemm_of_sums(const Value* X, Gather gather, const Value* W, const T
         using Source = SummedRows<Value, H, D, HS, I, Gather, List, Rows, std::remove_cvref_t<decltype(hubs)>>;
         const Source source = {X, gather, ptr, list, scale, rows, hubs};
         constexpr const Value* kNone = nullptr;
-        return detail::product<Tf32, Value, H, K, M, TransposeW, 0, Local>(source, W, types, total, kNone, Y, finish);
+        return detail::product<Tf32, TileRows, Least, Value, H, K, M, TransposeW, 0, Local>(source, W, types, total, kNone, Y, finish);
     });
 }
 
@@ -91,7 +92,7 @@ auto segment_gemm_of_sums(const Value* X, Gather gather, const Value* W, const T
 // target_ptr[j] .. target_ptr[j + 1], for `targets` rows, and zeros for rows up to y_rows; otherwise as segment_gemm.
 // Takes `total` rows of Y of the workspace; chunks as above.
 template <class Value, int64_t H, int64_t K, int64_t M, bool TransposeW, int HS, int Local = 0, bool Tf32 = kTf32,
-          class Gather, class Types, class Rows, class I, class TargetRows, class Finish = Keep,
+          int TileRows = 64, int Least = 0, class Gather, class Types, class Rows, class I, class TargetRows, class Finish = Keep,
           class Hubs = std::nullptr_t>
 auto segment_gemm_scatter(const Value* X, Gather gather, const Value* W, const Types& types, int64_t total, Rows rows,
                           const Value* scale, const I* target_ptr, TargetRows target_rows, int64_t targets,
@@ -101,7 +102,7 @@ auto segment_gemm_scatter(const Value* X, Gather gather, const Value* W, const T
     constexpr int64_t kWidth = H * (TransposeW ? K : M);
     Acc* const products = take<Acc>(total * kWidth);
     const auto made =
-        detail::product<Tf32, Value, H, K, M, TransposeW, HS, 0>(source, W, types, total, scale, products, Keep());
+        detail::product<Tf32, TileRows, Least, Value, H, K, M, TransposeW, HS, 0>(source, W, types, total, scale, products, Keep());
     const detail::ListedRows<Acc, kWidth, TargetRows> terms = {products, target_rows};
     const auto summed = [&](const auto& hubs) {
         return detail::sum_rows<kWidth, Local>(products, target_ptr, target_rows, 0, targets, y_rows, Y, finish, hubs);
@@ -114,7 +115,7 @@ auto segment_gemm_scatter(const Value* X, Gather gather, const Value* W, const T
 // target_ptr and target_rows list the pairs of a target. Takes `pairs` rows of Y of the workspace; chunks as above, of
 // the rows of pairs.
 template <class Value, int64_t H, int64_t K, int64_t M, bool TransposeW, int HS, int Local = 0, bool Tf32 = kTf32,
-          class Gather, class Types, class PairRows, class I, class TargetRows, class Finish = Keep,
+          int TileRows = 64, int Least = 0, class Gather, class Types, class PairRows, class I, class TargetRows, class Finish = Keep,
           class Hubs = std::nullptr_t>
 auto segment_gemm_scatter_pairs(const Value* X, Gather gather, const Value* W, const Types& types, int64_t pairs,
                                 const Value* scale, const I* pair_ptr, PairRows pair_rows, const I* target_ptr,
@@ -124,7 +125,7 @@ auto segment_gemm_scatter_pairs(const Value* X, Gather gather, const Value* W, c
     constexpr int64_t kWidth = H * (TransposeW ? K : M);
     Acc* const products = take<Acc>(pairs * kWidth);
     return in_order(
-        segment_gemm_of_sums<Value, H, K, M, TransposeW, HS, 0, Tf32>(
+        segment_gemm_of_sums<Value, H, K, M, TransposeW, HS, 0, Tf32, TileRows, Least>(
             X, gather, W, types, pairs, nullptr, scale, pair_ptr, pair_rows, products, Keep(), chunks),
         detail::sum_rows<kWidth, Local>(products, target_ptr, target_rows, 0, targets, y_rows, Y, finish, nullptr));
 }

@@ -28,7 +28,7 @@ struct OuterBlocks {
     using Value = typename T::Value;
     using Acc = Accumulator<Value>;
     using Tile = std::conditional_t<T::kMatrix, MatrixOuterTile<T>, PlainOuterTile<T>>;
-    static constexpr int kLeastBlocks = kLeastTileBlocks<T>, kSlots = 3;
+    static constexpr int kLeastBlocks = kLeastTileBlocks<typename T::Value>, kSlots = 3;
     static constexpr std::size_t kBytes = 2 * T::kStageBytes + T::kSumBytes + kSlots * T::kRows * sizeof(OuterPlace);
 
     Source source;

@@ -17,13 +17,13 @@ struct SegmentProduct {
     static constexpr bool kFinishes = !std::is_same_v<Finish, Keep>;
     // Rows that lie whole and without padding in a stage are finished there, others where they are stored.
     static constexpr bool kFinishesStaged = kFinishes && T::kPanels == 1 && (T::kColumns == C || H == 1);
-    static constexpr int kLeastBlocks = kLeastTileBlocks<T>;
+    static constexpr int kLeastBlocks = T::kLeastBlocks;
     static constexpr int kWeights = T::kResident ? 1 : 2, kSlots = 3;
     struct ScaledPlace : Place {
         Acc factor;  // with one for the row
     };
     static constexpr std::size_t kBytes = 2 * T::kStageBytes + kWeights * T::kWeightBytes +
-                                          kSlots * kTileRows * sizeof(ScaledPlace) + kTileThreads * sizeof(Acc) +
+                                          kSlots * T::kRows * sizeof(ScaledPlace) + kTileThreads * sizeof(Acc) +
                                           kTileWarps * Local * sizeof(Result);
 
     Source source;
@@ -38,14 +38,14 @@ struct SegmentProduct {
         char* const memory = shared_memory<char>();
         char* const weights = memory + 2 * T::kStageBytes;
         ScaledPlace* const places = reinterpret_cast<ScaledPlace*>(weights + kWeights * T::kWeightBytes);
-        Acc* const partials = reinterpret_cast<Acc*>(places + kSlots * kTileRows);
+        Acc* const partials = reinterpret_cast<Acc*>(places + kSlots * T::kRows);
         Result* const local = reinterpret_cast<Result*>(partials + kTileThreads) + warp() * Local;
         const auto stage = [=](int s) { return reinterpret_cast<Value*>(memory + s % 2 * T::kStageBytes); };
         const auto weight = [=](int s) { return reinterpret_cast<Value*>(weights + s % kWeights * T::kWeightBytes); };
-        const auto slot = [=](int s) { return places + s % kSlots * kTileRows; };
+        const auto slot = [=](int s) { return places + s % kSlots * T::kRows; };
 
         const int64_t begin = block * rows_per_block;
-        const Walk<kTileRows, T::kPanels, T::kChunks, Types> walk(types, begin, rows_per_block, total);
+        const Walk<T::kRows, T::kPanels, T::kChunks, Types> walk(types, begin, rows_per_block, total);
         Step step = walk.start(), next = walk.after(step);
         const int row = threadIdx.x;
         if (row < step.count) slot(0)[row] = find(begin + step.first + row);
@@ -67,8 +67,8 @@ struct SegmentProduct {
             ScaledPlace place = {};
             if (row < later.count) place = find(begin + later.first + row);  // on its way during the product
             if (step.chunk == 0) tile = Tile();
-            if (warp() * kWarpRows < step.count) {
-                tile.multiply(stage(s) + warp() * kWarpRows * T::kStride, T::part(weight(s), step));
+            if (warp() * T::kWarpRows < step.count) {
+                tile.multiply(stage(s) + warp() * T::kWarpRows * T::kStride, T::part(weight(s), step));
                 if (step.chunk + 1 == T::kChunks)
                     store(tile, step, slot(s), reinterpret_cast<Result*>(stage(s)), local);
             }
@@ -83,7 +83,7 @@ struct SegmentProduct {
         constexpr int64_t kBlocks = 2 * std::clamp<int64_t>(220 * 1024 / (kBytes + 1024), 1, 8);
         static_assert(kBytes <= 160 * 1024, "what a block needs of shared memory");
         const int64_t rows = divide_up(std::max<int64_t>(total, 1), kBlocks * call.multiprocessors);
-        rows_per_block = round_up(rows, kTileRows);
+        rows_per_block = round_up(rows, T::kRows);
         return one_launch<kTileThreads>(divide_up(total, rows_per_block), kBytes, *this);
     }
 
@@ -95,7 +95,7 @@ struct SegmentProduct {
 
     __device__ void load(const Step& step, const ScaledPlace* from, Value* stage, Value* weight, Acc* partials) const {
         if constexpr (requires { Source::kColumnStride; })
-            load_rows<kTileThreads, kTileRows, H, D, Source::kColumnStride, T::kHeads, T::kDepth>(
+            load_rows<kTileThreads, T::kRows, H, D, Source::kColumnStride, T::kHeads, T::kDepth>(
                 source.X, [=](int r) { return from[r].source; }, step.count, T::head(step), T::depth(step), stage,
                 T::kStride);
         else
@@ -109,7 +109,7 @@ struct SegmentProduct {
     // Results go through the stage that the rows of the warp were read from, so that whole rows are written.
     __device__ void store(const Tile& tile, const Step& step, const ScaledPlace* from, Result* stage,
                           Result* local) const {
-        const int first = warp() * kWarpRows, head = T::head(step), column = T::column(step);
+        const int first = warp() * T::kWarpRows, head = T::head(step), column = T::column(step);
         Result* const rows = stage + first * T::kResultStride;
         __syncwarp();
         tile.for_each([&](int r, int c, auto sum) {
@@ -125,7 +125,7 @@ struct SegmentProduct {
             *reinterpret_cast<Pack<Result, N>*>(rows + r * T::kResultStride + c) = results;
         });
         __syncwarp();
-        const int count = smaller(kWarpRows, step.count - first);
+        const int count = smaller(T::kWarpRows, step.count - first);
         if constexpr (kFinishesStaged) {
             for (int r = 0; r < count; ++r) {
                 finish(from[first + r].target, rows + r * T::kResultStride, local);
@@ -134,7 +134,7 @@ struct SegmentProduct {
         }
         constexpr int V = C % (16 / sizeof(Result)) == 0 ? 16 / sizeof(Result) : 1;
         constexpr int kRow = T::kHeads * T::kColumns / V;
-        for (int n = lane(); n < kWarpRows * kRow; n += kWarp) {
+        for (int n = lane(); n < T::kWarpRows * kRow; n += kWarp) {
             const int r = n / kRow, c = n % kRow * V, h = head + c / T::kColumns;
             if (r >= count || h >= H || column + c % T::kColumns >= C) continue;
             Result* const to = Y + from[first + r].target * (H * C) + h * C + column + c % T::kColumns;

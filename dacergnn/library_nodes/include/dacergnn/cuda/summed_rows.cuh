@@ -28,10 +28,11 @@ struct SummedRows {
     __device__ void load(const PlaceOfRow* places, const Step& step, Value* stage, Acc* partials) const {
         constexpr int kRow = T::kHeads * T::kDepth, kWide = 16 / sizeof(Acc), N = D % kWide == 0 ? kWide : 1;
         constexpr int kLanes = smaller<int>(kWarp, power_of_two_from(kRow / N));
-        constexpr int kGroupRows = kWarpRows * kLanes / kWarp;
-        const int first = warp() * kWarpRows + lane() / kLanes * kGroupRows;
+        constexpr int kGroupRows = divide_up(T::kWarpRows * kLanes, kWarp);  // some lanes have none of few rows
+        const int first = warp() * T::kWarpRows + lane() / kLanes * kGroupRows;
+        const int last = smaller(smaller(first + kGroupRows, (warp() + 1) * T::kWarpRows), step.count);
         for (int column = lane() % kLanes * N; column < kRow; column += kLanes * N)
-            add_rows<T, Acc, N>(places, first, smaller(first + kGroupRows, step.count), column, step, stage);
+            add_rows<T, Acc, N>(places, first, last, column, step, stage);
         for (int row = 0; row < step.count; ++row) {
             const int64_t begin = places[row].source, end = places[row].source_end;
             if (end - begin <= kLongSum) continue;

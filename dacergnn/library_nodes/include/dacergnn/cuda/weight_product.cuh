@@ -30,7 +30,7 @@ auto compose(const Value* A, AList a, const Value* B, BList b, int64_t rows, Val
     const MatrixRows<Value, K, H * D, TransposeA, AList> source = {A, a};
     const EqualSegments<BList> types = {K, rows, b};
     constexpr const Value* kNone = nullptr;
-    return detail::product<Tf32, Value, H, kLeft, kRight, TransposeB, 0, 0>(source, B, types, rows * K, kNone, Y,
+    return detail::product<Tf32, 64, 0, Value, H, kLeft, kRight, TransposeB, 0, 0>(source, B, types, rows * K, kNone, Y,
                                                                             Keep());
 }
 
