@@ -32,18 +32,37 @@ class Config:
     def name(self) -> str:
         return f"{self.dtype}_{self.index}_H{self.heads}_K{self.k}_M{self.m}_S{self.scale_size}"
 
-    def functions(self) -> str:
-        """C functions of the configuration: gemm and scatter, 1 transposed; outer, 1 with runs of X, 2 of Y."""
-        shape = f"{self.dtype}, {self.index}, {self.heads}, {self.k}, {self.m}"
-        products = "".join(
-            PRODUCTS.format(n=n, name=self.name, t=self.dtype, i=self.index, args=f"{shape}, {flag}, {self.scale_size}")
+    @property
+    def _shape(self) -> str:
+        return f"{self.dtype}, {self.index}, {self.heads}, {self.k}, {self.m}"
+
+    def products(self) -> str:
+        """C functions gemm and scatter of the configuration, 1 transposed."""
+        return "".join(
+            PRODUCTS.format(
+                n=n, name=self.name, t=self.dtype, i=self.index, args=f"{self._shape}, {flag}, {self.scale_size}"
+            )
             for n, flag in enumerate(("false", "true"))
         )
-        outer = "".join(
-            OUTER.format(n=n, name=self.name, t=self.dtype, i=self.index, args=f"{shape}, {self.scale_size}", runs=runs)
+
+    def outer_products(self) -> str:
+        """C functions outer of the configuration, 1 with runs of X, 2 of Y."""
+        args = f"{self._shape}, {self.scale_size}"
+        return "".join(
+            OUTER.format(n=n, name=self.name, t=self.dtype, i=self.index, args=args, runs=runs)
             for n, runs in enumerate(("kNone", "kOfX", "kOfY"))
         )
-        return products + outer
+
+    def finished(self) -> str:
+        """A C function as gemm0 that doubles every row when it is finished."""
+        args, width = f"{self._shape}, false, {self.scale_size}", self.heads * self.m
+        return FINISHED.format(name=self.name, t=self.dtype, i=self.index, args=args, width=width)
+
+    def is_blocked(self) -> str:
+        """C++ that compiles only where products, or transposed ones, go block by block of their depth."""
+        sizes = ((self.k, self.m), (self.m, self.k))
+        flags = (f"gemm::kBlocked<{self.dtype}, {self.heads}, {depth}, {columns}>" for depth, columns in sizes)
+        return f"static_assert({' || '.join(f'dacergnn::{flag}' for flag in flags)});\n"
 
 
 LISTS = """#include <numeric>
@@ -77,6 +96,15 @@ extern "C" void scatter{n}_{name}(const {t}* X, const {i}* gather, const {t}* W,
     }}, gather, rows);
 }}
 """
+FINISHED = """
+extern "C" void finished_{name}(const {t}* X, const {i}* gather, const {t}* W, const {i}* ptr, int64_t types,
+                                const {i}* rows, const {t}* scale, {t}* Y)
+{{
+    dacergnn::segment_gemm<{args}>(X, gather, W, ptr, types, rows, scale, Y, [](int64_t, {t}* row) {{
+        for (int64_t column = 0; column < {width}; ++column) row[column] *= 2;
+    }});
+}}
+"""
 OUTER = """
 extern "C" void outer{n}_{name}(const {t}* X, const {i}* gx, const {t}* Y, const {i}* gy, const {i}* ptr,
                              int64_t types, const {i}* rows, const {t}* scale, {t}* dW)
@@ -100,6 +128,14 @@ CONFIGS = [
     Config("double", "int32_t", 2, 12, 1, 0),
     Config("float", "int64_t", 2, 1, 20, 2),
 ]
+# Depths of several blocks, in whole numbers of them or not, of products and of transposed ones.
+DEEP_CONFIGS = [
+    Config("float", "int32_t", 1, 1024, 144, 0),
+    Config("float", "int64_t", 1, 1100, 130, 1),
+    Config("double", "int32_t", 2, 60, 601, 2),
+]
+# Those whose results the tests stream.
+STREAMED_CONFIGS = [*CONFIGS[:2], DEEP_CONFIGS[0]]
 
 WEIGHTS = """
 extern "C" void {kind}{flags}_{name}(const {t}* A, const {i}* a, const {t}* B, const {i}* b, int64_t rows, {t}* Y)
@@ -137,6 +173,7 @@ WEIGHT_CONFIGS = [
     WeightConfig("float", "int64_t", 2, 130, 17, 9),
     WeightConfig("double", "int32_t", 3, 7, 5, 1),
     WeightConfig("float", "int32_t", 4, 1, 1, 16),
+    WeightConfig("float", "int32_t", 1, 3, 1100, 130),
 ]
 
 TRAVERSALS = """
@@ -203,8 +240,11 @@ def build(folder: Path) -> ctypes.CDLL:
     """Two translation units side by side, as the machines that run the tests have at least two cores."""
     half = len(CONFIGS) // 2
     sources = [
-        LISTS + "\n".join(c.functions() for c in CONFIGS[:half]),
-        LISTS + "\n".join(c.functions() for c in CONFIGS[half:]),
+        LISTS + "\n".join(c.products() + c.outer_products() for c in CONFIGS[:half]),
+        LISTS + "\n".join(c.products() + c.outer_products() for c in CONFIGS[half:]),
+        LISTS
+        + "\n".join(c.is_blocked() + c.products() for c in DEEP_CONFIGS)
+        + "\n".join(c.finished() for c in STREAMED_CONFIGS),
         '#include "dacergnn/weight_product.h"\n' + "\n".join(c.functions() for c in WEIGHT_CONFIGS),
         '#include "dacergnn/formats.h"\n' + TRAVERSALS + "".join(REDUCE.format(size=s) for s in REDUCE_SIZES),
     ]

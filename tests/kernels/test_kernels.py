@@ -11,7 +11,18 @@ import numpy as np
 import pytest
 
 from dacergnn.cost import longest_undivided
-from tests.kernels.harness import CONFIGS, REDUCE_SIZES, WEIGHT_CONFIGS, Array, Config, WeightConfig, build, call
+from tests.kernels.harness import (
+    CONFIGS,
+    DEEP_CONFIGS,
+    REDUCE_SIZES,
+    STREAMED_CONFIGS,
+    WEIGHT_CONFIGS,
+    Array,
+    Config,
+    WeightConfig,
+    build,
+    call,
+)
 
 NUMPY = {"float": np.float32, "double": np.float64, "int32_t": np.int32, "int64_t": np.int64}
 
@@ -90,9 +101,23 @@ LENGTHS = {
 }
 
 
-@pytest.mark.parametrize("lengths", LENGTHS.values(), ids=LENGTHS.keys())
+def typed_products(x: Array, weight: Array, type_of: Array) -> Array:
+    """Returns in float64 the rows of x (n, h, d) times the weights (types, h, d, c) of their types."""
+    products = np.zeros((*x.shape[:2], weight.shape[3]))
+    for t in np.unique(type_of):
+        rows = np.swapaxes(x[type_of == t].astype(np.float64), 0, 1)
+        products[type_of == t] = np.swapaxes(rows @ weight[t].astype(np.float64), 0, 1)
+    return products
+
+
+CASES = [(config, lengths) for config in CONFIGS for lengths in LENGTHS]
+CASES += [(config, lengths) for config in DEEP_CONFIGS for lengths in ("mixed", "one long")]
+
+
+@pytest.mark.parametrize(
+    ("config", "lengths"), [pytest.param(c, LENGTHS[name], id=f"{c.name}-{name}") for c, name in CASES]
+)
 @pytest.mark.parametrize("listed", [False, True], ids=["identity", "rows"])
-@pytest.mark.parametrize("config", CONFIGS, ids=lambda c: c.name)
 def test_products(kernels: ctypes.CDLL, config: Config, listed: bool, lengths: list[int]) -> None:
     case = make_case(lengths, config.index, sorted_rows=not listed)
     rng = np.random.default_rng(1)
@@ -108,26 +133,24 @@ def test_products(kernels: ctypes.CDLL, config: Config, listed: bool, lengths: l
         for gather in (case.gather, None):
             x = unaligned((n if gather is None else case.nodes, h, w.shape[2]), dtype, rng)
             taken = (x if gather is None else x[gather]).astype(np.float64) * factor[:, :, None]
-            expected = np.einsum("nhd,nhdc->nhc", taken, w.astype(np.float64)[case.type_of])
-            y = unaligned((n, h, w.shape[3]), dtype)
-            common = (x, gather, weight, case.ptr, types, rows, scale)
-            call(kernels[f"gemm{transpose}_{config.name}"], *common, y)
-            assert_close(y, expected)
-
+            expected = typed_products(taken, w, case.type_of)
             summed = np.zeros((case.y_rows, h, w.shape[3]))
             np.add.at(summed, case.scatter, expected)
-            results: list[Array] = []
+            common = (x, gather, weight, case.ptr, types, rows, scale)
+            target = (case.scatter, case.scatter_ptr, case.targets, case.y_rows)
+            results: list[tuple[Array, Array]] = []
             for threads in (1, 2):
                 kernels["set_threads"](threads)
-                z = unaligned(summed.shape, dtype)
-                target = (case.scatter, case.scatter_ptr, case.targets, case.y_rows)
+                y, z = unaligned(expected.shape, dtype), unaligned(summed.shape, dtype)
+                call(kernels[f"gemm{transpose}_{config.name}"], *common, y)
                 call(kernels[f"scatter{transpose}_{config.name}"], *common, *target, z)
-                results.append(z)
-            assert_close(results[0], summed)
-            np.testing.assert_array_equal(results[0], results[1])
+                results.append((y, z))
+            for found, again, right in zip(*results, (expected, summed), strict=True):
+                assert_close(found, right)
+                np.testing.assert_array_equal(found, again)
 
 
-@pytest.mark.parametrize("config", CONFIGS[:2], ids=lambda c: c.name)
+@pytest.mark.parametrize("config", STREAMED_CONFIGS, ids=lambda c: c.name)
 def test_products_beyond_the_caches_are_the_same(kernels: ctypes.CDLL, config: Config) -> None:
     """Results of more than 64 MiB are streamed where their rows are whole cache lines of memory."""
     dtype, k, m = NUMPY[config.dtype], config.k, config.m
@@ -143,8 +166,10 @@ def test_products_beyond_the_caches_are_the_same(kernels: ctypes.CDLL, config: C
         call(kernels[f"gemm0_{config.name}"], x, case.gather, weight, case.ptr, 4, case.rows, scale, result)
     np.testing.assert_array_equal(streamed, stored)
     some = rng.integers(0, n, 1000)
-    expected = np.einsum("nk,nkm->nm", x[case.gather[some], 0].astype(np.float64), weight[case.type_of[some], 0])
+    expected = typed_products(x[case.gather[some]], weight, case.type_of[some])[:, 0]
     assert_close(streamed[some], expected if scale is None else expected * scale[some])
+    call(kernels[f"finished_{config.name}"], x, case.gather, weight, case.ptr, 4, case.rows, scale, streamed)
+    np.testing.assert_array_equal(streamed, 2 * stored)
 
 
 @pytest.mark.parametrize("lengths", LENGTHS.values(), ids=LENGTHS.keys())

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include "parallel.h"
 #include "transpose.h"
@@ -151,23 +152,67 @@ inline constexpr bool kStreamable = kStreams && C % Columns<T, C>::max_lanes == 
 template <int64_t H, int64_t K, int64_t M>
 inline constexpr int64_t kRowWork = (H * K * M + 31) / 32;
 
-// Rows that are multiplied together: two tiles, more when several matrices or panels pass over the same rows.
+// Half of a second-level cache of 1 MiB. A smaller weight stays there, and every group of rows finds it.
+inline constexpr int64_t kWeightBytes = int64_t{512} << 10;
+
+// Most of the depth that is multiplied at a time where the weight is larger: its panel (128 KiB) and that part of the
+// rows of a group (288 KiB) stay in the second-level cache while tiles pass over them. A panel that is copied together
+// first was slower, deeper blocks are so where the columns are a large power of two.
+template <class T>
+inline constexpr int64_t kMostDepth = 2048 / int64_t(sizeof(T));
+
+// Whether products go block by block of the depth. Below two blocks, that took as long as without, or longer.
+template <class T, int64_t H, int64_t D, int64_t C>
+inline constexpr bool kBlocked =
+    C > 1 && D >= 2 * kMostDepth<T> && H * D * C * int64_t(sizeof(T)) > kWeightBytes;
+
+// Rows that are multiplied together: two tiles, more when several matrices or panels pass over the same rows, and many
+// when the weight has to come from a farther cache for each group.
 template <class T, int64_t H, int64_t D, int64_t C>
 inline constexpr int64_t kGroupRows =
-    kTileRows<T, C> * (H * Columns<T, C>::panels == 1
+    kTileRows<T, C> * (kBlocked<T, H, D, C> ? 24
+                       : H * Columns<T, C>::panels == 1
                            ? 2
                            : std::clamp<int64_t>(16384 / (H * D * int64_t(sizeof(T)) * kTileRows<T, C>), 2, 8));
+
+// Rows of the groups into which `total` rows are cut: less than those where threads would have too few of them.
+template <class T, int64_t H, int64_t D, int64_t C>
+inline int64_t group_rows(int64_t total) {
+    constexpr int64_t most = kGroupRows<T, H, D, C>, tile = kTileRows<T, C>;
+    if constexpr (!kBlocked<T, H, D, C>) return most;
+    return std::min(most, (total / (2 * thread_count()) / tile + 1) * tile);
+}
+
+// What asks for the rows of the next group, of so many lines each. Rows of blocks are read in order, and are long.
+template <class T, int64_t H, int64_t D, int64_t C, int64_t lines>
+using LinesOf =
+    std::conditional_t<kBlocked<T, H, D, C>, NothingUpcoming, Upcoming<kGroupRows<T, H, D, C> * lines>>;
 
 // Lines that a product of so many rows asks for meanwhile.
 template <class T, int64_t H, int64_t D, int64_t C>
 inline constexpr int64_t kLinesMeanwhile =
     kAsks<Columns<T, C>::small> ? H * Columns<T, C>::panels * (kGroupRows<T, H, D, C> / kTileRows<T, C>)*(D / 2) : 0;
 
-// y[r] (+)= x[r] @ w for n rows of H heads, each with its own matrix.
+// y[r] (+)= x[r] @ w for n rows of H heads, each with its own matrix. Blocks of the depth are added to what is in y.
 template <class T, int64_t H, int64_t D, int64_t C, Write How, class Lines>
 inline void group_product(const T* const* x, const T* w, T* const* y, int64_t n, Lines& upcoming) {
-    for (int64_t h = 0; h < H; ++h)
-        rows_times_matrix<T, D, C, How>(x, w + h * (D * C), y, n, h * D, h * C, upcoming);
+    if constexpr (kBlocked<T, H, D, C>) {
+        static_assert(How != Write::kStream);
+        constexpr int64_t blocks = (D + kMostDepth<T> - 1) / kMostDepth<T>, block = (D + blocks - 1) / blocks;
+        if constexpr (How == Write::kStore) {
+            for (int64_t r = 0; r < n; ++r) std::fill(y[r], y[r] + H * C, T(0));
+        }
+        for (int64_t h = 0; h < H; ++h, w += D * C) {
+            int64_t k = 0;
+            for (; k + block <= D; k += block)
+                rows_times_matrix<T, block, C, Write::kAdd>(x, w + k * C, y, n, h * D + k, h * C, upcoming);
+            if constexpr (D % block > 0)
+                rows_times_matrix<T, D % block, C, Write::kAdd>(x, w + k * C, y, n, h * D + k, h * C, upcoming);
+        }
+    } else {
+        for (int64_t h = 0; h < H; ++h)
+            rows_times_matrix<T, D, C, How>(x, w + h * (D * C), y, n, h * D, h * C, upcoming);
+    }
 }
 
 }  // namespace gemm

@@ -27,18 +27,21 @@ template <class T, class I, int64_t H, int64_t K, int64_t M, bool TransposeW, in
 void segment_gemm(const T* X, const Gather gather, const T* W, const I* ptr, int64_t types, const Rows rows,
                   const T* scale, T* Y, const Finish finish = {}) {
     constexpr int64_t D = TransposeW ? M : K, C = TransposeW ? K : M, G = gemm::kGroupRows<T, H, D, C>;
-    using Lines = Upcoming<G * kPrefetchedLines<T, H * D>>;
+    using Lines = gemm::LinesOf<T, H, D, C, kPrefetchedLines<T, H * D>>;
     if (types <= 0) return;
     const int64_t first = ptr[0], total = static_cast<int64_t>(ptr[types]) - first;
     constexpr int64_t row_work = gemm::kRowWork<H, K, M>;
     const int64_t blocks = total * row_work < kSerialWork ? 1 : block_count(total, total * row_work);
-    const int64_t size = ((total + blocks - 1) / blocks + G - 1) / G * G;
+    const int64_t group = gemm::group_rows<T, H, D, C>(total);
+    const int64_t size = ((total + blocks - 1) / blocks + group - 1) / group * group;
+    // Whether a row is written more than once: blocks of the depth are added to it, or it is finished.
+    constexpr bool kRevised = gemm::kBlocked<T, H, D, C> || !std::is_same_v<Finish, Keep>;
     gemm::Weight<T, H, K, M, TransposeW> weight(W);
     const auto run = [&](auto write) {
         run_blocks(blocks, blocks == 1, [=](int64_t b) mutable {
             constexpr gemm::Write How = static_cast<gemm::Write>(decltype(write)::value);
             // Rows that are streamed once they are finished: until then they are elsewhere, in the cache.
-            constexpr bool kApart = How == gemm::Write::kStream && !std::is_same_v<Finish, Keep>;
+            constexpr bool kApart = How == gemm::Write::kStream && kRevised;
             int64_t p = first + b * size;
             const int64_t end = std::min(first + total, p + size);
             const T* x[G];
@@ -79,7 +82,7 @@ void segment_gemm(const T* X, const Gather gather, const T* W, const I* ptr, int
             if constexpr (How == gemm::Write::kStream) end_stream();
         });
     };
-    if constexpr (kStreams && (gemm::kStreamable<T, C> || !std::is_same_v<Finish, Keep>)) {
+    if constexpr (kStreams && (kRevised || gemm::kStreamable<T, C>)) {
         if (streams<H * C>(Y, total)) return run(constant<int64_t(gemm::Write::kStream)>{});
     }
     run(constant<int64_t(gemm::Write::kStore)>{});
@@ -96,7 +99,7 @@ void segment_gemm_scatter(const T* X, const Gather gather, const T* W, const I* 
                           const T* scale, const I* scatter, const I* scatter_ptr, int64_t targets,
                           int64_t y_rows, T* Y, const Finish finish = {}, const T* start = nullptr) {
     constexpr int64_t D = TransposeW ? M : K, C = TransposeW ? K : M, G = gemm::kGroupRows<T, H, D, C>;
-    using Lines = Upcoming<G * (kPrefetchedLines<T, H * D> + kPrefetchedLines<T, H * C>)>;
+    using Lines = gemm::LinesOf<T, H, D, C, kPrefetchedLines<T, H * D> + kPrefetchedLines<T, H * C>>;
     const int64_t total = types > 0 ? static_cast<int64_t>(ptr[types]) - static_cast<int64_t>(ptr[0]) : 0;
     constexpr int64_t row_work = gemm::kRowWork<H, K, M>;
     int64_t blocks = 1;

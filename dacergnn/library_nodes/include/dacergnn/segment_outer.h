@@ -14,8 +14,9 @@ namespace outer {
 // into[k] (+)= sum over n > 0 rows of x[i][k] * y[i] for KB values of k and one panel of columns. The KB x NV sums stay
 // in registers over the block of rows, which stays in L1 while the tiles of dW pass over it. The rows are read where
 // they lie: copying them next to each other cost more than the pointers do. The empty assembly keeps GCC from adding up
-// the address of every x[k], for which there are no registers.
-template <class T, int64_t C, int64_t KB, int64_t NV, int64_t LastOffset>
+// the address of every x[k], for which there are no registers. `Asks`: each row is asked for what the next tiles read
+// of it, since no hardware prefetcher follows so many rows at once.
+template <class T, int64_t C, int64_t KB, int64_t NV, int64_t LastOffset, bool Asks>
 inline __attribute__((always_inline)) void tile(const T* const* xs, int64_t x_offset, const T* const* ys,
                                                 int64_t y_offset, int64_t n, T* into, bool add) {
     using V = typename Columns<T, C>::V;
@@ -32,6 +33,7 @@ inline __attribute__((always_inline)) void tile(const T* const* xs, int64_t x_of
         const T* x = xs[i] + x_offset;
         asm("" : "+r"(x));
         const T* y = ys[i] + y_offset;
+        if constexpr (Asks) __builtin_prefetch(x + KB + 64 / sizeof(T));
         V b[NV];
 #pragma GCC unroll 4
         for (int64_t j = 0; j < NV; ++j) b[j] = load<V>(y + vector_offset<NV, LastOffset, L>(j));
@@ -49,18 +51,19 @@ inline __attribute__((always_inline)) void tile(const T* const* xs, int64_t x_of
     }
 }
 
-// into (D x C) (+)= x^T y over n rows, each from its offset; ahead() is called once per tile.
-template <class T, int64_t D, int64_t C, class Ahead>
+// into (D x C) (+)= x^T y over n rows, each from its offset; ahead() is called once per tile. `Asks`: x may be far.
+template <class T, int64_t D, int64_t C, bool Asks, class Ahead>
 inline void block_product(const T* const* x, int64_t x_offset, const T* const* y, int64_t y_offset, int64_t n, T* into,
                           bool add, const Ahead& ahead) {
     constexpr int64_t KB = std::min<int64_t>({D, 16, 6 * kPanelVectors / Columns<T, C>::last}), rest = D % KB;
+    constexpr bool asks = Asks && D > KB;
     for_each_panel<T, C>([&](auto nv, auto last_offset, int64_t column) {
         constexpr int64_t NV = decltype(nv)::value, Off = decltype(last_offset)::value;
         int64_t k = 0;
         for (; k + KB <= D; k += KB, ahead())
-            tile<T, C, KB, NV, Off>(x, x_offset + k, y, y_offset + column, n, into + k * C + column, add);
+            tile<T, C, KB, NV, Off, asks>(x, x_offset + k, y, y_offset + column, n, into + k * C + column, add);
         if constexpr (rest > 0)
-            tile<T, C, rest, NV, Off>(x, x_offset + k, y, y_offset + column, n, into + k * C + column, add);
+            tile<T, C, rest, NV, Off, false>(x, x_offset + k, y, y_offset + column, n, into + k * C + column, add);
     });
 }
 
@@ -88,6 +91,8 @@ void segment_outer(const T* X, const XGather xgather, const T* Y, const YGather 
     // What is scaled and summed, and the size of a head of it.
     constexpr bool sums_y = R == Runs::kOfX;
     constexpr int64_t S = sums_y ? M : K;
+    // Scaled rows are near: they have just been written.
+    constexpr bool asks = HS == 0 || sums_y != swap;
     constexpr bool irregular = !(is_identity<Rows> && is_identity<XGather> && is_identity<YGather>);
     const auto x_row = [=](int64_t p) { return X + at(xgather, at(rows, p)) * (H * K); };
     const auto y_row = [=](int64_t p) { return Y + at(ygather, at(rows, p)) * (H * M); };
@@ -131,9 +136,9 @@ void segment_outer(const T* X, const XGather xgather, const T* Y, const YGather 
             for (int64_t h = 0; h < H; ++h) {
                 T* block = into + h * (K * M);
                 if constexpr (swap)
-                    outer::block_product<T, D, C>(ys, h * M, xs, h * K, n, block, !first, ahead);
+                    outer::block_product<T, D, C, asks>(ys, h * M, xs, h * K, n, block, !first, ahead);
                 else
-                    outer::block_product<T, D, C>(xs, h * K, ys, h * M, n, block, !first, ahead);
+                    outer::block_product<T, D, C, asks>(xs, h * K, ys, h * M, n, block, !first, ahead);
             }
         }
     };

@@ -62,9 +62,9 @@ void inner(const T* A, const I* a, const T* Y, const I* y, int64_t rows, T* P) {
                 ys[r] = from_y + (first + r) * (H * M);
             }
             if constexpr (swap)
-                outer::block_product<T, M, D>(ys, h * M, xs, h * D, n, into, first > 0, [] {});
+                outer::block_product<T, M, D, false>(ys, h * M, xs, h * D, n, into, first > 0, [] {});
             else
-                outer::block_product<T, D, M>(xs, h * D, ys, h * M, n, into, first > 0, [] {});
+                outer::block_product<T, D, M, false>(xs, h * D, ys, h * M, n, into, first > 0, [] {});
         }
     });
 }
