@@ -30,8 +30,9 @@ def written(sdfg: dace.SDFG) -> Written:
 
 
 def _operator(operator: Any) -> Written:
-    form = ("adjacency",) if isinstance(operator, Traversal) else ()
-    names = (*_BODY, *operator.choices, *form)
+    names: tuple[str, ...] = (*_BODY, *operator.choices)
+    if isinstance(operator, Traversal):
+        names = (*names, "adjacency")
     return {"kind": type(operator).__name__, **{name: getattr(operator, name) for name in names}}
 
 

@@ -27,10 +27,13 @@ class Config:
     k: int
     m: int
     scale_size: int
+    rows: int = 0
+    depth: int = 0
 
     @property
     def name(self) -> str:
-        return f"{self.dtype}_{self.index}_H{self.heads}_K{self.k}_M{self.m}_S{self.scale_size}"
+        sizes = f"H{self.heads}_K{self.k}_M{self.m}_S{self.scale_size}_T{self.rows}_D{self.depth}"
+        return f"{self.dtype}_{self.index}_{sizes}"
 
     @property
     def _shape(self) -> str:
@@ -38,11 +41,11 @@ class Config:
 
     def products(self) -> str:
         """C functions gemm and scatter of the configuration, 1 transposed."""
+        tile = f"dacergnn::gemm::Tile<{self.rows}, {self.depth}>"
+        arguments = [f"{self._shape}, {flag}, {self.scale_size}, {tile}" for flag in ("false", "true")]
         return "".join(
-            PRODUCTS.format(
-                n=n, name=self.name, t=self.dtype, i=self.index, args=f"{self._shape}, {flag}, {self.scale_size}"
-            )
-            for n, flag in enumerate(("false", "true"))
+            PRODUCTS.format(n=n, name=self.name, t=self.dtype, i=self.index, args=args)
+            for n, args in enumerate(arguments)
         )
 
     def outer_products(self) -> str:
@@ -127,6 +130,9 @@ CONFIGS = [
     Config("float", "int32_t", 1, 1, 1, 1),
     Config("double", "int32_t", 2, 12, 1, 0),
     Config("float", "int64_t", 2, 1, 20, 2),
+    Config("float", "int32_t", 1, 70, 40, 1, rows=2, depth=32),
+    Config("double", "int32_t", 2, 20, 24, 0, rows=4),
+    Config("float", "int32_t", 1, 64, 64, 0, rows=8, depth=48),
 ]
 # Depths of several blocks, in whole numbers of them or not, of products and of transposed ones.
 DEEP_CONFIGS = [

@@ -65,6 +65,8 @@ class ProductSchedule:
 
 
 USUAL = ProductSchedule()
+LEAST_BLOCK = 128
+"""Depth of the smallest block that is worth a choice."""
 
 
 @dataclass(frozen=True)
@@ -175,7 +177,23 @@ def plan_gemm(body: ProductBody, schedule: ProductSchedule = USUAL) -> GemmPlan:
     plan = describe(body)
     names = dict.fromkeys(name for s in body.statements for name in statement_encodings(s))
     pairs = frozenset({(start, plan.place)}) if start else frozenset[tuple[str, str]]()
-    return replace(plan, start=start, epilogue=tuple(statements[1:]), encodings=tuple(names), in_place=pairs)
+    return replace(
+        plan,
+        start=start,
+        epilogue=tuple(statements[1:]),
+        encodings=tuple(names),
+        in_place=pairs,
+        schedule=schedule,
+        questions=_questions(plan),
+    )
+
+
+def _questions(plan: GemmPlan) -> tuple[str, ...]:
+    """Choices that the code of a product of rows depends on; one of a small depth has a single block."""
+    if plan.form not in ("gather", "scatter"):
+        return ()
+    depth = plan.m if plan.gemm.w.transposed else plan.k
+    return ("row_tile", "depth_block") if depth > LEAST_BLOCK else ("row_tile",)
 
 
 def describe(body: ProductBody) -> GemmPlan:

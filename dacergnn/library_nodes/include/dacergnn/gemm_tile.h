@@ -63,12 +63,18 @@ inline __attribute__((always_inline)) void tile(const T* const* x, const T* w, T
     }
 }
 
+// What a plan may say of a product: the rows of a register tile, and the depth of a block. 0 leaves them to the sizes.
+template <int64_t Rows = 0, int64_t Depth = 0>
+struct Tile {
+    static constexpr int64_t kRows = Rows, kDepth = Depth;
+};
+
 // Rows of a register tile: as many as the registers allow beside the panel of the weight.
-template <class T, int64_t C>
-inline constexpr int64_t kTileRows = Columns<T, C>::last >= kPanelVectors ? 6 : 8;
+template <class T, int64_t C, class P = Tile<>>
+inline constexpr int64_t kTileRows = P::kRows > 0 ? P::kRows : Columns<T, C>::last >= kPanelVectors ? 6 : 8;
 
 // y[r] (+)= x[r] @ w for n rows; D elements of x[r] and C of y[r], each from its offset.
-template <class T, int64_t D, int64_t C, Write How, class Lines>
+template <class T, int64_t D, int64_t C, Write How, class P, class Lines>
 inline void rows_times_matrix(const T* const* x, const T* w, T* const* y, int64_t n, int64_t x_offset,
                               int64_t y_offset, Lines& upcoming) {
     if constexpr (C == 1) {
@@ -83,8 +89,9 @@ inline void rows_times_matrix(const T* const* x, const T* w, T* const* y, int64_
     } else {
         for_each_panel<T, C>([&](auto nv, auto last_offset, int64_t column) {
             constexpr int64_t NV = decltype(nv)::value, Off = decltype(last_offset)::value;
-            const T* rows[kTileRows<T, C>];
-            T* out[kTileRows<T, C>];
+            constexpr int64_t most = kTileRows<T, C, P>;
+            const T* rows[most];
+            T* out[most];
             const auto step = [&](auto count, int64_t r) {
                 constexpr int64_t R = decltype(count)::value;
                 for (int64_t i = 0; i < R; ++i) {
@@ -94,9 +101,13 @@ inline void rows_times_matrix(const T* const* x, const T* w, T* const* y, int64_
                 tile<T, D, C, R, NV, Off, How>(rows, w + column, out, upcoming);
             };
             int64_t r = 0;
-            for (; r + kTileRows<T, C> <= n; r += kTileRows<T, C>) step(constant<kTileRows<T, C>>{}, r);
-            if (n - r >= 4) step(constant<4>{}, r), r += 4;
-            if (n - r >= 2) step(constant<2>{}, r), r += 2;
+            for (; r + most <= n; r += most) step(constant<most>{}, r);
+            if constexpr (most > 4) {
+                if (n - r >= 4) step(constant<4>{}, r), r += 4;
+            }
+            if constexpr (most > 2) {
+                if (n - r >= 2) step(constant<2>{}, r), r += 2;
+            }
             if (n - r >= 1) step(constant<1>{}, r);
         });
     }
@@ -158,60 +169,63 @@ inline constexpr int64_t kWeightBytes = int64_t{512} << 10;
 // Most of the depth that is multiplied at a time where the weight is larger: its panel (128 KiB) and that part of the
 // rows of a group (288 KiB) stay in the second-level cache while tiles pass over them. A panel that is copied together
 // first was slower, deeper blocks are so where the columns are a large power of two.
-template <class T>
-inline constexpr int64_t kMostDepth = 2048 / int64_t(sizeof(T));
+template <class T, class P = Tile<>>
+inline constexpr int64_t kMostDepth = P::kDepth > 0 ? P::kDepth : 2048 / int64_t(sizeof(T));
 
 // Whether products go block by block of the depth. Below two blocks, that took as long as without, or longer.
-template <class T, int64_t H, int64_t D, int64_t C>
-inline constexpr bool kBlocked =
-    C > 1 && D >= 2 * kMostDepth<T> && H * D * C * int64_t(sizeof(T)) > kWeightBytes;
+template <class T, int64_t H, int64_t D, int64_t C, class P = Tile<>>
+inline constexpr bool kBlocked = C > 1 && (P::kDepth > 0 ? D > P::kDepth
+                                                         : D >= 2 * kMostDepth<T, P> &&
+                                                               H * D * C * int64_t(sizeof(T)) > kWeightBytes);
 
 // Rows that are multiplied together: two tiles, more when several matrices or panels pass over the same rows, and many
 // when the weight has to come from a farther cache for each group.
-template <class T, int64_t H, int64_t D, int64_t C>
+template <class T, int64_t H, int64_t D, int64_t C, class P = Tile<>>
 inline constexpr int64_t kGroupRows =
-    kTileRows<T, C> * (kBlocked<T, H, D, C> ? 24
+    kTileRows<T, C, P> * (kBlocked<T, H, D, C, P> ? 24
                        : H * Columns<T, C>::panels == 1
                            ? 2
-                           : std::clamp<int64_t>(16384 / (H * D * int64_t(sizeof(T)) * kTileRows<T, C>), 2, 8));
+                           : std::clamp<int64_t>(16384 / (H * D * int64_t(sizeof(T)) * kTileRows<T, C, P>), 2, 8));
 
 // Rows of the groups into which `total` rows are cut: less than those where threads would have too few of them.
-template <class T, int64_t H, int64_t D, int64_t C>
+template <class T, int64_t H, int64_t D, int64_t C, class P>
 inline int64_t group_rows(int64_t total) {
-    constexpr int64_t most = kGroupRows<T, H, D, C>, tile = kTileRows<T, C>;
-    if constexpr (!kBlocked<T, H, D, C>) return most;
+    constexpr int64_t most = kGroupRows<T, H, D, C, P>, tile = kTileRows<T, C, P>;
+    if constexpr (!kBlocked<T, H, D, C, P>) return most;
     return std::min(most, (total / (2 * thread_count()) / tile + 1) * tile);
 }
 
 // What asks for the rows of the next group, of so many lines each. Rows of blocks are read in order, and are long.
-template <class T, int64_t H, int64_t D, int64_t C, int64_t lines>
+template <class T, int64_t H, int64_t D, int64_t C, class P, int64_t lines>
 using LinesOf =
-    std::conditional_t<kBlocked<T, H, D, C>, NothingUpcoming, Upcoming<kGroupRows<T, H, D, C> * lines>>;
+    std::conditional_t<kBlocked<T, H, D, C, P>, NothingUpcoming, Upcoming<kGroupRows<T, H, D, C, P> * lines>>;
 
 // Lines that a product of so many rows asks for meanwhile.
-template <class T, int64_t H, int64_t D, int64_t C>
+template <class T, int64_t H, int64_t D, int64_t C, class P>
 inline constexpr int64_t kLinesMeanwhile =
-    kAsks<Columns<T, C>::small> ? H * Columns<T, C>::panels * (kGroupRows<T, H, D, C> / kTileRows<T, C>)*(D / 2) : 0;
+    kAsks<Columns<T, C>::small>
+        ? H * Columns<T, C>::panels * (kGroupRows<T, H, D, C, P> / kTileRows<T, C, P>)*(D / 2)
+        : 0;
 
 // y[r] (+)= x[r] @ w for n rows of H heads, each with its own matrix. Blocks of the depth are added to what is in y.
-template <class T, int64_t H, int64_t D, int64_t C, Write How, class Lines>
+template <class T, int64_t H, int64_t D, int64_t C, Write How, class P = Tile<>, class Lines>
 inline void group_product(const T* const* x, const T* w, T* const* y, int64_t n, Lines& upcoming) {
-    if constexpr (kBlocked<T, H, D, C>) {
+    if constexpr (kBlocked<T, H, D, C, P>) {
         static_assert(How != Write::kStream);
-        constexpr int64_t blocks = (D + kMostDepth<T> - 1) / kMostDepth<T>, block = (D + blocks - 1) / blocks;
+        constexpr int64_t blocks = (D + kMostDepth<T, P> - 1) / kMostDepth<T, P>, block = (D + blocks - 1) / blocks;
         if constexpr (How == Write::kStore) {
             for (int64_t r = 0; r < n; ++r) std::fill(y[r], y[r] + H * C, T(0));
         }
         for (int64_t h = 0; h < H; ++h, w += D * C) {
             int64_t k = 0;
             for (; k + block <= D; k += block)
-                rows_times_matrix<T, block, C, Write::kAdd>(x, w + k * C, y, n, h * D + k, h * C, upcoming);
+                rows_times_matrix<T, block, C, Write::kAdd, P>(x, w + k * C, y, n, h * D + k, h * C, upcoming);
             if constexpr (D % block > 0)
-                rows_times_matrix<T, D % block, C, Write::kAdd>(x, w + k * C, y, n, h * D + k, h * C, upcoming);
+                rows_times_matrix<T, D % block, C, Write::kAdd, P>(x, w + k * C, y, n, h * D + k, h * C, upcoming);
         }
     } else {
         for (int64_t h = 0; h < H; ++h)
-            rows_times_matrix<T, D, C, How>(x, w + h * (D * C), y, n, h * D, h * C, upcoming);
+            rows_times_matrix<T, D, C, How, P>(x, w + h * (D * C), y, n, h * D, h * C, upcoming);
     }
 }
 

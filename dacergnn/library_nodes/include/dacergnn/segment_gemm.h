@@ -21,21 +21,22 @@ struct Keep {
 // Y[i] = scale[i] * X[gather[i]] @ W[t] for the rows i of every type t: i in rows[ptr[t] .. ptr[t + 1]); nullptr
 // for rows or gather is the identity. X rows are (H, K), W is (types, H, K, M), Y rows are (H, M). TransposeW: X
 // rows are (H, M), Y rows are (H, K), multiplied with the transposed weight. HS scales per row, read at
-// scale[i * HS + h]: 0 none, 1 one for the row, H one per head. Every row is handed to finish(i, row) once it is there.
-template <class T, class I, int64_t H, int64_t K, int64_t M, bool TransposeW, int HS, class Gather, class Rows,
-          class Finish = Keep>
+// scale[i * HS + h]: 0 none, 1 one for the row, H one per head. Every row is handed to finish(i, row) once it is there. P is
+// what the plan says of tiles.
+template <class T, class I, int64_t H, int64_t K, int64_t M, bool TransposeW, int HS, class P = gemm::Tile<>, class Gather,
+          class Rows, class Finish = Keep>
 void segment_gemm(const T* X, const Gather gather, const T* W, const I* ptr, int64_t types, const Rows rows,
                   const T* scale, T* Y, const Finish finish = {}) {
-    constexpr int64_t D = TransposeW ? M : K, C = TransposeW ? K : M, G = gemm::kGroupRows<T, H, D, C>;
-    using Lines = gemm::LinesOf<T, H, D, C, kPrefetchedLines<T, H * D>>;
+    constexpr int64_t D = TransposeW ? M : K, C = TransposeW ? K : M, G = gemm::kGroupRows<T, H, D, C, P>;
+    using Lines = gemm::LinesOf<T, H, D, C, P, kPrefetchedLines<T, H * D>>;
     if (types <= 0) return;
     const int64_t first = ptr[0], total = static_cast<int64_t>(ptr[types]) - first;
     constexpr int64_t row_work = gemm::kRowWork<H, K, M>;
     const int64_t blocks = total * row_work < kSerialWork ? 1 : block_count(total, total * row_work);
-    const int64_t group = gemm::group_rows<T, H, D, C>(total);
+    const int64_t group = gemm::group_rows<T, H, D, C, P>(total);
     const int64_t size = ((total + blocks - 1) / blocks + group - 1) / group * group;
     // Whether a row is written more than once: blocks of the depth are added to it, or it is finished.
-    constexpr bool kRevised = gemm::kBlocked<T, H, D, C> || !std::is_same_v<Finish, Keep>;
+    constexpr bool kRevised = gemm::kBlocked<T, H, D, C, P> || !std::is_same_v<Finish, Keep>;
     gemm::Weight<T, H, K, M, TransposeW> weight(W);
     const auto run = [&](auto write) {
         run_blocks(blocks, blocks == 1, [=](int64_t b) mutable {
@@ -70,8 +71,8 @@ void segment_gemm(const T* X, const Gather gather, const T* W, const I* ptr, int
                         }
                         if (p + G < end) upcoming.template add_row<H * D>(source(p + G));
                     }
-                    upcoming.ask_but(gemm::kLinesMeanwhile<T, H, D, C>);
-                    gemm::group_product<T, H, D, C, kApart ? gemm::Write::kStore : How>(x, w, y, n, upcoming);
+                    upcoming.ask_but(gemm::kLinesMeanwhile<T, H, D, C, P>);
+                    gemm::group_product<T, H, D, C, kApart ? gemm::Write::kStore : How, P>(x, w, y, n, upcoming);
                     upcoming.ask_all();
                     for (int64_t r = 0; r < n; ++r) {
                         finish(number[r], y[r]);
@@ -93,13 +94,13 @@ void segment_gemm(const T* X, const Gather gather, const T* W, const I* ptr, int
 // Inside a type, rows are sorted by target; scatter_ptr[targets + 1] is the CSR pointer of all rows by target, and
 // targets <= y_rows. Every thread owns contiguous targets and passes over the types in order: no atomics, and the
 // same sums for any number of threads. Rows of one type with the same target are added before they are multiplied.
-template <class T, class I, int64_t H, int64_t K, int64_t M, bool TransposeW, int HS, class Gather, class Rows,
-          class Finish = Keep>
+template <class T, class I, int64_t H, int64_t K, int64_t M, bool TransposeW, int HS, class P = gemm::Tile<>, class Gather,
+          class Rows, class Finish = Keep>
 void segment_gemm_scatter(const T* X, const Gather gather, const T* W, const I* ptr, int64_t types, const Rows rows,
                           const T* scale, const I* scatter, const I* scatter_ptr, int64_t targets,
                           int64_t y_rows, T* Y, const Finish finish = {}, const T* start = nullptr) {
-    constexpr int64_t D = TransposeW ? M : K, C = TransposeW ? K : M, G = gemm::kGroupRows<T, H, D, C>;
-    using Lines = gemm::LinesOf<T, H, D, C, kPrefetchedLines<T, H * D> + kPrefetchedLines<T, H * C>>;
+    constexpr int64_t D = TransposeW ? M : K, C = TransposeW ? K : M, G = gemm::kGroupRows<T, H, D, C, P>;
+    using Lines = gemm::LinesOf<T, H, D, C, P, kPrefetchedLines<T, H * D> + kPrefetchedLines<T, H * C>>;
     const int64_t total = types > 0 ? static_cast<int64_t>(ptr[types]) - static_cast<int64_t>(ptr[0]) : 0;
     constexpr int64_t row_work = gemm::kRowWork<H, K, M>;
     int64_t blocks = 1;
@@ -137,8 +138,8 @@ void segment_gemm_scatter(const T* X, const Gather gather, const T* W, const I* 
             }
             int64_t n = 0;
             const auto flush = [&] {
-                upcoming.ask_but(gemm::kLinesMeanwhile<T, H, D, C>);
-                if (n > 0) gemm::group_product<T, H, D, C, gemm::Write::kAdd>(x, weight.of(t), y, n, upcoming);
+                upcoming.ask_but(gemm::kLinesMeanwhile<T, H, D, C, P>);
+                if (n > 0) gemm::group_product<T, H, D, C, gemm::Write::kAdd, P>(x, weight.of(t), y, n, upcoming);
                 upcoming.ask_all();
                 n = 0;
             };

@@ -27,7 +27,7 @@ def gemm_code(plan: GemmPlan) -> str:
     if plan.form == "outer":
         template = f"{sizes}, {plan.scales}, {_runs(plan)}"
         return f"{one}dacergnn::segment_outer<{template}>({x}, {w}, {types}, {order}, {scale}, {out});"
-    template = f"{sizes}, {str(gemm.w.transposed).lower()}, {plan.scales}"
+    template = f"{sizes}, {str(gemm.w.transposed).lower()}, {plan.scales}{_tile(plan)}"
     operands = f"{x}, {PREFIX}{gemm.w.name}, {types}, {order}, {scale}"
     finish = _finish(plan)
     if plan.targets is not None:
@@ -43,6 +43,12 @@ def gemm_code(plan: GemmPlan) -> str:
         )
         tail = f"\nstd::fill({', '.join(ends)}, Value(0));"
     return f"{one}dacergnn::segment_gemm<{template}>({operands}, {out}{finish});{tail}"
+
+
+def _tile(plan: GemmPlan) -> str:
+    """A template argument that says how rows are cut, where that is not left to the sizes."""
+    rows, depth = plan.schedule.row_tile, plan.schedule.depth_block
+    return f", dacergnn::gemm::Tile<{rows}, {depth}>" if rows or depth else ""
 
 
 def _runs(plan: GemmPlan) -> str:
