@@ -51,7 +51,8 @@ class SelectAdjacency(Pass):
         index: Element type of encodings.
 
     Raises:
-        DacergnnError: ELLPACK would have more slots for each edge of the graph than was asked for.
+        DacergnnError: ELLPACK would have more slots for each edge of the graph than was asked for, or the target has no
+            kernels for the format.
     """
 
     name: ClassVar[str] = "select_adjacency"
@@ -63,7 +64,13 @@ class SelectAdjacency(Pass):
         implementation, choices = context.implementation, context.choices
         program, changed = Program(sdfg), 0
         traversals: list[Any] = [o for o in program.operators if isinstance(o, Traversal)]
-        if len(find(implementation).adjacencies) > 1:
+        formats = find(implementation).adjacencies
+        if adjacency.partition(":")[0] not in ("auto", *formats):
+            raise DacergnnError(
+                f"adjacency={adjacency!r}: kernels of {implementation!r} run on {', '.join(formats)} only; leave "
+                'adjacency out, or pass implementation="cpu".'
+            )
+        if len(formats) > 1:
             for operator in traversals:
                 form = _format(operator, sdfg, adjacency, index.bytes, profile, rates)
                 operator.adjacency = form

@@ -49,9 +49,12 @@ def test_what_is_asked_for(adjacency: str) -> None:
     assert formats(GAT, Config(adjacency=adjacency), profile(20)) == ["csr" if adjacency == "csc" else adjacency]
 
 
-def test_other_implementations_keep_compressed_rows() -> None:
-    for implementation in ("pure", "cuda"):
-        assert formats(GCN, Config(adjacency="coo", implementation=implementation), profile(20)) == ["csr"]
+@pytest.mark.parametrize("implementation", ["pure", "cuda"])
+def test_targets_refuse_formats_that_they_do_not_have(implementation: str) -> None:
+    message = f"adjacency='coo': kernels of '{implementation}' run on csr only; leave adjacency out"
+    with pytest.raises(DacergnnError, match=message):
+        formats(GCN, Config(adjacency="coo", implementation=implementation), profile(20))
+    assert formats(GCN, Config(adjacency="auto", implementation=implementation), profile(20)) == ["csr"]
 
 
 def test_hubs_keep_compressed_rows_where_threads_could_not_share_them() -> None:
