@@ -6,7 +6,7 @@ import copy
 import warnings
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from inspect import signature
 from types import FunctionType
 from typing import Any, overload
@@ -73,8 +73,6 @@ def optimize(
     config: Config | None = None,
     filter_fn: Filter | None = None,
     on_unsupported: OnUnsupported = "warn",
-    cuda_graph: bool = False,
-    tune: str | None = None,
 ) -> nn.Module:
     """The model with its supported layers replaced by compiled ones; ``model`` itself stays as it is.
 
@@ -85,19 +83,15 @@ def optimize(
         model: A layer, or a module that holds layers anywhere.
         graph: The graph that the model will mostly be called with, whose encodings such calls share. It is taken to the
             device of the model, if it is on another one.
-        config: What to compile and how.
+        config: How to compile layers, and how to call them.
         filter_fn: Takes a module and its qualified name; False leaves the layer as it is.
         on_unsupported: What to do with a layer that has a front end but an option that cannot be expressed, and, in
             layers that are traced, with a call that no program expresses: "error" raises UnsupportedCallError. With
             "warn" a model without anything to compile is told, too.
-        cuda_graph: Replay the calls of each layer as CUDA graphs: forward, and backward in training. A call is recorded
-            when one like it has been made before: with the same graph and parameters (which may be written to), and
-            features of the same shapes.
-        tune: How layers get their plans: "off", "model" or "measure" (`Config`); None for what ``config`` says.
 
     Raises:
         UnsupportedLayerError: With ``on_unsupported="error"``.
-        ArrayError: ``cuda_graph`` for a graph that is not on a CUDA device.
+        ArrayError: ``Config(cuda_graph=True)`` for a graph that is not on a CUDA device.
     """
     _check_model(model)
     if graph is not None and not isinstance(graph, HeteroGraph | Dataset):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -111,7 +105,6 @@ def optimize(
     if on_unsupported not in ("warn", "error", "ignore"):
         raise DacergnnError(f'on_unsupported={on_unsupported!r} is not one of "warn", "error", "ignore".')
     config = config or Config()
-    config = replace(config, cuda_graph=cuda_graph or config.cuda_graph, tune=tune or config.tune)
     replacement = _Replacement(config, filter_fn, on_unsupported, GraphCache(config.check_graph))
     if graph is not None:
         graph = _beside(model, graph.graph if isinstance(graph, Dataset) else graph)

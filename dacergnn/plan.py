@@ -44,6 +44,10 @@ class Plan:
         """The answers by question."""
         return dict(self.answers)
 
+    def over(self, other: Plan) -> Plan:
+        """The plan that answers as this one does, and as another one where this one does not."""
+        return Plan.of({**other.by_question, **self.by_question})
+
     def to_json(self) -> str:
         """One line of JSON, an object of answers by question."""
         return json.dumps(dict(self.answers))

@@ -164,7 +164,7 @@ def _program(case: Row) -> tuple[Any, int, Any]:
     compiled, wrt, graph = called_program(layer, case["mode"])
 
     def run(plan: Plan) -> Compilation:
-        return compile_program(compiled.sdfg, wrt, Config(plan=plan), INDEX, compiled.profile, keep=False)
+        return compile_program(compiled.sdfg, wrt, Config(), INDEX, compiled.profile, found=plan, keep=False)
 
     return run, len(Program(compiled.sdfg).outputs), graph
 

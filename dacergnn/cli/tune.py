@@ -94,8 +94,8 @@ def run(
     facts, predictor = GraphFacts.of(graph), shipped()
     console = Console(width=None if sys.stdout.isatty() else 200)
 
-    def compile_by(config: Config) -> Compilation:
-        return compile_program(compiled.sdfg, wrt, config, INDEX, facts, keep=False)
+    def compile_by(plan: Plan, level: str = "O2") -> Compilation:
+        return compile_program(compiled.sdfg, wrt, Config(level=level), INDEX, facts, found=plan, keep=False)
 
     def on_step(best: Sequence[Candidate], count: int) -> None:
         changes = ", ".join(f"{q}: {a}" for q, a in best[0].plan.answers) or "none"
@@ -104,10 +104,9 @@ def run(
         )
 
     found = beam_search(
-        lambda plan: compile_by(Config(plan=plan)), facts, predictor,
-        width=width, depth=depth, evaluations=evaluations, on_step=on_step,
+        compile_by, facts, predictor, width=width, depth=depth, evaluations=evaluations, on_step=on_step
     )[:top]  # fmt: skip
-    levels = [(level, compile_by(Config(level=level))) for level in LEVELS]
+    levels = [(level, compile_by(Plan(), level)) for level in LEVELS]
     candidates = [Candidate(Plan(), plain, predicted(plain, facts, predictor)) for _, plain in levels] + found
     names = [name for name, _ in levels] + [f"plan {n}" for n in range(1, len(found) + 1)]
     with console.status("building"):

@@ -188,8 +188,8 @@ class CompiledProgram:
         return wrt, program
 
     def _plan(self, wrt: list[str], answers: Answers = (), *, keep: bool = False) -> Compilation:
-        config = replace(self.config, plan=Plan(answers)) if answers else self.config
-        return compile_program(self.sdfg, wrt, config, _INDICES[self.index], self.profile, keep=keep)
+        index, found = _INDICES[self.index], Plan(answers)
+        return compile_program(self.sdfg, wrt, self.config, index, self.profile, found=found, keep=keep)
 
     @property
     def _tunes(self) -> bool:

@@ -134,20 +134,23 @@ def compile_program(
     index: Typeclass,
     profile: Profile = TYPICAL,
     *,
+    found: Plan | None = None,
     keep: bool = True,
 ) -> Compilation:
     """Run the passes on a copy of ``sdfg``; with names in ``wrt``, also generate the backward.
 
     Args:
+        config: What the user says.
         index: Element type of the graph's encodings.
         profile: The graph that choices are made for; the result is right for every graph.
+        found: A plan that tuning has found, which decides on what ``config.plan`` leaves open.
         keep: Whether to keep a copy of what every pass left behind, which takes as long as the passes.
 
     Raises:
-        DacergnnError: ``config.plan`` answers a question that no pass asks of this program, or with what is no option.
+        DacergnnError: A plan answers a question that no pass asks of this program, or with what is no option.
             Where there is no backward, what it says of one is left aside.
     """
-    choices = Choices(config.plan or Plan())
+    choices = Choices((config.plan or Plan()).over(found or Plan()))
     code = config.implementation or "cpu"
     choices.ask("implementation", (code,), code)  # a plan is one for what it was made for
     given = Circumstances(

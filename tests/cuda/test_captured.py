@@ -356,7 +356,7 @@ def test_graphs_on_the_cpu(graph: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         ".to('cuda'), or leave cuda_graph out."
     )
     with pytest.raises(ArrayError) as error:
-        dacergnn.optimize(nn.Identity(), graph, cuda_graph=True)
+        dacergnn.optimize(nn.Identity(), graph, config=Config(cuda_graph=True))
     assert str(error.value) == message.format("graph")
     with pytest.raises(ArrayError) as error:
         RGCN(16, 16, 4, config=Config(cuda_graph=True))(features(0), graph)
