@@ -17,6 +17,7 @@ from dacergnn.bench.environment import environment
 from dacergnn.cli.judge import evaluate, regret
 from dacergnn.cli.layers import called_program, compiled_layer, layer_options
 from dacergnn.config import LEVELS, Config
+from dacergnn.errors import DacergnnError
 from dacergnn.plan import Plan
 from dacergnn.program import Program
 from dacergnn.sdfg_passes import Compilation, compile_program
@@ -84,12 +85,15 @@ def collect(
     "--evaluations", default=200, show_default=True, type=click.IntRange(1), help="Plans to look at, at most."
 )
 @click.option("--top", default=MEASURED, show_default=True, type=click.IntRange(1), help="Plans to measure.")
-@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write the fastest plan here, as JSON.")
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path),
+              help="Write the fastest plan to this file, for --plan and Plan.load.")  # fmt: skip
 def run(
     model: str, data: str, features: int, heads: int, mode: str, width: int, depth: int, evaluations: int, top: int,
     out: Path | None,
 ) -> None:  # fmt: skip
     """Search for a plan of a layer on a graph, and measure the best beside the levels O0, hector and O2."""
+    if out is not None and not out.parent.is_dir():
+        raise DacergnnError(f"--out: there is no folder {out.parent}; make it, or name a file elsewhere.")
     compiled, wrt, graph = called_program(compiled_layer(model, data, features, heads), mode)
     facts, predictor = GraphFacts.of(graph), shipped()
     console = Console(width=None if sys.stdout.isatty() else 200)
@@ -122,5 +126,5 @@ def run(
         table.add_row(name, f"{1e3 * candidate.seconds:.3f}", f"{1e3 * own:.3f}", f"{base / own:.2f}", changes)
     console.print(table)
     if out is not None:
-        best = min(times, key=times.__getitem__)
-        out.write_text(candidates[best].found.plan.to_json() + "\n")
+        best = min(range(names.index("O2"), len(names)), key=times.__getitem__)  # other levels ask other questions
+        candidates[best].found.plan.save(out)

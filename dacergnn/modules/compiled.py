@@ -72,6 +72,8 @@ class Variant:
     kept: frozenset[int]
     read: frozenset[int]
     make_plan: Callable[[], Compilation]
+    asked: frozenset[str] = frozenset()
+    """Holds the questions that the user's plan has answered."""
 
     @property
     def giver(self) -> Executable | None:
@@ -97,13 +99,16 @@ class CompiledProgram:
         config: Config,
         profile: Profile,
         sparse: frozenset[str] = frozenset(),
+        *,
+        shared: bool = False,
     ) -> None:
         check_elements("the layer", dtype, config.implementation)
         self.program = program
         flat = self._flat()
         self.dtype = dtype
         self.index = index
-        self.config = config
+        self.config = config if config.plan is None else replace(config, plan=config.plan.of_model())
+        self.shared = shared
         self.profile = profile
         """Tells what choices are made for; with sparse features, that of the first call."""
         self.name: str = flat.name
@@ -172,13 +177,16 @@ class CompiledProgram:
         if self.config.implementation == "cpu" and self.config.cuda_arch is not None:
             config = replace(self.config, implementation="cuda")
             sparse = frozenset(self.sparse)
-            compiled_program(self.program, self.dtype, self.index, config, self.profile, sparse)._built(mask)
+            device = compiled_program(
+                self.program, self.dtype, self.index, config, self.profile, sparse, shared=self.shared
+            )
+            device._built(mask)
         return self._load(program, cache(partial(self._plan, wrt, program.answers, keep=True)))
 
     def _built(self, mask: Mask) -> tuple[list[str], LoweredProgram]:
         """Returns what there is a gradient of, and the program, whose library is in the cache of builds."""
         wrt = [n for n, needed in zip(self._taken, mask, strict=True) if needed]
-        key = plan_cache.plan_key(*self._text, self.dtype, self.index, self.config, self.profile, mask)
+        key = plan_cache.plan_key(*self._text, self.dtype, self.index, self.config, self.profile, mask, self.shared)
         kept = plan_cache.load(key, self.name)
         program = kept or self._lower(self._tuned(wrt) if self._tunes else self._plan(wrt))
         tf32 = program.forward.has_tf32 and allows_tf32()
@@ -189,7 +197,9 @@ class CompiledProgram:
 
     def _plan(self, wrt: list[str], answers: Answers = (), *, keep: bool = False) -> Compilation:
         index, found = _INDICES[self.index], Plan(answers)
-        return compile_program(self.sdfg, wrt, self.config, index, self.profile, found=found, keep=keep)
+        return compile_program(
+            self.sdfg, wrt, self.config, index, self.profile, found=found, shared=self.shared, keep=keep
+        )
 
     @property
     def _tunes(self) -> bool:
@@ -199,27 +209,32 @@ class CompiledProgram:
         from dacergnn.tuning.tuned import tuned  # the others need nothing of it
 
         graph = self.profile.origin()
-        return tuned(self.sdfg, wrt, self.config, _INDICES[self.index], graph) if graph is not None else self._plan(wrt)
+        if graph is None:
+            return self._plan(wrt)
+        return tuned(self.sdfg, wrt, self.config, _INDICES[self.index], graph, shared=self.shared)
 
     def _lower(self, plan: Compilation) -> LoweredProgram:
         backward = None if plan.backward is None else lower(plan.backward)
         answers = plan.plan.answers if self._tunes else ()
         gradient = None if backward is None else gradient_program(self.sdfg, plan.wrt)
         again = () if gradient is None else gradient.inputs
-        return LoweredProgram(lower(plan.forward), backward, len(self.outputs), tuple(plan.wrt), again, answers)
+        user = self.config.plan or Plan()
+        asked = tuple(question for question in user.by_question if question in plan.asked)
+        return LoweredProgram(lower(plan.forward), backward, len(self.outputs), tuple(plan.wrt), again, answers, asked)
 
     def _load(self, program: LoweredProgram, make_plan: Callable[[], Compilation]) -> Variant:
         load = CUDAExecutable if program.forward.implementation == "cuda" else Executable
+        asked = frozenset(program.asked)
         forward = load(program.forward, program.results, self._architectures)
         if program.backward is None:
-            return Variant(forward, None, program.results, (), (), frozenset(), frozenset(), make_plan)
+            return Variant(forward, None, program.results, (), (), frozenset(), frozenset(), make_plan, asked)
         backward = load(program.backward, None, self._architectures)
         forward.encodings = tuple(dict.fromkeys((*forward.lowered.encodings, *backward.lowered.encodings)))
         slots = tuple(self._taken.index(n) for n in program.wrt)
         sources = program.sources(self._taken)
         kept = frozenset([i for kind, i in sources if kind == "input"] + [*map(self._taken.index, program.again)])
         read = frozenset([i for kind, i in sources if kind == "output"])
-        return Variant(forward, backward, program.results, sources, slots, kept, read, make_plan)
+        return Variant(forward, backward, program.results, sources, slots, kept, read, make_plan, asked)
 
     def gradients(self, mask: Mask) -> Gradients | None:
         """The program of the gradients of the inputs in ``mask``, which is differentiable itself; None for no inputs.
@@ -269,7 +284,7 @@ class CompiledProgram:
             features, arrays = self._arrays.make(graph, inputs)
             if features.index_dtype is not self.index:  # so many nonzeros
                 others = features.index_dtype, self.config, self.profile, frozenset(self.sparse)
-                return compiled_program(self.program, self.dtype, *others)(graph, inputs)
+                return compiled_program(self.program, self.dtype, *others, shared=self.shared)(graph, inputs)
             if not self._variants:
                 self.profile = Profile.of(features)
             self._features = weakref.ref(features)
@@ -325,11 +340,14 @@ def compiled_program(
     config: Config,
     profile: Profile,
     sparse: frozenset[str] = frozenset(),
+    *,
+    shared: bool = False,
 ) -> CompiledProgram:
     """The compiled form of a program, its choices made for graphs like ``profile``; equal programs share it.
 
     Args:
         sparse: Arrays that come as sparse tensors.
+        shared: Whether ``config.plan`` is that of other programs, too, which may ask what this one does not.
     """
     with _building:
-        return CompiledProgram(program, dtype, index, config, profile, sparse)
+        return CompiledProgram(program, dtype, index, config, profile, sparse, shared=shared)

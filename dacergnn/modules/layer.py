@@ -16,6 +16,7 @@ from dacergnn.config import Config, OnUnsupported
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.modules.graphs import GraphCache
 from dacergnn.modules.layer_core import LayerCore
+from dacergnn.modules.plan_use import LayerUse
 from dacergnn.modules.traced import traced_call
 
 _CORE = "_dacergnn"
@@ -81,7 +82,7 @@ class CompiledLayer(nn.Module):
 
     def __reduce__(self) -> tuple[Any, ...]:
         core = self._dacergnn
-        state = core.original, core.config, core.on_unsupported, core.follower
+        state = core.original, core.config, core.on_unsupported, core.follower, core.plan_use
         return _blank, (type(core.original),), state, None, None, _restore  # the state may lead back here
 
     def __prepare_scriptable__(self) -> nn.Module:
@@ -157,13 +158,15 @@ def _again(
     """A layer for a copy of the original, which shares graphs with ``layer``; it becomes ``blank`` if that is given."""
     core = core_of(layer)
     result = LayerCore(original, core.config, core.graphs, core.on_unsupported)
-    result.follower = follower
+    result.follower, result.plan_use = follower, core.plan_use
     return compile_layer(result, blank)
 
 
-def _restore(layer: CompiledLayer, state: tuple[nn.Module, Config, OnUnsupported, nn.Module | None]) -> None:
+def _restore(
+    layer: CompiledLayer, state: tuple[nn.Module, Config, OnUnsupported, nn.Module | None, LayerUse | None]
+) -> None:
     """Make a blank layer one from a pickle; builds come from the cache, graphs are encoded again."""
-    original, config, on_unsupported, follower = state
+    original, config, on_unsupported, follower, plan_use = state
     core = LayerCore(original, config, GraphCache(config.check_graph), on_unsupported)
-    core.follower = follower
+    core.follower, core.plan_use = follower, plan_use
     compile_layer(core, layer)

@@ -135,6 +135,7 @@ def compile_program(
     profile: Profile = TYPICAL,
     *,
     found: Plan | None = None,
+    shared: bool = False,
     keep: bool = True,
 ) -> Compilation:
     """Run the passes on a copy of ``sdfg``; with names in ``wrt``, also generate the backward.
@@ -144,13 +145,15 @@ def compile_program(
         index: Element type of the graph's encodings.
         profile: The graph that choices are made for; the result is right for every graph.
         found: A plan that tuning has found, which decides on what ``config.plan`` leaves open.
+        shared: Whether ``config.plan`` is that of other programs, too, which may ask what this one does not.
         keep: Whether to keep a copy of what every pass left behind, which takes as long as the passes.
 
     Raises:
         DacergnnError: A plan answers a question that no pass asks of this program, or with what is no option.
             Where there is no backward, what it says of one is left aside.
     """
-    choices = Choices((config.plan or Plan()).over(found or Plan()))
+    user = (config.plan or Plan()).of_model()
+    choices = Choices(user.over(found or Plan()))
     code = config.implementation or "cpu"
     choices.ask("implementation", (code,), code)  # a plan is one for what it was made for
     given = Circumstances(
@@ -173,7 +176,8 @@ def compile_program(
         _record(plan, name, lambda name=name: {r: _run(name, r, s, given) for r, s in _sdfgs(plan).items()})
     _record(plan, "select_schedule", lambda: _schedule(plan, code, given))
     _record(plan, "select_adjacency", lambda: _select(plan, config, index, given))
-    choices.check(absent=() if plan.backward is not None else ("backward", "cache_or_recompute"))
+    absent = () if plan.backward is not None else ("backward", "cache_or_recompute")
+    choices.check(absent, elsewhere=user.by_question if shared else ())
     return plan
 
 

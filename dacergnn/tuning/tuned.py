@@ -42,6 +42,8 @@ def tuned(
     index: Typeclass,
     graph: HeteroGraph,
     model: Model | None = None,
+    *,
+    shared: bool = False,
 ) -> Compilation:
     """`compile_program` with a plan that is found as ``config.tune`` says, for a graph on the CPU.
 
@@ -53,7 +55,7 @@ def tuned(
     facts, model = GraphFacts.of(graph), model or shipped()
 
     def run(plan: Plan) -> Compilation:
-        return compile_program(sdfg, wrt, config, index, facts, found=plan, keep=False)
+        return compile_program(sdfg, wrt, config, index, facts, found=plan, shared=shared, keep=False)
 
     if config.tune == "model":
         found = run(Plan())
