@@ -11,6 +11,7 @@ from dacergnn.graph import HeteroGraph
 from dacergnn.modules.base import RunsPrograms
 from dacergnn.modules.compiled import Variant
 from dacergnn.modules.core import Core
+from dacergnn.modules.loaded import LoadedProgram
 from dacergnn.plan import MODEL, Plan
 from dacergnn.program import Program, print_program
 from dacergnn.sdfg_passes import Compilation
@@ -60,7 +61,8 @@ class LayerReport:
     """A replaced layer; ``builds`` is empty until its first compiled call.
 
     ``refusal`` tells why the last call that ran the original layer did so, ``calls`` whether calls of a layer that is
-    traced have to be recorded, and which are replayed as CUDA graphs.
+    traced have to be recorded, and which are replayed as CUDA graphs. ``loaded`` is the folder of SDFGs that run in
+    place of what was compiled.
     """
 
     name: str
@@ -69,6 +71,7 @@ class LayerReport:
     encoding_bytes: dict[str, int] = field(default_factory=dict[str, int])
     refusal: str | None = None
     calls: str | None = None
+    loaded: str | None = None
 
 
 @dataclass(frozen=True)
@@ -99,6 +102,8 @@ class Report:
                 lines.append(f"  {'' if uncompiled else 'some calls run as they are: '}{layer.refusal}")
             elif not layer.builds:
                 lines.append("  not called yet; builds are made at the first call")
+            if layer.loaded is not None:
+                lines.append(f"  runs the SDFGs of {layer.loaded}")
             if layer.calls is not None:
                 lines.append(f"  {layer.calls}")
             for build in layer.builds:
@@ -121,7 +126,8 @@ def layer_report(name: str, layer: RunsPrograms, notes: Sequence[str | None]) ->
     graph = compiled.measured(graph)
     builds = [_build_report(v, graph) for v in compiled.variants]
     calls = "; ".join([note for note in notes if note is not None]) or None
-    return LayerReport(name, kind, builds, graph.encoding_bytes(), refusal, calls)
+    loaded = str(compiled.folder) if isinstance(compiled, LoadedProgram) else None
+    return LayerReport(name, kind, builds, graph.encoding_bytes(), refusal, calls, loaded)
 
 
 def _build_report(variant: Variant, graph: HeteroGraph) -> BuildReport:

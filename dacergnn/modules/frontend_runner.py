@@ -60,8 +60,8 @@ class FrontendRunner(Runner):
         except UnsupportedCallError as reason:
             return self.fall_back(str(reason), args, kwargs)
 
-    def forget(self) -> None:
-        super().forget()
+    def forget_calls(self) -> None:
+        super().forget_calls()
         self.repeated, self.attempts = {}, {}
 
     def _captured(self, *args: Any, **kwargs: Any) -> Any:

@@ -76,6 +76,7 @@ class Runner:
         key = (program, dtype, index, graph.single_typed, graph.device.type, sparse)
         found = core.compiled.get(key)
         if found is None:
+            core.check_loaded(program)
             profile, config = Profile.of(core.graphs.like(graph)), core.config.on(graph.device.type)
             shared = core.plan_use is not None and not (core.plan_use.alone and self.runs_one_program)
             found = compiled_program(program, dtype, index, config, profile, sparse, shared=shared)
@@ -89,10 +90,10 @@ class Runner:
             try:
                 use.note(self.core.compiled.values())
             except DacergnnError:
-                self.forget()  # so that the next call says it again
+                self.forget_calls()  # so that the next call says it again
                 raise
 
-    def forget(self) -> None:
+    def forget_calls(self) -> None:
         """Examine the next call, however much it is like one before."""
         self._compiled.clear()
 

@@ -75,6 +75,11 @@ class LoweredProgram:
         return [self.forward] if self.backward is None else [self.forward, self.backward]
 
 
+def compiler_version() -> str:
+    """Hash of this compiler's sources and the version of DaCe."""
+    return hashlib.sha256(_VERSIONS.encode()).hexdigest()[:20]
+
+
 def plan_key(*circumstances: object) -> str:
     """Key of what compiling leads to under the given circumstances, this compiler and these settings of DaCe."""
     text = "\n".join([_VERSIONS, repr(dace.Config.get("compiler")), *map(repr, circumstances)])
