@@ -89,9 +89,13 @@ class Report:
 
     @property
     def plan(self) -> Plan:
-        """The plan that makes all choices again: for each layer, those of its last build."""
-        named = {layer.name or MODEL: dict(layer.builds[-1].plan.answers) for layer in self.layers if layer.builds}
-        return Plan.of(named)
+        """The plan that makes all choices again: for each layer, those of its build with the most gradients."""
+        builds = {
+            layer.name or MODEL: max(layer.builds, key=lambda build: len(build.gradients))
+            for layer in self.layers
+            if layer.builds
+        }
+        return Plan.of({name: build.plan.by_question for name, build in builds.items()})
 
     def __str__(self) -> str:
         lines: list[str] = []

@@ -50,7 +50,7 @@ class GraphLayer(ProgramModule, ABC):
         return {**state, "_compiled": self.loaded_programs}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
+        super().__setstate__({"_compiled": {}, **state})
         self._register()
 
     @property

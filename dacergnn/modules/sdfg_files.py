@@ -70,8 +70,14 @@ class Record:
     files: dict[str, str]
 
     def check_files(self, folder: Path) -> None:
-        """VerificationError if a file that runs is missing, or one has changed that does not run."""
+        """VerificationError if a file that runs is missing, or one that does not run is changed or new."""
         running = [part.file for part in self.parts.values()]
+        for path in sorted(folder.glob("[0-9][0-9]_*.sdfg")):
+            if path.name not in self.files:
+                raise VerificationError(
+                    f"{path}: the file is none that was saved last; remove it, and change what runs: "
+                    f"{', '.join(running)}."
+                )
         for name, before in self.files.items():
             path = folder / name
             if name in running and not path.is_file():
@@ -122,6 +128,7 @@ class Record:
 def write(folder: Path, program: str, compilation: Compilation, gradients: list[str], results: int) -> list[Path]:
     """Write the SDFGs of all steps, ``NN_step[_backward].sdfg``, and the record of them; returns the SDFGs' paths."""
     folder.mkdir(parents=True, exist_ok=True)
+    _remove_unchanged(folder)
     written: list[Path] = []
     parts: dict[str, Part] = {}
     for number, step in enumerate(compilation.steps):
@@ -136,13 +143,25 @@ def write(folder: Path, program: str, compilation: Compilation, gradients: list[
     return written
 
 
+def _remove_unchanged(folder: Path) -> None:
+    """Removes what was written before, and nobody has changed since."""
+    try:
+        files = json.loads((folder / RECORD).read_text())["files"].items()
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return  # there is no record, and so nothing that is known to be ours
+    for name, before in files:
+        path = folder / Path(name).name
+        if path.is_file() and _checksum(path) == before:
+            path.unlink()
+
+
 def read_record(folder: Path) -> Record:
     """The record of a folder that `write` wrote with this version; VerificationError if there is none."""
     path = folder / RECORD
     try:
         fields = json.loads(path.read_text())
         parts = {role: Part(**part) for role, part in fields.pop("parts").items()}
-        record = Record(**fields, parts=parts)
+        record = Record(**fields, parts={FORWARD: parts.pop(FORWARD), **parts})
     except OSError as error:
         problem = f"it cannot be read ({error.strerror}); name a folder that save_sdfg wrote"
     except (ValueError, TypeError, KeyError, AttributeError):

@@ -518,6 +518,23 @@ def test_files_that_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     layer.load_sdfg(tmp_path)
 
 
+def test_a_folder_that_is_used_again(tmp_path: Path) -> None:
+    layer = optimized()
+    first = layer.save_sdfg(tmp_path)
+    loaded(layer, tmp_path)
+    changed = first[-2]
+    written = layer.save_sdfg(tmp_path)
+    assert sorted(tmp_path.glob("*.sdfg")) == sorted([*written, changed])  # nobody's changes are removed
+    with pytest.raises(
+        VerificationError, match=f"{changed.name}: the file is none that was saved last; remove it, and"
+    ):
+        layer.load_sdfg(tmp_path)
+    changed.unlink()
+    expected = layer(*arguments())
+    assert layer.load_sdfg(tmp_path) == written
+    assert_close(layer(*arguments()), expected)
+
+
 def test_the_record_says_what_runs(tmp_path: Path) -> None:
     *_, forward, backward = optimized().save_sdfg(tmp_path)
     record = json.loads((tmp_path / RECORD).read_text())
