@@ -25,12 +25,15 @@ from dacergnn.graph.checks import has_kernels
 from dacergnn.modules.base import RunsPrograms
 from dacergnn.modules.captured import check_capturable
 from dacergnn.modules.compiled_parts import compiled_parts
+from dacergnn.modules.core import Core
 from dacergnn.modules.follower import DoneBefore
 from dacergnn.modules.functions import ProgramFunction
 from dacergnn.modules.graph_forward import compile_forward, is_compiled_forward
 from dacergnn.modules.graphs import GraphCache
 from dacergnn.modules.layer import CompiledLayer, compile_layer, core_of
 from dacergnn.modules.layer_core import LayerCore
+from dacergnn.modules.plan_use import PlanUse
+from dacergnn.plan import MODEL
 from dacergnn.report import NOTHING, Report, layer_report
 
 Filter = Callable[[nn.Module, str], bool]
@@ -46,6 +49,9 @@ class _Replacement:
     graphs: GraphCache
     refused: dict[str, str] = field(default_factory=dict[str, str])
 
+    def __post_init__(self) -> None:
+        self.plan_use = None if self.config.plan is None else PlanUse(self.config.plan)
+
     def __call__(self, module: nn.Module, name: str) -> nn.Module | None:
         if isinstance(module, CompiledLayer):
             return module
@@ -55,8 +61,10 @@ class _Replacement:
         frontend, tracer = find_frontend(module), find_tracer(module)
         if (frontend or tracer) is None or (self.filter_fn is not None and not self.filter_fn(module, name)):
             return None
-        core = LayerCore(module, self.config, self.graphs, self.on_unsupported)
+        core = LayerCore(module, self._config_of(name), self.graphs, self.on_unsupported)
         if core.refused is None:
+            if self.plan_use is not None:
+                core.plan_use = self.plan_use.layer(name or MODEL)
             return compile_layer(core)
         if frontend is not None and frontend.joins:
             return None
@@ -64,6 +72,11 @@ class _Replacement:
             raise core.refused
         self.refused[name] = str(core.refused)
         return None
+
+    def _config_of(self, name: str) -> Config:
+        """What one layer is compiled with."""
+        plan = self.config.plan
+        return self.config if plan is None else replace(self.config, plan=plan.of_layer(name or MODEL))
 
 
 def optimize(
@@ -73,8 +86,6 @@ def optimize(
     config: Config | None = None,
     filter_fn: Filter | None = None,
     on_unsupported: OnUnsupported = "warn",
-    cuda_graph: bool = False,
-    tune: str | None = None,
 ) -> nn.Module:
     """The model with its supported layers replaced by compiled ones; ``model`` itself stays as it is.
 
@@ -85,19 +96,16 @@ def optimize(
         model: A layer, or a module that holds layers anywhere.
         graph: The graph that the model will mostly be called with, whose encodings such calls share. It is taken to the
             device of the model, if it is on another one.
-        config: What to compile and how.
+        config: How to compile layers, and how to call them.
         filter_fn: Takes a module and its qualified name; False leaves the layer as it is.
         on_unsupported: What to do with a layer that has a front end but an option that cannot be expressed, and, in
             layers that are traced, with a call that no program expresses: "error" raises UnsupportedCallError. With
             "warn" a model without anything to compile is told, too.
-        cuda_graph: Replay the calls of each layer as CUDA graphs: forward, and backward in training. A call is recorded
-            when one like it has been made before: with the same graph and parameters (which may be written to), and
-            features of the same shapes.
-        tune: How layers get their plans: "off", "model" or "measure" (`Config`); None for what ``config`` says.
 
     Raises:
         UnsupportedLayerError: With ``on_unsupported="error"``.
-        ArrayError: ``cuda_graph`` for a graph that is not on a CUDA device.
+        DacergnnError: ``Config(plan=...)`` names a layer that is not compiled.
+        ArrayError: ``Config(cuda_graph=True)`` for a graph that is not on a CUDA device.
     """
     _check_model(model)
     if graph is not None and not isinstance(graph, HeteroGraph | Dataset):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -111,7 +119,6 @@ def optimize(
     if on_unsupported not in ("warn", "error", "ignore"):
         raise DacergnnError(f'on_unsupported={on_unsupported!r} is not one of "warn", "error", "ignore".')
     config = config or Config()
-    config = replace(config, cuda_graph=cuda_graph or config.cuda_graph, tune=tune or config.tune)
     replacement = _Replacement(config, filter_fn, on_unsupported, GraphCache(config.check_graph))
     if graph is not None:
         graph = _beside(model, graph.graph if isinstance(graph, Dataset) else graph)
@@ -119,6 +126,8 @@ def optimize(
             check_capturable("graph", graph.device)
         replacement.graphs.offer(graph)
     result = _replace(model, replacement, "", {})
+    if replacement.plan_use is not None:
+        replacement.plan_use.plan.check_layers([*replacement.plan_use.layers])
     _fuse_activations(result)
     if not isinstance(result, CompiledLayer):  # whose attributes are those of the user's layer
         result.__dict__["_dacergnn_refused"] = replacement.refused
@@ -222,11 +231,18 @@ def _original(module: nn.Module) -> nn.Module | None:
     return module.original if isinstance(module, DoneBefore) else None
 
 
-def explain(model: nn.Module) -> Report:
-    """Returns what was replaced or why not, passes that fired, saved arrays, bytes and FLOPs; prints as text."""
+def explain(model: nn.Module, *, verbose: bool = False) -> Report:
+    """Returns what was replaced or why not, passes that fired, saved arrays, bytes and FLOPs; prints as text.
+
+    Args:
+        verbose: Whether the text also lists the questions that a `Plan` may answer, with answers and options.
+    """
     _check_model(model)
-    layers = [layer_report(*part) for part in compiled_parts(model)]
-    return Report(layers, dict(model.__dict__.get("_dacergnn_refused", {})))
+    parts = compiled_parts(model)
+    uses = [part.part.plan_use for part in parts if isinstance(part.part, Core)]
+    unasked = dict.fromkeys(question for use in uses if use is not None for question in use.model.unasked)
+    refused = dict(model.__dict__.get("_dacergnn_refused", {}))
+    return Report([layer_report(*part) for part in parts], refused, [*unasked], verbose)
 
 
 def _check_model(model: object) -> None:

@@ -1,4 +1,4 @@
-"""Compile-time choices of a user."""
+"""What users say of how layers are compiled and called."""
 
 from __future__ import annotations
 
@@ -146,7 +146,9 @@ class Config:
         cuda_arch: Compute capabilities to build CUDA programs for, such as (80, 90); None for those of the devices of
             this machine. Builds need no device: what calls on the CPU compile is built for these capabilities, too.
         rates: Of the machine, to choose by; None for typical ones (`TYPICAL_RATES`).
-        cuda_graph: Record calls that come again as CUDA graphs and replay them; changes no build.
+        cuda_graph: Replay the calls of each layer as CUDA graphs: forward, and backward in training. A call is recorded
+            when one like it has been made before: with the same graph and parameters (which may be written to), and
+            features of the same shapes. Changes no build.
         caching: Which arrays are saved for the backward, and which it computes again: "cache_all", "recompute_all",
             "papers", "auto" or "budget:BYTES", such as "budget:500MB" (`STRATEGIES`).
         cache: Names of arrays to save, whatever ``caching`` says; `explain` shows the names.
@@ -155,7 +157,8 @@ class Config:
             "aggregate_first" or "auto" (`AGGREGATIONS`). The pass ``aggregation_order`` sees to it.
         adjacency: Sparse format that traversals of edges run on, where it fits them: "csr", "csc", "coo", "ell",
             "ell:SLOTS", "hybrid" or "auto" (`ADJACENCIES`).
-        plan: Answers to questions of the passes, before all else; None decides by cost. `Plan` says what it holds.
+        plan: The user's own answers to questions of the passes, before all else; None answers none. `Plan` says what
+            it holds. What a search has found is no part of a `Config`.
         tune: How programs for the CPU get a plan for what ``plan`` leaves open (`TUNINGS`): "off" goes by cost alone,
             "model" settles schedules by a learned performance model, "measure" builds and runs the plans that this
             model thinks well of, for minutes, on the graph of the first call.

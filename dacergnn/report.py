@@ -11,9 +11,11 @@ from dacergnn.graph import HeteroGraph
 from dacergnn.modules.base import RunsPrograms
 from dacergnn.modules.compiled import Variant
 from dacergnn.modules.core import Core
-from dacergnn.plan import Plan
+from dacergnn.modules.loaded import LoadedProgram
+from dacergnn.plan import MODEL, Plan
 from dacergnn.program import Program, print_program
 from dacergnn.sdfg_passes import Compilation
+from dacergnn.sdfg_passes.choices import Question, answers
 
 NOTHING = (
     "nothing to replace: the model holds no layer of PyG or DGL that can be compiled; "
@@ -35,8 +37,8 @@ class PassReport:
 class BuildReport:
     """One build of a layer's program: for inference, or with the backward of some inputs.
 
-    Costs and bytes are those of the graph of the layer's last call. `Config(plan=...)` with ``plan`` makes the same
-    choices again, on any graph.
+    Costs and bytes are those of the graph of the layer's last call. ``questions`` are what a plan may answer, by name;
+    `Config(plan=...)` with ``plan`` makes the same choices again, on any graph.
     """
 
     gradients: list[str]
@@ -47,7 +49,11 @@ class BuildReport:
     forward: Cost
     backward: Cost | None
     text: str
-    plan: Plan
+    questions: Mapping[str, Question]
+
+    @property
+    def plan(self) -> Plan:
+        return answers(self.questions)
 
 
 @dataclass(frozen=True)
@@ -55,7 +61,8 @@ class LayerReport:
     """A replaced layer; ``builds`` is empty until its first compiled call.
 
     ``refusal`` tells why the last call that ran the original layer did so, ``calls`` whether calls of a layer that is
-    traced have to be recorded, and which are replayed as CUDA graphs.
+    traced have to be recorded, and which are replayed as CUDA graphs. ``loaded`` is the folder of SDFGs that run in
+    place of what was compiled.
     """
 
     name: str
@@ -64,32 +71,52 @@ class LayerReport:
     encoding_bytes: dict[str, int] = field(default_factory=dict[str, int])
     refusal: str | None = None
     calls: str | None = None
+    loaded: str | None = None
 
 
 @dataclass(frozen=True)
 class Report:
-    """Replaced layers, and those that were left alone with the reason; ``print`` it."""
+    """Replaced layers, and those that were left alone with the reason; ``print`` it.
+
+    ``unasked`` are the questions that the user's plan answers and no program has asked so far. With ``verbose``, the
+    text lists what plans may answer.
+    """
 
     layers: list[LayerReport]
     refused: dict[str, str]
+    unasked: list[str] = field(default_factory=list[str])
+    verbose: bool = False
+
+    @property
+    def plan(self) -> Plan:
+        """The plan that makes all choices again: for each layer, those of its build with the most gradients."""
+        builds = {
+            layer.name or MODEL: max(layer.builds, key=lambda build: len(build.gradients))
+            for layer in self.layers
+            if layer.builds
+        }
+        return Plan.of({name: build.plan.by_question for name, build in builds.items()})
 
     def __str__(self) -> str:
         lines: list[str] = []
         for layer in self.layers:
             uncompiled = layer.refusal is not None and not layer.builds
-            lines.append(f"{layer.name or '(model)'}: {layer.layer} {'runs as it is' if uncompiled else 'compiled'}")
+            lines.append(f"{layer.name or MODEL}: {layer.layer} {'runs as it is' if uncompiled else 'compiled'}")
             if layer.refusal is not None:
                 lines.append(f"  {'' if uncompiled else 'some calls run as they are: '}{layer.refusal}")
             elif not layer.builds:
                 lines.append("  not called yet; builds are made at the first call")
+            if layer.loaded is not None:
+                lines.append(f"  runs the SDFGs of {layer.loaded}")
             if layer.calls is not None:
                 lines.append(f"  {layer.calls}")
             for build in layer.builds:
-                lines += _build_lines(build)
+                lines += _build_lines(build, verbose=self.verbose)
             if layer.encoding_bytes:
                 total = sum(layer.encoding_bytes.values())
                 lines.append(f"  graph encodings {_bytes(total)}: {', '.join(layer.encoding_bytes)}")
-        lines += [f"{name or '(model)'}: left as it is; {reason}" for name, reason in self.refused.items()]
+        lines += [f"{name or MODEL}: left as it is; {reason}" for name, reason in self.refused.items()]
+        lines += [f'plan: no program has asked "{question}" so far' for question in self.unasked]
         return "\n".join(lines) if lines else NOTHING
 
 
@@ -103,7 +130,8 @@ def layer_report(name: str, layer: RunsPrograms, notes: Sequence[str | None]) ->
     graph = compiled.measured(graph)
     builds = [_build_report(v, graph) for v in compiled.variants]
     calls = "; ".join([note for note in notes if note is not None]) or None
-    return LayerReport(name, kind, builds, graph.encoding_bytes(), refusal, calls)
+    loaded = str(compiled.folder) if isinstance(compiled, LoadedProgram) else None
+    return LayerReport(name, kind, builds, graph.encoding_bytes(), refusal, calls, loaded)
 
 
 def _build_report(variant: Variant, graph: HeteroGraph) -> BuildReport:
@@ -125,7 +153,7 @@ def _build_report(variant: Variant, graph: HeteroGraph) -> BuildReport:
         forward=program_cost(plan.forward, sizes),
         backward=None if plan.backward is None else program_cost(plan.backward, sizes),
         text=print_program(plan.forward),
-        plan=plan.plan,
+        questions=plan.asked,
     )
 
 
@@ -142,7 +170,7 @@ def _pass_reports(plan: Compilation, sizes: Mapping[str, int]) -> list[PassRepor
     return found
 
 
-def _build_lines(build: BuildReport) -> list[str]:
+def _build_lines(build: BuildReport, *, verbose: bool) -> list[str]:
     purpose = f"gradients of {', '.join(build.gradients)}" if build.gradients else "inference"
     lines = [f"  build for {purpose}"]
     lines += [f"    {p.role}: {p.name} fired {p.fired}x, saves {_cost(p.saved)}" for p in build.passes]
@@ -152,6 +180,9 @@ def _build_lines(build: BuildReport) -> list[str]:
         saved = f"{_bytes(build.saved_bytes)} ({', '.join(build.saved)})" if build.saved else "nothing"
         lines.append(f"    saved for the backward: {saved}")
     lines.append(f"    workspace: {_bytes(build.workspace_bytes)}")
+    if verbose:
+        lines.append("    questions, their answers and all options:")
+        lines += [f"      {name}: {q.answer} ({', '.join(q.options)})" for name, q in build.questions.items()]
     return lines
 
 

@@ -48,8 +48,8 @@ it that it has on the original; where no program can have that effect, the origi
 
 - **`torch.package`** takes compiled layers once it is told `extern("dacergnn.**")`: they need this package.
 
-Calls that are replayed as CUDA graphs (`cuda_graph=True`) do less: they have first derivatives only, for more torch
-raises an error.
+Calls that are replayed as CUDA graphs (`Config(cuda_graph=True)`) do less: they have first derivatives only, for more
+torch raises an error.
 
 The tables below are made by `docs/make_compatibility.py` from `tests/compatibility`, which runs one layer of every kind
 in float64, beside its original where there is one: `compile-...` and `own...` are modules of this package. "yes" means

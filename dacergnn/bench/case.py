@@ -34,7 +34,8 @@ class Case:
     def measure(self, mode: str) -> list[Entry]:
         """Entries of all candidates in a mode ("infer" or "train"), ours first."""
         settings = self.settings
-        found = [ours.candidate(self.model, level) for level in settings.levels] if settings.ours else []
+        levels = settings.levels if settings.ours else ()
+        found = [ours.candidate(self.model, level, settings.plan) for level in levels]
         found += [c for c in peers.candidates(self.model, settings.against, compiled=False) if self._is_wanted(c)]
         steps: dict[str, Callable[[], Any]] = {}
         entries = [self._prepare(candidate, mode, steps) for candidate in found]
@@ -130,7 +131,7 @@ class Case:
             self.model, candidate.library, candidate.name, self.problem.name, mode, what,
             hidden=settings.hidden, seed=settings.seed, threads=settings.threads,
         )  # fmt: skip
-        return replace(request, level=candidate.name) if candidate.library == "ours" else request
+        return replace(request, level=candidate.name, plan=settings.plan) if candidate.library == "ours" else request
 
 
 def _alone(entry: Entry) -> str:

@@ -22,6 +22,7 @@ from rich.table import Table
 from dacergnn.bench.report import Report, Row, candidate_table, geomean_table, row_table
 from dacergnn.bench.settings import AGAINST, MODELS, MODES, Settings
 from dacergnn.bench.suites import SuiteCommand, suite_option
+from dacergnn.plan import Plan
 
 
 def names(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...]:
@@ -54,6 +55,7 @@ def names(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...]:
     help="Parts of names: only these of the libraries' layers run (some take minutes).",
 )
 @click.option("--level", default="O2", callback=names, show_default=True, help="Levels of ours: O0, hector, O2.")
+@click.option("--plan", metavar="FILE", help="Plan to compile ours by, as `dacergnn tune run --out` writes it.")
 @click.option("--hidden", default=64, show_default=True, type=click.IntRange(1), help="Features in and out.")
 @click.option("--repeat", default=30, show_default=True, type=click.IntRange(1), help="Most rounds of a case.")
 @click.option("--budget", default=20.0, show_default=True, help="Seconds for the timing of one case.")
@@ -68,8 +70,9 @@ def names(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...]:
               help="Write all results to this file.")  # fmt: skip
 def bench(
     models: tuple[str, ...], data: tuple[str, ...], mode: tuple[str, ...], against: tuple[str, ...],
-    layers: tuple[str, ...], level: tuple[str, ...], hidden: int, repeat: int, budget: float, threads: int,
-    seed: int, memory: bool, compiled: bool, ours: bool, everything: bool, overhead: bool, path: Path | None,
+    layers: tuple[str, ...], level: tuple[str, ...], plan: str | None, hidden: int, repeat: int, budget: float,
+    threads: int, seed: int, memory: bool, compiled: bool, ours: bool, everything: bool, overhead: bool,
+    path: Path | None,
 ) -> None:  # fmt: skip
     """Measure compiled layers against those of PyG, DGL and plain PyTorch.
 
@@ -77,8 +80,9 @@ def bench(
     backward. Results are validated first; times are medians of interleaved runs in one process.
     """
     settings = Settings(
-        models, data, mode, against, level, hidden, repeat, memory, layers, compiled, ours, threads, seed, budget
-    )
+        models, data, mode, against, level, hidden, repeat, memory, layers, compiled, ours, threads, seed, budget,
+        plan="" if plan is None else Plan.load(plan).to_json(),
+    )  # fmt: skip
     console = Console(width=None if sys.stdout.isatty() else 200)
     if overhead:
         console.print(_overhead_table(settings))

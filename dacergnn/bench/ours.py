@@ -15,6 +15,7 @@ from dacergnn.bench.peers import library_module
 from dacergnn.bench.problem import Problem
 from dacergnn.config import LEVELS, Config
 from dacergnn.graph import HeteroGraph
+from dacergnn.plan import Plan
 
 
 def typed_graph(problem: Problem) -> HeteroGraph:
@@ -32,11 +33,11 @@ def typed_graph(problem: Problem) -> HeteroGraph:
     )
 
 
-def candidate(model: str, level: str = "O2") -> Candidate:
-    """The compiled layer of a model; raises BenchmarkError for an unknown level."""
+def candidate(model: str, level: str = "O2", plan: str = "") -> Candidate:
+    """The compiled layer of a model, by a plan in JSON if one is given; raises BenchmarkError for an unknown level."""
     if level not in LEVELS:
         raise BenchmarkError(f"level: '{level}' is unknown; choose from {', '.join(LEVELS)}")
-    return configured(model, level, Config(level=level))
+    return configured(model, level, Config(level=level, plan=Plan.from_json(plan) if plan else None))
 
 
 def configured(model: str, name: str, config: Config) -> Candidate:

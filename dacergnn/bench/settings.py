@@ -41,6 +41,8 @@ class Settings:
     """Time for one candidate's process: start, graph, steps and, where it is compiled, compilation."""
     memory_limit: int = 16_000_000_000
     """A candidate estimated to need more bytes is not run."""
+    plan: str = ""
+    """The plan that our own layers are compiled by, as JSON; empty for none."""
 
     def __post_init__(self) -> None:
         for option, values, known in (

@@ -33,6 +33,7 @@ class Request:
     seed: int = 0
     threads: int = 2
     level: str = "O2"
+    plan: str = ""
     limit_bytes: int = 12 << 30
 
 

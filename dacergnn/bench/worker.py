@@ -20,7 +20,7 @@ from dacergnn.bench.trial import Request
 def find(request: Request) -> candidate.Candidate:
     """The candidate that a request names."""
     if request.library == "ours":
-        return ours.candidate(request.model, request.level)
+        return ours.candidate(request.model, request.level, request.plan)
     found = peers.candidates(request.model, (request.library,))
     return next(c for c in found if c.name == request.candidate)
 

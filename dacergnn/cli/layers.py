@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dacergnn.config import Config
+from dacergnn.plan import Plan
+
 if TYPE_CHECKING:
     from torch import nn
 
@@ -33,15 +36,28 @@ def layer_options(command: Decorated) -> Decorated:
     return command
 
 
-def compiled_layer(model: str, data: str, features: int, heads: int) -> nn.Module:
-    """The native layer `model`, run once forward and backward on graph `data`, so that both are compiled."""
+def read_plan(_: click.Context, __: click.Parameter, value: str | None) -> Plan | None:
+    """The plan in a file that an option names."""
+    return None if value is None else Plan.load(value)
+
+
+plan_option = click.option(
+    "--plan", callback=read_plan, metavar="FILE", help="Plan to compile by, as `dacergnn tune run --out` writes it."
+)
+
+
+def compiled_layer(model: str, data: str, features: int, heads: int, plan: Plan | None = None) -> nn.Module:
+    """The native layer `model`, run once on graph `data`, forward and backward, so that both are compiled.
+
+    The backward gives gradients of the features, too, as that of a layer behind another one does.
+    """
     import torch
 
     from dacergnn import datasets
 
     graph = datasets.resolve(data).graph
-    layer = native_layer(model, graph, features, heads)
-    layer(torch.randn(graph.size("NS"), features), graph).sum().backward()
+    layer = native_layer(model, graph, features, heads, Config(plan=plan))
+    layer(torch.randn(graph.size("NS"), features, requires_grad=True), graph).sum().backward()
     return layer
 
 
@@ -52,13 +68,13 @@ def called_program(layer: Any, mode: str) -> tuple[CompiledProgram, list[str], H
     return compiled, wrt, graph
 
 
-def native_layer(model: str, graph: HeteroGraph, features: int, heads: int) -> nn.Module:
+def native_layer(model: str, graph: HeteroGraph, features: int, heads: int, config: Config | None = None) -> nn.Module:
     """An instance of `dacergnn.modules.RGCN`, `RGAT` or `HGT` for the types of `graph`."""
     from dacergnn import modules
 
     relations = graph.size("R")
     if model == "rgcn":
-        return modules.RGCN(features, features, relations)
+        return modules.RGCN(features, features, relations, config=config)
     if model == "rgat":
-        return modules.RGAT(features, features, relations, heads=heads)
-    return modules.HGT(features, graph.size("T"), relations, heads=heads)
+        return modules.RGAT(features, features, relations, heads=heads, config=config)
+    return modules.HGT(features, graph.size("T"), relations, heads=heads, config=config)

@@ -17,6 +17,7 @@ from dacergnn.bench.environment import environment
 from dacergnn.cli.judge import evaluate, regret
 from dacergnn.cli.layers import called_program, compiled_layer, layer_options
 from dacergnn.config import LEVELS, Config
+from dacergnn.errors import DacergnnError
 from dacergnn.plan import Plan
 from dacergnn.program import Program
 from dacergnn.sdfg_passes import Compilation, compile_program
@@ -84,18 +85,21 @@ def collect(
     "--evaluations", default=200, show_default=True, type=click.IntRange(1), help="Plans to look at, at most."
 )
 @click.option("--top", default=MEASURED, show_default=True, type=click.IntRange(1), help="Plans to measure.")
-@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write the fastest plan here, as JSON.")
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path),
+              help="Write the fastest plan to this file, for --plan and Plan.load.")  # fmt: skip
 def run(
     model: str, data: str, features: int, heads: int, mode: str, width: int, depth: int, evaluations: int, top: int,
     out: Path | None,
 ) -> None:  # fmt: skip
     """Search for a plan of a layer on a graph, and measure the best beside the levels O0, hector and O2."""
+    if out is not None and not out.parent.is_dir():
+        raise DacergnnError(f"--out: there is no folder {out.parent}; make it, or name a file elsewhere.")
     compiled, wrt, graph = called_program(compiled_layer(model, data, features, heads), mode)
     facts, predictor = GraphFacts.of(graph), shipped()
     console = Console(width=None if sys.stdout.isatty() else 200)
 
-    def compile_by(config: Config) -> Compilation:
-        return compile_program(compiled.sdfg, wrt, config, INDEX, facts, keep=False)
+    def compile_by(plan: Plan, level: str = "O2") -> Compilation:
+        return compile_program(compiled.sdfg, wrt, Config(level=level), INDEX, facts, found=plan, keep=False)
 
     def on_step(best: Sequence[Candidate], count: int) -> None:
         changes = ", ".join(f"{q}: {a}" for q, a in best[0].plan.answers) or "none"
@@ -104,10 +108,9 @@ def run(
         )
 
     found = beam_search(
-        lambda plan: compile_by(Config(plan=plan)), facts, predictor,
-        width=width, depth=depth, evaluations=evaluations, on_step=on_step,
+        compile_by, facts, predictor, width=width, depth=depth, evaluations=evaluations, on_step=on_step
     )[:top]  # fmt: skip
-    levels = [(level, compile_by(Config(level=level))) for level in LEVELS]
+    levels = [(level, compile_by(Plan(), level)) for level in LEVELS]
     candidates = [Candidate(Plan(), plain, predicted(plain, facts, predictor)) for _, plain in levels] + found
     names = [name for name, _ in levels] + [f"plan {n}" for n in range(1, len(found) + 1)]
     with console.status("building"):
@@ -123,5 +126,5 @@ def run(
         table.add_row(name, f"{1e3 * candidate.seconds:.3f}", f"{1e3 * own:.3f}", f"{base / own:.2f}", changes)
     console.print(table)
     if out is not None:
-        best = min(times, key=times.__getitem__)
-        out.write_text(candidates[best].found.plan.to_json() + "\n")
+        best = min(range(names.index("O2"), len(names)), key=times.__getitem__)  # other levels ask other questions
+        candidates[best].found.plan.save(out)

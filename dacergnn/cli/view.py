@@ -10,17 +10,21 @@ from typing import Any
 import click
 
 from dacergnn.cli.html import write_page
-from dacergnn.cli.layers import compiled_layer, layer_options
+from dacergnn.cli.layers import compiled_layer, layer_options, plan_option
+from dacergnn.plan import Plan
 
 
 @click.command()
 @layer_options
+@plan_option
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), default=Path("sdfg"), show_default=True)
 @click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Write one self-contained page too.")
 @click.option("--open/--no-open", "open_viewer", default=True, help="Open DaCe's viewer.")
-def view(model: str, data: str, features: int, heads: int, out: Path, html: Path | None, open_viewer: bool) -> None:
+def view(
+    model: str, data: str, features: int, heads: int, plan: Plan | None, out: Path, html: Path | None, open_viewer: bool
+) -> None:
     """Save the SDFGs of every step of a layer, and open DaCe's viewer on them."""
-    layer: Any = compiled_layer(model, data, features, heads)
+    layer: Any = compiled_layer(model, data, features, heads, plan)
     layer.save_sdfg(out)
     show(saved_steps(out), html, open_viewer, title=f"{model} on {data}")
 

@@ -7,9 +7,12 @@ from typing import Any
 
 from torch import nn
 
-from dacergnn.errors import UnsupportedCallError
+from dacergnn.errors import UnsupportedCallError, VerificationError
+from dacergnn.frontends import Program
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.compiled import CompiledProgram
+from dacergnn.modules.loaded import LoadedProgram
+from dacergnn.modules.sdfg_files import RECORD, read_record
 
 
 class RunsPrograms:
@@ -27,15 +30,85 @@ class RunsPrograms:
         """Note what a call runs."""
         self.__dict__["_last"] = (compiled, graph)
 
+    @property
+    def compiled_programs(self) -> dict[Any, CompiledProgram]:
+        """Programs that have run, by what they depend on."""
+        raise NotImplementedError
+
+    def forget_calls(self) -> None:
+        """Look the program of the next call up again, however much it is like one before."""
+        raise NotImplementedError
+
     def save_sdfg(self, folder: str | Path) -> list[Path]:
         """Write the SDFGs of every step of the last call's program: ``00_frontend.sdfg``, ...; returns their paths.
+
+        They are those of the build with the most gradients. What runs has the highest number, forward and backward;
+        `load_sdfg` reads that when it has been changed.
 
         Raises:
             UnsupportedCallError: The module has not been called yet.
         """
+        return self._last_program("save_sdfg").save(Path(folder))
+
+    def load_sdfg(self, folder: str | Path) -> list[Path]:
+        """Run SDFGs that `save_sdfg` wrote, and somebody has changed, in all calls like that which they were saved of.
+
+        Names, row spaces, shapes and element types of inputs, results and gradients have to be those that were saved.
+        Nobody checks what is computed. It has first derivatives only.
+
+        Args:
+            folder: Where `save_sdfg` wrote to. What is read are the files with the highest number.
+
+        Returns:
+            The paths that were read.
+
+        Raises:
+            UnsupportedCallError: The module has not been called yet.
+            VerificationError: A file is missing, broken, of another program or version, or does not fit the program.
+        """
+        self._last_program("load_sdfg")
+        path = Path(folder)
+        record = read_record(path)
+        known = next((program for program in self.compiled_programs.values() if program.key == record.program), None)
+        if known is None:
+            raise VerificationError(
+                f"{path / RECORD}: the SDFGs are not of a program that this {self.kind} has run; load what this layer "
+                "has saved, after a call like that before it was saved."
+            )
+        self._exchange(known, LoadedProgram(known, path, record))
+        for key, program in [*self.compiled_programs.items()]:
+            if program.program == known.program and program.key != known.key:
+                del self.compiled_programs[key]  # calls that it was for are refused from now on
+        return [path / part.file for part in record.parts.values()]
+
+    def unload_sdfg(self) -> None:
+        """Run what was compiled, in place of all that `load_sdfg` has read."""
+        for program in [*self.compiled_programs.values()]:
+            if isinstance(program, LoadedProgram):
+                self._exchange(program, program.original)
+
+    @property
+    def loaded_programs(self) -> dict[Any, LoadedProgram]:
+        """Programs that `load_sdfg` has read, by what they depend on."""
+        return {key: program for key, program in self.compiled_programs.items() if isinstance(program, LoadedProgram)}
+
+    def check_loaded(self, program: Program) -> None:
+        """DacergnnError if a program was loaded for other calls; this one would be compiled as if it had not been."""
+        for loaded in self.loaded_programs.values():
+            if loaded.program == program:
+                loaded.refuse_others()
+
+    def _last_program(self, method: str) -> CompiledProgram:
         if self.last_call is None:
-            raise UnsupportedCallError(f"save_sdfg: this {self.kind} has not been called yet; call it once before.")
-        return self.last_call[0].save(Path(folder))
+            raise UnsupportedCallError(f"{method}: this {self.kind} has not been called yet; call it once before.")
+        return self.last_call[0]
+
+    def _exchange(self, before: CompiledProgram, after: CompiledProgram) -> None:
+        programs = self.compiled_programs
+        programs.update({key: after for key, program in programs.items() if program is before})
+        if self.last_call is not None and self.last_call[0] is before:
+            self.remember(after, self.last_call[1])
+        self.forget_calls()
 
 
 class ProgramModule(RunsPrograms, nn.Module):

@@ -7,8 +7,10 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache, partial
+from hashlib import sha256
 from pathlib import Path
 
 import dace
@@ -20,6 +22,7 @@ from dacergnn.frontends import Program
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.profile import Profile
 from dacergnn.library_nodes.node import Typeclass
+from dacergnn.modules import sdfg_files
 from dacergnn.modules.autograd import Gradients, Invocation, Mask, run
 from dacergnn.modules.elements import ELEMENTS, check_elements
 from dacergnn.modules.sparse import SparseArrays
@@ -51,6 +54,11 @@ def _free_building() -> None:
     _building = threading.RLock()
 
 
+def building() -> AbstractContextManager[object]:
+    """A lock for what makes, rewrites or lowers SDFGs."""
+    return _building
+
+
 os.register_at_fork(after_in_child=_free_building)
 
 
@@ -72,6 +80,8 @@ class Variant:
     kept: frozenset[int]
     read: frozenset[int]
     make_plan: Callable[[], Compilation]
+    asked: frozenset[str] = frozenset()
+    """Holds the questions that the user's plan has answered."""
 
     @property
     def giver(self) -> Executable | None:
@@ -97,13 +107,16 @@ class CompiledProgram:
         config: Config,
         profile: Profile,
         sparse: frozenset[str] = frozenset(),
+        *,
+        shared: bool = False,
     ) -> None:
         check_elements("the layer", dtype, config.implementation)
         self.program = program
         flat = self._flat()
         self.dtype = dtype
         self.index = index
-        self.config = config
+        self.config = config if config.plan is None else replace(config, plan=config.plan.of_model())
+        self.shared = shared
         self.profile = profile
         """Tells what choices are made for; with sparse features, that of the first call."""
         self.name: str = flat.name
@@ -116,7 +129,6 @@ class CompiledProgram:
         self._architectures = architectures(config.cuda_arch) if find(config.implementation).has_architectures else ()
         self._variants: dict[Mask, Variant] = {}
         self._gradients: dict[Mask, Gradients | None] = {}
-        self._last: Variant | None = None
         self._inference: Variant | None = None
         self._features: Callable[[], HeteroGraph | None] | None = None
 
@@ -160,7 +172,6 @@ class CompiledProgram:
                 found = self._variants.get(mask)
                 if found is None:
                     found = self._variants[mask] = self._build(mask)
-        self._last = found
         return found
 
     def inference(self) -> Executable:
@@ -168,7 +179,6 @@ class CompiledProgram:
         found = self._inference
         if found is None:
             found = self._inference = self.variant((False,) * len(self._taken))
-        self._last = found
         return found.forward
 
     def _build(self, mask: Mask) -> Variant:
@@ -176,24 +186,52 @@ class CompiledProgram:
         if not self._target.has_architectures and self.config.cuda_arch is not None:
             config = replace(self.config, implementation="cuda")
             sparse = frozenset(self.sparse)
-            compiled_program(self.program, self.dtype, self.index, config, self.profile, sparse)._built(mask)
+            device = compiled_program(
+                self.program, self.dtype, self.index, config, self.profile, sparse, shared=self.shared
+            )
+            device._built(mask)
         return self._load(program, cache(partial(self._plan, wrt, program.answers, keep=True)))
 
     def _built(self, mask: Mask) -> tuple[list[str], LoweredProgram]:
         """Returns what there is a gradient of, and the program, whose library is in the cache of builds."""
         wrt = [n for n, needed in zip(self._taken, mask, strict=True) if needed]
-        key = plan_cache.plan_key(*self._text, self.dtype, self.index, self.config, self.profile, mask)
+        key = plan_cache.plan_key(*self._text, self.dtype, self.index, self.config, self.profile, mask, self.shared)
         kept = plan_cache.load(key, self.name)
         program = kept or self._lower(self._tuned(wrt) if self._tunes else self._plan(wrt))
-        tf32 = program.forward.has_tf32 and allows_tf32()
-        build_all([(part.name, part.source(tf32=tf32)) for part in program.parts], self._architectures)
+        self._build_parts(program)
         if kept is None:
             plan_cache.keep(key, self.name, program)
         return wrt, program
 
+    def _build_parts(self, program: LoweredProgram) -> None:
+        tf32 = program.forward.has_tf32 and allows_tf32()
+        build_all([(part.name, part.source(tf32=tf32)) for part in program.parts], self._architectures)
+
+    def _made(self, plan: Compilation) -> Variant:
+        """Builds SDFGs as they are."""
+        with _building:
+            backward = None if plan.backward is None else lower(plan.backward)
+            results = len(View(plan.forward).outputs) - len(plan.saved)
+            program = LoweredProgram(lower(plan.forward), backward, results, tuple(plan.wrt))
+            self._build_parts(program)
+            return self._load(program, lambda: plan)
+
     def _plan(self, wrt: list[str], answers: Answers = (), *, keep: bool = False) -> Compilation:
-        config = replace(self.config, plan=Plan(answers)) if answers else self.config
-        return compile_program(self.sdfg, wrt, config, _INDICES[self.index], self.profile, keep=keep)
+        found, shared = Plan(answers), self.shared
+        return compile_program(
+            self.sdfg, wrt, self.config, self.index_type, self.profile, found=found, shared=shared, keep=keep
+        )
+
+    @property
+    def index_type(self) -> Typeclass:
+        """Element type of encodings."""
+        return _INDICES[self.index]
+
+    @cached_property
+    def key(self) -> str:
+        """Tells a program and the calls that it serves apart from others, whatever passes make of it."""
+        calls = self.dtype, self.index, self.config.implementation, self.profile.single_typed
+        return sha256(repr((*self._text, *calls)).encode()).hexdigest()[:20]
 
     @property
     def _tunes(self) -> bool:
@@ -203,27 +241,32 @@ class CompiledProgram:
         from dacergnn.tuning.tuned import tuned  # the others need nothing of it
 
         graph = self.profile.origin()
-        return tuned(self.sdfg, wrt, self.config, _INDICES[self.index], graph) if graph is not None else self._plan(wrt)
+        if graph is None:
+            return self._plan(wrt)
+        return tuned(self.sdfg, wrt, self.config, self.index_type, graph, shared=self.shared)
 
     def _lower(self, plan: Compilation) -> LoweredProgram:
         backward = None if plan.backward is None else lower(plan.backward)
         answers = plan.plan.answers if self._tunes else ()
         gradient = None if backward is None else gradient_program(self.sdfg, plan.wrt)
         again = () if gradient is None else gradient.inputs
-        return LoweredProgram(lower(plan.forward), backward, len(self.outputs), tuple(plan.wrt), again, answers)
+        user = self.config.plan or Plan()
+        asked = tuple(question for question in user.by_question if question in plan.asked)
+        return LoweredProgram(lower(plan.forward), backward, len(self.outputs), tuple(plan.wrt), again, answers, asked)
 
     def _load(self, program: LoweredProgram, make_plan: Callable[[], Compilation]) -> Variant:
         load = self._target.executable_class()
+        asked = frozenset(program.asked)
         forward = load(program.forward, program.results, self._architectures)
         if program.backward is None:
-            return Variant(forward, None, program.results, (), (), frozenset(), frozenset(), make_plan)
+            return Variant(forward, None, program.results, (), (), frozenset(), frozenset(), make_plan, asked)
         backward = load(program.backward, None, self._architectures)
         forward.encodings = tuple(dict.fromkeys((*forward.lowered.encodings, *backward.lowered.encodings)))
         slots = tuple(self._taken.index(n) for n in program.wrt)
         sources = program.sources(self._taken)
         kept = frozenset([i for kind, i in sources if kind == "input"] + [*map(self._taken.index, program.again)])
         read = frozenset([i for kind, i in sources if kind == "output"])
-        return Variant(forward, backward, program.results, sources, slots, kept, read, make_plan)
+        return Variant(forward, backward, program.results, sources, slots, kept, read, make_plan, asked)
 
     def gradients(self, mask: Mask) -> Gradients | None:
         """The program of the gradients of the inputs in ``mask``, which is differentiable itself; None for no inputs.
@@ -249,18 +292,16 @@ class CompiledProgram:
         )
 
     def save(self, folder: Path) -> list[Path]:
-        """Write the SDFGs of every step of the last call's build as ``NN_pass[_backward].sdfg``."""
-        folder.mkdir(parents=True, exist_ok=True)
-        variant = self._last
-        if variant is None:
+        """Write the SDFGs of every step, and a record of them; returns the SDFGs' paths.
+
+        Of several builds, they are those of the one with the most gradients: it can do what the others can.
+        """
+        if not self._variants:
             return []
-        written: list[Path] = []
-        for number, step in enumerate(variant.plan.steps):
-            for role, sdfg in step.sdfgs.items():
-                path = folder / f"{number:02d}_{step.name}{'' if role == 'forward' else '_' + role}.sdfg"
-                sdfg.save(str(path))
-                written.append(path)
-        return written
+        mask = max(self._variants, key=sum)
+        asked = [name for name, needed in zip(self._taken, mask, strict=True) if needed]
+        variant = self._variants[mask]
+        return sdfg_files.write(folder, self.key, variant.plan, asked, variant.results)
 
     @property
     def variants(self) -> list[Variant]:
@@ -272,13 +313,17 @@ class CompiledProgram:
         if self._arrays is not None:
             features, arrays = self._arrays.make(graph, inputs)
             if features.index_dtype is not self.index:  # so many nonzeros
-                others = features.index_dtype, self.config, self.profile, frozenset(self.sparse)
-                return compiled_program(self.program, self.dtype, *others)(graph, inputs)
+                return self.of_index(features.index_dtype)(graph, inputs)
             if not self._variants:
                 self.profile = Profile.of(features)
             self._features = weakref.ref(features)
             return self.run(features, arrays)
         return self.run(graph, inputs)
+
+    def of_index(self, index: torch.dtype) -> CompiledProgram:
+        """The same for graphs with other indices."""
+        others = self.config, self.profile, frozenset(self.sparse)
+        return compiled_program(self.program, self.dtype, index, *others, shared=self.shared)
 
     def measured(self, graph: HeteroGraph) -> HeteroGraph:
         """The graph that tells the sizes of a call on ``graph``, the last one: that with its sparse features."""
@@ -329,11 +374,14 @@ def compiled_program(
     config: Config,
     profile: Profile,
     sparse: frozenset[str] = frozenset(),
+    *,
+    shared: bool = False,
 ) -> CompiledProgram:
     """The compiled form of a program, its choices made for graphs like ``profile``; equal programs share it.
 
     Args:
         sparse: Arrays that come as sparse tensors.
+        shared: Whether ``config.plan`` is that of other programs, too, which may ask what this one does not.
     """
     with _building:
-        return CompiledProgram(program, dtype, index, config, profile, sparse)
+        return CompiledProgram(program, dtype, index, config, profile, sparse, shared=shared)

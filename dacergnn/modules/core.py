@@ -12,6 +12,7 @@ from dacergnn.modules.base import RunsPrograms
 from dacergnn.modules.captured import Captures
 from dacergnn.modules.compiled import CompiledProgram
 from dacergnn.modules.graphs import GraphCache
+from dacergnn.modules.plan_use import LayerUse, PlanUse
 
 
 class Core(RunsPrograms):
@@ -33,10 +34,19 @@ class Core(RunsPrograms):
         self.refusal: str | None = None
         """Why the last uncompiled call ran the original."""
         self.warned: set[str] = set()
-        self.compiled: dict[tuple[object, ...], CompiledProgram] = {}
-        """Programs that the layer has run, by what they depend on."""
+        self.compiled: dict[Any, CompiledProgram] = {}
+        self.plan_use: LayerUse | None = None if config.plan is None else PlanUse(config.plan).layer()
+        """Notes what is asked of the plan, which may be that of a whole model; None if there is no plan."""
         self.captures: Captures | None = Captures(self, self.config.check_graph) if config.cuda_graph else None
         """Calls that are replayed as CUDA graphs; None if none are to be."""
+
+    @property
+    def compiled_programs(self) -> dict[Any, CompiledProgram]:
+        return self.compiled
+
+    def forget_calls(self) -> None:
+        if self.captures is not None:
+            self.captures = Captures(self, self.config.check_graph)
 
     @property
     def kind(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -60,6 +60,10 @@ class FrontendRunner(Runner):
         except UnsupportedCallError as reason:
             return self.fall_back(str(reason), args, kwargs)
 
+    def forget_calls(self) -> None:
+        super().forget_calls()
+        self.repeated, self.attempts = {}, {}
+
     def _captured(self, *args: Any, **kwargs: Any) -> Any:
         return self._run(self.frontend, args, kwargs)
 
@@ -189,7 +193,9 @@ class FrontendRunner(Runner):
         tensors, made = binding.tensors(compiled.inputs)
         for slot, function in made:
             tensors[slot] = function(tensors[slot])
-        return run(compiled, graph, tensors, binding)
+        result = run(compiled, graph, tensors, binding)
+        self.check_plan()
+        return result
 
 
 def _zeros(shape: Any, given: Any) -> Any:

@@ -40,6 +40,10 @@ class UserLayer(GraphLayer):
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_calls": {}}
 
+    def forget_calls(self) -> None:
+        super().forget_calls()
+        self._calls.clear()
+
     @property
     @abstractmethod
     def user(self) -> UserProgram:

@@ -46,16 +46,25 @@ class GraphLayer(ProgramModule, ABC):
 
     def __getstate__(self) -> dict[str, Any]:
         transient = ("original", "number", "_captures", "_compiled")
-        return {k: v for k, v in super().__getstate__().items() if k not in transient}
+        state = {k: v for k, v in super().__getstate__().items() if k not in transient}
+        return {**state, "_compiled": self.loaded_programs}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__({**state, "_compiled": {}})
+        super().__setstate__({"_compiled": {}, **state})
         self._register()
 
     @property
     def notes(self) -> list[str | None]:
         """Returns how calls are repeated, for reports."""
         return [] if self._captures is None else [self._captures.summary]
+
+    @property
+    def compiled_programs(self) -> dict[Any, CompiledProgram]:
+        return self._compiled
+
+    def forget_calls(self) -> None:
+        if self._captures is not None:
+            object.__setattr__(self, "_captures", Captures(self, self.config.check_graph))
 
     def reset_parameters(self) -> None:
         """Glorot-uniform matrices and vectors, zero biases, one for priors, gates and scalars."""
@@ -88,8 +97,9 @@ class GraphLayer(ProgramModule, ABC):
         key = (*key, graph.index_dtype, graph.single_typed, graph.device.type, sparse)
         found = self._compiled.get(key)
         if found is None:
-            config = self.config.on(graph.device.type)
-            found = compiled_program(make(), dtype, graph.index_dtype, config, Profile.of(graph), sparse)
+            config, program = self.config.on(graph.device.type), make()
+            self.check_loaded(program)
+            found = compiled_program(program, dtype, graph.index_dtype, config, Profile.of(graph), sparse)
             self._compiled[key] = found
         return found
 

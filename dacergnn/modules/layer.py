@@ -16,6 +16,8 @@ from dacergnn.config import Config, OnUnsupported
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.modules.graphs import GraphCache
 from dacergnn.modules.layer_core import LayerCore
+from dacergnn.modules.loaded import LoadedProgram
+from dacergnn.modules.plan_use import LayerUse
 from dacergnn.modules.traced import traced_call
 
 _CORE = "_dacergnn"
@@ -48,10 +50,35 @@ class CompiledLayer(nn.Module):
     def save_sdfg(self, folder: str | Path) -> list[Path]:
         """Write the SDFGs of every step of the last call's program: ``00_frontend.sdfg``, ...; returns their paths.
 
+        They are those of the build with the most gradients. What runs has the highest number, forward and backward;
+        `load_sdfg` reads that when it has been changed.
+
         Raises:
             UnsupportedCallError: The layer has not been called yet.
         """
         return self._dacergnn.save_sdfg(folder)
+
+    def load_sdfg(self, folder: str | Path) -> list[Path]:
+        """Run SDFGs that `save_sdfg` wrote, and somebody has changed, in all calls like that which they were saved of.
+
+        Names, row spaces, shapes and element types of inputs, results and gradients have to be those that were saved.
+        Nobody checks what is computed. It has first derivatives only.
+
+        Args:
+            folder: Where `save_sdfg` wrote to. What is read are the files with the highest number.
+
+        Returns:
+            The paths that were read.
+
+        Raises:
+            UnsupportedCallError: The layer has not been called yet.
+            VerificationError: A file is missing, broken, of another program or version, or does not fit the program.
+        """
+        return self._dacergnn.load_sdfg(folder)
+
+    def unload_sdfg(self) -> None:
+        """Run what was compiled, in place of all that `load_sdfg` has read."""
+        self._dacergnn.unload_sdfg()
 
     def __getattr__(self, name: str) -> Any:
         if name == _CORE:  # of a copy that was made attribute by attribute
@@ -81,7 +108,8 @@ class CompiledLayer(nn.Module):
 
     def __reduce__(self) -> tuple[Any, ...]:
         core = self._dacergnn
-        state = core.original, core.config, core.on_unsupported, core.follower
+        options = core.original, core.config, core.on_unsupported
+        state = *options, core.follower, core.plan_use, core.loaded_programs
         return _blank, (type(core.original),), state, None, None, _restore  # the state may lead back here
 
     def __prepare_scriptable__(self) -> nn.Module:
@@ -157,13 +185,18 @@ def _again(
     """A layer for a copy of the original, which shares graphs with ``layer``; it becomes ``blank`` if that is given."""
     core = core_of(layer)
     result = LayerCore(original, core.config, core.graphs, core.on_unsupported)
-    result.follower = follower
+    result.follower, result.plan_use = follower, core.plan_use
+    result.compiled.update(core.loaded_programs)
     return compile_layer(result, blank)
 
 
-def _restore(layer: CompiledLayer, state: tuple[nn.Module, Config, OnUnsupported, nn.Module | None]) -> None:
+def _restore(
+    layer: CompiledLayer,
+    state: tuple[nn.Module, Config, OnUnsupported, nn.Module | None, LayerUse | None, dict[Any, LoadedProgram]],
+) -> None:
     """Make a blank layer one from a pickle; builds come from the cache, graphs are encoded again."""
-    original, config, on_unsupported, follower = state
+    original, config, on_unsupported, follower, plan_use, loaded = state
     core = LayerCore(original, config, GraphCache(config.check_graph), on_unsupported)
-    core.follower = follower
+    core.follower, core.plan_use = follower, plan_use
+    core.compiled.update(loaded)
     compile_layer(core, layer)

@@ -15,7 +15,6 @@ from dacergnn.config import Config, OnUnsupported
 from dacergnn.errors import ArrayError, GraphError, UnsupportedLayerError
 from dacergnn.frontends import Frontend, find_frontend, find_tracer
 from dacergnn.frontends.linear import has_hooks
-from dacergnn.modules.captured import Captures
 from dacergnn.modules.core import Core
 from dacergnn.modules.frontend_runner import FrontendRunner
 from dacergnn.modules.graphs import GraphCache
@@ -76,9 +75,12 @@ class LayerCore(Core):
             traced = isinstance(runner, TracedRunner) and isinstance(self.runner, TracedRunner)
             if not traced or runner.original is not self.runner.original:  # which read all options at every call
                 self.runner = runner
-            if self.captures is not None:  # what was recorded belongs to the state before
-                self.captures = Captures(self, self.config.check_graph)
+            super().forget_calls()  # what was recorded belongs to the state before
         self.runner.renew(self._state.training, same_tensors=self._state.same_tensors(before))
+
+    def forget_calls(self) -> None:
+        super().forget_calls()
+        self.runner.forget_calls()
 
     def run(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call of the original layer with other parameters, those of ``module``."""

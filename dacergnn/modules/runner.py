@@ -27,6 +27,8 @@ do."""
 class Runner:
     """Runs the calls of a layer in the state that it has now; another one takes over when an option changes."""
 
+    runs_one_program = True
+    """Tells whether each call runs one program, which asks all that the layer asks of a plan."""
     takes_activations = False
     """Tells whether an activation that follows the layer may become part of its programs."""
 
@@ -74,9 +76,26 @@ class Runner:
         key = (program, dtype, index, graph.single_typed, graph.device.type, sparse)
         found = core.compiled.get(key)
         if found is None:
+            core.check_loaded(program)
             profile, config = Profile.of(core.graphs.like(graph)), core.config.on(graph.device.type)
-            found = core.compiled[key] = compiled_program(program, dtype, index, config, profile, sparse)
+            shared = core.plan_use is not None and not (core.plan_use.alone and self.runs_one_program)
+            found = compiled_program(program, dtype, index, config, profile, sparse, shared=shared)
+            core.compiled[key] = found
         return found
+
+    def check_plan(self) -> None:
+        """DacergnnError if a call has shown that nobody asks a question that the user's plan answers."""
+        use = self.core.plan_use
+        if use is not None:
+            try:
+                use.note(self.core.compiled.values())
+            except DacergnnError:
+                self.forget_calls()  # so that the next call says it again
+                raise
+
+    def forget_calls(self) -> None:
+        """Examine the next call, however much it is like one before."""
+        self._compiled.clear()
 
     def fall_back(self, reason: str, args: tuple[Any, ...], kwargs: dict[str, Any], *, expected: bool = True) -> Any:
         """Run the original layer; warns once of every reason that was to be expected or turns out to be ours."""

@@ -33,6 +33,8 @@ class TracedRunner(Runner):
     original, with a warning once (or as ``on_unsupported`` has it).
     """
 
+    runs_one_program = False
+
     def __init__(self, core: Core, tracer: Tracer) -> None:
         super().__init__(core)
         self.tracer = tracer
@@ -70,6 +72,7 @@ class TracedRunner(Runner):
             runtime = _Runtime(self, {id(a) for a in (*args, *kwargs.values())}, attempt)
             with _as_before(self.original):
                 result = self.tracer.call(runtime, args, kwargs)
+            self.check_plan()
             if attempt is None:
                 return result
             replays.keep(attempt, result)

@@ -39,7 +39,8 @@ class LoweredProgram:
 
     The forward returns ``results`` outputs of the program, then the arrays saved for the backward; the backward
     returns the gradients of the inputs ``wrt``. ``again`` are the inputs that these are computed from where the
-    gradients are differentiated, too. ``answers`` are those of the plan that a search has found.
+    gradients are differentiated, too. ``answers`` are those of the plan that a search has found, ``asked`` the
+    questions that the user's plan has answered.
     """
 
     forward: Lowered
@@ -48,6 +49,7 @@ class LoweredProgram:
     wrt: tuple[str, ...]
     again: tuple[str, ...] = ()
     answers: tuple[tuple[str, str], ...] = ()
+    asked: tuple[str, ...] = ()
 
     def sources(self, taken: Sequence[str]) -> tuple[tuple[str, int], ...]:
         """Returns where each input of the backward comes from, by kind and position there.
@@ -71,6 +73,11 @@ class LoweredProgram:
     def parts(self) -> list[Lowered]:
         """Returns what there is to build."""
         return [self.forward] if self.backward is None else [self.forward, self.backward]
+
+
+def compiler_version() -> str:
+    """Hash of this compiler's sources and the version of DaCe."""
+    return hashlib.sha256(_VERSIONS.encode()).hexdigest()[:20]
 
 
 def plan_key(*circumstances: object) -> str:
@@ -98,6 +105,7 @@ def _decode(record: dict[str, Any]) -> LoweredProgram:
         wrt=tuple(record["wrt"]),
         again=tuple(record["again"]),
         answers=_tuples(record["answers"]),
+        asked=tuple(record["asked"]),
     )
 
 

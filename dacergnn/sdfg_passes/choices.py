@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import TypeVar
@@ -76,10 +76,16 @@ class Choices:
         """The sites that there is something to decide about."""
         return {name: site for name, site in sites.items() if not self.by_plan_only or self.given(name) is not None}
 
-    def check(self, absent: Sequence[str] = ()) -> None:
-        """DacergnnError if the plan answers a question that nobody asked, but for those of ``absent`` parts."""
+    def check(self, absent: Sequence[str] = (), elsewhere: Collection[str] = ()) -> None:
+        """DacergnnError if the plan answers a question that nobody asked.
+
+        Args:
+            absent: Parts that are not there to ask.
+            elsewhere: Questions that another program may ask.
+        """
         others = tuple(f"{part}/" for part in absent)
         stray = [q for q in self.plan.by_question if q not in self.asked and not q.startswith(others)]
+        stray = [q for q in stray if q not in elsewhere]
         if stray:
             raise DacergnnError(
                 f'plan: nothing asks "{stray[0]}" of this program; it may be of another program or version. Asked: '

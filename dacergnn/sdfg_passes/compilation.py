@@ -80,20 +80,26 @@ def compile_program(
     index: Typeclass,
     profile: Profile = TYPICAL,
     *,
+    found: Plan | None = None,
+    shared: bool = False,
     keep: bool = True,
 ) -> Compilation:
     """Run the passes on a copy of ``sdfg``; with names in ``wrt``, also generate the backward.
 
     Args:
+        config: What the user says.
         index: Element type of the graph's encodings.
         profile: The graph that choices are made for; the result is right for every graph.
+        found: A plan that tuning has found, which decides on what ``config.plan`` leaves open.
+        shared: Whether ``config.plan`` is that of other programs, too, which may ask what this one does not.
         keep: Whether to keep a copy of what every pass left behind, which takes as long as the passes.
 
     Raises:
-        DacergnnError: ``config.plan`` answers a question that no pass asks of this program, or with what is no option.
+        DacergnnError: A plan answers a question that no pass asks of this program, or with what is no option.
             Where there is no backward, what it says of one is left aside.
     """
-    choices = Choices(config.plan or Plan())
+    user = (config.plan or Plan()).of_model()
+    choices = Choices(user.over(found or Plan()))
     code = find(config.implementation).name
     choices.ask("implementation", (code,), code)  # a plan is one for what it was made for
     context = Context(profile, config.machine, code, choices)
@@ -110,7 +116,8 @@ def compile_program(
         _record(plan, pipeline.caching.name, lambda: _cache(plan, pipeline.caching, results, context))
     for step in pipeline.both:
         _run(plan, step, context)
-    choices.check(absent=() if plan.backward is not None else ("backward", pipeline.caching.name))
+    absent = () if plan.backward is not None else ("backward", pipeline.caching.name)
+    choices.check(absent, elsewhere=user.by_question if shared else ())
     return plan
 
 

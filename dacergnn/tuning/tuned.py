@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -43,8 +42,12 @@ def tuned(
     index: Typeclass,
     graph: HeteroGraph,
     model: Model | None = None,
+    *,
+    shared: bool = False,
 ) -> Compilation:
     """`compile_program` with a plan that is found as ``config.tune`` says, for a graph on the CPU.
+
+    What ``config.plan`` answers stays as it is.
 
     "model" settles the schedules that need no other code, which takes milliseconds; "measure" searches for plans,
     builds the most promising and runs them on the graph, which takes minutes.
@@ -52,9 +55,7 @@ def tuned(
     facts, model = GraphFacts.of(graph), model or shipped()
 
     def run(plan: Plan) -> Compilation:
-        given = {} if config.plan is None else config.plan.by_question
-        own = replace(config, plan=Plan.of({**plan.by_question, **given}))
-        return compile_program(sdfg, wrt, own, index, facts, keep=False)
+        return compile_program(sdfg, wrt, config, index, facts, found=plan, shared=shared, keep=False)
 
     if config.tune == "model":
         found = run(Plan())

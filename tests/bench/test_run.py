@@ -28,7 +28,7 @@ KEYS = {
 }
 
 
-def stand_in(model: str, level: str = "O2") -> Candidate:
+def stand_in(model: str, level: str = "O2", plan: str = "") -> Candidate:
     """A plain layer in place of the compiled one."""
     return replace(plain_torch.candidates(model)[-1], name=level, library="ours")
 
@@ -128,7 +128,7 @@ def test_what_does_not_fit_or_fails_or_is_wrong_is_reported(
     odd = replace(wrong, function="rgcn", build=lambda p, shared, wrap: edges.build(
         p, {name: value * 2 for name, value in shared.items()}, wrap))  # fmt: skip
     monkeypatch.setattr(plain_torch, "candidates", lambda model: [edges, broken, large, odd])
-    monkeypatch.setattr(ours, "candidate", lambda model, level: replace(broken, library="ours", name=level))
+    monkeypatch.setattr(ours, "candidate", lambda model, level, plan: replace(broken, library="ours", name=level))
     report = run(models=("rgcn",), data=("aifb",), modes=("infer",), against=("torch",), hidden=16, repeat=3)
     row = report.rows[0]
     found = {c["name"]: c["status"] for c in row["candidates"]}
@@ -211,7 +211,7 @@ def test_command_prints_tables_and_writes_json(data_folder: Path, without_compil
 def test_command_fails_when_ours_fails(
     data_folder: Path, without_compiler: list[Request], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ours, "candidate", lambda model, level: replace(stand_in("rgat"), model="rgcn", name=level))
+    monkeypatch.setattr(ours, "candidate", lambda *_: replace(stand_in("rgat"), model="rgcn"))
     options = "--models rgcn --data aifb --mode infer --against torch --hidden 16 --repeat 3 --no-memory"
     result = CliRunner().invoke(bench, options.split())
     assert result.exit_code == 1

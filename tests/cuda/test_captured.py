@@ -7,9 +7,11 @@ import gc
 import random
 from contextlib import nullcontext
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import dace
 import pytest
 import torch
 from torch import Tensor, nn
@@ -18,6 +20,7 @@ import dacergnn
 from dacergnn import Config
 from dacergnn.errors import ArrayError, DacergnnError, DeviceError, UnsupportedCallError
 from dacergnn.graph import HeteroGraph
+from dacergnn.library_nodes import GraphOperator
 from dacergnn.modules import RGCN
 from dacergnn.report import layer_report
 from dacergnn.runtime import cuda_executable
@@ -79,6 +82,27 @@ def test_inference(layers: tuple[RGCN, RGCN], graph: Any, emulated_graphs: Recor
         outputs = [[layer(features(step, grad=False), graph) for step in range(4)] for layer in layers]
     assert_same(*outputs)  # of later calls, earlier results do not know
     assert emulated_graphs.count == 1
+
+
+def test_sdfgs_that_are_loaded(layers: tuple[RGCN, RGCN], graph: Any, tmp_path: Path) -> None:
+    """What was recorded before is replayed no more."""
+    replaying, plain = layers
+    for step in range(3):
+        gradients(replaying, graph, features(step))
+    *_, forward, _ = replaying.save_sdfg(tmp_path)
+    sdfg = dace.SDFG.from_file(str(forward))
+    (state,) = sdfg.states()
+    (last,) = [n for n in state.nodes() if isinstance(n, GraphOperator) and "bias" in n.read_arrays]
+    target, value = last.body[-1].split(" = ")
+    last.body = [*last.body[:-1], f"{target} = ({value}) * 2.0"]
+    sdfg.save(str(forward))
+    replaying.load_sdfg(tmp_path)
+    for step in range(4):
+        x = features(step)
+        torch.testing.assert_close(replaying(x, graph).detach(), 2 * plain(x, graph).detach())
+    replaying.unload_sdfg()
+    for step in range(4):
+        assert_same(*[gradients(layer, graph, features(step)) for layer in layers])
 
 
 def test_gradients_add_up(layers: tuple[RGCN, RGCN], graph: Any) -> None:
@@ -356,7 +380,7 @@ def test_graphs_on_the_cpu(graph: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         ".to('cuda'), or leave cuda_graph out."
     )
     with pytest.raises(ArrayError) as error:
-        dacergnn.optimize(nn.Identity(), graph, cuda_graph=True)
+        dacergnn.optimize(nn.Identity(), graph, config=Config(cuda_graph=True))
     assert str(error.value) == message.format("graph")
     with pytest.raises(ArrayError) as error:
         RGCN(16, 16, 4, config=Config(cuda_graph=True))(features(0), graph)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 import dacergnn
+from dacergnn import Config
 from dacergnn.bench.replay import replayed
 from tests.frontends.graphs import typed_edges
 from tests.gpu.layers import NATIVE, PYG, Values, filled, hub_edges, moved, native
@@ -111,9 +112,9 @@ def test_training_with_a_graph_of_its_own(name: str, device: torch.device) -> No
     pytest.importorskip("torch_geometric")
     case, edges = PYG[name], typed_edges(400, 5)
     ends: list[list[Tensor]] = []
-    for options in ({}, {"cuda_graph": True}):
+    for config in (Config(), Config(cuda_graph=True)):
         layer = filled(case.make(edges), device, torch.float32)
-        fast = dacergnn.optimize(layer, on_unsupported="error", **options)
+        fast = dacergnn.optimize(layer, config=config, on_unsupported="error")
         args, _ = moved(case.inputs(edges, torch.float64), device, torch.float32)
         optimizer = torch.optim.SGD(fast.parameters(), lr=0.01)
         for _ in range(6):

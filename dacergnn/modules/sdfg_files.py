@@ -1,0 +1,218 @@
+"""The folder of SDFGs that `save_sdfg` writes and `load_sdfg` reads: whose program they are, and whether they fit it.
+
+Beside the SDFGs there is a record. It tells the program that they belong to, its arrays, which files run (those of the
+last step), and what all files held when they were written.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import dace
+
+from dacergnn.errors import DacergnnError, ProgramError, VerificationError
+from dacergnn.library_nodes.node import Typeclass
+from dacergnn.program import Program, verify
+from dacergnn.program.rebuild import check_bodies, rebuild
+from dacergnn.runtime.plan_cache import compiler_version
+from dacergnn.sdfg_passes import Compilation
+from dacergnn.sdfg_passes.gradient_arrays import GRADIENT
+
+RECORD = "saved.json"
+FORWARD, BACKWARD = "forward", "backward"
+_Rows = dict[str, list[Any]]
+"""Row space, then row shape, by name of an array."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Describes a program that runs: the file that holds it, its name and its arrays."""
+
+    file: str
+    name: str
+    inputs: _Rows
+    outputs: _Rows
+
+    @classmethod
+    def of(cls, file: str, sdfg: dace.SDFG) -> Part:
+        """What is to be known of a program."""
+        view = Program(sdfg)
+        return cls(file, sdfg.name, _rows(view, view.inputs), _rows(view, view.outputs))
+
+
+@dataclass(frozen=True)
+class Record:
+    """Describes the SDFGs of one build of a program.
+
+    Args:
+        version: That of the compiler.
+        program: Key of the program that the SDFGs belong to.
+        gradients: Inputs that gradients were asked for.
+        wrt: Those that the outputs of the backward belong to.
+        results: So many outputs of the forward are those of the program; the others are saved for the backward.
+        parts: What runs, by role.
+        files: Checksums of all files, by name.
+    """
+
+    version: str
+    program: str
+    gradients: list[str]
+    wrt: list[str]
+    results: int
+    parts: dict[str, Part]
+    files: dict[str, str]
+
+    def check_files(self, folder: Path) -> None:
+        """VerificationError if a file that runs is missing, or one that does not run is changed or new."""
+        running = [part.file for part in self.parts.values()]
+        for path in sorted(folder.glob("[0-9][0-9]_*.sdfg")):
+            if path.name not in self.files:
+                raise VerificationError(
+                    f"{path}: the file is none that was saved last; remove it, and change what runs: "
+                    f"{', '.join(running)}."
+                )
+        for name, before in self.files.items():
+            path = folder / name
+            if name in running and not path.is_file():
+                raise VerificationError(f"{path}: the file is missing; save the SDFGs again, and change them.")
+            if name not in running and path.is_file() and _checksum(path) != before:
+                raise VerificationError(
+                    f"{path}: the file has been changed, but it shows a step on the way; change what runs: "
+                    f"{', '.join(running)}."
+                )
+
+    def read(self, folder: Path, role: str, dtype: Typeclass) -> dace.SDFG:
+        """The program of a role, without encodings; VerificationError if it is none in the form, or of other arrays."""
+        part = self.parts[role]
+        with about(folder / part.file):
+            sdfg = _read(folder / part.file)
+            if sdfg.name != part.name:
+                raise ProgramError(f'the SDFG is called "{sdfg.name}", and the one of this program "{part.name}".')
+            check_bodies(sdfg)
+            verify(sdfg)
+            sdfg = rebuild(sdfg, dtype)
+            verify(sdfg)
+            view = Program(sdfg)
+            if role == FORWARD:
+                _check_arrays("inputs", _rows(view, view.inputs), part.inputs)
+            fixed = self.results if role == FORWARD else None
+            names = [*part.outputs][:fixed]
+            known = {name: part.outputs[name] for name in names}
+            _check_arrays("outputs", _rows(view, view.outputs[:fixed]), known)
+        return sdfg
+
+    def check_pair(self, folder: Path, forward: dace.SDFG, backward: dace.SDFG) -> None:
+        """VerificationError if the backward reads what neither the layer takes nor the forward gives."""
+        ahead, behind = Program(forward), Program(backward)
+        outputs = _rows(ahead, ahead.outputs)
+        results = [*outputs][: self.results]
+        given = {**_rows(ahead, ahead.inputs), **outputs, **{GRADIENT + name: outputs[name] for name in results}}
+        path, other = (folder / self.parts[role].file for role in (BACKWARD, FORWARD))
+        for name, rows in _rows(behind, behind.inputs).items():
+            if name not in given:
+                raise VerificationError(
+                    f'{path}: it reads "{name}", which the layer does not take and {other} does not return; make it an '
+                    "output there."
+                )
+            if given[name] != rows:
+                raise VerificationError(f'{path}: "{name}" has {_said(rows)}, but {_said(given[name])} in {other}.')
+
+
+def write(folder: Path, program: str, compilation: Compilation, gradients: list[str], results: int) -> list[Path]:
+    """Write the SDFGs of all steps, ``NN_step[_backward].sdfg``, and the record of them; returns the SDFGs' paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    _remove_unchanged(folder)
+    written: list[Path] = []
+    parts: dict[str, Part] = {}
+    for number, step in enumerate(compilation.steps):
+        for role, sdfg in step.sdfgs.items():
+            path = folder / f"{number:02d}_{step.name}{'' if role == FORWARD else '_' + role}.sdfg"
+            sdfg.save(str(path))
+            written.append(path)
+            parts[role] = Part.of(path.name, sdfg)
+    files = {path.name: _checksum(path) for path in written}
+    record = Record(compiler_version(), program, gradients, compilation.wrt, results, parts, files)
+    (folder / RECORD).write_text(json.dumps(asdict(record), indent=1) + "\n")
+    return written
+
+
+def _remove_unchanged(folder: Path) -> None:
+    """Removes what was written before, and nobody has changed since."""
+    try:
+        files = json.loads((folder / RECORD).read_text())["files"].items()
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return  # there is no record, and so nothing that is known to be ours
+    for name, before in files:
+        path = folder / Path(name).name
+        if path.is_file() and _checksum(path) == before:
+            path.unlink()
+
+
+def read_record(folder: Path) -> Record:
+    """The record of a folder that `write` wrote with this version; VerificationError if there is none."""
+    path = folder / RECORD
+    try:
+        fields = json.loads(path.read_text())
+        parts = {role: Part(**part) for role, part in fields.pop("parts").items()}
+        record = Record(**fields, parts={FORWARD: parts.pop(FORWARD), **parts})
+    except OSError as error:
+        problem = f"it cannot be read ({error.strerror}); name a folder that save_sdfg wrote"
+    except (ValueError, TypeError, KeyError, AttributeError):
+        problem = "it is not what save_sdfg wrote; save the SDFGs again, and change them"
+    else:
+        if record.version == compiler_version():
+            return record
+        problem = "the SDFGs were saved by another version of dacergnn or DaCe; save them again, and change them"
+    raise VerificationError(f"{path}: {problem}.")
+
+
+@contextmanager
+def about(path: Path) -> Generator[None]:
+    """Errors of any kind name the file that they are about, since anything may be in it."""
+    try:
+        yield
+    except DacergnnError as error:
+        raise VerificationError(f"{path}: {error}") from error
+    except Exception as error:
+        problem = f"it is no program of dacergnn: {type(error).__name__}: {error}"
+        raise VerificationError(f"{path}: {problem}; save the SDFGs again, and change them.") from error
+
+
+def _read(path: Path) -> dace.SDFG:
+    """The SDFG in a file; an error for what DaCe would warn of and leave out, but for what the viewer notes."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        warnings.filterwarnings("ignore", r"Unused properties: (layout|position)(, position)?$")
+        return dace.SDFG.from_file(str(path))
+
+
+def _rows(view: Program, names: list[str]) -> _Rows:
+    return {name: [view.space(name), *view.shape(name)] for name in names}
+
+
+def _check_arrays(kind: str, found: _Rows, known: _Rows) -> None:
+    """ProgramError unless arrays are those that are known, in the same order."""
+    if [*found] != [*known]:
+        given, wanted = (", ".join(names) or "none" for names in (found, known))
+        raise ProgramError(f"the {kind} are {given}, and those of the layer's program {wanted}; keep names and order.")
+    for name, rows in known.items():
+        if found[name] != rows:
+            raise ProgramError(
+                f'"{name}" has {_said(found[name])}, but {_said(rows)} in the layer\'s program; keep them.'
+            )
+
+
+def _said(rows: list[Any]) -> str:
+    space, *shape = rows
+    return f"rows {space} of shape {tuple(shape)}"
+
+
+def _checksum(path: Path) -> str:
+    return sha256(path.read_bytes()).hexdigest()

@@ -1,0 +1,544 @@
+"""SDFGs that users have changed by hand run in the place of a layer's program, and in no other."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import dace
+import pytest
+import torch
+from torch import Tensor, nn
+
+import dacergnn
+from dacergnn import Config
+from dacergnn.errors import DacergnnError, UnsupportedCallError, VerificationError
+from dacergnn.library_nodes import GraphOperator
+from dacergnn.modules import compiled
+from dacergnn.modules.compiled import Variant
+from dacergnn.modules.layer import core_of
+from dacergnn.modules.loaded import LoadedProgram
+from dacergnn.modules.sdfg_files import RECORD
+from dacergnn.native import build, cache
+from dacergnn.program import Program
+from dacergnn.runtime import plan_cache
+from tests.modules.layers import (
+    K,
+    M,
+    R,
+    arguments,
+    assert_close,
+    features,
+    gradients,
+    hetero_graph,
+    native,
+    pyg,
+    rgat,
+    rgcn,
+)  # fmt: skip
+
+Change = Callable[[dace.SDFG, dict[str, Any]], None]
+PLAIN = Config(level="O0", adjacency="csr")
+
+
+def optimized(layer: nn.Module | None = None, config: Config = PLAIN) -> Any:
+    """A compiled layer, called with gradients: by default, an attention of one operator for each statement."""
+    found = dacergnn.optimize(layer or rgat(), config=config)
+    gradients(found, arguments())
+    return found
+
+
+def change(folder: Path, change: Change, ending: str = "_select_adjacency.sdfg") -> Path:
+    """Change a file of a folder as a script would, given the SDFG and its operators by label."""
+    (path,) = folder.glob(f"*{ending}")
+    sdfg = dace.SDFG.from_file(str(path))
+    (state,) = sdfg.states()
+    change(sdfg, {node.label: node for node in state.nodes() if isinstance(node, GraphOperator)})
+    sdfg.save(str(path))
+    return path
+
+
+def variant_of(layer: Any) -> Variant:
+    """What ran last."""
+    last = core_of(layer).last_call
+    assert last is not None
+    return last[0].variants[-1]
+
+
+def operators_of(layer: Any) -> list[GraphOperator]:
+    return Program(variant_of(layer).plan.forward).operators
+
+
+def doubled(sdfg: dace.SDFG, operators: dict[str, Any]) -> None:
+    operators["out_1"].body = ['n["out_1"] = (n["out"] + bias) * 2.0']
+
+
+def loaded(layer: Any, folder: Path, edit: Change = doubled) -> Any:
+    layer.save_sdfg(folder)
+    change(folder, edit)
+    layer.load_sdfg(folder)
+    return layer
+
+
+def test_what_was_saved_is_the_same_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for config in (Config(), PLAIN, Config(implementation="pure")):
+        layer = optimized(config=config)
+        before, variant = gradients(layer, arguments()), variant_of(layer)
+        paths = layer.save_sdfg(tmp_path / "sdfg")
+        with monkeypatch.context() as patch:
+            patch.setattr(build, "_compile", None)
+            assert layer.load_sdfg(tmp_path / "sdfg") == paths[-2:]
+        again = variant_of(layer)
+        assert again is not variant
+        assert again.forward.lowered == variant.forward.lowered
+        assert again.backward is not None is not variant.backward
+        assert again.backward.lowered == variant.backward.lowered
+        assert_close(gradients(layer, arguments()), before)
+
+
+SCHEDULES: list[tuple[str, str, object]] = [
+    ("total", "schedule_by", "edges"), ("total", "schedule_by", "groups"), ("out", "tile_rows", 64),
+    ("out", "chunks", 1), ("total", "adjacency", "coo"), ("out", "adjacency", "hybrid"), ("out", "adjacency", "csc"),
+    ("out", "adjacency", "ell"), ("total", "split_hubs", True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("label", "name", "value"), SCHEDULES)
+def test_schedules_and_formats(label: str, name: str, value: object, tmp_path: Path) -> None:
+    layer = optimized()
+    expected = layer(*arguments())
+
+    def edit(_: object, operators: dict[str, Any]) -> None:
+        setattr(operators[label], name, value)
+
+    loaded(layer, tmp_path, edit)
+    assert_close(layer(*arguments()), expected)
+    (operator,) = [o for o in operators_of(layer) if o.label == label]
+    assert getattr(operator, name) == value
+    if name in ("tile_rows", "chunks"):
+        assert variant_of(layer).forward.lowered.schedule[f"{label}/{name}"] == value
+
+
+def test_a_changed_body(tmp_path: Path) -> None:
+    layer, other = optimized(), optimized()
+    expected = layer(*arguments()).detach()
+    loaded(layer, tmp_path)
+    again = arguments()
+    for mode in (layer.train, layer.eval, layer.train):
+        mode()
+        for _ in range(3):
+            assert_close(layer(*again), 2 * expected)
+            with torch.no_grad():
+                assert_close(layer(*again), 2 * expected)
+                assert_close(layer(*arguments()), 2 * expected)
+        assert_close(other(*again), expected)
+    assert f"runs the SDFGs of {tmp_path}" in str(dacergnn.explain(layer))
+    assert "runs the SDFGs" not in str(dacergnn.explain(other))
+    layer.unload_sdfg()
+    assert_close(layer(*again), expected)
+    layer.load_sdfg(tmp_path)
+    assert_close(dacergnn.revert(layer)(*again), expected)
+
+
+def test_a_changed_backward(tmp_path: Path) -> None:
+    """Gradients are those of the file."""
+    layer = optimized()
+    *others, bias = gradients(layer, arguments())
+    layer.save_sdfg(tmp_path)
+
+    def edit(_: object, operators: dict[str, Any]) -> None:
+        operators["grad_bias"].body = ['grad_bias += n["grad_out_1"] * 3.0']
+
+    change(tmp_path, edit, "_select_adjacency_backward.sdfg")
+    layer.load_sdfg(tmp_path)
+    names = [name for name, _ in layer.named_parameters()]
+    found = dict(zip(["x", *names], gradients(layer, arguments()), strict=False))
+    expected = dict(zip(["x", *names], [*others, bias], strict=False))
+    for name, value in expected.items():
+        assert_close(found[name], value * (3.0 if name == "bias" else 1.0))
+
+
+def test_statements_that_become_one_loop(tmp_path: Path) -> None:
+    layer = optimized()
+    expected = gradients(layer, arguments())
+
+    def edit(sdfg: dace.SDFG, operators: dict[str, Any]) -> None:
+        first, *others = (operators[name] for name in ("att", "largest", "att_1", "total", "att_2", "out", "out_1"))
+        first.spaces = [o.space for o in (first, *others)]
+        first.body = [text for o in (first, *others) for text in o.body]
+        first.space, first.locals = "ND", ["att", "largest", "att_1", "total", "out"]
+        (state,) = sdfg.states()
+        for operator in others:
+            state.remove_node(operator)
+
+    loaded(layer, tmp_path, edit)
+    assert_close(gradients(layer, arguments()), expected)
+    assert [o.label for o in operators_of(layer)] == ["hs", "ht", "tmp", "tmp_1", "att"]
+
+
+def test_a_statement_that_moves_to_the_backward(tmp_path: Path) -> None:
+    """What the backward computes again, the forward need not save."""
+    layer = optimized()
+    expected = gradients(layer, arguments())
+    layer.save_sdfg(tmp_path)
+    taken: list[Any] = []
+
+    def forward(sdfg: dace.SDFG, operators: dict[str, Any]) -> None:
+        taken.append(operators["tmp_1"])
+        sdfg.arg_names = [name for name in sdfg.arg_names if name != "tmp_1"]
+        sdfg.arrays["tmp_1"].transient = True
+
+    def backward(sdfg: dace.SDFG, operators: dict[str, Any]) -> None:
+        (state,) = sdfg.states()
+        state.add_node(taken[0])
+        sdfg.arg_names = [name for name in sdfg.arg_names if name != "tmp_1"]
+        sdfg.arrays["tmp_1"].transient = True
+
+    change(tmp_path, forward)
+    change(tmp_path, backward, "_select_adjacency_backward.sdfg")
+    layer.load_sdfg(tmp_path)
+    assert_close(gradients(layer, arguments()), expected)
+    (report,) = dacergnn.explain(layer).layers
+    assert "tmp_1" not in report.builds[0].saved
+
+
+OTHER_PROCESS = """
+import sys, torch
+from tests.modules.test_loaded_sdfgs import arguments, compiled, optimized
+compiled.compile_program = None
+torch.save(optimized()(*arguments()).detach(), sys.argv[1])
+"""
+
+
+def test_nothing_of_it_is_in_the_cache_of_plans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DACERGNN_CACHE_DIR", str(tmp_path / "cache"))
+    compiled.compiled_program.cache_clear()
+    layer = optimized()
+    expected = layer(*arguments()).detach()
+    plans = [(path.path, path.path.read_bytes()) for path in cache.plans()]
+    assert plans
+    gradients(loaded(layer, tmp_path / "sdfg"), arguments())
+    assert [(path.path, path.path.read_bytes()) for path in cache.plans()] == plans
+    root = Path(__file__).parents[2]
+    run = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", OTHER_PROCESS, str(tmp_path / "out.pt")],
+        cwd=root, env={**os.environ, "PYTHONPATH": str(root)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    assert_close(torch.load(tmp_path / "out.pt"), expected)
+
+
+def test_copies_run_it_and_pickles_refuse(tmp_path: Path) -> None:
+    layer = optimized()
+    expected = layer(*arguments()).detach()
+    loaded(layer, tmp_path)
+    for again in (copy.deepcopy(layer), copy.copy(layer), copy.deepcopy(nn.Sequential(layer))[0]):
+        assert_close(again(*arguments()), 2 * expected)
+    own = native("RGCN")
+    gradients(own, (features(), hetero_graph()))
+    own.save_sdfg(tmp_path / "own")
+    own.load_sdfg(tmp_path / "own")
+    assert isinstance(next(iter(copy.deepcopy(own).compiled_programs.values())), LoadedProgram)
+    for each in (layer, own):
+        with pytest.raises(DacergnnError, match=r"cannot be pickled; call unload_sdfg\(\) before"):
+            pickle.dumps(each)
+        each.unload_sdfg()
+        pickle.loads(pickle.dumps(each))
+
+
+def test_own_layers_and_functions(tmp_path: Path) -> None:
+    @dacergnn.compile(config=PLAIN, x="NS[6]")
+    def scaled(g, x):  # type: ignore[no-untyped-def]
+        for n in g.nodes():
+            n["out"] = n.x * 2.0
+        return out  # noqa: F821
+
+    def edit(_: object, operators: dict[str, Any]) -> None:
+        operators["out"].body = [operators["out"].body[0].replace("2.0", "5.0")]
+
+    x, graph = features().requires_grad_(), hetero_graph()
+    expected = scaled(graph, x).detach() / 2
+    loaded(scaled, tmp_path / "function", edit)
+    assert_close(scaled(graph, x), 5 * expected)
+    scaled.unload_sdfg()
+    assert_close(scaled(graph, x), 2 * expected)
+
+
+def test_a_traced_layer(tmp_path: Path) -> None:
+    class Summed(pyg().MessagePassing):
+        def forward(self, x: Tensor, edge_index: Tensor, edge_type: Tensor) -> Tensor:
+            return self.propagate(edge_index, x=x)
+
+        def message(self, x_j: Tensor) -> Tensor:
+            return x_j * 3.0
+
+    layer = dacergnn.optimize(Summed(), config=PLAIN)
+    args = (arguments()[0].requires_grad_(), *arguments()[1:])
+    for _ in range(4):  # from the third on it is replayed
+        expected = layer(*args).detach()
+
+    def edit(_: object, operators: dict[str, Any]) -> None:
+        (operator,) = [o for o in operators.values() if "3.0" in o.body[0]]
+        operator.body = [operator.body[0].replace("3.0", "6.0")]
+
+    loaded(layer, tmp_path, edit)
+    for _ in range(4):
+        assert_close(layer(*args), 2 * expected)
+
+
+def test_under_torch_compile(tmp_path: Path) -> None:
+    layer = optimized()
+    expected = layer(*arguments()).detach()
+    whole = torch.compile(layer, backend="aot_eager", fullgraph=True)
+    assert_close(whole(*arguments()), expected)
+    loaded(layer, tmp_path)
+    assert_close(whole(*arguments()), 2 * expected)
+
+
+def test_calls_that_it_does_not_cover(tmp_path: Path) -> None:
+    layer = optimized()
+    layer.double()(*arguments(dtype=torch.float64))  # is known, and refused from then on
+    gradients(layer.float(), arguments())
+    loaded(layer, tmp_path)
+    with pytest.raises(DacergnnError, match=r"first derivatives only, by one backward.*\. unload_sdfg\(\) undoes it"):
+        torch.autograd.grad(layer(*arguments()).sum(), [*layer.parameters()], create_graph=True)
+    edges = arguments()[1:]
+    with pytest.raises(DacergnnError, match="first derivatives only"):
+        torch.func.jvp(lambda x: layer(x, *edges), (features(),), (features(),))
+    with pytest.raises(DacergnnError, match=r"are for elements of torch\.float32, indices of torch\.int32 and graph"):
+        layer.double()(*arguments(dtype=torch.float64))
+    layer.float()
+    layer(*arguments())
+    inference = dacergnn.optimize(rgat(negative_slope=0.3), config=PLAIN)
+    with torch.no_grad():
+        inference(*arguments())
+    inference.save_sdfg(tmp_path / "inference")  # pyright: ignore[reportCallIssue]
+    inference.load_sdfg(tmp_path / "inference")  # pyright: ignore[reportCallIssue]
+    with pytest.raises(DacergnnError, match='have no gradient of "W", which this call asks for; save, change and'):
+        inference(*arguments())
+
+
+def test_calls_that_run_another_program(tmp_path: Path) -> None:
+    """In training, attention is dropped out, which makes another program of it."""
+    args = arguments()[:2]
+    layer: Any = dacergnn.optimize(pyg().GATConv(K, M, dropout=0.5), config=PLAIN)
+    layer.eval()
+    expected = layer(*args).detach()
+    layer.train()
+    torch.manual_seed(0)
+    trained = layer(*args).detach()
+
+    def edit(_: object, operators: dict[str, Any]) -> None:
+        (last,) = [o for o in operators.values() if "bias" in o.read_arrays]
+        target, value = last.body[0].split(" = ")
+        last.body = [f"{target} = ({value}) * 2.0"]
+
+    loaded(layer, tmp_path, edit)
+    torch.manual_seed(0)
+    assert_close(layer(*args), 2 * trained)
+    assert_close(layer.eval()(*args), expected)
+    torch.manual_seed(0)
+    assert_close(layer.train()(*args), 2 * trained)
+
+
+def test_gradients_of_some_inputs(tmp_path: Path) -> None:
+    """A call may ask for fewer gradients than the one that was saved."""
+    layer = optimized()
+    x = features().requires_grad_()
+    expected = torch.autograd.grad(layer(x, *arguments()[1:]).sum(), [layer.bias])
+    loaded(layer, tmp_path, lambda *_: None)
+    layer.weight.requires_grad_(False)
+    assert_close(torch.autograd.grad(layer(*arguments()).sum(), [layer.bias]), expected)
+
+
+# What is refused ---------------------------------------------------------------------------------------------
+
+
+def attribute(label: str, name: str, value: object) -> Change:
+    def edit(_: object, operators: dict[str, Any]) -> None:
+        setattr(operators[label], name, value)
+
+    return edit
+
+
+def renamed(sdfg: dace.SDFG, _: object) -> None:
+    sdfg.name = "other"
+
+
+def narrower(sdfg: dace.SDFG, operators: dict[str, Any]) -> None:
+    sdfg.arrays["bias"].set_shape([1, 1])
+
+
+def other_rows(sdfg: dace.SDFG, operators: dict[str, Any]) -> None:
+    sdfg.arrays["tmp"].set_shape([dace.symbol("U"), 1])
+
+
+def doubles(sdfg: dace.SDFG, operators: dict[str, Any]) -> None:
+    sdfg.arrays["q"].dtype = dace.float64
+
+
+def another_order(sdfg: dace.SDFG, operators: dict[str, Any]) -> None:
+    first, second, *others = sdfg.arg_names
+    sdfg.arg_names = [second, first, *others]
+
+
+def nothing_returned(sdfg: dace.SDFG, operators: dict[str, Any]) -> None:
+    sdfg.arg_names = [n for n in sdfg.arg_names if n != "out_1"]
+
+
+def not_saved(sdfg: dace.SDFG, operators: dict[str, Any]) -> None:
+    sdfg.arg_names = [n for n in sdfg.arg_names if n != "att_2"]
+
+
+def a_tasklet(sdfg: dace.SDFG, operators: dict[str, Any]) -> None:
+    next(iter(sdfg.states())).add_tasklet("own", {}, {}, "")
+
+
+def two_states(sdfg: dace.SDFG, operators: dict[str, Any]) -> None:
+    sdfg.add_state_after(next(iter(sdfg.states())), "second")
+
+
+CHANGES: list[tuple[Change, str]] = [
+    (attribute("att", "body", ["e['att'] = "]), "the body of att: \"e['att'] = \" over E is no statement: "),
+    (attribute("att", "body", ['e["att"] = e.nowhere["tmp"]']), "is no statement: "),
+    (attribute("att", "spaces", ["E", "E"]), "att has 1 statements over 2 row spaces; give one for each."),
+    (
+        attribute("att", "spaces", ["X"]),
+        "att runs under E, and its one statement over X; give space and ",
+    ),
+    (attribute("att", "body", ['e["att"] = e["nobody"]']), 'I5: "nobody" is read by att before anything writes it'),
+    (attribute("att", "body", ['e["att"] = e.dst["tmp"]']), 'I6: "tmp" has rows E, but E.dst leads to ND'),
+    (attribute("att", "body", ['e["att"] = e["out_1"]']), "I5: "),
+    (attribute("att", "body", ['e["tmp"] = e["tmp_1"]']), 'I4: "tmp" is written by two operators'),
+    (attribute("att", "body", []), "att has no statement; delete the node."),
+    (attribute("tmp", "body", ['e["tmp"] = e["ht"]']), "I7: "),
+    (attribute("largest", "adjacency", "csc"), '"largest" cannot be answered with'),
+    (attribute("att", "adjacency", "ell"), 'adjacency of att is "ell", which does not fit; set it to "csr".'),
+    (attribute("att", "implementation", "pure"), 'implementation of att is "pure", and that of the layer "cpu"; '),
+    (attribute("out", "tile_rows", 1 << 70), "tile_rows is 1180591620717411303424; set it to an integer of 64 bits"),
+    (renamed, 'the SDFG is called "other", and the one of this program "rgat".'),
+    (narrower, '"bias" has rows ONE of shape (1,), but rows ONE of shape (1, 4) in the layer\'s program; keep them.'),
+    (other_rows, 'I6: "tmp" has rows U'),
+    (doubles, '"q" has elements of float64; all arrays of this program have float32.'),
+    (another_order, "the inputs are W, x, q, k, bias, and those of the layer's program x, W, q, k, bias; keep names"),
+    (nothing_returned, "the outputs are hs, and those of the layer's program out_1; keep names and order."),
+    (not_saved, 'it reads "att_2", which the layer does not take and'),
+    (a_tasklet, "I2: "),
+    (two_states, "I1: "),
+]
+
+
+@pytest.mark.parametrize(("edit", "problem"), CHANGES, ids=[text for _, text in CHANGES])
+def test_changes_that_are_refused(edit: Change, problem: str, tmp_path: Path) -> None:
+    layer = optimized()
+    expected = layer(*arguments()).detach()
+    layer.save_sdfg(tmp_path)
+    path = change(tmp_path, edit)
+    with pytest.raises(VerificationError) as error:
+        layer.load_sdfg(tmp_path)
+    assert str(error.value).startswith(str(path).replace(".sdfg", ""))
+    assert problem in str(error.value)
+    assert_close(layer(*arguments()), expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "problem"),
+    [
+        ("schedule_by", "rows", "Value rows not present in choices: ['groups', 'edges']"),
+        ("tile_rows", "many", 'Unknown symbolic identifier "many"'),
+        ("tilerows", 64, "Unused properties: tilerows"),
+        ("chunks", None, "None not allowed for property chunks"),
+        ("body", "", "is no program of dacergnn"),
+    ],
+)
+def test_values_that_dace_would_leave_out(name: str, value: object, problem: str, tmp_path: Path) -> None:
+    """In files that an editor has written, say."""
+    layer = optimized()
+    *_, forward, _ = layer.save_sdfg(tmp_path)
+    sdfg = json.loads(forward.read_text())
+    (node,) = [n for n in sdfg["nodes"][0]["nodes"] if (n["type"], n["label"]) == ("LibraryNode", "out")]
+    node["attributes"][name] = value
+    forward.write_text(json.dumps(sdfg))
+    with pytest.raises(VerificationError) as error:
+        layer.load_sdfg(tmp_path)
+    assert problem in str(error.value)
+    node["attributes"].pop(name)
+    sdfg["attributes"]["layout"] = node["attributes"]["position"] = {"dx": 3, "dy": 4}  # as the viewer does
+    node["attributes"] |= {"tile_rows": "64", "body": ['e.dst["out"] += e["att_2"] * e["hs"]']}
+    forward.write_text(json.dumps(sdfg))
+    layer.load_sdfg(tmp_path)
+    assert variant_of(layer).forward.lowered.schedule["out/tile_rows"] == 64
+
+
+def test_files_that_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    layer = optimized()
+    with pytest.raises(VerificationError, match=rf"{RECORD}: it cannot be read \(No such file or directory\); name a"):
+        layer.load_sdfg(tmp_path / "nowhere")
+    *_, first, last, backward = layer.save_sdfg(tmp_path)
+    for text in ("{", "[]", "{}", '{"parts": {}}'):
+        kept = (tmp_path / RECORD).read_text()
+        (tmp_path / RECORD).write_text(text)
+        with pytest.raises(VerificationError, match="it is not what save_sdfg wrote; save the SDFGs again"):
+            layer.load_sdfg(tmp_path)
+        (tmp_path / RECORD).write_text(kept)
+    for path, text, problem in (
+        (backward, None, "the file is missing; save the SDFGs again"),
+        (last, None, "the file is missing"),
+        (last, "{", "it is no program of dacergnn: JSONDecodeError"),
+        (last, backward.read_text(), 'the SDFG is called "rgat_backward", and the one of this program "rgat"'),
+        (first, first.read_text() + " ", f"shows a step on the way; change what runs: {last.name}, {backward.name}"),
+    ):
+        before = path.read_text()
+        path.unlink() if text is None else path.write_text(text)
+        with pytest.raises(VerificationError, match=problem) as error:
+            layer.load_sdfg(tmp_path)
+        assert str(error.value).startswith(f"{path}: ")
+        path.write_text(before)
+    with monkeypatch.context() as other:
+        other.setattr(plan_cache, "_VERSIONS", "other")
+        with pytest.raises(VerificationError, match="saved by another version of dacergnn or DaCe; save them again"):
+            layer.load_sdfg(tmp_path)
+    with pytest.raises(
+        VerificationError, match="not of a program that this RGCNConv has run; load what this layer has"
+    ):
+        optimized(rgcn()).load_sdfg(tmp_path)
+    wide = dacergnn.optimize(pyg().RGATConv(K, M, R), config=PLAIN)
+    wide(*arguments())
+    with pytest.raises(VerificationError, match="not of a program that this RGATConv has run"):
+        wide.load_sdfg(tmp_path)  # pyright: ignore[reportCallIssue]
+    with pytest.raises(UnsupportedCallError, match="load_sdfg: this RGATConv has not been called yet"):
+        dacergnn.optimize(rgat()).load_sdfg(tmp_path)  # pyright: ignore[reportCallIssue]
+    layer.load_sdfg(tmp_path)
+
+
+def test_a_folder_that_is_used_again(tmp_path: Path) -> None:
+    layer = optimized()
+    first = layer.save_sdfg(tmp_path)
+    loaded(layer, tmp_path)
+    changed = first[-2]
+    written = layer.save_sdfg(tmp_path)
+    assert sorted(tmp_path.glob("*.sdfg")) == sorted([*written, changed])  # nobody's changes are removed
+    with pytest.raises(
+        VerificationError, match=f"{changed.name}: the file is none that was saved last; remove it, and"
+    ):
+        layer.load_sdfg(tmp_path)
+    changed.unlink()
+    expected = layer(*arguments())
+    assert layer.load_sdfg(tmp_path) == written
+    assert_close(layer(*arguments()), expected)
+
+
+def test_the_record_says_what_runs(tmp_path: Path) -> None:
+    *_, forward, backward = optimized().save_sdfg(tmp_path)
+    record = json.loads((tmp_path / RECORD).read_text())
+    assert {role: part["file"] for role, part in record["parts"].items()} == {
+        "forward": forward.name, "backward": backward.name,
+    }  # fmt: skip
+    assert record["gradients"] == ["x", "W", "q", "k", "bias"]
