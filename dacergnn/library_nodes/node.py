@@ -134,8 +134,17 @@ class GraphOperator(nodes.LibraryNode):
 
     def reset(self, name: str) -> None:
         """Give a property the value that it has by default."""
+        setattr(self, name, self._default(name))
+
+    def _default(self, name: str) -> Any:
         kinds: dict[str, Any] = type(self).__properties__  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
-        setattr(self, name, kinds[name].default)
+        return kinds[name].default
+
+    @property
+    def chosen(self) -> dict[str, Any]:
+        """The choices of its schedule that are not as they are by default."""
+        values = {name: getattr(self, name) for name in self.choices}
+        return {name: value for name, value in values.items() if value != self._default(name)}
 
     def facts(self, arrays: Mapping[str, Data]) -> Arrays:
         """Returns what plans go by of the arrays that the body names."""

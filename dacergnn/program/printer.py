@@ -28,7 +28,10 @@ _PATHS = {"ND": "dst", "NS": "src", "V": "dstpair", "U": "srcpair"}
 
 
 def print_program(sdfg: dace.SDFG) -> str:
-    """The program of an inter-operator SDFG as text that `parse` reads back; operators and encodings as comments."""
+    """The program of an inter-operator SDFG as text that `parse` reads back.
+
+    Operators, what their schedules differ in from the usual, and encodings are comments.
+    """
     program = Program(sdfg)
     parameters = [f"{name}: {_declaration(program, name)}" for name in program.inputs]
     lines = [f"def {sdfg.name}({', '.join(['g', *parameters])}):"]
@@ -48,6 +51,8 @@ def _loop(program: Program, operator: GraphOperator) -> list[str]:
     adjacency: str = getattr(operator, "adjacency", "csr")
     if adjacency != "csr":
         encodings = f"; {adjacency}{encodings}"
+    chosen = ", ".join(f"{name}={value}" for name, value in operator.chosen.items())
+    encodings = f"; {chosen}{encodings}" if chosen else encodings
     statements = [_with_shape(program, statement) for statement in operator.statements]
     if len(statements) == 1:
         return [f"    # {type(operator).__name__}{encodings}", *_nest(program, statements[0])]

@@ -8,7 +8,7 @@ import dace
 import pytest
 import torch
 
-from dacergnn import Config, HeteroGraph, Plan, parse, print_program
+from dacergnn import Config, HeteroGraph, Plan, parse
 from dacergnn.errors import DacergnnError
 from dacergnn.graph.profile import TYPICAL, Profile
 from dacergnn.library_nodes import Traversal
@@ -19,7 +19,7 @@ from dacergnn.sdfg_passes.choices import Choices
 from dacergnn.sdfg_passes.context import Context
 from dacergnn.sdfg_passes.pipeline import Pipeline
 from dacergnn.sdfg_passes.select_schedule import SelectSchedule
-from tests.program.golden import parsed
+from tests.program.golden import bare, parsed
 
 SIZES = {"NS": 100, "ND": 100, "U": 120, "V": 110, "R": 4, "T": 2, "ONE": 1, "RNS": 400}
 
@@ -61,7 +61,7 @@ def test_short_groups_are_edge_balanced() -> None:
     return to_dst, to_src, to_pair, alone, types, total, from_pairs
 """
     )
-    listing = print_program(sdfg)
+    listing = bare(sdfg)
     assert set(schedules(sdfg).values()) == {"groups"}
     # 3.99 edges a node, 3.63 a pair, and 1.2 pairs a node.
     assert schedule(sdfg, SIZES | {"E": 399}) == 4
@@ -76,7 +76,7 @@ def test_short_groups_are_edge_balanced() -> None:
     assert [n for n, s in schedules(sdfg).items() if s == "edges"] == ["from_pairs"]
     verify(sdfg)
     sdfg.validate()
-    assert print_program(sdfg) == listing
+    assert bare(sdfg) == listing
 
 
 @pytest.mark.parametrize("name", ["rgat", "hgt"])
@@ -85,14 +85,14 @@ def test_fused_nests_go_by_their_outermost_and_innermost_rows(name: str) -> None
     pipeline = Pipeline.of(Config())
     for step in (*pipeline.forward, *pipeline.both[:-2]):  # without schedules and encodings
         step.run(sdfg, Context())
-    listing = print_program(sdfg)
+    listing = bare(sdfg)
     nests = [o for o in Program(sdfg).operators if isinstance(o, Traversal) and {*o.spaces} - {o.space}]
     assert nests
     schedule(sdfg, SIZES | {"E": 200})
     assert {nest.schedule_by for nest in nests} == {"edges"}
     schedule(sdfg, SIZES | {"E": 20_000})
     assert {nest.schedule_by for nest in nests} == {"groups"}
-    assert print_program(sdfg) == listing
+    assert bare(sdfg) == listing
 
 
 def test_groups_are_divided_where_the_graph_has_hubs() -> None:
