@@ -16,7 +16,8 @@ from dacergnn.library_nodes.targets.cpu.gemm import gemm_code
 from dacergnn.library_nodes.targets.cpu.nest import nest_code
 from dacergnn.library_nodes.targets.cpu.shared_sum import shared_sum_code
 from dacergnn.library_nodes.traversal.formats import FORMATS
-from dacergnn.library_nodes.traversal.plan import NestPlan, SharedSumPlan, plan_nest
+from dacergnn.library_nodes.traversal.plan import NestPlan, SharedSumPlan
+from dacergnn.library_nodes.traversal.planner import plan_nest
 from dacergnn.target import Target
 
 HEADERS = (

@@ -16,7 +16,8 @@ from dacergnn.library_nodes.targets.cpp import Headers, cpp_tasklet, index_alias
 from dacergnn.library_nodes.targets.cuda.gemm import gemm_launches
 from dacergnn.library_nodes.targets.cuda.launches import Launches, started
 from dacergnn.library_nodes.targets.cuda.nest import nest_launches
-from dacergnn.library_nodes.traversal.device_plan import DevicePlan, plan_device_nest
+from dacergnn.library_nodes.traversal.device_nests import plan_device_nest
+from dacergnn.library_nodes.traversal.device_plan import DevicePlan
 from dacergnn.target import Target
 
 HEADERS = (
