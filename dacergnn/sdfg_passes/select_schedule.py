@@ -1,4 +1,4 @@
-"""Schedule selection: how a traversal's threads walk its groups (Hector 3.3.2; vertex- or edge-balanced mapping).
+"""Schedule selection: how threads walk the groups of a traversal, and how products are cut (Hector 3.3.2, 3.4.1).
 
 Precondition: a fused inter-operator SDFG.
 
@@ -11,8 +11,12 @@ Precondition: a fused inter-operator SDFG.
 - ``tile_rows``: rows that the loops of a nest run over one after the other, as many as have their scratch in the cache.
 - ``hub_rows``: rows of the longest group that is no hub, where hubs are divided; 0 goes by the number of all rows.
 - ``chunks``: parts into which loops are cut for each thread.
+- ``row_tile``, ``depth_block``, ``least_blocks``: rows and depth of a product that are multiplied at a time, and the blocks
+  of a multiprocessor that registers have room for. 0 leaves them to the kernel, which goes by the sizes; plans may say
+  otherwise.
 
-On the CPU, the last three (`RUN_TIME`) are arguments of the kernel: programs that differ in nothing else share a build.
+On the CPU, ``tile_rows``, ``hub_rows`` and ``chunks`` are arguments of the kernel: programs that differ in nothing else
+share a build.
 
 Saves, for groups of two edges, about two fifths of the time of their sums; of a hub of h edges, the time of
 h (1 - 1/P) edges on P threads. Tiles save little: from 256 rows on times differ by about 2 %, while tiles of 64 narrow

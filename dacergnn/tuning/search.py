@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from dacergnn.errors import DacergnnError
+from dacergnn.library_nodes import GraphOperator
+from dacergnn.library_nodes.traversal.nest import Levels
 from dacergnn.plan import Plan
 from dacergnn.program import Program
 from dacergnn.sdfg_passes import Compilation
@@ -85,9 +87,14 @@ def _open(found: Compilation) -> Iterator[_Trial]:
             for choice in operator.run_time:
                 name = f"{role}/select_schedule/{operator.statements[0].target.name}/{choice}"
                 asked = found.asked.get(name)
-                if asked is not None:
+                if asked is not None and _has_groups(operator):
                     yield from (_Trial(name, number, choice, o) for o in asked.options if o != asked.answer)
             number += 1
+
+
+def _has_groups(operator: GraphOperator) -> bool:
+    """Returns whether an operator loops over groups: the model has not learned of others what an answer does."""
+    return len(Levels.of(operator.space, operator.statements).spaces) > 1
 
 
 def _with(described: Described, best: ProgramFeatures, trial: _Trial, facts: GraphFacts) -> ProgramFeatures:
