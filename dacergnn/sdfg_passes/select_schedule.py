@@ -11,9 +11,8 @@ Precondition: a fused inter-operator SDFG.
 - ``tile_rows``: rows that the loops of a nest run over one after the other, as many as have their scratch in the cache.
 - ``hub_rows``: rows of the longest group that is no hub, where hubs are divided; 0 goes by the number of all rows.
 - ``chunks``: parts into which loops are cut for each thread.
-- ``row_tile``, ``depth_block``, ``least_blocks``: rows and depth of a product that are multiplied at a time, and the blocks
-  of a multiprocessor that registers have room for. 0 leaves them to the kernel, which goes by the sizes; plans may say
-  otherwise.
+- ``row_tile``, ``depth_block``, ``least_blocks``: rows and depth of a product that are multiplied at a time, and blocks
+  of a multiprocessor that registers have room for. 0 leaves them to the kernel, which goes by the sizes.
 
 On the CPU, ``tile_rows``, ``hub_rows`` and ``chunks`` are arguments of the kernel: programs that differ in nothing else
 share a build.
