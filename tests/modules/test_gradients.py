@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from dacergnn.modules import CompiledLayer
+from dacergnn.modules.compiled import compiled_program
 from dacergnn.program import Program
 from tests.frontends.graphs import Edges, typed_edges
 from tests.modules.layers import (
@@ -31,12 +32,16 @@ from tests.modules.layers import (
 )
 
 
+def alone(layer: nn.Module) -> CompiledLayer:
+    """The compiled layer, whose program has no builds for calls of other layers."""
+    compiled_program.cache_clear()
+    return compiled(layer)
+
+
 def gradient_arrays(layer: CompiledLayer) -> set[str]:
-    """What the backward of the layer's last call has gradients of: inputs and intermediates."""
+    """What the backward of the layer's call has gradients of: inputs and intermediates."""
     assert layer.last_call is not None
-    program = layer.last_call[0]
-    variant = program._last  # pyright: ignore[reportPrivateUsage]
-    assert variant is not None
+    (variant,) = layer.last_call[0].variants
     if variant.plan.backward is None:
         return set()
     view = Program(variant.plan.backward)
@@ -53,7 +58,7 @@ def freeze(layer: nn.Module, *names: str) -> nn.Module:
 def test_frozen_parameters_cost_nothing() -> None:
     everything = {"W", "root", "bias", "x"}
     for names in itertools.chain.from_iterable(itertools.combinations(("weight", "root", "bias"), n) for n in range(3)):
-        layer = compiled(freeze(rgcn(), *names))
+        layer = alone(freeze(rgcn(), *names))
         x, *edges = arguments()
         layer(x.requires_grad_(), *edges).sum().backward()
         frozen = {"weight": "W", "root": "root", "bias": "bias"}
@@ -63,14 +68,14 @@ def test_frozen_parameters_cost_nothing() -> None:
 
 
 def test_inputs_without_gradients_cost_nothing() -> None:
-    layer = compiled(rgcn())
+    layer = alone(rgcn())
     layer(*arguments()).sum().backward()
     assert "x" not in gradient_arrays(layer)
     assert {"W", "root", "bias"} <= gradient_arrays(layer)
 
 
 def test_a_frozen_layer_only_passes_gradients_on() -> None:
-    layer = compiled(freeze(rgat(), "weight", "q", "k", "bias", "w", "l1", "b1", "l2", "b2"))
+    layer = alone(freeze(rgat(), "weight", "q", "k", "bias", "w", "l1", "b1", "l2", "b2"))
     x, *edges = arguments()
     layer(x.requires_grad_(), *edges).sum().backward()
     assert not gradient_arrays(layer) & {"W", "q", "k", "bias"}
@@ -78,14 +83,14 @@ def test_a_frozen_layer_only_passes_gradients_on() -> None:
 
 
 def test_bias_alone_needs_no_edges() -> None:
-    layer = compiled(freeze(rgcn(), "weight", "root"))
+    layer = alone(freeze(rgcn(), "weight", "root"))
     layer(*arguments()).sum().backward()
     assert gradient_arrays(layer) == {"bias"}
     assert_close(layer.bias.grad, torch.full((M,), float(EDGES.num_src)))
 
 
 def test_nothing_to_differentiate_builds_no_backward() -> None:
-    layer = compiled(freeze(rgcn(), "weight", "root", "bias"))
+    layer = alone(freeze(rgcn(), "weight", "root", "bias"))
     assert not layer(*arguments()).requires_grad
     assert gradient_arrays(layer) == set()
 

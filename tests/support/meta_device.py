@@ -61,7 +61,7 @@ class StubProgram:
 
     calls = 0
 
-    def __init__(self, program: Program, dtype: torch.dtype, *_: Any) -> None:
+    def __init__(self, program: Program, dtype: torch.dtype, *_: Any, **__: Any) -> None:
         bindings = dict(program.bindings)
         view = View(parse(program.source, **bindings))
         self.inputs = list(flatten(program.source, bindings).arrays)
