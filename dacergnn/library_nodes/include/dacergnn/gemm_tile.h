@@ -172,11 +172,13 @@ inline constexpr int64_t kWeightBytes = int64_t{512} << 10;
 template <class T, class P = Tile<>>
 inline constexpr int64_t kMostDepth = P::kDepth > 0 ? P::kDepth : 2048 / int64_t(sizeof(T));
 
-// Whether products go block by block of the depth. Below two blocks, that took as long as without, or longer.
+// Whether products go block by block of the depth. Below two blocks, and where rows meet a single panel, that took as
+// long as without, or longer.
 template <class T, int64_t H, int64_t D, int64_t C, class P = Tile<>>
-inline constexpr bool kBlocked = C > 1 && (P::kDepth > 0 ? D > P::kDepth
-                                                         : D >= 2 * kMostDepth<T, P> &&
-                                                               H * D * C * int64_t(sizeof(T)) > kWeightBytes);
+inline constexpr bool kBlocked =
+    P::kDepth > 0 ? C > 1 && D > P::kDepth
+                  : Columns<T, C>::panels > 1 && D >= 2 * kMostDepth<T, P> &&
+                        H * D * C * int64_t(sizeof(T)) > kWeightBytes;
 
 // Rows that are multiplied together: two tiles, more when several matrices or panels pass over the same rows, and many
 // when the weight has to come from a farther cache for each group.
