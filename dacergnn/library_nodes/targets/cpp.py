@@ -22,7 +22,7 @@ class Headers:
     cmake_minimum_version = None
     cmake_packages: list[str] = []
     cmake_variables: dict[str, str] = {}
-    cmake_includes: list[str] = [str(INCLUDE_FOLDER)]
+    cmake_includes: list[str] = [str(INCLUDE_FOLDER.parent)]  # headers are named from there
     cmake_libraries: list[str] = []
     cmake_compile_flags: list[str] = []
     cmake_link_flags: list[str] = []

@@ -85,7 +85,7 @@ def _planned(nest: Structure, hubs: NestPlan | None = None) -> NestPlan:
     planned = (first.outermost(nest.loops[0]), *(planner.outermost(loop) for loop in nest.loops[1:]))
     path = levels.up(inner, outer) or ""
     target = first.find.number_at(inner, f"at_{inner}", path) if nest.columns is not None else None
-    groups = _groups_of_edges(form, inner, path)
+    groups = _groups_of_edges(form, inner, path) if pointers else None
     owners = tuple(
         (space, planner.find.number_at(inner, f"base_{inner} + p", levels.up(inner, space) or ""))
         for space in dict.fromkeys(n.owner for loop in planned for n in loop.numbers() if n.owner)
