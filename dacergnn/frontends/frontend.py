@@ -43,6 +43,12 @@ class Program:
     source: FunctionType | str
     bindings: tuple[tuple[str, object], ...]
     then: Activation | None = None
+    _exact: tuple[str, ...] = field(init=False, repr=False)
+    """Numbers among the bindings, bit by bit: the two zeros are equal, and programs with them are not."""
+
+    def __post_init__(self) -> None:
+        numbers = tuple([value.hex() for _, value in self.bindings if type(value) is float])
+        object.__setattr__(self, "_exact", numbers)
 
     @classmethod
     def of(cls, source: FunctionType, **bindings: object) -> Program:

@@ -36,9 +36,21 @@ class Ref:
     transposed: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Const:
+    """A number. The two zeros are not equal: what is divided by them differs."""
+
     value: float
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Const) and self._exact == other._exact
+
+    def __hash__(self) -> int:
+        return hash(self._exact)
+
+    @cached_property
+    def _exact(self) -> str:
+        return float(self.value).hex()
 
 
 @dataclass(frozen=True)

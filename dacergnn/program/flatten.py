@@ -40,6 +40,11 @@ class Activation:
 
     name: str
     constants: tuple[float, ...] = ()
+    _exact: tuple[str, ...] = field(init=False, repr=False)
+    """The constants bit by bit, since the two zeros are equal."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_exact", tuple([float(number).hex() for number in self.constants]))
 
 
 def flatten(source: Source, bindings: Mapping[str, Any], then: Activation | None = None) -> FlatProgram:

@@ -38,7 +38,8 @@ def region(
     leaves: list[Expr] = []
     positions: dict[int, int] = {}
     for expr in reached(exprs):
-        step = (expr.op, tuple([positions[a.serial] for a in expr.args]), expr.data, expr.shape)
+        data = (Const(expr.data[0]),) if expr.op == "const" else expr.data  # which tells the two zeros apart
+        step = (expr.op, tuple([positions[a.serial] for a in expr.args]), data, expr.shape)
         key = (step, id(expr.tensor)) if expr.op == "leaf" else step
         found = steps.get(key)
         if found is None:
@@ -115,7 +116,7 @@ class _Emitter:
         if i in self.names and not top:
             return Ref(self.names[i], "" if self.spaces[i] is not None else "one")
         if op == "const":
-            return Const(data[0])
+            return data[0]
         if op == "gather":
             return Ref(self.names[args[0]], data[0])
         operands = [self._expression(a) for a in args]
