@@ -236,11 +236,7 @@ class Config:
         Raises:
             DacergnnError: No implementation is given, and there is none for such devices.
         """
-        try:
-            target = find(self.implementation, device)
-        except KeyError:
-            remedy = "move arrays with .to('cpu')"
-            raise DacergnnError(f"There are no kernels for devices of type {device!r}; {remedy}.") from None
+        target = find(self.implementation, device)
         if self.implementation is not None and not self.cuda_graph and self.check_graph == "auto":
             return self
         return replace(self, implementation=target.name, cuda_graph=False, check_graph="auto")

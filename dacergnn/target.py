@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from importlib import import_module
+from secrets import token_hex
 from typing import Any
+
+from dacergnn.errors import DacergnnError
 
 
 @dataclass(frozen=True)
@@ -32,6 +38,7 @@ class Target:
         tunes: Whether plans can be measured on the machine (`tuning`).
         has_architectures: Whether libraries are built for architectures of devices (`Config.cuda_arch`).
         has_tf32: Whether products in float32 have a build with TF32 factors.
+        start: Values that could be moved in the time that it takes to start a loop.
     """
 
     name: str
@@ -53,6 +60,16 @@ class Target:
     tunes: bool = False
     has_architectures: bool = False
     has_tf32: bool = False
+    start: float = 1e3
+
+    @cached_property
+    def version(self) -> str:
+        """Tells the target from another of its name, for what is kept between processes."""
+        functions = (self.plan_nest, self.plan_gemm, self.expand)
+        modules = sorted({f.__module__ for f in functions if not f.__module__.startswith("dacergnn.")})
+        fields = {name: value for name, value in vars(self).items() if not callable(value)}
+        names = [f"{f.__module__}.{f.__qualname__}" for f in functions]
+        return repr((fields, names, [_source(name) for name in modules]))
 
     def executable_class(self) -> Any:
         """The class of a loaded program, which is of a package above this one."""
@@ -60,15 +77,25 @@ class Target:
         return getattr(import_module(module), name)
 
 
+def _source(module: str) -> str:
+    """The text of a module; where nobody can read it, what no other process has."""
+    try:
+        return inspect.getsource(sys.modules[module])
+    except (OSError, TypeError):
+        return token_hex()
+
+
 TARGETS: dict[str, Target] = {}
 """All targets by name (`library_nodes.targets.register`)."""
 
 
 def find(name: str | None, device: str = "cpu") -> Target:
-    """The target of a name, or else the first for a type of device; KeyError if there is none."""
+    """The target of a name, or else the first for a type of device; DacergnnError if there is none."""
     if name is not None:
+        if name not in TARGETS:
+            raise DacergnnError(f"implementation={name!r} is not one of {', '.join(TARGETS)}.")
         return TARGETS[name]
-    found = next((target for target in TARGETS.values() if target.device == device), None)
-    if found is None:
-        raise KeyError(device)
-    return found
+    for target in TARGETS.values():
+        if target.device == device:
+            return target
+    raise DacergnnError(f"There are no kernels for devices of type {device!r}; move arrays with .to('cpu').")

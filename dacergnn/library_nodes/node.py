@@ -17,6 +17,7 @@ from dacergnn.library_nodes.form import Ref, Shape, Statement, statement_text
 from dacergnn.library_nodes.parse import parse_statement, view_shape
 from dacergnn.library_nodes.plan import Arrays, OperatorPlan, Rows
 from dacergnn.library_nodes.shapes import check_shapes
+from dacergnn.target import Target, find
 
 if TYPE_CHECKING:
     from dace.data import Data
@@ -153,7 +154,22 @@ class GraphOperator(nodes.LibraryNode):
         return Arrays(rows, arrays[next(iter(names))].dtype.bytes)
 
     def plan(self, target: str, arrays: Mapping[str, Data]) -> OperatorPlan:
-        """Returns what its kernel on a target will do, given the descriptors of its arrays."""
+        """Returns what its kernel on a target will do, given the descriptors of its arrays.
+
+        Raises:
+            VerificationError: A choice of the schedule is none that kernels of the target have.
+        """
+        found = find(target)
+        for name in self.choices:
+            value, options = getattr(self, name), found.choices.get(name, ())
+            if type(value) is int and name not in self.run_time and options and str(value) not in options:
+                raise VerificationError(
+                    f"{self.label}: {name} is {value}; options of {found.name}: {', '.join(options)}."
+                )
+        return self._plan(found, self.facts(arrays))
+
+    def _plan(self, target: Target, arrays: Arrays) -> OperatorPlan:
+        """Asks a target for the plan of the body."""
         raise NotImplementedError
 
     def validate(self, sdfg: dace.SDFG, state: dace.SDFGState) -> None:

@@ -195,7 +195,8 @@ class CompiledProgram:
     def _built(self, mask: Mask) -> tuple[list[str], LoweredProgram]:
         """Returns what there is a gradient of, and the program, whose library is in the cache of builds."""
         wrt = [n for n, needed in zip(self._taken, mask, strict=True) if needed]
-        key = plan_cache.plan_key(*self._text, self.dtype, self.index, self.config, self.profile, mask, self.shared)
+        choices = self.config, self._target.version, self.profile, mask, self.shared
+        key = plan_cache.plan_key(*self._text, self.dtype, self.index, *choices)
         kept = plan_cache.load(key, self.name)
         program = kept or self._lower(self._tuned(wrt) if self._tunes else self._plan(wrt))
         self._build_parts(program)

@@ -64,7 +64,6 @@ _ROW_TWICE = 10.0  # reading through an index in such an order: no neighbors sha
 _WIDTH_SCATTERED, _ROW_SCATTERED = 2.0, 8.0  # writing in such an order
 _ONE_BY_ONE = 4.0  # computing a few values between wide rows, where they do not vectorize
 _SCRATCH = 0.5  # keeping a value for another loop of the nest
-_START = {"cpu": 1e3, "cuda": 1e6}  # values that could be moved in the time it takes to start a loop
 _WIDEST = 1024  # elements of a row that fits on the stack with others
 _LOCAL_WIDTH = 16  # of an array that several loops of a nest use
 
@@ -121,7 +120,7 @@ class _Fusion:
     ) -> None:
         self.program = program
         self.implementation, self.longest = implementation, longest
-        self.start = _START.get(implementation, _START["cpu"])
+        self.start = find(implementation).start
         self.sizes = sizes
         self.units: list[_Unit] = []
         count = 0

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import dace
 import pytest
 
 import dacergnn
 from dacergnn import Config, parse
-from dacergnn.errors import DacergnnError
-from dacergnn.library_nodes import register
+from dacergnn.errors import DacergnnError, VerificationError
+from dacergnn.library_nodes import SegmentGemm, register
+from dacergnn.program import Program as View
 from dacergnn.runtime.lower import lower
 from dacergnn.sdfg_passes import Compilation, compile_program
 from dacergnn.target import TARGETS, Target, find
@@ -38,10 +40,12 @@ def test_every_layer_runs_on_plain_loops(kind: Kind) -> None:
 
 
 PROGRAM = """
-def program(g, x: NS[8], w: E):
+def program(g, x: NS[300], w: E, W: ONE[300, 8]):
     for n in g.dst_nodes():
         for e in n.incoming_edges():
-            n["out"] += e["w"] * e.src["x"]
+            n["sum"] += e["w"] * e.src["x"]
+    for n in g.dst_nodes():
+        n["out"] = linear(n["sum"], W)
     return out
 """
 
@@ -73,6 +77,30 @@ def test_a_target_is_registered_from_outside() -> None:
     schedules = [name.split("/")[-1] for name in found.asked if "select_schedule" in name]
     assert set(schedules) == {"chunks"}
     assert any(name.endswith("tile_rows") for name in usual.asked)
+
+
+def test_versions_of_a_target() -> None:
+    """What is kept between processes is not found by another target of the same name."""
+    target = find("cpu")
+    assert replace(target).version == target.version
+    others = [
+        replace(target, choices={}), replace(target, hub_rows=8), replace(target, start=1.0),
+        replace(target, plan_nest=_plan), replace(target, plan_nest=find("cuda").plan_nest),
+    ]  # fmt: skip
+    assert len({target.version, *(other.version for other in others)}) == 6
+
+
+def _plan(body: Any, schedule: Any) -> Any:
+    return find("cpu").plan_nest(body, schedule)
+
+
+@pytest.mark.parametrize(("name", "value"), [("row_tile", 9), ("row_tile", -1), ("depth_block", 100)])
+def test_tiles_that_kernels_do_not_have_are_refused(name: str, value: int) -> None:
+    sdfg = compiled(Config()).forward
+    product = next(o for o in View(sdfg).operators if isinstance(o, SegmentGemm))
+    setattr(product, name, value)
+    with pytest.raises(VerificationError, match=rf"{name} is {value}; options of cpu: 0, "):
+        lower(sdfg)
 
 
 def test_a_target_that_nobody_registered_is_refused() -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
+import grimp
 import pytest
 import torch
 from click.testing import CliRunner
@@ -241,12 +242,29 @@ def test_digest_is_of_names_and_contents(tmp_path: Path) -> None:
     (copy / "bench" / "measure.py").write_text("")
     assert plan_cache.digest_sources(copy) == expected
     seen = {expected}
-    compiler = ("sdfg_passes/new.py", "program/parser.py", "runtime/lower.py", "graph/spaces.py", "cost.py")
+    compiler = (
+        "sdfg_passes/new.py",
+        "program/parser.py",
+        "runtime/lower.py",
+        "graph/spaces.py",
+        "cost.py",
+        "target.py",
+    )
     for name in (*compiler, "tuning/search.py", "tuning/model.npz"):
         with (copy / name).open("a") as file:
             file.write("\n")
         seen.add(plan_cache.digest_sources(copy))
-    assert len(seen) == 8
+    assert len(seen) == 9
+
+
+def test_digest_covers_what_compiling_imports() -> None:
+    imports = grimp.build_graph("dacergnn")
+    roots = ("dacergnn.sdfg_passes.compilation", "dacergnn.runtime.lower")
+    read = {name for root in roots for name in (root, *imports.find_upstream_modules(root))}
+    covered = tuple(f"dacergnn.{source.removesuffix('.py').replace('/', '.')}" for source in plan_cache._SOURCES)
+    others = {name for name in read if not any(f"{name}.".startswith(f"{source}.") for source in covered)}
+    without_code = {"dacergnn.errors", "dacergnn.runtime.free_memory"}
+    assert {name for name in others if not name.startswith("dacergnn.native")} <= without_code
 
 
 def truncate(file: Path) -> None:

@@ -38,7 +38,7 @@ def region(
     leaves: list[Expr] = []
     positions: dict[int, int] = {}
     for expr in reached(exprs):
-        data = (Const(expr.data[0]),) if expr.op == "const" else expr.data  # which tells the two zeros apart
+        data = (Const(float(expr.data[0])),) if expr.op == "const" else expr.data  # which tells the two zeros apart
         step = (expr.op, tuple([positions[a.serial] for a in expr.args]), data, expr.shape)
         key = (step, id(expr.tensor)) if expr.op == "leaf" else step
         found = steps.get(key)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import dace
@@ -12,12 +11,12 @@ from dace import properties
 from dacergnn.errors import VerificationError
 from dacergnn.library_nodes.form import Gemm, Statement, match_gemm
 from dacergnn.library_nodes.node import GraphOperator
-from dacergnn.library_nodes.plan import OperatorPlan
+from dacergnn.library_nodes.plan import Arrays, OperatorPlan
 from dacergnn.library_nodes.segment_gemm.plan import ProductBody, ProductSchedule
-from dacergnn.target import find
+from dacergnn.target import Target
 
 if TYPE_CHECKING:
-    from dace.data import Data
+    pass
 
 
 @dace.library.node
@@ -60,10 +59,9 @@ class SegmentGemm(GraphOperator):
             raise VerificationError(f'{self.label}: "{self.body[0]}" is not a product that SegmentGemm can run.')
         return statement, gemm
 
-    def plan(self, target: str, arrays: Mapping[str, Data]) -> OperatorPlan:
-        body = ProductBody(self.statements, self.facts(arrays), tuple(self.locals))
+    def _plan(self, target: Target, arrays: Arrays) -> OperatorPlan:
         schedule = ProductSchedule(*(getattr(self, name) for name in self.choices))
-        return find(target).plan_gemm(body, schedule)
+        return target.plan_gemm(ProductBody(self.statements, arrays, tuple(self.locals)), schedule)
 
     def validate(self, sdfg: dace.SDFG, state: dace.SDFGState) -> None:
         super().validate(sdfg, state)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import dace
@@ -11,13 +10,13 @@ from dace import properties
 
 from dacergnn.errors import VerificationError
 from dacergnn.library_nodes.node import GraphOperator, RunTimeProperty
-from dacergnn.library_nodes.plan import OperatorPlan
+from dacergnn.library_nodes.plan import Arrays, OperatorPlan
 from dacergnn.library_nodes.traversal.nest import problem
 from dacergnn.library_nodes.traversal.plan import RUN_TIME, Body, Schedule
-from dacergnn.target import find
+from dacergnn.target import Target
 
 if TYPE_CHECKING:
-    from dace.data import Data
+    pass
 
 
 @dace.library.node
@@ -67,10 +66,9 @@ class Traversal(GraphOperator):
         desc="Sparse format of the edges that the CPU kernel runs on (select_adjacency)",
     )
 
-    def plan(self, target: str, arrays: Mapping[str, Data]) -> OperatorPlan:
-        body = Body(self.space, self.statements, self.facts(arrays), tuple(self.locals))
+    def _plan(self, target: Target, arrays: Arrays) -> OperatorPlan:
         schedule = Schedule(self.schedule_by == "edges", self.split_hubs, self.adjacency)
-        return find(target).plan_nest(body, schedule)
+        return target.plan_nest(Body(self.space, self.statements, arrays, tuple(self.locals)), schedule)
 
     def validate(self, sdfg: dace.SDFG, state: dace.SDFGState) -> None:
         super().validate(sdfg, state)

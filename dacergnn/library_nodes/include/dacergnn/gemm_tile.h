@@ -90,6 +90,7 @@ inline void rows_times_matrix(const T* const* x, const T* w, T* const* y, int64_
         for_each_panel<T, C>([&](auto nv, auto last_offset, int64_t column) {
             constexpr int64_t NV = decltype(nv)::value, Off = decltype(last_offset)::value;
             constexpr int64_t most = kTileRows<T, C, P>;
+            static_assert(0 < most && most <= 8, "the rows that are left are at most 4 + 2 + 1");
             const T* rows[most];
             T* out[most];
             const auto step = [&](auto count, int64_t r) {

@@ -86,4 +86,5 @@ TARGET = Target(
     divides_inner_loops=False,
     has_architectures=True,
     has_tf32=True,
+    start=1e6,
 )

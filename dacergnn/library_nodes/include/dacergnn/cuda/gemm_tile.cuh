@@ -41,6 +41,7 @@ struct Tiling {
     static constexpr bool kTf32 = Tf32_ && std::is_same_v<Value, float>, kMatrix = kTf32 || kSmall<Value>;
     static constexpr int kRows = kMatrix ? 64 : sizeof(Value) > 4 ? smaller(Rows, 64) : Rows;
     static constexpr int kWarpRows = kRows / kTileWarps;  // a warp computes all columns of its rows
+    static_assert(kRows == 32 || kRows == 64 || kRows == 128, "lanes share the rows of a warp out evenly");
     static constexpr int kLeastBlocks = Least > 0 ? Least : kLeastTileBlocks<Value>;
     static constexpr int kMost = 64, kUnit = kSmall<Value> ? 16 : kTf32 ? 8 : 4;
 
