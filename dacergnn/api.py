@@ -74,7 +74,7 @@ class _Replacement:
         return None
 
     def _config_of(self, name: str) -> Config:
-        """What one layer is compiled with."""
+        """Returns the config of one layer."""
         plan = self.config.plan
         return self.config if plan is None else replace(self.config, plan=plan.of_layer(name or MODEL))
 

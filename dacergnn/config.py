@@ -1,4 +1,4 @@
-"""What users say of how layers are compiled and called."""
+"""Holds what users say of how layers are compiled and called."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of a kernel before its text is printed: what it reads of the graph, and the memory that it needs."""
+"""Describes kernels before their text is printed: what they read of the graph, and the memory that they need."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from torch import nn
 
 from dacergnn.config import Config, OnUnsupported
 from dacergnn.errors import UnsupportedCallError
+from dacergnn.modules.base import RunsPrograms
 from dacergnn.modules.graphs import GraphCache
 from dacergnn.modules.layer_core import LayerCore
 from dacergnn.modules.loaded import LoadedProgram
@@ -48,37 +49,17 @@ class CompiledLayer(nn.Module):
         return traced_call(core, args, kwargs)
 
     def save_sdfg(self, folder: str | Path) -> list[Path]:
-        """Write the SDFGs of every step of the last call's program: ``00_frontend.sdfg``, ...; returns their paths.
-
-        They are those of the build with the most gradients. What runs has the highest number, forward and backward;
-        `load_sdfg` reads that when it has been changed.
-
-        Raises:
-            UnsupportedCallError: The layer has not been called yet.
-        """
         return self._dacergnn.save_sdfg(folder)
 
     def load_sdfg(self, folder: str | Path) -> list[Path]:
-        """Run SDFGs that `save_sdfg` wrote, and somebody has changed, in all calls like that which they were saved of.
-
-        Names, row spaces, shapes and element types of inputs, results and gradients have to be those that were saved.
-        Nobody checks what is computed. It has first derivatives only.
-
-        Args:
-            folder: Where `save_sdfg` wrote to. What is read are the files with the highest number.
-
-        Returns:
-            The paths that were read.
-
-        Raises:
-            UnsupportedCallError: The layer has not been called yet.
-            VerificationError: A file is missing, broken, of another program or version, or does not fit the program.
-        """
         return self._dacergnn.load_sdfg(folder)
 
     def unload_sdfg(self) -> None:
-        """Run what was compiled, in place of all that `load_sdfg` has read."""
         self._dacergnn.unload_sdfg()
+
+    save_sdfg.__doc__ = RunsPrograms.save_sdfg.__doc__
+    load_sdfg.__doc__ = RunsPrograms.load_sdfg.__doc__
+    unload_sdfg.__doc__ = RunsPrograms.unload_sdfg.__doc__
 
     def __getattr__(self, name: str) -> Any:
         if name == _CORE:  # of a copy that was made attribute by attribute

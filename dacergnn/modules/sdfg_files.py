@@ -42,7 +42,7 @@ class Part:
 
     @classmethod
     def of(cls, file: str, sdfg: dace.SDFG) -> Part:
-        """What is to be known of a program."""
+        """Returns what is to be known of a program."""
         view = Program(sdfg)
         return cls(file, sdfg.name, _rows(view, view.inputs), _rows(view, view.outputs))
 

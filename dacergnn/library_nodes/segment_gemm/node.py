@@ -60,7 +60,7 @@ class SegmentGemm(GraphOperator):
         return statement, gemm
 
     def _plan(self, target: Target, arrays: Arrays) -> OperatorPlan:
-        schedule = ProductSchedule(*(getattr(self, name) for name in self.choices))
+        schedule = ProductSchedule(**{name: getattr(self, name) for name in self.choices})
         return target.plan_gemm(ProductBody(self.statements, arrays, tuple(self.locals)), schedule)
 
     def validate(self, sdfg: dace.SDFG, state: dace.SDFGState) -> None:

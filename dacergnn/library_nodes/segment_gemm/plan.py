@@ -28,7 +28,7 @@ rows of each target before they are multiplied, "pairs" by adding those of each 
 """
 
 _OF_TWO = ("weights", "outer")
-"""Those of which both operands are rows; the second of others is the weight of a type."""
+"""Names the forms of which both operands are rows; the second of others is the weight of a type."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class GemmPlan(OperatorPlan):
 
     @property
     def hubs(self) -> bool:
-        """Whether several blocks share very long sums."""
+        """Returns whether several blocks share very long sums."""
         return self.schedule.split_hubs and self.targets is not None
 
     @property
@@ -161,7 +161,7 @@ class GemmPlan(OperatorPlan):
 
     @property
     def repeats(self) -> tuple[bool, bool]:
-        """Which operand of an outer product repeats: edges of one type stand in the order of their destinations."""
+        """Returns which operand of an outer product repeats: edges of a type come in the order of destinations."""
         x, w = (kind(self.space) == "E" and ref.path == "dst" for ref in (self.gemm.x, self.gemm.w))
         return x, w
 
@@ -197,7 +197,7 @@ def _questions(plan: GemmPlan) -> tuple[str, ...]:
 
 
 def describe(body: ProductBody) -> GemmPlan:
-    """What all targets need to know of a product; encodings are left to them."""
+    """Returns what all targets need to know of a product; encodings are left to them."""
     statement, gemm, arrays = body.statements[0], body.gemm, body.arrays
     space, path, group = statement.space, statement.target.path, group_path(statement)
     form: Form = "scatter" if path else "gather"

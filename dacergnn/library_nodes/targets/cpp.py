@@ -17,7 +17,7 @@ from dacergnn.native.build import INCLUDE_FOLDER
 
 
 class Headers:
-    """What DaCe asks of an environment; targets name their headers."""
+    """Gives DaCe what it asks of an environment; targets name their headers."""
 
     cmake_minimum_version = None
     cmake_packages: list[str] = []

@@ -34,6 +34,25 @@ class _Scope:
     values: dict[tuple[Expr, tuple[str, ...]], str] = field(default_factory=dict[tuple[Expr, tuple[str, ...]], str])
 
 
+def named_rows(place: Callable[[Ref], str]) -> tuple[Callable[[Ref], str], list[str]]:
+    """Returns what names the pointer to the row that a reference reads, and the declarations of those named so far.
+
+    Args:
+        place: The pointer as an expression.
+    """
+    names: dict[tuple[str, str], str] = {}
+    lines: list[str] = []
+
+    def pointer(ref: Ref) -> str:
+        key = (ref.name, ref.path)
+        if key not in names:
+            names[key] = f"row{len(names)}"
+            lines.append(f"const Value* const {names[key]} = {place(ref)};")
+        return names[key]
+
+    return pointer, lines
+
+
 class Emitter:
     """Emits the loops of ``store(offset, value)`` over the elements of a statement's expression.
 

@@ -106,7 +106,7 @@ class DeviceLoop:
 
 @dataclass(frozen=True, eq=False)
 class HubPart:
-    """What a block does in one launch at its part of a hub.
+    """Describes what a block does in one launch at its part of a hub.
 
     ``items`` are steps, the loop whose rows it shares, and reductions of loops of earlier launches, which it puts
     together. The last launch stores what there is for the group, by the first block alone.

@@ -68,7 +68,7 @@ class Planner:
     in_registers: set[str] = field(default_factory=set[str])
     in_runs: dict[str, None] = field(default_factory=dict[str, None])
     shared: bool = False
-    """Whether the group is a hub of which the block has a part that others have to finish."""
+    """Tells whether the group is a hub of which the block has a part that others have to finish."""
     copied: frozenset[str] = frozenset()
     """Arrays whose row of the group such a part reads from memory."""
 

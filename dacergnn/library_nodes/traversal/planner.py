@@ -264,7 +264,7 @@ class _Planner:
         return Step(statement, reads, (*goals, *([memory] if home.stored else [])), streams)
 
     def _sum(self, statement: Statement) -> Place:
-        """Where the sums of a tile are: in scratch, or in memory."""
+        """Returns where the sums of a tile are: in scratch, or in memory."""
         name = statement.target.name
         kept = self.find.homes[name].offset is not None
         return Place("scratch" if kept else "memory", name, Number("first"), "first" if kept else "")
@@ -282,7 +282,7 @@ class _Planner:
         return Step(statement, {}, tuple(goals), streams)
 
     def _source(self, statement: Statement, ref: Ref, around: Mapping[str, Loop]) -> Place:
-        """Where the row is that a reference reads."""
+        """Returns where the row is that a reference reads."""
         home = self.find.homes.get(ref.name)
         if home is not None and home.space in around and (home.loop is not None or self._reducing(ref.name, around)):
             return Place("stack", ref.name)

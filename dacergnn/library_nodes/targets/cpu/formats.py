@@ -14,7 +14,7 @@ from dacergnn.library_nodes.traversal.plan import NestPlan
 
 
 def array(pointers: Pointers) -> str:
-    """What is indexed by an outer row."""
+    """Returns the array that is indexed by an outer row."""
     if pointers.encoding is not None:
         return PREFIX + pointers.encoding
     return "bounds" if pointers.kind == "one" else pointers.kind

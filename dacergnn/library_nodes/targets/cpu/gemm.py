@@ -7,7 +7,7 @@ from dacergnn.library_nodes.form import Ref, Statement
 from dacergnn.library_nodes.node import PREFIX
 from dacergnn.library_nodes.segment_gemm.plan import GemmPlan
 from dacergnn.library_nodes.targets.cpp import extent, pointer, weight_product_arguments
-from dacergnn.library_nodes.targets.emit import Emitter
+from dacergnn.library_nodes.targets.emit import Emitter, named_rows
 
 
 def gemm_code(plan: GemmPlan) -> str:
@@ -60,15 +60,12 @@ def _finish(plan: GemmPlan) -> str:
     """An argument that says what is done with a finished row: a lambda (row index, row of the product)."""
     if not plan.epilogue:
         return ", dacergnn::Keep{}" if plan.start else ""
-    lines = [line for number, statement in enumerate(plan.epilogue) for line in _statement(plan, statement, number)]
+    lines = [line for statement in plan.epilogue for line in _statement(plan, statement)]
     return ", [=](const int64_t i, Value* row) {\n(void)i;\n" + "\n".join(lines) + "\n}"
 
 
-def _statement(plan: GemmPlan, statement: Statement, number: int) -> list[str]:
-    pointers: dict[Ref, str] = {}
-
-    def named(ref: Ref) -> str:
-        return pointers.setdefault(Ref(ref.name, ref.path), f"r{number}_{len(pointers)}")
+def _statement(plan: GemmPlan, statement: Statement) -> list[str]:
+    """Lines that run a statement on the row ``row`` with the number ``i``."""
 
     def address(ref: Ref) -> str:
         if plan.is_at_hand(ref):
@@ -78,15 +75,14 @@ def _statement(plan: GemmPlan, statement: Statement, number: int) -> list[str]:
         return f"{PREFIX}{ref.name} + {row} * {plan.arrays.width(ref.name)}"
 
     target, shapes = statement.target, plan.arrays.shapes
-    loops = Emitter(shapes, named).loops(
-        statement.expr, shapes(target), lambda at, value: f"out{number}[{at}] = {value};"
-    )
+    named, lines = named_rows(address)
+    loops = Emitter(shapes, named).loops(statement.expr, shapes(target), lambda at, value: f"out[{at}] = {value};")
     own = [f"Value local_{target.name}[{plan.arrays.width(target.name)}];"] if target.name in plan.local_rows else []
     return [
         *own,
         "{",
-        f"Value* out{number} = {address(target)};",
-        *(f"const Value* {variable} = {address(ref)};" for ref, variable in pointers.items()),
+        f"Value* const out = {address(target)};",
+        *lines,
         loops,
         "}",
     ]

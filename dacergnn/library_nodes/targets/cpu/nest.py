@@ -10,7 +10,7 @@ from dacergnn.library_nodes.node import PREFIX
 from dacergnn.library_nodes.targets.cpp import extent
 from dacergnn.library_nodes.targets.cpu import formats
 from dacergnn.library_nodes.targets.cpu.reductions import COMBINE, IDENTITY, accumulator, each
-from dacergnn.library_nodes.targets.emit import Emitter
+from dacergnn.library_nodes.targets.emit import Emitter, named_rows
 from dacergnn.library_nodes.traversal.places import Number, Place, Pointers
 from dacergnn.library_nodes.traversal.plan import PREFETCH_DISTANCE, NestLoop, NestPlan, Step
 
@@ -292,16 +292,7 @@ class NestText:
 
     def _step(self, step: Step, loop: NestLoop) -> str:
         """Loops over the elements of one row."""
-        rows: dict[tuple[str, str], str] = {}
-        sources: list[str] = []
-
-        def pointer(ref: Ref) -> str:
-            key = (ref.name, ref.path)
-            if key not in rows:
-                rows[key] = f"row{len(rows)}"
-                sources.append(f"const Value* const {rows[key]} = {self._pointer(step.reads[key])};")
-            return rows[key]
-
+        pointer, sources = named_rows(lambda ref: self._pointer(step.reads[ref.name, ref.path]))
         statement = step.statement
         name = statement.target.name
         shapes, home = self.plan.arrays.shapes, self.plan.homes[name]

@@ -8,7 +8,7 @@ from dacergnn.library_nodes.form import Ref, size
 from dacergnn.library_nodes.node import PREFIX
 from dacergnn.library_nodes.targets.cpp import extent
 from dacergnn.library_nodes.targets.cpu.nest import number_text
-from dacergnn.library_nodes.targets.emit import Emitter
+from dacergnn.library_nodes.targets.emit import Emitter, named_rows
 from dacergnn.library_nodes.traversal.plan import SharedSumPlan
 
 
@@ -16,19 +16,13 @@ def shared_sum_code(plan: SharedSumPlan) -> str:
     """The kernel, a block of C++ in which Value and Index are defined."""
     statement, shapes = plan.statement, plan.arrays.shapes
     path, space, target = statement.target.path, statement.space, shapes(statement.target)
-    rows: dict[tuple[str, str], str] = {}
-    lines: list[str] = []
 
-    def pointer(ref: Ref) -> str:
-        key = (ref.name, ref.path)
-        if key not in rows:
-            rows[key] = f"row{len(rows)}"
-            row = plan.reads[key].row
-            assert row is not None
-            place = f"{PREFIX}{ref.name} + {number_text(row)} * {plan.arrays.width(ref.name)}"
-            lines.append(f"const Value* {rows[key]} = {place};")
-        return rows[key]
+    def place(ref: Ref) -> str:
+        row = plan.reads[ref.name, ref.path].row
+        assert row is not None
+        return f"{PREFIX}{ref.name} + {number_text(row)} * {plan.arrays.width(ref.name)}"
 
+    pointer, lines = named_rows(place)
     body = Emitter(shapes, pointer).loops(statement.expr, target, lambda at, value: f"acc[{at}] += {value};")
     ids, bounds = order_name(space, path), pointer_name(space, path)
     at = f"int64_t({PREFIX}{ids}[p])" if ids else "p"

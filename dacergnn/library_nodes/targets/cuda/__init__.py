@@ -43,7 +43,7 @@ class CUDAHeaders(Headers):
 
 
 def launches(operator: GraphOperator, arrays: Mapping[str, Any]) -> Launches:
-    """What the host does to run an operator."""
+    """Returns what the host does to run an operator."""
     plan = operator.plan(TARGET.name, arrays)
     if isinstance(plan, GemmPlan):
         return gemm_launches(plan)

@@ -10,7 +10,7 @@ from dacergnn.library_nodes.targets.cuda.launches import Launches
 
 
 def gemm_launches(plan: GemmPlan) -> Launches:
-    """What the host does to run a product, C++ in which Storage, Value and Index are defined."""
+    """Returns what the host does to run a product, C++ in which Storage, Value and Index are defined."""
     gemm, out = plan.gemm, PREFIX + plan.place
     x = f"{PREFIX}{gemm.x.name}, {pointer(plan.gathers[0])}"
     w = f"{PREFIX}{gemm.w.name}, {pointer(plan.gathers[1])}"

@@ -20,7 +20,7 @@ IDENTITY = {"+=": "Value(0)", "max=": "-dacergnn::cuda::kInfinity<Value>", "min=
 
 
 def nest_launches(plan: DevicePlan) -> Launches:
-    """What the host does to run a nest, C++ in which Storage, Value and Index are defined."""
+    """Returns what the host does to run a nest, C++ in which Storage, Value and Index are defined."""
     text = NestText(plan)
     if plan.chunks is not None:
         return Launches(text.before(), [text.lone_sum(plan.chunks)])
