@@ -16,6 +16,7 @@ from dacergnn.graph.profile import TYPICAL, Profile
 from dacergnn.library_nodes import Traversal
 from dacergnn.library_nodes.node import Typeclass
 from dacergnn.library_nodes.targets.cpu import kernel_code
+from dacergnn.library_nodes.traversal.plan import NestPlan
 from dacergnn.program import Program
 from dacergnn.runtime.executable import Executable
 from dacergnn.sdfg_passes import Compilation, compile_program
@@ -117,6 +118,31 @@ def test_softmax_and_lone_reductions(schedule: str, dtype: Typeclass, threads: N
     for raw in [*HUBS.values(), *graphs()[-4:]]:
         program.check(raw)
     check_threads(program)
+
+
+def test_only_what_both_forms_allow_is_written_in_place() -> None:
+    """Row by row, sums are loops of their own, and end before anything is written; a hub has all in one loop."""
+    text = """def p(g, d: ND, r: ND, y: E):
+    for e in g.edges():
+        e.dst["count"] += e.y * e.dst.d
+    for n in g.dst_nodes():
+        n["share"] = n.r * n.d / clamp_min(n["count"], 1.0)
+    for n in g.dst_nodes():
+        n["neg"] = -n.r
+    return share, neg
+"""
+    sdfg = scheduled(divided(as_one(parse(text, dtype=dace.float64), "ND")), "edges")
+    (operator,), state = Program(sdfg).operators, Program(sdfg).state
+    both = operator.plan("cpu", operator.arrays(sdfg, state))
+    operator.split_hubs = False
+    whole = operator.plan("cpu", operator.arrays(sdfg, state))
+    operator.split_hubs = True
+    assert isinstance(both, NestPlan)
+    assert both.hubs is not None
+    assert both.in_place == whole.in_place & both.hubs.in_place != whole.in_place
+    program = compiled(sdfg, "cpu", dace.float64, dace.int32)
+    for raw in [*HUBS.values(), *graphs()[-4:]]:
+        program.check(raw)
 
 
 def test_hubs_are_divided() -> None:

@@ -103,7 +103,6 @@ def _planned(nest: Structure, hubs: NestPlan | None = None) -> NestPlan:
     questions = form.questions if len(levels.spaces) > 1 else ("chunks",)
     if hubs is not None:
         encodings |= dict.fromkeys(hubs.encodings)
-        streamed |= hubs.streamed
         pairs &= hubs.in_place
         questions = questions if form.shares_rows else (*questions, "hub_rows")
     return NestPlan(
