@@ -79,6 +79,12 @@ def test_a_target_is_registered_from_outside() -> None:
     assert any(name.endswith("tile_rows") for name in usual.asked)
 
 
+def test_a_name_is_that_of_one_target(outside: Target) -> None:
+    register(outside)
+    with pytest.raises(DacergnnError, match="name='mine': another target is registered by it"):
+        register(replace(outside, hub_rows=1))
+
+
 def test_versions_of_a_target() -> None:
     """What is kept between processes is not found by another target of the same name."""
     target = find("cpu")

@@ -8,6 +8,7 @@ import dace
 import dace.library
 from dace.transformation.transformation import ExpandTransformation
 
+from dacergnn.errors import DacergnnError
 from dacergnn.library_nodes.segment_gemm.node import SegmentGemm
 from dacergnn.library_nodes.targets import cpu, cpu_scalar, cuda, pure
 from dacergnn.library_nodes.traversal.node import Traversal
@@ -17,7 +18,13 @@ __all__ = ["register"]
 
 
 def register(target: Target) -> None:
-    """Make a target known to `Config.implementation`, and its code an implementation of the library nodes."""
+    """Make a target known to `Config.implementation`, and its code an implementation of the library nodes.
+
+    Raises:
+        DacergnnError: Another target has the name, by which programs that are compiled already are known.
+    """
+    if TARGETS.get(target.name, target) is not target:
+        raise DacergnnError(f"name={target.name!r}: another target is registered by it; choose another name.")
     TARGETS[target.name] = target
     for operator in (SegmentGemm, Traversal):
         operator.register_implementation(target.name, _expansion(target))  # pyright: ignore[reportUnknownMemberType]
