@@ -25,7 +25,7 @@ def pair_path(statement: Statement) -> str | None:
     return f"{path}pair" if summed else None
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=512)
 def plan_device_gemm(body: ProductBody, schedule: ProductSchedule = USUAL) -> GemmPlan:
     """The plan of a product on a device."""
     plan = replace(describe(body), schedule=schedule)

@@ -170,7 +170,7 @@ class GemmPlan(OperatorPlan):
         return ref.path == "" and (ref.name in self.in_row or ref.name in self.local_rows)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=512)
 def plan_gemm(body: ProductBody, schedule: ProductSchedule = USUAL) -> GemmPlan:
     """The plan of a product for a target whose threads compute whole rows."""
     start, statements = sums_start(body)

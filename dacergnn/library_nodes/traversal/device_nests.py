@@ -25,7 +25,7 @@ from dacergnn.library_nodes.traversal.plan import USUAL, Body, Schedule
 from dacergnn.library_nodes.traversal.storage import homes_of
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=512)
 def plan_device_nest(body: Body, schedule: Schedule = USUAL) -> DevicePlan:
     """The plan of a body under a schedule, for teams of lanes."""
     statements = tuple(simplest(body.mapping, body.statements))

@@ -39,7 +39,7 @@ LEAST_PREFETCHED = 4
 """Elements from which on a row that lies apart from its neighbors is worth a prefetch."""
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=512)
 def plan_nest(body: Body, schedule: Schedule = USUAL) -> NestPlan | SharedSumPlan:
     """The plan of a body under a schedule, for threads that compute whole rows."""
     if len(body.statements) == 1 and shares_groups(body.statements[0]):
