@@ -15,7 +15,7 @@ from dacergnn.modules.loaded import LoadedProgram
 from dacergnn.plan import MODEL, Plan
 from dacergnn.program import Program, print_program
 from dacergnn.sdfg_passes import Compilation
-from dacergnn.sdfg_passes.choices import Question, answers
+from dacergnn.sdfg_passes.questions import Question, answers
 
 NOTHING = (
     "nothing to replace: the model holds no layer of PyG or DGL that can be compiled; "

@@ -30,7 +30,7 @@ class Target:
         call: C++ of the function that the run time calls, with the program's name as ``{name}``.
         prelude: What generated code includes in place of DaCe's own headers; None where it needs those.
         adjacencies: Sparse formats that traversals run on (`library_nodes.traversal.formats`).
-        choices: Options of each choice of a schedule that its plans have (`SelectSchedule`).
+        schedule_options: Options of each question of a schedule that its plans have (`SelectSchedule`).
         hub_parts: One thread, or block of threads, has a group to itself that has no more rows than all over this.
         hub_rows: Rows of a group that make up for the work of sharing them.
         starts_together: Whether operators that do not wait for each other start together.
@@ -52,7 +52,7 @@ class Target:
     call: str = ""
     prelude: str | None = None
     adjacencies: tuple[str, ...] = ("csr",)
-    choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    schedule_options: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     hub_parts: int = 1
     hub_rows: int = 1
     starts_together: bool = False

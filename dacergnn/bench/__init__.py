@@ -6,6 +6,6 @@ from dacergnn.bench.errors import BenchmarkError
 from dacergnn.bench.rates import measure_rates
 from dacergnn.bench.report import Report
 from dacergnn.bench.runner import run
-from dacergnn.bench.settings import Settings
+from dacergnn.bench.settings import BenchSettings
 
-__all__ = ["BenchmarkError", "Report", "Settings", "measure_rates", "run"]
+__all__ = ["BenchSettings", "BenchmarkError", "Report", "measure_rates", "run"]

@@ -18,7 +18,7 @@ from dacergnn.config import Rates
 
 
 @dataclass(frozen=True)
-class Plan:
+class ForwardWork:
     """Work of one forward pass."""
 
     name: str
@@ -46,7 +46,7 @@ class Bound:
 _TRAINING = {"flop": 3.0, "streamed": 2.5, "gathered": 2.0}
 
 
-def plans(model: str, sizes: Mapping[str, int], d: int, itemsize: int = 4) -> list[Plan]:
+def plans(model: str, sizes: Mapping[str, int], d: int, itemsize: int = 4) -> list[ForwardWork]:
     """The forward plans of "rgcn", "rgat" or "hgt", in float32 or with `itemsize` bytes an element of rows and weights.
 
     HGT includes its output projection.
@@ -56,27 +56,27 @@ def plans(model: str, sizes: Mapping[str, int], d: int, itemsize: int = 4) -> li
     node = 2 * n * d * d
     if model == "rgcn":
         return [
-            Plan("vanilla", 2 * e * d * d + 2 * e * d + node, 2 * e * r + 2 * n * r + 12 * e + w, e * r),
-            Plan("compact", 2 * u * d * d + 2 * e * d + node,
+            ForwardWork("vanilla", 2 * e * d * d + 2 * e * d + node, 2 * e * r + 2 * n * r + 12 * e + w, e * r),
+            ForwardWork("compact", 2 * u * d * d + 2 * e * d + node,
                  2 * n * r + 2 * u * r + 4 * u + 8 * e + w, u * r + e * r),
-            Plan("aggregate-first", 2 * v * d * d + 2 * e * d + node,
+            ForwardWork("aggregate-first", 2 * v * d * d + 2 * e * d + node,
                  2 * n * r + 4 * e + 8 * v + w, e * r + 2 * v * r),
         ]  # fmt: skip
     if model == "rgat":
         return [
-            Plan("vanilla", 4 * e * d * d + 6 * e * d, 5 * e * r + n * r + 24 * e + w, 2 * e * r),
-            Plan("compact", 2 * u * d * d + 2 * (u + v) * d + 2 * e * d,
+            ForwardWork("vanilla", 4 * e * d * d + 6 * e * d, 5 * e * r + n * r + 24 * e + w, 2 * e * r),
+            ForwardWork("compact", 2 * u * d * d + 2 * (u + v) * d + 2 * e * d,
                  2 * n * r + 2 * u * r + 8 * (u + v) + 20 * e + w, u * r + e * r),
-            Plan("aggregate-first", 2 * v * d * d + 4 * e * d,
+            ForwardWork("aggregate-first", 2 * v * d * d + 4 * e * d,
                  2 * n * r + 4 * e + 8 * v + w, e * r + 2 * v * r),
         ]  # fmt: skip
     if model == "hgt":
         return [
-            Plan("vanilla", 4 * node + 4 * e * d * d + 4 * e * d,
+            ForwardWork("vanilla", 4 * node + 4 * e * d * d + 4 * e * d,
                  6 * n * r + 4 * e * r + 24 * e + 2 * w, 3 * e * r),
-            Plan("compact", 4 * node + 4 * u * d * d + 4 * e * d,
+            ForwardWork("compact", 4 * node + 4 * u * d * d + 4 * e * d,
                  8 * n * r + 4 * u * r + 20 * e + 2 * w, 2 * u * r + 2 * e * r),
-            Plan("folded, aggregate-first", node + 4 * v * d * d + 4 * e * d,
+            ForwardWork("folded, aggregate-first", node + 4 * v * d * d + 4 * e * d,
                  2 * n * r + 4 * e + 8 * v + 2 * w, e * r + 2 * v * r),
         ]  # fmt: skip
     raise BenchmarkError(f"model '{model}' is unknown; choose from rgcn, rgat, hgt")
@@ -94,7 +94,7 @@ def bound(model: str, mode: str, sizes: Mapping[str, int], d: int, rates: Rates,
     return min(bounds(model, mode, sizes, d, rates, itemsize).values(), key=lambda b: b.ms)
 
 
-def _plan_bound(plan: Plan, train: bool, rates: Rates) -> Bound:
+def _plan_bound(plan: ForwardWork, train: bool, rates: Rates) -> Bound:
     factor = _TRAINING if train else dict.fromkeys(_TRAINING, 1.0)
     seconds = {
         "FLOP": plan.flop * factor["flop"] / rates.flops,

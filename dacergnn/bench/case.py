@@ -14,7 +14,7 @@ from dacergnn.bench.measure import HOPELESS, Timing, interleave, time_call
 from dacergnn.bench.parameters import make_parameters
 from dacergnn.bench.problem import Problem
 from dacergnn.bench.reference import UNCOMPARED, Reference, compute_reference, max_error, reference_memory
-from dacergnn.bench.settings import Settings
+from dacergnn.bench.settings import BenchSettings
 from dacergnn.bench.trial import Request, cached_trial, run_trial
 
 TOLERANCE = 1e-3
@@ -26,7 +26,7 @@ Progress = Callable[[str], None]
 class Case:
     """Runs the candidates of one model on one problem; references are computed once for both modes."""
 
-    def __init__(self, model: str, problem: Problem, settings: Settings, progress: Progress) -> None:
+    def __init__(self, model: str, problem: Problem, settings: BenchSettings, progress: Progress) -> None:
         self.model, self.problem, self.settings, self.progress = model, problem, settings, progress
         self.shared = make_parameters(model, problem, settings.seed)
         self.references: dict[str, Reference] = {}

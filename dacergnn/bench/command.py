@@ -20,7 +20,7 @@ from rich.progress import (
 from rich.table import Table
 
 from dacergnn.bench.report import Report, Row, candidate_table, geomean_table, row_table
-from dacergnn.bench.settings import AGAINST, MODELS, MODES, Settings
+from dacergnn.bench.settings import AGAINST, MODELS, MODES, BenchSettings
 from dacergnn.bench.suites import SuiteCommand, suite_option
 from dacergnn.plan import Plan
 
@@ -35,7 +35,7 @@ def names(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...]:
 @click.option("--models", default=",".join(MODELS), callback=names, show_default=True, help="Comma-separated.")
 @click.option(
     "--data",
-    default=",".join(Settings.data),
+    default=",".join(BenchSettings.data),
     callback=names,
     show_default=True,
     help="Data sets; a synthetic one by name and scale: am~0.1, bgs~ for its full size.",
@@ -79,7 +79,7 @@ def bench(
     One layer, one head, float32; training is forward, negative log-likelihood on fixed random labels and
     backward. Results are validated first; times are medians of interleaved runs in one process.
     """
-    settings = Settings(
+    settings = BenchSettings(
         models, data, mode, against, level, hidden, repeat, memory, layers, compiled, ours, threads, seed, budget,
         plan="" if plan is None else Plan.load(plan).to_json(),
     )  # fmt: skip
@@ -101,7 +101,7 @@ def bench(
         sys.exit(1)
 
 
-def _run(settings: Settings, console: Console, everything: bool) -> Report:
+def _run(settings: BenchSettings, console: Console, everything: bool) -> Report:
     from dacergnn.bench.runner import run
 
     cases = len(settings.models) * len(settings.data) * len(settings.modes)
@@ -125,7 +125,7 @@ def progress_bar(console: Console, *more: ProgressColumn) -> Progress:
     )  # fmt: skip
 
 
-def _overhead_table(settings: Settings) -> Table:
+def _overhead_table(settings: BenchSettings) -> Table:
     from dacergnn.bench.overhead import measure_overhead
 
     table = Table(title="One forward call on ten edges (microseconds)")

@@ -77,7 +77,7 @@ def padded_rows(pairs: Pairs) -> PairRows:
     return PairRows(node, of_pair[pairs.of_edge], of_pair, pairs.type_sizes, order.to(device), tuple(buckets))
 
 
-class Layout:
+class PlainLayout:
     """Describes what the forward functions need to know of a problem."""
 
     def __init__(self, problem: Problem, products: Products = "typed", *, scatter: bool = False) -> None:

@@ -17,37 +17,37 @@ from torch.nn import functional
 
 from dacergnn.bench.candidate import Built, Candidate, Wrap, finish, leaf
 from dacergnn.bench.parameters import Parameters, Slot
-from dacergnn.bench.plain_layout import Layout, Products
+from dacergnn.bench.plain_layout import PlainLayout, Products
 from dacergnn.bench.plain_matmul import typed_matmul
 from dacergnn.bench.plain_ops import Pattern, aggregate, edge_dot, softmax
 from dacergnn.bench.problem import Problem
 
 Weights = Mapping[str, Tensor]
-Forward = Callable[[Weights, Tensor, Layout], Tensor]
+Forward = Callable[[Weights, Tensor, PlainLayout], Tensor]
 
 
-def rgcn_edges(p: Weights, x: Tensor, g: Layout) -> Tensor:
+def rgcn_edges(p: Weights, x: Tensor, g: PlainLayout) -> Tensor:
     messages = typed_matmul(x.index_select(0, g.src), p["weight"], g.edges) * g.mean[:, None]
     return torch.addmm(p["bias"], x, p["root"]) + g.sum_edges(messages)
 
 
-def rgcn_pairs(p: Weights, x: Tensor, g: Layout) -> Tensor:
+def rgcn_pairs(p: Weights, x: Tensor, g: PlainLayout) -> Tensor:
     sums = x.new_zeros(len(g.v.node), x.shape[1]).index_add(0, g.v.of_edge, x.index_select(0, g.src) * g.mean[:, None])
     out = torch.addmm(p["bias"], x, p["root"])
     return out.index_add(0, g.v.node, g.v.matmul(sums, p["weight"]))
 
 
-def rgcn_sources(p: Weights, x: Tensor, g: Layout) -> Tensor:
+def rgcn_sources(p: Weights, x: Tensor, g: PlainLayout) -> Tensor:
     rows = g.u.matmul(x.index_select(0, g.u.node), p["weight"])
     return torch.addmm(p["bias"], x, p["root"]) + aggregate(g.mean, rows, g.node_from_u)
 
 
-def rgcn_destinations(p: Weights, x: Tensor, g: Layout) -> Tensor:
+def rgcn_destinations(p: Weights, x: Tensor, g: PlainLayout) -> Tensor:
     rows = g.v.matmul(aggregate(g.mean, x, g.v_from_node), p["weight"])
     return torch.addmm(p["bias"], x, p["root"]) + g.sum_pairs(rows)
 
 
-def _rgat_weights(source: Tensor, destination: Tensor, g: Layout) -> Tensor:
+def _rgat_weights(source: Tensor, destination: Tensor, g: PlainLayout) -> Tensor:
     """Attention from the scores of every edge's two pairs."""
     return softmax(functional.leaky_relu(source + destination, 0.2), g.dst, g.n)
 
@@ -57,28 +57,28 @@ def _scores(vector: Tensor, x: Tensor, weight: Tensor, by_type: Pattern, of_edge
     return edge_dot((weight @ vector).squeeze(-1), x, by_type).index_select(0, of_edge)
 
 
-def rgat_edges(p: Weights, x: Tensor, g: Layout) -> Tensor:
+def rgat_edges(p: Weights, x: Tensor, g: PlainLayout) -> Tensor:
     sent = typed_matmul(x.index_select(0, g.src), p["weight"], g.edges)
     held = typed_matmul(x.index_select(0, g.dst), p["weight"], g.edges)
     logits = functional.leaky_relu((held @ p["q"] + sent @ p["k"]).squeeze(-1), 0.2)
     return g.sum_edges(sent * softmax(logits, g.dst, g.n)[:, None]) + p["bias"]
 
 
-def rgat_sources(p: Weights, x: Tensor, g: Layout) -> Tensor:
+def rgat_sources(p: Weights, x: Tensor, g: PlainLayout) -> Tensor:
     rows = g.u.matmul(x.index_select(0, g.u.node), p["weight"])
     destination = _scores(p["q"], x, p["weight"], g.type_by_v, g.v_of_edge)
     alpha = _rgat_weights((rows @ p["k"]).squeeze(-1).index_select(0, g.u.of_edge), destination, g)
     return aggregate(alpha, rows, g.node_from_u) + p["bias"]
 
 
-def rgat_destinations(p: Weights, x: Tensor, g: Layout) -> Tensor:
+def rgat_destinations(p: Weights, x: Tensor, g: PlainLayout) -> Tensor:
     source = _scores(p["k"], x, p["weight"], g.type_by_u, g.u_of_edge)
     destination = _scores(p["q"], x, p["weight"], g.type_by_v, g.v_of_edge)
     alpha = _rgat_weights(source, destination, g)
     return g.sum_pairs(g.v.matmul(aggregate(alpha, x, g.v_from_node), p["weight"])) + p["bias"]
 
 
-def _hgt(p: Weights, x: Tensor, g: Layout, messages: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Tensor:
+def _hgt(p: Weights, x: Tensor, g: PlainLayout, messages: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Tensor:
     """The projections around the relational part, which messages(k, q, v) computes."""
     ntype, d = g.problem.ntype, x.shape[1]
     parts = zip(p["kqv_weight"].split(d, dim=2), p["kqv_bias"].split(d, dim=1), strict=True)
@@ -88,11 +88,11 @@ def _hgt(p: Weights, x: Tensor, g: Layout, messages: Callable[[Tensor, Tensor, T
     return torch.lerp(x, new, torch.sigmoid(p["skip"]).index_select(0, ntype)[:, None])
 
 
-def _hgt_weights(p: Weights, products: Tensor, g: Layout, d: int) -> Tensor:
+def _hgt_weights(p: Weights, products: Tensor, g: PlainLayout, d: int) -> Tensor:
     return softmax(products * (p["pri"] / math.sqrt(d)).index_select(0, g.etype), g.dst, g.n)
 
 
-def hgt_edges(p: Weights, x: Tensor, g: Layout) -> Tensor:
+def hgt_edges(p: Weights, x: Tensor, g: PlainLayout) -> Tensor:
     def messages(k: Tensor, q: Tensor, v: Tensor) -> Tensor:
         keys = typed_matmul(k.index_select(0, g.src), p["att"], g.edges)
         alpha = _hgt_weights(p, (keys * q.index_select(0, g.dst)).sum(-1), g, x.shape[1])
@@ -101,7 +101,7 @@ def hgt_edges(p: Weights, x: Tensor, g: Layout) -> Tensor:
     return _hgt(p, x, g, messages)
 
 
-def hgt_sources(p: Weights, x: Tensor, g: Layout) -> Tensor:
+def hgt_sources(p: Weights, x: Tensor, g: PlainLayout) -> Tensor:
     def messages(k: Tensor, q: Tensor, v: Tensor) -> Tensor:
         keys = g.u.matmul(k.index_select(0, g.u.node), p["att"])
         values = g.u.matmul(v.index_select(0, g.u.node), p["msg"])
@@ -111,7 +111,7 @@ def hgt_sources(p: Weights, x: Tensor, g: Layout) -> Tensor:
     return _hgt(p, x, g, messages)
 
 
-def hgt_destinations(p: Weights, x: Tensor, g: Layout) -> Tensor:
+def hgt_destinations(p: Weights, x: Tensor, g: PlainLayout) -> Tensor:
     def messages(k: Tensor, q: Tensor, v: Tensor) -> Tensor:
         queries = g.v.matmul(q.index_select(0, g.v.node), p["att"].transpose(1, 2))
         alpha = _hgt_weights(p, edge_dot(queries, k, g.v_from_node), g, x.shape[1])
@@ -137,7 +137,7 @@ FORWARDS: tuple[tuple[str, Forward], ...] = (
 class PlainLayer(nn.Module):
     """Holds the parameters of one layer as the functions above expect them."""
 
-    def __init__(self, forward: Forward, problem: Problem, shared: Parameters, layout: Layout) -> None:
+    def __init__(self, forward: Forward, problem: Problem, shared: Parameters, layout: PlainLayout) -> None:
         super().__init__()
         self.tensors = {name: nn.Parameter(value.to(problem.x, copy=True)) for name, value in shared.items()}
         for name, value in self.tensors.items():
@@ -152,7 +152,7 @@ def _builder(
     forward: Forward, products: Products = "typed", *, scatter: bool = False
 ) -> Callable[[Problem, Parameters, Wrap], Built]:
     def build(problem: Problem, shared: Parameters, wrap: Wrap) -> Built:
-        layer = PlainLayer(forward, problem, shared, Layout(problem, products, scatter=scatter))
+        layer = PlainLayer(forward, problem, shared, PlainLayout(problem, products, scatter=scatter))
         x, run = leaf(problem.x), wrap(layer)
         slots = [Slot(name, value) for name, value in layer.tensors.items()]
         return finish(lambda: run(x), (x,), slots, shared, layer)

@@ -17,11 +17,11 @@ from dacergnn.bench.peers import LIBRARIES, library_module
 from dacergnn.bench.problem import load_problem
 from dacergnn.bench.rates import measure_rates
 from dacergnn.bench.report import Report, Row, make_rows
-from dacergnn.bench.settings import Settings
+from dacergnn.bench.settings import BenchSettings
 
 
 def run(
-    settings: Settings | None = None,
+    settings: BenchSettings | None = None,
     *,
     progress: Callable[[str], None] | None = None,
     on_case: Callable[[list[Row]], None] | None = None,
@@ -30,13 +30,13 @@ def run(
     """Measure every case and return the report.
 
     Args:
-        settings: What to measure; or give the fields of Settings as keyword arguments.
+        settings: What to measure; or give the fields of BenchSettings as keyword arguments.
         progress: Called with a line that says what is being done.
         on_case: Called with the rows of every case as soon as it is done.
 
     Raises BenchmarkError for settings that cannot be met, DacergnnError where a data set cannot be loaded.
     """
-    settings = settings or Settings(**options)
+    settings = settings or BenchSettings(**options)
     os.environ.setdefault("OMP_NUM_THREADS", str(settings.threads))  # for thread pools not yet started
     for name in settings.against:
         if name in LIBRARIES:
@@ -52,7 +52,7 @@ def run(
         torch.set_num_threads(threads)
 
 
-def _run(settings: Settings, tell: Callable[[str], None], on_case: Callable[[list[Row]], None]) -> Report:
+def _run(settings: BenchSettings, tell: Callable[[str], None], on_case: Callable[[list[Row]], None]) -> Report:
     report = Report(environment=dict(environment()), settings=asdict(settings))
     for data in settings.data:
         tell(f"{data}: loading")

@@ -13,7 +13,7 @@ AGAINST = ("pyg", "dgl", "torch")
 
 
 @dataclass(frozen=True)
-class Settings:
+class BenchSettings:
     """Every combination of models, data and modes is one case, measured at every level."""
 
     models: tuple[str, ...] = MODELS

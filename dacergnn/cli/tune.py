@@ -21,10 +21,10 @@ from dacergnn.errors import DacergnnError
 from dacergnn.plan import Plan
 from dacergnn.program import Program
 from dacergnn.sdfg_passes import Compilation, compile_program
-from dacergnn.tuning.collect import INDEX, Collector, Settings
+from dacergnn.tuning.collect import INDEX, Collector, CollectSettings
 from dacergnn.tuning.graph_facts import GraphFacts
 from dacergnn.tuning.measure import Runnable, seconds
-from dacergnn.tuning.search import Candidate, beam_search, predicted
+from dacergnn.tuning.search import PlanCandidate, beam_search, predicted
 from dacergnn.tuning.tuned import FINAL_REPEAT, MEASURED, ready, shipped
 
 
@@ -41,17 +41,17 @@ tune.add_command(regret)
 @click.option("--out", "path", required=True, type=click.Path(dir_okay=False, path_type=Path),
               help="Samples are appended to this file; those in it are not measured again.")  # fmt: skip
 @click.option(
-    "--layers", default=len(Settings.layers), show_default=True, type=click.IntRange(1), help="Random layers."
+    "--layers", default=len(CollectSettings.layers), show_default=True, type=click.IntRange(1), help="Random layers."
 )
 @click.option("--first", default=0, show_default=True, type=click.IntRange(0), help="Seed of the first one.")
-@click.option("--graphs", default=Settings.graphs, show_default=True, help="Random graphs for each layer.")
-@click.option("--pool", default=Settings.pool, show_default=True, help="Graphs with relations to draw them from, "
-              "and as many without.")  # fmt: skip
-@click.option("--builds", default=Settings.builds, show_default=True, help="Plans of a layer that are built.")
-@click.option("--variants", default=Settings.variants, show_default=True, help="Further plans for each build.")
-@click.option("--repeat", default=Settings.repeat, show_default=True, help="Runs of each sample.")
-@click.option("--limit", default=Settings.limit, show_default=True, help="Seconds that a run may take.")
-@click.option("--threads", default=Settings.threads, show_default=True)
+@click.option("--graphs", default=CollectSettings.graphs, show_default=True, help="Random graphs for each layer.")
+@click.option("--pool", default=CollectSettings.pool, show_default=True, help="Graphs with relations to draw them "
+              "from, and as many without.")  # fmt: skip
+@click.option("--builds", default=CollectSettings.builds, show_default=True, help="Plans of a layer that are built.")
+@click.option("--variants", default=CollectSettings.variants, show_default=True, help="Further plans for each build.")
+@click.option("--repeat", default=CollectSettings.repeat, show_default=True, help="Runs of each sample.")
+@click.option("--limit", default=CollectSettings.limit, show_default=True, help="Seconds that a run may take.")
+@click.option("--threads", default=CollectSettings.threads, show_default=True)
 @click.option("--minutes", default=float("inf"), help="Stop after so long, once a layer is done.")
 @click.option("--build-only", is_flag=True, help="Measure nothing, but build what a later run measures: a machine may "
               "have other work meanwhile.")  # fmt: skip
@@ -64,7 +64,7 @@ def collect(
     Everything but the times follows from seeds. A run that was ended goes on where it stopped when it is started again
     with the same file. The machine should have nothing else to do.
     """
-    settings = Settings(range(first, first + layers), graphs, pool, builds, variants, repeat, limit, threads)
+    settings = CollectSettings(range(first, first + layers), graphs, pool, builds, variants, repeat, limit, threads)
     about = {"machine": environment(), "repeat": repeat, "limit": limit, "threads": threads}
     console = Console(width=None if sys.stdout.isatty() else 200)
     total, deadline = 0, time.monotonic() + 60 * minutes
@@ -101,7 +101,7 @@ def run(
     def compile_by(plan: Plan, level: str = "O2") -> Compilation:
         return compile_program(compiled.sdfg, wrt, Config(level=level), INDEX, facts, found=plan, keep=False)
 
-    def on_step(best: Sequence[Candidate], count: int) -> None:
+    def on_step(best: Sequence[PlanCandidate], count: int) -> None:
         changes = ", ".join(f"{q}: {a}" for q, a in best[0].plan.answers) or "none"
         console.print(
             f"{count} plans, best predicted {1e3 * best[0].seconds:.3f} ms; changes: {changes}", highlight=False
@@ -111,7 +111,7 @@ def run(
         compile_by, facts, predictor, width=width, depth=depth, evaluations=evaluations, on_step=on_step
     )[:top]  # fmt: skip
     levels = [(level, compile_by(Plan(), level)) for level in LEVELS]
-    candidates = [Candidate(Plan(), plain, predicted(plain, facts, predictor)) for _, plain in levels] + found
+    candidates = [PlanCandidate(Plan(), plain, predicted(plain, facts, predictor)) for _, plain in levels] + found
     names = [name for name, _ in levels] + [f"plan {n}" for n in range(1, len(found) + 1)]
     with console.status("building"):
         results = len(Program(compiled.sdfg).outputs)

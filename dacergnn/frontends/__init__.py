@@ -11,11 +11,11 @@ from importlib import import_module
 
 from torch import nn
 
-from dacergnn.frontends.frontend import Binding, Frontend, Program, handled_class
+from dacergnn.frontends.frontend import Binding, Frontend, ProgramSource, handled_class
 from dacergnn.frontends.pyg.traced import MessagePassingTracer, is_message_passing
 from dacergnn.frontends.symbolic import Tracer
 
-__all__ = ["Binding", "Frontend", "Program", "find_frontend", "find_tracer", "handled_classes", "joined_layers"]
+__all__ = ["Binding", "Frontend", "ProgramSource", "find_frontend", "find_tracer", "handled_classes", "joined_layers"]
 
 _PYG = "torch_geometric.nn.conv."
 _DGL = "dgl.nn.pytorch.conv."

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from dacergnn.frontends.attention_programs import gat, gatv2
-from dacergnn.frontends.frontend import Program, spec
+from dacergnn.frontends.frontend import ProgramSource, spec
 from dacergnn.graph import HeteroGraph
 
 __all__ = ["attention_program", "gat", "gatv2", "kept_weights"]
@@ -22,7 +22,7 @@ _BY_HEAD = ("q", "k", "q_edge", "bias", "W_bias", "W_dst_bias")
 def attention_program(
     source: FunctionType, arrays: Mapping[str, Tensor], *,
     heads: int, channels: int, slope: float, residual: bool, attention: bool,
-) -> Program:  # fmt: skip
+) -> ProgramSource:  # fmt: skip
     """The program of a layer whose calls have these arrays.
 
     Args:
@@ -37,7 +37,7 @@ def attention_program(
             shapes[name] = (heads, channels)
     bindings: dict[str, object] = {n: spec(_SPACES.get(n, "ONE"), *shape) for n, shape in shapes.items()}
     constants = {"heads": heads, "channels": channels, "slope": slope, "residual": residual}
-    return Program.of(source, with_attention=attention, **constants, **bindings)
+    return ProgramSource.of(source, with_attention=attention, **constants, **bindings)
 
 
 def kept_weights(graph: HeteroGraph, p: float, shape: tuple[int, ...], like: Tensor) -> Tensor:

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from dacergnn.frontends.frontend import Program, spec
+from dacergnn.frontends.frontend import ProgramSource, spec
 
 Specs = Mapping[str, str]
 AGGREGATIONS = {"add": "sum", "mean": "mean", "max": "max", "min": "min"}
 """PyG's names, and those of the program form."""
 
 
-def edge_conv(x: Specs, network: Specs, steps: Sequence[str], aggr: str) -> Program:
+def edge_conv(x: Specs, network: Specs, steps: Sequence[str], aggr: str) -> ProgramSource:
     """Aggregates what the steps of a network make of ``h = (x_i, x_j - x_i)`` (PyG's `EdgeConv`).
 
     Args:
@@ -30,7 +30,7 @@ def edge_conv(x: Specs, network: Specs, steps: Sequence[str], aggr: str) -> Prog
     return _program("edge_conv", [*x, *network], edge, [_aggregate("out", aggr, 'e["h"]')], {**x, **network})
 
 
-def difference_conv(x: Specs, in_channels: int, out_channels: int, biases: Collection[str]) -> Program:
+def difference_conv(x: Specs, in_channels: int, out_channels: int, biases: Collection[str]) -> ProgramSource:
     """Largest ``theta(x_i - x_j) + phi(x_i)`` (DGL's `EdgeConv`), with the biases "b_theta", "b_phi" that are given."""
     own = _own(x)
     matrix = spec("ONE", out_channels, in_channels)
@@ -68,7 +68,7 @@ class Mixture:
     by_kernel: bool = False
 
 
-def mixture(options: Mixture, x: Specs, own: Specs, residual: str = "") -> Program:
+def mixture(options: Mixture, x: Specs, own: Specs, residual: str = "") -> ProgramSource:
     """Aggregates ``sum_k w_k W_k x_j`` with ``w_k = exp(-1/2 sum_d (u_d - mu_kd)^2 precision_kd)`` (MoNet).
 
     Args:
@@ -92,7 +92,7 @@ def mixture(options: Mixture, x: Specs, own: Specs, residual: str = "") -> Progr
     )
 
 
-def separate_mixture(options: Mixture, x: Specs, own: Specs, residual: str = "") -> Program:
+def separate_mixture(options: Mixture, x: Specs, own: Specs, residual: str = "") -> ProgramSource:
     """The same with Gaussians for every pair of an output and an input channel, and their weights in ``c``.
 
     Rows of ``mu``, ``sigma`` and ``c`` stand by output, then by input channel, then by kernel.
@@ -133,11 +133,11 @@ def _aggregate(target: str, aggr: str, value: str) -> str:
 def _program(
     name: str, parameters: Sequence[str], edge: Sequence[str], node: Sequence[str], bindings: Mapping[str, object],
     *, source: Sequence[str] = (), once: Sequence[str] = (),
-) -> Program:  # fmt: skip
+) -> ProgramSource:  # fmt: skip
     """The program of statements done once, for each source, each edge, each destination; returns ``out``."""
     loops = {"o in g.once()": once, "n in g.src_nodes()": source, "e in g.edges()": edge, "n in g.dst_nodes()": node}
     lines = [f"def {name}(g, {', '.join(parameters)}):"]
     for loop, statements in loops.items():
         if statements:
             lines += [f"    for {loop}:", *(f"        {s}" for s in statements)]
-    return Program("\n".join([*lines, "    return out", ""]), tuple(sorted(bindings.items())))
+    return ProgramSource("\n".join([*lines, "    return out", ""]), tuple(sorted(bindings.items())))

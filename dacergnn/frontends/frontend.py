@@ -31,7 +31,7 @@ _METHODS = ("forward", "edge_update", "message", "message_and_aggregate", "aggre
 
 
 @dataclass(frozen=True)
-class Program:
+class ProgramSource:
     """A program in program form with its array specifications and compile-time constants; hashable.
 
     Args:
@@ -51,7 +51,7 @@ class Program:
         object.__setattr__(self, "_exact", numbers)
 
     @classmethod
-    def of(cls, source: FunctionType, **bindings: object) -> Program:
+    def of(cls, source: FunctionType, **bindings: object) -> ProgramSource:
         """Program of `source` with bindings as keywords, in any order; arrays that are left out are None."""
         code = source.__code__
         names = {*code.co_varnames[1 : code.co_argcount], *bindings}
@@ -89,7 +89,7 @@ class Binding:
         repeats: Whether `finish` holds for all calls that are like this one, as it does if it `reshapes`.
     """
 
-    program: Program
+    program: ProgramSource
     arrays: dict[str, Tensor]
     finish: Callable[..., Any]
     stacks: Stacks | None = None
@@ -138,7 +138,7 @@ class Frontend(ABC):
     def __init__(self, module: nn.Module) -> None:
         """Raise UnsupportedLayerError if the layer has an option that no program expresses."""
         self.module: Any = module
-        self._programs: dict[object, Program] = {}
+        self._programs: dict[object, ProgramSource] = {}
 
     joins: ClassVar[bool] = False
     """Tells whether it takes several layers together, which are compiled one by one where it cannot."""
@@ -187,7 +187,7 @@ class Frontend(ABC):
         """The error that names an option of this layer as the reason why it stays as it is."""
         return UnsupportedLayerError(option, value, remedy, type(self.module).__name__)
 
-    def program(self, key: object, make: Callable[[], Program]) -> Program:
+    def program(self, key: object, make: Callable[[], ProgramSource]) -> ProgramSource:
         """The program kept under `key`, made once."""
         found = self._programs.get(key)
         if found is None:

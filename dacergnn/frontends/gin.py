@@ -10,27 +10,27 @@ from torch import Tensor
 
 from dacergnn.frontends.convolution_programs import gin
 from dacergnn.frontends.features import is_sparse
-from dacergnn.frontends.frontend import Frontend, Program, spec
-from dacergnn.frontends.linear import Network
+from dacergnn.frontends.frontend import Frontend, ProgramSource, spec
+from dacergnn.frontends.linear import ResultNetwork
 
 
 class GINProgram(Frontend):
     """Describes what the front ends of GIN layers share: ``network`` is applied to the sums."""
 
-    network: Network
+    network: ResultNetwork
     aggr: str
 
     def check_width(self, x: Tensor) -> int:
         """Columns that the features have to have."""
         return self.network.shape[1] if self.network.has_linear else x.shape[-1]
 
-    def gin_program(self, x: Tensor, own: str, norm: bool) -> Program:
+    def gin_program(self, x: Tensor, own: str, norm: bool) -> ProgramSource:
         """The program for features like ``x``; ``own`` names the array of a destination's own features, "" for none."""
         first = self.network.has_linear and self.aggr in ("add", "sum", "mean") and self._narrows(x)
         key = own, norm, first, x.size(1)
         return self.program(key, partial(self._gin, *key))
 
-    def gin_arrays(self, program: Program, x: Tensor, x_own: Tensor | None, norm: Tensor | None) -> list[Tensor]:
+    def gin_arrays(self, program: ProgramSource, x: Tensor, x_own: Tensor | None, norm: Tensor | None) -> list[Tensor]:
         """The arrays of the program, in order."""
         found: dict[str, Any] = {"x": x, "x_own": x_own, "norm": norm}
         found |= zip(("W", "bias"), self.network.parameters(self.module), strict=False)
@@ -50,10 +50,10 @@ class GINProgram(Frontend):
         weight_only = torch.is_grad_enabled() and not x.requires_grad
         return 2 * m < k if weight_only else m < k
 
-    def _gin(self, own: str, norm: bool, first: bool, k: int) -> Program:
+    def _gin(self, own: str, norm: bool, first: bool, k: int) -> ProgramSource:
         linear, features = self.network.has_linear, "h" if first else "x"
         m = self.network.shape[0] if linear else k
-        return Program.of(
+        return ProgramSource.of(
             gin, x=spec("NS", k), x_own=spec("ND", k) if own == "x_own" else None,
             eps=spec("ONE") if own else None, W=spec("ONE", m, k) if linear else None,
             bias=spec("ONE", m) if self.network.has_bias else None, norm=spec("E") if norm else None,

@@ -32,7 +32,7 @@ def is_torch(function: object) -> bool:
     return function is None or str(getattr(kind, "__module__", "")).startswith("torch.")
 
 
-class Network:
+class ResultNetwork:
     """Describes what a layer applies to its results: the Linear that it begins with as arrays of a program, the rest in
     torch.
 

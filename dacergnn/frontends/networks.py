@@ -17,7 +17,7 @@ _LINEAR = ("torch.nn.modules.linear.Linear", "torch_geometric.nn.dense.linear.Li
 
 
 @dataclass
-class Network:
+class RowNetwork:
     """Describes what a module of linear layers and activations does to a row ``h``.
 
     Args:
@@ -33,7 +33,7 @@ class Network:
     paths: list[Path] = field(default_factory=list[Path])
 
     @classmethod
-    def of(cls, module: nn.Module, path: Path) -> Network | str:
+    def of(cls, module: nn.Module, path: Path) -> RowNetwork | str:
         """The network that ``module`` is; else the name of the class of a part that has no form in programs."""
         network = cls()
         problem = network._add(module, path)

@@ -82,7 +82,7 @@ class GraphOperator(nodes.LibraryNode):
 
     run_time: tuple[str, ...] = ()
     """Properties that may have another value in every call of one build, each a `RunTimeProperty`."""
-    choices: tuple[str, ...] = ()
+    schedule_properties: tuple[str, ...] = ()
     """Properties that make up its schedule, in the order in which `select_schedule` decides on them."""
 
     space = properties.Property(dtype=str, default="E", desc="Row space whose rows threads share out (the mapping)")
@@ -143,8 +143,8 @@ class GraphOperator(nodes.LibraryNode):
 
     @property
     def chosen(self) -> dict[str, Any]:
-        """The choices of its schedule that are not as they are by default."""
-        values = {name: getattr(self, name) for name in self.choices}
+        """Returns the properties of its schedule that are not as they are by default."""
+        values = {name: getattr(self, name) for name in self.schedule_properties}
         return {name: value for name, value in values.items() if value != self._default(name)}
 
     def facts(self, arrays: Mapping[str, Data]) -> Arrays:
@@ -160,8 +160,8 @@ class GraphOperator(nodes.LibraryNode):
             VerificationError: A choice of the schedule is none that kernels of the target have.
         """
         found = find(target)
-        for name in self.choices:
-            value, options = getattr(self, name), found.choices.get(name, ())
+        for name in self.schedule_properties:
+            value, options = getattr(self, name), found.schedule_options.get(name, ())
             if type(value) is int and name not in self.run_time and options and str(value) not in options:
                 raise VerificationError(
                     f"{self.label}: {name} is {value}; options of {found.name}: {', '.join(options)}."

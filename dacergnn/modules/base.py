@@ -8,7 +8,7 @@ from typing import Any
 from torch import nn
 
 from dacergnn.errors import UnsupportedCallError, VerificationError
-from dacergnn.frontends import Program
+from dacergnn.frontends import ProgramSource
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.compiled import CompiledProgram
 from dacergnn.modules.loaded import LoadedProgram
@@ -92,7 +92,7 @@ class RunsPrograms:
         """Programs that `load_sdfg` has read, by what they depend on."""
         return {key: program for key, program in self.compiled_programs.items() if isinstance(program, LoadedProgram)}
 
-    def check_loaded(self, program: Program) -> None:
+    def check_loaded(self, program: ProgramSource) -> None:
         """DacergnnError if a program was loaded for other calls; this one would be compiled as if it had not been."""
         for loaded in self.loaded_programs.values():
             if loaded.program == program:

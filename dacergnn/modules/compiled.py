@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from dacergnn.config import Config
-from dacergnn.frontends import Program
+from dacergnn.frontends import ProgramSource
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.profile import Profile
 from dacergnn.library_nodes.node import Typeclass
@@ -28,7 +28,7 @@ from dacergnn.modules.elements import ELEMENTS, check_elements
 from dacergnn.modules.sparse import SparseArrays
 from dacergnn.native.build import build_all
 from dacergnn.plan import Plan
-from dacergnn.program import Program as View
+from dacergnn.program import Program
 from dacergnn.program.flatten import FlatProgram, flatten
 from dacergnn.program.names import sdfg_name
 from dacergnn.program.parser import parse_flat
@@ -101,7 +101,7 @@ class CompiledProgram:
 
     def __init__(
         self,
-        program: Program,
+        program: ProgramSource,
         dtype: torch.dtype,
         index: torch.dtype,
         config: Config,
@@ -158,7 +158,7 @@ class CompiledProgram:
     @cached_property
     def outputs(self) -> list[str]:
         """The arrays that it returns."""
-        return View(self.sdfg).outputs
+        return Program(self.sdfg).outputs
 
     @property
     def _target(self) -> Target:
@@ -212,7 +212,7 @@ class CompiledProgram:
         """Builds SDFGs as they are."""
         with _building:
             backward = None if plan.backward is None else lower(plan.backward)
-            results = len(View(plan.forward).outputs) - len(plan.saved)
+            results = len(Program(plan.forward).outputs) - len(plan.saved)
             program = LoweredProgram(lower(plan.forward), backward, results, tuple(plan.wrt))
             self._build_parts(program)
             return self._load(program, lambda: plan)
@@ -286,7 +286,7 @@ class CompiledProgram:
             return None
         config = replace(self.config, plan=None, cache=(), recompute=(), tune="off")
         return Gradients(
-            compiled_program(Program(made.text, ()), self.dtype, self.index, config, self.profile),
+            compiled_program(ProgramSource(made.text, ()), self.dtype, self.index, config, self.profile),
             tuple(map(self._taken.index, made.inputs)),
             tuple(map(self.outputs.index, made.seeds)),
             tuple(map(self._taken.index, made.wrt)),
@@ -369,7 +369,7 @@ class CompiledProgram:
 
 @lru_cache(maxsize=1024)
 def compiled_program(
-    program: Program,
+    program: ProgramSource,
     dtype: torch.dtype,
     index: torch.dtype,
     config: Config,

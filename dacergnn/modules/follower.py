@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from dacergnn.frontends import Binding, Program
+from dacergnn.frontends import Binding, ProgramSource
 from dacergnn.frontends.activations import activation_of
 from dacergnn.program.flatten import Activation
 
@@ -17,7 +17,7 @@ class Followed:
     """The programs of a layer with activations behind them."""
 
     def __init__(self) -> None:
-        self._programs: dict[tuple[int, Activation], tuple[Program, Program]] = {}
+        self._programs: dict[tuple[int, Activation], tuple[ProgramSource, ProgramSource]] = {}
 
     def bind(self, binding: Binding, function: Callable[[Any], Any]) -> Binding:
         """A call with an activation behind it: in its program, or where that is not its last step, behind that."""

@@ -21,8 +21,7 @@ from dacergnn.modules.elements import autocast_type, cast, is_autocast
 from dacergnn.modules.graph_layer import GraphLayer, check_graph
 from dacergnn.modules.traced import traced_outputs
 from dacergnn.modules.user_program import LEADING, UserProgram
-from dacergnn.program import Program as View
-from dacergnn.program import parse
+from dacergnn.program import Program, parse
 from dacergnn.program.names import sdfg_name
 
 Result = Tensor | tuple[Tensor, ...]
@@ -104,7 +103,7 @@ class UserLayer(GraphLayer):
 
     def result(self, graph: HeteroGraph, *inputs: Any) -> dict[int, tuple[int, ...]]:
         program = self.user.program(self.arrays(inputs))
-        view = View(parse(program.source, **dict(program.bindings)))
+        view = Program(parse(program.source, **dict(program.bindings)))
         return {i: (graph.size(view.space(n)), *view.sdfg.arrays[n].shape[1:]) for i, n in enumerate(view.outputs)}
 
 

@@ -12,7 +12,7 @@ from torch import nn
 
 from dacergnn.config import Config
 from dacergnn.errors import ArrayError
-from dacergnn.frontends import Program
+from dacergnn.frontends import ProgramSource
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.checks import check_kernels
 from dacergnn.graph.profile import Profile
@@ -90,7 +90,7 @@ class GraphLayer(ProgramModule, ABC):
         key: tuple[Any, ...],
         graph: HeteroGraph,
         dtype: torch.dtype,
-        make: Callable[[], Program],
+        make: Callable[[], ProgramSource],
         sparse: frozenset[str] = frozenset(),
     ) -> CompiledProgram:
         """The compiled program under ``key``; choices are made for the first graph of its kind."""

@@ -17,8 +17,8 @@ from dacergnn.modules.sdfg_files import BACKWARD, FORWARD, Record, about
 from dacergnn.plan import Plan
 from dacergnn.program import Program
 from dacergnn.runtime.executable import Executable
-from dacergnn.sdfg_passes import Compilation, Context, SelectAdjacency, Step
-from dacergnn.sdfg_passes.choices import Choices
+from dacergnn.sdfg_passes import Compilation, Context, PassStep, SelectAdjacency
+from dacergnn.sdfg_passes.questions import Questions
 from dacergnn.target import find
 
 
@@ -62,7 +62,7 @@ class LoadedProgram(CompiledProgram):
                 self._connect(sdfg)
         saved = Program(parts[FORWARD]).outputs[record.results :]
         made = Compilation(parts[FORWARD], parts.get(BACKWARD), saved, record.wrt)
-        made.steps.append(Step("loaded", parts, {}, 0.0))
+        made.steps.append(PassStep("loaded", parts, {}, 0.0))
         return made
 
     def _connect(self, sdfg: dace.SDFG) -> None:
@@ -77,9 +77,9 @@ class LoadedProgram(CompiledProgram):
                 )
         traversals: list[Any] = [o for o in operators if isinstance(o, Traversal)]
         formats = [(o, o.adjacency) for o in traversals]
-        wanted = Choices(Plan.of({o.statements[0].target.name: form for o, form in formats}))
+        wanted = Questions(Plan.of({o.statements[0].target.name: form for o, form in formats}))
         try:
-            context = Context(self.profile, implementation=target.name, choices=wanted)
+            context = Context(self.profile, implementation=target.name, questions=wanted)
             SelectAdjacency(index=self.index_type).run(sdfg, context)
         except DacergnnError as error:
             raise ProgramError(f"adjacency: {str(error).removeprefix('plan: ')}") from error

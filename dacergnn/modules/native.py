@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from dacergnn.config import Config
 from dacergnn.errors import ArrayError, UnsupportedLayerError
-from dacergnn.frontends import Program, programs
+from dacergnn.frontends import ProgramSource, programs
 from dacergnn.frontends.features import is_sparse
 from dacergnn.frontends.frontend import spec
 from dacergnn.frontends.parameters import Attributes
@@ -23,7 +23,7 @@ class NativeLayer(GraphLayer):
     """A layer from node features to node features; subclasses declare the program and its arrays besides x."""
 
     @abstractmethod
-    def program(self) -> Program:
+    def program(self) -> ProgramSource:
         """The program and the specifications of its arrays."""
 
     @property
@@ -106,10 +106,10 @@ class RGCN(NativeLayer):
     def width(self) -> int:
         return self.W.size(2)
 
-    def program(self) -> Program:
+    def program(self) -> ProgramSource:
         _, k, m = self.W.shape
         root, bias = self.root is not None, self.bias is not None
-        return Program.of(
+        return ProgramSource.of(
             programs.rgcn, x=spec("NS", k), W=spec("R", k, m), norm=spec("E") if self.aggr == "mean" else None,
             root=spec("ONE", k, m) if root else None, bias=spec("ONE", m) if bias else None,
         )  # fmt: skip
@@ -150,9 +150,9 @@ class RGAT(NativeLayer):
     def width(self) -> int:
         return self.heads * self.channels
 
-    def program(self) -> Program:
+    def program(self) -> ProgramSource:
         vector = spec("ONE", self.heads, self.channels)
-        return Program.of(
+        return ProgramSource.of(
             programs.rgat, x=spec("NS", self.W.size(1)), W=spec("R", *self.W.shape[1:]), q=vector, k=vector,
             bias=vector if self.bias is not None else None, heads=self.heads, channels=self.channels,
             slope=self.negative_slope,
@@ -191,10 +191,10 @@ class HGT(NativeLayer):
     def width(self) -> int:
         return self.heads * self.dim
 
-    def program(self) -> Program:
+    def program(self) -> ProgramSource:
         width = self.width
         typed, relation = spec("T", width, width), spec("R", self.heads, self.dim, self.dim)
-        return Program.of(
+        return ProgramSource.of(
             programs.hgt, x=spec("NS", width), W_k=typed, W_q=typed, W_v=typed, A=typed, W_att=relation, W_msg=relation,
             pri=spec("R", self.heads), skip="T", heads=self.heads, dim=self.dim, width=width, scale=self.dim**-0.5,
         )  # fmt: skip

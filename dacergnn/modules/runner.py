@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from dacergnn.errors import DacergnnError, UnsupportedCallError
-from dacergnn.frontends import Program
+from dacergnn.frontends import ProgramSource
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.profile import Profile
 from dacergnn.modules.compiled import CompiledProgram, compiled_program
@@ -36,7 +36,7 @@ class Runner:
         self.core = core
         self.original = core.original
         """The layer of the library, which shares all attributes with the compiled one."""
-        self._compiled: dict[tuple[object, ...], tuple[Program, CompiledProgram]] = {}
+        self._compiled: dict[tuple[object, ...], tuple[ProgramSource, CompiledProgram]] = {}
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The result of a call."""
@@ -57,7 +57,7 @@ class Runner:
         return [] if captures is None else [captures.summary]
 
     def compiled(
-        self, program: Program, dtype: torch.dtype, graph: HeteroGraph, sparse: frozenset[str] = frozenset()
+        self, program: ProgramSource, dtype: torch.dtype, graph: HeteroGraph, sparse: frozenset[str] = frozenset()
     ) -> CompiledProgram:
         """The compiled form of the program of a call whose arrays ``sparse`` are sparse."""
         index = graph.index_dtype
@@ -69,7 +69,7 @@ class Runner:
         return found[1]
 
     def _compile(
-        self, program: Program, dtype: torch.dtype, graph: HeteroGraph, sparse: frozenset[str]
+        self, program: ProgramSource, dtype: torch.dtype, graph: HeteroGraph, sparse: frozenset[str]
     ) -> CompiledProgram:
         """The compiled form, whose choices are made for the first graph of its kind that the layer was called with."""
         core, index = self.core, graph.index_dtype

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from dacergnn.errors import DacergnnError, ProgramError, UnsupportedCallError
-from dacergnn.frontends import Program
+from dacergnn.frontends import ProgramSource
 from dacergnn.frontends.features import is_sparse
 from dacergnn.frontends.linear import has_hooks, observed
 from dacergnn.frontends.symbolic import Tracer
@@ -100,7 +100,7 @@ class TracedRunner(Runner):
         """The graph of some edges; ``given`` holds the ids of tensors that others keep."""
         return form.find(self.core.graphs, all(id(t) in given for t in form.tensors))
 
-    def run_program(self, program: Program, graph: HeteroGraph, arrays: Sequence[Tensor]) -> Sequence[Tensor]:
+    def run_program(self, program: ProgramSource, graph: HeteroGraph, arrays: Sequence[Tensor]) -> Sequence[Tensor]:
         """The outputs of a program for arrays in the order of its parameters."""
         try:
             compiled = self.compiled(program, arrays[0].dtype, graph)
@@ -137,7 +137,7 @@ class _Runtime:
             self.attempt.edges += edges.tensors
         return edges.find(self.runner.core.graphs, self.given)
 
-    def run(self, program: Program, graph: HeteroGraph, arrays: Sequence[Tensor]) -> Sequence[Tensor]:
+    def run(self, program: ProgramSource, graph: HeteroGraph, arrays: Sequence[Tensor]) -> Sequence[Tensor]:
         """The outputs of a program for arrays in the order of its parameters."""
         return self.runner.run_program(program, graph, arrays)
 

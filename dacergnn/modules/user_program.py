@@ -12,7 +12,7 @@ from torch import Tensor
 
 from dacergnn.config import Config
 from dacergnn.errors import ArrayError, ProgramError
-from dacergnn.frontends import Program
+from dacergnn.frontends import ProgramSource
 from dacergnn.frontends.frontend import spec
 from dacergnn.graph import HeteroGraph
 from dacergnn.library_nodes.diagnostics import closest
@@ -88,7 +88,7 @@ class UserProgram:
                 raise ArrayError(name, f"is missing; {self.name} takes {', '.join(open_names)}")
         return [given.get(name) for name in self.names]
 
-    def program(self, arrays: Arrays) -> Program:
+    def program(self, arrays: Arrays) -> ProgramSource:
         """The program for arrays of these row shapes."""
         spaces = self.spaces(self.absent(arrays))
         specs: dict[str, str | None] = dict.fromkeys(self.names)
@@ -96,7 +96,7 @@ class UserProgram:
             if array is not None:
                 space = spaces.spaces[name]
                 specs[name] = spec(space, *spaces.shapes.get(name, array.shape[len(LEADING.get(space, (space,))) :]))
-        return Program(self.source, tuple(sorted({**self.bindings, **specs}.items())))
+        return ProgramSource(self.source, tuple(sorted({**self.bindings, **specs}.items())))
 
     def check(self, graph: HeteroGraph, arrays: Sequence[object], config: Config) -> None:
         """Raise ArrayError, with the name of the array, unless the arrays fit each other and the graph."""

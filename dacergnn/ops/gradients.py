@@ -12,7 +12,8 @@ from dace.autodiff.base_abc import BackwardContext, BackwardImplementation, Back
 from dacergnn.library_nodes import GraphOperator
 from dacergnn.library_nodes.form import Ref, Statement
 from dacergnn.library_nodes.node import PREFIX, row_shape, row_space
-from dacergnn.program.listing import Listing, Rows, map_refs
+from dacergnn.library_nodes.plan import Rows
+from dacergnn.program.listing import Listing, map_refs
 from dacergnn.program.view import SYMBOLS
 from dacergnn.sdfg_passes.differentiate import derive
 from dacergnn.sdfg_passes.gradient_arrays import GRADIENT

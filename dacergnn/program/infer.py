@@ -11,7 +11,7 @@ from dacergnn.library_nodes.form import Expr, Ref, Shape
 from dacergnn.library_nodes.parse import ExpressionParser
 from dacergnn.program.declarations import declaration
 from dacergnn.program.flatten import FlatProgram
-from dacergnn.program.loops import Loop, assigned, destination_among_sources, enter, walk
+from dacergnn.program.loops import LoopScope, assigned, destination_among_sources, enter, walk
 
 MEANING = {
     "NS": "source nodes",
@@ -90,7 +90,7 @@ class _Inference:
             )
         return spaces[0]
 
-    def _statement(self, node: ast.Assign | ast.AugAssign, loop: Loop) -> None:
+    def _statement(self, node: ast.Assign | ast.AugAssign, loop: LoopScope) -> None:
         target = assigned(node)
         parser = ExpressionParser(loop.space, loop.entities, lambda text, _: self._bare(text, loop))
         parser.parse(node.value)
@@ -111,7 +111,7 @@ class _Inference:
             if ref is not None:
                 self.assigned.add((loop.owner_space(ref.path), ref.name))
 
-    def _bare(self, name: str, loop: Loop) -> Expr:
+    def _bare(self, name: str, loop: LoopScope) -> Expr:
         owner = loop.locals.get(name)
         return Ref(name, "one" if owner is None else loop.entities[owner])
 

@@ -16,16 +16,9 @@ from dacergnn.graph.spaces import along, through
 from dacergnn.library_nodes.form import Expr, Op, Ref, Shape, Statement, match_gemm
 from dacergnn.library_nodes.node import Typeclass
 from dacergnn.library_nodes.parse import view_shape
+from dacergnn.library_nodes.plan import Rows
 from dacergnn.program.names import sdfg_name
 from dacergnn.program.view import Program
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Describes what an array holds: one value of row shape ``shape`` for every row of ``space``."""
-
-    space: str
-    shape: Shape
 
 
 @dataclass

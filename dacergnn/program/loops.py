@@ -51,7 +51,7 @@ _NEIGHBOURS = {
 
 
 @dataclass
-class Loop:
+class LoopScope:
     """Describes where a statement stands: the row space of the innermost loop, loop variables and their paths,
     locals."""
 
@@ -75,7 +75,7 @@ class Loop:
         return self.spaces[variable] if variable else self.reached(path)
 
 
-def enter(node: ast.For, outer: Loop | None) -> Loop:
+def enter(node: ast.For, outer: LoopScope | None) -> LoopScope:
     """The loop that a statement opens inside ``outer``."""
     call = node.iter
     if not (
@@ -94,10 +94,10 @@ def enter(node: ast.For, outer: Loop | None) -> Loop:
         guess = nearest(method, _ITERATORS, "g.{}()")
         fail(call, f"unknown iterator {method}(); the graph has: {', '.join(_ITERATORS)}{guess}")
     space = ITERATORS[method]
-    return Loop(space, {variable: ""}, {variable: space}, {})
+    return LoopScope(space, {variable: ""}, {variable: space}, {})
 
 
-def _inner(call: ast.Call, outer: Loop, owner: str, method: str, variable: str) -> Loop:
+def _inner(call: ast.Call, outer: LoopScope, owner: str, method: str, variable: str) -> LoopScope:
     name, _, edges = method.partition("_edges")
     path = _NEIGHBOURS.get((kind(outer.spaces.get(owner, "")), f"{name}_edges"))
     if path is None or (edges and edges[1:] not in PARTS) or outer.entities.get(owner) != "":
@@ -108,10 +108,14 @@ def _inner(call: ast.Call, outer: Loop, owner: str, method: str, variable: str) 
             f"inner loops run over n.incoming_edges() of a destination or n.outgoing_edges() of a source{guess}",
         )
     space = "E" + edges[1:]
-    return Loop(space, {variable: "", owner: path}, {variable: space, owner: outer.spaces[owner]}, dict(outer.locals))
+    return LoopScope(
+        space, {variable: "", owner: path}, {variable: space, owner: outer.spaces[owner]}, dict(outer.locals)
+    )
 
 
-def walk(body: list[ast.stmt], statement: Callable[[ast.Assign | ast.AugAssign, Loop], None], outer: Loop) -> None:
+def walk(
+    body: list[ast.stmt], statement: Callable[[ast.Assign | ast.AugAssign, LoopScope], None], outer: LoopScope
+) -> None:
     """Visit the statements in a loop and in the loops inside it, in order."""
     for item in body:
         if isinstance(item, ast.For):

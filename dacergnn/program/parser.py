@@ -20,7 +20,7 @@ from dacergnn.library_nodes.shapes import shape_of
 from dacergnn.program.declarations import declaration
 from dacergnn.program.emission import Emission
 from dacergnn.program.flatten import FlatProgram, flatten
-from dacergnn.program.loops import Loop, assigned, destination_among_sources, enter, walk
+from dacergnn.program.loops import LoopScope, assigned, destination_among_sources, enter, walk
 from dacergnn.program.names import name_problem
 from dacergnn.program.source import Source
 from dacergnn.program.verify import verify
@@ -88,7 +88,7 @@ class _Parser:
         if problem is not None:
             fail(node, problem)
 
-    def _expressions(self, loop: Loop) -> ExpressionParser:
+    def _expressions(self, loop: LoopScope) -> ExpressionParser:
         def name(text: str, node: ast.AST) -> Expr:
             if text in loop.locals:
                 return Ref(text, loop.entities[loop.locals[text]])
@@ -102,7 +102,7 @@ class _Parser:
 
         return ExpressionParser(loop.space, loop.entities, name)
 
-    def _statement(self, node: ast.Assign | ast.AugAssign, loop: Loop) -> None:
+    def _statement(self, node: ast.Assign | ast.AugAssign, loop: LoopScope) -> None:
         target_node = assigned(node)
         expressions = self._expressions(loop)
         extremum = _extremum(target_node, node)

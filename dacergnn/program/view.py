@@ -32,7 +32,7 @@ SYMBOLS = {space: dace.symbol(space, dtype=dace.int64) for space in ROW_SPACES i
 
 
 @dataclass(frozen=True)
-class Group:
+class StatementGroup:
     """Statements for one Traversal: its mapping and its local arrays."""
 
     statements: tuple[Statement, ...]
@@ -160,7 +160,7 @@ class Program:
         self.state.remove_node(operator)
         self.place(operator)
 
-    def regroup(self, groups: Sequence[GraphOperator | Group]) -> None:
+    def regroup(self, groups: Sequence[GraphOperator | StatementGroup]) -> None:
         """Put groups of statements in the place of their operators; those that stay are named as they are."""
         kept = [g for g in groups if isinstance(g, GraphOperator)]
         for operator in self.operators:

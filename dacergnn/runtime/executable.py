@@ -22,7 +22,7 @@ from dacergnn.native.builtin import builtin
 from dacergnn.native.exchange import DESCRIBE
 from dacergnn.runtime.forked import use_one_thread_in_children
 from dacergnn.runtime.inputs import InputForms, Inputs
-from dacergnn.runtime.layout import Layout
+from dacergnn.runtime.layout import ArgumentLayout
 from dacergnn.runtime.lower import Lowered, argument, lower
 from dacergnn.runtime.memory import aligned, lined_up, plan_memory
 from dacergnn.runtime.pool import LARGE, POOL, SMALL, Lease, has_memory, leased
@@ -83,7 +83,7 @@ class Executable:
         self.results = len(self.lowered.outputs) if results is None else results
         self.architectures = architectures
         self.dtype = _DTYPES[self.lowered.dtype]
-        self._layout = Layout(self.lowered, self.results, self.dtype.itemsize, self._tail)
+        self._layout = ArgumentLayout(self.lowered, self.results, self.dtype.itemsize, self._tail)
         self._saved, self.end = self._layout.saved_positions, self._layout.end
         self.encodings: Sequence[str] = self.lowered.encodings
         """Tells what is made of a graph for the first call: first the encodings that this program takes."""

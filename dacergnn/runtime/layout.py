@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from dacergnn.graph.spaces import ROW_SPACES
 from dacergnn.runtime.lower import Buffer, Lowered, argument
-from dacergnn.runtime.memory import Rows, aligned, hosted
+from dacergnn.runtime.memory import ArrayRows, aligned, hosted
 
 
 class Result(NamedTuple):
@@ -21,7 +21,7 @@ class Result(NamedTuple):
     width: int
 
 
-class Layout:
+class ArgumentLayout:
     """Describes what the arguments of a program are.
 
     Args:
@@ -40,7 +40,7 @@ class Layout:
         """Intermediate arrays in the memory of results: their arguments, and those of the results."""
         self.buffers: list[Buffer] = [b for b in lowered.intermediates if b.name not in hosts]
         """Intermediate arrays that the workspace holds."""
-        self.rows = [Rows(self.positions[b.name], b.rows, b.elements * item) for b in self.buffers]
+        self.rows = [ArrayRows(self.positions[b.name], b.rows, b.elements * item) for b in self.buffers]
         """The same, as what takes up memory."""
         outputs = [Result(self.positions[b.name], b.rows, b.shape, b.elements * item) for b in lowered.outputs]
         self.results, self.saved = outputs[:results], outputs[results:]

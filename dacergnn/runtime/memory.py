@@ -77,7 +77,7 @@ def plan_memory(
     return MemoryPlan(offsets, max([room, *(p.end for p in placed)]) - room)
 
 
-class Rows(NamedTuple):
+class ArrayRows(NamedTuple):
     """An array in memory: the position of its argument, its row space, and bytes of a row."""
 
     position: int
@@ -85,7 +85,7 @@ class Rows(NamedTuple):
     width: int
 
 
-def lined_up(arrays: Sequence[Rows], sizes: Mapping[str, int]) -> tuple[list[tuple[int, int]], int]:
+def lined_up(arrays: Sequence[ArrayRows], sizes: Mapping[str, int]) -> tuple[list[tuple[int, int]], int]:
     """Returns the offsets of arrays that lie one behind the other, by position, and how many bytes they take.
 
     Args:

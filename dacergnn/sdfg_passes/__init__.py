@@ -1,7 +1,7 @@
 """Passes over inter-operator SDFGs, in the order of `pipeline`."""
 
 from dacergnn.sdfg_passes.base import Pass
-from dacergnn.sdfg_passes.compilation import Compilation, Step, compile_program
+from dacergnn.sdfg_passes.compilation import Compilation, PassStep, compile_program
 from dacergnn.sdfg_passes.context import Context
 from dacergnn.sdfg_passes.differentiate import Gradient, differentiate
 from dacergnn.sdfg_passes.gemm_scale_fusion import GemmScaleFusion
@@ -14,9 +14,9 @@ __all__ = [
     "GemmScaleFusion",
     "Gradient",
     "Pass",
+    "PassStep",
     "Pipeline",
     "SelectAdjacency",
-    "Step",
     "compile_program",
     "differentiate",
 ]

@@ -64,7 +64,7 @@ from dacergnn.library_nodes.form import Op, Ref, Statement, match_gemm, size
 from dacergnn.program.listing import Listing, rebase
 from dacergnn.sdfg_passes.base import Pass
 from dacergnn.sdfg_passes.bias import without_bias
-from dacergnn.sdfg_passes.choice import Option, choose
+from dacergnn.sdfg_passes.cheapest import Option, choose
 from dacergnn.sdfg_passes.compact_materialization import compact
 from dacergnn.sdfg_passes.context import Context
 from dacergnn.sdfg_passes.differentiate import derive
@@ -104,7 +104,7 @@ class AggregationOrder(Pass):
         """The cheapest combination of orders, and the number of statements that it rewrites."""
         total, price = 0, partial(self._seconds, context)
         parted, doubt = has_parts(context.profile.sizes), DOUBT if self.order == "auto" else 0.0
-        for asked in context.choices.rounds():  # a sum that is transformed afterwards may go through pairs
+        for asked in context.questions.rounds():  # a sum that is transformed afterwards may go through pairs
             listing, taken = choose(listing, asked.open(_sites(listing, parted)), price, asked, doubt)
             if not taken:
                 break

@@ -41,9 +41,9 @@ from dacergnn.library_nodes.form import Expr, Op, Statement
 from dacergnn.library_nodes.node import Typeclass
 from dacergnn.program.listing import Listing
 from dacergnn.runtime.free_memory import free_memory
-from dacergnn.sdfg_passes.choices import Choices
 from dacergnn.sdfg_passes.context import Context
 from dacergnn.sdfg_passes.differentiate import Gradient
+from dacergnn.sdfg_passes.questions import Questions
 from dacergnn.target import find
 
 ALIGNMENT = 64
@@ -77,18 +77,18 @@ class CacheOrRecompute:
         Raises:
             ProgramError: A name is not one of an array that the forward computes.
         """
-        forward, backward, choices = gradient.forward, gradient.backward, context.choices
+        forward, backward, questions = gradient.forward, gradient.backward, context.questions
         before, after = Listing.of(forward), Listing.of(backward)
         dtype = forward.arrays[before.outputs[0]].dtype
         choice = _Choice(before, after, results, context.profile.sizes, dtype, context.rates)
         choice.force(self.cache, self.recompute)
-        choice.follow(choices)
+        choice.follow(questions)
         again = choice.made(self.caching, self._budget(context.implementation))
         if again:
             _compute_again(before, after, again)
         saved = [n for n in after.inputs if before.producer(n) is not None]
         for name in (n for n in (*saved, *sorted(again)) if n not in results):
-            choices.note(name, ANSWERS, RECOMPUTE if name in again else SAVE)
+            questions.note(name, ANSWERS, RECOMPUTE if name in again else SAVE)
         if again:
             before.outputs = (*results, *(n for n in saved if n not in results))
             forward, backward = (p.build(s.name, dtype) for p, s in ((before, forward), (after, backward)))
@@ -137,12 +137,12 @@ class _Choice:
                     raise ProgramError(f'{option}: "{name}" is no array that the forward computes; it has {known}.')
                 self._forced[name] = option == "cache"
 
-    def follow(self, choices: Choices) -> None:
+    def follow(self, questions: Questions) -> None:
         """Decide as a plan does."""
-        given = {name: choices.given(name) for name in self._producers}
+        given = {name: questions.given(name) for name in self._producers}
         for name, answer in given.items():
             if answer is not None:
-                choices.note(name, ANSWERS, answer)
+                questions.note(name, ANSWERS, answer)
                 self._forced[name] = answer == SAVE
 
     def made(self, strategy: str, budget: float | None) -> set[str]:

@@ -69,7 +69,7 @@ def _shape_products(listing: Listing) -> None:
         views = {r.view for s in listing.statements for r in s.reads if r.name == name}
         view = next(iter(views)) if len(views) == 1 else None
         if view is not None:
-            listing.arrays[name] = replace(listing.arrays[name], shape=view)
+            listing.arrays[name] = listing.arrays[name]._replace(shape=view)
             listing.retarget(lambda s, r, n=name: replace(r, view=None) if r.name == n else r)
 
 

@@ -33,10 +33,11 @@ import dace
 
 from dacergnn.graph.spaces import JOINED_TYPES, MAPS, along, kind
 from dacergnn.library_nodes.form import Expr, Op, Ref, Statement, match_gemm, refs, size
-from dacergnn.program.listing import Listing, Rows, rebase
+from dacergnn.library_nodes.plan import Rows
+from dacergnn.program.listing import Listing, rebase
 from dacergnn.sdfg_passes.base import Pass
-from dacergnn.sdfg_passes.choices import KEEP, Choices
 from dacergnn.sdfg_passes.context import Context
+from dacergnn.sdfg_passes.questions import KEEP, Questions
 
 SIDES = ("srcpair", "dstpair")
 _TYPES = {
@@ -62,7 +63,7 @@ class CompactMaterialization(Pass):
     def run(self, sdfg: dace.SDFG, context: Context) -> int:
         listing = Listing.of(sdfg)
         before = list(listing.statements)
-        moved = compact(listing, self.sides, single_typed=context.profile.single_typed, choices=context.choices)
+        moved = compact(listing, self.sides, single_typed=context.profile.single_typed, questions=context.questions)
         changed = listing.statements != before
         if changed:
             listing.write(sdfg)
@@ -70,13 +71,13 @@ class CompactMaterialization(Pass):
 
 
 def compact(
-    listing: Listing, sides: Sequence[str] = SIDES, *, single_typed: bool = False, choices: Choices | None = None
+    listing: Listing, sides: Sequence[str] = SIDES, *, single_typed: bool = False, questions: Questions | None = None
 ) -> int:
     """Move the values of a listing; returns how many were moved.
 
     Args:
         single_typed: Whether the type of an edge tells those of its end points.
-        choices: Decides on the values that its plan knows.
+        questions: Decides on the values that its plan knows.
     """
     moved = 0
     for position in range(len(listing.statements)):
@@ -84,9 +85,9 @@ def compact(
         ways = (*_TYPES.get(kind(statement.space), ()), *(sides if kind(statement.space) == "E" else ()))
         found = ((via, expr) for via in ways if (expr := _rebased(listing, statement, via, single_typed)) is not None)
         via, expr = next(found, (KEEP, None))
-        if choices is not None and expr is not None:
+        if questions is not None and expr is not None:
             options = {KEEP: None, via: expr, **dict(found)}
-            via = choices.ask(statement.target.name, tuple(options), via)
+            via = questions.ask(statement.target.name, tuple(options), via)
             expr = options[via]
         if expr is not None:
             _move(listing, statement, via, expr)

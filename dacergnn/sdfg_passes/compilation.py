@@ -16,10 +16,10 @@ from dacergnn.plan import Plan
 from dacergnn.program import Program, verify
 from dacergnn.sdfg_passes.base import Pass
 from dacergnn.sdfg_passes.cache_or_recompute import CacheOrRecompute
-from dacergnn.sdfg_passes.choices import Choices, Question, answers
 from dacergnn.sdfg_passes.context import Context
 from dacergnn.sdfg_passes.differentiate import Gradient, differentiate
 from dacergnn.sdfg_passes.pipeline import Pipeline
+from dacergnn.sdfg_passes.questions import Question, Questions, answers
 from dacergnn.target import find
 
 log = logging.getLogger("dacergnn.passes")
@@ -27,7 +27,7 @@ ROLES = ("forward", "backward")
 
 
 @dataclass
-class Step:
+class PassStep:
     """Describes what a pass left behind: its name, the SDFGs by role, how often it fired on each, and its time in
     seconds.
 
@@ -55,7 +55,7 @@ class Compilation:
     saved: list[str]
     wrt: list[str]
     keeps: bool = True
-    steps: list[Step] = field(default_factory=list[Step])
+    steps: list[PassStep] = field(default_factory=list[PassStep])
     asked: dict[str, Question] = field(default_factory=dict[str, Question])
 
     @property
@@ -99,12 +99,12 @@ def compile_program(
             Where there is no backward, what it says of one is left aside.
     """
     user = (config.plan or Plan()).of_model()
-    choices = Choices(user.over(found or Plan()))
+    questions = Questions(user.over(found or Plan()))
     code = find(config.implementation).name
-    choices.ask("implementation", (code,), code)  # a plan is one for what it was made for
-    context = Context(profile, config.machine, code, choices)
+    questions.ask("implementation", (code,), code)  # a plan is one for what it was made for
+    context = Context(profile, config.machine, code, questions)
     pipeline = Pipeline.of(config, wrt, index)
-    plan = Compilation(copied(sdfg), None, [], list(wrt), keep, asked=choices.asked)
+    plan = Compilation(copied(sdfg), None, [], list(wrt), keep, asked=questions.asked)
     results = Program(sdfg).outputs
     _record(plan, "frontend", dict)
     for step in pipeline.forward:
@@ -117,7 +117,7 @@ def compile_program(
     for step in pipeline.both:
         _run(plan, step, context)
     absent = () if plan.backward is not None else ("backward", pipeline.caching.name)
-    choices.check(absent, elsewhere=user.by_question if shared else ())
+    questions.check(absent, elsewhere=user.by_question if shared else ())
     return plan
 
 
@@ -154,5 +154,5 @@ def _record(plan: Compilation, name: str, run: Callable[[], dict[str, int]]) -> 
             verify(sdfg)
             if plan.keeps:
                 kept[role] = copied(sdfg)
-    plan.steps.append(Step(name, kept, fired, time.perf_counter() - started))
+    plan.steps.append(PassStep(name, kept, fired, time.perf_counter() - started))
     log.info("%s fired %s in %.3f s", name, fired, plan.steps[-1].seconds)

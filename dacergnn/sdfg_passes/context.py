@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from dacergnn.config import TYPICAL_RATES, Rates
 from dacergnn.graph.profile import TYPICAL, Profile
-from dacergnn.sdfg_passes.choices import Choices
+from dacergnn.sdfg_passes.questions import Questions
 
 
 @dataclass(frozen=True)
@@ -17,14 +17,14 @@ class Context:
         profile: The graph to choose for; what passes make is right for every graph.
         rates: What the machine does in a second.
         implementation: The expansion of the library nodes that the program will have.
-        choices: Decides on what its plan knows, and takes notes.
+        questions: Decides on what its plan knows, and takes notes.
     """
 
     profile: Profile = TYPICAL
     rates: Rates = TYPICAL_RATES["cpu"]
     implementation: str = "cpu"
-    choices: Choices = field(default_factory=Choices)
+    questions: Questions = field(default_factory=Questions)
 
     def of(self, part: str) -> Context:
         """The same for the questions of a part."""
-        return replace(self, choices=self.choices.of(part))
+        return replace(self, questions=self.questions.of(part))

@@ -36,7 +36,7 @@ from dacergnn.library_nodes.form import Statement, match_gemm, size
 from dacergnn.library_nodes.shapes import is_elementwise
 from dacergnn.library_nodes.traversal.nest import problem
 from dacergnn.program import Program
-from dacergnn.program.view import Group
+from dacergnn.program.view import StatementGroup
 from dacergnn.sdfg_passes.base import Pass
 from dacergnn.sdfg_passes.context import Context
 
@@ -124,7 +124,7 @@ def _fuse(program: Program, operators: list[GraphOperator], product: GraphOperat
     local_arrays = [n for n in written if n not in read_elsewhere and program.sdfg.arrays[n].transient]
     if not _in_place(program, body):
         local_arrays = [n for n in local_arrays if n != written[0]]
-    group = Group(body, operator.space, tuple(local_arrays))
+    group = StatementGroup(body, operator.space, tuple(local_arrays))
     program.regroup([group if o is operator else o for o in operators if o is not product])
 
 

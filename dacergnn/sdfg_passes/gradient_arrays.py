@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, replace
 from dacergnn.library_nodes.form import GEMM_OPERATORS, Expr, Op, Ref, Shape, Statement, match_gemm, refs
 from dacergnn.library_nodes.operators import op
 from dacergnn.library_nodes.parse import fold
+from dacergnn.library_nodes.plan import Rows
 from dacergnn.library_nodes.shapes import shape_of
 from dacergnn.program.emission import OWN_STATEMENT, is_plain
-from dacergnn.program.listing import Listing, Rows
+from dacergnn.program.listing import Listing
 
 GRADIENT = "grad_"
 

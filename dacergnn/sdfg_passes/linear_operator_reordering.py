@@ -36,11 +36,11 @@ from dacergnn.program.listing import Listing, map_refs
 from dacergnn.sdfg_passes.aggregation_order import AggregationOrder
 from dacergnn.sdfg_passes.base import Pass
 from dacergnn.sdfg_passes.bias import without_bias
-from dacergnn.sdfg_passes.choice import Option, choose
-from dacergnn.sdfg_passes.choices import Choices
+from dacergnn.sdfg_passes.cheapest import Option, choose
 from dacergnn.sdfg_passes.compact_materialization import compact
 from dacergnn.sdfg_passes.context import Context
 from dacergnn.sdfg_passes.listing_cost import listing_seconds
+from dacergnn.sdfg_passes.questions import Questions
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class LinearOperatorReordering(Pass):
 
     def run(self, sdfg: dace.SDFG, context: Context) -> int:
         total = 0
-        for asked in context.choices.rounds():  # a product of weights may be an operand of the next
+        for asked in context.questions.rounds():  # a product of weights may be an operand of the next
             listing = Listing.of(sdfg)
             listing.settle()
             if self.merge_all:
@@ -73,10 +73,10 @@ class LinearOperatorReordering(Pass):
         return total
 
 
-def _cheapest(listing: Listing, context: Context, choices: Choices) -> tuple[Listing, int]:
+def _cheapest(listing: Listing, context: Context, questions: Questions) -> tuple[Listing, int]:
     """The cheapest combination of rewrites, and how many these are."""
     sizes, rates, single_typed = context.profile.sizes, context.rates, context.profile.single_typed
-    later = replace(context, choices=Choices())  # a plan has no say in what prices try
+    later = replace(context, questions=Questions())  # a plan has no say in what prices try
 
     def price(candidate: Listing) -> float:
         trial = candidate.copy()
@@ -86,8 +86,8 @@ def _cheapest(listing: Listing, context: Context, choices: Choices) -> tuple[Lis
 
     parted = has_parts(sizes)
     sites = {s.target.name: _options(listing, s, single_typed, parted) for s in listing.statements}
-    open_sites = choices.open({name: options for name, options in sites.items() if options})
-    return choose(listing, open_sites, price, choices)
+    open_sites = questions.open({name: options for name, options in sites.items() if options})
+    return choose(listing, open_sites, price, questions)
 
 
 def _merge_all(listing: Listing, single_typed: bool) -> tuple[Listing, int]:

@@ -89,7 +89,7 @@ def _turn_fold(listing: Listing, statement: Statement) -> bool:
 def _flatten(listing: Listing, name: str, shape: Shape) -> None:
     """Give an array rows of another shape; who reads it goes on seeing those that it had."""
     had = listing.arrays[name].shape
-    listing.arrays[name] = replace(listing.arrays[name], shape=shape)
+    listing.arrays[name] = listing.arrays[name]._replace(shape=shape)
     listing.retarget(lambda _, ref: replace(ref, view=ref.view or had) if ref.name == name else ref)
 
 

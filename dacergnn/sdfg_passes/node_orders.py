@@ -29,7 +29,7 @@ from dacergnn.graph.spaces import MAPS, kind
 from dacergnn.library_nodes.form import Expr, Gemm, Op, Ref, Shape, Statement, match_gemm, size
 from dacergnn.library_nodes.shapes import shape_of
 from dacergnn.program.listing import Listing
-from dacergnn.sdfg_passes.choice import Option
+from dacergnn.sdfg_passes.cheapest import Option
 
 _ENDS = ("src", "dst")
 

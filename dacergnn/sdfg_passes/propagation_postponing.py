@@ -40,7 +40,8 @@ import dace
 
 from dacergnn.graph.spaces import MAPS, along
 from dacergnn.library_nodes.form import Expr, Op, Ref, Statement
-from dacergnn.program.listing import Listing, Rows, map_refs, rebase
+from dacergnn.library_nodes.plan import Rows
+from dacergnn.program.listing import Listing, map_refs, rebase
 from dacergnn.sdfg_passes.base import Pass
 from dacergnn.sdfg_passes.context import Context
 from dacergnn.sdfg_passes.distribution import ENDS, distribute, new_array

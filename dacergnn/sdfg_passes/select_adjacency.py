@@ -61,7 +61,7 @@ class SelectAdjacency(Pass):
 
     def run(self, sdfg: dace.SDFG, context: Context) -> int:
         adjacency, index, profile, rates = self.adjacency, self.index, context.profile, context.rates
-        implementation, choices = context.implementation, context.choices
+        implementation, questions = context.implementation, context.questions
         program, changed = Program(sdfg), 0
         traversals: list[Any] = [o for o in program.operators if isinstance(o, Traversal)]
         formats = find(implementation).adjacencies
@@ -76,7 +76,7 @@ class SelectAdjacency(Pass):
                 operator.adjacency = form
                 if edge_groups(operator.space, operator.statements) is not None:
                     fit = _fitting(operator, sdfg, form, index.bytes, profile)
-                    operator.adjacency = choices.ask(operator.statements[0].target.name, fit, form)
+                    operator.adjacency = questions.ask(operator.statements[0].target.name, fit, form)
         for operator in program.operators:
             before = operator.implementation, operator.encodings
             operator.implementation = implementation

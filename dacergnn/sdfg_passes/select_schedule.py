@@ -60,17 +60,17 @@ class SelectSchedule(Pass):
         changed = 0
         for operator in program.operators:
             arrays = operator.arrays(sdfg, program.state)
-            before = [getattr(operator, name) for name in operator.choices]
+            before = [getattr(operator, name) for name in operator.schedule_properties]
             scheduled = _Scheduled(operator, target, arrays, sizes, longest)
-            asked = context.choices.of(operator.statements[0].target.name)
-            for question in operator.choices:
-                if question in scheduled.plan.questions and question in target.choices:
+            asked = context.questions.of(operator.statements[0].target.name)
+            for question in operator.schedule_properties:
+                if question in scheduled.plan.questions and question in target.schedule_options:
                     default = scheduled.default(question)
-                    options = dict.fromkeys((*target.choices[question], default))
+                    options = dict.fromkeys((*target.schedule_options[question], default))
                     scheduled.answer(question, asked.ask(question, tuple(options), default))
                 else:
                     operator.reset(question)
-            changed += before != [getattr(operator, name) for name in operator.choices]
+            changed += before != [getattr(operator, name) for name in operator.schedule_properties]
         return changed
 
 

@@ -52,10 +52,10 @@ from dacergnn.library_nodes.form import size
 from dacergnn.library_nodes.traversal.nest import CHAINS, Levels, chain, problem, reached
 from dacergnn.library_nodes.traversal.storage import NARROW
 from dacergnn.program import Program
-from dacergnn.program.view import Group
+from dacergnn.program.view import StatementGroup
 from dacergnn.sdfg_passes.base import Pass
-from dacergnn.sdfg_passes.choices import KEEP, Choices
 from dacergnn.sdfg_passes.context import Context
+from dacergnn.sdfg_passes.questions import KEEP, Questions
 from dacergnn.target import find
 
 # What moving a row of w values costs, in values streamed; measured on narrow rows in cache and wide rows in memory.
@@ -81,7 +81,7 @@ class TraversalFusion(Pass):
     def run(self, sdfg: dace.SDFG, context: Context) -> int:
         profile = context.profile
         fusion = _Fusion(Program(sdfg), profile.sizes, context.implementation, profile.longest)
-        merged = fusion.run(context.choices)
+        merged = fusion.run(context.questions)
         if merged:
             fusion.write()
         return merged
@@ -139,20 +139,20 @@ class _Fusion:
             for s in body
         )
 
-    def run(self, choices: Choices) -> int:
+    def run(self, questions: Questions) -> int:
         """Merge the best pair until none gains, or what a plan has together; returns the number of mergers."""
         before = len(self.units)
-        given = choices.given("groups")
+        given = questions.given("groups")
         if given is not None:
             self._group(given)
-            choices.note("groups", [given], given)
+            questions.note("groups", [given], given)
             return before - len(self.units)
         stages = [self.groups]
         while (best := self._best()) is not None:
             one, other, union = best
             self._merge([one, other], union)
             stages.append(self.groups)
-        choices.note("groups", stages, stages[-1])
+        questions.note("groups", stages, stages[-1])
         return before - len(self.units)
 
     def _merge(self, units: Sequence[_Unit], union: _Unit) -> None:
@@ -319,7 +319,7 @@ class _Fusion:
             waiting.remove(ready)
             ordered.append(ready)
         self.program.regroup(
-            [u.operator or Group(tuple(u.body), u.mapping, tuple(self.local_arrays(u))) for u in ordered]
+            [u.operator or StatementGroup(tuple(u.body), u.mapping, tuple(self.local_arrays(u))) for u in ordered]
         )
 
 

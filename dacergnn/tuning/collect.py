@@ -27,7 +27,7 @@ from dacergnn.sdfg_passes import Compilation, compile_program
 from dacergnn.tuning.disturbance import Reference, Undisturbed
 from dacergnn.tuning.graph_facts import GraphFacts
 from dacergnn.tuning.graphs import random_graph
-from dacergnn.tuning.measure import RandomArrays, Runnable, Step, build_runnables, measure
+from dacergnn.tuning.measure import RandomArrays, Runnable, TimedStep, build_runnables, measure
 from dacergnn.tuning.programs import RandomLayer, random_layer
 from dacergnn.tuning.records import DataSet, Row
 from dacergnn.tuning.space import needs_build, random_plans, random_variant
@@ -45,7 +45,7 @@ _ELEMENTS = 1 << 26
 
 
 @dataclass(frozen=True)
-class Settings:
+class CollectSettings:
     """Describes what is measured.
 
     Args:
@@ -83,7 +83,7 @@ class Collector:
         about: How and where the samples are made; the first row of the file.
     """
 
-    settings: Settings
+    settings: CollectSettings
     path: Path
     about: Row
     _graphs: dict[str, HeteroGraph] = field(default_factory=dict[str, HeteroGraph])
@@ -156,7 +156,7 @@ class Collector:
         facts = GraphFacts.of(graph)
         data.describe([{"graph": name, "facts": json.loads(facts.to_json())}])
         fitting = {n: r for n, r in enumerate(runnables) if _fits(plans[n], facts)}
-        steps = {n: Step(runnable, graph, self._arrays) for n, runnable in fitting.items()}
+        steps = {n: TimedStep(runnable, graph, self._arrays) for n, runnable in fitting.items()}
         settings = self.settings
         times, slowdown = self._undisturbed.measure(lambda: measure(steps, settings.repeat, settings.limit))
         if times:

@@ -84,7 +84,7 @@ class Runnable:
         return Executable(forward, self.program.results), None if backward is None else Executable(backward)
 
 
-class Step:
+class TimedStep:
     """A program on a graph and float32 arrays of random numbers, run by calls, which give the seconds of its parts."""
 
     def __init__(self, runnable: Runnable, graph: HeteroGraph, arrays: RandomArrays) -> None:
@@ -129,7 +129,7 @@ def build_runnables(runnables: Sequence[Runnable]) -> None:
 
 
 def measure(
-    steps: Mapping[int, Step], repeat: int, limit: float = float("inf")
+    steps: Mapping[int, TimedStep], repeat: int, limit: float = float("inf")
 ) -> dict[int, tuple[Times, Times | None]]:
     """Times of forward and backward of numbered programs, run in turns, ``repeat`` times each after a first time.
 
@@ -156,6 +156,6 @@ def measure(
     return {number: times(runs) for number, runs in samples.items()}
 
 
-def seconds(steps: Mapping[int, Step], repeat: int) -> dict[int, float]:
+def seconds(steps: Mapping[int, TimedStep], repeat: int) -> dict[int, float]:
     """Mean seconds of numbered programs, forward and backward together."""
     return {n: sum(part.mean for part in parts if part is not None) for n, parts in measure(steps, repeat).items()}

@@ -24,7 +24,7 @@ CLEARLY = 0.95
 
 
 @dataclass(frozen=True)
-class Candidate:
+class PlanCandidate:
     """A plan, by what it deviates from what costs least; the program that it leads to; its predicted seconds."""
 
     plan: Plan
@@ -119,8 +119,8 @@ def beam_search(
     width: int = 4,
     depth: int = 3,
     evaluations: int = 200,
-    on_step: Callable[[Sequence[Candidate], int], None] = lambda beam, seen: None,
-) -> list[Candidate]:
+    on_step: Callable[[Sequence[PlanCandidate], int], None] = lambda beam, seen: None,
+) -> list[PlanCandidate]:
     """The plans that a model predicts to be fastest, best first, each leading to another program.
 
     From what costs least, plans deviate in one more answer in every step, and the ``width`` best go on. Where not all
@@ -132,9 +132,9 @@ def beam_search(
         on_step: Called with the best so far, and how many programs have been compiled.
     """
 
-    def candidate(plan: Plan) -> Candidate:
+    def candidate(plan: Plan) -> PlanCandidate:
         found = run(plan)
-        return Candidate(plan, found, settle_schedules(found, facts, model, plan))
+        return PlanCandidate(plan, found, settle_schedules(found, facts, model, plan))
 
     start = candidate(Plan())
     best, beam, seen = [start], [start], {start.found.plan}
@@ -144,7 +144,7 @@ def beam_search(
         further = [(c, plan, _last(plan, c.plan)) for c in beam for plan in neighbours(c.plan, c.found)]
         further = [(c, plan, answer) for c, plan, answer in further if needs_build(answer[0])]
         further.sort(key=lambda one: one[0].seconds * effects.get(one[2], 1.0))
-        reached: list[Candidate] = []
+        reached: list[PlanCandidate] = []
         for before, plan, answer in further[: (evaluations - compiled) // min(left, 2)]:
             compiled += 1
             try:

@@ -15,7 +15,7 @@ from dacergnn.plan import Plan
 from dacergnn.program import Program
 from dacergnn.sdfg_passes import Compilation, compile_program
 from dacergnn.tuning.graph_facts import GraphFacts
-from dacergnn.tuning.measure import RandomArrays, Runnable, Step, build_runnables, seconds
+from dacergnn.tuning.measure import RandomArrays, Runnable, TimedStep, build_runnables, seconds
 from dacergnn.tuning.predictor import Model, Predictor
 from dacergnn.tuning.search import beam_search, settle_schedules
 
@@ -67,14 +67,14 @@ def tuned(
     return candidates[fastest(ready({n: Runnable(c, results) for n, c in enumerate(candidates)}, graph))]
 
 
-def ready(runnables: Mapping[int, Runnable], graph: HeteroGraph) -> dict[int, Step]:
+def ready(runnables: Mapping[int, Runnable], graph: HeteroGraph) -> dict[int, TimedStep]:
     """Numbered programs, built and given arrays of random numbers."""
     build_runnables([*runnables.values()])
     arrays = RandomArrays(_ELEMENTS)
-    return {number: Step(runnable, graph, arrays) for number, runnable in runnables.items()}
+    return {number: TimedStep(runnable, graph, arrays) for number, runnable in runnables.items()}
 
 
-def fastest(steps: Mapping[int, Step]) -> int:
+def fastest(steps: Mapping[int, TimedStep]) -> int:
     """The number of the program that takes the least time: of a first round, the best are run again, longer."""
     first = seconds(steps, REPEAT)
     best = sorted(first, key=first.__getitem__)[:FINALISTS]

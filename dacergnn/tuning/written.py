@@ -30,7 +30,7 @@ def written(sdfg: dace.SDFG) -> Written:
 
 
 def _operator(operator: Any) -> Written:
-    names: tuple[str, ...] = (*_BODY, *operator.choices)
+    names: tuple[str, ...] = (*_BODY, *operator.schedule_properties)
     if isinstance(operator, Traversal):
         names = (*names, "adjacency")
     return {"kind": type(operator).__name__, **{name: getattr(operator, name) for name in names}}

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from torch import nn
 
 from dacergnn.bench import BenchmarkError
-from dacergnn.bench.batches import Settings, run, runner, worker
+from dacergnn.bench.batches import BatchSettings, run, runner, worker
 from dacergnn.bench.batches.loading import batches, most_reached
 from dacergnn.bench.batches.settings import BLOCKS, LAYERS, SYNTHETIC, default_data
 from dacergnn.bench.batches.stages import Watch, encoding_timed
@@ -67,7 +67,7 @@ def without_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_networks_of_all_layers_train(layer: str, in_process: list[str], without_compiler: None) -> None:
     if layer in BLOCKS:
         pytest.importorskip("dgl")
-    report = run(Settings((layer,), "aifb", seeds=(4, 7), fanouts=(3, 2), steps=2, threads=1))
+    report = run(BatchSettings((layer,), "aifb", seeds=(4, 7), fanouts=(3, 2), steps=2, threads=1))
     assert [(row["layer"], row["seeds"]) for row in report["rows"]] == [(layer, 4), (layer, 7)]
     for row in report["rows"]:
         assert row["edges"] > 0
@@ -115,7 +115,7 @@ def test_compiled_layers_are_a_third_candidate(
         return network
 
     monkeypatch.setattr(torch, "compile", compile_)
-    report = run(Settings(("SAGEConv",), "aifb", (4,), (2,), steps=1, threads=1, compiled=True))
+    report = run(BatchSettings(("SAGEConv",), "aifb", (4,), (2,), steps=1, threads=1, compiled=True))
     (row,) = report["rows"]
     assert asked == [True]
     assert row["compiled"].keys() == FIGURES
@@ -144,7 +144,7 @@ def test_losses_that_differ_are_an_error(in_process: list[str], monkeypatch: pyt
 
 def test_a_process_that_fails_is_a_row_with_the_reason(monkeypatch: pytest.MonkeyPatch, data_folder: Path) -> None:
     monkeypatch.setattr(runner, "ask", lambda module, request, limit_s: {"error": f"not done after {limit_s:.0f} s"})
-    report = run(Settings(("SAGEConv",), "aifb", (4, 8), (2,), threads=1))
+    report = run(BatchSettings(("SAGEConv",), "aifb", (4, 8), (2,), threads=1))
     expected = {"layer": "SAGEConv", "data": "aifb", "fanouts": [2], "error": "not done after 1200 s"}
     assert report["rows"] == [expected]
     assert report["geomean"] == {}
@@ -165,7 +165,7 @@ def test_a_process_that_fails_is_a_row_with_the_reason(monkeypatch: pytest.Monke
 )
 def test_settings_that_cannot_be_met(options: dict[str, Any], message: str) -> None:
     with pytest.raises(BenchmarkError, match=message):
-        Settings(**options)
+        BatchSettings(**options)
 
 
 def test_options_of_the_command() -> None:

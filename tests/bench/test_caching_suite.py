@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from torch import nn
 
 from dacergnn.bench import BenchmarkError
-from dacergnn.bench.caching import Settings, candidates, load, run, runner, worker
+from dacergnn.bench.caching import CachingSettings, candidates, load, run, runner, worker
 from dacergnn.bench.caching.analysis import choices, groups
 from dacergnn.bench.caching.records import Row
 from dacergnn.bench.caching.report import tables
@@ -51,7 +51,7 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> list[Request]:
 
 
 def test_cases_follow_the_papers() -> None:
-    tasks = Settings(models=("gcn", "gat", "edgeconv"), strategies=("papers",)).tasks()
+    tasks = CachingSettings(models=("gcn", "gat", "edgeconv"), strategies=("papers",)).tasks()
     sizes = {(t.model, t.network): set[tuple[int, int]]() for t in tasks}
     for task in tasks:
         sizes[task.model, task.network].add((task.heads, task.hidden))
@@ -68,12 +68,12 @@ def test_a_scheme_is_read_from_text() -> None:
     assert scheme.config.cache == ("a", "b")
     assert parse("budget:2e6") == Scheme("budget:2e6", "budget:2e6")
     assert parse("features", "gat").cache == ("features",)
-    named = Settings(models=("gat",), strategies=("named",)).candidates(Task("gat", "cora", "layer", 64, 8, 8))
+    named = CachingSettings(models=("gat",), strategies=("named",)).candidates(Task("gat", "cora", "layer", 64, 8, 8))
     assert [c.name for c in named] == ["nothing", "features", "node attention", "edge weights"]
 
 
 def test_candidates_are_all_combinations_and_the_peers() -> None:
-    settings = Settings(strategies=("papers", "auto"), formats=("auto", "csr"), against=("dgl",))
+    settings = CachingSettings(strategies=("papers", "auto"), formats=("auto", "csr"), against=("dgl",))
     found = settings.candidates(Task("gat", "cora", "layer", 64, 8, 8))
     assert [c.name for c in found] == ["papers", "papers, csr", "auto", "auto, csr", "eager"]
     assert {c.scheme.config.adjacency for c in found if c.scheme} == {"auto", "csr"}
@@ -93,7 +93,7 @@ def test_candidates_are_all_combinations_and_the_peers() -> None:
 )
 def test_settings_that_cannot_be_met(options: dict[str, Any], message: str) -> None:
     with pytest.raises(BenchmarkError, match=message):
-        Settings(**options)
+        CachingSettings(**options)
 
 
 # --- runs
@@ -101,7 +101,7 @@ def test_settings_that_cannot_be_met(options: dict[str, Any], message: str) -> N
 
 def test_a_run_goes_on_where_it_stopped(in_process: list[Request], tmp_path: Path) -> None:
     path = tmp_path / "out" / "results.jsonl"
-    settings = Settings(**TINY)
+    settings = CachingSettings(**TINY)
     rows = run(settings, path)
     assert [row["name"] for row in rows] == ["cache_all", "recompute_all"]
     for row in rows:
@@ -124,20 +124,20 @@ def test_a_run_goes_on_where_it_stopped(in_process: list[Request], tmp_path: Pat
     assert len(in_process) == 6
     assert again != rows
     assert load(path) == again
-    fewer = Settings(**TINY | {"memory": False, "limits": replace(LIMITS, modes=("train",))})
+    fewer = CachingSettings(**TINY | {"memory": False, "limits": replace(LIMITS, modes=("train",))})
     assert run(fewer, path) == again
     assert len(in_process) == 6
-    wider = Settings(**TINY | {"hidden": (8, 16)})
+    wider = CachingSettings(**TINY | {"hidden": (8, 16)})
     assert len(run(wider, path)) == 4
     assert {request.task.hidden for request in in_process[6:]} == {16}
 
 
 def test_what_was_left_out_is_measured(in_process: list[Request], tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
-    fewer = Settings(**TINY | {"memory": False, "limits": replace(LIMITS, modes=("train",))})
+    fewer = CachingSettings(**TINY | {"memory": False, "limits": replace(LIMITS, modes=("train",))})
     assert not any("peak_mb" in row or "infer_ms" in row for row in run(fewer, path))
     assert len(in_process) == 1
-    assert all("peak_mb" in row and "infer_ms" in row for row in run(Settings(**TINY), path))
+    assert all("peak_mb" in row and "infer_ms" in row for row in run(CachingSettings(**TINY), path))
     assert len(in_process) == 4
 
 
@@ -164,7 +164,7 @@ def test_what_fails_or_is_wrong_stops_nothing(
 
     monkeypatch.setattr(candidates, "optimize", optimize)
     strategies = ("cache_all", "recompute_all", "papers", "auto")
-    rows = run(Settings(**TINY | {"strategies": strategies, "against": ("pyg",)}), tmp_path / "results.jsonl")
+    rows = run(CachingSettings(**TINY | {"strategies": strategies, "against": ("pyg",)}), tmp_path / "results.jsonl")
     notes = {row["name"]: (row["status"], row["note"]) for row in rows}
     assert notes["cache_all"] == ("ok", "")
     assert notes["recompute_all"][0] == "wrong"
@@ -185,7 +185,7 @@ def test_one_that_ends_the_process_leaves_the_others(
         return answer(module, values, limit_s)
 
     monkeypatch.setattr(runner, "ask", dying)
-    first, second = run(Settings(**TINY))
+    first, second = run(CachingSettings(**TINY))
     assert (first["status"], first["note"]) == ("ok", "measured apart")
     assert (second["status"], second["note"]) == ("failed", "the process ended with code -11")
 
@@ -195,7 +195,7 @@ def test_layers_of_the_libraries_agree(in_process: list[Request], model: str) ->
     pytest.importorskip("dgl")
     data = "clouds~0.001" if model == "edgeconv" else "arxiv~0.0005"
     request = Request(Task(model, data, "network", 8, 4, 2 if "gat" in model else 1), (), "time", LIMITS)
-    wanted = Settings(against=("pyg", "dgl"), strategies=("cache_all",)).candidates(request.task)
+    wanted = CachingSettings(against=("pyg", "dgl"), strategies=("cache_all",)).candidates(request.task)
     answer = worker.measure_request(Request(request.task, wanted, "time", LIMITS).as_json())
     errors = {c.name: result.get("max_error") for c, result in zip(wanted, answer["results"], strict=True)}
     if model == "gcn":  # DGL counts the edges that leave a node, too
@@ -217,7 +217,7 @@ def test_compiled_layers_are_measured_each_program_once(monkeypatch: pytest.Monk
     monkeypatch.setattr(runner, "ask", answer)
     strategies = ("cache_all", "recompute_all", "again=cache_all")
     wide = {"models": ("gin",), "features": 8, "hidden": (32,), "limits": replace(LIMITS, modes=("train",))}
-    rows = run(Settings(**TINY | wide | {"strategies": strategies}))
+    rows = run(CachingSettings(**TINY | wide | {"strategies": strategies}))
     for found in rows:
         assert found["status"] == "ok", found["note"]
         assert found["predicted_backward_bytes"] > found["predicted_forward_bytes"] > 0

@@ -11,7 +11,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-from dacergnn.bench import BenchmarkError, Settings, case, ours, overhead, plain_torch, process, run, runner, trial
+from dacergnn.bench import BenchmarkError, BenchSettings, case, ours, overhead, plain_torch, process, run, runner, trial
 from dacergnn.bench.candidate import Built, Candidate, make_layer_step, make_step, unwrapped
 from dacergnn.bench.command import bench
 from dacergnn.bench.parameters import make_parameters
@@ -75,7 +75,7 @@ def test_rows_and_json(data_folder: Path, without_compiler: list[Request]) -> No
         assert {"edges", "pairs", "sources", "destinations", "O2", "FastRGCNConv"} <= set(notes)
         compiled = {notes[name] for name in notes if name.endswith("compiled")}
         assert compiled
-        assert compiled <= {"measured apart", f"not done after {Settings.trial_limit_s:.0f} s"}
+        assert compiled <= {"measured apart", f"not done after {BenchSettings.trial_limit_s:.0f} s"}
     path = data_folder / "out.json"
     report.write(path)
     stored = json.loads(path.read_text())
@@ -195,7 +195,7 @@ def test_worker_reports_its_error(data_folder: Path, monkeypatch: pytest.MonkeyP
 )
 def test_settings_are_checked(options: dict[str, Any], message: str) -> None:
     with pytest.raises(BenchmarkError, match=message):
-        Settings(**options)
+        BenchSettings(**options)
 
 
 def test_command_prints_tables_and_writes_json(data_folder: Path, without_compiler: list[Request]) -> None:

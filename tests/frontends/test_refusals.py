@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from dacergnn.errors import GraphError, UnsupportedCallError, UnsupportedLayerError
-from dacergnn.frontends import Frontend, Program, find_frontend, handled_classes, programs
+from dacergnn.frontends import Frontend, ProgramSource, find_frontend, handled_classes, programs
 from tests.frontends.graphs import Edges, dgl_graph, edge_dict, type_name, typed_edges
 
 pyg = pytest.importorskip("torch_geometric.nn")
@@ -81,11 +81,11 @@ def test_only_subclasses_with_the_same_computation_match() -> None:
 def test_equal_programs_are_equal_keys() -> None:
     def source(g: Any, x: Any, bias: Any) -> None: ...
 
-    one, other = Program.of(source, x="NS[4]", slope=0.2), Program.of(source, slope=0.2, x="NS[4]")
+    one, other = ProgramSource.of(source, x="NS[4]", slope=0.2), ProgramSource.of(source, slope=0.2, x="NS[4]")
     assert one == other
     assert hash(one) == hash(other)
     assert ("bias", None) in one.bindings
-    assert one != Program.of(source, x="NS[8]", slope=0.2)
+    assert one != ProgramSource.of(source, x="NS[8]", slope=0.2)
 
 
 @pytest.mark.parametrize(

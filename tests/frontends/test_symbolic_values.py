@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 import dacergnn
 from dacergnn.errors import UnsupportedCallError
-from dacergnn.frontends import Program
+from dacergnn.frontends import ProgramSource
 from dacergnn.frontends.symbolic import Trace
 from dacergnn.frontends.symbolic.edges import EdgeSet, edge_index
 from dacergnn.graph import HeteroGraph
@@ -40,7 +40,7 @@ class Interpreted:
         index = edges.edge_index.flip(0) if edges.flipped else edges.edge_index
         return HeteroGraph.from_arrays(index, None, num_nodes=edges.sizes, bipartite=edges.bipartite)
 
-    def run(self, program: Program, graph: HeteroGraph, arrays: Sequence[Tensor]) -> list[Tensor]:
+    def run(self, program: ProgramSource, graph: HeteroGraph, arrays: Sequence[Tensor]) -> list[Tensor]:
         assert isinstance(program.source, str)
         self.texts.append(program.source)
         function = ast.parse(program.source).body[0]

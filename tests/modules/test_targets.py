@@ -13,7 +13,7 @@ import dacergnn
 from dacergnn import Config, parse
 from dacergnn.errors import DacergnnError, VerificationError
 from dacergnn.library_nodes import SegmentGemm, register
-from dacergnn.program import Program as View
+from dacergnn.program import Program
 from dacergnn.runtime.lower import lower
 from dacergnn.sdfg_passes import Compilation, compile_program
 from dacergnn.target import TARGETS, Target, find
@@ -64,7 +64,7 @@ def test_plain_loops_have_no_vectors() -> None:
 @pytest.fixture
 def outside() -> Iterator[Target]:
     """A target that was registered by a user."""
-    target = replace(find("cpu"), name="mine", choices={"chunks": ("16", "3")})
+    target = replace(find("cpu"), name="mine", schedule_options={"chunks": ("16", "3")})
     register(target)
     yield target
     del TARGETS[target.name]
@@ -90,7 +90,7 @@ def test_versions_of_a_target() -> None:
     target = find("cpu")
     assert replace(target).version == target.version
     others = [
-        replace(target, choices={}), replace(target, hub_rows=8), replace(target, start=1.0),
+        replace(target, schedule_options={}), replace(target, hub_rows=8), replace(target, start=1.0),
         replace(target, plan_nest=_plan), replace(target, plan_nest=find("cuda").plan_nest),
     ]  # fmt: skip
     assert len({target.version, *(other.version for other in others)}) == 6
@@ -103,7 +103,7 @@ def _plan(body: Any, schedule: Any) -> Any:
 @pytest.mark.parametrize(("name", "value"), [("row_tile", 9), ("row_tile", -1), ("depth_block", 100)])
 def test_tiles_that_kernels_do_not_have_are_refused(name: str, value: int) -> None:
     sdfg = compiled(Config()).forward
-    product = next(o for o in View(sdfg).operators if isinstance(o, SegmentGemm))
+    product = next(o for o in Program(sdfg).operators if isinstance(o, SegmentGemm))
     setattr(product, name, value)
     with pytest.raises(VerificationError, match=rf"{name} is {value}; options of cpu: 0, "):
         lower(sdfg)

@@ -14,11 +14,11 @@ from dacergnn import Config, Plan, parse
 from dacergnn.library_nodes import Statement, Traversal
 from dacergnn.library_nodes.node import Typeclass
 from dacergnn.program import Program, verify
-from dacergnn.program.view import Group
+from dacergnn.program.view import StatementGroup
 from dacergnn.runtime.executable import Executable
 from dacergnn.runtime.lower import lower
 from dacergnn.sdfg_passes import Context, SelectAdjacency, compile_program
-from dacergnn.sdfg_passes.choices import Choices
+from dacergnn.sdfg_passes.questions import Questions
 from tests.nodes.test_expansions import Compiled, compiled, graphs, hub_graph
 from tests.nodes.test_hubs import HUBS, results
 from tests.support.random_graphs import RawGraph
@@ -122,10 +122,10 @@ def everything(dtype: Typeclass) -> dace.SDFG:
         if not statement.target.name.startswith("tmp"):
             bodies.setdefault(statement.target.name.split("_")[0], []).extend(values)
             values = []
-    groups: list[Group] = []
+    groups: list[StatementGroup] = []
     for key, statements in bodies.items():
         local = tuple(s.target.name for s in statements if s.target.name not in program.outputs)
-        groups.append(Group(tuple(statements), NESTS[key][0], local))
+        groups.append(StatementGroup(tuple(statements), NESTS[key][0], local))
     program.regroup(groups)
     verify(sdfg)
     return sdfg
@@ -181,7 +181,7 @@ def test_formats_agree() -> None:
     sums = "".join(f'        e.dst["{form}"] += e.a * e.src.x\n' for form in formats)
     text = f"def p(g, a: E, x: NS[20]):\n    for e in g.edges():\n{sums}    return {', '.join(formats)}\n"
     sdfg = parse(text, dtype=dace.float64)
-    SelectAdjacency().run(sdfg, Context(choices=Choices(Plan.of({form: form for form in formats}))))
+    SelectAdjacency().run(sdfg, Context(questions=Questions(Plan.of({form: form for form in formats}))))
     assert formats_of(sdfg) == {form: form for form in formats}
     executable = Executable(sdfg)
     for raw in raw_graphs():

@@ -15,7 +15,7 @@ from dacergnn.frontends.programs import hgt, rgat, rgcn
 from dacergnn.library_nodes import Traversal
 from dacergnn.library_nodes.node import Typeclass
 from dacergnn.program import Program, interpret, verify
-from dacergnn.program.view import Group
+from dacergnn.program.view import StatementGroup
 from dacergnn.sdfg_passes import Context, GemmScaleFusion, differentiate
 from dacergnn.sdfg_passes.traversal_fusion import TraversalFusion
 from tests.nodes.test_expansions import compiled, graphs, hub_graph
@@ -176,7 +176,7 @@ def as_one(sdfg: dace.SDFG, mapping: str) -> dace.SDFG:
     statements = tuple(s for o in program.operators for s in o.statements)
     assert all(isinstance(o, Traversal) for o in program.operators)
     names = tuple(s.target.name for s in statements if s.target.name not in program.outputs)
-    program.regroup([Group(statements, mapping, names)])
+    program.regroup([StatementGroup(statements, mapping, names)])
     verify(sdfg)
     sdfg.validate()
     return sdfg

@@ -13,7 +13,7 @@ from dacergnn.library_nodes import Statement, Traversal
 from dacergnn.library_nodes.node import Typeclass
 from dacergnn.library_nodes.traversal.plan import NestPlan
 from dacergnn.program import Program, verify
-from dacergnn.program.view import Group
+from dacergnn.program.view import StatementGroup
 from dacergnn.sdfg_passes import Compilation, compile_program
 from tests.nodes.test_expansions import compiled
 from tests.nodes.test_fused_traversals import MODELS, all_graphs
@@ -165,11 +165,11 @@ def everything(dtype: Typeclass) -> dace.SDFG:
         else:
             bodies.setdefault(name.split("_")[0], []).extend([*values, statement])
             values = []
-    groups: list[Group] = []
+    groups: list[StatementGroup] = []
     for key, statements in bodies.items():
         mapping = statements[0].space if key in lone else NESTS[key][0]
         local = tuple(s.target.name for s in statements if s.target.name not in program.outputs)
-        groups.append(Group(tuple(statements), mapping, local))
+        groups.append(StatementGroup(tuple(statements), mapping, local))
     program.regroup(groups)
     verify(sdfg)
     sdfg.validate()

@@ -24,7 +24,7 @@ from dacergnn.graph.profile import Profile
 from dacergnn.graph.spaces import ROW_SPACES
 from dacergnn.library_nodes import GraphOperator
 from dacergnn.program import Program
-from dacergnn.sdfg_passes import Compilation, Context, Pass, Pipeline, SelectAdjacency, choice, compile_program
+from dacergnn.sdfg_passes import Compilation, Context, Pass, Pipeline, SelectAdjacency, cheapest, compile_program
 from tests.program.golden import PROGRAMS as NAMED
 from tests.program.golden import learned, parsed
 from tests.support.computed import Computed, assert_same, compute, seeds
@@ -113,7 +113,7 @@ def content(sdfg: dace.SDFG) -> object:
 @pytest.fixture
 def light(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fewer trials, and no access schemes, which the interpreter does not read."""
-    monkeypatch.setattr(choice, "MOST_COMBINATIONS", 8)
+    monkeypatch.setattr(cheapest, "MOST_COMBINATIONS", 8)
     monkeypatch.setattr(SelectAdjacency, "run", lambda *_: 0)
 
 

@@ -14,10 +14,10 @@ from dacergnn.graph.profile import TYPICAL, Profile
 from dacergnn.library_nodes import Traversal
 from dacergnn.library_nodes.traversal.plan import RUN_TIME
 from dacergnn.program import Program, verify
-from dacergnn.program.view import Group
-from dacergnn.sdfg_passes.choices import Choices
+from dacergnn.program.view import StatementGroup
 from dacergnn.sdfg_passes.context import Context
 from dacergnn.sdfg_passes.pipeline import Pipeline
+from dacergnn.sdfg_passes.questions import Questions
 from dacergnn.sdfg_passes.select_schedule import SelectSchedule
 from tests.program.golden import bare, parsed
 
@@ -29,10 +29,10 @@ def schedule(
     rows: Mapping[str, int],
     longest: Mapping[str, int] | None = None,
     implementation: str = "cpu",
-    choices: Choices | None = None,
+    questions: Questions | None = None,
 ) -> int:
     profile = Profile(tuple(rows.items()), hubs=tuple((longest or {}).items()))
-    context = Context(profile, implementation=implementation, choices=choices or Choices())
+    context = Context(profile, implementation=implementation, questions=questions or Questions())
     return SelectSchedule().run(sdfg, context)
 
 
@@ -178,7 +178,7 @@ def test_scratch_of_a_tile_stays_in_the_cache() -> None:
     program, groups = Program(sdfg), []
     for name in "xyz":
         bodies = [s for o in program.operators for s in o.statements if name in s.target.name]
-        groups.append(Group(tuple(bodies), "ND", (name, f"sum_{name}")))
+        groups.append(StatementGroup(tuple(bodies), "ND", (name, f"sum_{name}")))
     program.regroup(groups)
     schedule(sdfg, TYPICAL.sizes)
     rows = {o.written_arrays[0]: o.tile_rows for o in Program(sdfg).operators if isinstance(o, Traversal)}
@@ -195,10 +195,10 @@ def test_run_time_choices_are_asked_for_kernels_of_the_cpu() -> None:
 """
 
     def asked(longest: dict[str, int], implementation: str, plan: Plan | None = None) -> dict[str, str]:
-        choices = Choices(plan or Plan())
+        questions = Questions(plan or Plan())
         sdfg = parse(text)
-        schedule(sdfg, TYPICAL.sizes, longest, implementation, choices)
-        answers = {n: q.answer for n, q in choices.asked.items() if n.split("/")[-1] in RUN_TIME}
+        schedule(sdfg, TYPICAL.sizes, longest, implementation, questions)
+        answers = {n: q.answer for n, q in questions.asked.items() if n.split("/")[-1] in RUN_TIME}
         first = next(o for o in Program(sdfg).operators if isinstance(o, Traversal))
         own = {n: v for n, v in answers.items() if n.startswith("sum/")}
         assert all(int(getattr(first, n.split("/")[1])) == int(v) for n, v in own.items())

@@ -7,8 +7,9 @@ import pytest
 from dacergnn import parse
 from dacergnn.errors import ProgramError
 from dacergnn.library_nodes.form import Op, Ref, Statement
+from dacergnn.library_nodes.plan import Rows
 from dacergnn.program import Program, verify
-from dacergnn.program.listing import Listing, Rows, map_refs, rebase
+from dacergnn.program.listing import Listing, map_refs, rebase
 from dacergnn.sdfg_passes import Context
 from dacergnn.sdfg_passes.traversal_fusion import TraversalFusion
 from tests.program.golden import PROGRAMS, parsed

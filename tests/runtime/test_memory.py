@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from dacergnn.runtime.lower import Buffer
-from dacergnn.runtime.memory import ALIGNMENT, Rows, aligned, lined_up, plan_memory
+from dacergnn.runtime.memory import ALIGNMENT, ArrayRows, aligned, lined_up, plan_memory
 from dacergnn.runtime.pool import LARGE, POOL, SMALL, Lease, Pool, has_memory, leased
 
 
@@ -167,5 +167,5 @@ def test_pool_serves_threads() -> None:
 
 
 def test_few_bytes_are_lined_up() -> None:
-    made = [Rows(3, "E", 12), Rows(5, "NS", 4), Rows(4, "E", 20)]
+    made = [ArrayRows(3, "E", 12), ArrayRows(5, "NS", 4), ArrayRows(4, "E", 20)]
     assert lined_up(made, {"E": 10, "NS": 7}) == ([(3, 0), (5, 128), (4, 192)], 128 + 64 + 256)

@@ -24,12 +24,12 @@ import dacergnn
 from dacergnn import Config, HeteroGraph, Plan
 from dacergnn.cli import main
 from dacergnn.errors import CacheError, ProgramError
-from dacergnn.frontends import Program
+from dacergnn.frontends import ProgramSource
 from dacergnn.graph.profile import TYPICAL
 from dacergnn.modules import HGT, RGAT, RGCN, compiled
 from dacergnn.modules.compiled import CompiledProgram, compiled_program
 from dacergnn.native import build, cache
-from dacergnn.program import Program as View
+from dacergnn.program import Program
 from dacergnn.runtime import plan_cache
 from dacergnn.runtime.lower import argument
 
@@ -64,9 +64,9 @@ def function_of(text: str, folder: Path) -> FunctionType:
     return module.tiny
 
 
-def program_of(text: str, folder: Path, **bindings: object) -> Program:
+def program_of(text: str, folder: Path, **bindings: object) -> ProgramSource:
     given = {"x": "NS[3]", "W": "R[3, 2]", "s": "E", "b": "ONE[2]", "factor": 2.0}
-    return Program.of(function_of(text, folder), **{**given, **bindings})
+    return ProgramSource.of(function_of(text, folder), **{**given, **bindings})
 
 
 Circumstances = dict[str, Any]
@@ -351,14 +351,14 @@ def test_steps_are_made_when_asked_for(given: Circumstances, tmp_path: Path) -> 
     assert names[-1].endswith("_select_adjacency_backward.sdfg")
     assert variant.plan is variant.plan
     assert variant.plan.wrt == NAMES
-    assert View(variant.plan.forward).outputs == [b.name for b in variant.forward.lowered.outputs]
+    assert Program(variant.plan.forward).outputs == [b.name for b in variant.forward.lowered.outputs]
 
 
 @pytest.mark.parametrize("layer", [RGCN(3, 2, 2), RGAT(3, 2, 2), HGT(4, 1, 2)], ids=lambda layer: type(layer).__name__)
 def test_inputs_are_known_without_parsing(layer: Any) -> None:
     program = CompiledProgram(layer.program(), torch.float32, torch.int32, Config(), TYPICAL)
     assert "sdfg" not in vars(program)
-    assert program.inputs == View(program.sdfg).inputs
+    assert program.inputs == Program(program.sdfg).inputs
 
 
 @pytest.mark.usefixtures("folder")

@@ -9,14 +9,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from dacergnn.frontends import Program
+from dacergnn.frontends import ProgramSource
 from dacergnn.graph import HeteroGraph, checks
 from dacergnn.graph.encodings import Encodings
 from dacergnn.graph.profile import Profile
 from dacergnn.modules import graph_layer, runner
 from dacergnn.modules.graphs import GraphCache
-from dacergnn.program import Program as View
-from dacergnn.program import parse
+from dacergnn.program import Program, parse
 from dacergnn.program.flatten import flatten
 
 
@@ -61,9 +60,9 @@ class StubProgram:
 
     calls = 0
 
-    def __init__(self, program: Program, dtype: torch.dtype, *_: Any, **__: Any) -> None:
+    def __init__(self, program: ProgramSource, dtype: torch.dtype, *_: Any, **__: Any) -> None:
         bindings = dict(program.bindings)
-        view = View(parse(program.source, **bindings))
+        view = Program(parse(program.source, **bindings))
         self.inputs = list(flatten(program.source, bindings).arrays)
         self.dtype = dtype
         self.variants: list[Any] = []

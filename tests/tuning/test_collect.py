@@ -18,16 +18,16 @@ from dacergnn.graph.profile import TYPICAL, Profile
 from dacergnn.program import Program
 from dacergnn.sdfg_passes import compile_program
 from dacergnn.tuning import collect, graphs, measure, programs
-from dacergnn.tuning.collect import Collector, Settings
+from dacergnn.tuning.collect import Collector, CollectSettings
 from dacergnn.tuning.features import describe
 from dacergnn.tuning.graph_facts import GraphFacts
 from dacergnn.tuning.graphs import random_graph
-from dacergnn.tuning.measure import RandomArrays, Runnable, Step, Times
+from dacergnn.tuning.measure import RandomArrays, Runnable, TimedStep, Times
 from dacergnn.tuning.programs import random_layer
 from dacergnn.tuning.records import Row, Writer, load
 from dacergnn.tuning.written import read, written
 
-TINY = Settings(range(2), graphs=2, pool=2, builds=2, variants=1, repeat=3, limit=float("inf"))
+TINY = CollectSettings(range(2), graphs=2, pool=2, builds=2, variants=1, repeat=3, limit=float("inf"))
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ def test_changed_programs_are_noticed(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("_small")
 def test_slow_ones_are_left_out(tmp_path: Path) -> None:
     path = tmp_path / "samples.jsonl"
-    settings = Settings(range(1), graphs=2, pool=2, builds=1, variants=0, limit=1e-9)
+    settings = CollectSettings(range(1), graphs=2, pool=2, builds=1, variants=0, limit=1e-9)
     assert list(Collector(settings, path, {}).run()) == [(0, 0)]
     assert sum("too_slow" in row for row in load(path)) == 2
     assert list(Collector(settings, path, {}).run()) == [(0, 0)]
@@ -115,7 +115,7 @@ def test_steps_run_what_was_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     layer, graph = random_layer(1), random_graph(5)
     sdfg = parse(layer.text)
     found = compile_program(sdfg, layer.learned, Config(), dace.int32, Profile.of(graph), keep=False)
-    step = Step(Runnable(found, len(Program(sdfg).outputs)), graph, RandomArrays(1 << 12))
+    step = TimedStep(Runnable(found, len(Program(sdfg).outputs)), graph, RandomArrays(1 << 12))
     forward, backward = step()
     assert forward > 0
     assert backward is not None
@@ -158,7 +158,7 @@ def test_compressed_files_are_read_and_not_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize("wrong", [{"graphs": 0}, {"variants": -1}, {"limit": 0.0}, {"graphs": 9, "pool": 4}])
 def test_settings_are_checked(wrong: dict[str, int]) -> None:
     with pytest.raises(DacergnnError, match=next(iter(wrong))):
-        Settings(**wrong)
+        CollectSettings(**wrong)
 
 
 @pytest.mark.usefixtures("_small")

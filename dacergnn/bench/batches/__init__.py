@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from dacergnn.bench.batches.runner import run
-from dacergnn.bench.batches.settings import Settings
+from dacergnn.bench.batches.settings import BatchSettings
 
-__all__ = ["Settings", "run"]
+__all__ = ["BatchSettings", "run"]

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dacergnn.bench.batches.runner import Row, run
-from dacergnn.bench.batches.settings import LAYERS, REAL, SYNTHETIC, Settings, default_data
+from dacergnn.bench.batches.settings import LAYERS, REAL, SYNTHETIC, BatchSettings, default_data
 from dacergnn.bench.command import names, progress_bar
 from dacergnn.bench.suites import suite_option
 
@@ -32,8 +32,8 @@ def _numbers(_: click.Context, __: click.Parameter, value: str) -> tuple[int, ..
 @click.option("--seeds", default="16,256,4096", callback=_numbers, show_default=True, help="Seeds of a batch.")
 @click.option("--fanouts", default="10,10", callback=_numbers, show_default=True,
               help="Neighbours in each hop, -1 for all; the network has as many layers.")  # fmt: skip
-@click.option("--steps", default=Settings.steps, show_default=True, help="Measured steps of a case.")
-@click.option("--threads", default=Settings.threads, show_default=True)
+@click.option("--steps", default=BatchSettings.steps, show_default=True, help="Measured steps of a case.")
+@click.option("--threads", default=BatchSettings.threads, show_default=True)
 @click.option("--compiled", is_flag=True, help="Run the libraries' layers through torch.compile(dynamic=True), too.")
 @click.option("--json", "path", type=click.Path(dir_okay=False, writable=True, path_type=Path),
               help="Write all results to this file.")  # fmt: skip
@@ -45,7 +45,7 @@ def batches(
 
     Every batch is new, and all candidates train on it in turn; times are medians. Losses are compared in every step.
     """
-    settings = Settings(layers, data or default_data(), seeds, fanouts, steps, threads, compiled)
+    settings = BatchSettings(layers, data or default_data(), seeds, fanouts, steps, threads, compiled)
     console = Console(width=None if sys.stdout.isatty() else 200)
     with progress_bar(console) as bar:
         task = bar.add_task("starting", total=len(layers))
@@ -70,7 +70,7 @@ def batches(
         sys.exit(1)
 
 
-def _table(rows: list[Row], settings: Settings) -> Table:
+def _table(rows: list[Row], settings: BatchSettings) -> Table:
     table = Table(title=f"Training steps on {settings.data}, fan-outs {list(settings.fanouts)} (wall time)")
     columns = ["layer", "seeds", "edges", "sample ms", "eager ms", "ours ms", "ratio", "of processor time", "encoding",
                "eager steps/s", "ours steps/s", *(["compiled ms", "ratio"] if settings.compiled else [])]  # fmt: skip

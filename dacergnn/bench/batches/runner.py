@@ -8,7 +8,7 @@ from dataclasses import asdict
 from statistics import geometric_mean
 from typing import Any
 
-from dacergnn.bench.batches.settings import BLOCKS, Settings
+from dacergnn.bench.batches.settings import BLOCKS, BatchSettings
 from dacergnn.bench.environment import environment
 from dacergnn.bench.peers import library_module
 from dacergnn.bench.process import ask
@@ -21,7 +21,7 @@ Row = dict[str, Any]
 
 
 def run(
-    settings: Settings,
+    settings: BatchSettings,
     *,
     progress: Callable[[str], None] | None = None,
     on_layer: Callable[[list[Row]], None] | None = None,
@@ -55,7 +55,7 @@ def run(
     }
 
 
-def _row(layer: str, settings: Settings, found: Row) -> Row:
+def _row(layer: str, settings: BatchSettings, found: Row) -> Row:
     row: Row = {"layer": layer, "data": settings.data, "fanouts": list(settings.fanouts), **found}
     if "error" in row:
         return row

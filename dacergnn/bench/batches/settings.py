@@ -33,7 +33,7 @@ def default_data() -> str:
 
 
 @dataclass(frozen=True)
-class Settings:
+class BatchSettings:
     """Every layer with every number of seeds is one case; the cases of a layer share a process.
 
     Args:

@@ -30,7 +30,7 @@ TOLERANCE = 1e-4
 
 
 @dataclass
-class Candidate:
+class TimedNetwork:
     """A network with parameters of its own, and what its steps took.
 
     Losses agree in every step only if gradients did in the steps before.
@@ -86,15 +86,15 @@ def measure_request(request: dict[str, Any]) -> dict[str, Any]:
     return {"rows": rows}
 
 
-def _candidates(network: nn.Module, compiled: bool) -> list[Candidate]:
-    found = [Candidate("eager", network), Candidate("ours", dacergnn.optimize(copy.deepcopy(network)))]
+def _candidates(network: nn.Module, compiled: bool) -> list[TimedNetwork]:
+    found = [TimedNetwork("eager", network), TimedNetwork("ours", dacergnn.optimize(copy.deepcopy(network)))]
     if compiled:
         through: Any = torch.compile(copy.deepcopy(network), dynamic=True)
-        found.append(Candidate("compiled", through))
+        found.append(TimedNetwork("compiled", through))
     return found
 
 
-def _measure(candidates: list[Candidate], stream: Iterator[Batch], request: dict[str, Any]) -> dict[str, Any]:
+def _measure(candidates: list[TimedNetwork], stream: Iterator[Batch], request: dict[str, Any]) -> dict[str, Any]:
     watch, samples, edges = Watch(), list[dict[tuple[str, str], float]](), list[int]()
     with encoding_timed(watch):
         for step in range(WARM_UP + request["steps"]):

@@ -5,6 +5,6 @@ from __future__ import annotations
 
 from dacergnn.bench.caching.records import load
 from dacergnn.bench.caching.runner import run
-from dacergnn.bench.caching.settings import Settings
+from dacergnn.bench.caching.settings import CachingSettings
 
-__all__ = ["Settings", "load", "run"]
+__all__ = ["CachingSettings", "load", "run"]

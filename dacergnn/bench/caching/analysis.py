@@ -12,7 +12,7 @@ SAME = 0.02
 
 
 @dataclass(frozen=True)
-class Group:
+class NetworkRows:
     """The rows of one network on one graph."""
 
     rows: tuple[Row, ...]
@@ -47,17 +47,17 @@ class Group:
         return least(self.peers, field)
 
 
-def groups(rows: Iterable[Row]) -> list[Group]:
+def groups(rows: Iterable[Row]) -> list[NetworkRows]:
     """Rows by the measurement that they come from, in order."""
     found: dict[str, list[Row]] = {}
     for row in rows:
         found.setdefault(row["group"], []).append(row)
-    return [Group(tuple(members)) for members in found.values()]
+    return [NetworkRows(tuple(members)) for members in found.values()]
 
 
-def families(found: Iterable[Group]) -> dict[tuple[str, str], list[Group]]:
+def families(found: Iterable[NetworkRows]) -> dict[tuple[str, str], list[NetworkRows]]:
     """Groups by model and network; a single layer with and without the gradient of its input."""
-    result: dict[tuple[str, str], list[Group]] = {}
+    result: dict[tuple[str, str], list[NetworkRows]] = {}
     for group in found:
         shared = group.rows[0]
         network = f"{shared['network']}{', input gradient' if shared['input_gradient'] else ''}"
@@ -70,7 +70,7 @@ def least(rows: Iterable[Row], field: str) -> Row | None:
     return min((row for row in rows if row.get(field) is not None), key=lambda row: row[field], default=None)
 
 
-def speedup(group: Group, own: Row | None, field: str) -> float | None:
+def speedup(group: NetworkRows, own: Row | None, field: str) -> float | None:
     """The least of the libraries over ours, in time or memory."""
     peer = group.least_of_peers(field)
     return None if peer is None or own is None or not own.get(field) else peer[field] / own[field]
@@ -91,7 +91,7 @@ def _chooses(row: Row) -> bool:
 class Choice:
     """Describes what "auto" chose in a group, and the fastest of the fixed schemes."""
 
-    group: Group
+    group: NetworkRows
     own: Row
     best: Row
 
@@ -107,7 +107,7 @@ class Choice:
         return same or self.slowdown <= 1 + SAME
 
 
-def choices(found: Iterable[Group]) -> list[Choice]:
+def choices(found: Iterable[NetworkRows]) -> list[Choice]:
     """Returns what was chosen wherever "auto" and fixed schemes were measured together.
 
     Where orders were fixed in some cases, only those are fixed schemes.

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from dacergnn.api import optimize
-from dacergnn.bench.caching.task import Candidate
+from dacergnn.bench.caching.task import CachingCandidate
 from dacergnn.bench.caching.workload import Workload
 from dacergnn.bench.candidate import Built, leaf
 from dacergnn.bench.peers import library_module
@@ -17,7 +17,7 @@ SEED = 7
 """Of parameters."""
 
 
-def make(candidate: Candidate, workload: Workload) -> Built:
+def make(candidate: CachingCandidate, workload: Workload) -> Built:
     """A candidate ready to run; all of a task compute the same function with the same parameters."""
     network, task = _original(workload), workload.task
     if candidate.library == "dgl":
@@ -44,7 +44,7 @@ def _of_dgl(network: nn.Module, workload: Workload) -> Built:
     library_module("dgl")
     from dacergnn.bench.caching import dgl
 
-    other = dgl.Network(workload)
+    other = dgl.DGLNetwork(workload)
     for theirs, layer in zip(other.layers, _pyg().layers(network), strict=True):
         _, unknown = theirs.load_state_dict(dgl.parameters_of(workload.task.model, layer), strict=False)
         assert not unknown

@@ -14,7 +14,7 @@ from rich.progress import TimeRemainingColumn
 from dacergnn.bench.caching.records import Row
 from dacergnn.bench.caching.report import tables
 from dacergnn.bench.caching.runner import Work, plan, run
-from dacergnn.bench.caching.settings import AGAINST, GRADIENTS, MODELS, NETWORKS, Settings
+from dacergnn.bench.caching.settings import AGAINST, GRADIENTS, MODELS, NETWORKS, CachingSettings
 from dacergnn.bench.caching.task import Limits
 from dacergnn.bench.command import names, progress_bar
 from dacergnn.bench.suites import suite_option
@@ -35,19 +35,26 @@ def _list(name: str, default: tuple[str, ...], text: str) -> Callable[[Any], Any
 @click.command()
 @suite_option
 @_list("--models", MODELS, "Comma-separated, as all lists here.")
-@_list("--data", Settings.data, "Data sets; a synthetic one by name and scale: arxiv~0.1, clouds~ for its full size.")
-@_list("--networks", Settings.networks, f"Of {', '.join(NETWORKS)}: one layer on random features, two on those of the "
-       "data set, two whose first takes them as a sparse tensor.")  # fmt: skip
+@_list(
+    "--data",
+    CachingSettings.data,
+    "Data sets; a synthetic one by name and scale: arxiv~0.1, clouds~ for its full size.",
+)
+@_list("--networks", CachingSettings.networks, f"Of {', '.join(NETWORKS)}: one layer on random features, two on "
+       "those of the data set, two whose first takes them as a sparse tensor.")  # fmt: skip
 @click.option("--hidden", default="", callback=_numbers, help="Sizes, of each head where there are heads; by default "
               "8 to 1024, 8 to 128 with heads, 64 on clouds.")  # fmt: skip
-@click.option("--features", default=Settings.features, show_default=True, help="Input features of a single layer.")
-@click.option("--heads", default=Settings.heads, show_default=True, help="Of layers that attend.")
+@click.option(
+    "--features", default=CachingSettings.features, show_default=True, help="Input features of a single layer."
+)
+@click.option("--heads", default=CachingSettings.heads, show_default=True, help="Of layers that attend.")
 @_list("--gradients", GRADIENTS, "Whether the input of a single layer needs gradients.")
-@_list("--strategies", Settings.strategies, "What is saved: cache_all, recompute_all, papers, auto, budget:BYTES, any "
-       "of them +cache:NAME or +recompute:NAME and called LABEL=..., or 'named' for all that papers name.")  # fmt: skip
-@_list("--formats", Settings.formats, "Sparse formats of traversals: auto, csr, csc, coo, ell, hybrid.")
-@_list("--orders", Settings.orders, f"Of a product and a sum over neighbours: {', '.join(AGGREGATIONS)}.")
-@_list("--against", Settings.against, f"Peers, in turns with ours: {', '.join(AGAINST)}.")
+@_list("--strategies", CachingSettings.strategies, "What is saved: cache_all, recompute_all, papers, auto, "
+       "budget:BYTES, any of them +cache:NAME or +recompute:NAME and called LABEL=..., or "
+       "'named' for all that papers name.")  # fmt: skip
+@_list("--formats", CachingSettings.formats, "Sparse formats of traversals: auto, csr, csc, coo, ell, hybrid.")
+@_list("--orders", CachingSettings.orders, f"Of a product and a sum over neighbours: {', '.join(AGGREGATIONS)}.")
+@_list("--against", CachingSettings.against, f"Peers, in turns with ours: {', '.join(AGAINST)}.")
 @_list("--modes", Limits.modes, "Forward without gradients, forward that saves, forward and backward.")
 @click.option("--repeat", default=Limits.repeat, show_default=True, type=click.IntRange(1), help="Most rounds.")
 @click.option("--budget", default=Limits.budget_s, show_default=True, help="Seconds for the timing of one case.")
@@ -70,7 +77,7 @@ def caching(
     stopped when it is started again with the same file.
     """
     limits = Limits(modes, threads, seed, repeat, budget)
-    settings = Settings(
+    settings = CachingSettings(
         models, data, networks, hidden, gradients, strategies, formats, orders, against, features, heads, memory, limits
     )
     console = Console(width=None if sys.stdout.isatty() else 200)
@@ -90,7 +97,7 @@ def _list_cases(work: Work, console: Console) -> None:
     console.print(f"{cases} cases of {len(work.tasks)} networks are left, {len(work.done)} are done.")
 
 
-def _run(settings: Settings, work: Work, path: Path | None, console: Console) -> list[Row]:
+def _run(settings: CachingSettings, work: Work, path: Path | None, console: Console) -> list[Row]:
     with progress_bar(console, TimeRemainingColumn()) as bar:
         task = bar.add_task("starting", total=len(work.tasks))
 

@@ -16,7 +16,7 @@ library: Any = dgl_nn
 _dgl: Any = dgl
 
 
-class Network(nn.Module):
+class DGLNetwork(nn.Module):
     """Layers one after the other, called with features and `arguments`."""
 
     def __init__(self, workload: Workload) -> None:

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from dacergnn.bench.caching.task import Candidate, Limits, Task
+from dacergnn.bench.caching.task import CachingCandidate, Limits, Task
 from dacergnn.bench.errors import BenchmarkError
 
 Row = dict[str, Any]
@@ -24,7 +24,7 @@ _KEY = (
 """Fields that tell cases apart; the others of a row are results."""
 
 
-def settings_of(task: Task, candidate: Candidate, limits: Limits) -> Row:
+def settings_of(task: Task, candidate: CachingCandidate, limits: Limits) -> Row:
     """The fields of a case that are known before it is measured."""
     scheme: Row = dict.fromkeys(_SCHEME) if candidate.scheme is None else asdict(candidate.scheme)
     scheme = {name: list(v) if isinstance(v, tuple) else v for name, v in scheme.items() if name != "label"}

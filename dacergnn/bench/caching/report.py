@@ -7,11 +7,11 @@ from statistics import geometric_mean
 
 from rich.table import Table
 
-from dacergnn.bench.caching.analysis import Group, choices, families, groups, relative, speedup
+from dacergnn.bench.caching.analysis import NetworkRows, choices, families, groups, relative, speedup
 from dacergnn.bench.caching.records import Row
 from dacergnn.bench.caching.task import Limits
 
-Value = Callable[[Group], float | None]
+Value = Callable[[NetworkRows], float | None]
 
 
 def tables(rows: Iterable[Row]) -> list[Table]:
@@ -20,7 +20,7 @@ def tables(rows: Iterable[Row]) -> list[Table]:
     return [t for t in (against_libraries(found), recomputation(found), choice_table(found)) if t.row_count]
 
 
-def against_libraries(found: Sequence[Group]) -> Table:
+def against_libraries(found: Sequence[NetworkRows]) -> Table:
     """Time of the fastest library and memory of the leanest over ours, by model and network."""
     fields = [*(f"{mode}_ms" for mode in Limits.modes), "peak_mb"]
     table = _table("Fastest library / ours and leanest library / ours: geometric mean (smallest)", *fields)
@@ -31,7 +31,7 @@ def against_libraries(found: Sequence[Group]) -> Table:
     return table
 
 
-def recomputation(found: Sequence[Group]) -> Table:
+def recomputation(found: Sequence[NetworkRows]) -> Table:
     """recompute_all over cache_all, by model and network."""
     fields = ["train_ms", "peak_mb", "saved_bytes"]
     table = _table("recompute_all / cache_all: geometric mean (largest)", *fields)
@@ -45,7 +45,7 @@ def recomputation(found: Sequence[Group]) -> Table:
     return table
 
 
-def choice_table(found: Sequence[Group]) -> Table:
+def choice_table(found: Sequence[NetworkRows]) -> Table:
     """Returns how often "auto" is the fastest scheme, and how much slower it is where it is furthest from that."""
     table = _table("auto against the best fixed scheme, training", "fastest in", "worst", "where", count="of")
     for name, members in families(found).items():
@@ -68,7 +68,7 @@ def _table(title: str, *columns: str, count: str = "cases") -> Table:
     return table
 
 
-def _ratios(members: Sequence[Group], value: Value) -> list[float]:
+def _ratios(members: Sequence[NetworkRows], value: Value) -> list[float]:
     return [found for found in map(value, members) if found]
 
 

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from dacergnn.bench.caching.records import Row, Writer, key_of, load, settings_of
-from dacergnn.bench.caching.settings import Settings
-from dacergnn.bench.caching.task import Candidate, Request, Task
+from dacergnn.bench.caching.settings import CachingSettings
+from dacergnn.bench.caching.task import CachingCandidate, Request, Task
 from dacergnn.bench.environment import environment
 from dacergnn.bench.peers import library_module
 from dacergnn.bench.process import ask
@@ -22,14 +22,14 @@ WORKER = "dacergnn.bench.caching.worker"
 class Work:
     """Describes what is left to do, and what was done before."""
 
-    tasks: list[tuple[Task, tuple[Candidate, ...]]]
+    tasks: list[tuple[Task, tuple[CachingCandidate, ...]]]
     done: list[Row]
 
 
-def plan(settings: Settings, path: Path | None = None) -> Work:
+def plan(settings: CachingSettings, path: Path | None = None) -> Work:
     """The tasks that a file lacks results of; one of them is measured whole, since times compare within a process."""
     rows = {key_of(row): row for row in (load(path) if path is not None and path.exists() else [])}
-    tasks: list[tuple[Task, tuple[Candidate, ...]]] = []
+    tasks: list[tuple[Task, tuple[CachingCandidate, ...]]] = []
     done: list[Row] = []
     for task in settings.tasks():
         wanted = settings.candidates(task)
@@ -41,7 +41,7 @@ def plan(settings: Settings, path: Path | None = None) -> Work:
     return Work(tasks, done)
 
 
-def _is_complete(row: Row, settings: Settings) -> bool:
+def _is_complete(row: Row, settings: CachingSettings) -> bool:
     """Returns whether a case has been measured in all that is asked for; one that failed would fail again."""
     if row["status"] != "ok":
         return True
@@ -50,7 +50,7 @@ def _is_complete(row: Row, settings: Settings) -> bool:
 
 
 def run(
-    settings: Settings,
+    settings: CachingSettings,
     path: Path | None = None,
     *,
     progress: Callable[[str], None] | None = None,
@@ -83,7 +83,9 @@ def run(
     return rows
 
 
-def measure(task: Task, wanted: Sequence[Candidate], settings: Settings, progress: Callable[[str], None]) -> list[Row]:
+def measure(
+    task: Task, wanted: Sequence[CachingCandidate], settings: CachingSettings, progress: Callable[[str], None]
+) -> list[Row]:
     """The rows of one task."""
     progress(f"{task}: times")
     group = uuid.uuid4().hex[:12]  # of rows whose times were taken in turns
@@ -104,7 +106,7 @@ def measure(task: Task, wanted: Sequence[Candidate], settings: Settings, progres
 
 
 def _times(
-    task: Task, wanted: Sequence[Candidate], settings: Settings, progress: Callable[[str], None]
+    task: Task, wanted: Sequence[CachingCandidate], settings: CachingSettings, progress: Callable[[str], None]
 ) -> Iterable[Row]:
     limit = settings.limits.trial_limit_s
     answer = ask(WORKER, Request(task, tuple(wanted), "time", settings.limits).as_json(), limit * len(wanted))
@@ -122,7 +124,7 @@ def _times(
     return results
 
 
-def _memory(task: Task, candidate: Candidate, settings: Settings) -> Row:
+def _memory(task: Task, candidate: CachingCandidate, settings: CachingSettings) -> Row:
     request = Request(task, (candidate,), "memory", settings.limits)
     answer = ask(WORKER, request.as_json(), settings.limits.trial_limit_s)
     if "error" in answer:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 
 from dacergnn.bench.caching.scheme import expand
-from dacergnn.bench.caching.task import Candidate, Limits, Task
+from dacergnn.bench.caching.task import CachingCandidate, Limits, Task
 from dacergnn.bench.errors import BenchmarkError
 from dacergnn.bench.settings import check
 from dacergnn.config import AGGREGATIONS, Config
@@ -27,14 +27,14 @@ SIZES_ON_CLOUDS = (64,)
 GRADIENTS = ("with", "without")
 AGAINST = ("pyg", "pyg-compiled", "dgl")
 PEERS = {
-    "pyg": (Candidate("pyg", "COO"), Candidate("pyg", "CSR"), Candidate("pyg", "EdgeIndex")),
-    "pyg-compiled": (Candidate("pyg", "COO compiled"),),
-    "dgl": (Candidate("dgl", "eager"),),
+    "pyg": (CachingCandidate("pyg", "COO"), CachingCandidate("pyg", "CSR"), CachingCandidate("pyg", "EdgeIndex")),
+    "pyg-compiled": (CachingCandidate("pyg", "COO compiled"),),
+    "dgl": (CachingCandidate("dgl", "eager"),),
 }
 
 
 @dataclass(frozen=True)
-class Settings:
+class CachingSettings:
     """Every combination of these is one case; those of one network on one graph are measured together."""
 
     models: tuple[str, ...] = MODELS
@@ -92,11 +92,11 @@ class Settings:
             return self.hidden
         return SIZES_ON_CLOUDS if model in ON_CLOUDS else SIZES_OF_HEADS if model in WITH_HEADS else SIZES
 
-    def candidates(self, task: Task) -> tuple[Candidate, ...]:
+    def candidates(self, task: Task) -> tuple[CachingCandidate, ...]:
         """Ours by every scheme, and the peers."""
         orders = self.orders if task.model in ORDERED else ("auto",)
-        own: list[Candidate] = []
+        own: list[CachingCandidate] = []
         for base, name, order in product(expand(self.strategies, task.model), self.formats, orders):
             label = ", ".join([base.label, *(part for part in (name, order) if part != "auto")])
-            own.append(Candidate("ours", label, replace(base, label=label, adjacency=name, order=order)))
+            own.append(CachingCandidate("ours", label, replace(base, label=label, adjacency=name, order=order)))
         return (*own, *(peer for library in self.against for peer in PEERS[library]))

@@ -31,7 +31,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Candidate:
+class CachingCandidate:
     """One way to compute it: `library` is "ours", with a scheme, "pyg" or "dgl"."""
 
     library: str
@@ -68,7 +68,7 @@ class Request:
     one."""
 
     task: Task
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[CachingCandidate, ...]
     what: str
     limits: Limits = field(default_factory=Limits)
 
@@ -87,6 +87,6 @@ class Request:
         )
 
 
-def _candidate(values: dict[str, Any]) -> Candidate:
+def _candidate(values: dict[str, Any]) -> CachingCandidate:
     scheme = values["scheme"]
-    return Candidate(values["library"], values["name"], None if scheme is None else Scheme(**scheme))
+    return CachingCandidate(values["library"], values["name"], None if scheme is None else Scheme(**scheme))

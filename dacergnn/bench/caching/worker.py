@@ -12,7 +12,7 @@ from torch import Tensor
 
 from dacergnn.bench import memory
 from dacergnn.bench.caching import candidates, facts
-from dacergnn.bench.caching.task import Candidate, Limits, Request
+from dacergnn.bench.caching.task import CachingCandidate, Limits, Request
 from dacergnn.bench.caching.workload import Workload, load_workload
 from dacergnn.bench.candidate import Built, step_of
 from dacergnn.bench.measure import interleave
@@ -40,7 +40,7 @@ def measure_request(values: dict[str, Any]) -> dict[str, Any]:
     return {"results": time_all(request.candidates, workload, request.limits)}
 
 
-def weigh(candidate: Candidate, workload: Workload) -> dict[str, Any]:
+def weigh(candidate: CachingCandidate, workload: Workload) -> dict[str, Any]:
     """Peak of two training steps above what is resident before them: encodings of edges are part of it.
 
     A step on equal edges, all of which is dropped, has loaded and compiled what there is to be, and has drawn the
@@ -61,7 +61,7 @@ def weigh(candidate: Candidate, workload: Workload) -> dict[str, Any]:
     return {"peak_mb": grown / 1e6, "method": method}
 
 
-def time_all(wanted: tuple[Candidate, ...], workload: Workload, limits: Limits) -> list[dict[str, Any]]:
+def time_all(wanted: tuple[CachingCandidate, ...], workload: Workload, limits: Limits) -> list[dict[str, Any]]:
     """Validate every candidate, then time those that are right, mode by mode.
 
     Of ours, those whose layers come to the programs of an earlier one have its times, and its position as "same_as".
@@ -126,7 +126,7 @@ def _expected(workload: Workload, limits: Limits) -> dict[str, Tensor] | None:
     return {"": out.detach()} | _gradients(built)
 
 
-def _error(candidate: Candidate, built: Built, out: Tensor, expected: dict[str, Tensor]) -> float:
+def _error(candidate: CachingCandidate, built: Built, out: Tensor, expected: dict[str, Tensor]) -> float:
     """The largest deviation of a result and its gradients; DGL's parameters have other names."""
     given = {"": out.detach()} | _gradients(built)
     names = ("", "input") if candidate.library == "dgl" else expected
@@ -134,7 +134,7 @@ def _error(candidate: Candidate, built: Built, out: Tensor, expected: dict[str, 
 
 
 def _validated(
-    candidate: Candidate, built: Built, workload: Workload, expected: dict[str, Tensor] | None
+    candidate: CachingCandidate, built: Built, workload: Workload, expected: dict[str, Tensor] | None
 ) -> dict[str, Any]:
     """Run a training step and compare all that it gives."""
     out = step_of(built, _backward(workload), "train")()
@@ -142,7 +142,7 @@ def _validated(
     if expected is not None:
         error = found["max_error"] = _error(candidate, built, out, expected)
         if candidate.library == "ours" and not error <= TOLERANCE:
-            theirs = Candidate("pyg", "COO")
+            theirs = CachingCandidate("pyg", "COO")
             other = candidates.make(theirs, workload)
             usual = _error(theirs, other, step_of(other, _backward(workload), "train")(), expected)
             found["note"] = f"differs from PyG in float64 by {error:.1e}, PyG in float32 by {usual:.1e}"

@@ -8,7 +8,7 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
-from dacergnn.bench.caching.analysis import Group, families
+from dacergnn.bench.caching.analysis import NetworkRows, families
 from dacergnn.bench.plot import series
 from dacergnn.bench.plot.series import MEAN, Bar, Curve
 
@@ -30,7 +30,7 @@ _MARKS = (
 _MODES = {"infer": "inference", "forward": "forward", "train": "forward and backward"}
 
 
-def figures(found: Sequence[Group]) -> Iterator[tuple[str, Figure]]:
+def figures(found: Sequence[NetworkRows]) -> Iterator[tuple[str, Figure]]:
     """Names and figures, as many as there are results for."""
     palette = Palette(found)
     for (model, network), members in families(found).items():
@@ -56,7 +56,7 @@ def figures(found: Sequence[Group]) -> Iterator[tuple[str, Figure]]:
 class Palette:
     """Colours and markers by name: the known ones first, so that they are those of all runs."""
 
-    def __init__(self, found: Sequence[Group]) -> None:
+    def __init__(self, found: Sequence[NetworkRows]) -> None:
         self._data = _ordered(_KNOWN["data"], [g.data for g in found])
         ours = [row["name"] for g in found for row in g.ours]
         self._schemes = _ordered(_KNOWN["scheme"], ours)

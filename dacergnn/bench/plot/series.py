@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, geometric_mean
 
-from dacergnn.bench.caching.analysis import Group, least, relative, speedup
+from dacergnn.bench.caching.analysis import NetworkRows, least, relative, speedup
 from dacergnn.bench.caching.records import Row
 
 MEAN = "geometric mean"
@@ -45,13 +45,13 @@ class Bar:
     backward: float
 
 
-def speedups(members: Sequence[Group], field: str) -> list[Curve]:
+def speedups(members: Sequence[NetworkRows], field: str) -> list[Curve]:
     """Time of the fastest library over ours by size, a curve for each data set and one of the means over them."""
     values = {(g.data, g.hidden): speedup(g, g.own, field) for g in members}
     return _curves({key: value for key, value in values.items() if value is not None})
 
 
-def formats(members: Sequence[Group], name: str, field: str) -> list[Curve]:
+def formats(members: Sequence[NetworkRows], name: str, field: str) -> list[Curve]:
     """Time on coordinates over time on another sparse format by size, a curve for each data set and the means."""
     values: dict[tuple[str, int], float] = {}
     for group in members:
@@ -63,13 +63,13 @@ def formats(members: Sequence[Group], name: str, field: str) -> list[Curve]:
     return _curves(values)
 
 
-def format_names(members: Iterable[Group]) -> list[str]:
+def format_names(members: Iterable[NetworkRows]) -> list[str]:
     """Formats that were measured beside coordinates."""
     found = dict.fromkeys(r["adjacency"] for g in members if _on(g, BASE_FORMAT) for r in g.ours)
     return [name for name in found if name not in ("auto", BASE_FORMAT)]
 
 
-def plane(members: Sequence[Group]) -> list[Point]:
+def plane(members: Sequence[NetworkRows]) -> list[Point]:
     """Memory and time of schemes relative to cache_all: peaks of memory where they were measured, else what is saved.
 
     Schemes that came to the programs of others in all cases would lie on these, and are left out.
@@ -90,7 +90,7 @@ def plane(members: Sequence[Group]) -> list[Point]:
     return points
 
 
-def bars(members: Iterable[Group]) -> list[Bar]:
+def bars(members: Iterable[NetworkRows]) -> list[Bar]:
     """A bar for each scheme and library at each size, of groups on one data set."""
     found: list[Bar] = []
     for group in sorted(members, key=lambda group: group.hidden):
@@ -101,7 +101,7 @@ def bars(members: Iterable[Group]) -> list[Bar]:
     return found
 
 
-def gains(members: Sequence[Group]) -> dict[str, dict[str, float]]:
+def gains(members: Sequence[NetworkRows]) -> dict[str, dict[str, float]]:
     """Speed-up of every scheme over saving nothing: geometric means over sizes by data set, and over all."""
     base = next((name for name in BASES if any(g.named(name) for g in members)), None)
     found: dict[str, dict[str, float]] = {}
@@ -119,9 +119,9 @@ def gains(members: Sequence[Group]) -> dict[str, dict[str, float]]:
     return found
 
 
-def by_data(members: Iterable[Group]) -> dict[str, list[Group]]:
+def by_data(members: Iterable[NetworkRows]) -> dict[str, list[NetworkRows]]:
     """Groups by data set."""
-    found: dict[str, list[Group]] = {}
+    found: dict[str, list[NetworkRows]] = {}
     for group in members:
         found.setdefault(group.data, []).append(group)
     return found
@@ -144,13 +144,13 @@ def _curves(values: dict[tuple[str, int], float]) -> list[Curve]:
     return curves
 
 
-def _schemes(members: Iterable[Group], *, distinct: bool = False) -> list[str]:
+def _schemes(members: Iterable[NetworkRows], *, distinct: bool = False) -> list[str]:
     """Schemes on the format that is chosen for them; `formats` shows the others."""
     rows = [row for group in members for row in _on(group, "auto")]
     return [*dict.fromkeys(row["name"] for row in rows if not (distinct and "same_as" in row))]
 
 
-def _on(group: Group, adjacency: str) -> list[Row]:
+def _on(group: NetworkRows, adjacency: str) -> list[Row]:
     return [row for row in group.ours if row["adjacency"] == adjacency]
 
 

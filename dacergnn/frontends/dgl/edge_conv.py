@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from dacergnn.frontends.dgl.graphs import check_in_degrees, check_pair, check_rows, encode_relation, relation_sizes
 from dacergnn.frontends.edge_programs import difference_conv
 from dacergnn.frontends.features import contiguous
-from dacergnn.frontends.frontend import Binding, Frontend, GraphKey, Program, only, spec
+from dacergnn.frontends.frontend import Binding, Frontend, GraphKey, ProgramSource, only, spec
 from dacergnn.frontends.parameters import Parameters
 from dacergnn.graph import HeteroGraph
 
@@ -58,6 +58,6 @@ class DGLEdgeConvFrontend(Frontend):
         arrays = dict(zip(names, [*features, *self._read.read(self.module)], strict=True))
         return Binding(self.program(pair, partial(self._program, pair)), arrays, only, repeats=True)
 
-    def _program(self, pair: bool) -> Program:
+    def _program(self, pair: bool) -> ProgramSource:
         x = {"x": spec("NS", self.in_feat)} | ({"x_own": spec("ND", self.in_feat)} if pair else {})
         return difference_conv(x, self.in_feat, self.out_feat, self.biases)

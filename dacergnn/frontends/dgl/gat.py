@@ -13,7 +13,7 @@ from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.attention import attention_program, gat, gatv2, kept_weights
 from dacergnn.frontends.dgl.graphs import check_in_degrees, check_pair, check_rows, encode_relation, relation_sizes
 from dacergnn.frontends.features import dropped, drops
-from dacergnn.frontends.frontend import Binding, Frontend, GraphKey, Outputs, Program, only
+from dacergnn.frontends.frontend import Binding, Frontend, GraphKey, Outputs, ProgramSource, only
 from dacergnn.frontends.linear import is_torch
 from dacergnn.frontends.parameters import Parameters
 from dacergnn.graph import HeteroGraph
@@ -92,7 +92,7 @@ class _AttentionFrontend(Frontend):
             return Binding(program, arrays, partial(self._with_attention, encoded), made=made, repeats=True)
         return Binding(program, arrays, only, made=made, reshapes=True, activation=layer.activation)
 
-    def _program(self, arrays: dict[str, Tensor], *, attention: bool) -> Program:
+    def _program(self, arrays: dict[str, Tensor], *, attention: bool) -> ProgramSource:
         return attention_program(
             type(self).source, arrays, heads=self.heads, channels=self.channels, slope=self.slope,
             residual=self.has_residual, attention=attention,

@@ -16,7 +16,7 @@ from dacergnn.frontends.dgl.graphs import (
 )
 from dacergnn.frontends.frontend import Binding, GraphKey, Outputs
 from dacergnn.frontends.gin import GINProgram
-from dacergnn.frontends.linear import Network, is_torch
+from dacergnn.frontends.linear import ResultNetwork, is_torch
 from dacergnn.graph import HeteroGraph
 
 
@@ -29,7 +29,7 @@ class DGLGINFrontend(GINProgram):
     def __init__(self, module: nn.Module) -> None:
         super().__init__(module)
         self.aggr: str = self.module._aggregator_type
-        self.network = Network(module, "apply_func")
+        self.network = ResultNetwork(module, "apply_func")
 
     def edges(self, graph: Any, feat: Any, edge_weight: Any = None) -> GraphKey:
         sizes, pair = relation_sizes(graph), check_pair(graph, feat)

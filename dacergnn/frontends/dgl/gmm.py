@@ -11,7 +11,7 @@ from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.dgl.graphs import check_in_degrees, check_pair, check_rows, encode_relation, relation_sizes
 from dacergnn.frontends.edge_programs import Mixture, mixture
 from dacergnn.frontends.features import contiguous, is_sparse
-from dacergnn.frontends.frontend import Binding, Frontend, GraphKey, Program, only, spec
+from dacergnn.frontends.frontend import Binding, Frontend, GraphKey, ProgramSource, only, spec
 from dacergnn.frontends.parameters import Parameters
 from dacergnn.graph import HeteroGraph
 
@@ -78,7 +78,7 @@ class DGLGMMFrontend(Frontend):
         program = self.program(with_own, partial(self._program, with_own))
         return Binding(program, arrays, only, made={"u": encoded.to_canonical}, repeats=True)
 
-    def _program(self, with_own: bool) -> Program:
+    def _program(self, with_own: bool) -> ProgramSource:
         x = {"x": spec("NS", self.in_feats[0])} | ({"x_own": spec("ND", self.in_feats[1])} if with_own else {})
         own = "n.x_own" if with_own else "n.x"
         residual = (f"linear({own}, root.T)" if "root" in self.own else own) if self.residual else ""

@@ -19,7 +19,7 @@ from dacergnn.frontends.dgl.graphs import (
     is_bipartite,
     relation_sizes,
 )
-from dacergnn.frontends.frontend import Binding, Frontend, GraphKey, Program, only, spec
+from dacergnn.frontends.frontend import Binding, Frontend, GraphKey, ProgramSource, only, spec
 from dacergnn.frontends.kept import kept
 from dacergnn.frontends.linear import is_torch
 from dacergnn.graph import HeteroGraph
@@ -98,9 +98,9 @@ class GraphConvFrontend(Frontend):
 
         return kept(graph, ("degrees", self.norm, dtype), None, make)
 
-    def _program(self, shape: tuple[int, int] | None, k: int, norm: bool) -> Program:
+    def _program(self, shape: tuple[int, int] | None, k: int, norm: bool) -> ProgramSource:
         m = k if shape is None else shape[1]
-        return Program.of(
+        return ProgramSource.of(
             gcn, x=spec("NS", k), W=None if shape is None else spec("ONE", k, m), norm=spec("E") if norm else None,
             bias=spec("ONE", m) if self.has_bias else None, transposed=False,
             features="x" if shape is None else "h",

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.dgl.graphs import check_rows, check_types, encode, graph_sizes
 from dacergnn.frontends.features import contiguous, drops, is_sparse
-from dacergnn.frontends.frontend import Binding, Frontend, GraphKey, Outputs, Program, spec
+from dacergnn.frontends.frontend import Binding, Frontend, GraphKey, Outputs, ProgramSource, spec
 from dacergnn.frontends.hgt_programs import hgt_residual
 from dacergnn.frontends.programs import hgt
 from dacergnn.graph import HeteroGraph
@@ -87,7 +87,7 @@ class DGLHGTFrontend(Frontend):
         own = x_dst @ layer.residual_w if self.has_residual else x_dst
         return self._finish((h * alpha + own * (1 - alpha),))
 
-    def _program(self, gated: bool) -> Program:
+    def _program(self, gated: bool) -> ProgramSource:
         k, h, d, f = self.in_size, self.heads, self.dim, self.out_size
         arrays: dict[str, object] = {name: spec("T", k, f) for name in ("W_k", "W_q", "W_v")}
         arrays |= {"W_att": spec("R", h, d, d), "W_msg": spec("R", h, d, d), "pri": spec("R", h)}
@@ -99,6 +99,6 @@ class DGLHGTFrontend(Frontend):
             "scale": 1.0 / float(self.module.sqrt_d),
         }
         if gated and not self.has_residual:
-            return Program.of(hgt, **arrays, **constants)
+            return ProgramSource.of(hgt, **arrays, **constants)
         residual = spec("ONE", k, f) if gated else None
-        return Program.of(hgt_residual, residual=residual, gated=gated, **arrays, **constants)
+        return ProgramSource.of(hgt_residual, residual=residual, gated=gated, **arrays, **constants)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.dgl.graphs import check_rows, check_types, encode, graph_sizes
 from dacergnn.frontends.features import contiguous, drops, first_rows
-from dacergnn.frontends.frontend import Binding, Frontend, GraphKey, Outputs, Program, spec
+from dacergnn.frontends.frontend import Binding, Frontend, GraphKey, Outputs, ProgramSource, spec
 from dacergnn.frontends.linear import is_torch
 from dacergnn.frontends.programs import rgcn
 from dacergnn.frontends.rgcn_programs import rgcn_modes
@@ -95,7 +95,7 @@ class RelGraphFrontend(Frontend):
             h = layer.activation(h)
         return layer.dropout(h)
 
-    def _program(self, has_norm: bool) -> Program:
+    def _program(self, has_norm: bool) -> ProgramSource:
         layer, k, m, blocks = self.module, self.in_feat, self.out_feat, self.blocks
         inside = not layer.layer_norm
         norm = spec("E") if has_norm else None
@@ -103,8 +103,8 @@ class RelGraphFrontend(Frontend):
         has_bias = layer.bias and inside
         if blocks is None:
             bias = spec("ONE", m) if has_bias else None
-            return Program.of(rgcn, x=spec("NS", k), W=spec("R", k, m), norm=norm, root=root, bias=bias)
-        return Program.of(
+            return ProgramSource.of(rgcn, x=spec("NS", k), W=spec("R", k, m), norm=norm, root=root, bias=bias)
+        return ProgramSource.of(
             rgcn_modes, x=spec("NS", blocks, k // blocks), W=spec("R", blocks, k // blocks, m // blocks),
             bias=spec("ONE", blocks, m // blocks) if has_bias else None, norm=norm, root=root,
             blocks=blocks, width=m // blocks, in_channels=k, reduce="sum",

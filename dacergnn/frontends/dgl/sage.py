@@ -19,7 +19,7 @@ from dacergnn.frontends.dgl.graphs import (
     relation_sizes,
 )
 from dacergnn.frontends.features import drops
-from dacergnn.frontends.frontend import Binding, Frontend, GraphKey, Outputs, Program, only, spec
+from dacergnn.frontends.frontend import Binding, Frontend, GraphKey, Outputs, ProgramSource, only, spec
 from dacergnn.frontends.linear import is_linear, is_torch
 from dacergnn.graph import HeteroGraph
 
@@ -101,9 +101,9 @@ class DGLSAGEFrontend(Frontend):
         activation = self.module.activation
         return self.module.norm(outputs[0] if activation is None else activation(outputs[0]))
 
-    def _program(self, arrays: dict[str, Tensor]) -> Program:
+    def _program(self, arrays: dict[str, Tensor]) -> ProgramSource:
         spaces = {"x": "NS", "x_own": "ND", "norm": "E"}
         bindings: dict[str, object] = {n: spec(spaces[n], *a.shape[1:]) for n, a in arrays.items() if n in spaces}
         bindings |= {n: spec("ONE", *a.shape) for n, a in arrays.items() if n not in spaces}
         features = "pooled" if "pool" in arrays else "x"
-        return Program.of(sage, **bindings, reduce=self.reduce, features=features, unit=False)
+        return ProgramSource.of(sage, **bindings, reduce=self.reduce, features=features, unit=False)

@@ -36,7 +36,7 @@ _CHANGES = ("add_edges", "remove_edges", "add_nodes", "remove_nodes")
 """Methods that change the structure of the graph itself."""
 
 
-class Recording:
+class RecordsMessages:
     """Mixed into a class of DGL: relations know their edges, what is stored is recorded."""
 
     _recorder: Recorder
@@ -157,7 +157,7 @@ def _counting(name: str, what: str) -> Callable[..., int]:
     """Returns a method that counts nodes or edges, of one type or of all."""
 
     def count(self: Any, kind: Any = None) -> int:
-        found: int = getattr(super(Recording, self), name)(kind)
+        found: int = getattr(super(RecordsMessages, self), name)(kind)
         graph = self._user_graph
         if what == "edges":
             names = self.canonical_etypes if kind is None else [self.to_canonical_etype(kind)]
@@ -175,23 +175,23 @@ def _counting(name: str, what: str) -> Callable[..., int]:
 
 for _prefix in ("num_", "number_of_"):
     for _kind, _what in (("nodes", "src"), ("src_nodes", "src"), ("dst_nodes", "dst"), ("edges", "edges")):
-        setattr(Recording, f"{_prefix}{_kind}", _counting(f"{_prefix}{_kind}", _what))
+        setattr(RecordsMessages, f"{_prefix}{_kind}", _counting(f"{_prefix}{_kind}", _what))
 
 
 def _refused(name: str) -> Any:
-    def refuse(self: Recording, *args: Any, **kwargs: Any) -> Any:
+    def refuse(self: RecordsMessages, *args: Any, **kwargs: Any) -> Any:
         raise unsupported(f"{name} of a graph")
 
     return refuse
 
 
 for _name in _CHANGES:
-    setattr(Recording, _name, _refused(_name))
+    setattr(RecordsMessages, _name, _refused(_name))
 
 
 @cache
 def _class(base: type) -> type:
-    return base if issubclass(base, Recording) else type(base.__name__, (Recording, base), {})
+    return base if issubclass(base, RecordsMessages) else type(base.__name__, (RecordsMessages, base), {})
 
 
 def recorded(recorder: Recorder, graph: Any, user_graph: Any) -> None:

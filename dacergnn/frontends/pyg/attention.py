@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.attention import attention_program, kept_weights
 from dacergnn.frontends.features import contiguous
-from dacergnn.frontends.frontend import Binding, GraphKey, Outputs, Program
+from dacergnn.frontends.frontend import Binding, GraphKey, Outputs, ProgramSource
 from dacergnn.frontends.parameters import Parameters
 from dacergnn.frontends.pyg.convolution import ConvolutionFrontend, Nodes
 from dacergnn.frontends.pyg.given_edges import (
@@ -185,7 +185,7 @@ class AttentionFrontend(WeightsFrontend):
         """Returns whether features are added to the result."""
         return getattr(self.module, "res", None) is not None
 
-    def _program(self, arrays: dict[str, Tensor], *, attention: bool) -> Program:
+    def _program(self, arrays: dict[str, Tensor], *, attention: bool) -> ProgramSource:
         return attention_program(
             type(self).source, arrays, heads=self.heads, channels=self.channels, slope=self.slope,
             residual="res" in arrays, attention=attention,

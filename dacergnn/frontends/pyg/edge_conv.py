@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.edge_programs import AGGREGATIONS, edge_conv
 from dacergnn.frontends.features import contiguous
-from dacergnn.frontends.frontend import Binding, GraphKey, Program, spec
-from dacergnn.frontends.networks import Network
+from dacergnn.frontends.frontend import Binding, GraphKey, ProgramSource, spec
+from dacergnn.frontends.networks import RowNetwork
 from dacergnn.frontends.parameters import Parameters
 from dacergnn.frontends.pyg.convolution import ConvolutionFrontend, Nodes, rows_of
 from dacergnn.frontends.pyg.message_passing import ends, is_pair
@@ -28,7 +28,7 @@ class EdgeConvFrontend(ConvolutionFrontend):
     def __init__(self, module: nn.Module) -> None:
         super().__init__(module)
         self.aggr = self.check_options(*AGGREGATIONS)
-        network = Network.of(self.module.nn, ("nn",)) if isinstance(self.module.nn, nn.Module) else "function"
+        network = RowNetwork.of(self.module.nn, ("nn",)) if isinstance(self.module.nn, nn.Module) else "function"
         if isinstance(network, str):
             raise self.refuse("nn", network, "programs hold linear layers and activations")
         if not network.arrays or network.in_channels % 2:
@@ -61,7 +61,7 @@ class EdgeConvFrontend(ConvolutionFrontend):
         self.check_ends(x, (self.in_channels, self.in_channels))
         return self.nodes(x, edge_index)
 
-    def _program(self, pair: bool) -> Program:
+    def _program(self, pair: bool) -> ProgramSource:
         x = {"x": spec("NS", self.in_channels)} | ({"x_own": spec("ND", self.in_channels)} if pair else {})
         return edge_conv(x, self.network.arrays, self.network.steps, self.aggr)
 

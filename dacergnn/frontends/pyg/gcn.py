@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.convolution_programs import gcn
-from dacergnn.frontends.frontend import Binding, GraphKey, Program, spec
+from dacergnn.frontends.frontend import Binding, GraphKey, ProgramSource, spec
 from dacergnn.frontends.kept import kept
 from dacergnn.frontends.parameters import Parameters
 from dacergnn.frontends.pyg.convolution import ConvolutionFrontend, checked_edges, rows_of
@@ -170,9 +170,9 @@ class GCNFrontend(ConvolutionFrontend):
         if not isinstance(weight, Tensor) or weight.shape != (count,) or weight.dtype != dtype:
             raise UnsupportedCallError(f"edge_weight must be a tensor [{count}] of {dtype}.")
 
-    def _program(self, bare: bool) -> Program:
+    def _program(self, bare: bool) -> ProgramSource:
         k, m = self.in_channels, self.out_channels
-        return Program.of(
+        return ProgramSource.of(
             gcn, x=spec("NS", k), W=spec("ONE", m, k), norm=None if bare else spec("E"),
             bias=spec("ONE", m) if self.has_bias else None, transposed=True, features="h",
         )  # fmt: skip

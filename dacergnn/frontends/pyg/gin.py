@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.frontend import Binding, GraphKey, Outputs
 from dacergnn.frontends.gin import GINProgram
-from dacergnn.frontends.linear import Network
+from dacergnn.frontends.linear import ResultNetwork
 from dacergnn.frontends.pyg.convolution import ConvolutionFrontend, Nodes, rows_of
 from dacergnn.frontends.pyg.message_passing import ends, is_pair
 from dacergnn.graph import HeteroGraph
@@ -27,7 +27,7 @@ class GINFrontend(ConvolutionFrontend, GINProgram):
     def __init__(self, module: nn.Module) -> None:
         super().__init__(module)
         self.aggr = self.check_options("add", "mean", "max", "min")
-        self.network = Network(module, "nn")
+        self.network = ResultNetwork(module, "nn")
 
     def edges(self, x: Any, edge_index: Any, size: Any = None) -> GraphKey:
         if torch.compiler.is_compiling() and not self.repeatable:

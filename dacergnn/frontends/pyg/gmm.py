@@ -11,7 +11,7 @@ from torch.nn.parameter import UninitializedParameter
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.edge_programs import AGGREGATIONS, Mixture, mixture, separate_mixture
 from dacergnn.frontends.features import contiguous, is_sparse
-from dacergnn.frontends.frontend import Binding, GraphKey, Program, only, spec
+from dacergnn.frontends.frontend import Binding, GraphKey, ProgramSource, only, spec
 from dacergnn.frontends.parameters import Parameters
 from dacergnn.frontends.pyg.convolution import ConvolutionFrontend
 from dacergnn.frontends.pyg.given_edges import edge_count, edge_features
@@ -85,7 +85,7 @@ class GMMFrontend(ConvolutionFrontend):
         rows = [t.transpose(0, 1).reshape(-1, o.dim) for t in (mu, sigma)]
         return [*rows, g.view(o.in_channels, o.out_channels, o.kernels).transpose(0, 1).reshape(-1)]
 
-    def _program(self, own: dict[str, str], with_own: bool) -> Program:
+    def _program(self, own: dict[str, str], with_own: bool) -> ProgramSource:
         x = {"x": spec("NS", self.in_channels[0])} | ({"x_own": spec("ND", self.in_channels[1])} if with_own else {})
         residual = f"linear(n.{'x_own' if with_own else 'x'}, root.T)" if "root" in own else ""
         make = separate_mixture if self.separate else mixture

@@ -11,11 +11,11 @@ from torch import Tensor, nn
 
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.features import is_sparse
-from dacergnn.frontends.frontend import Binding, Frontend, GraphKey, Outputs, Program, spec
+from dacergnn.frontends.frontend import Binding, Frontend, GraphKey, Outputs, ProgramSource, spec
 from dacergnn.frontends.hetero_programs import hetero
 from dacergnn.frontends.pyg.given_edges import identity, is_matrix
 from dacergnn.frontends.pyg.message_passing import check_features
-from dacergnn.frontends.pyg.relation_arrays import Layout, edge_coefficients, edge_weights
+from dacergnn.frontends.pyg.relation_arrays import RelationLayout, edge_coefficients, edge_weights
 from dacergnn.frontends.pyg.relation_edges import check_relation_edges, kept_relation_edges, relation_edges
 from dacergnn.frontends.pyg.relation_parts import RelationParts
 from dacergnn.frontends.pyg.relations import Attention, EdgeType, Relation
@@ -57,8 +57,8 @@ class HeteroFrontend(Frontend):
                 width = relation.parameter(convs, path).size(1)
                 if self.channels.setdefault(name, width) != width:
                     raise self.refuse("in_channels", width, f"{name!r} has {self.channels[name]} elsewhere")
-        self._layouts: dict[tuple[EdgeType, ...], Layout] = {}
-        self._parts_of: dict[Layout, RelationParts] = {}
+        self._layouts: dict[tuple[EdgeType, ...], RelationLayout] = {}
+        self._parts_of: dict[RelationLayout, RelationParts] = {}
 
     def convs(self) -> Any:
         """The module whose children are the layers of the relations."""
@@ -138,7 +138,7 @@ class HeteroFrontend(Frontend):
             raise self.refuse(option, different, f"give all layers the same; the first has {values[0]!r}")
         return values[0]
 
-    def _layout(self, edge_index_dict: dict[EdgeType, Any]) -> Layout:
+    def _layout(self, edge_index_dict: dict[EdgeType, Any]) -> RelationLayout:
         given = tuple([r.key for r in self.relations if r.key in edge_index_dict])
         if torch.compiler.is_compiling():  # tracers guard on what they read, and would find it changed
             return self._make_layout(given)
@@ -147,8 +147,8 @@ class HeteroFrontend(Frontend):
             found = self._layouts[given] = self._make_layout(given)
         return found
 
-    def _make_layout(self, given: tuple[EdgeType, ...]) -> Layout:
-        return Layout([r for r in self.relations if r.key in given])
+    def _make_layout(self, given: tuple[EdgeType, ...]) -> RelationLayout:
+        return RelationLayout([r for r in self.relations if r.key in given])
 
     def _check_relation(self, relation: Relation, x_dict: dict[Any, Any], edge_index_dict: dict[Any, Any]) -> None:
         key = relation.key
@@ -157,7 +157,7 @@ class HeteroFrontend(Frontend):
         conv = self._conv(relation)
         check_relation_edges(relation, conv, edge_index_dict[key], (x_dict[key[0]], x_dict[key[-1]]))
 
-    def _check_weight(self, layout: Layout, key: Any, weight: Any, edge_index_dict: Any, x_dict: Any) -> None:
+    def _check_weight(self, layout: RelationLayout, key: Any, weight: Any, edge_index_dict: Any, x_dict: Any) -> None:
         label = f"edge_weight_dict[{key!r}]"
         relation = next((r for r in layout.relations if r.key == key), None)
         if relation is None or not relation.weighted:
@@ -169,7 +169,7 @@ class HeteroFrontend(Frontend):
             raise UnsupportedCallError(f"{label} must be a tensor [{count}] of {dtype}.")
 
     def _weights(
-        self, graph: HeteroGraph, layout: Layout, x_dict: Any, edge_index_dict: Any, given: dict[EdgeType, Any]
+        self, graph: HeteroGraph, layout: RelationLayout, x_dict: Any, edge_index_dict: Any, given: dict[EdgeType, Any]
     ) -> Tensor | None:
         """Returns [E] what messages are multiplied with, in the order of the relations; None for 1."""
         if not given and not any(is_matrix(edge_index_dict[key]) for key in layout.keys):
@@ -187,7 +187,7 @@ class HeteroFrontend(Frontend):
         """The layer of a relation."""
         return self.convs()._modules[relation.place]
 
-    def _parts(self, layout: Layout) -> RelationParts:
+    def _parts(self, layout: RelationLayout) -> RelationParts:
         """Returns the parameters and features that a call with some relations takes."""
         found = self._parts_of.get(layout)
         if found is None:
@@ -198,18 +198,21 @@ class HeteroFrontend(Frontend):
         return found
 
     def _program(
-        self, layout: Layout, assemble: Callable[[Sequence[Tensor]], dict[str, Tensor]], tensors: Sequence[Tensor]
-    ) -> Program:
+        self,
+        layout: RelationLayout,
+        assemble: Callable[[Sequence[Tensor]], dict[str, Tensor]],
+        tensors: Sequence[Tensor],
+    ) -> ProgramSource:
         with torch.no_grad():  # checkpoints count what is saved in a call
             arrays = assemble(tensors)
         bindings: dict[str, object] = {n: spec(_SPACES.get(n, "R"), *a.shape[1:]) for n, a in arrays.items()}
         if self.attention is None or not any(r.attention for r in layout.relations):
-            return Program.of(hetero, reduce=self.reduce, **bindings)
+            return ProgramSource.of(hetero, reduce=self.reduce, **bindings)
         _, heads, channels, _, slope = self.attention
         bindings |= {name: spec("R", heads, channels) for name in _BY_HEAD if name in arrays}
         scale = channels**-0.5
         options = {"heads": heads, "channels": channels, "width": heads * channels, "slope": slope, "scale": scale}
-        return Program.of(hetero, reduce="attention", **options, **bindings)
+        return ProgramSource.of(hetero, reduce="attention", **options, **bindings)
 
     def _finish(self, names: Sequence[str], sizes: list[int], outputs: Outputs, reached: Reached) -> dict[str, Tensor]:
         parts = list(reached.split(outputs[0], sizes))

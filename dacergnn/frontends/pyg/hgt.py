@@ -15,11 +15,11 @@ from torch.nn.parameter import UninitializedParameter
 
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.features import is_sparse, joined
-from dacergnn.frontends.frontend import Binding, GraphKey, Outputs, Program, spec
+from dacergnn.frontends.frontend import Binding, GraphKey, Outputs, ProgramSource, spec
 from dacergnn.frontends.hgt_programs import hgt_attention, hgt_biased
 from dacergnn.frontends.parameters import Parameters
 from dacergnn.frontends.pyg.given_edges import check_edges, identity, sources_and_destinations
-from dacergnn.frontends.pyg.hgt_layout import Layout, make_layout
+from dacergnn.frontends.pyg.hgt_layout import NodeTypeLayout, make_layout
 from dacergnn.frontends.pyg.message_passing import (
     MessagePassingFrontend,
     check_features,
@@ -63,7 +63,7 @@ class HGTFrontend(MessagePassingFrontend):
         features = [Stack(("x",), count, typed=False) for count in range(len(self.node_types) + 1)]
         self.stacks = [stacks_of(*self.weight_stacks.stacks, stack) for stack in features]
         self._own_parameters = Parameters(layer, self._paths())
-        self._layouts: dict[tuple[object, ...], Layout] = {}
+        self._layouts: dict[tuple[object, ...], NodeTypeLayout] = {}
 
     def edges(self, x_dict: Any, edge_index_dict: Any) -> GraphKey:
         if not edge_index_dict or not x_dict:
@@ -133,7 +133,7 @@ class HGTFrontend(MessagePassingFrontend):
         """Returns the functions that give the weights of relations the layout of the program."""
         return dict.fromkeys(("W_att", "W_msg"), self._relation_weights) if self.heads > 1 else {}
 
-    def _layout(self, x_dict: Any, edge_index_dict: Any) -> Layout:
+    def _layout(self, x_dict: Any, edge_index_dict: Any) -> NodeTypeLayout:
         """Raises UnsupportedCallError if the layer does not know the types."""
         if torch.compiler.is_compiling():  # tracers guard on what they read, and would find it changed
             return self._make_layout(x_dict, edge_index_dict)
@@ -143,7 +143,7 @@ class HGTFrontend(MessagePassingFrontend):
             found = self._layouts[types] = self._make_layout(x_dict, edge_index_dict)
         return found
 
-    def _make_layout(self, x_dict: Any, edge_index_dict: Any) -> Layout:
+    def _make_layout(self, x_dict: Any, edge_index_dict: Any) -> NodeTypeLayout:
         return make_layout(x_dict, edge_index_dict, self.node_types, self.edge_types, self.output_types)
 
     def _weight_stacks(self) -> list[Stack]:
@@ -166,7 +166,7 @@ class HGTFrontend(MessagePassingFrontend):
         parts = [linear(x_dict[name], lins[name].weight, lins[name].bias).split(self.out_channels, 1) for name in names]
         return {key: torch.cat([part[i] for part in parts]) for i, key in enumerate("kqv")}
 
-    def _results(self, layout: Layout) -> Results:
+    def _results(self, layout: NodeTypeLayout) -> Results:
         """The results that each part leads to, by the position of their types among the rows."""
         every, own = [i for _, i in layout.outputs], {name: [i] for name, i in layout.outputs}
         relations = [every if key in layout.edge_types else [] for key in self.edge_types]
@@ -178,12 +178,14 @@ class HGTFrontend(MessagePassingFrontend):
         features = [every] * len(layout.names)
         return Results(len(every), [*relations, *inward, *inward, *outward, *outward, *skips, *features])
 
-    def _finish(self, layout: Layout, sizes: list[int], outputs: Outputs, reached: Reached) -> dict[str, Tensor]:
+    def _finish(
+        self, layout: NodeTypeLayout, sizes: list[int], outputs: Outputs, reached: Reached
+    ) -> dict[str, Tensor]:
         parts = reached.split(outputs[0], sizes)
         return {name: parts[i] for name, i in layout.outputs}
 
     def _finish_torch(
-        self, layout: Layout, x_dict: dict[str, Tensor], outputs: Outputs, reached: Reached
+        self, layout: NodeTypeLayout, x_dict: dict[str, Tensor], outputs: Outputs, reached: Reached
     ) -> dict[str, Tensor]:
         layer = self.module
         rows = outputs[0].view(-1, self.out_channels)
@@ -206,16 +208,18 @@ class HGTFrontend(MessagePassingFrontend):
         }
         return weights | {"scale": 1.0 / math.sqrt(d)}
 
-    def _attention(self) -> Program:
+    def _attention(self) -> ProgramSource:
         h, d = self.heads, self.out_channels // self.heads
-        return Program.of(hgt_attention, k=spec("NS", h, d), q=spec("ND", h, d), v=spec("NS", h, d), **self._common())
+        return ProgramSource.of(
+            hgt_attention, k=spec("NS", h, d), q=spec("ND", h, d), v=spec("NS", h, d), **self._common()
+        )
 
-    def _biased(self) -> Program:
+    def _biased(self) -> ProgramSource:
         k, f = self.channels[self.node_types[0]], self.out_channels
         arrays: dict[str, object] = {name: spec("T", f, k) for name in ("W_k", "W_q", "W_v")}
         arrays |= {name: spec("T", f) for name in ("k_bias", "q_bias", "v_bias", "a_bias")}
         arrays |= {"x": spec("NS", k), "A": spec("T", f, f), "skip": spec("T") if self.has_skip else None}
-        return Program.of(
+        return ProgramSource.of(
             hgt_biased,
             heads=self.heads,
             dim=f // self.heads,

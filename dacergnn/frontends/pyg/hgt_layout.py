@@ -12,7 +12,7 @@ from dacergnn.errors import UnsupportedCallError
 
 
 @dataclass(frozen=True)
-class Layout:
+class NodeTypeLayout:
     """Describes what follows from the types that a call has nodes and edges of."""
 
     names: list[str]  # of node types, in the order of the rows
@@ -30,7 +30,7 @@ def make_layout(
     node_types: Sequence[str],
     edge_types: Container[Any],
     output_types: Sequence[str],
-) -> Layout:
+) -> NodeTypeLayout:
     """The layout of a call to a layer with the given types; UnsupportedCallError for edges that it cannot place."""
     for key in edge_index_dict:
         if key not in edge_types:
@@ -39,4 +39,4 @@ def make_layout(
             raise UnsupportedCallError(f"x_dict lacks a node type of edge type {key!r}.")
     names = [name for name in node_types if name in x_dict]
     outputs = [(name, names.index(name)) for name in output_types if name in x_dict]
-    return Layout(names, tuple(edge_index_dict), outputs)
+    return NodeTypeLayout(names, tuple(edge_index_dict), outputs)

@@ -14,7 +14,7 @@ from dacergnn.graph import HeteroGraph
 from dacergnn.graph.lasting import lasting
 
 
-class Layout:
+class RelationLayout:
     """The relations of a call, and the order of their node types: destinations first, others have no results.
 
     Args:

@@ -12,7 +12,7 @@ from torch.nn.functional import pad
 
 from dacergnn.frontends.features import is_sparse, joined
 from dacergnn.frontends.parameters import Parameters
-from dacergnn.frontends.pyg.relation_arrays import Layout, constant
+from dacergnn.frontends.pyg.relation_arrays import RelationLayout, constant
 from dacergnn.frontends.reached import Results
 from dacergnn.graph import HeteroGraph
 from dacergnn.runtime.stacks import Gate
@@ -37,7 +37,7 @@ class RelationParts:
         unfitted: Positions of the parameters that have fewer rows or columns.
     """
 
-    layout: Layout
+    layout: RelationLayout
     names: Sequence[str]
     rows: Mapping[str, Sequence[int | None]]
     parameters: Parameters
@@ -48,7 +48,7 @@ class RelationParts:
     unfitted: frozenset[int]
 
     @classmethod
-    def of(cls, layout: Layout, convs: Any, channels: Mapping[str, int], height: int) -> RelationParts:
+    def of(cls, layout: RelationLayout, convs: Any, channels: Mapping[str, int], height: int) -> RelationParts:
         """Returns the parts of calls to the layers in ``convs``."""
         relations = layout.relations
         keys = [(r, path) for r in relations for path in dict.fromkeys(r.paths.values())]

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.attention import kept_weights
 from dacergnn.frontends.features import contiguous
-from dacergnn.frontends.frontend import Binding, GraphKey, Outputs, Program, spec
+from dacergnn.frontends.frontend import Binding, GraphKey, Outputs, ProgramSource, spec
 from dacergnn.frontends.parameters import Attributes
 from dacergnn.frontends.programs import rgat
 from dacergnn.frontends.pyg.attention import WeightsFrontend
@@ -157,15 +157,15 @@ class RGATFrontend(WeightsFrontend):
             self._copies[key] = unit.expand(self.heads, -1, -1).contiguous()
         return self._copies[key]
 
-    def _plain_program(self) -> Program:
+    def _plain_program(self) -> ProgramSource:
         k, m = self.in_channels, self.channels
-        return Program.of(
+        return ProgramSource.of(
             rgat, x=spec("NS", k), W=spec("R", k, m), q=spec("ONE", 1, m), k=spec("ONE", 1, m),
             bias=spec("ONE", 1, m) if self.has_bias and self.concat else None, heads=1, channels=m,
             slope=float(self.module.negative_slope),
         )  # fmt: skip
 
-    def _modes_program(self, has_edge_attr: bool, has_dropout: bool, attention: bool) -> Program:
+    def _modes_program(self, has_edge_attr: bool, has_dropout: bool, attention: bool) -> ProgramSource:
         k, c, rows, blocks = self.in_channels, self.channels, self.rows, self.num_blocks
         width = self.heads * c
         bindings: dict[str, object] = {
@@ -190,7 +190,7 @@ class RGATFrontend(WeightsFrontend):
             bindings |= {"l2": spec("ONE", c, rows * c), "b2": spec("ONE", rows * c)}
         if self.mod in ("scaled", "f-scaled"):
             bindings["degree"] = spec("ND")
-        return Program.of(
+        return ProgramSource.of(
             rgat_modes, **bindings, additive=self.additive, within_relation=self.within, mod=self.mod,
             heads=self.heads, dim=self.dim, channels=c, width=width, rows=rows,
             slope=float(self.module.negative_slope), message="part" if self.dim > 1 else "hs", with_attention=attention,

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.features import contiguous
-from dacergnn.frontends.frontend import Binding, GraphKey, Program, only, spec
+from dacergnn.frontends.frontend import Binding, GraphKey, ProgramSource, only, spec
 from dacergnn.frontends.parameters import Attributes
 from dacergnn.frontends.programs import rgcn
 from dacergnn.frontends.pyg.given_edges import (
@@ -142,7 +142,7 @@ class RGCNFrontend(MessagePassingFrontend):
             arrays["root"] = root
             if pair:
                 arrays["x_own"] = contiguous(x_r)
-        make: Callable[[], Program] = self._pair if pair else self._single
+        make: Callable[[], ProgramSource] = self._pair if pair else self._single
         finish = self._join if self.num_blocks else only
         return Binding(self.program(pair, make), arrays, finish, reshapes=True)
 
@@ -170,13 +170,13 @@ class RGCNFrontend(MessagePassingFrontend):
     def _join(self, outputs: tuple[Tensor, ...]) -> Tensor:
         return outputs[0].view(-1, self.out_channels)
 
-    def _single(self) -> Program:
+    def _single(self) -> ProgramSource:
         return self._with_features(pair=False)
 
-    def _pair(self) -> Program:
+    def _pair(self) -> ProgramSource:
         return self._with_features(pair=True)
 
-    def _with_features(self, pair: bool) -> Program:
+    def _with_features(self, pair: bool) -> ProgramSource:
         (k, k_own), m, blocks = self.in_channels, self.out_channels, self.num_blocks
         root = spec("ONE", k_own, m) if self.has_root else None
         if blocks is None:
@@ -193,12 +193,12 @@ class RGCNFrontend(MessagePassingFrontend):
             }
         norm = spec("E") if self.aggr == "mean" else None
         if blocks is None and not pair and self.reduce == "sum":
-            return Program.of(rgcn, norm=norm, root=root, **arrays)
+            return ProgramSource.of(rgcn, norm=norm, root=root, **arrays)
         arrays["x_own"] = spec("ND", k_own) if pair and root else None
         sizes = {"in_channels": k, "blocks": blocks or 0, "width": m // (blocks or 1)}
-        return Program.of(rgcn_modes, norm=norm, root=root, reduce=self.reduce, **arrays, **sizes)
+        return ProgramSource.of(rgcn_modes, norm=norm, root=root, reduce=self.reduce, **arrays, **sizes)
 
-    def _featureless(self) -> Program:
+    def _featureless(self) -> ProgramSource:
         m = self.out_channels
         arrays = {
             "W": spec("RNS", m),
@@ -206,7 +206,7 @@ class RGCNFrontend(MessagePassingFrontend):
             "bias": spec("ONE", m) if self.has_bias else None,
         }
         norm = spec("E") if self.aggr == "mean" else None
-        return Program.of(rgcn_featureless, norm=norm, reduce=self.reduce, **arrays)
+        return ProgramSource.of(rgcn_featureless, norm=norm, reduce=self.reduce, **arrays)
 
 
 class FastRGCNFrontend(RGCNFrontend):

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from torch import nn
 
 from dacergnn.frontends.convolution_programs import sage
-from dacergnn.frontends.frontend import Binding, GraphKey, Program, spec
+from dacergnn.frontends.frontend import Binding, GraphKey, ProgramSource, spec
 from dacergnn.frontends.parameters import Parameters
 from dacergnn.frontends.pyg.convolution import ConvolutionFrontend, rows_of
 from dacergnn.frontends.pyg.message_passing import ends, is_pair
@@ -66,10 +66,10 @@ class SAGEFrontend(ConvolutionFrontend):
         arrays = {name: arrays[name] for name in program.arrays}
         return Binding(program, arrays, nodes.finish, reshapes=True)
 
-    def _program(self, own: bool, root: bool, norm: bool) -> Program:
+    def _program(self, own: bool, root: bool, norm: bool) -> ProgramSource:
         k, m, k_own = self.in_channels, self.out_channels, self.own_channels
         reduce = self.aggr if self.aggr in ("max", "min") else "sum"
-        return Program.of(
+        return ProgramSource.of(
             sage, x=spec("NS", k), x_own=spec("ND", k_own) if own else None,
             pool=spec("ONE", k, k) if self.has_pool else None,
             pool_bias=spec("ONE", k) if "pool_bias" in self._names else None,

@@ -53,7 +53,7 @@ class GroupFrontend(HeteroFrontend):
         return self.module.places
 
 
-class _Call(NamedTuple):
+class _ModuleCall(NamedTuple):
     """One copy's call in the graph: values of both node types, of the edges, of their weights if there are any."""
 
     node: fx.Node
@@ -93,7 +93,7 @@ def join_relations(model: nn.Module) -> nn.Module | None:
     return joined
 
 
-def _read(node: fx.Node, convs: nn.ModuleDict) -> _Call | None:
+def _read(node: fx.Node, convs: nn.ModuleDict) -> _ModuleCall | None:
     """Returns what a node calls a layer with; None if it is none of those that stand in groups, or has other
     arguments."""
     kind = handled_class(convs[str(node.target).rpartition(".")[2]], CONVS)
@@ -109,10 +109,10 @@ def _read(node: fx.Node, convs: nn.ModuleDict) -> _Call | None:
     x = (x, x) if isinstance(x, fx.Node) else x
     if not isinstance(key, tuple) or not isinstance(x, tuple) or (x[0] is x[1]) != (key[0] == key[-1]):
         return None
-    return _Call(node, cast("EdgeType", key), cast("tuple[fx.Node, fx.Node]", x), index, weight)
+    return _ModuleCall(node, cast("EdgeType", key), cast("tuple[fx.Node, fx.Node]", x), index, weight)
 
 
-def _join(graph: fx.Graph, path: str, convs: nn.ModuleDict, calls: list[_Call]) -> RelationGroup | None:
+def _join(graph: fx.Graph, path: str, convs: nn.ModuleDict, calls: list[_ModuleCall]) -> RelationGroup | None:
     """Put one call in place of `calls` and of the nodes that sum their results; None, and no change, if they differ."""
     x: dict[str, fx.Node] = {}
     parts: defaultdict[str, list[fx.Node]] = defaultdict(list)

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from dacergnn.frontends.symbolic.call import FEW, Call, Untranslatable, apply, concat, reshaped
+from dacergnn.frontends.symbolic.call import FEW, LayerCall, Untranslatable, apply, concat, reshaped
 from dacergnn.frontends.symbolic.expr import Expr, const, squeezed
 from dacergnn.frontends.symbolic.table import rule
 from dacergnn.frontends.symbolic.value import Value
@@ -17,7 +17,7 @@ from dacergnn.library_nodes.form import size
 
 
 @rule("sum")
-def _sum(c: Call, a: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Expr:
+def _sum(c: LayerCall, a: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Expr:
     x, axes = c.value(a), _axes(a, dim)
     own = list(a.shape)
     if (
@@ -56,7 +56,7 @@ def first_axis_sum(x: Expr, count: int) -> Expr:
 
 
 @rule("mean")
-def _mean(c: Call, a: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Expr:
+def _mean(c: LayerCall, a: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Expr:
     count = math.prod(a.shape[i] for i in _axes(a, dim))
     total = _sum(c, a, dim)
     return total if count == 1 else apply("mul", total, const(1.0 / count))
@@ -64,7 +64,7 @@ def _mean(c: Call, a: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any
 
 @rule("layer_norm")
 def _layer_norm(
-    c: Call, a: Any, normalized_shape: Sequence[int], weight: Any = None, bias: Any = None, eps: float = 1e-5
+    c: LayerCall, a: Any, normalized_shape: Sequence[int], weight: Any = None, bias: Any = None, eps: float = 1e-5
 ) -> Expr:
     """Over the last axis."""
     count = normalized_shape[-1]
@@ -91,7 +91,7 @@ def _axes(a: Any, dim: Any) -> list[int]:
 
 
 @rule("view", "reshape", "unsqueeze", "squeeze", "flatten", "unflatten", "view_as", "reshape_as", view=True)
-def _view(c: Call, a: Any, *_: Any, **__: Any) -> Expr:
+def _view(c: LayerCall, a: Any, *_: Any, **__: Any) -> Expr:
     x = c.value(a)
     if not c.shape or c.shape[0] != a.shape[0] or math.prod(c.shape[1:]) != math.prod(a.shape[1:]):
         raise Untranslatable
@@ -99,23 +99,23 @@ def _view(c: Call, a: Any, *_: Any, **__: Any) -> Expr:
 
 
 @rule("expand", "expand_as", view=True)
-def _expand(c: Call, a: Any, *_: Any, **__: Any) -> Expr:
+def _expand(c: LayerCall, a: Any, *_: Any, **__: Any) -> Expr:
     return c.fitted(c.operand(a), c.shape)
 
 
 @rule("permute", view=True)
-def _permute(c: Call, a: Any, *dims: Any) -> Expr:
+def _permute(c: LayerCall, a: Any, *dims: Any) -> Expr:
     return _reordered(c, a, [d % a.dim() for d in (dims[0] if isinstance(dims[0], Sequence) else dims)])
 
 
 @rule("transpose", "swapaxes", view=True)
-def _transpose(c: Call, a: Any, first: int, second: int) -> Expr:
+def _transpose(c: LayerCall, a: Any, first: int, second: int) -> Expr:
     order = list(range(a.dim()))
     order[first], order[second] = order[second], order[first]
     return _reordered(c, a, order)
 
 
-def _reordered(c: Call, a: Any, order: list[int]) -> Expr:
+def _reordered(c: LayerCall, a: Any, order: list[int]) -> Expr:
     """Only axes of size one change their places."""
     wide = [d for d in order if a.shape[d] != 1]
     if order[0] != 0 or wide != sorted(wide):
@@ -124,7 +124,7 @@ def _reordered(c: Call, a: Any, order: list[int]) -> Expr:
 
 
 @rule("cat", "concat", "concatenate")
-def _cat(c: Call, tensors: Any, dim: int = 0) -> Expr:
+def _cat(c: LayerCall, tensors: Any, dim: int = 0) -> Expr:
     dim = dim % len(c.shape)
     if dim == 0:
         raise Untranslatable
@@ -142,13 +142,13 @@ def _cat(c: Call, tensors: Any, dim: int = 0) -> Expr:
 
 
 @rule("stack")
-def _stack(c: Call, tensors: Any, dim: int = 0) -> Expr:
+def _stack(c: LayerCall, tensors: Any, dim: int = 0) -> Expr:
     dim = dim % len(c.shape)
     return _cat(c, [t.unsqueeze(dim) for t in tensors], dim)
 
 
 @rule("softmax")
-def _softmax(c: Call, a: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Expr:
+def _softmax(c: LayerCall, a: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Expr:
     x, own = c.value(a), a.shape
     if dim is None or dim % len(own) != len(own) - 1 or len(own) < 2 or not 1 < own[-1] <= FEW:
         raise Untranslatable
@@ -161,7 +161,7 @@ def _softmax(c: Call, a: Any, dim: int | None = None, _stacklevel: int = 3, dtyp
 
 
 @rule("chunk", "split", "tensor_split", "unbind", view=True)
-def _parts(c: Call, a: Any, *args: Any, **options: Any) -> tuple[Expr, ...]:
+def _parts(c: LayerCall, a: Any, *args: Any, **options: Any) -> tuple[Expr, ...]:
     dim = options.get("dim", args[-1] if len(args) > 1 or (len(c.shape) < a.dim() and args) else 0) % a.dim()
     keeps = len(c.shape) == a.dim()
     starts = [0]
@@ -170,7 +170,7 @@ def _parts(c: Call, a: Any, *args: Any, **options: Any) -> tuple[Expr, ...]:
     return tuple(part_of(c, a, dim, i, j) for i, j in pairwise(starts))
 
 
-def part_of(c: Call, a: Value, dim: int, start: int, stop: int) -> Expr:
+def part_of(c: LayerCall, a: Value, dim: int, start: int, stop: int) -> Expr:
     """Entries ``start`` to ``stop`` along an axis that is not the rows'; the axis is gone where it is one entry."""
     x, own = c.value(a), a.shape
     if stop - start == own[dim] or (x.uniform and not x.shape):
@@ -187,6 +187,6 @@ def part_of(c: Call, a: Value, dim: int, start: int, stop: int) -> Expr:
 
 
 @rule("select", "narrow", view=True)
-def _select(c: Call, a: Any, dim: int, start: int, length: int = 1) -> Expr:
+def _select(c: LayerCall, a: Any, dim: int, start: int, length: int = 1) -> Expr:
     start = start % a.shape[dim]
     return part_of(c, a, dim % a.dim(), start, start + length)

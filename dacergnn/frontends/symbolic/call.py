@@ -25,7 +25,7 @@ class Untranslatable(Exception):
     """The program form has no expression for a call."""
 
 
-class Call:
+class LayerCall:
     """A call that is being recorded: the shapes of its results, and what its arguments are.
 
     torch aligns shapes at their ends, the program form at their beginnings: operands of lower rank than the result

@@ -7,60 +7,60 @@ from typing import Any
 
 import torch
 
-from dacergnn.frontends.symbolic.call import Call, Untranslatable, apply
+from dacergnn.frontends.symbolic.call import LayerCall, Untranslatable, apply
 from dacergnn.frontends.symbolic.expr import Expr, const
 from dacergnn.frontends.symbolic.table import rule
 from dacergnn.library_nodes.operators import OPERATORS, Operator
 
 
 @rule("add")
-def _add(c: Call, a: Any, b: Any, *, alpha: float = 1) -> Expr:
+def _add(c: LayerCall, a: Any, b: Any, *, alpha: float = 1) -> Expr:
     return c.elementwise("add", a, b) if alpha == 1 else _scaled("add", c, a, b, alpha)
 
 
 @rule("sub", "subtract")
-def _sub(c: Call, a: Any, b: Any, *, alpha: float = 1) -> Expr:
+def _sub(c: LayerCall, a: Any, b: Any, *, alpha: float = 1) -> Expr:
     return c.elementwise("sub", a, b) if alpha == 1 else _scaled("sub", c, a, b, alpha)
 
 
-def _scaled(name: str, c: Call, a: Any, b: Any, alpha: float) -> Expr:
+def _scaled(name: str, c: LayerCall, a: Any, b: Any, alpha: float) -> Expr:
     return c.fitted(apply(name, c.operand(a), apply("mul", c.operand(b), const(alpha))), c.shape)
 
 
 @rule("__rsub__", "rsub")
-def _rsub(c: Call, a: Any, b: Any) -> Expr:
+def _rsub(c: LayerCall, a: Any, b: Any) -> Expr:
     return c.elementwise("sub", b, a)
 
 
 @rule("mul", "multiply", "__rmul__")
-def _mul(c: Call, a: Any, b: Any) -> Expr:
+def _mul(c: LayerCall, a: Any, b: Any) -> Expr:
     return c.elementwise("mul", a, b)
 
 
 @rule("div", "divide", "true_divide")
-def _div(c: Call, a: Any, b: Any, *, rounding_mode: str | None = None) -> Expr:
+def _div(c: LayerCall, a: Any, b: Any, *, rounding_mode: str | None = None) -> Expr:
     if rounding_mode is not None:
         raise Untranslatable
     return c.elementwise("div", a, b)
 
 
 @rule("__rdiv__", "__rtruediv__")
-def _rdiv(c: Call, a: Any, b: Any) -> Expr:
+def _rdiv(c: LayerCall, a: Any, b: Any) -> Expr:
     return c.elementwise("div", b, a)
 
 
 @rule("reciprocal")
-def _reciprocal(c: Call, a: Any) -> Expr:
+def _reciprocal(c: LayerCall, a: Any) -> Expr:
     return c.elementwise("div", 1.0, a)
 
 
 @rule("square")
-def _square(c: Call, a: Any) -> Expr:
+def _square(c: LayerCall, a: Any) -> Expr:
     return c.elementwise("mul", a, a)
 
 
 @rule("pow", "__pow__")
-def _pow(c: Call, a: Any, exponent: Any) -> Expr:
+def _pow(c: LayerCall, a: Any, exponent: Any) -> Expr:
     if not isinstance(exponent, int | float):  # a tensor, which may be trained
         raise Untranslatable
     if exponent == 2:
@@ -75,7 +75,7 @@ def _pow(c: Call, a: Any, exponent: Any) -> Expr:
 
 
 @rule("rsqrt")
-def _rsqrt(c: Call, a: Any) -> Expr:
+def _rsqrt(c: LayerCall, a: Any) -> Expr:
     return apply("div", const(1.0), c.elementwise("sqrt", a))
 
 
@@ -84,7 +84,7 @@ def _of_record(name: str, operator: Operator) -> None:
     meaning = operator.torch
 
     @rule(*meaning.functions)
-    def _(c: Call, a: Any, *args: Any, inplace: bool = False, **options: Any) -> Expr:
+    def _(c: LayerCall, a: Any, *args: Any, inplace: bool = False, **options: Any) -> Expr:
         given = dict(zip(meaning.options, args, strict=False)) | options
         others = args[len(meaning.options) :]
         fixed = {k: given.pop(k, value) for k, value in meaning.fixed.items()}
@@ -103,7 +103,7 @@ for _name, _operator in OPERATORS.items():
 
 
 @rule("softplus")
-def _softplus(c: Call, a: Any, beta: float = 1, threshold: float = 20) -> Expr:
+def _softplus(c: LayerCall, a: Any, beta: float = 1, threshold: float = 20) -> Expr:
     if beta == 1 and threshold >= 20:  # the function and its operand round to the same float
         return c.elementwise("softplus", a)
     if beta == 0:
@@ -115,12 +115,12 @@ def _softplus(c: Call, a: Any, beta: float = 1, threshold: float = 20) -> Expr:
 
 
 @rule("logsigmoid", "log_sigmoid")
-def _logsigmoid(c: Call, a: Any) -> Expr:
+def _logsigmoid(c: LayerCall, a: Any) -> Expr:
     return apply("neg", apply("softplus", apply("neg", c.operand(a))))
 
 
 @rule("clamp", "clip")
-def _clamp(c: Call, a: Any, min: float | None = None, max: float | None = None) -> Expr:
+def _clamp(c: LayerCall, a: Any, min: float | None = None, max: float | None = None) -> Expr:
     x = c.operand(a)
     if min is not None:
         x = apply("clamp_min", x, _constant(min))
@@ -134,17 +134,17 @@ def _constant(argument: Any) -> Expr:
 
 
 @rule("maximum")
-def _maximum(c: Call, a: Any, b: Any) -> Expr:
+def _maximum(c: LayerCall, a: Any, b: Any) -> Expr:
     return c.elementwise("max", a, b)
 
 
 @rule("minimum")
-def _minimum(c: Call, a: Any, b: Any) -> Expr:
+def _minimum(c: LayerCall, a: Any, b: Any) -> Expr:
     return c.elementwise("min", a, b)
 
 
 @rule("dropout", view=True)
-def _dropout(c: Call, a: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Expr:
+def _dropout(c: LayerCall, a: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Expr:
     x = c.operand(a)
     if not training or p == 0:
         return x
@@ -155,13 +155,13 @@ def _dropout(c: Call, a: Any, p: float = 0.5, training: bool = True, inplace: bo
 
 
 @rule("detach", view=True)
-def _detach(c: Call, a: Any) -> Expr:
+def _detach(c: LayerCall, a: Any) -> Expr:
     x = c.operand(a)
     return x if x.uniform or x.op == "detach" else Expr("detach", (x,), (), x.shape)
 
 
 @rule("contiguous", "clone", "float", "double", "to", "type_as", view=True)
-def _same(c: Call, a: Any, *args: Any, **options: Any) -> Expr:
+def _same(c: LayerCall, a: Any, *args: Any, **options: Any) -> Expr:
     for place in (*args, *options.values()):
         if isinstance(place, str | torch.device) and not _here(torch.device(place), c.trace.device):
             raise Untranslatable
@@ -175,17 +175,17 @@ def _here(place: torch.device, device: torch.device) -> bool:
 
 
 @rule("new_zeros", "zeros_like")
-def _zeros(c: Call, *_: Any, **__: Any) -> Expr:
+def _zeros(c: LayerCall, *_: Any, **__: Any) -> Expr:
     return const(0.0)
 
 
 @rule("new_ones", "ones_like")
-def _ones(c: Call, *_: Any, **__: Any) -> Expr:
+def _ones(c: LayerCall, *_: Any, **__: Any) -> Expr:
     return const(1.0)
 
 
 @rule("new_full", "full_like")
-def _full(c: Call, _: Any, *args: Any, **options: Any) -> Expr:
+def _full(c: LayerCall, _: Any, *args: Any, **options: Any) -> Expr:
     number = options.get("fill_value", args[-1] if args else None)
     if not isinstance(number, int | float) or not abs(number) <= torch.finfo(c.dtype).max:
         raise Untranslatable

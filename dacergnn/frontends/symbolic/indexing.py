@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.symbolic.axes import part_of
-from dacergnn.frontends.symbolic.call import Call, Untranslatable, apply
+from dacergnn.frontends.symbolic.call import LayerCall, Untranslatable, apply
 from dacergnn.frontends.symbolic.edges import TYPES, EdgeIndex, EdgeSet, EndIndex, end_index, row_of, untracked
 from dacergnn.frontends.symbolic.expr import Expr, const, version
 from dacergnn.frontends.symbolic.shapes import known_sizes, with_rows
@@ -300,7 +300,7 @@ def _part(x: Value, index: tuple[Any, ...]) -> Value:
     ranges = {d: i for d, i in enumerate(full) if i != slice(None)}
     if not shape or shape[0] != x.shape[0] or 0 in ranges:
         raise Untranslatable
-    part, call = x, Call(x.owner, [(shape, x.dtype)], x.dtype)
+    part, call = x, LayerCall(x.owner, [(shape, x.dtype)], x.dtype)
     for dim, item in ranges.items():
         item = item if type(item) is slice else slice(item % x.shape[dim], item % x.shape[dim] + 1)
         start, stop, step = item.indices(x.shape[dim])

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from dacergnn.frontends.symbolic.axes import first_axis_sum
-from dacergnn.frontends.symbolic.call import FEW, Call, Untranslatable, apply
+from dacergnn.frontends.symbolic.call import FEW, LayerCall, Untranslatable, apply
 from dacergnn.frontends.symbolic.edges import TYPES
 from dacergnn.frontends.symbolic.expr import Expr, squeezed
 from dacergnn.frontends.symbolic.table import rule
@@ -16,13 +16,13 @@ from dacergnn.frontends.symbolic.value import Value
 
 
 @rule("linear")
-def _linear(c: Call, x: Any, weight: Any, bias: Any = None) -> Expr:
+def _linear(c: LayerCall, x: Any, weight: Any, bias: Any = None) -> Expr:
     product = _product(c, x, weight, transposed=True)
     return product if bias is None else c.fitted(apply("add", product, c.operand(bias)), c.shape)
 
 
 @rule("matmul", "__matmul__", "mm", "bmm")
-def _matmul(c: Call, x: Any, weight: Any) -> Expr:
+def _matmul(c: LayerCall, x: Any, weight: Any) -> Expr:
     if type(x) is not Value or not isinstance(weight, Tensor):
         raise Untranslatable
     if type(weight) is Value and x.dim() > 1 < weight.dim() and x.shape[:-2] == weight.shape[:-2] and x.shape[-2] == 1:
@@ -50,7 +50,7 @@ def _typed_product(rows: Expr, matrices: Expr, shape: torch.Size) -> Expr:
 
 
 @rule("einsum")
-def _einsum(c: Call, equation: Any, *operands: Any) -> Expr:
+def _einsum(c: LayerCall, equation: Any, *operands: Any) -> Expr:
     """Rows of heads by a matrix for each: "bij,ijk->bik" in any letters."""
     names = equation.replace(" ", "") if isinstance(equation, str) else ""
     x, weight = operands if len(operands) == 2 else (None, None)
@@ -62,7 +62,7 @@ def _einsum(c: Call, equation: Any, *operands: Any) -> Expr:
     return Expr("linear", (c.value(x), c.parameter(weight)), (0,), squeezed(c.shape))
 
 
-def _product(c: Call, x: Any, weight: Any, *, transposed: bool) -> Expr:
+def _product(c: LayerCall, x: Any, weight: Any, *, transposed: bool) -> Expr:
     """Rows by one matrix, [out, in] if it is transposed, else [in, out]."""
     rows, weight = c.value(x), c.tensor(weight)
     if x.dim() < 2:  # it would sum over the rows

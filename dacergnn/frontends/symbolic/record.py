@@ -13,7 +13,7 @@ from torch import Tensor
 
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.symbolic import axes, elementwise, products
-from dacergnn.frontends.symbolic.call import Call, Untranslatable
+from dacergnn.frontends.symbolic.call import LayerCall, Untranslatable
 from dacergnn.frontends.symbolic.dispatch import records
 from dacergnn.frontends.symbolic.edges import EdgeIndex, EndIndex, plain, untracked
 from dacergnn.frontends.symbolic.indexing import INDEXING
@@ -133,7 +133,7 @@ def _apply(
     if not trace.takes(dtype):
         raise Untranslatable
     rows = _rows_of(values)
-    found = rule(Call(trace, shapes, dtype, rows), *args, **kwargs)
+    found = rule(LayerCall(trace, shapes, dtype, rows), *args, **kwargs)
     exprs = found if several else (found,)
     like = values[0] if func in VIEWS else None
     recorded = (func, _nodes(args), _nodes(kwargs))

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from dacergnn.errors import UnsupportedCallError
-from dacergnn.frontends.frontend import Program, spec
+from dacergnn.frontends.frontend import ProgramSource, spec
 from dacergnn.frontends.symbolic.edges import SIDES
 from dacergnn.frontends.symbolic.expr import Expr, reached
 from dacergnn.library_nodes import form
@@ -24,14 +24,14 @@ Step = tuple[str, tuple[int, ...], tuple[Any, ...], Shape]
 class Region:
     """A program, the row spaces of its inputs, and position and row space of the value of each output."""
 
-    program: Program
+    program: ProgramSource
     inputs: tuple[str, ...]
     outputs: tuple[tuple[int, str], ...]
 
 
 def region(
     exprs: Sequence[Expr], bipartite: bool
-) -> tuple[Program, Sequence[tuple[int, str]], list[Expr], Sequence[str]]:
+) -> tuple[ProgramSource, Sequence[tuple[int, str]], list[Expr], Sequence[str]]:
     """The program that computes some expressions: it, the outputs as in `Region`, the inputs and their row spaces."""
     steps: dict[object, int] = {}
     order: list[Step] = []
@@ -79,7 +79,7 @@ class _Emitter:
         lines = [f"def layer({', '.join(['g', *declared])}):", *self._loops()]
         lines.append(f"    return {', '.join(self.names[i] for i in results)}")
         outputs = tuple((results.index(i), self.spaces[i] or "ONE") for i in self.wanted)
-        return Region(Program("\n".join(lines) + "\n", ()), tuple(spaces), outputs)
+        return Region(ProgramSource("\n".join(lines) + "\n", ()), tuple(spaces), outputs)
 
     def _named(self) -> set[int]:
         """Values with an array of their own: results, what is used twice, what is gathered or aggregated."""

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dacergnn.frontends.frontend import Program
+from dacergnn.frontends.frontend import ProgramSource
 from dacergnn.frontends.symbolic.sizes import Counted, Guard, Role, Size, number
 
 _RANDOM = ("dropout", "rand", "bernoulli", "multinomial", "normal", "exponential", "uniform")
@@ -83,7 +83,7 @@ class Output:
 class ProgramRun:
     """A program that the call has run along some edges."""
 
-    program: Program
+    program: ProgramSource
     edges: Any
     inputs: tuple[Input, ...]
     outputs: tuple[Output, ...]
@@ -203,7 +203,7 @@ class Tape:
 
     def ran(
         self,
-        program: Program,
+        program: ProgramSource,
         edges: Any,
         inputs: Sequence[tuple[Any, bool]],
         outputs: Sequence[tuple[Tensor, int, bool, Sequence[Tensor]]],

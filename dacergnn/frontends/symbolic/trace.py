@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.features import is_sparse, is_sparse_matrix
-from dacergnn.frontends.frontend import Program
+from dacergnn.frontends.frontend import ProgramSource
 from dacergnn.frontends.symbolic.edges import EdgeSet, plain
 from dacergnn.frontends.symbolic.expr import Expr, reached, squeezed, version
 from dacergnn.frontends.symbolic.region import region
@@ -45,7 +45,7 @@ class Runtime(Protocol):
         """The encoded graph of some edges."""
         ...
 
-    def run(self, program: Program, graph: HeteroGraph, arrays: Sequence[Tensor]) -> Sequence[Tensor]:
+    def run(self, program: ProgramSource, graph: HeteroGraph, arrays: Sequence[Tensor]) -> Sequence[Tensor]:
         """The outputs of a program for arrays in the order of its parameters."""
         ...
 

@@ -35,7 +35,7 @@ class SegmentGemm(GraphOperator):
 
     implementations: dict[str, Any] = {}
     default_implementation = "cpu"
-    choices = ("split_hubs", "row_tile", "depth_block", "least_blocks")
+    schedule_properties = ("split_hubs", "row_tile", "depth_block", "least_blocks")
 
     split_hubs = properties.Property(
         dtype=bool, default=False, desc="Whether several blocks of a device share very long sums (select_schedule)"
@@ -60,7 +60,7 @@ class SegmentGemm(GraphOperator):
         return statement, gemm
 
     def _plan(self, target: Target, arrays: Arrays) -> OperatorPlan:
-        schedule = ProductSchedule(**{name: getattr(self, name) for name in self.choices})
+        schedule = ProductSchedule(**{name: getattr(self, name) for name in self.schedule_properties})
         return target.plan_gemm(ProductBody(self.statements, arrays, tuple(self.locals)), schedule)
 
     def validate(self, sdfg: dace.SDFG, state: dace.SDFGState) -> None:

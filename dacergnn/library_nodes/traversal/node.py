@@ -32,7 +32,7 @@ class Traversal(GraphOperator):
     implementations: dict[str, Any] = {}
     default_implementation = "cpu"
     run_time = RUN_TIME
-    choices = ("schedule_by", "split_hubs", *RUN_TIME)
+    schedule_properties = ("schedule_by", "split_hubs", *RUN_TIME)
 
     schedule_by = properties.Property(
         dtype=str,

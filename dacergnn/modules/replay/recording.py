@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from dacergnn.frontends import Program
+from dacergnn.frontends import ProgramSource
 from dacergnn.frontends.symbolic.edges import Form
 from dacergnn.frontends.symbolic.sizes import Guard, Role, Size
 from dacergnn.frontends.symbolic.tape import (
@@ -38,7 +38,7 @@ class Runner(Protocol):
         """The graph of some edges; ``given`` holds the ids of tensors that others keep."""
         ...
 
-    def run_program(self, program: Program, graph: HeteroGraph, arrays: Sequence[Tensor]) -> Sequence[Tensor]:
+    def run_program(self, program: ProgramSource, graph: HeteroGraph, arrays: Sequence[Tensor]) -> Sequence[Tensor]:
         """The outputs of a program for arrays in the order of its parameters."""
         ...
 

@@ -73,7 +73,7 @@ TARGET = Target(
     call=CALL,
     prelude='#include <cstdint>\n#define DACE_EXPORTED extern "C"',
     adjacencies=tuple(FORMATS),
-    choices={
+    schedule_options={
         "schedule_by": ("groups", "edges"),
         "split_hubs": ("no", "yes"),
         "tile_rows": ("64", "256", "1024", "4096"),

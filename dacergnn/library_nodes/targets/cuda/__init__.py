@@ -74,7 +74,7 @@ TARGET = Target(
     executable="dacergnn.runtime.cuda_executable:CUDAExecutable",
     call=CALL,
     prelude='#include <cstdint>\n#define DACE_EXPORTED extern "C"',
-    choices={
+    schedule_options={
         "schedule_by": ("groups", "edges"),
         "split_hubs": ("no", "yes"),
         "row_tile": ("0", "32", "128"),

@@ -24,7 +24,7 @@ class Question:
 
 
 @dataclass
-class Choices:
+class Questions:
     """Answers questions by a plan, and keeps a record of all that were asked.
 
     Questions have names like paths: what asks them, the program that it is about, what is decided.
@@ -35,9 +35,9 @@ class Choices:
     asked: dict[str, Question] = field(default_factory=dict[str, Question])
     by_plan_only: bool = False
 
-    def of(self, part: str) -> Choices:
+    def of(self, part: str) -> Questions:
         """The questions of a part, in the same record."""
-        return Choices(self.plan, f"{self.prefix}{part}/", self.asked)
+        return Questions(self.plan, f"{self.prefix}{part}/", self.asked)
 
     def given(self, name: str) -> str | None:
         """The plan's answer, if it has one."""
@@ -61,7 +61,7 @@ class Choices:
             )
         self.asked[self.prefix + name] = Question(tuple(options), answer)
 
-    def rounds(self) -> Iterator[Choices]:
+    def rounds(self) -> Iterator[Questions]:
         """Parts for a pass that goes over a program until it finds nothing more to do.
 
         Where the plan decides anything, later rounds do only what it says: they would undo what costs more.

@@ -8,7 +8,7 @@ from itertools import islice, product
 from math import prod
 
 from dacergnn.program.listing import Listing
-from dacergnn.sdfg_passes.choices import KEEP, Choices
+from dacergnn.sdfg_passes.questions import KEEP, Questions
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ def choose(
     listing: Listing,
     sites: Sites,
     price: Price,
-    choices: Choices,
+    questions: Questions,
     doubt: float = 0.0,
 ) -> tuple[Listing, int]:
     """The listing with the cheapest combination of options, at most one a site, and how many were taken.
@@ -38,10 +38,10 @@ def choose(
     Args:
         sites: For every site, by name, the rewrites that could be made; making none is always possible.
         price: Seconds of a listing that is settled.
-        choices: Decides on the sites that its plan knows.
+        questions: Decides on the sites that its plan knows.
         doubt: Share of the price that rewrites must save to be made.
     """
-    allowed = [_allowed(name, options, choices) for name, options in sites.items()]
+    allowed = [_allowed(name, options, questions) for name, options in sites.items()]
     picks = [options[0] for options in allowed]
     best = _rewritten(listing, picks)
     least = price(best) * (1 - doubt)
@@ -61,16 +61,16 @@ def choose(
             for option in options[1:]:
                 consider([*picks[:site], option, *picks[site + 1 :]])
     for (name, options), pick in zip(sites.items(), picks, strict=True):
-        choices.note(name, _names(options), KEEP if pick is None else pick.name)
+        questions.note(name, _names(options), KEEP if pick is None else pick.name)
     return best, sum(pick is not None for pick in picks)
 
 
-def _allowed(name: str, options: Sequence[Option], choices: Choices) -> list[Option | None]:
+def _allowed(name: str, options: Sequence[Option], questions: Questions) -> list[Option | None]:
     """Returns what may be taken at a site, None for nothing: all, or what the plan says."""
-    given = choices.given(name)
+    given = questions.given(name)
     if given is None:
         return [None, *options]
-    choices.note(name, _names(options), given)
+    questions.note(name, _names(options), given)
     return [next((option for option in options if option.name == given), None)]
 
 

@@ -13,10 +13,10 @@ from dacergnn.errors import DacergnnError
 from dacergnn.graph.profile import Profile
 from dacergnn.library_nodes.form import Const, Op, Ref, Statement
 from dacergnn.program.listing import Listing
-from dacergnn.sdfg_passes import Compilation, choice, compile_program
-from dacergnn.sdfg_passes.choice import Option, Price, choose
-from dacergnn.sdfg_passes.choices import Choices
+from dacergnn.sdfg_passes import Compilation, cheapest, compile_program
+from dacergnn.sdfg_passes.cheapest import Option, Price, choose
 from dacergnn.sdfg_passes.listing_cost import listing_cost, listing_seconds
+from dacergnn.sdfg_passes.questions import Questions
 from tests.program.golden import bare, learned, parsed
 from tests.support.rewrites import sizes
 
@@ -107,7 +107,7 @@ def test_equal_computations_are_paid_once() -> None:
         return Option("through_sums", apply)
 
     sites = {s.target.name: [through_sums(s, y)] for s, y in zip(found.statements, ("x", "y"), strict=True)}
-    best, taken = choose(found, sites, typical_price(**MANY_DESTINATIONS), Choices())
+    best, taken = choose(found, sites, typical_price(**MANY_DESTINATIONS), Questions())
     assert taken == 2
     assert [s.space for s in best.statements].count("E") == 1
 
@@ -126,7 +126,7 @@ def test_two_that_pay_together_only() -> None:
     def _is(statement: Statement) -> bool:
         return statement.target.name in ("s", "t")
 
-    best, taken = choose(found, {"s": [by("s")], "t": [by("t")]}, price, Choices())
+    best, taken = choose(found, {"s": [by("s")], "t": [by("t")]}, price, Questions())
     assert taken == 2
     assert price(best) == 3.0
 
@@ -146,7 +146,7 @@ def _put(candidate: Listing, name: str, shared: str) -> None:
 @pytest.mark.parametrize("most", [1, 1024])
 def test_one_after_the_other_beyond_a_limit(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Independent sites come out the same; at most one option of a site is taken."""
-    monkeypatch.setattr(choice, "MOST_COMBINATIONS", most)
+    monkeypatch.setattr(cheapest, "MOST_COMBINATIONS", most)
     found = listing('e["s"] = exp(e.a); e["t"] = exp(e.b); e["u"] = exp(e.a + e.b)', "s, t, u")
 
     def to(name: str, value: float) -> Option:
@@ -157,7 +157,7 @@ def test_one_after_the_other_beyond_a_limit(most: int, monkeypatch: pytest.Monke
         return sum(s.expr.value if isinstance(s.expr, Const) else 2.0 for s in candidate.statements)
 
     sites = {"s": [to("s", v) for v in (1.0, 0.5, 0.7)], "t": [to("t", 3.0)], "u": [to("u", v) for v in (1.5, 1.75)]}
-    best, taken = choose(found, sites, price, Choices())
+    best, taken = choose(found, sites, price, Questions())
     assert taken == 2
     assert [s.expr for s in best.statements if isinstance(s.expr, Const)] == [Const(0.5), Const(1.5)]
 
@@ -165,7 +165,7 @@ def test_one_after_the_other_beyond_a_limit(most: int, monkeypatch: pytest.Monke
 def test_nothing_cheaper_leaves_the_listing() -> None:
     found = listing('e["s"] = exp(e.a)', "s")
     nothing = Option("nothing", lambda candidate: None)
-    assert choose(found, {"s": [nothing]}, typical_price(), Choices()) == (found, 0)
+    assert choose(found, {"s": [nothing]}, typical_price(), Questions()) == (found, 0)
 
 
 # Models
