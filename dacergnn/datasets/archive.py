@@ -53,11 +53,11 @@ class Archive:
 
     def names(self, key: str) -> list[str]:
         """Takes different strings."""
-        found = [str(name) for name in self._take(key, "U", 1, "strings")]
-        twice = next((name for name in found if found.count(name) > 1), None) if len(set(found)) < len(found) else None
+        names = [str(name) for name in self._take(key, "U", 1, "strings")]
+        twice = next((name for name in names if names.count(name) > 1), None) if len(set(names)) < len(names) else None
         if twice is not None:
             self.fail(key, f"holds {twice!r} twice")
-        return found
+        return names
 
     def string(self, key: str) -> str:
         """Takes one string."""

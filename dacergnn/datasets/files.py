@@ -51,9 +51,9 @@ def _dataset(name: str, archive: Archive) -> Dataset:
         node_type_names=node_names,
     )
     features = {
-        node_type: found
+        node_type: matrix
         for node_type, count in zip(node_names, counts, strict=True)
-        if (found := _features(archive, f"feat_{node_type}", count)) is not None
+        if (matrix := _features(archive, f"feat_{node_type}", count)) is not None
     }
     stray = next((key for key in archive.left if key.startswith("feat_")), None)
     if stray is not None:

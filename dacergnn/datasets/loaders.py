@@ -79,14 +79,14 @@ def _of_pyg(name: str, data: Any) -> Dataset:
     graph = HeteroGraph.from_pyg(data)
     types = list(data.node_types) if hasattr(data, "edge_types") else ["0"]
     by_type = {str(t): dict((data[t] if hasattr(data, "edge_types") else data).items()) for t in types}
-    found = _labelled(name, graph, by_type, feature_key="x", label_keys=("y",))
+    dataset = _labelled(name, graph, by_type, feature_key="x", label_keys=("y",))
     if "train_idx" not in by_type[types[0]]:
-        return found
+        return dataset
     # Entities gives the labels of its training and test nodes alone.
     store = by_type[types[0]]
     label = torch.full((graph.size("NS"),), -1)
     label[store["train_idx"]], label[store["test_idx"]] = store["train_y"], store["test_y"]
-    return Dataset(name, graph, found.features, label, store["train_idx"], None, store["test_idx"], types[0])
+    return Dataset(name, graph, dataset.features, label, store["train_idx"], None, store["test_idx"], types[0])
 
 
 def _labelled(

@@ -33,8 +33,8 @@ def canonical_edges(
     edge_index: EdgeIndexLike, edge_type: ArrayLike | None, **options: Any
 ) -> tuple[EdgeList, Tensor | None]:
     """Returns what `canonical_order` returns for an edge list with these arguments of `make_edge_list`."""
-    found = _sorted_at_once(edge_index, edge_type, options)
-    return canonical_order(make_edge_list(edge_index, edge_type, **options)) if found is None else found
+    ordered = _sorted_at_once(edge_index, edge_type, options)
+    return canonical_order(make_edge_list(edge_index, edge_type, **options)) if ordered is None else ordered
 
 
 def _sorted_at_once(
@@ -64,10 +64,10 @@ def _sorted_at_once(
         return None
     dtype = torch.int32 if max(count, pairs) < INT32_LIMIT else torch.int64
     edges: Any = edge_index
-    found = native_sorting.sorted_edges(edges, edge_type, (num_src, num_dst, num_types), dtype)
-    if found is None:
+    order_and_vectors = native_sorting.sorted_edges(edges, edge_type, (num_src, num_dst, num_types), dtype)
+    if order_and_vectors is None:
         return None
-    order, (dst, src, *types) = found
+    order, (dst, src, *types) = order_and_vectors
     ordered = EdgeList(
         src, dst, types[0] if types else all_zero(src), num_src, num_dst, num_types, None, None, 1, bipartite,
         NumberNames(num_types), NumberNames(1), in_order=True,

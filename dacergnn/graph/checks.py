@@ -40,12 +40,12 @@ def as_index_vector(name: str, values: object) -> Tensor:
     return values if type(values) is Tensor else values.detach()  # a parameter, say
 
 
-def as_count(name: str, value: object, things: str, given: object = None) -> int:
+def as_count(name: str, value: object, things: str, argument: object = None) -> int:
     """`value` as a number of things, such as nodes; GraphError unless it is an integer from 0 on.
 
     Args:
         things: What is counted, in the singular.
-        given: The argument that the value is part of, which the error shows; the value if None.
+        argument: What the value is part of, which the error shows; the value if None.
     """
     try:
         count = None if isinstance(value, bool) else operator.index(cast("Any", value))
@@ -53,7 +53,7 @@ def as_count(name: str, value: object, things: str, given: object = None) -> int
         count = None
     if count is not None and 0 <= count < INT64_LIMIT:
         return count
-    shown = short(value if given is None else given)
+    shown = short(value if argument is None else argument)
     if count is None:
         raise GraphError(f"{name} is {shown}; pass an integer.")
     if count < 0:
@@ -68,9 +68,9 @@ def as_names(name: str, values: object) -> tuple[str, ...] | None:
     if isinstance(values, str | bytes | Mapping | Set) or not isinstance(values, Iterable):
         raise GraphError(f"{name} is {short(values)}; pass a list with one name for each type.")
     names: tuple[Any, ...] = tuple(values)
-    for position, found in enumerate(names):
-        if not isinstance(found, str):
-            raise GraphError(f"{name} holds {short(found)} at position {position}; names are strings.")
+    for position, entry in enumerate(names):
+        if not isinstance(entry, str):
+            raise GraphError(f"{name} holds {short(entry)} at position {position}; names are strings.")
     return names
 
 
@@ -138,13 +138,13 @@ def check_ranges(*ranges: IndexRange) -> None:
     if asked:
         vectors = [r.vector for r in asked]
         ends = extremes_at_hand(vectors) or extremes(*vectors).tolist()
-        for found, low, high in zip(asked, ends[::2], ends[1::2], strict=True):
-            check_extremes(found, low, high)
+        for index_range, low, high in zip(asked, ends[::2], ends[1::2], strict=True):
+            check_extremes(index_range, low, high)
 
 
-def check_extremes(found: IndexRange, low: int, high: int) -> None:
+def check_extremes(index_range: IndexRange, low: int, high: int) -> None:
     """GraphError unless 0 <= low and high < limit; names the first offending position and what to change."""
-    name, vector, limit, things, argument = found
+    name, vector, limit, things, argument = index_range
     if low >= 0 and high < limit:
         return
     position = int(((vector < 0) | (vector >= limit)).nonzero()[0])

@@ -29,9 +29,9 @@ class Counts:
     def of(cls, counts: Sequence[int], *, has_edges: bool, has_node_types: bool) -> Counts:
         """From the fields of `EdgeCounts` in ``edge_counts.h``."""
         names = [*PARTED[1:], *(f"{space}{part}" for part in PARTS for space in PARTED)]
-        found = dict(zip((*names, *_PATHS, *_MIXED), counts, strict=True))
+        by_name = dict(zip((*names, *_PATHS, *_MIXED), counts, strict=True))
         longest, mixed = _PATHS if has_edges else (), _MIXED if has_edges and has_node_types else ()
-        return cls(*({name: found[name] for name in group} for group in (names, longest, mixed)))
+        return cls(*({name: by_name[name] for name in group} for group in (names, longest, mixed)))
 
     @classmethod
     def read(cls, *groups: Mapping[str, Tensor]) -> Counts:

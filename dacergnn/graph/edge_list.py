@@ -86,10 +86,10 @@ def make_edge_list(
         check_length("edge_type", types, count, "one type for each edge")
         check_device("edge_type", types, src.device)
     src_type, dst_type = _node_types(node_type, num_src, num_dst, bipartite, src.device)
-    given = [t for t in (src_type, dst_type) if t is not None]
+    ntypes = [t for t in (src_type, dst_type) if t is not None]
 
     own_types = [] if edge_type is None else [types]
-    vectors = [src, dst, *own_types, *given, *(r.vector for r in given_as)]
+    vectors = [src, dst, *own_types, *ntypes, *(r.vector for r in given_as)]
     differ = None if bipartite or src_type is None or dst_type is None else (src_type[:num_dst] != dst_type).any()
     ends = extremes_at_hand(vectors)
     if ends is not None:
@@ -100,13 +100,13 @@ def make_edge_list(
         ends, in_order = told[: 2 * len(vectors)], bool(told[2 * len(vectors)])
         agree = differ is None or not told[-1]
     bounds = list(zip(ends[::2], ends[1::2], strict=True))
-    for found, (low, high) in zip(given_as, bounds[len(bounds) - len(given_as) :], strict=True):
-        check_extremes(found, low, high)
+    for index_range, (low, high) in zip(given_as, bounds[len(bounds) - len(given_as) :], strict=True):
+        check_extremes(index_range, low, high)
     check_extremes(IndexRange(src_name, src, num_src, "source nodes", counted_by), *bounds[0])
     check_extremes(IndexRange(dst_name, dst, num_dst, "destination nodes", counted_by), *bounds[1])
     after = 2 + len(own_types)
     edge_types = _count("edge_type", own_types, bounds[2:after], num_edge_types, edge_names)
-    node_types = _count("node_type", given, bounds[after : after + len(given)], num_node_types, node_names)
+    node_types = _count("node_type", ntypes, bounds[after : after + len(ntypes)], num_node_types, node_names)
     if edge_types * max(num_src, num_dst) >= INT64_LIMIT:
         raise GraphError(
             f"{edge_types} edge types and {max(num_src, num_dst)} nodes make more pairs than 64 bits count; number "
@@ -158,7 +158,7 @@ def _node_counts(num_nodes: object, bipartite: bool) -> tuple[int, int]:
     counts = cast("Sequence[object]", num_nodes if isinstance(num_nodes, tuple | list) else (num_nodes, num_nodes))
     if len(counts) != 2:
         raise GraphError(f"num_nodes is {num_nodes!r}; pass one number, or (sources, destinations).")
-    num_src, num_dst = (as_count("num_nodes", count, "node", given=num_nodes) for count in counts)
+    num_src, num_dst = (as_count("num_nodes", count, "node", argument=num_nodes) for count in counts)
     if num_dst > num_src and not bipartite:
         raise GraphError(
             f"num_nodes is ({num_src}, {num_dst}): destinations must be the first of the sources, so there "
@@ -193,10 +193,10 @@ def _node_types(
 
 
 def _count(
-    name: str, vectors: list[Tensor], bounds: list[tuple[int, int]], given: object, names: Sequence[str] | None
+    name: str, vectors: list[Tensor], bounds: list[tuple[int, int]], num_types: object, names: Sequence[str] | None
 ) -> int:
     """Number of types: as given, else the number of names, else the largest type plus one (at least one)."""
-    count = None if given is None else as_count(f"num_{name}s", given, name.replace("_", " "))
+    count = None if num_types is None else as_count(f"num_{name}s", num_types, name.replace("_", " "))
     if count is not None and names is not None and len(names) != count:
         raise GraphError(f"{name}_names has {len(names)} names, but num_{name}s is {count}; give one for each type.")
     if count is None and names is not None:

@@ -19,9 +19,9 @@ def mean_weights(encodings: Encodings, dtype: torch.dtype) -> Tensor:
     edges = encodings.edges
     if sorting.at_hand(edges.src):
         types = edges.edge_type if edges.num_edge_types > 1 else None
-        found = native_sorting.mean_weights(edges.dst, types, dtype)
-        if found is not None:
-            return found
+        native_weights = native_sorting.mean_weights(edges.dst, types, dtype)
+        if native_weights is not None:
+            return native_weights
     counts = encodings.get("ptr_E_dstpair").diff()
     weights = counts.to(torch.promote_types(dtype, torch.float32)).reciprocal().to(dtype)
     return weights.repeat_interleave(counts, output_size=encodings.size("E"))
@@ -30,9 +30,9 @@ def mean_weights(encodings: Encodings, dtype: torch.dtype) -> Tensor:
 def symmetric_weights(encodings: Encodings, dtype: torch.dtype) -> Tensor:
     """Returns [E] in canonical order: 1 / root of the product of both ends' in-degrees; 0 where one has none."""
     src, dst, nodes = encodings.edges.src, encodings.edges.dst, encodings.edges.num_src
-    found = native_sorting.symmetric_weights(src, dst, nodes, dtype) if sorting.at_hand(src) else None
-    if found is not None:
-        return found
+    native_weights = native_sorting.symmetric_weights(src, dst, nodes, dtype) if sorting.at_hand(src) else None
+    if native_weights is not None:
+        return native_weights
     degrees = torch.zeros(nodes, dtype=torch.promote_types(dtype, torch.float32), device=src.device)
     roots = degrees.index_add(0, dst, torch.ones_like(dst, dtype=degrees.dtype)).rsqrt()
     roots = roots.masked_fill(roots.isinf(), 0)

@@ -31,14 +31,14 @@ class Steps:
     Args:
         words: The steps as C++ reads them, but for the size of an index in front.
         spaces: Row spaces whose sizes they read.
-        given: Encodings that have to be there.
+        inputs: Encodings that have to be there.
         made: Encodings that are made, each with the row space that has a row for each number, pointers one more.
         shared: Encodings that are another one, which may be the order of rows as they are, with their row spaces.
     """
 
     words: array[int]
     spaces: tuple[str, ...]
-    given: tuple[str, ...]
+    inputs: tuple[str, ...]
     made: tuple[tuple[str, str, bool], ...]
     shared: tuple[tuple[str, str, str], ...]
 
@@ -62,7 +62,7 @@ def steps_of(names: tuple[str, ...], known: frozenset[str], several_types: bool,
     writer = _Writer(known, several_types, node_types)
     for name in names:
         writer.place(name)
-    places = {name: i for i, name in enumerate((AS_THEY_ARE, *writer.given, *writer.made))}
+    places = {name: i for i, name in enumerate((AS_THEY_ARE, *writer.inputs, *writer.made))}
     spaces = [*dict.fromkeys(o.space for _, operands in writer.steps for o in operands if isinstance(o, _Size))]
     words = array("q", [len(writer.steps)])
     for operation, operands in writer.steps:
@@ -74,7 +74,7 @@ def steps_of(names: tuple[str, ...], known: frozenset[str], several_types: bool,
                 words.append(places[operand] if isinstance(operand, str) else operand)
     made = tuple((name, space, longer) for name, (space, longer) in writer.made.items())
     shared = tuple((name, place, parse_encoding(name).space) for name, place in writer.shared.items())
-    return Steps(words, tuple(spaces), tuple(writer.given), made, shared)
+    return Steps(words, tuple(spaces), tuple(writer.inputs), made, shared)
 
 
 class _Writer:
@@ -82,7 +82,7 @@ class _Writer:
 
     def __init__(self, known: frozenset[str], several_types: bool, node_types: bool) -> None:
         self.known, self.several_types = known, several_types
-        self.given: dict[str, None] = {}
+        self.inputs: dict[str, None] = {}
         self.made: dict[str, tuple[str, bool]] = {}
         self.shared: dict[str, str] = {}
         self.steps: list[tuple[int, tuple[Operand, ...]]] = []
@@ -96,12 +96,12 @@ class _Writer:
         }  # fmt: skip
 
     def place(self, name: str) -> str | None:
-        if name in self.made or name in self.given:
+        if name in self.made or name in self.inputs:
             return name
         if name in self.shared:
             return self.shared[name]
         if name in self.known or name in self._first:
-            self.given[name] = None
+            self.inputs[name] = None
             return name
         form, space, paths = parse_encoding(name)
         write = self._forms.get(form)

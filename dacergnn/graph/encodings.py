@@ -99,17 +99,17 @@ class Encodings:
 
     def _count(self) -> Counts:
         edges = self.edges
-        found = None
+        counted = None
         if sorting.at_hand(edges.src):
             order = self.get("ids_E_etype_src")
-            found = native_sorting.count_edges(
+            counted = native_sorting.count_edges(
                 (edges.src, edges.dst),
                 (edges.edge_type if edges.num_edge_types > 1 else None, edges.num_edge_types),
                 (edges.num_src, edges.num_dst),
                 None if order is self._built.get("arange_E") else order,
                 (edges.src_type, edges.dst_type),
             )
-        counts, starts = self._count_by_torch() if found is None else (self._counts_of(found[0]), found[1])
+        counts, starts = self._count_by_torch() if counted is None else (self._counts_of(counted[0]), counted[1])
         for (space, path), own in zip(_PAIRS.items(), starts, strict=True):
             used = own[: counts.sizes[space] + 1].to(self._dtype)
             # The two have room for as many pairs as edges, which is given back where it is much.
@@ -124,7 +124,7 @@ class Encodings:
         starts = {space: self._pair_starts(path, rows + 1) for space, path in _PAIRS.items()}
         bounds = self._type_bounds()
         # Pairs of a type start at one of its edges.
-        typed = {"E": bounds.diff()} | {s: torch.searchsorted(found, bounds).diff() for s, found in starts.items()}
+        typed = {"E": bounds.diff()} | {s: torch.searchsorted(first, bounds).diff() for s, first in starts.items()}
         in_parts = {name: _in_part(name, typed["U"], typed["V"]) for name in PARTS}
         sizes = {space: typed[space].sum() for space in starts}
         sizes |= {f"{space}{name}": (typed[space] * own).sum() for space in typed for name, own in in_parts.items()}
@@ -172,11 +172,11 @@ class Encodings:
 
     def get(self, name: str) -> Tensor:
         """Encoding `name`, 1-D and contiguous; EncodingError if the name is not in the contract."""
-        found = self._built.get(name)
-        if found is None and name in _VECTORS and (name != "idx_E_etype" or self.size("R") > 1):
-            found = getattr(self.edges, _VECTORS[name])  # a part of the edges, which nobody has to build
-        if found is not None:
-            return found
+        encoding = self._built.get(name)
+        if encoding is None and name in _VECTORS and (name != "idx_E_etype" or self.size("R") > 1):
+            encoding = getattr(self.edges, _VECTORS[name])  # a part of the edges, which nobody has to build
+        if encoding is not None:
+            return encoding
         self.make((name,))
         return self.once(name, lambda: self._build(name))
 
@@ -196,10 +196,12 @@ class Encodings:
             with lasting():
                 counts = [self.size(space) + longer for _, space, longer in steps.made]
                 sizes = [self.size(space) for space in steps.spaces]
-                found = native_sorting.encode(steps.words, sizes, [*map(self._given, steps.given)], counts, self._dtype)
-                if found is None:
+                memory_and_places = native_sorting.encode(
+                    steps.words, sizes, [*map(self._given, steps.inputs)], counts, self._dtype
+                )
+                if memory_and_places is None:
                     return
-                memory, places = found
+                memory, places = memory_and_places
                 for (name, space, _), count, place in zip(steps.made, counts, places, strict=True):
                     if place is None:
                         self._share_arange(name, space)
@@ -224,19 +226,19 @@ class Encodings:
     def addresses(self, names: Sequence[str]) -> list[int]:
         """Returns where several encodings lie, which are built together; they stay there as long as these encodings
         do."""
-        found = self._built.addresses(names)
-        if found is None:
+        addresses = self._built.addresses(names)
+        if addresses is None:
             self.make(names)
-            found = self._built.addresses(names)
-        return [self.get(name).data_ptr() for name in names] if found is None else found
+            addresses = self._built.addresses(names)
+        return [self.get(name).data_ptr() for name in names] if addresses is None else addresses
 
     def _given(self, name: str) -> Tensor:
         """An encoding that is there, be it as a part of the edges."""
-        found = self._built.get(name)
-        if found is None:
+        vector = self._built.get(name)
+        if vector is None:
             _, space, (path,) = parse_encoding(name)
-            found = self._index(space, path)
-        return found
+            vector = self._index(space, path)
+        return vector
 
     def once(self, name: str, build: Callable[[], Tensor]) -> Tensor:
         """The tensor kept under `name`, built by the first caller."""
@@ -271,7 +273,7 @@ class Encodings:
 
     def single_typed(self) -> bool:
         """Returns whether the edges of every type join one source node type with one destination node type."""
-        return self.size("T") == 1 or all(found == self.size("R") for found in self.counts.mixed.values())
+        return self.size("T") == 1 or all(first_mixed == self.size("R") for first_mixed in self.counts.mixed.values())
 
     def _joined_types(self, types: Tensor) -> Tensor:
         """[R] type of an end point of the first edge of each type; 0 for a type without edges."""
@@ -314,7 +316,7 @@ class Encodings:
         if path == "edge":
             bounds = self._type_bounds()
             starts = (self.get(f"ptr_E_{path}").long() for path in _PAIRS.values())
-            pairs = (torch.searchsorted(found, bounds).diff() for found in starts)
+            pairs = (torch.searchsorted(pair_starts, bounds).diff() for pair_starts in starts)
             own = self._of_types(_in_part(part(space), *pairs), bounds)
             return torch.nonzero_static(own, size=self.size(space)).flatten().to(self._dtype)
         if space == "E" and path in ("src", "dst"):
@@ -359,8 +361,8 @@ class Encodings:
         if path in ("srcpair", "dstpair"):
             count = self.size(target_space(space, path))
             # Counting them builds it as well.
-            found = self._built.get(f"ptr_{space}_{path}")
-            return self._pair_starts(path, count + 1).to(self._dtype) if found is None else found
+            starts = self._built.get(f"ptr_{space}_{path}")
+            return self._pair_starts(path, count + 1).to(self._dtype) if starts is None else starts
         targets = self.get(encoding_name("idx", space, path))
         return pointers(targets, self.size(target_space(space, path)), self._dtype)
 

@@ -33,8 +33,8 @@ class FeatureEncodings(Encodings):
         self._nonzeros = dict(nonzeros)
         self.spaces = (*GRAPH_SPACES, *(s for s in FEATURE_SPACES if s[-1] in nonzeros))
         widest = 0
-        for side, found in nonzeros.items():
-            columns, entries = found.shape[1], len(found.columns)
+        for side, matrix in nonzeros.items():
+            columns, entries = matrix.shape[1], len(matrix.columns)
             types, relations = base.size("T"), base.size("R")
             own = {"Z": entries, "F": columns, "TF": types * columns, "RF": relations * columns}
             self._sizes |= {space + side: rows for space, rows in own.items()}
@@ -75,16 +75,16 @@ class FeatureEncodings(Encodings):
             return self._base.get(f"idx_{space}_{path}")
         if path == "one":
             return super()._index(space, path)
-        found = self._nonzeros[space[-1]]
+        matrix = self._nonzeros[space[-1]]
         if space in PAIR_NONZEROS:
             return self._of_pairs(space, path)
         if path == "column":
-            return found.columns.to(self._dtype)
+            return matrix.columns.to(self._dtype)
         if path == "row":
-            rows = torch.arange(found.shape[0], dtype=self._dtype, device=self._device)
-            return rows.repeat_interleave(found.starts.diff(), output_size=len(found.columns))
+            rows = torch.arange(matrix.shape[0], dtype=self._dtype, device=self._device)
+            return rows.repeat_interleave(matrix.starts.diff(), output_size=len(matrix.columns))
         types = self.get(f"idx_{NODE_SIDES[space[-1]]}_ntype").index_select(0, self.get(f"idx_{space}_row"))
-        return types * found.shape[1] + self.get(f"idx_{space}_column")
+        return types * matrix.shape[1] + self.get(f"idx_{space}_column")
 
     def _of_pairs(self, space: str, path: str) -> Tensor:
         """Returns where the nonzeros of pairs lead: those of one pair are the nonzeros of its node, in order."""

@@ -66,19 +66,19 @@ class FeatureGraphs:
         make: Make,
     ) -> Features:
         """The graph for these features, made by ``make`` unless it is known; checks them as `with_features` says."""
-        given = {side: x for side, x in zip(NODE_SIDES, (src, dst), strict=True) if x is not None}
-        for side, x in given.items():
+        features = {side: x for side, x in zip(NODE_SIDES, (src, dst), strict=True) if x is not None}
+        for side, x in features.items():
             check_sparse(_NAMES[side], x, graph.size(NODE_SIDES[side]), graph.device)
         with self._lock:
-            entry = next((e for e in self._entries if e.is_of(given)), None) or self._note(given, make)
-        values = {side: entry.nonzeros[side].values(x) for side, x in given.items()}
+            entry = next((e for e in self._entries if e.is_of(features)), None) or self._note(features, make)
+        values = {side: entry.nonzeros[side].values(x) for side, x in features.items()}
         return Features(entry.graph, values.get("S"), values.get("D"))
 
-    def _note(self, given: dict[str, Tensor], make: Make) -> _Entry:
+    def _note(self, features: dict[str, Tensor], make: Make) -> _Entry:
         with lasting():
-            nonzeros = {side: nonzeros_of(_NAMES[side], x) for side, x in given.items()}
+            nonzeros = {side: nonzeros_of(_NAMES[side], x) for side, x in features.items()}
             known = next((e for e in self._entries if e.fits(nonzeros)), None)
-            tensors = {side: (weakref.ref(x), _version(x)) for side, x in given.items()}
+            tensors = {side: (weakref.ref(x), _version(x)) for side, x in features.items()}
             entry = _Entry(tensors, nonzeros, make(nonzeros) if known is None else known.graph)
         if known is not None:  # share its memory
             orders = {side: n.order for side, n in nonzeros.items()}

@@ -23,8 +23,8 @@ class NumberNames(Sequence[str]):
     @overload
     def __getitem__(self, index: slice) -> tuple[str, ...]: ...
     def __getitem__(self, index: int | slice) -> str | tuple[str, ...]:
-        found = self._numbers[index]
-        return tuple(map(str, found)) if isinstance(found, range) else str(found)
+        selected = self._numbers[index]
+        return tuple(map(str, selected)) if isinstance(selected, range) else str(selected)
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, NumberNames):

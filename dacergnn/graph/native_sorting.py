@@ -99,8 +99,8 @@ def stable_order(keys: Sequence[tuple[Tensor, int]], dtype: torch.dtype) -> tupl
         return None
     order = torch.empty(keys[0][0].numel(), dtype=dtype)
     numbers = _keys(keys, order)
-    found = function(numbers.buffer_info()[0], None)
-    return None if found < 0 else (order if found else None,)
+    status = function(numbers.buffer_info()[0], None)
+    return None if status < 0 else (order if status else None,)
 
 
 def _keys(keys: Sequence[tuple[Tensor, int]], order: Tensor) -> array[int]:
@@ -141,8 +141,8 @@ def sorted_rows(
     order = torch.empty(vectors[0].numel(), dtype=dtype)
     numbers = _keys(keys, order)
     made = _copies(vectors, dtype, numbers)
-    found = function(numbers.buffer_info()[0], None)
-    return None if found < 0 else (order if found else None, made)
+    status = function(numbers.buffer_info()[0], None)
+    return None if status < 0 else (order if status else None, made)
 
 
 def _ends(edge_index: Tensor | tuple[Tensor, Tensor]) -> tuple[int, int, int, int] | None:
@@ -188,8 +188,8 @@ def sorted_edges(
         src, item, bounds[0],
         *((0, 0) if edge_type is None else _of(edge_type)), bounds[2],
     ))  # fmt: skip
-    found = function(numbers.buffer_info()[0], None)
-    return None if found not in (0, 1) else (order if found else None, made.unbind())
+    status = function(numbers.buffer_info()[0], None)
+    return None if status not in (0, 1) else (order if status else None, made.unbind())
 
 
 def joined_parts(
@@ -224,8 +224,8 @@ def joined_parts(
     numbers.append(len(described))
     for fields in described:
         numbers.extend(fields)
-    found = function(numbers.buffer_info()[0], None)
-    return None if found not in (0, 1) else (order if found else None, (*made.view(3, begin).unbind(), types))
+    status = function(numbers.buffer_info()[0], None)
+    return None if status not in (0, 1) else (order if status else None, (*made.view(3, begin).unbind(), types))
 
 
 def pointers(targets: Tensor, count: int, dtype: torch.dtype) -> Tensor | None:
@@ -290,8 +290,8 @@ def with_loops(edge_index: Tensor, sizes: tuple[int, int], count: int) -> Tensor
     made = torch.empty(2, edges + count, dtype=edge_index.dtype)
     start = made.data_ptr()
     numbers = array("q", [edges, src, dst, item, *sizes, count, start, start + (edges + count) * item])
-    found = function(numbers.buffer_info()[0], None)
-    return None if found < 0 else made[:, :found]
+    num_edges = function(numbers.buffer_info()[0], None)
+    return None if num_edges < 0 else made[:, :num_edges]
 
 
 def checksum(vectors: Sequence[Tensor]) -> int | None:
@@ -304,33 +304,33 @@ def checksum(vectors: Sequence[Tensor]) -> int | None:
 
 
 def encode(
-    words: array[int], sizes: Sequence[int], given: Sequence[Tensor], counts: Sequence[int], dtype: torch.dtype
+    words: array[int], sizes: Sequence[int], inputs: Sequence[Tensor], counts: Sequence[int], dtype: torch.dtype
 ) -> tuple[Tensor, list[Tensor | int | None]] | None:
     """Returns what the steps of `Steps` make: memory, and where each vector starts in it.
 
-    In place of a start there is a vector of ``given`` that is the same, or None for the order that rows have already.
+    In place of a start there is a vector of ``inputs`` that is the same, or None for the order that rows have already.
 
     Args:
         words: Those of the steps.
         sizes: Of the row spaces that they read.
-        given: The vectors that they read, all of one type.
+        inputs: The vectors that they read, all of one type.
         counts: Lengths of what they make.
     """
     function = _function("make_encodings")
-    if function is None or not all(map(_is_plain, given)):
+    if function is None or not all(map(_is_plain, inputs)):
         return None
     memory, item = torch.empty(sum(counts), dtype=dtype), dtype.itemsize
     start = memory.data_ptr()
     addresses = [start + item * before for before in accumulate(counts[:-1], initial=0)] if counts else []
     numbers = array("q", [item])
     numbers.extend(words)
-    data = array("q", [len(sizes), *sizes, 0, *[t.data_ptr() for t in given], *addresses])
+    data = array("q", [len(sizes), *sizes, 0, *[t.data_ptr() for t in inputs], *addresses])
     if function(numbers.buffer_info()[0], data.buffer_info()[0]) < 0:
         return None
     places: list[Tensor | int | None] = []
     # An address that C++ has changed is that of the vector which holds the same, or 0.
     for own, place in zip(addresses, data[len(data) - len(addresses) :], strict=True):
-        same = None if place in (0, own) else next((t for t in given if t.data_ptr() == place), None)
+        same = None if place in (0, own) else next((t for t in inputs if t.data_ptr() == place), None)
         places.append(same if same is not None or place == 0 else (place - start) // item)
     return memory, places
 

@@ -53,18 +53,18 @@ def nonzeros_of(name: str, x: Tensor) -> Nonzeros:
     rows, columns = x.shape
     with torch.no_grad():
         if x.layout is torch.sparse_csr:
-            starts, found, order = x.crow_indices(), x.col_indices(), None
+            starts, col_indices, order = x.crow_indices(), x.col_indices(), None
             counts = starts.diff()
-            delimits = starts.numel() == rows + 1 and found.numel() == x.values().numel()
+            delimits = starts.numel() == rows + 1 and col_indices.numel() == x.values().numel()
             low, high = 0, -1
             if delimits:
-                ends = torch.stack([starts[0] == 0, starts[-1] == len(found), (counts >= 0).all()])
-                low, high, delimits = torch.cat((extremes(found), ends.all().reshape(1))).tolist()
+                ends = torch.stack([starts[0] == 0, starts[-1] == len(col_indices), (counts >= 0).all()])
+                low, high, delimits = torch.cat((extremes(col_indices), ends.all().reshape(1))).tolist()
             if not delimits:
                 raise ArrayError(name, "has row pointers that do not ascend from 0 to the number of its column "
                                  "indices; make it with check_invariants=True to see where")  # fmt: skip
-            check_extremes(IndexRange(f"{name}.col_indices()", found, columns, "columns", "size"), low, high)
-            return Nonzeros((rows, columns), starts.clone(), found.clone(), None)
+            check_extremes(IndexRange(f"{name}.col_indices()", col_indices, columns, "columns", "size"), low, high)
+            return Nonzeros((rows, columns), starts.clone(), col_indices.clone(), None)
         indices = x._indices()
         *ends, in_order = torch.cat((extremes(*indices), ascends(indices[0]).reshape(1))).tolist()
         check_extremes(IndexRange(f"{name}.indices()[0]", indices[0], rows, "rows", "size"), *ends[:2])

@@ -46,16 +46,16 @@ class PackedGraphs:
                 own[name] = known[id(vector)]
             places.append(own)
             others.append(rest)
-        return PackedGraphs({dtype: torch.cat(found) for dtype, found in parts.items()}, places, others)
+        return PackedGraphs({dtype: torch.cat(pieces) for dtype, pieces in parts.items()}, places, others)
 
     def graphs(self) -> list[HeteroGraph]:
         """Returns the graphs, whose vectors are views of those that were packed."""
-        found: list[HeteroGraph] = []
+        graphs: list[HeteroGraph] = []
         for places, rest in zip(self.places, self.others, strict=True):
             known: dict[tuple[torch.dtype, int, int], Tensor] = {}
             for place in places.values():
                 if place not in known:
                     dtype, start, length = place
                     known[place] = self.vectors[dtype][start : start + length]
-            found.append(HeteroGraph.of_state({name: known[place] for name, place in places.items()}, rest))
-        return found
+            graphs.append(HeteroGraph.of_state({name: known[place] for name, place in places.items()}, rest))
+        return graphs

@@ -57,9 +57,9 @@ def stable_order(
         dtype: Of the positions.
     """
     if at_hand(keys[0][0]):
-        found = native_sorting.stable_order(keys, dtype)
-        if found is not None:
-            return found[0]
+        native_order = native_sorting.stable_order(keys, dtype)
+        if native_order is not None:
+            return native_order[0]
     order = _stable_order(keys, ask)
     return None if order is None else order.to(dtype)
 
@@ -78,9 +78,9 @@ def _stable_order(keys: list[tuple[Tensor, int]], ask: bool) -> Tensor | None:
 def reordered(vectors: list[Tensor], order: Tensor | None, dtype: torch.dtype) -> list[Tensor]:
     """Copies of vectors of one length in another type, their entries in another order if there is one."""
     if at_hand(vectors[0]):
-        found = native_sorting.reordered(vectors, order, dtype)
-        if found is not None:
-            return found
+        copies = native_sorting.reordered(vectors, order, dtype)
+        if copies is not None:
+            return copies
     rows = [vector if order is None else vector.index_select(0, order) for vector in vectors]
     return [row.to(dtype, copy=order is None, memory_format=torch.contiguous_format) for row in rows]
 
@@ -95,9 +95,9 @@ def sorted_rows(
     """
     vectors = [*(vector for vector, _ in keys), *others]
     if at_hand(keys[0][0]):
-        found = native_sorting.sorted_rows(keys, vectors, dtype)
-        if found is not None:
-            return found
+        order_and_copies = native_sorting.sorted_rows(keys, vectors, dtype)
+        if order_and_copies is not None:
+            return order_and_copies
     order = stable_order(keys, ask=at_hand(keys[0][0]), dtype=dtype)
     return order, reordered(vectors, order, dtype)
 
@@ -105,9 +105,9 @@ def sorted_rows(
 def groups_of_rows(starts: Tensor, order: Tensor | None, length: int) -> Tensor:
     """The group that each of so many rows is in; `order` has the rows in the order of the groups, None for theirs."""
     if at_hand(starts):
-        found = native_sorting.groups_of_rows(starts, order, length)
-        if found is not None:
-            return found
+        native_groups = native_sorting.groups_of_rows(starts, order, length)
+        if native_groups is not None:
+            return native_groups
     groups = torch.arange(len(starts) - 1, dtype=starts.dtype, device=starts.device)
     groups = groups.repeat_interleave(starts.diff(), output_size=length)
     return groups if order is None else torch.empty_like(groups).index_copy_(0, order.long(), groups)
@@ -116,9 +116,9 @@ def groups_of_rows(starts: Tensor, order: Tensor | None, length: int) -> Tensor:
 def pointers(targets: Tensor, count: int, dtype: torch.dtype = torch.int64) -> Tensor:
     """Row starts [count + 1] of the groups of equal `targets`, all below `count`."""
     if at_hand(targets):
-        found = native_sorting.pointers(targets, count, dtype)
-        if found is not None:
-            return found
+        starts = native_sorting.pointers(targets, count, dtype)
+        if starts is not None:
+            return starts
     return _pointers(targets, count).to(dtype)
 
 

@@ -43,7 +43,7 @@ def join_types(
     dst_starts = _starts(dst_counts) if dst_counts is not None else src_starts
     targets = dst_counts if dst_counts is not None else src_counts
     device = parts[0].src.device if parts else torch.device("cpu")
-    ranges = [found for part in parts for found in _ranges(part, src_counts, targets, device)]
+    ranges = [index_range for part in parts for index_range in _ranges(part, src_counts, targets, device)]
 
     def joined(vectors: list[Tensor]) -> Tensor:
         return torch.cat(vectors) if vectors else torch.zeros(0, dtype=torch.int64, device=device)
@@ -110,10 +110,10 @@ def canonical_parts(
     nodes = [*zip(counts, starts, strict=False)]
     described = [(p.edges, p.number, nodes[p.ends[0]], nodes[p.ends[1]]) for p in parts]
     at_hand = all(sorting.at_hand(p.edges) for p in parts)
-    found = native_sorting.joined_parts(described, counts, dtype) if at_hand else None
-    if found is None:
+    order_and_vectors = native_sorting.joined_parts(described, counts, dtype) if at_hand else None
+    if order_and_vectors is None:
         return canonical_order(_joined(parts, counts, starts, edge_type_names, node_type_names, num_dst))
-    order, (dst, src, types, node_types) = found
+    order, (dst, src, types, node_types) = order_and_vectors
     ordered = EdgeList(
         src, dst, types if num_types > 1 else all_zero(src), num_src, num_dst, num_types, node_types,
         node_types[:num_dst], len(counts), False, edge_type_names, node_type_names, in_order=True,
@@ -127,7 +127,7 @@ def _joined(
 ) -> EdgeList:  # fmt: skip
     """Edges of several types in the order of the user, by operations of torch, which devices have as well."""
     device = parts[0].edges.device
-    ranges = [found for p in parts for found in _id_ranges(p, counts, node_type_names)]
+    ranges = [index_range for p in parts for index_range in _id_ranges(p, counts, node_type_names)]
     edges = torch.cat([p.edges for p in parts], dim=1)
     part = repeated([p.edges.size(1) for p in parts], device)
     first = [[starts[p.ends[row]] for p in parts] for row in (0, 1)]
@@ -177,7 +177,7 @@ def _ranges(
 ) -> list[IndexRange]:
     """Returns what bounds the ids of both ends; GraphError or ArrayError if they are no indices of nodes that there
     are."""
-    found: list[IndexRange] = []
+    ranges: list[IndexRange] = []
     rows = ((0, part.src, part.key[0], src_counts), (1, part.dst, part.key[2], dst_counts))
     for row, vector, node_type, counts in rows:
         name = f"edge_index[{row}] of {part.key}"
@@ -186,5 +186,5 @@ def _ranges(
         as_index_vector(name, vector)
         check_length(name, vector, len(part.src), "as many destinations as sources")
         check_device(f"edge_index of {part.key}", vector, device)
-        found.append(IndexRange(name, vector, counts[node_type], f"nodes of type {node_type!r}", "num_nodes"))
-    return found
+        ranges.append(IndexRange(name, vector, counts[node_type], f"nodes of type {node_type!r}", "num_nodes"))
+    return ranges

@@ -55,12 +55,12 @@ class Vectors:
     def _address(self, name: str) -> int:
         place = self._places.get(name)
         if place is None:
-            found = self._tensors[name].data_ptr()
+            address = self._tensors[name].data_ptr()
         else:
             memory, start, _ = place
-            found = memory.data_ptr() + start * memory.element_size()
-        self._addresses[name] = found
-        return found
+            address = memory.data_ptr() + start * memory.element_size()
+        self._addresses[name] = address
+        return address
 
     def place(self, name: str, memory: Tensor, start: int, count: int) -> None:
         """Note that ``count`` indices in memory from ``start`` on are a vector."""

@@ -64,8 +64,8 @@ def compiler_command() -> list[str]:
 
 def _find_compiler() -> list[str]:
     """``CXX`` may have options, or stand behind another command, as in "ccache g++"; BuildError if it is not there."""
-    given = os.environ.get("CXX", "").strip() or "g++"
-    words = [given] if shutil.which(given) else _words("CXX", given)  # a path may hold blanks
+    command = os.environ.get("CXX", "").strip() or "g++"
+    words = [command] if shutil.which(command) else _words("CXX", command)  # a path may hold blanks
     path = shutil.which(words[0])
     if path is None:
         raise BuildError(
@@ -150,9 +150,9 @@ def build(name: str, code: str, architectures: tuple[int, ...] = (), headers: Pa
     if headers is not None:
         command, version = [*command, f"-I{headers}"], f"{version}\n{_digest(headers)}"
     key = hashlib.sha256(f"{_environment()}\n{version}\n{command}\n{code}".encode()).hexdigest()[:20]
-    found = build_cache.lookup(key, name)
-    if found is not None:
-        return found
+    library = build_cache.lookup(key, name)
+    if library is not None:
+        return library
     return build_cache.store(key, name, lambda folder: _compile(command, code, folder / f"program{suffix}"))
 
 

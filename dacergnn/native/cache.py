@@ -124,10 +124,10 @@ def store(key: str, name: str, build: Callable[[Path], None]) -> Path:
             try:
                 temporary.rename(final)
             except OSError:  # another process was first; its build is the same
-                found = lookup(key, name)
-                if found is None:
+                library = lookup(key, name)
+                if library is None:
                     raise
-                return found
+                return library
             return final / LIBRARY
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -208,10 +208,10 @@ def unfinished() -> list[Entry]:
 
 def clear() -> int:
     """Remove all builds and plans (loaded libraries go on working); returns how many of them are gone."""
-    found = [*entries(), *plans(), *unfinished()]
-    for entry in found:
+    all_entries = [*entries(), *plans(), *unfinished()]
+    for entry in all_entries:
         remove(entry.path)
-    return sum(not os.path.lexists(entry.path) for entry in found)
+    return sum(not os.path.lexists(entry.path) for entry in all_entries)
 
 
 def _is_unfinished(path: Path) -> bool:

@@ -19,8 +19,8 @@ def total_size(path: Path) -> int:
     total = 0
     for file in files:
         with suppress(OSError):  # others remove what is listed here
-            found = file.lstat()
-            total += 0 if stat.S_ISDIR(found.st_mode) else found.st_size
+            stats = file.lstat()
+            total += 0 if stat.S_ISDIR(stats.st_mode) else stats.st_size
     return total
 
 

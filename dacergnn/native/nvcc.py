@@ -45,8 +45,8 @@ def compiler() -> tuple[str, str]:
             f"({OLDEST[0]}.{OLDEST[1]} or newer), or set NVCC or CUDA_HOME."
         )
     text = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
-    found = re.search(r"release (\d+)\.(\d+)", text)
-    release = (int(found[1]), int(found[2])) if found else (0, 0)
+    match = re.search(r"release (\d+)\.(\d+)", text)
+    release = (int(match[1]), int(match[2])) if match else (0, 0)
     if release < OLDEST:
         raise BuildError(
             f"{path} is of CUDA {release[0]}.{release[1]}, but generated code needs {OLDEST[0]}.{OLDEST[1]} or newer; "

@@ -19,34 +19,34 @@ def check_folder(folder: Path) -> None:
     it in place of another folder. Nothing is said of a folder that is not there.
     """
     try:
-        found = folder.stat()
+        stats = folder.stat()
     except OSError:
         return
-    if _others_write(found):
+    if _others_write(stats):
         raise CacheError(
             f"Others may write to the build cache {folder}, whose code is run; take that right away with "
             f"chmod go-w {folder}, or {_REMEDY}."
         )
-    if found.st_uid in _trusted():
+    if stats.st_uid in _trusted():
         return
-    if not _read_only(folder, found) or _others_write(folder.parent.stat()):
+    if not _read_only(folder, stats) or _others_write(folder.parent.stat()):
         raise CacheError(
-            f"The build cache {folder}, whose code is run, belongs to another user ({found.st_uid}); {_REMEDY}, or "
+            f"The build cache {folder}, whose code is run, belongs to another user ({stats.st_uid}); {_REMEDY}, or "
             "have it made read only, in a folder to which nobody else may write."
         )
 
 
 def check_entry(path: Path, folder: Path) -> None:
     """CacheError if a file or folder of the cache is a link, or belongs to neither this user nor the cache's owner."""
-    found = path.lstat()
-    if stat.S_ISLNK(found.st_mode):
+    stats = path.lstat()
+    if stat.S_ISLNK(stats.st_mode):
         raise CacheError(f"{path} in the build cache is a link, whose code is not run; remove it.")
-    if found.st_uid not in {*_trusted(), folder.stat().st_uid}:
+    if stats.st_uid not in {*_trusted(), folder.stat().st_uid}:
         raise CacheError(
-            f"{path} in the build cache belongs to another user ({found.st_uid}), whose code is not run; remove it, or "
+            f"{path} in the build cache belongs to another user ({stats.st_uid}), whose code is not run; remove it, or "
             f"{_REMEDY}."
         )
-    if _others_write(found):
+    if _others_write(stats):
         raise CacheError(
             f"Others may write to {path} in the build cache, whose code is run; remove it, or take that right away "
             f"with chmod go-w {path}."
@@ -58,11 +58,11 @@ def _trusted() -> set[int]:
     return {os.geteuid(), 0}
 
 
-def _others_write(found: os.stat_result) -> bool:
+def _others_write(stats: os.stat_result) -> bool:
     """Returns whether others than the owner may write; a group of the owner's number is the owner alone."""
-    own_group = found.st_gid == found.st_uid
-    return bool(found.st_mode & (stat.S_IWOTH if own_group else _OTHERS))
+    own_group = stats.st_gid == stats.st_uid
+    return bool(stats.st_mode & (stat.S_IWOTH if own_group else _OTHERS))
 
 
-def _read_only(folder: Path, found: os.stat_result) -> bool:
-    return not found.st_mode & (_OTHERS | stat.S_IWUSR) or not os.access(folder, os.W_OK)
+def _read_only(folder: Path, stats: os.stat_result) -> bool:
+    return not stats.st_mode & (_OTHERS | stat.S_IWUSR) or not os.access(folder, os.W_OK)

@@ -33,9 +33,9 @@ class GraphOperatorBackward(BackwardImplementation):
         given_gradients: list[str | None],
         required_gradients: list[str | None],
     ) -> tuple[Any, BackwardResult]:
-        given = [name for name in given_gradients if name is not None]
+        outputs = [name for name in given_gradients if name is not None]
         wanted = [name for name in required_gradients if name is not None]
-        forward = _listing(forward_node, context, given)
+        forward = _listing(forward_node, context, outputs)
         derived = derive(forward, wanted)
         backward = derived.backward
         again = forward.statements if derived.saved else []
@@ -54,7 +54,7 @@ class GraphOperatorBackward(BackwardImplementation):
         node = _nest(forward_node.label, backward, totals, context)
         return node, BackwardResult(
             required_grad_names={name: _TOTAL + name for name in wanted},
-            given_grad_names={name: GRADIENT + _VALUE + name.removeprefix(PREFIX) for name in given},
+            given_grad_names={name: GRADIENT + _VALUE + name.removeprefix(PREFIX) for name in outputs},
         )
 
 

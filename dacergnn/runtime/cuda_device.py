@@ -72,15 +72,15 @@ def architectures(chosen: tuple[int, ...] | None) -> tuple[int, ...]:
     """
     if chosen is not None:
         return chosen
-    found = {capability(torch.device("cuda", i)) for i in range(torch.cuda.device_count())}
-    if not found:
+    capabilities = {capability(torch.device("cuda", i)) for i in range(torch.cuda.device_count())}
+    if not capabilities:
         raise BuildError("This machine has no CUDA device to build for; name some in Config(cuda_arch=(80, 90)).")
-    if max(found) < OLDEST_ARCHITECTURE:
-        newest = f"The CUDA devices of this machine have compute capability {max(found) / 10} at most"
+    if max(capabilities) < OLDEST_ARCHITECTURE:
+        newest = f"The CUDA devices of this machine have compute capability {max(capabilities) / 10} at most"
         raise BuildError(
             f"{newest}, but kernels need {OLDEST_ARCHITECTURE / 10}; move model and graph with .to('cpu')."
         )
-    return tuple(sorted(a for a in found if a >= OLDEST_ARCHITECTURE))
+    return tuple(sorted(a for a in capabilities if a >= OLDEST_ARCHITECTURE))
 
 
 @cache

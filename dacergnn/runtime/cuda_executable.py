@@ -53,11 +53,11 @@ class CUDAExecutable(Executable):
     def _current(self) -> Callable[..., Any]:
         """The function of the build that torch's setting of TF32 asks for; there are two once it has changed."""
         tf32 = self._takes_tf32()
-        found = self._functions.get(tf32)
-        if found is None:
+        function = self._functions.get(tf32)
+        if function is None:
             library = self._open(self.lowered.source(tf32=tf32))
-            found = self._functions[tf32] = self._entry(library, ctypes.c_char_p)
-        return found
+            function = self._functions[tf32] = self._entry(library, ctypes.c_char_p)
+        return function
 
     def _prepare(self, graph: HeteroGraph, stacks: Stacks | None, giver: Executable | None) -> Prepared:
         if cuda_graph.capturing():
@@ -71,7 +71,7 @@ class CUDAExecutable(Executable):
         return prepared
 
     def run(
-        self, prepared: Prepared, inputs: list[Tensor], given: Lease | None = None
+        self, prepared: Prepared, inputs: list[Tensor], giver_lease: Lease | None = None
     ) -> tuple[list[Tensor], Lease | None]:
         device = prepared.inputs.device
         arguments, memory = prepared.arguments[:], DeviceMemory(device)

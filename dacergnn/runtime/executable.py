@@ -140,10 +140,10 @@ class Executable:
             DacergnnError: The build has no such choice, or the value is no integer of 64 bits.
         """
         key = self if stacks is None and giver is None else (self, stacks, giver)
-        found: Prepared | None = graph.derived.get(key)
-        if found is None:
-            found = graph.derived[key] = self._prepare(graph, stacks, giver)
-        return found if schedule is None else self._rescheduled(found, schedule)
+        prepared: Prepared | None = graph.derived.get(key)
+        if prepared is None:
+            prepared = graph.derived[key] = self._prepare(graph, stacks, giver)
+        return prepared if schedule is None else self._rescheduled(prepared, schedule)
 
     def _rescheduled(self, prepared: Prepared, schedule: Mapping[str, int]) -> Prepared:
         arguments = prepared.arguments[:]
@@ -170,8 +170,8 @@ class Executable:
         offsets_given: list[tuple[int, int]] = []
         if size > _LINED_UP:
             place, room = layout.positions, 0 if saved is None else saved.saved
-            given = {} if giver is None or saved is None else giver.given(saved, self.lowered)
-            plan = plan_memory(layout.buffers, sizes, item, given, room)
+            saved_places = {} if giver is None or saved is None else giver.given(saved, self.lowered)
+            plan = plan_memory(layout.buffers, sizes, item, saved_places, room)
             size = plan.size
             offsets = [(place[n], offset - room) for n, offset in plan.offsets.items() if offset >= room]
             offsets_given = [(place[n], offset) for n, offset in plan.offsets.items() if offset < room]
@@ -208,10 +208,10 @@ class Executable:
 
     def _forms(self, stacks: Stacks | None) -> InputForms:
         """Returns what inputs are that come in the parts of ``stacks``; made once for each."""
-        found = self._known_forms.get(stacks)
-        if found is None:
-            found = self._known_forms[stacks] = InputForms(self.lowered, self.dtype, self._layout.positions, stacks)
-        return found
+        forms = self._known_forms.get(stacks)
+        if forms is None:
+            forms = self._known_forms[stacks] = InputForms(self.lowered, self.dtype, self._layout.positions, stacks)
+        return forms
 
     def given(self, prepared: Prepared, reader: Lowered) -> dict[str, tuple[int, int, int]]:
         """Returns where the saved arrays lie in their buffer, with the last operator that reads each."""
@@ -220,27 +220,29 @@ class Executable:
         places = zip(names, prepared.saved_offsets, ends, strict=True)
         return {n: (start, end, reader.last_reads.get(n, -1)) for n, start, end in places}
 
-    def __call__(self, prepared: Prepared, inputs: list[Tensor], given: Lease | None = None) -> list[Tensor]:
+    def __call__(self, prepared: Prepared, inputs: list[Tensor], giver_lease: Lease | None = None) -> list[Tensor]:
         """Run on the arrays ``prepared.inputs.names``, in this order, then the parts of others; returns the results.
 
         Args:
-            given: The buffer with the saved arrays of the program that the call was prepared with; is overwritten.
+            giver_lease: Holds the saved arrays of the giver that the call was prepared with; its buffer is overwritten.
 
         Raises:
             ArrayError: One does not fit the graph and the program, or torch makes tensors that kernels cannot write to.
         """
-        return self.run(prepared, inputs, given)[0]
+        return self.run(prepared, inputs, giver_lease)[0]
 
     def run(
-        self, prepared: Prepared, inputs: list[Tensor], given: Lease | None = None
+        self, prepared: Prepared, inputs: list[Tensor], giver_lease: Lease | None = None
     ) -> tuple[list[Tensor], Lease | None]:
         """Results, and the buffer with the saved arrays, which `saved` reads."""
         if _is_profiled():
             with record_function(f"dacergnn::{self.lowered.name}"):
-                return self._run(prepared, inputs, given)
-        return self._run(prepared, inputs, given)
+                return self._run(prepared, inputs, giver_lease)
+        return self._run(prepared, inputs, giver_lease)
 
-    def _run(self, prepared: Prepared, inputs: list[Tensor], given: Lease | None) -> tuple[list[Tensor], Lease | None]:
+    def _run(
+        self, prepared: Prepared, inputs: list[Tensor], giver_lease: Lease | None
+    ) -> tuple[list[Tensor], Lease | None]:
         try:
             frame = prepared.spare.pop()
         except IndexError:
@@ -262,8 +264,8 @@ class Executable:
                 start = lease.buffer.data_ptr()
                 for position, offset in zip(self._saved, prepared.saved_offsets, strict=True):
                     arguments[position] = start + offset
-            if given is not None:
-                start = given.buffer.data_ptr()
+            if giver_lease is not None:
+                start = giver_lease.buffer.data_ptr()
                 for position, offset in prepared.offsets_given:
                     arguments[position] = start + offset
             fit = prepared.inputs.fit

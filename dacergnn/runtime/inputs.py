@@ -146,12 +146,12 @@ class Inputs:
         """Raise ArrayError, naming the array, unless the tensors fit."""
         whole, parts = tensors[: len(self.names)], tensors[len(self.names) :]
         for (name, space, row, width, rows_first), tensor in zip(self.forms.whole, whole, strict=True):
-            rows, given = self._sizes[space], tensor.shape
+            rows, shape = self._sizes[space], tensor.shape
             self._check_kind(name, tensor)
-            rows_differ = rows_first and len(given) > 0 and given[0] != rows
+            rows_differ = rows_first and len(shape) > 0 and shape[0] != rows
             if rows_differ or tensor.numel() != rows * width:
                 asked = (rows, *row)
-                raise ArrayError(name, f"has shape {tuple(given)}, but the graph and the layer ask for {asked}")
+                raise ArrayError(name, f"has shape {tuple(shape)}, but the graph and the layer ask for {asked}")
         pieces, number = list[int](), count()
         for stack, own in self.stacks.split(parts) if self.stacks is not None else []:
             pieces += self._pieces(stack, own, number)
@@ -169,12 +169,12 @@ class Inputs:
         pieces: list[int] = []
         start = 0
         for i, part in enumerate(parts):
-            name, given = f"part {i} of {label}", tuple(part.shape)
+            name, part_shape = f"part {i} of {label}", tuple(part.shape)
             self._check_kind(name, part)
-            rows = 1 if stack.typed else given[0] if given else 0
+            rows = 1 if stack.typed else part_shape[0] if part_shape else 0
             if part.numel() != rows * row * len(stack.names):
                 asked = f"{row * len(stack.names)} numbers" + ("" if stack.typed else " in a row")
-                raise ArrayError(name, f"has shape {given}, but the graph and the layer ask for {asked}")
+                raise ArrayError(name, f"has shape {part_shape}, but the graph and the layer ask for {asked}")
             at, size = next(number), rows * row * self.dtype.itemsize
             for share, array_name in enumerate(stack.names):
                 to = self._offsets[array_name] + start * row * self.dtype.itemsize

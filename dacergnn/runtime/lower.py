@@ -125,13 +125,13 @@ def _groups(sdfg: dace.SDFG) -> list[list[GraphOperator]]:
 
 
 def _scratch(sdfg: dace.SDFG, together: Sequence[Sequence[GraphOperator]]) -> tuple[dict[str, int], ...]:
-    found: list[dict[str, int]] = []
+    scratch: list[dict[str, int]] = []
     for group in together:
         needs = Counter[str]()
         for operator in group:
             needs.update(_plan(operator, sdfg).scratch)
-        found += [dict(needs)] if needs else []
-    return tuple(found)
+        scratch += [dict(needs)] if needs else []
+    return tuple(scratch)
 
 
 def _run_together(operators: Sequence[GraphOperator], sdfg: dace.SDFG, state: dace.SDFGState) -> None:

@@ -47,7 +47,7 @@ def plan_memory(
     buffers: Sequence[Buffer],
     sizes: Mapping[str, int],
     item: int,
-    given: Mapping[str, tuple[int, int, int]] | None = None,
+    occupied: Mapping[str, tuple[int, int, int]] | None = None,
     room: int = 0,
 ) -> MemoryPlan:
     """Place buffers first-fit, the largest first, so that no two that live at the same time overlap.
@@ -57,10 +57,10 @@ def plan_memory(
     Args:
         sizes: Number of rows by row space.
         item: Bytes of an element.
-        given: Arrays that are there already, in the first ``room`` bytes: start, end, last operator that reads them.
+        occupied: Arrays that are there already, in the first ``room`` bytes: start, end, last operator that reads them.
         room: No buffer lies on both sides of this offset; what is behind it is the workspace.
     """
-    placed = [_Place(start, end, name, -1, last) for name, (start, end, last) in (given or {}).items()]
+    placed = [_Place(start, end, name, -1, last) for name, (start, end, last) in (occupied or {}).items()]
     offsets: dict[str, int] = {}
     for buffer in sorted(buffers, key=lambda b: (-sizes[b.rows] * b.elements, b.first)):
         length = aligned(sizes[buffer.rows] * buffer.elements * item)
@@ -101,14 +101,14 @@ def lined_up(arrays: Sequence[ArrayRows], sizes: Mapping[str, int]) -> tuple[lis
 
 def hosted(buffers: Sequence[Buffer], results: Sequence[Buffer]) -> dict[str, str]:
     """Buffers that have the memory of a result, which is written in place of them, by name; one for each result."""
-    found: dict[str, str] = {}
+    hosts: dict[str, str] = {}
     for result in results:
         fitting = [
             b.name
             for b in buffers
             if b.name in result.over
             and (b.last, b.rows, b.elements) == (result.first, result.rows, result.elements)
-            and b.name not in found
+            and b.name not in hosts
         ]
-        found |= dict.fromkeys(fitting[:1], result.name)
-    return found
+        hosts |= dict.fromkeys(fitting[:1], result.name)
+    return hosts

@@ -41,12 +41,12 @@ class Stacks:
 
     def split(self, parts: Sequence[Tensor]) -> list[tuple[Stack, Sequence[Tensor]]]:
         """The parts of each stack."""
-        found: list[tuple[Stack, Sequence[Tensor]]] = []
+        pairs: list[tuple[Stack, Sequence[Tensor]]] = []
         start = 0
         for stack in self.stacks:
-            found.append((stack, parts[start : start + stack.count]))
+            pairs.append((stack, parts[start : start + stack.count]))
             start += stack.count
-        return found
+        return pairs
 
     def arrays(self, parts: Sequence[Tensor], gate: Gate | None = None) -> dict[str, Tensor]:
         """The arrays, put together by torch, so that autograd reaches the parts.

@@ -41,14 +41,14 @@ def read_fanouts(num_neighbors: Any, edge_types: Sequence[EdgeType | None]) -> t
     missing = [key for key in edge_types if key not in by_type]
     if missing and default is None:
         raise GraphError(f"num_neighbors leaves {missing[0]} out; add it, or pass NumNeighbors(..., default=[...]).")
-    found = [_checked(f"num_neighbors of {key}", by_type.get(key, default)) for key in edge_types]
-    for key, hops in zip(edge_types, found, strict=True):
-        if len(hops) != len(found[0]):
+    fanouts = [_checked(f"num_neighbors of {key}", by_type.get(key, default)) for key in edge_types]
+    for key, hops in zip(edge_types, fanouts, strict=True):
+        if len(hops) != len(fanouts[0]):
             raise GraphError(
-                f"num_neighbors has {len(found[0])} hops for {edge_types[0]} and {len(hops)} for {key}; give each "
+                f"num_neighbors has {len(fanouts[0])} hops for {edge_types[0]} and {len(hops)} for {key}; give each "
                 "edge type the same number of hops, with 0 in those that it has no part in."
             )
-    return len(found[0]) if found else 0, found
+    return len(fanouts[0]) if fanouts else 0, fanouts
 
 
 def read_samples(num_samples: Any, node_types: Sequence[str | None]) -> tuple[int, list[list[int]]]:
@@ -65,14 +65,14 @@ def read_samples(num_samples: Any, node_types: Sequence[str | None]) -> tuple[in
     if not isinstance(num_samples, Mapping):
         hops = _checked("num_samples", num_samples)
         return len(hops), [hops for _ in node_types]
-    given = {key: _checked(f"num_samples of {key!r}", hops) for key, hops in num_samples.items()}
-    for key, hops in given.items():
+    samples = {key: _checked(f"num_samples of {key!r}", hops) for key, hops in num_samples.items()}
+    for key, hops in samples.items():
         if key not in node_types:
             raise GraphError(f"num_samples names {key!r}, but the node types are {short(list(node_types))}.")
-        if len(hops) != len(next(iter(given.values()))):
-            raise GraphError(f"num_samples has another number of hops for {key!r} than for {next(iter(given))!r}.")
-    hops = len(next(iter(given.values()), []))
-    return hops, [given.get(key, [0] * hops) for key in node_types]
+        if len(hops) != len(next(iter(samples.values()))):
+            raise GraphError(f"num_samples has another number of hops for {key!r} than for {next(iter(samples))!r}.")
+    hops = len(next(iter(samples.values()), []))
+    return hops, [samples.get(key, [0] * hops) for key in node_types]
 
 
 def _checked(name: str, hops: object) -> list[int]:

@@ -89,26 +89,26 @@ class GivenEdges:
     weight: Tensor | None = None
 
 
-def make_relation(given: GivenEdges, source: int, destination: int, num_nodes: Sequence[int]) -> Relation:
+def make_relation(edges: GivenEdges, source: int, destination: int, num_nodes: Sequence[int]) -> Relation:
     """Returns edges by destination and, if they or their sources have times, by time.
 
     Raises:
         ArrayError: An array has the wrong shape or dtype.
         GraphError: An edge leads from or to a node that there is not.
     """
-    (row, row_name), (col, col_name) = split_edge_index(given.edge_index, given.name)
+    (row, row_name), (col, col_name) = split_edge_index(edges.edge_index, edges.name)
     row, col = row.cpu().long(), col.cpu().long()
     check_length(col_name, col, len(row), "as many destinations as sources")
     check_ranges(
         IndexRange(row_name, row, num_nodes[source], "source nodes", "num_nodes"),
         IndexRange(col_name, col, num_nodes[destination], "destination nodes", "num_nodes"),
     )
-    time = given.edge_time
+    time = edges.edge_time
     if time is not None:
-        check_length(f"The time of {given.name}", time, len(row), "one for each edge")
-    elif given.node_time is not None:
-        time = given.node_time[row]
-    weight = None if given.weight is None else as_weights(given.name, given.weight, len(row))
+        check_length(f"The time of {edges.name}", time, len(row), "one for each edge")
+    elif edges.node_time is not None:
+        time = edges.node_time[row]
+    weight = None if edges.weight is None else as_weights(edges.name, edges.weight, len(row))
     order = _order(col, num_nodes[destination], time)
     if order is not None:
         row, col = row[order], col[order]

@@ -152,17 +152,17 @@ def _copied(sample: int, graph: SampledGraph, options: Options, sizes: list[int]
     """Takes the arrays of a sample from C++; ``sizes`` is what ``write_sizes`` of ``calls.h`` wrote."""
     types, relations, hops = len(graph.node_types), len(graph.relations), options.hops
     nodes, edges, ends = sizes[:types], sizes[types : types + relations], sizes[types + relations :]
-    found = torch.empty(2 if options.disjoint else 1, sum(nodes), dtype=torch.int64)
-    trees = found[1].data_ptr() if options.disjoint else 0
+    nodes_and_trees = torch.empty(2 if options.disjoint else 1, sum(nodes), dtype=torch.int64)
+    trees = nodes_and_trees[1].data_ptr() if options.disjoint else 0
     ends_and_ids = torch.empty(3, sum(edges), dtype=torch.int64)
-    addresses = array("q", [found.data_ptr(), trees, *(vector.data_ptr() for vector in ends_and_ids)])
+    addresses = array("q", [nodes_and_trees.data_ptr(), trees, *(vector.data_ptr() for vector in ends_and_ids)])
     _library().copy_arrays(sample, _address(addresses))
-    batches = found[1].split(nodes) if options.disjoint else None
+    batches = nodes_and_trees[1].split(nodes) if options.disjoint else None
     rows, cols, ids = (vector.split(edges) for vector in ends_and_ids)
     node_counts = [_differences(ends[t * (hops + 1) :][: hops + 1]) for t in range(types)]
     edge_ends = ends[types * (hops + 1) :]
     edge_counts = None if options.induced else [_differences(edge_ends[r * hops :][:hops]) for r in range(relations)]
-    return Sample(found[0].split(nodes), batches, rows, cols, ids, node_counts, edge_counts)
+    return Sample(nodes_and_trees[0].split(nodes), batches, rows, cols, ids, node_counts, edge_counts)
 
 
 def _differences(ends: list[int]) -> list[int]:

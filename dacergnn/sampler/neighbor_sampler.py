@@ -129,18 +129,18 @@ class NeighborSampler(BaseSampler):
     def _sample(self, seed: Any, seed_time: Any = None) -> SamplerOutput | HeteroSamplerOutput:
         graph = self.graph
         nodes = read_seeds(graph, seed if isinstance(seed, dict) else {None: seed})
-        given: Any = seed_time if isinstance(seed_time, dict) or seed_time is None else {None: seed_time}
-        if given is not None and not self.is_temporal:
+        times_by_type: Any = seed_time if isinstance(seed_time, dict) or seed_time is None else {None: seed_time}
+        if times_by_type is not None and not self.is_temporal:
             raise GraphError("Seeds have times, but the sampler takes none into account; pass time_attr, or no times.")
         times = None
         if self.is_temporal:
-            times = torch.cat([self._times(graph.node_types[t], vector, given) for t, vector in nodes.items()])
+            times = torch.cat([self._times(graph.node_types[t], vector, times_by_type) for t, vector in nodes.items()])
         return to_output(graph, sample_neighbors(graph, Seeds(nodes, times), self.options))
 
-    def _times(self, node_type: str | None, nodes: Tensor, given: Mapping[str | None, Tensor] | None) -> Tensor:
+    def _times(self, node_type: str | None, nodes: Tensor, times_by_type: Mapping[str | None, Tensor] | None) -> Tensor:
         """Returns the times of seeds of one type: those that are given, else their own."""
-        if given is not None:
-            times = as_times("The time of seeds", given[node_type])
+        if times_by_type is not None:
+            times = as_times("The time of seeds", times_by_type[node_type])
             check_length("The time of seeds", times, len(nodes), "one for each seed")
             return times
         own = self.graph.node_time.get(node_type)

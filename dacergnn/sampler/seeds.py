@@ -19,15 +19,15 @@ def read_seeds(graph: SampledGraph, seeds: Mapping[str | None, object]) -> dict[
         ArrayError: They have the wrong shape or dtype.
         GraphError: One of them, or its type, is not in the graph.
     """
-    found = dict[int, Tensor]()
+    vectors = dict[int, Tensor]()
     for node_type, nodes in seeds.items():
         check_type(graph, node_type)
         place = graph.node_types.index(node_type)
         vector = as_index_vector("Seeds" if node_type is None else f"Seeds of type {node_type!r}", nodes)
         count = graph.num_nodes[place]
         check_ranges(IndexRange("The vector of seeds", vector, count, "nodes", "num_nodes"))
-        found[place] = vector.cpu().long().contiguous()
-    return found
+        vectors[place] = vector.cpu().long().contiguous()
+    return vectors
 
 
 def check_type(graph: SampledGraph, node_type: object) -> None:

@@ -74,13 +74,13 @@ def _of_hetero_data(data: Any, time_attr: str | None, weight_attr: str | None) -
     node_times = {key: as_times(f"{time_attr} of {key!r}", times) for key, times in node_time.items()}
     for key, times in node_times.items():
         check_length(f"{time_attr} of {key!r}", times, counts[key], "one for each node")
-    given: dict[EdgeType, GivenEdges] = {}
+    edges_by_type: dict[EdgeType, GivenEdges] = {}
     for key, store in data.edge_items():
         name, times = f"edge_index of {key}", edge_time.get(key)
         times = None if times is None else as_times(f"{time_attr} of {key}", times)
         index = _edge_index(store, f"Edge type {key}")
-        given[key] = GivenEdges(name, index, node_times.get(key[0]), times, weights.get(key))
-    return _joined(counts, given, node_times)
+        edges_by_type[key] = GivenEdges(name, index, node_times.get(key[0]), times, weights.get(key))
+    return _joined(counts, edges_by_type, node_times)
 
 
 def _of_stores(features: Any, graph: Any) -> SampledGraph:
@@ -93,8 +93,8 @@ def _of_stores(features: Any, graph: Any) -> SampledGraph:
     names = {attr.group_name for attr in features.get_all_tensor_attrs() if isinstance(attr.group_name, str)}
     names |= {end for key in rows for end in (key[0], key[2])}
     counts = {key: remote_backend_utils.num_nodes(features, graph, key) for key in sorted(names)}
-    given = {key: GivenEdges(f"edge_index of {key}", (row, cols[key])) for key, row in rows.items()}
-    return _joined(counts, given, {})
+    edges_by_type = {key: GivenEdges(f"edge_index of {key}", (row, cols[key])) for key, row in rows.items()}
+    return _joined(counts, edges_by_type, {})
 
 
 def _collected(items: Any, attribute: str | None) -> dict[Any, Any]:
@@ -116,12 +116,12 @@ def _of_one_type(count: int, edges: GivenEdges, node_time: Tensor | None) -> Sam
 
 
 def _joined(
-    counts: Mapping[str, int], given: Mapping[EdgeType, GivenEdges], node_time: Mapping[str | None, Tensor]
+    counts: Mapping[str, int], edges_by_type: Mapping[EdgeType, GivenEdges], node_time: Mapping[str | None, Tensor]
 ) -> SampledGraph:
     places, sizes = {key: place for place, key in enumerate(counts)}, [*counts.values()]
-    for key in given:
+    for key in edges_by_type:
         for end in (key[0], key[2]):
             if end not in places:
                 raise GraphError(f"Edge type {key} has nodes of type {end!r}, whose number is unknown; set num_nodes.")
-    relations = [make_relation(edges, places[key[0]], places[key[2]], sizes) for key, edges in given.items()]
-    return SampledGraph([*counts], sizes, [*given], relations, node_time)
+    relations = [make_relation(edges, places[key[0]], places[key[2]], sizes) for key, edges in edges_by_type.items()]
+    return SampledGraph([*counts], sizes, [*edges_by_type], relations, node_time)
