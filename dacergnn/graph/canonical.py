@@ -1,4 +1,4 @@
-"""The canonical edge order (etype, dst), in which edges that agree keep their order, and the index dtype of a graph."""
+"""Sorts edges stably into the canonical order (etype, dst), and chooses the index dtype of a graph."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from dacergnn.graph.names import NumberNames
 from dacergnn.graph.sorting import INT32_LIMIT, INT64_LIMIT, reordered, sorted_rows
 
 _OTHERS = ("node_type", "num_node_types", "edge_type_names", "node_type_names", "given_as")
-"""Arguments of `make_edge_list` that it checks itself."""
+"""Arguments that only `make_edge_list` checks."""
 
 
 def row_counts(edges: EdgeList) -> dict[str, int]:
-    """Rows of every space but U and V, which have to be counted."""
+    """Returns the number of rows of every space except U and V, whose rows have to be counted."""
     return {
         "NS": edges.num_src,
         "ND": edges.num_dst,
@@ -40,9 +40,9 @@ def canonical_edges(
 def _sorted_at_once(
     edge_index: object, edge_type: object, options: dict[str, Any]
 ) -> tuple[EdgeList, Tensor | None] | None:
-    """Checks and sorts edges by one call of C++, if they are dense tensors, and their numbers of nodes and types known.
+    """Checks and sorts edges by one call of C++, if they are dense tensors with known numbers of nodes and types.
 
-    None for others, and where something does not fit, which `make_edge_list` tells.
+    Returns None for other edges, and where a check fails; `make_edge_list` raises the error then.
     """
     num_nodes: Any = options["num_nodes"]
     nodes: tuple[Any, ...] = num_nodes if type(num_nodes) is tuple and len(num_nodes) == 2 else (num_nodes, num_nodes)
@@ -76,7 +76,7 @@ def _sorted_at_once(
 
 
 def _count_of_plain(edge_index: object) -> int | None:
-    """Returns how many edges a tensor [2, E], or a pair of [E], holds; None unless it is one that the host reads."""
+    """Returns the number of edges in a tensor [2, E] or a pair of [E]; None unless the host can read them."""
     if type(edge_index) is Tensor:
         plain = edge_index.dim() == 2 and edge_index.size(0) == 2 and sorting.at_hand(edge_index)
         return edge_index.size(1) if plain else None
@@ -88,13 +88,13 @@ def _count_of_plain(edge_index: object) -> int | None:
 
 
 def canonical_order(edges: EdgeList) -> tuple[EdgeList, Tensor | None]:
-    """Edges sorted, in the narrowest index dtype, and where each was before (None if nothing moved)."""
+    """Returns sorted edges in the narrowest index dtype, and the old position of each (None if nothing moved)."""
     widest = max(*row_counts(edges).values(), edges.num_edge_types * edges.num_dst)
     dtype = torch.int32 if widest < INT32_LIMIT else torch.int64
     keys = [(edges.dst, edges.num_dst)]
     if edges.num_edge_types > 1:
         keys.insert(0, (edges.edge_type, edges.num_edge_types))
-    # The user may write to arrays of theirs later, so a graph shares no memory with them.
+    # Users may write to their arrays later, so a graph shares no memory with them.
     if edges.in_order:
         order, made = None, reordered([*(vector for vector, _ in keys), edges.src], None, dtype)
     else:
@@ -112,7 +112,7 @@ def canonical_order(edges: EdgeList) -> tuple[EdgeList, Tensor | None]:
 
 
 def to_device(edges: EdgeList, device: torch.device | str) -> EdgeList:
-    """The same edges in the memory of another device."""
+    """Returns the same edges in the memory of another device."""
     return edges._replace(
         src=edges.src.to(device),
         dst=edges.dst.to(device),
@@ -123,7 +123,7 @@ def to_device(edges: EdgeList, device: torch.device | str) -> EdgeList:
 
 
 def type_ranges(types: Tensor | None, num_nodes: int, num_types: int) -> tuple[tuple[int, int], ...] | None:
-    """(start, stop) of the nodes of each type; None where the nodes are not contiguous by type."""
+    """Returns (start, stop) of the nodes of each type; None where the nodes are not contiguous by type."""
     if types is None:
         return ((0, num_nodes), *((num_nodes, num_nodes) for _ in range(num_types - 1)))
     if len(types) > 1 and not bool((types[1:] >= types[:-1]).all()):

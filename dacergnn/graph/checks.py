@@ -1,4 +1,4 @@
-"""Checks of index arrays, with errors that name the argument, the first offending position and the remedy."""
+"""Checks index arrays, with errors that name the argument, the first wrong position and the remedy."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from dacergnn.graph import native_sorting, sorting
 from dacergnn.graph.sorting import INT64_LIMIT
 
 DEVICES = ("cpu", "cuda")
-"""Types of devices that there are kernels for."""
+"""Types of devices for which there are kernels."""
 
 
 def has_kernels(device: torch.device) -> bool:
-    """Returns whether layers run on a device."""
+    """Tells whether layers run on a device."""
     return device.type in DEVICES
 
 
 def as_index_vector(name: str, values: object) -> Tensor:
-    """`values` (torch or NumPy, 1-D, int32 or int64) as a torch tensor, sharing memory where it can."""
+    """Returns `values` (torch or NumPy, 1-D, int32 or int64) as a torch tensor, in the same memory if possible."""
     if isinstance(values, np.ndarray):
         values = _from_numpy(name, cast("npt.NDArray[Any]", values))
     if not isinstance(values, Tensor):
@@ -41,11 +41,11 @@ def as_index_vector(name: str, values: object) -> Tensor:
 
 
 def as_count(name: str, value: object, things: str, argument: object = None) -> int:
-    """`value` as a number of things, such as nodes; GraphError unless it is an integer from 0 on.
+    """Returns `value` as a count, such as of nodes; raises GraphError unless it is an integer from 0 on.
 
     Args:
-        things: What is counted, in the singular.
-        argument: What the value is part of, which the error shows; the value if None.
+        things: The name of one counted thing, such as "node".
+        argument: The argument that contains the value, for the error message; the value itself if None.
     """
     try:
         count = None if isinstance(value, bool) else operator.index(cast("Any", value))
@@ -62,7 +62,7 @@ def as_count(name: str, value: object, things: str, argument: object = None) -> 
 
 
 def as_names(name: str, values: object) -> tuple[str, ...] | None:
-    """`values` as names of types, None if there are none; GraphError unless they are strings in an order."""
+    """Returns `values` as names of types, None for None; raises GraphError unless they are strings in a sequence."""
     if values is None:
         return None
     if isinstance(values, str | bytes | Mapping | Set) or not isinstance(values, Iterable):
@@ -75,7 +75,7 @@ def as_names(name: str, values: object) -> tuple[str, ...] | None:
 
 
 def as_flag(name: str, value: object) -> bool:
-    """`value` as a bool; GraphError if it is something else, since all strings would count as true."""
+    """Returns `value` as a bool; raises GraphError for other types, since any nonempty string would be true."""
     if not isinstance(value, bool | np.bool_):
         raise GraphError(f"{name} is {short(value)}; pass True or False.")
     return bool(value)
@@ -92,13 +92,13 @@ def _from_numpy(name: str, values: npt.NDArray[Any]) -> Tensor:
 
 
 def check_length(name: str, vector: Tensor, length: int, meaning: str) -> None:
-    """ArrayError unless `vector` has `length` entries; `meaning` completes 'it must have 5 (...)'."""
+    """Raises ArrayError unless `vector` has `length` entries; `meaning` completes 'it must have 5 (...)'."""
     if vector.numel() != length:
         raise ArrayError(name, f"has {len(vector)} entries; it must have {length} ({meaning})")
 
 
 def check_kernels(name: str, device: torch.device) -> None:
-    """ArrayError unless there are kernels for `device`, on which the array or graph of that name is."""
+    """Raises ArrayError unless there are kernels for `device`, where the array or graph called `name` is."""
     if not has_kernels(device):
         raise ArrayError(
             name, f"is on {device}, but layers run on the CPU and on CUDA devices; move it with .to('cpu')"
@@ -106,13 +106,13 @@ def check_kernels(name: str, device: torch.device) -> None:
 
 
 def check_device(name: str, vector: Tensor, device: torch.device) -> None:
-    """ArrayError unless `vector` is on `device`, that of the edge list."""
+    """Raises ArrayError unless `vector` is on `device`, the device of the edge list."""
     if vector.device != device:
         raise ArrayError(name, f"is on {vector.device}, the edge list on {device}; move it with .to({str(device)!r})")
 
 
 class IndexRange(NamedTuple):
-    """An index vector, and what bounds it: there are ``limit`` ``things``, as the argument says."""
+    """Holds an index vector and its bound: ``argument`` says that there are ``limit`` ``things``."""
 
     name: str
     vector: Tensor
@@ -122,18 +122,18 @@ class IndexRange(NamedTuple):
 
 
 def extremes(*vectors: Tensor) -> Tensor:
-    """int64 [2 n]: the smallest and the largest of each vector; 0 and -1 for one without entries."""
+    """Returns the smallest and the largest entry of each vector, int64 [2 n]; 0 and -1 for an empty vector."""
     ends = [torch.stack(v.aminmax()).long() if len(v) else torch.tensor([0, -1], device=v.device) for v in vectors]
     return torch.cat(ends)
 
 
 def extremes_at_hand(vectors: Sequence[Tensor]) -> list[int] | None:
-    """Returns those of vectors that the host reads; None where they are on a device, or there is no compiler."""
+    """Returns the `extremes` of vectors on the host; None if they are on a device, or there is no compiler."""
     return native_sorting.extremes(vectors) if all(map(sorting.at_hand, vectors)) else None
 
 
 def check_ranges(*ranges: IndexRange) -> None:
-    """GraphError unless 0 <= vector < limit for all of them, of which a device tells the host at once."""
+    """Raises GraphError unless 0 <= vector < limit for all of them; reads from a device only once."""
     asked = [r for r in ranges if r.vector.numel() and not r.vector.is_meta]
     if asked:
         vectors = [r.vector for r in asked]
@@ -143,7 +143,7 @@ def check_ranges(*ranges: IndexRange) -> None:
 
 
 def check_extremes(index_range: IndexRange, low: int, high: int) -> None:
-    """GraphError unless 0 <= low and high < limit; names the first offending position and what to change."""
+    """Raises GraphError unless 0 <= low and high < limit; the error names the first wrong position and the remedy."""
     name, vector, limit, things, argument = index_range
     if low >= 0 and high < limit:
         return

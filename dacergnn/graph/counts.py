@@ -1,4 +1,4 @@
-"""What the host has to know of a graph: counted where the edges are, and told at once."""
+"""Counts that the host needs of a graph, computed on the device of its edges and read at once."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _MIXED = ("srctype", "dsttype")
 
 @dataclass(frozen=True)
 class Counts:
-    """Numbers that cannot be told from the shapes of what the user gave."""
+    """Holds numbers that do not follow from the shapes of the user's arrays."""
 
     sizes: Mapping[str, int]
-    """Rows of U and V, and of E, U and V in either part."""
+    """Number of rows of U and V, and of E, U and V in each part."""
     longest: Mapping[str, int]
-    """Edges of the longest group by the path that leads there; empty without edges."""
+    """Number of edges in the largest group, by the path whose target groups them; empty without edges."""
     mixed: Mapping[str, int]
     """By path, the first edge type with end points of several types; the number of edge types where there is none."""
 
     @classmethod
     def of(cls, counts: Sequence[int], *, has_edges: bool, has_node_types: bool) -> Counts:
-        """From the fields of `EdgeCounts` in ``edge_counts.h``."""
+        """Makes counts of the fields of `EdgeCounts` in ``edge_counts.h``."""
         names = [*PARTED[1:], *(f"{space}{part}" for part in PARTS for space in PARTED)]
         by_name = dict(zip((*names, *_PATHS, *_MIXED), counts, strict=True))
         longest, mixed = _PATHS if has_edges else (), _MIXED if has_edges and has_node_types else ()
@@ -35,6 +35,6 @@ class Counts:
 
     @classmethod
     def read(cls, *groups: Mapping[str, Tensor]) -> Counts:
-        """From scalars of one device, in the order of the fields."""
+        """Makes counts of scalars on one device, which come in the order of the fields."""
         told = iter(torch.stack([number.long() for group in groups for number in group.values()]).tolist())
         return cls(*({key: next(told) for key in group} for group in groups))

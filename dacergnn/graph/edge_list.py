@@ -1,4 +1,4 @@
-"""The checked edge list that every way of making a graph goes through."""
+"""The checked edge list from which every graph is made."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ EdgeIndexLike: TypeAlias = ArrayLike | tuple[ArrayLike, ArrayLike]
 
 
 class EdgeList(NamedTuple):
-    """Edges in the order of the user, int32 or int64 vectors on one device, all indices in range.
+    """Holds edges in the user's order: int32 or int64 vectors on one device, with all indices in range.
 
     `src_type` and `dst_type` hold one node type per source and destination node; None if there is one type.
     """
@@ -49,7 +49,7 @@ class EdgeList(NamedTuple):
     edge_type_names: Sequence[str]
     node_type_names: Sequence[str]
     in_order: bool
-    """Tells whether they are known to stand in the canonical order (etype, dst)."""
+    """Tells whether the edges are known to be in the canonical order (etype, dst)."""
 
 
 def make_edge_list(
@@ -66,11 +66,11 @@ def make_edge_list(
     given_as: Sequence[IndexRange] = (),
     counted_by: str = "num_nodes",
 ) -> EdgeList:
-    """Check the arguments of `HeteroGraph.from_arrays` (see there); ArrayError or GraphError if one fails.
+    """Checks the arguments of `HeteroGraph.from_arrays` (see there); raises ArrayError or GraphError if one is wrong.
 
     Args:
-        given_as: Indices that the edges were made of, which errors are about first.
-        counted_by: The argument that tells the user's numbers of nodes.
+        given_as: The user's indices from which the edges were made; they are checked first.
+        counted_by: The argument of the user that holds the numbers of nodes.
     """
     (src, src_name), (dst, dst_name) = split_edge_index(edge_index)
     bipartite = as_flag("bipartite", bipartite)
@@ -94,7 +94,7 @@ def make_edge_list(
     ends = extremes_at_hand(vectors)
     if ends is not None:
         in_order, agree = False, differ is None or not bool(differ)
-    else:  # all that a device has to tell the host, at once
+    else:  # reads everything from the device at once
         flags = [ascends(*own_types, dst), *([] if differ is None else [differ])]
         told = torch.cat((extremes(*vectors), torch.stack(flags))).tolist()
         ends, in_order = told[: 2 * len(vectors)], bool(told[2 * len(vectors)])
@@ -129,13 +129,13 @@ _ZERO = {dtype: torch.zeros(1, dtype=dtype) for dtype in (torch.int32, torch.int
 
 
 def all_zero(like: Tensor) -> Tensor:
-    """As many zeros as a vector has entries, in the memory of one; do not write to them."""
+    """Returns as many zeros as a vector has entries, in the memory of one; do not write to them."""
     zero = _ZERO[like.dtype] if like.is_cpu else like.new_zeros(1)
     return zero.expand(like.numel())
 
 
 def split_edge_index(edge_index: object, name: str = "edge_index") -> tuple[tuple[Tensor, str], tuple[Tensor, str]]:
-    """Sources and destinations as index vectors, each with what errors call it; ArrayError if there are no such."""
+    """Returns sources and destinations as index vectors, each with its name for errors; may raise ArrayError."""
     if isinstance(edge_index, tuple | list):
         parts = cast("Sequence[object]", edge_index)
         if len(parts) != 2:
@@ -195,7 +195,7 @@ def _node_types(
 def _count(
     name: str, vectors: list[Tensor], bounds: list[tuple[int, int]], num_types: object, names: Sequence[str] | None
 ) -> int:
-    """Number of types: as given, else the number of names, else the largest type plus one (at least one)."""
+    """Returns the number of types: `num_types`, else the number of names, else the largest type plus one."""
     count = None if num_types is None else as_count(f"num_{name}s", num_types, name.replace("_", " "))
     if count is not None and names is not None and len(names) != count:
         raise GraphError(f"{name}_names has {len(names)} names, but num_{name}s is {count}; give one for each type.")

@@ -1,4 +1,4 @@
-"""Weights of edges that follow from a graph alone, in C++ where the host has the edges."""
+"""Computes weights of edges from the graph alone; in C++ where the edges are on the host."""
 
 from __future__ import annotations
 
@@ -43,4 +43,4 @@ WEIGHTS: dict[str, Callable[[Encodings, torch.dtype], Tensor]] = {
     "pair_mean": mean_weights,
     "symmetric": symmetric_weights,
 }
-"""Kinds of weights, by the names that `HeteroGraph` gives them."""
+"""Functions that compute weights, by the names of the weights in `HeteroGraph`."""

@@ -1,4 +1,4 @@
-"""Lists of steps by which C++ makes several encodings at once (`encode.h`); a list is written once for all graphs."""
+"""Lists of steps with which C++ makes several encodings at once (`encode.h`); all graphs share one list."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import NamedTuple
 from dacergnn.graph.spaces import encoding_name, parse_encoding, part, target_space
 
 AS_THEY_ARE = ""
-"""Stands for the order in which rows are already."""
+"""Stands for the order that rows already have."""
 _ORDER, _POINTERS, _GROUPS, _TAKE, _FIRSTS, _COUNT = range(6)
 _PAIRS = {"U": "srcpair", "V": "dstpair"}
 
@@ -21,7 +21,7 @@ class _Size(NamedTuple):
 
 
 Operand = str | _Size | int
-"""A vector by its name, the number of rows of a space, or a number."""
+"""The name of a vector, the number of rows of a space, or a plain number."""
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,11 @@ class Steps:
     """Describes how some encodings are made.
 
     Args:
-        words: The steps as C++ reads them, but for the size of an index in front.
-        spaces: Row spaces whose sizes they read.
-        inputs: Encodings that have to be there.
-        made: Encodings that are made, each with the row space that has a row for each number, pointers one more.
-        shared: Encodings that are another one, which may be the order of rows as they are, with their row spaces.
+        words: The steps as C++ reads them, without the size of an index, which comes first.
+        spaces: Row spaces whose sizes the steps read.
+        inputs: Encodings that must exist before.
+        made: New encodings, each with the row space that gives its length; the flag says that it has one entry more.
+        shared: Encodings that equal another one or the present order of rows, with that one and their row space.
     """
 
     words: array[int]
@@ -45,17 +45,17 @@ class Steps:
 
 @lru_cache(maxsize=1024)
 def reads_pairs(names: tuple[str, ...]) -> bool:
-    """Returns whether pairs of end points and types have to be counted before some encodings are made."""
+    """Tells whether pairs of end points and types must be counted before these encodings are made."""
     parsed = map(parse_encoding, names)
     return any(e.space in _PAIRS or not {*_PAIRS.values()}.isdisjoint(e.paths) for e in parsed)
 
 
 @lru_cache(maxsize=1024)
 def steps_of(names: tuple[str, ...], known: frozenset[str], several_types: bool, node_types: bool) -> Steps:
-    """Returns the steps for those of ``names`` that there are steps for, and for what these are made of.
+    """Returns steps that make the encodings ``names`` and all that these need; encodings without steps are left out.
 
     Args:
-        known: Encodings that are there.
+        known: Encodings that exist already.
         several_types: Whether edges have several types.
         node_types: Whether nodes have types.
     """
@@ -78,7 +78,7 @@ def steps_of(names: tuple[str, ...], known: frozenset[str], several_types: bool,
 
 
 class _Writer:
-    """Writes steps; each method returns the vector that has an encoding, None if there are no steps for it."""
+    """Writes steps; each method returns the name of the vector with an encoding, None if there are no steps for it."""
 
     def __init__(self, known: frozenset[str], several_types: bool, node_types: bool) -> None:
         self.known, self.several_types = known, several_types
@@ -118,7 +118,7 @@ class _Writer:
         return place
 
     def _stays(self, name: str, space: str) -> str:
-        """Notes that an order is the one that rows have; as a vector it is their numbers."""
+        """Notes that an order is the present order of rows; as a vector it holds their numbers."""
         numbers = f"arange_{space}"
         if numbers not in self.known and numbers not in self.made:
             self._make(numbers, space, _COUNT, _Size(space))
@@ -144,7 +144,7 @@ class _Writer:
         return None
 
     def _by_pair(self, pairs: str) -> str | None:
-        """The edges in the order of pairs: those of destinations have the order that edges have."""
+        """Returns the order of edges by pair; edges are already in the order of destination pairs."""
         return AS_THEY_ARE if pairs == "V" else self.place("ids_E_etype_src")
 
     def _pointers(self, name: str, space: str, path: str) -> str | None:

@@ -1,4 +1,4 @@
-"""Building of encodings by name, lazily and once: index vectors, groupings and the unique pairs U and V."""
+"""Builds encodings by name, lazily and once: index vectors, groupings and the unique pairs U and V."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from dacergnn.graph.spaces import GRAPH_SPACES, PARTS, encoding_name, kind, pars
 from dacergnn.graph.vectors import Vectors
 
 _PAIRS = {"U": "srcpair", "V": "dstpair"}
-"""Spaces of pairs, and the paths of edges that lead there."""
+"""Spaces of pairs, and the paths that lead from edges to them."""
 _VECTORS = {"idx_E_src": "src", "idx_E_dst": "dst", "idx_E_etype": "edge_type"}
 _FEW = 1 << 12
 
 
 def _in_part(name: str, sources: Tensor, destinations: Tensor) -> Tensor:
-    """Returns whether the edges of each type belong to a part, by its numbers of pairs."""
+    """Tells for each edge type whether its edges belong to a part, by its numbers of pairs."""
     return sources <= destinations if name == "s" else sources > destinations
 
 
 class Encodings:
-    """Encodings of one graph, from its edges in canonical order."""
+    """Holds the encodings of one graph, and builds them from its edges in canonical order."""
 
     def __init__(self, edges: EdgeList) -> None:
         self.edges = edges
         self.spaces = GRAPH_SPACES
-        """Row spaces that there are encodings of."""
+        """Row spaces that have encodings."""
         self._sizes = row_counts(edges)
         self._dtype = edges.src.dtype
         self._device = edges.src.device
@@ -46,15 +46,15 @@ class Encodings:
         self._parts: dict[str, Encodings] = {}
         self._counts: Counts | None = None
         self.tell: Callable[[str], None] | None = None
-        """Is told the name of whatever is built."""
+        """Called with the name of each encoding that is built."""
 
     @property
     def dtype(self) -> torch.dtype:
-        """Element type of all encodings."""
+        """Returns the element type of all encodings."""
         return self._dtype
 
     def size(self, space: str) -> int:
-        """Number of rows of a space; U, V and those of parts are all counted when the first is asked for."""
+        """Returns the number of rows of a space; the first request for U, V or a part counts all of these."""
         if space not in self._sizes:
             if space not in self.spaces:
                 raise EncodingError(
@@ -64,13 +64,13 @@ class Encodings:
         return self._sizes[space]
 
     def sizes(self, spaces: Sequence[str]) -> dict[str, int]:
-        """Number of rows of several spaces."""
+        """Returns the number of rows of several spaces."""
         known = self._sizes
         return {space: known[space] if space in known else self.size(space) for space in spaces}
 
     @property
     def counts(self) -> Counts:
-        """Returns what is counted once; that sorts the edges by (etype, src)."""
+        """Returns the counts; the first call sorts the edges by (etype, src)."""
         with self._lock:
             if self._counts is None:
                 with lasting():
@@ -84,7 +84,7 @@ class Encodings:
                 self.tell(name)
 
     def take(self, built: Mapping[str, Tensor], counts: Counts | None) -> None:
-        """Take over what has been built and counted of the same edges."""
+        """Takes over encodings and counts of the same edges."""
         for name, vector in built.items():
             self._built[name] = vector
         self._counts = counts
@@ -93,7 +93,7 @@ class Encodings:
 
     @property
     def known(self) -> tuple[dict[str, Tensor], Counts | None]:
-        """Returns what has been built and counted."""
+        """Returns the encodings built so far, and the counts if they are known."""
         with self._lock:
             return self._built.tensors(), self._counts
 
@@ -112,7 +112,7 @@ class Encodings:
         counts, starts = self._count_by_torch() if counted is None else (self._counts_of(counted[0]), counted[1])
         for (space, path), own in zip(_PAIRS.items(), starts, strict=True):
             used = own[: counts.sizes[space] + 1].to(self._dtype)
-            # The two have room for as many pairs as edges, which is given back where it is much.
+            # Both vectors have room for as many pairs as edges; a copy frees the rest where it is large.
             self._built[f"ptr_E_{path}"] = used.clone() if own.numel() > _FEW else used
         return counts
 
@@ -123,7 +123,7 @@ class Encodings:
         edges, rows = self.edges, self.size("E")
         starts = {space: self._pair_starts(path, rows + 1) for space, path in _PAIRS.items()}
         bounds = self._type_bounds()
-        # Pairs of a type start at one of its edges.
+        # All pairs of a type start at edges of that type.
         typed = {"E": bounds.diff()} | {s: torch.searchsorted(first, bounds).diff() for s, first in starts.items()}
         in_parts = {name: _in_part(name, typed["U"], typed["V"]) for name in PARTS}
         sizes = {space: typed[space].sum() for space in starts}
@@ -139,30 +139,30 @@ class Encodings:
         return Counts.read(sizes, longest, mixed), [*starts.values()]
 
     def _type_bounds(self) -> Tensor:
-        """int64 [groups + 1]: the first edges of the types that occur, then the number of edges, perhaps repeated.
+        """Returns [groups + 1]: the first edge of each type that occurs, then the number of edges, perhaps repeated.
 
-        Of the types of a graph few may have edges, so that nothing is counted for the others.
+        Types without edges have no entry, since a graph may have many of them.
         """
         return group_starts(self.edges.edge_type, rows=min(self.size("R"), self.size("E")) + 1)
 
     def _of_types(self, values: Tensor, bounds: Tensor) -> Tensor:
-        """[E] the value of each edge's type, of those between `bounds`."""
+        """Returns [E] the value of each edge's type; `values` belong to the types that `bounds` delimit."""
         return values.repeat_interleave(bounds.diff(), output_size=self.size("E"))
 
     def _first_mixed(self, types: Tensor) -> Tensor:
-        """The first edge type with end points of several types, of those of all edges; R if there is none."""
+        """Returns the first edge type with end points of several types, R if there is none; `types` are of edges."""
         bounds = self._type_bounds()
         firsts = types.index_select(0, bounds[:-1].clamp(max=len(types) - 1))
         wrong = self._of_types(firsts, bounds) != types
         return torch.where(wrong, self.edges.edge_type, self.size("R")).min()
 
     def take_counts(self, other: Encodings) -> None:
-        """Take over what has been counted of the same edges on another device."""
+        """Takes over the counts of the same edges on another device."""
         self._counts = other._counts
         self._sizes |= other._sizes
 
     def _part(self, name: str) -> Encodings:
-        """Encodings of the edges of a part."""
+        """Returns the encodings of the edges of a part."""
         if name not in self._parts:
             edges, rows = self.edges, self.get(f"idx_E{name}_edge")
             chosen = {key: getattr(edges, key).index_select(0, rows) for key in ("src", "dst", "edge_type")}
@@ -171,17 +171,17 @@ class Encodings:
         return self._parts[name]
 
     def get(self, name: str) -> Tensor:
-        """Encoding `name`, 1-D and contiguous; EncodingError if the name is not in the contract."""
+        """Returns the encoding `name`, 1-D and contiguous; raises EncodingError if there is no such name."""
         encoding = self._built.get(name)
         if encoding is None and name in _VECTORS and (name != "idx_E_etype" or self.size("R") > 1):
-            encoding = getattr(self.edges, _VECTORS[name])  # a part of the edges, which nobody has to build
+            encoding = getattr(self.edges, _VECTORS[name])  # the edges hold it already
         if encoding is not None:
             return encoding
         self.make((name,))
         return self.once(name, lambda: self._build(name))
 
     def make(self, names: Sequence[str]) -> None:
-        """Build several encodings together, where the host has the edges; `get` builds the others."""
+        """Builds several encodings together if the edges are on the host; `get` builds the others."""
         if not sorting.at_hand(self.edges.src):
             return
         with self._lock:
@@ -189,7 +189,7 @@ class Encodings:
             if not wanted:
                 return
             if reads_pairs(wanted):
-                self.counts  # builds what pairs start at  # noqa: B018
+                self.counts  # builds the starts of pairs  # noqa: B018
             steps = steps_of(wanted, frozenset(self._built), self.size("R") > 1, self.edges.src_type is not None)
             if not steps.made and not steps.shared:
                 return
@@ -217,15 +217,14 @@ class Encodings:
                 self._told(*wanted)
 
     def _share_arange(self, name: str, space: str) -> None:
-        """Note that an encoding is the rows of a space as they are."""
+        """Notes that an encoding holds the rows of a space in their present order."""
         numbers = f"arange_{space}"
         if numbers not in self._built:
             self._arange(space)
         self._built.share(name, numbers)
 
     def addresses(self, names: Sequence[str]) -> list[int]:
-        """Returns where several encodings lie, which are built together; they stay there as long as these encodings
-        do."""
+        """Builds several encodings together, and returns their addresses, valid as long as this object lives."""
         addresses = self._built.addresses(names)
         if addresses is None:
             self.make(names)
@@ -233,7 +232,7 @@ class Encodings:
         return [self.get(name).data_ptr() for name in names] if addresses is None else addresses
 
     def _given(self, name: str) -> Tensor:
-        """An encoding that is there, be it as a part of the edges."""
+        """Returns an encoding that exists already, built or as a vector of the edges."""
         vector = self._built.get(name)
         if vector is None:
             _, space, (path,) = parse_encoding(name)
@@ -241,7 +240,7 @@ class Encodings:
         return vector
 
     def once(self, name: str, build: Callable[[], Tensor]) -> Tensor:
-        """The tensor kept under `name`, built by the first caller."""
+        """Returns the tensor kept under `name`; the first call builds it."""
         with self._lock:
             if name not in self._built:
                 with lasting():
@@ -250,14 +249,14 @@ class Encodings:
             return self._built[name]
 
     def built(self) -> list[Tensor]:
-        """The edges, and what has been built of them."""
+        """Returns the vectors of the edges, and all that has been built from them."""
         edges = self.edges
         own = [t for t in (edges.src, edges.dst, edges.edge_type, edges.src_type, edges.dst_type) if t is not None]
         with self._lock:
             return [*own, *self._built.tensors().values(), *(t for p in self._parts.values() for t in p.built())]
 
     def byte_counts(self) -> dict[str, int]:
-        """Bytes of what has been built, by name in order; encodings that share memory count once."""
+        """Returns the bytes of each encoding built so far, sorted by name; encodings that share memory count once."""
         with self._lock:
             seen: set[int] = set()
             counts: dict[str, int] = {}
@@ -268,15 +267,15 @@ class Encodings:
             return counts
 
     def weights(self, kind: str, dtype: torch.dtype) -> Tensor:
-        """[E] what `HeteroGraph` calls ``<kind>_weights``, built once."""
+        """Returns [E] the weights that `HeteroGraph` calls ``<kind>_weights``; built once."""
         return self.once(f"{kind}_weights_{dtype}", lambda: WEIGHTS[kind](self, dtype))
 
     def single_typed(self) -> bool:
-        """Returns whether the edges of every type join one source node type with one destination node type."""
+        """Tells whether the edges of every type join one source node type with one destination node type."""
         return self.size("T") == 1 or all(first_mixed == self.size("R") for first_mixed in self.counts.mixed.values())
 
     def _joined_types(self, types: Tensor) -> Tensor:
-        """[R] type of an end point of the first edge of each type; 0 for a type without edges."""
+        """Returns [R] the end point's type for the first edge of each type; 0 for a type without edges."""
         bounds = self.get("ptr_E_etype")
         if not len(types):
             return torch.zeros(self.size("R"), dtype=self._dtype, device=self._device)
@@ -292,7 +291,7 @@ class Encodings:
             return self._index(space, paths[0])
         if form == "ptr":
             return self._pointers(space, paths[0])
-        if form == "via":  # what idx holds, in the order of ids
+        if form == "via":  # the entries of idx in the order of ids
             order, path = (self.get(encoding_name(k, space, p)) for k, p in zip(("ids", "idx"), paths, strict=True))
             return path if order is self._built.get(f"arange_{space}") else path.index_select(0, order)
         if form in ("len", "ell", "reg", "hyb"):
@@ -300,7 +299,7 @@ class Encodings:
         return self._order(space, paths)
 
     def _format(self, form: str, space: str, path: str, onward: str | None = None) -> Tensor:
-        """Encodings of ELLPACK (`len`, `ell`) and of the hybrid of CSR and COO (`reg`, `hyb`)."""
+        """Builds encodings of ELLPACK (`len`, `ell`) and of the hybrid of CSR and COO (`reg`, `hyb`)."""
         starts = self.get(encoding_name("ptr", space, path))
         if form == "len":
             return formats.lengths(starts)
@@ -347,9 +346,9 @@ class Encodings:
         return self._pair_index(space, path)
 
     def _pair_index(self, space: str, path: str) -> Tensor:
-        """Row lists of U (unique etype, src) and V (unique etype, dst), and the rows of edges in them."""
+        """Returns where rows of U (unique etype, src) or V (unique etype, dst) lead, or the row of each edge there."""
         end = "src" if space == "U" or path == "srcpair" else "dst"
-        # Edges in the order (etype, end); that by destination is the canonical one.
+        # Edges in the order (etype, end); the order by destination is the canonical one.
         order = self.get("ids_E_etype_src") if end == "src" else None
         starts = self.get(f"ptr_E_{end}pair")
         if space != "E":
@@ -360,14 +359,14 @@ class Encodings:
     def _pointers(self, space: str, path: str) -> Tensor:
         if path in ("srcpair", "dstpair"):
             count = self.size(target_space(space, path))
-            # Counting them builds it as well.
+            # Counting the pairs builds it as well.
             starts = self._built.get(f"ptr_{space}_{path}")
             return self._pair_starts(path, count + 1).to(self._dtype) if starts is None else starts
         targets = self.get(encoding_name("idx", space, path))
         return pointers(targets, self.size(target_space(space, path)), self._dtype)
 
     def _pair_starts(self, path: str, rows: int) -> Tensor:
-        """int64[rows]: where pairs start in the order (etype, end); beyond the last, the number of edges."""
+        """Returns int64[rows]: the starts of pairs in the order (etype, end); after the last, the number of edges."""
         ends = self.edges.dst
         if path == "srcpair":
             ends = self.edges.src.index_select(0, self.get("ids_E_etype_src"))
@@ -391,7 +390,7 @@ class Encodings:
         return order
 
     def _arange(self, space: str) -> Tensor:
-        """The rows of a space as they are."""
+        """Returns the rows of a space in their present order."""
         return self.once(
             f"arange_{space}", lambda: torch.arange(self.size(space), dtype=self._dtype, device=self._device)
         )

@@ -1,4 +1,4 @@
-"""Encodings of a graph with sparse features: those of the graph, and those of the features' nonzeros."""
+"""Encodings of a graph with sparse features: of the graph, and of the nonzeros of the features."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from dacergnn.graph.spaces import (
 
 
 class FeatureEncodings(Encodings):
-    """What is built of ``base`` is shared with it.
+    """Adds encodings of nonzeros to the encodings ``base`` of a graph, which are shared.
 
     Args:
-        nonzeros: Of the features, by side ("S" for sources, "D" for destinations).
+        nonzeros: Nonzeros of the features, by side ("S" for sources, "D" for destinations).
     """
 
     def __init__(self, base: Encodings, nonzeros: Mapping[str, Nonzeros]) -> None:
@@ -87,7 +87,7 @@ class FeatureEncodings(Encodings):
         return types * matrix.shape[1] + self.get(f"idx_{space}_column")
 
     def _of_pairs(self, space: str, path: str) -> Tensor:
-        """Returns where the nonzeros of pairs lead: those of one pair are the nonzeros of its node, in order."""
+        """Returns where the nonzeros of pairs lead; a pair has the nonzeros of its node, in order."""
         side, (pairs, _) = space[-1], PAIR_NONZEROS[space]
         counts, total = self._pair_counts(space), self.size(space)
         if path == "pair":
@@ -102,11 +102,11 @@ class FeatureEncodings(Encodings):
         return types * self._nonzeros[side].shape[1] + columns
 
     def _pair_counts(self, space: str) -> Tensor:
-        """Number of nonzeros of each pair."""
+        """Returns the number of nonzeros of each pair."""
         return self._pair_nodes(space, self._nonzeros[space[-1]].starts.diff())
 
     def _pair_nodes(self, space: str, values: Tensor) -> Tensor:
-        """A value of nodes for each pair."""
+        """Returns for each pair the value of its node."""
         pairs, end = PAIR_NONZEROS[space]
         return values.index_select(0, self._base.get(f"idx_{pairs}_{end}"))
 

@@ -1,4 +1,4 @@
-"""Sparse features of a graph's nodes, found again by the tensors that hold them, or by the places of their entries."""
+"""Keeps graphs with sparse features; they are found again by the feature tensors or the positions of entries."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from dacergnn.graph.hetero_graph import HeteroGraph
 
 Make = Callable[[dict[str, Nonzeros]], "HeteroGraph"]
-"""Makes a graph with the nonzeros of features, by side."""
+"""A function that makes a graph with the nonzeros of features, by side."""
 
 _KEPT = 4
 
 
 class Features(NamedTuple):
-    """A graph with row spaces for the nonzeros of sparse features, and their values, [ZS] and [ZD]."""
+    """Holds a graph with row spaces for the nonzeros of sparse features, and the values of these, [ZS] and [ZD]."""
 
     graph: HeteroGraph
     src: Tensor | None
@@ -33,26 +33,26 @@ class Features(NamedTuple):
 
 @dataclass(frozen=True)
 class _Entry:
-    """A graph, and the tensors that it was made for: weakly, with their versions."""
+    """Holds a graph, with weak references to the tensors that it was made for, and their versions."""
 
     tensors: dict[str, tuple[Callable[[], Tensor | None], int]]
     nonzeros: dict[str, Nonzeros]
     graph: HeteroGraph
 
     def is_of(self, tensors: Mapping[str, Tensor]) -> bool:
-        """Returns whether these are the very tensors, unwritten."""
+        """Tells whether these are the same tensors, and nobody has written to them."""
         if tensors.keys() != self.tensors.keys():
             return False
         known = ((self.tensors[side], x) for side, x in tensors.items())
         return all(reference() is x and version == _version(x) for (reference, version), x in known)
 
     def fits(self, nonzeros: Mapping[str, Nonzeros]) -> bool:
-        """Returns whether entries stand in the same places."""
+        """Tells whether the entries have the same positions."""
         return nonzeros.keys() == self.nonzeros.keys() and all(_same(self.nonzeros[s], n) for s, n in nonzeros.items())
 
 
 class FeatureGraphs:
-    """The last graphs with sparse features that were made of one graph."""
+    """Keeps the last graphs with sparse features that were made of one graph."""
 
     def __init__(self) -> None:
         self._entries: list[_Entry] = []
@@ -65,7 +65,7 @@ class FeatureGraphs:
         dst: Tensor | None,
         make: Make,
     ) -> Features:
-        """The graph for these features, made by ``make`` unless it is known; checks them as `with_features` says."""
+        """Returns the graph for these features, made by ``make`` if new; checks them as `with_features` says."""
         features = {side: x for side, x in zip(NODE_SIDES, (src, dst), strict=True) if x is not None}
         for side, x in features.items():
             check_sparse(_NAMES[side], x, graph.size(NODE_SIDES[side]), graph.device)
@@ -80,7 +80,7 @@ class FeatureGraphs:
             known = next((e for e in self._entries if e.fits(nonzeros)), None)
             tensors = {side: (weakref.ref(x), _version(x)) for side, x in features.items()}
             entry = _Entry(tensors, nonzeros, make(nonzeros) if known is None else known.graph)
-        if known is not None:  # share its memory
+        if known is not None:  # use the memory of the known nonzeros
             orders = {side: n.order for side, n in nonzeros.items()}
             entry = replace(entry, nonzeros={s: replace(n, order=orders[s]) for s, n in known.nonzeros.items()})
         self._entries = [entry, *(e for e in self._entries if e is not known)][:_KEPT]

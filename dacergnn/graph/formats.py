@@ -1,6 +1,6 @@
 """Sparse formats other than compressed rows: ELLPACK, and the hybrid of CSR and COO (Cached Operator Reordering, D).
 
-``starts`` are the pointers [groups + 1] to the rows of each group; ``rows`` [starts[-1]] holds something for every row,
+``starts`` are the pointers [groups + 1] to the rows of each group; ``rows`` [starts[-1]] has one entry for every row,
 group by group.
 """
 
@@ -15,19 +15,19 @@ from dacergnn.errors import EncodingError
 
 
 def largest_array() -> int:
-    """Bytes that one array may take: half of the memory of this machine."""
+    """Returns the bytes that one array may take: half of the memory of this machine."""
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
 
 
 def lengths(starts: Tensor) -> Tensor:
-    """[groups + 1]: rows of each group, then the most of them, the width of the matrix."""
+    """Returns [groups + 1]: the number of rows of each group, then their maximum, the width of the matrix."""
     counts = starts.diff()
     width = counts.max() if len(counts) else torch.zeros((), dtype=starts.dtype, device=starts.device)
     return torch.cat((counts, width.reshape(1)))
 
 
 def padded(rows: Tensor, starts: Tensor) -> Tensor:
-    """[groups * width]: the rows of each group, then zeros.
+    """Returns [groups * width]: for each group its rows, then zeros.
 
     Raises:
         EncodingError: The matrix would take more than half of the machine's memory.
@@ -45,28 +45,28 @@ def padded(rows: Tensor, starts: Tensor) -> Tensor:
 
 
 def regular_width(starts: Tensor) -> int:
-    """Rows of a group that the regular part of the hybrid holds: twice the mean."""
+    """Returns how many rows of a group the regular part of the hybrid holds: twice the mean."""
     return max(1, -(-2 * int(starts[-1]) // max(len(starts) - 1, 1)))
 
 
 def regular_pointers(starts: Tensor) -> Tensor:
-    """[groups + 1]: pointers to the rows of each group in the regular part."""
+    """Returns [groups + 1]: pointers to the rows of each group in the regular part."""
     counts = starts.diff().clamp(max=regular_width(starts))
     return torch.cat((starts[:1], counts.cumsum(0, dtype=starts.dtype)))
 
 
 def hybrid(rows: Tensor, starts: Tensor) -> Tensor:
-    """[rows]: the first rows of each group, group by group, then all others."""
+    """Returns [rows]: the first rows of each group, group by group, then all others."""
     late = _ranks(starts) >= regular_width(starts)
     return torch.cat((rows[~late], rows[late]))
 
 
 def _groups(starts: Tensor) -> Tensor:
-    """int64[rows]: group of each row."""
+    """Returns int64[rows]: the group of each row."""
     groups = torch.arange(len(starts) - 1, device=starts.device)
     return groups.repeat_interleave(starts.diff().long())
 
 
 def _ranks(starts: Tensor) -> Tensor:
-    """int64[rows]: place of each row in its group."""
+    """Returns int64[rows]: the position of each row in its group."""
     return torch.arange(int(starts[-1]), device=starts.device) - starts.long().index_select(0, _groups(starts))

@@ -14,7 +14,7 @@ NODE_TYPE_KEYS = ("_TYPE", "ntype", "node_type")
 
 
 def edge_list_of_dgl(g: Any, etype: Any = None) -> EdgeList:
-    """Edge list of anything that `HeteroGraph.from_dgl` takes; GraphError if `g` is none of these."""
+    """Returns the edge list of anything that `HeteroGraph.from_dgl` takes; raises GraphError for other objects."""
     if not hasattr(g, "canonical_etypes") or not hasattr(g, "edges"):
         raise GraphError(f"from_dgl cannot read a {type(g).__name__}; pass a DGL graph or block.")
     if len(g.srctypes) == 1 and len(g.dsttypes) == 1 and len(g.canonical_etypes) == 1:

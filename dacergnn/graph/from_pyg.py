@@ -17,7 +17,7 @@ _OPTIONS = (*_OF_NODES, "num_edge_types", "num_node_types", "edge_type_names", "
 
 
 def edge_list_of_pyg(data: Any, edge_type: Any = None, **options: Any) -> EdgeList:
-    """Edge list of anything that `HeteroGraph.from_pyg` takes; GraphError if `data` is none of these."""
+    """Returns the edge list of anything that `HeteroGraph.from_pyg` takes; raises GraphError for other objects."""
     unknown = next((name for name in options if name not in _OPTIONS), None)
     if unknown is not None:
         raise GraphError(f"from_pyg has no option {unknown!r}; there are {', '.join(_OPTIONS)}.")
@@ -57,7 +57,7 @@ def _of_data(data: Any, edge_type: Any, options: dict[str, Any]) -> EdgeList:
 
 
 def _of_edge_index(edge_index: Any, edge_type: Any, options: dict[str, Any]) -> EdgeList:
-    # An EdgeIndex is a tensor subclass that knows its (sparse) size; its plain tensor avoids dispatching.
+    # An EdgeIndex is a tensor subclass that knows its (sparse) size; its plain tensor is faster to use.
     known: tuple[int | None, int | None] = getattr(edge_index, "sparse_size", lambda: (None, None))()
     plain = _plain(edge_index)
     if options.get("num_nodes") is None:
@@ -72,7 +72,7 @@ _STRIDED, _SPARSE = torch.strided, frozenset((torch.sparse_coo, torch.sparse_csr
 
 
 def is_adjacency(data: Any) -> bool:
-    """Returns whether this is a sparse matrix of torch or torch_sparse."""
+    """Tells whether this is a sparse matrix of torch or torch_sparse."""
     if isinstance(data, Tensor):
         return data.layout is not _STRIDED and data.layout in _SPARSE
     return hasattr(data, "coo") and hasattr(data, "sparse_sizes")
@@ -83,13 +83,13 @@ def _plain(edge_index: Any) -> Any:
 
 
 def coordinates(adjacency: Any) -> tuple[Tensor, Tensor, Tensor | None, tuple[int, int]]:
-    """(row, column, value, sizes) of a torch or torch_sparse adjacency, in its own order."""
+    """Returns (row, column, value, sizes) of a torch or torch_sparse adjacency, in its own order."""
     if not isinstance(adjacency, Tensor):
         row, col, value = adjacency.coo()
         return row, col, value, tuple(adjacency.sparse_sizes())
     sizes = (adjacency.shape[0], adjacency.shape[1])
     if adjacency.layout == torch.sparse_coo:
-        # Not coalesced: that would add up the types of edges between the same nodes.
+        # Not coalesced, since that would add up the types of edges between the same nodes.
         row, col = adjacency._indices()
         return row, col, adjacency._values(), sizes
     if adjacency.layout == torch.sparse_csr:
@@ -129,7 +129,7 @@ def _of_hetero_data(data: Any, options: dict[str, Any]) -> EdgeList:
         if "edge_index" in store:
             (src, _), (dst, _) = split_edge_index(_plain(store.edge_index), f"edge_index of {key}")
         elif "adj_t" in store:
-            dst, src, _, _ = coordinates(store.adj_t)  # its values are no types: the key is
+            dst, src, _, _ = coordinates(store.adj_t)  # its values are not types; the key is the type
         else:
             raise GraphError(f"Edge type {key} has neither edge_index nor adj_t; remove it or give it edges.")
         parts.append(TypedEdges(key, src, dst))

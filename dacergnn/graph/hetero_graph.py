@@ -34,19 +34,19 @@ _LIVE: weakref.WeakValueDictionary[str, HeteroGraph] = weakref.WeakValueDictiona
 
 
 class HeteroGraph:
-    """An immutable graph with typed edges and nodes; edges stand in the canonical order (etype, dst).
+    """Represents an immutable graph with typed edges and nodes; edges are in the canonical order (etype, dst).
 
     Make one with `from_arrays`, `from_pyg` or `from_dgl`. Node ids are global over all types. Destinations
     are the first ND of the NS sources, unless `bipartite` is true. Everything derived from the edges is built
-    when first asked for, and kept; several threads may ask at once.
+    at the first request, and kept; several threads may request it at once.
     """
 
     def __init__(self, edges: EdgeList) -> None:
-        """From a checked edge list, in any order."""
+        """Makes a graph of a checked edge list in any order."""
         self._hold(*canonical_order(edges))
 
     def state(self) -> tuple[dict[str, Tensor], Any]:
-        """The vectors that the graph holds by name, and what else `of_state` makes the same graph of."""
+        """Returns the graph's vectors by name, and the other values from which `of_state` makes the same graph."""
         edges, (built, counts) = self._edges, self._encodings.known
         own = {"src": edges.src, "dst": edges.dst, "src_type": edges.src_type, "dst_type": edges.dst_type}
         own["edge_type"] = edges.edge_type if edges.num_edge_types > 1 else None
@@ -57,7 +57,7 @@ class HeteroGraph:
 
     @classmethod
     def of_state(cls, vectors: Mapping[str, Tensor], rest: Any) -> HeteroGraph:
-        """The graph that has this `state`, in whichever process."""
+        """Returns the graph with this `state`, which may come from another process."""
         edges, counts, check = rest
         src = vectors["src"]
         edges = edges._replace(
@@ -73,7 +73,7 @@ class HeteroGraph:
         return graph
 
     def build(self, names: Iterable[str]) -> None:
-        """Build what has these names: encodings, weights of means, or "counts"."""
+        """Builds encodings, edge weights or "counts" by their names."""
         wanted: list[str] = []
         for name in names:
             if name == "counts":
@@ -86,28 +86,28 @@ class HeteroGraph:
         self._encodings.addresses(wanted)
 
     def tell(self, function: Callable[[str], None] | None) -> None:
-        """Have a function told the names of what is built from now on."""
+        """Calls a function with the name of everything that is built from now on; None ends that."""
         self._encodings.tell = function
 
     @classmethod
     def of_parts(cls, *args: Any, **options: Any) -> HeteroGraph:
-        """The graph of edges of several types, with these arguments of `canonical_parts`."""
+        """Returns the graph of edges of several types; the arguments are those of `canonical_parts`."""
         graph = cls.__new__(cls)
         graph._hold(*canonical_parts(*args, **options))
         return graph
 
     def _hold(self, edges: EdgeList, edge_perm: Tensor | None) -> None:
         self.key = str(next(_NUMBERS))
-        """Finds the graph again by `of_key`, where only text can be passed: in traced programs."""
+        """Identifies the graph for `of_key` in traced programs, which can only pass text."""
         _LIVE[self.key] = self
         self._edges, self._edge_perm = edges, edge_perm
         self._encodings = Encodings(edges)
         self.extent = edges.num_src, edges.num_dst, edges.src.numel(), edges.num_edge_types, edges.bipartite
-        """Sizes in which equal graphs agree."""
+        """Sizes that are equal in equal graphs."""
         self.derived: dict[object, Any] = {}
-        """Tells what others prepared for this graph, by an object of theirs; kept as long as the graph."""
+        """Results that other objects prepared for this graph, by a key of theirs; kept as long as the graph."""
         self.check: CheckGraph = "auto"
-        """Tells how thoroughly tensors are compared that one of these was made of (`Config.check_graph`)."""
+        """Tells how thoroughly the tensors that this graph was made of are compared (`Config.check_graph`)."""
 
     @classmethod
     @lasting()
@@ -124,7 +124,7 @@ class HeteroGraph:
         edge_type_names: Sequence[str] | None = None,
         node_type_names: Sequence[str] | None = None,
     ) -> HeteroGraph:
-        """Graph from torch tensors or NumPy arrays of int32 or int64.
+        """Makes a graph of torch tensors or NumPy arrays of int32 or int64.
 
         Args:
             edge_index: [2, E], sources in row 0, or a pair (src [E], dst [E]).
@@ -155,7 +155,7 @@ class HeteroGraph:
 
     @classmethod
     def of_edges(cls, edge_index: EdgeIndexLike, edge_type: ArrayLike | None, **options: Any) -> HeteroGraph:
-        """The graph of an edge list with these arguments of `make_edge_list`, which has those of `from_arrays`."""
+        """Makes a graph of an edge list; the arguments are those of `make_edge_list`, as in `from_arrays`."""
         graph = cls.__new__(cls)
         graph._hold(*canonical_edges(edge_index, edge_type, **options))
         return graph
@@ -163,80 +163,80 @@ class HeteroGraph:
     @classmethod
     @lasting()
     def from_pyg(cls, data: Any, edge_type: Any = None, **options: Any) -> HeteroGraph:
-        """Graph from PyG's `Data`, `HeteroData`, `EdgeIndex`, `(edge_index, edge_type)` or an adjacency.
+        """Makes a graph of PyG's `Data`, `HeteroData`, `EdgeIndex`, `(edge_index, edge_type)` or an adjacency.
 
         `HeteroData` gets global node ids, type after type in its order. A sparse adjacency is read as PyG's
         `adj_t` (rows are destinations), with the edge type as its value. `options` are those of
-        `from_arrays`; `num_nodes` may be left out. What `HeteroData` holds itself cannot be given besides.
+        `from_arrays`; `num_nodes` may be left out. Options that `HeteroData` holds itself are refused.
         """
         return cls(edge_list_of_pyg(data, edge_type, **options))
 
     @classmethod
     @lasting()
     def from_dgl(cls, g: Any, etype: Any = None) -> HeteroGraph:
-        """Graph from a DGL graph or block; `etype` (tensor or `edata` key) types a homogeneous one.
+        """Makes a graph of a DGL graph or block; `etype` (tensor or `edata` key) holds the types of a homogeneous one.
 
         A heterograph gets global node ids, type after type in its order; edges follow type after type by edge
-        id. A block of several node types is bipartite: its destinations are no prefix of all its sources.
+        id. A block of several node types is bipartite, since its destinations are no prefix of all its sources.
         """
         return cls(edge_list_of_dgl(g, etype))
 
     @staticmethod
     def of_key(key: str) -> HeteroGraph:
-        """The graph with this `key`; KeyError if it is gone."""
+        """Returns the graph with this `key`; raises KeyError if it is gone."""
         return _LIVE[key]
 
     def size(self, space: str) -> int:
-        """Number of rows of a row space, by name; U and V are counted when first asked for."""
+        """Returns the number of rows of a row space, by name; U and V are counted at the first request."""
         if space not in _ROW_SPACES:
             raise EncodingError(f"{space!r} is not a row space; use one of {', '.join(SPACES)}.")
         return self._encodings.size(space)
 
     def sizes_of(self, spaces: Sequence[str]) -> dict[str, int]:
-        """Number of rows of several row spaces, which are known by these names."""
+        """Returns the number of rows of several row spaces by name; the names are not checked."""
         return self._encodings.sizes(spaces)
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Number of rows of every row space; counts U and V, so ask `size` if they are not needed."""
+        """Returns the number of rows of every row space; counts U and V, so call `size` if they are not needed."""
         return {space: self.size(space) for space in self._encodings.spaces}
 
     def encoding(self, name: str) -> Tensor:
-        """Encoding by name (`dacergnn.graph.spaces`): 1-D, contiguous, `index_dtype`. Do not write to it."""
+        """Returns an encoding by name (`dacergnn.graph.spaces`): 1-D, contiguous, `index_dtype`. Do not write to it."""
         return self._encodings.get(name)
 
     def addresses(self, names: Sequence[str]) -> tuple[list[int], Encodings]:
-        """Returns where several encodings lie, which are built together, and what has to be kept meanwhile."""
+        """Builds several encodings together, and returns their addresses, and the object that keeps them alive."""
         return self._encodings.addresses(names), self._encodings
 
     def index(self, space: str, path: str) -> Tensor:
-        """Row that `path` leads to, for each row of `space`: the encoding ``idx_<space>_<path>``."""
+        """Returns the row that `path` leads to from each row of `space`: the encoding ``idx_<space>_<path>``."""
         return self._encodings.get(f"idx_{space}_{path}")
 
     def encoding_bytes(self) -> dict[str, int]:
-        """Bytes of the encodings built so far, by name; encodings that share memory count once."""
+        """Returns the bytes of the encodings built so far, by name; encodings that share memory count once."""
         return self._encodings.byte_counts()
 
     def pair_mean_weights(self, dtype: torch.dtype = torch.float32) -> Tensor:
-        """[E] in canonical order: 1 / number of edges with the same destination and edge type."""
+        """Returns [E] in canonical order: 1 / number of edges with the same destination and edge type."""
         return self._encodings.weights("pair_mean", dtype)
 
     def symmetric_weights(self, dtype: torch.dtype = torch.float32) -> Tensor:
-        """[E] in canonical order: 1 / root of the product of both ends' in-degrees; 0 where nothing arrives at one."""
+        """Returns [E] in canonical order: 1 / root of the product of both ends' in-degrees; 0 where one is 0."""
         return self._encodings.weights("symmetric", dtype)
 
     @property
     def edge_perm(self) -> Tensor | None:
-        """[E] position in the user's edge list of each canonical edge; None if that is in canonical order."""
+        """Returns [E] the position of each canonical edge in the user's list; None if that is in canonical order."""
         return self._edge_perm
 
     def to_canonical(self, values: Tensor) -> Tensor:
-        """`values` [E, ...] from the user's edge order into the canonical one; itself if they agree."""
+        """Returns `values` [E, ...] moved from the user's order to the canonical one; `values` itself if they agree."""
         self._check_rows(values)
         return values if self._edge_perm is None else values.index_select(0, self._edge_perm)
 
     def from_canonical(self, values: Tensor) -> Tensor:
-        """`values` [E, ...] from the canonical order into the user's; itself if they agree."""
+        """Returns `values` [E, ...] moved from the canonical order to the user's; `values` itself if they agree."""
         self._check_rows(values)
         if self._edge_perm is None:
             return values
@@ -247,7 +247,7 @@ class HeteroGraph:
             raise ArrayError("values", f"has shape {list(values.shape)}; it must have {self.size('E')} rows")
 
     def to(self, device: torch.device | str) -> HeteroGraph:
-        """The graph on another device, with encodings of its own; itself if it is there already."""
+        """Returns the graph on another device, with encodings of its own; itself if it is there already."""
         moved = to_device(self._edges, device)
         if moved.src.device == self.device:
             return self
@@ -257,14 +257,14 @@ class HeteroGraph:
         return graph
 
     def with_features(self, src: Tensor | None = None, dst: Tensor | None = None) -> Features:
-        """This graph with row spaces for the nonzeros of sparse features, and the values of these.
+        """Returns this graph with row spaces for the nonzeros of sparse features, and the values of these.
 
-        It shares all encodings, and is found again for the same tensors and for others with entries in the same places.
-        Writes to a tensor are noticed, those to the index tensors that it was made of are not: torch counts them apart.
+        It shares all encodings. The same tensors give the same graph, as do others with entries in the same positions.
+        Writes to a sparse tensor are noticed, but not writes to its index tensors, which torch counts separately.
 
         Args:
-            src: Features of the sources, a CSR or COO tensor [NS, K]; entries of one place count as their sum.
-            dst: Features of the destinations [ND, K'], if they are others.
+            src: Features of the sources, a CSR or COO tensor [NS, K]; entries in one position are summed.
+            dst: Features of the destinations [ND, K'], if they differ.
 
         Raises:
             ArrayError: Wrong layout, shape or device, or a tensor that requires a gradient.
@@ -280,9 +280,9 @@ class HeteroGraph:
         return graph
 
     def record_stream(self, stream: torch.cuda.Stream) -> None:
-        """Keep the memory of all that was made for the graph from being used otherwise before work on a stream is done.
+        """Keeps the memory of everything made for the graph reserved until the work on a stream is done.
 
-        Torch sees to that by itself for the stream on which it was made.
+        Torch does that by itself only for the stream on which a tensor was made.
         """
         for tensor in pytree.tree_leaves([self._encodings.built(), list(self.derived.values()), self._edge_perm]):
             if isinstance(tensor, Tensor) and tensor.is_cuda:
@@ -290,44 +290,44 @@ class HeteroGraph:
 
     @property
     def device(self) -> torch.device:
-        """Returns where the edges are."""
+        """Returns the device of the edges."""
         return self._edges.src.device
 
     @property
     def index_dtype(self) -> torch.dtype:
-        """torch.int32 if every size, R * NS and R * ND among them, is below 2**31; else torch.int64."""
+        """Returns torch.int32 if every size, with R * NS and R * ND, is below 2**31; else torch.int64."""
         return self._encodings.dtype
 
     @property
     def bipartite(self) -> bool:
-        """Returns whether sources and destinations are different nodes."""
+        """Tells whether sources and destinations are different nodes."""
         return self._edges.bipartite
 
     @property
     def edge_type_names(self) -> Sequence[str]:
-        """One name for each edge type; "0", "1", ... if none were given, made when they are asked for."""
+        """Returns one name for each edge type; without names of the user "0", "1", ..., made on request."""
         return self._edges.edge_type_names
 
     @property
     def node_type_names(self) -> Sequence[str]:
-        """One name for each node type; "0", "1", ... if none were given, made when they are asked for."""
+        """Returns one name for each node type; without names of the user "0", "1", ..., made on request."""
         return self._edges.node_type_names
 
     @property
     def has_node_types(self) -> bool:
-        """Returns whether node types were given, be they all the same."""
+        """Tells whether the user gave node types, even if they are all the same."""
         return self._edges.src_type is not None
 
     @cached_property
     def single_typed(self) -> bool:
-        """Returns whether the edges of every type join one source node type with one destination node type."""
+        """Tells whether the edges of every type join one source node type with one destination node type."""
         return self._encodings.single_typed()
 
     @cached_property
     def checksum(self) -> int | None:
-        """A number by which graphs with other edges, in another order or of other types, are told apart at once.
+        """Returns a checksum of the edges, their order and their types, which quickly tells graphs apart.
 
-        None on devices, which would have to tell it to the host.
+        It is None on devices, where the host would have to wait for it.
         """
         if not sorting.at_hand(self._edges.src):
             return None
@@ -337,17 +337,17 @@ class HeteroGraph:
 
     @property
     def longest_groups(self) -> Mapping[str, int]:
-        """Edges of the end point, or pair of it with a type, that has the most, by path; empty without edges."""
+        """Returns the most edges of any end point, or of any pair of it with a type, by path; empty without edges."""
         return self._encodings.counts.longest
 
     @cached_property
     def node_ranges(self) -> tuple[tuple[int, int], ...] | None:
-        """(start, stop) of the source nodes of each type; None if they are not contiguous by type."""
+        """Returns (start, stop) of the source nodes of each type; None if they are not contiguous by type."""
         return type_ranges(self._edges.src_type, self._edges.num_src, self._edges.num_node_types)
 
     @cached_property
     def dst_node_ranges(self) -> tuple[tuple[int, int], ...] | None:
-        """(start, stop) of the destination nodes of each type; None if they are not contiguous by type."""
+        """Returns (start, stop) of the destination nodes of each type; None if they are not contiguous by type."""
         return type_ranges(self._edges.dst_type, self._edges.num_dst, self._edges.num_node_types)
 
     def __repr__(self) -> str:

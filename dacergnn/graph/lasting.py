@@ -1,4 +1,4 @@
-"""Tensors that outlive the call in which they are made."""
+"""Makes tensors that outlive the call in which they are made."""
 
 from __future__ import annotations
 
@@ -12,25 +12,24 @@ _has_transforms = getattr(_C, "_are_functorch_transforms_active", lambda: True)
 
 
 class lasting(ContextDecorator):
-    """A context that makes plain tensors, whatever the call is under.
+    """Turns off inference mode, gradients and transforms of `torch.func`, so that new tensors are plain ones.
 
-    There is no inference mode in it, there are no gradients, and no transform of `torch.func`. Tensors made in
-    inference mode could take no part in training later, and those of a transform end with it.
+    Tensors made in inference mode could not be used in training later, and tensors of a transform end with it.
     """
 
     _within: ExitStack | None = None
     _grad = False
 
     def _recreate_cm(self) -> lasting:
-        return lasting()  # each call of a function that this decorates has its own
+        return lasting()  # one for each call of a decorated function
 
     def __enter__(self) -> None:
         if torch.is_inference_mode_enabled() or _has_transforms():
             self._within = ExitStack()
             self._within.enter_context(torch.inference_mode(False))
-            self._within.enter_context(_C._DisableFuncTorch())  # begins when it is made, so it is made here
+            self._within.enter_context(_C._DisableFuncTorch())  # takes effect when it is made
         self._grad = torch.is_grad_enabled()
-        if self._grad:  # the same as torch.no_grad, in less time
+        if self._grad:  # like torch.no_grad, but faster
             _C._set_grad_enabled(False)
 
     def __exit__(self, *problem: Any) -> None:

@@ -1,4 +1,4 @@
-"""Names of types: as they were given, or the numbers of the types."""
+"""Names of types that the user has not named: the numbers of the types."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import overload
 
 
 class NumberNames(Sequence[str]):
-    """The names "0", "1", ... of types that were given none, each made when it is asked for.
+    """Holds the names "0", "1", ... of types without names of the user, and makes each on request.
 
     It equals a tuple or list of the same names. There may be millions of types, of which few have edges.
     """

@@ -1,7 +1,7 @@
-"""Sorts and counts vectors of indices that the host reads, in C++: in linear time, and without Python's lock.
+"""Sorts and counts vectors of indices on the host, in C++: in linear time, and without Python's lock.
 
-The functions here return None where a vector is none of those, or no compiler is there, and where numbers are too large
-for the method or for the memory: torch does it then, or says what is missing.
+The functions return None if a vector is not a plain one on the host, if there is no compiler, or if numbers are too
+large for the method or the memory. Then torch does the work, or raises the error.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ extern "C" std::uint64_t find_checksum(const Number *numbers) { return dacergnn:
 extern "C" Number count_edges(const Number *numbers, Number *counts) { return dacergnn::count_edges(numbers, counts); }
 """
 _LIMIT = 2**31
-"""Rows from which on nothing is counted one by one."""
+"""Number of rows from which on they are not counted one by one."""
 
 
 @cache
@@ -73,7 +73,7 @@ def _of(vector: Tensor) -> tuple[int, int]:
 
 
 def _described(vectors: Sequence[Tensor]) -> array[int]:
-    """Returns the count of vectors, then of each its address, bytes of an index, and length."""
+    """Returns the number of vectors, then the address, bytes of an index and length of each."""
     numbers = array("q", [len(vectors)])
     for vector in vectors:
         numbers.extend((*_of(vector), vector.numel()))
@@ -81,7 +81,7 @@ def _described(vectors: Sequence[Tensor]) -> array[int]:
 
 
 def extremes(vectors: Sequence[Tensor]) -> list[int] | None:
-    """Returns the smallest and the largest of each vector; 0 and -1 for one without entries."""
+    """Returns the smallest and the largest entry of each vector; 0 and -1 for an empty vector."""
     function = _function("find_extremes")
     if function is None or not all(map(_is_plain, vectors)):
         return None
@@ -92,8 +92,8 @@ def extremes(vectors: Sequence[Tensor]) -> list[int] | None:
 
 
 def stable_order(keys: Sequence[tuple[Tensor, int]], dtype: torch.dtype) -> tuple[Tensor | None] | None:
-    """Returns the positions of rows, stably sorted by ``keys`` (most important first), None if they are sorted, in a
-    tuple."""
+    """Returns (order,): the positions of rows, stably sorted by ``keys`` (most important first); (None,) if they are
+    sorted already."""
     function = _function("find_order")
     if function is None or not all(_is_plain(vector) for vector, _ in keys):
         return None
@@ -112,7 +112,7 @@ def _keys(keys: Sequence[tuple[Tensor, int]], order: Tensor) -> array[int]:
 
 
 def reordered(vectors: Sequence[Tensor], order: Tensor | None, dtype: torch.dtype) -> list[Tensor] | None:
-    """Returns copies of vectors of one length in another type, their entries in another order if there is one."""
+    """Returns copies of vectors of one length in another dtype, with their entries in ``order`` if there is one."""
     function = _function("reorder")
     if function is None or not all(map(_is_plain, vectors)):
         return None
@@ -123,7 +123,7 @@ def reordered(vectors: Sequence[Tensor], order: Tensor | None, dtype: torch.dtyp
 
 
 def _copies(vectors: Sequence[Tensor], dtype: torch.dtype, numbers: array[int]) -> list[Tensor]:
-    """Returns room for copies of vectors, and appends to ``numbers`` what `reordered` in C++ reads of both."""
+    """Returns memory for copies of vectors; appends to ``numbers`` what `reordered` in C++ reads about both."""
     made = [torch.empty(vector.numel(), dtype=dtype) for vector in vectors]
     numbers.append(len(vectors))
     for vector, copy in zip(vectors, made, strict=True):
@@ -134,7 +134,7 @@ def _copies(vectors: Sequence[Tensor], dtype: torch.dtype, numbers: array[int]) 
 def sorted_rows(
     keys: Sequence[tuple[Tensor, int]], vectors: Sequence[Tensor], dtype: torch.dtype
 ) -> tuple[Tensor | None, list[Tensor]] | None:
-    """Returns what `stable_order` finds, and copies of vectors in that order, in another type."""
+    """Returns the order from `stable_order`, and copies of vectors in that order, in another dtype."""
     function = _function("sort_rows")
     if function is None or not all(map(_is_plain, vectors)):
         return None
@@ -146,9 +146,9 @@ def sorted_rows(
 
 
 def _ends(edge_index: Tensor | tuple[Tensor, Tensor]) -> tuple[int, int, int, int] | None:
-    """Returns where the sources and destinations of an edge index [2, E], or a pair, lie, bytes of an index, and E.
+    """Returns the addresses of sources and destinations in an edge index [2, E] or pair, bytes of an index, and E.
 
-    None if they are no vectors of one type that the host reads.
+    Returns None unless both are vectors of one dtype on the host.
     """
     if isinstance(edge_index, tuple):
         src, dst = edge_index
@@ -167,14 +167,14 @@ def sorted_edges(
     bounds: tuple[int, int, int],
     dtype: torch.dtype,
 ) -> tuple[Tensor | None, tuple[Tensor, ...]] | None:
-    """Returns the order of edges by type and destination, None for their own; copies of destinations, sources, types.
+    """Returns the order of edges by type and destination (None if unchanged), and destinations, sources, types in it.
 
-    Types are copied where there are several. None if an index is out of range, too.
+    Types are copied only if there are several. The result is also None if an index is out of range.
 
     Args:
         edge_index: [2, E], sources in row 0, or a pair of sources and destinations [E].
         bounds: Numbers of sources, destinations and types.
-        dtype: Of what is returned.
+        dtype: The dtype of all results.
     """
     function, ends = _function("sort_edges"), _ends(edge_index)
     if function is None or ends is None or not (edge_type is None or _is_plain(edge_type)):
@@ -195,16 +195,16 @@ def sorted_edges(
 def joined_parts(
     parts: Sequence[tuple[Tensor, int, tuple[int, int], tuple[int, int]]], nodes: Sequence[int], dtype: torch.dtype
 ) -> tuple[Tensor | None, tuple[Tensor, ...]] | None:
-    """Returns the order of edges by type and destination, None for their own; destinations, sources, types of edges and
-    of nodes.
+    """Returns the order of edges by type and destination (None if unchanged), and in it destinations, sources, types of
+    edges, then types of nodes.
 
-    None if an id is out of range, too.
+    The result is also None if an id is out of range.
 
     Args:
         parts: Edges [2, E] with ids local to the types of their ends, sources in row 0; their type; for sources and for
             destinations the number of nodes of their type, and the first one.
         nodes: Number of nodes of each type.
-        dtype: Of what is returned.
+        dtype: The dtype of all results.
     """
     function = _function("join_parts")
     if function is None:
@@ -240,7 +240,7 @@ def pointers(targets: Tensor, count: int, dtype: torch.dtype) -> Tensor | None:
 
 
 def groups_of_rows(starts: Tensor, order: Tensor | None, length: int) -> Tensor | None:
-    """Returns for each row the group that it is in; ``order`` has the rows in the order of the groups."""
+    """Returns the group of each row; ``order`` holds the rows in the order of the groups."""
     function = _function("find_groups")
     if function is None or not _is_plain(starts) or (order is not None and order.dtype is not starts.dtype):
         return None
@@ -252,7 +252,7 @@ def groups_of_rows(starts: Tensor, order: Tensor | None, length: int) -> Tensor 
 
 
 def mean_weights(dst: Tensor, types: Tensor | None, dtype: torch.dtype) -> Tensor | None:
-    """Returns 1 over the number of edges of the same destination and type, for edges in the order of both."""
+    """Returns 1 / number of edges with the same destination and type, for edges sorted by both."""
     function = _function("find_mean_weights")
     plain = _is_plain(dst) and (types is None or _is_plain(types))
     if function is None or not plain or dtype not in (torch.float32, torch.float64):
@@ -265,7 +265,7 @@ def mean_weights(dst: Tensor, types: Tensor | None, dtype: torch.dtype) -> Tenso
 
 
 def symmetric_weights(src: Tensor, dst: Tensor, nodes: int, dtype: torch.dtype) -> Tensor | None:
-    """Returns 1 over the roots of the in-degrees of both ends of each edge, 0 where nothing arrives at one of them."""
+    """Returns for each edge 1 / root of the product of both ends' in-degrees; 0 where one of them is 0."""
     function = _function("find_symmetric_weights")
     if function is None or not (_is_plain(src) and _is_plain(dst)) or dtype not in (torch.float32, torch.float64):
         return None
@@ -277,7 +277,7 @@ def symmetric_weights(src: Tensor, dst: Tensor, nodes: int, dtype: torch.dtype) 
 def with_loops(edge_index: Tensor, sizes: tuple[int, int], count: int) -> Tensor | None:
     """Returns the edges between different nodes, then a self loop at each of ``count`` nodes.
 
-    None if an index is out of range, too.
+    The result is also None if an index is out of range.
 
     Args:
         edge_index: [2, E], sources in row 0.
@@ -295,7 +295,7 @@ def with_loops(edge_index: Tensor, sizes: tuple[int, int], count: int) -> Tensor
 
 
 def checksum(vectors: Sequence[Tensor]) -> int | None:
-    """Returns a number that is another one, but for rare accidents, where an entry of the vectors is."""
+    """Returns a checksum of the vectors, which differs (with rare exceptions) if any entry differs."""
     function = _function("find_checksum")
     if function is None or not all(map(_is_plain, vectors)):
         return None
@@ -306,15 +306,15 @@ def checksum(vectors: Sequence[Tensor]) -> int | None:
 def encode(
     words: array[int], sizes: Sequence[int], inputs: Sequence[Tensor], counts: Sequence[int], dtype: torch.dtype
 ) -> tuple[Tensor, list[Tensor | int | None]] | None:
-    """Returns what the steps of `Steps` make: memory, and where each vector starts in it.
+    """Returns the results of the steps of `Steps`: memory, and where each vector starts in it.
 
-    In place of a start there is a vector of ``inputs`` that is the same, or None for the order that rows have already.
+    In place of a start there is an equal vector of ``inputs``, or None for the order that rows already have.
 
     Args:
-        words: Those of the steps.
-        sizes: Of the row spaces that they read.
-        inputs: The vectors that they read, all of one type.
-        counts: Lengths of what they make.
+        words: The words of the steps.
+        sizes: Sizes of the row spaces that the steps read.
+        inputs: The vectors that the steps read, all of one dtype.
+        counts: Lengths of the vectors that the steps make.
     """
     function = _function("make_encodings")
     if function is None or not all(map(_is_plain, inputs)):
@@ -328,7 +328,7 @@ def encode(
     if function(numbers.buffer_info()[0], data.buffer_info()[0]) < 0:
         return None
     places: list[Tensor | int | None] = []
-    # An address that C++ has changed is that of the vector which holds the same, or 0.
+    # Where C++ has changed an address, it is the address of an equal vector, or 0.
     for own, place in zip(addresses, data[len(data) - len(addresses) :], strict=True):
         same = None if place in (0, own) else next((t for t in inputs if t.data_ptr() == place), None)
         places.append(same if same is not None or place == 0 else (place - start) // item)
@@ -342,14 +342,14 @@ def count_edges(
     by_source: Tensor | None,
     node_types: tuple[Tensor | None, Tensor | None],
 ) -> tuple[list[int], Sequence[Tensor]] | None:
-    """Returns what `EdgeCounts` of ``edge_counts.h`` holds, and the starts of pairs with sources and destinations.
+    """Returns the fields of `EdgeCounts` in ``edge_counts.h``, and the starts of source pairs and destination pairs.
 
     Args:
-        edges: Sources and destinations [E] in canonical order, of one element type with all other vectors.
-        types: Of the edges [E], None for one, and their number.
+        edges: Sources and destinations [E] in canonical order; all vectors have the same dtype.
+        types: Types of the edges [E], None if there is one, and the number of types.
         nodes: Numbers of sources and destinations.
-        by_source: [E] the edges by type and source; None if that is their order.
-        node_types: Of sources and destinations; None for one.
+        by_source: [E] the edges sorted by type and source; None if they are in that order.
+        node_types: Types of sources and of destinations; None if there is one.
     """
     function = _function("count_edges")
     if function is None or max(nodes) >= _LIMIT or not all(map(_is_plain, edges)):

@@ -1,4 +1,4 @@
-"""The nonzeros of sparse features: where they stand, checked, in the order of rows."""
+"""The nonzeros of sparse features: their checked positions in the order of rows."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _LAYOUTS = (torch.sparse_csr, torch.sparse_coo)
 
 @dataclass(frozen=True)
 class Nonzeros:
-    """Entries of a sparse matrix of ``shape``, by row; several may share a place, and count as their sum.
+    """Holds the entries of a sparse matrix of ``shape``, by row; entries in the same position are summed.
 
     ``starts`` [rows + 1] delimits the rows in ``columns`` [Z]. ``order`` [Z] is the position of each entry in the
-    tensor's own values, None where these are in order.
+    tensor's own values, None if these are in order.
     """
 
     shape: tuple[int, int]
@@ -28,13 +28,13 @@ class Nonzeros:
     order: Tensor | None
 
     def values(self, x: Tensor) -> Tensor:
-        """[Z] the values of a tensor with these entries, in order."""
+        """Returns [Z] the values of a tensor with these entries, in order."""
         own = x.values() if x.layout is torch.sparse_csr else x._values()
         return own.contiguous() if self.order is None else own.index_select(0, self.order)
 
 
 def check_sparse(name: str, x: Tensor, rows: int, device: torch.device) -> None:
-    """ArrayError unless ``x`` is a CSR or COO matrix of ``rows`` rows on ``device`` that needs no gradient."""
+    """Raises ArrayError unless ``x`` is a CSR or COO matrix of ``rows`` rows on ``device`` that needs no gradient."""
     if x.layout not in _LAYOUTS:
         raise ArrayError(name, f"has the layout {x.layout}; convert it with .to_sparse_csr()")
     if x.dim() != 2 or (x.layout is torch.sparse_coo and x.dense_dim() != 0):
@@ -49,7 +49,7 @@ def check_sparse(name: str, x: Tensor, rows: int, device: torch.device) -> None:
 
 
 def nonzeros_of(name: str, x: Tensor) -> Nonzeros:
-    """The nonzeros of a tensor that `check_sparse` took; ArrayError or GraphError if its indices describe no matrix."""
+    """Returns the nonzeros of a tensor that `check_sparse` took; may raise ArrayError or GraphError for its indices."""
     rows, columns = x.shape
     with torch.no_grad():
         if x.layout is torch.sparse_csr:

@@ -1,4 +1,4 @@
-"""Graphs with all that has been encoded of them, packed into few tensors, to be sent to another process."""
+"""Packs graphs and their encodings into few tensors, which are sent to another process."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from dacergnn.graph.hetero_graph import HeteroGraph
 
 @dataclass(frozen=True)
 class PackedGraphs:
-    """Graphs whose vectors lie in one tensor for each dtype, since each tensor that is sent takes its time.
+    """Holds graphs whose vectors lie in one tensor for each dtype, since sending each tensor takes time.
 
     Args:
-        vectors: [n] by dtype, all vectors one behind the other.
-        places: Of each graph, by the names of its vectors: dtype, start and length.
-        others: Of each graph, what is no vector.
+        vectors: [n] by dtype, all vectors one after the other.
+        places: For each graph, by the names of its vectors: dtype, start and length.
+        others: For each graph, the part of its state that is not vectors.
     """
 
     vectors: dict[torch.dtype, Tensor]
@@ -49,7 +49,7 @@ class PackedGraphs:
         return PackedGraphs({dtype: torch.cat(pieces) for dtype, pieces in parts.items()}, places, others)
 
     def graphs(self) -> list[HeteroGraph]:
-        """Returns the graphs, whose vectors are views of those that were packed."""
+        """Returns the graphs, whose vectors are views of the packed tensors."""
         graphs: list[HeteroGraph] = []
         for places, rest in zip(self.places, self.others, strict=True):
             known: dict[tuple[torch.dtype, int, int], Tensor] = {}

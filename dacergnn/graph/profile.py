@@ -1,4 +1,4 @@
-"""What the choices of the compiler depend on: the sizes of a graph, and of its longest groups of edges."""
+"""The sizes of a graph and of its largest groups of edges, on which the choices of the compiler depend."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from dacergnn.graph.hetero_graph import HeteroGraph
 
 @dataclass(frozen=True)
 class Profile:
-    """Rows of every row space, and whether each relation joins one source type with one destination type.
+    """Holds the rows of every row space, and whether each relation joins one source type with one destination type.
 
-    ``hubs`` are the edges of the end point, or pair of it with a type, that has the most, by the path that leads there.
+    ``hubs`` holds the largest number of edges at an end point, or at a pair of it with a type, by path.
     """
 
     rows: tuple[tuple[str, int], ...]
     single_typed: bool = False
     hubs: tuple[tuple[str, int], ...] = ()
     origin: Callable[[], HeteroGraph | None] = field(default=lambda: None, compare=False, repr=False)
-    """Finds the graph that it is of, while that is there."""
+    """Returns the graph with this profile while it exists, else None."""
 
     @classmethod
     def of(cls, graph: HeteroGraph) -> Profile:
-        """The profile of a graph, kept with it; counts its unique pairs."""
+        """Returns the profile of a graph, which keeps it; counts its unique pairs."""
         if cls not in graph.derived:
             hubs = tuple(graph.longest_groups.items())
             graph.derived[cls] = cls(tuple(graph.sizes.items()), graph.single_typed, hubs, weakref.ref(graph))
@@ -37,7 +37,7 @@ class Profile:
 
     @cached_property
     def longest(self) -> Mapping[str, int]:
-        """Edges of the longest group, by path; empty where no graph is known."""
+        """Returns the number of edges of the largest group, by path; empty if no graph is known."""
         return dict(self.hubs)
 
 
@@ -51,4 +51,4 @@ TYPICAL = Profile(
         }.items()
     )
 )  # fmt: skip
-"""Stands in where no graph is known."""
+"""The profile that is used where no graph is known."""

@@ -1,4 +1,4 @@
-"""Stable sorting and grouping of index vectors, on any device; in C++ where the host has them."""
+"""Sorts and groups index vectors stably, on any device; in C++ where the vectors are on the host."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ INT64_LIMIT = 2**63
 
 
 def at_hand(tensor: Tensor) -> bool:
-    """Returns whether the host reads a tensor without waiting for a device."""
+    """Tells whether the host can read a tensor without waiting for a device."""
     return tensor.is_cpu
 
 
 def equal(*pairs: tuple[Tensor, Tensor]) -> bool:
-    """Returns whether the two tensors of each pair are equal, of which a device tells the host at once."""
+    """Tells whether the two tensors of each pair are equal; reads from a device only once."""
     if any(a.shape != b.shape for a, b in pairs):
         return False
     if all(at_hand(a) for a, _ in pairs):
@@ -26,7 +26,7 @@ def equal(*pairs: tuple[Tensor, Tensor]) -> bool:
 
 
 def ascends(*keys: Tensor) -> Tensor:
-    """bool[]: whether rows with these keys (most important first) stand in order."""
+    """Returns bool[]: whether rows with these keys (most important first) are in order."""
     in_order = torch.ones((), dtype=torch.bool, device=keys[0].device)
     for vector in reversed(keys):
         before, after = vector[:-1], vector[1:]
@@ -35,7 +35,7 @@ def ascends(*keys: Tensor) -> Tensor:
 
 
 def combine(keys: list[tuple[Tensor, int]]) -> Tensor | None:
-    """One int64 key that orders as the tuple of `keys` (vector, bound) does; None where it would not fit."""
+    """Returns one int32 or int64 key in the order of the tuple of `keys` (vector, bound); None if it would not fit."""
     bound = 1
     for _, limit in keys:
         bound *= max(limit, 1)
@@ -50,11 +50,11 @@ def combine(keys: list[tuple[Tensor, int]]) -> Tensor | None:
 def stable_order(
     keys: list[tuple[Tensor, int]], *, ask: bool = True, dtype: torch.dtype = torch.int64
 ) -> Tensor | None:
-    """Rows stably sorted by `keys` (most important first), as positions; None if they are found to be sorted.
+    """Returns positions of rows, stably sorted by `keys` (most important first); None if they are known to be sorted.
 
     Args:
-        ask: Find out whether they are, which devices have to tell the host.
-        dtype: Of the positions.
+        ask: Check whether rows are sorted already, for which the host waits for a device.
+        dtype: The dtype of the positions.
     """
     if at_hand(keys[0][0]):
         native_order = native_sorting.stable_order(keys, dtype)
@@ -68,7 +68,7 @@ def _stable_order(keys: list[tuple[Tensor, int]], ask: bool) -> Tensor | None:
     combined = combine(keys)
     if combined is not None:
         return None if ask and bool(ascends(combined)) else torch.sort(combined, stable=True).indices
-    # Too wide for one key: sort by the least important key first, later sorts keep its order.
+    # Too wide for one key: sort by the least important key first; later sorts keep its order.
     order = torch.sort(keys[-1][0], stable=True).indices
     for vector, _ in reversed(keys[:-1]):
         order = order[torch.sort(vector[order], stable=True).indices]
@@ -76,7 +76,7 @@ def _stable_order(keys: list[tuple[Tensor, int]], ask: bool) -> Tensor | None:
 
 
 def reordered(vectors: list[Tensor], order: Tensor | None, dtype: torch.dtype) -> list[Tensor]:
-    """Copies of vectors of one length in another type, their entries in another order if there is one."""
+    """Returns copies of vectors of one length in another dtype, with their entries in `order` if there is one."""
     if at_hand(vectors[0]):
         copies = native_sorting.reordered(vectors, order, dtype)
         if copies is not None:
@@ -88,10 +88,10 @@ def reordered(vectors: list[Tensor], order: Tensor | None, dtype: torch.dtype) -
 def sorted_rows(
     keys: list[tuple[Tensor, int]], others: list[Tensor], dtype: torch.dtype
 ) -> tuple[Tensor | None, list[Tensor]]:
-    """Copies of the vectors of `keys` and of `others` in another type, stably sorted by the keys.
+    """Returns copies of the vectors of `keys` and of `others` in another dtype, stably sorted by the keys.
 
     Returns:
-        The rows in that order, None if they are found to be sorted; the copies.
+        The rows in that order, None if they are known to be sorted; the copies.
     """
     vectors = [*(vector for vector, _ in keys), *others]
     if at_hand(keys[0][0]):
@@ -103,7 +103,7 @@ def sorted_rows(
 
 
 def groups_of_rows(starts: Tensor, order: Tensor | None, length: int) -> Tensor:
-    """The group that each of so many rows is in; `order` has the rows in the order of the groups, None for theirs."""
+    """Returns the group of each of `length` rows; `order` holds the rows in the order of the groups, None if sorted."""
     if at_hand(starts):
         native_groups = native_sorting.groups_of_rows(starts, order, length)
         if native_groups is not None:
@@ -114,7 +114,7 @@ def groups_of_rows(starts: Tensor, order: Tensor | None, length: int) -> Tensor:
 
 
 def pointers(targets: Tensor, count: int, dtype: torch.dtype = torch.int64) -> Tensor:
-    """Row starts [count + 1] of the groups of equal `targets`, all below `count`."""
+    """Returns row starts [count + 1] of the groups of equal `targets`, all below `count`."""
     if at_hand(targets):
         starts = native_sorting.pointers(targets, count, dtype)
         if starts is not None:
@@ -130,30 +130,30 @@ def _pointers(targets: Tensor, count: int) -> Tensor:
 
 
 def occurrences(targets: Tensor, count: int) -> Tensor:
-    """int64[count]: how often each number below `count` is among `targets`."""
+    """Returns int64[count]: how often each number below `count` is among `targets`."""
     if at_hand(targets):
         return torch.bincount(targets, minlength=count)
-    # Elsewhere bincount waits to find out how large its result is.
+    # On devices, bincount waits for the size of its result.
     ones = torch.ones_like(targets, dtype=torch.int64)
     return torch.zeros(count, dtype=torch.int64, device=targets.device).scatter_add_(0, targets.long(), ones)
 
 
 def longest_group(targets: Tensor, count: int) -> Tensor:
-    """int64[]: how often the most frequent of the numbers below `count` is among `targets`, which are not empty."""
+    """Returns int64[]: how often the most frequent number is among `targets`, which are below `count` and not empty."""
     if count < INT32_LIMIT:
         return occurrences(targets, count).max()
-    # Too many to count each one.
+    # There are too many numbers to count each.
     return group_starts(torch.sort(targets).values, rows=len(targets) + 1).diff().max()
 
 
 def group_starts(*sorted_keys: Tensor, rows: int) -> Tensor:
-    """int64[rows]: the first rows of groups with equal keys, jointly sorted; then, the number of all rows."""
+    """Returns int64[rows]: the first rows of groups with equal keys, jointly sorted; then the number of all rows."""
     starts = _segment_starts(*sorted_keys)
     return torch.nonzero_static(starts, size=rows, fill_value=len(starts)).flatten()
 
 
 def _segment_starts(*sorted_keys: Tensor) -> Tensor:
-    """bool[n]: rows where one of the jointly sorted keys changes; the first row is a start."""
+    """Returns bool[n]: the rows where one of the jointly sorted keys changes; the first row is a start."""
     starts = torch.zeros_like(sorted_keys[0], dtype=torch.bool)
     if len(starts):
         starts[0] = True

@@ -1,18 +1,18 @@
-"""Row spaces, the maps between them, and the names of encodings: the contract of graph, nodes and run time.
+"""Row spaces, the maps between them, and the names of encodings, which graph, nodes and run time share.
 
 Sizes: NS source nodes, ND destination nodes, E edges, U unique (source, edge type) pairs, V unique
 (destination, edge type) pairs, R edge types, T node types, ONE (always 1), RNS = R * NS.
-Edges stand in the canonical order (etype, dst), those that agree in the order of the user; U rows in (etype, src),
-V rows in (etype, dst).
+Edges are in the canonical order (etype, dst), and equal ones in the order of the user; U rows are in the order
+(etype, src), V rows in (etype, dst).
 
-The edges are divided in two parts by their relations: those with no more (source, type) pairs than (destination, type)
-pairs, and the others. Es, Us and Vs are the rows of the first part, Ed, Ud and Vd those of the second, in the
-same order.
+The edges are divided into two parts by their relations. The first part has the relations with no more (source, type)
+pairs than (destination, type) pairs; the second part has the others. Es, Us and Vs are the rows of the first part,
+Ed, Ud and Vd are the rows of the second, in the same order.
 
 A graph with sparse features (`HeteroGraph.with_features`) has further spaces, for sources (suffix S) and destinations
 (suffix D): ZS, ZD the nonzeros of the features; FS, FD their columns; TFS, TFD all (node type, column) pairs; RFS, RFD
 all (edge type, column) pairs; UZS, VZS, VZD the nonzeros of the end points of U and V rows, pair by pair. Nonzeros
-stand in the order of their rows.
+are in the order of their rows.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from typing import NamedTuple
 from dacergnn.errors import EncodingError
 
 FEWER: dict[str, str] = {"s": "src", "d": "dst"}
-"""The end point of which a part's relations have fewer pairs, by the suffix of the part's row spaces."""
+"""The end point with fewer pairs in the relations of a part, by the suffix of the part's row spaces."""
 PARTS: tuple[str, ...] = tuple(FEWER)
 PARTED: tuple[str, ...] = ("E", "U", "V")
-"""Row spaces that parts have rows of."""
+"""Row spaces whose rows are divided into parts."""
 SPACES: tuple[str, ...] = ("NS", "ND", "E", "U", "V", "R", "T", "ONE", "RNS")
 GRAPH_SPACES: tuple[str, ...] = (*SPACES, *(space + part for part in PARTS for space in PARTED))
 """Row spaces that every graph has."""
 NODE_SIDES: dict[str, str] = {"S": "NS", "D": "ND"}
 """Nodes that sparse features belong to, by the suffix of the row spaces of the features."""
 PAIR_NONZEROS: dict[str, tuple[str, str]] = {"UZS": ("U", "src"), "VZS": ("V", "dst"), "VZD": ("V", "dst")}
-"""Nonzeros of pairs: the pairs, and the path to the node whose features are meant."""
+"""Row spaces of the nonzeros of pairs, each with the space of the pairs and the path to the node with the features."""
 NONZEROS: tuple[str, ...] = (*(f"Z{side}" for side in NODE_SIDES), *PAIR_NONZEROS)
 FEATURE_SPACES: tuple[str, ...] = (
     *NONZEROS,
     *(columns + side for columns in ("F", "TF", "RF") for side in NODE_SIDES),
 )
-"""Row spaces that graphs with sparse features have besides."""
+"""Row spaces that graphs with sparse features have in addition."""
 ROW_SPACES: tuple[str, ...] = (*GRAPH_SPACES, *FEATURE_SPACES)
 
 _WHOLE: dict[tuple[str, str], str] = {
@@ -86,19 +86,19 @@ MAPS: dict[tuple[str, str], str] = {
 }
 """(row space, path) -> row space that the path leads to."""
 GRAPH_MAPS: dict[tuple[str, str], str] = {way: reached for way, reached in MAPS.items() if way[0] in GRAPH_SPACES}
-"""Those that every graph has."""
+"""The maps of every graph."""
 
 TYPE_PATHS: tuple[str, ...] = ("etype", "ntype", "srctype", "dsttype", "one")
-"""Paths to the type of a row: what typed weights are chosen by. `one` is the case of a single type."""
+"""Paths to the type of a row, which selects typed weights. `one` is the case of a single type."""
 
 JOINED_TYPES: tuple[tuple[str, str], ...] = (("R", "srctype"), ("R", "dsttype"))
-"""Maps of graphs only in which each edge type joins one source type with one destination type."""
+"""Maps that only exist if each edge type joins one source type with one destination type."""
 
 ENCODING_KINDS: tuple[str, ...] = ("idx", "ptr", "ids", "via", "len", "ell", "reg", "hyb")
 
 
 class Encoding(NamedTuple):
-    """A parsed encoding name: `idx_E_src` is ("idx", "E", ("src",)), `ids_E_etype_dst` has two paths."""
+    """Holds a parsed encoding name: `idx_E_src` is ("idx", "E", ("src",)), `ids_E_etype_dst` has two paths."""
 
     kind: str
     space: str
@@ -106,22 +106,22 @@ class Encoding(NamedTuple):
 
 
 def kind(space: str) -> str:
-    """The row space without its part: E of Es."""
+    """Returns the row space without its part, such as E for Es."""
     return space[:-1] if space[:-1] in PARTED and space[-1] in PARTS else space
 
 
 def part(space: str) -> str:
-    """The part that a row space belongs to, "" for the whole graph."""
+    """Returns the part that a row space belongs to, "" for the whole graph."""
     return space[len(kind(space)) :]
 
 
 def has_parts(sizes: Mapping[str, int]) -> bool:
-    """Returns whether both parts of the edges have rows, so that they may differ in their order."""
+    """Tells whether both parts of the edges have rows, so that their orders may differ."""
     return all(sizes.get("E" + part) for part in PARTS)
 
 
 def target_space(space: str, path: str) -> str:
-    """Row space that `path` leads to from `space`; EncodingError if there is no such map."""
+    """Returns the row space that `path` leads to from `space`; raises EncodingError if there is no such map."""
     if space not in ROW_SPACES:
         raise EncodingError(f"{space!r} is not a row space; use one of {', '.join(SPACES)}.")
     try:
@@ -132,7 +132,7 @@ def target_space(space: str, path: str) -> str:
 
 
 def through(space: str, via: str, path: str) -> str | None:
-    """The path q with ``path`` = ``via`` followed by q, for rows of ``space``; None where there is none."""
+    """Returns the path q with ``path`` = ``via`` followed by q, for rows of ``space``; None if there is none."""
     if path == via:
         return ""
     reached = MAPS[space, via]
@@ -142,7 +142,7 @@ def through(space: str, via: str, path: str) -> str | None:
 
 
 def along(space: str, via: str, path: str) -> str | None:
-    """The path that leads rows of ``space`` where ``via`` followed by ``path`` does; None if it has no name."""
+    """Returns the path from ``space`` that equals ``via`` followed by ``path``; None if it has no name."""
     if path == "" or via == "":
         return path or via
     name = {("src", "ntype"): "srctype", ("dst", "ntype"): "dsttype"}.get((via, path), path)
@@ -151,11 +151,11 @@ def along(space: str, via: str, path: str) -> str | None:
 
 @cache
 def encoding_name(kind: str, space: str, *paths: str) -> str:
-    """Name of an encoding, e.g. ``encoding_name("ids", "E", "etype", "src") == "ids_E_etype_src"``.
+    """Returns the name of an encoding, e.g. ``encoding_name("ids", "E", "etype", "src") == "ids_E_etype_src"``.
 
     `idx`, `ptr`, `len` and `reg` take one path; `ids` takes one, or a type path and a path; `via` takes the path by
-    which rows are ordered and the one that leads on; `ell` and `hyb` take the first or both of these. EncodingError
-    otherwise.
+    which rows are ordered, then the path to the result; `ell` and `hyb` take the first or both of these. Raises
+    EncodingError otherwise.
     """
     name = "_".join((kind, space, *paths))
     if kind not in ENCODING_KINDS:
@@ -179,7 +179,7 @@ def encoding_name(kind: str, space: str, *paths: str) -> str:
 
 @cache
 def parse_encoding(name: str) -> Encoding:
-    """Parts of an encoding name; the inverse of `encoding_name`. EncodingError if the name is not one."""
+    """Returns the parts of an encoding name: the inverse of `encoding_name`. Raises EncodingError for other names."""
     parts = name.split("_")
     if len(parts) < 3:
         raise EncodingError(f"{name!r} is no encoding; names read like idx_E_src, ptr_E_dst, ids_E_etype_src.")
@@ -189,5 +189,5 @@ def parse_encoding(name: str) -> Encoding:
 
 
 def is_encoding(name: str) -> bool:
-    """Returns whether an array is an encoding, by its name."""
+    """Tells whether an array is an encoding, by its name."""
     return name.split("_")[0] in ENCODING_KINDS and name.count("_") >= 2

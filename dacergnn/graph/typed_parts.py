@@ -1,4 +1,4 @@
-"""One edge list out of edges and nodes that are given type by type, with ids local to their type."""
+"""Makes one edge list of edges and nodes that come type by type, with ids local to their type."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dacergnn.graph.sorting import INT32_LIMIT
 
 
 class TypedEdges(NamedTuple):
-    """Edges of one type (source type, relation, destination type), with node ids local to these types."""
+    """Holds edges of one type (source type, relation, destination type), with node ids local to these types."""
 
     key: tuple[str, str, str]
     src: Tensor
@@ -31,11 +31,11 @@ def join_types(
     dst_counts: Mapping[str, int] | None = None,
     **options: Any,
 ) -> EdgeList:
-    """Edge list with global ids, type after type in the order of the counts; edge type i is that of part i.
+    """Returns an edge list with global ids, type after type in the order of the counts; part i has edge type i.
 
     `dst_counts` is for sampled blocks: the destinations of a type are the first of its sources. With one node
     type they are the first of all sources, with more they become nodes of their own (bipartite). `options`
-    are those of `HeteroGraph.from_arrays`. GraphError or ArrayError if a part does not fit its node types.
+    are those of `HeteroGraph.from_arrays`. Raises GraphError or ArrayError if a part does not fit its node types.
     """
     names = list(dict.fromkeys((*src_counts, *(dst_counts or ()))))
     bipartite = dst_counts is not None and len(names) > 1
@@ -69,13 +69,13 @@ def join_types(
 
 
 class Part(NamedTuple):
-    """Edges of one type, with node ids local to the types of their ends.
+    """Holds edges of one type, with node ids local to the types of their ends.
 
     Args:
         edges: [2, E], sources in row 0.
-        number: Their type.
+        number: The edge type.
         ends: Types of sources and destinations.
-        label: What errors call them.
+        label: The name of the edges in errors.
     """
 
     edges: Tensor
@@ -91,15 +91,15 @@ def canonical_parts(
     node_type_names: Sequence[str],
     num_dst: int | None = None,
 ) -> tuple[EdgeList, Tensor | None]:
-    """Edges of several types in canonical order, with ids of nodes type after type, and where each was before.
+    """Returns edges of several types in canonical order, with node ids type after type, and the old position of each.
 
     Args:
-        parts: At least one; their order is that of the user's edges.
+        parts: At least one; the user's edges have the order of the parts.
         counts: Number of nodes of each type.
-        num_dst: So many nodes are destinations; None for all.
+        num_dst: The number of nodes that are destinations; None for all.
 
     Raises:
-        ArrayError: Edges are no tensors of indices on one device.
+        ArrayError: Edges are not tensors of indices on one device.
         GraphError: An id is out of range.
     """
     starts = [*accumulate(counts, initial=0)]
@@ -125,7 +125,7 @@ def _joined(
     parts: Sequence[Part], counts: Sequence[int], starts: Sequence[int], edge_type_names: Sequence[str],
     node_type_names: Sequence[str], num_dst: int,
 ) -> EdgeList:  # fmt: skip
-    """Edges of several types in the order of the user, by operations of torch, which devices have as well."""
+    """Returns edges of several types in the user's order, by operations of torch, which also work on devices."""
     device = parts[0].edges.device
     ranges = [index_range for p in parts for index_range in _id_ranges(p, counts, node_type_names)]
     edges = torch.cat([p.edges for p in parts], dim=1)
@@ -141,7 +141,7 @@ def _joined(
 
 
 def check_ids(part: Part, counts: Sequence[int], node_type_names: Sequence[str]) -> None:
-    """GraphError unless the ends of edges are nodes of their types."""
+    """Raises GraphError unless the ends of edges are nodes of their types."""
     check_ranges(*_id_ranges(part, counts, node_type_names))
 
 
@@ -153,7 +153,7 @@ def _id_ranges(part: Part, counts: Sequence[int], node_type_names: Sequence[str]
 
 
 def repeated(counts: Sequence[int], device: torch.device) -> Tensor:
-    """int64[sum(counts)]: position i as often as ``counts[i]`` says."""
+    """Returns int64[sum(counts)]: each position i, ``counts[i]`` times."""
     lengths = torch.tensor(counts, dtype=torch.int64, device=device)
     return torch.arange(len(counts), device=device).repeat_interleave(lengths, output_size=sum(counts))
 
@@ -175,8 +175,8 @@ def _types(counts: Mapping[str, int], names: list[str], device: torch.device) ->
 def _ranges(
     part: TypedEdges, src_counts: Mapping[str, int], dst_counts: Mapping[str, int], device: torch.device
 ) -> list[IndexRange]:
-    """Returns what bounds the ids of both ends; GraphError or ArrayError if they are no indices of nodes that there
-    are."""
+    """Returns the ids of both ends with their bounds; raises GraphError or ArrayError if they are not indices, or the
+    node type is unknown."""
     ranges: list[IndexRange] = []
     rows = ((0, part.src, part.key[0], src_counts), (1, part.dst, part.key[2], dst_counts))
     for row, vector, node_type, counts in rows:

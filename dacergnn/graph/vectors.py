@@ -1,4 +1,4 @@
-"""Index vectors by name, as tensors or as places in memory that C++ has filled: most are read by kernels alone."""
+"""Holds index vectors by name, as tensors or as places in memory that C++ filled; only kernels read most of them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from dacergnn.graph.lasting import lasting
 
 
 class Vectors:
-    """Index vectors of one type; one that C++ has filled becomes a tensor when it is first asked for as one."""
+    """Holds index vectors of one dtype; a vector that C++ has filled becomes a tensor at the first request for one."""
 
     def __init__(self) -> None:
         self._tensors: dict[str, Tensor] = {}
         self._places: dict[str, tuple[Tensor, int, int]] = {}
-        """Memory, the first index in it and their number, of vectors that were never asked for as tensors."""
+        """Memory, first index in it and number of indices, of vectors that nobody has requested as tensors."""
         self._addresses: dict[str, int] = {}
 
     def __contains__(self, name: str) -> bool:
@@ -27,7 +27,7 @@ class Vectors:
 
     def __getitem__(self, name: str) -> Tensor:
         place = self._places.get(name)
-        if place is not None:  # another thread may be at it
+        if place is not None:  # another thread may do the same now
             memory, start, count = place
             with lasting():
                 self._tensors.setdefault(name, memory[start : start + count])
@@ -45,7 +45,7 @@ class Vectors:
             return None
 
     def addresses(self, names: Sequence[str]) -> list[int] | None:
-        """Returns where vectors lie; None unless all are there."""
+        """Returns the addresses of vectors; None unless all exist."""
         known = self._addresses
         try:
             return [known[name] if name in known else self._address(name) for name in names]
@@ -63,11 +63,11 @@ class Vectors:
         return address
 
     def place(self, name: str, memory: Tensor, start: int, count: int) -> None:
-        """Note that ``count`` indices in memory from ``start`` on are a vector."""
+        """Notes that ``count`` indices in memory from ``start`` on are a vector."""
         self._places[name] = memory, start, count
 
     def share(self, name: str, other: str) -> None:
-        """Note that a vector is another one, too."""
+        """Notes that a vector equals another one, and shares its memory."""
         place = self._places.get(other)
         if place is None:
             self._tensors[name] = self._tensors[other]
