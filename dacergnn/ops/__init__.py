@@ -1,6 +1,6 @@
 """Graph operators for `@dace.program` functions; they insert library nodes and mix with NumPy-style DaCe code.
 
-The first dimension of every array they take is a row space, one of the symbols below; the sizes behind it are
+The first dimension of every array they take is a row space, one of the symbols below; all other sizes are
 numbers. `dacergnn.compile` makes such a program a function of a graph and tensors::
 
     @dacergnn.compile
@@ -10,8 +10,8 @@ numbers. `dacergnn.compile` makes such a program a function of a graph and tenso
 
     out = layer(graph, x, W, a)
 
-Or DaCe itself builds, differentiates and calls the SDFG: `connect_encodings` makes what the operators read of the graph
-arguments of it, and `encoding_arguments` has their values::
+DaCe itself can also build, differentiate and call the SDFG: `connect_encodings` makes the encodings that operators read
+its arguments, and `encoding_arguments` returns their values::
 
     sdfg = layer.to_sdfg()
     dace.autodiff.add_backward_pass(sdfg, ["loss"], ["x", "W"])
@@ -52,29 +52,30 @@ NS, ND, E, U, V, R, T = (SYMBOLS[space] for space in ("NS", "ND", "E", "U", "V",
 
 
 def gather(x: Any, end: str = "src") -> Any:
-    """[E, ...] from rows of nodes x [NS, ...] or of their types x [T, ...]: those of the sources, or with
-    ``end="dst"`` of the destinations; with ``end="type"`` from rows of edge types x [R, ...].
+    """Returns for each edge, [E, ...], its source's row from rows of nodes x [NS, ...] or of their types x [T, ...].
+
+    ``end="dst"`` takes the row of the destination, ``end="type"`` the row of the edge type from x [R, ...].
     """
     _outside("gather")
 
 
 def destinations(x: Any) -> Any:
-    """[ND, ...], the rows of destinations among those of the sources, x [NS, ...], or of their types, x [T, ...]."""
+    """Returns [ND, ...] the rows of destinations, from rows of sources x [NS, ...] or of their types x [T, ...]."""
     _outside("destinations")
 
 
 def typed_linear(x: Any, W: Any, end: str | None = None, heads: int | None = None) -> Any:
-    """Rows times the matrix of their type: x [E, K] by W [R, K, M], or x [NS, K] by W [T, K, M].
+    """Multiplies rows by the matrix of their type: x [E, K] by W [R, K, M], or x [NS, K] by W [T, K, M].
 
     ``end`` ("src" or "dst") takes the rows of the edges from nodes x [NS, K], by W [R, K, M] of the edge types or
-    [T, K, M] of the types of these nodes. Rows x [..., H, K] go by W [..., H, K, M] head by head, and by
+    [T, K, M] of the types of these nodes. Rows x [..., H, K] are multiplied by W [..., H, K, M] head by head, and by
     W [..., H * K, M] as one row. ``heads`` makes the result [..., heads, M / heads].
     """
     _outside("typed_linear")
 
 
 def scatter(y: Any, end: str = "dst", reduce: str = "sum") -> Any:
-    """[ND, ...] (or [NS, ...] with ``end="src"``) from y [E, ...]: sum, mean, max or min over each node's edges.
+    """Reduces y [E, ...] to [ND, ...] (``end="src"``: [NS, ...]): sum, mean, max or min over each node's edges.
 
     Nodes without edges hold 0.
     """
@@ -82,17 +83,17 @@ def scatter(y: Any, end: str = "dst", reduce: str = "sum") -> Any:
 
 
 def aggregate(messages: Any, weight: Any = None, end: str = "dst", reduce: str = "sum") -> Any:
-    """As `scatter`; messages [NS, ...] are those of the nodes at the other ends, ``weight`` [E] or [E, H] scales."""
+    """Reduces like `scatter`, scaled by ``weight`` [E] or [E, H]; messages [NS, ...] come from the other ends."""
     _outside("aggregate")
 
 
 def edge_softmax(score: Any, end: str = "dst") -> Any:
-    """[E, ...] from score [E, ...]: softmax over the edges that share a destination (or source)."""
+    """Returns [E, ...] the softmax of score [E, ...] over the edges that share a destination (or source)."""
     _outside("edge_softmax")
 
 
 def traverse(body: str, **arrays: Any) -> Any:
-    """Loops in program form with their return, over arrays by name."""
+    """Runs loops in program form, with their return, over arrays by name."""
     _outside("traverse")
 
 

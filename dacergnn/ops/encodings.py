@@ -15,9 +15,9 @@ from dacergnn.sdfg_passes.select_adjacency import encoding_length
 
 
 def connect_encodings(sdfg: dace.SDFG, *, index: Typeclass = dace.int32, implementation: str = "cpu") -> None:
-    """Connect to every graph operator of ``sdfg``, at any depth, the encodings that its kernel reads.
+    """Connects every graph operator of ``sdfg``, at any depth, to the encodings that its kernel reads.
 
-    They become arguments of the SDFG; `encoding_arguments` has their values for a graph.
+    They become arguments of the SDFG; `encoding_arguments` returns their values for a graph.
     """
     for nested in list(sdfg.all_sdfgs_recursive()):
         for state in nested.states():
@@ -34,7 +34,7 @@ def connect_encodings(sdfg: dace.SDFG, *, index: Typeclass = dace.int32, impleme
 
 
 def encoding_arguments(sdfg: dace.SDFG, graph: HeteroGraph) -> dict[str, Any]:
-    """Values of the encodings and row counts that are arguments of ``sdfg``, by name."""
+    """Returns the values of the encodings and row counts that are arguments of ``sdfg``, by name."""
     names = sdfg.arglist()
     values: dict[str, Any] = {n: graph.encoding(n) for n in names if is_encoding(n)}
     return values | {n: graph.size(n) for n in names if n in ROW_SPACES}
@@ -45,7 +45,7 @@ def _spaces(node: GraphOperator) -> list[str]:
 
 
 def _declare(sdfg: dace.SDFG, name: str, index: Typeclass) -> None:
-    """Make an encoding known in an SDFG and in those around it."""
+    """Declares an encoding in an SDFG and in all SDFGs around it."""
     if name in sdfg.arrays:
         return
     length = encoding_length(name)
@@ -69,7 +69,7 @@ def _symbol(sdfg: dace.SDFG, name: str) -> None:
 
 
 def _place(sdfg: Any) -> tuple[Any, Any, dace.SDFG | None]:
-    """The node, the state and the SDFG around a nested one."""
+    """Returns the node, the state and the SDFG around a nested one."""
     return sdfg.parent_nsdfg_node, sdfg.parent, sdfg.parent_sdfg
 
 

@@ -1,4 +1,4 @@
-"""Graph operators inside DaCe's own differentiation: the rules of `sdfg_passes.differentiate`, node by node."""
+"""Lets DaCe differentiate graph operators, by the rules of `sdfg_passes.differentiate`, node by node."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _VALUE = "value_"
 
 @registry.autoregister_params(node_type=GraphOperator, name="dacergnn")
 class GraphOperatorBackward(BackwardImplementation):
-    """A nested SDFG of graph operators that adds to the gradients; what it needs of the forward, it computes again."""
+    """Makes a nested SDFG of graph operators that adds to the gradients; it computes needed forward values again."""
 
     @staticmethod
     def backward(
@@ -59,7 +59,7 @@ class GraphOperatorBackward(BackwardImplementation):
 
 
 def _listing(node: GraphOperator, context: BackwardContext, outputs: list[str]) -> Listing:
-    """The statements of a node; what it reads is named as its connectors are, which DaCe connects by name."""
+    """Returns a node's statements with the names of its connectors, since DaCe connects arrays by name."""
     read = node.read_arrays
 
     def named(name: str) -> str:
@@ -79,7 +79,7 @@ def _listing(node: GraphOperator, context: BackwardContext, outputs: list[str]) 
 
 
 def _nest(label: str, backward: Listing, totals: dict[str, tuple[Rows, str | None]], context: BackwardContext) -> Any:
-    """The backward program as a nested SDFG that adds its results, if there are any, to the gradients."""
+    """Adds the backward program as a nested SDFG, which adds its results, if there are any, to the gradients."""
     dtype = next(iter(context.forward_sdfg.arrays.values())).dtype
     nested: Any = backward.build(f"{label}_backward", dtype)
     last = nested.add_state_after(nested.start_block, "accumulate")
@@ -97,9 +97,9 @@ def _nest(label: str, backward: Listing, totals: dict[str, tuple[Rows, str | Non
             nested.arrays[gradient].transient = True
     nested.arg_names = []
     symbols = {name: dace.symbol(name, dtype=dace.int64) for name in nested.free_symbols}
-    # Without types, which DaCe infers; as dictionaries, whose order is the same in every process.
+    # Without types, since DaCe infers them; dictionaries keep the same order in every process.
     inputs: Any = dict.fromkeys(backward.inputs)
     outputs: Any = dict.fromkeys(_TOTAL + name for name in totals)
     node = context.backward_state.add_nested_sdfg(nested, inputs, outputs, symbol_mapping=symbols)
-    node.no_inline = True  # simplification would take the sum with what is there for a plain write
+    node.no_inline = True  # simplification would take the accumulation for a plain write
     return node

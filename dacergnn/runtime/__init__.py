@@ -1,1 +1,1 @@
-"""From an SDFG of library nodes to a loaded function: lowering, build, cache, memory plan, call."""
+"""Makes a loaded function of an SDFG of library nodes: lowering, build, cache, memory plan, call."""

@@ -1,4 +1,4 @@
-"""What CUDA programs take from torch: the stream of the moment, memory of its allocator, properties of devices."""
+"""Gives CUDA programs the current stream of torch, memory of its allocator, and properties of devices."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _HAS_PRECISION = hasattr(torch.backends.cuda.matmul, "fp32_precision")
 
 @contextmanager
 def current_stream(device: torch.device) -> Generator[torch.cuda.Stream]:
-    """Make ``device`` the current one; gives torch's current stream there."""
+    """Makes ``device`` the current one, and yields torch's current stream there."""
     with torch.cuda.device(device):
         yield torch.cuda.current_stream(device)
 
 
 def on_this_stream(work: Callable[[], Result], device: torch.device) -> Callable[[], Result]:
-    """``work`` for another thread to do, on this thread's current stream of a device."""
+    """Returns ``work`` for another thread, to be done on this thread's current stream of a device."""
     if device.type != "cuda":
         return work
     stream = torch.cuda.current_stream(device)
@@ -39,7 +39,7 @@ def on_this_stream(work: Callable[[], Result], device: torch.device) -> Callable
 
 
 def random_state(device: torch.device) -> list[Tensor]:
-    """The state of torch's random numbers on the processor, and on a device unless its work is being recorded."""
+    """Returns the state of torch's random numbers on the CPU, and on a device unless its work is being recorded."""
     states = [torch.get_rng_state()]
     if device.type == "cuda" and not torch.cuda.is_current_stream_capturing():
         states.append(torch.cuda.get_rng_state(device))
@@ -47,28 +47,28 @@ def random_state(device: torch.device) -> list[Tensor]:
 
 
 def set_random_state(device: torch.device, states: Sequence[Tensor]) -> None:
-    """Go back to what `random_state` gave."""
+    """Restores the states that `random_state` returned."""
     torch.set_rng_state(states[0])
     for state in states[1:]:
         torch.cuda.set_rng_state(state, device)
 
 
 def finish(device: torch.device) -> None:
-    """Wait until what the current stream has to do is done."""
+    """Waits until the work on the current stream is done."""
     torch.cuda.current_stream(device).synchronize()
 
 
 @cache
 def multiprocessors(device: torch.device) -> int:
-    """Number of multiprocessors of a device."""
+    """Returns the number of multiprocessors of a device."""
     return torch.cuda.get_device_properties(device).multi_processor_count
 
 
 def architectures(chosen: tuple[int, ...] | None) -> tuple[int, ...]:
-    """The compute capabilities to build for: those ``chosen``, else those of the devices here.
+    """Returns the compute capabilities to build for: the ``chosen`` ones, else those of the devices here.
 
     Raises:
-        BuildError: None is chosen, and there is no device, or none that is new enough.
+        BuildError: None is chosen, and there is no device that is new enough.
     """
     if chosen is not None:
         return chosen
@@ -85,15 +85,15 @@ def architectures(chosen: tuple[int, ...] | None) -> tuple[int, ...]:
 
 @cache
 def capability(device: torch.device) -> int:
-    """The compute capability of a device, without the dot."""
+    """Returns the compute capability of a device, without the dot."""
     major, minor = torch.cuda.get_device_capability(device)
     return 10 * major + minor
 
 
 def check_built_for(device: torch.device, built: tuple[int, ...]) -> None:
-    """DeviceError unless a program that was built for some architectures runs on a device.
+    """Raises DeviceError unless a program built for some architectures runs on a device.
 
-    Code for an architecture runs on later ones of the same major version, that for the last one on all later ones.
+    Code for an architecture also runs on later ones of the same major version; code for the last one on all later ones.
     """
     own = capability(device)
     if own < OLDEST_ARCHITECTURE:
@@ -112,21 +112,21 @@ def _listed(architectures: tuple[int, ...]) -> str:
 
 
 def allows_tf32() -> bool:
-    """Returns whether torch lets products of float32 on CUDA devices round their factors to TF32 at the moment."""
+    """Tells whether torch currently lets float32 products on CUDA devices round their factors to TF32."""
     matmul: Any = torch.backends.cuda.matmul
-    # Where torch has the newer setting, the older one raises an error after the newer one was set.
+    # After the newer setting of torch has been used, reading the older one raises an error.
     return matmul.fp32_precision == "tf32" if _HAS_PRECISION else matmul.allow_tf32
 
 
 class DeviceMemory:
-    """Memory of torch's allocator, which orders its reuse by the streams; where a `Lease` comes from."""
+    """Provides each `Lease` with memory of torch's allocator, which orders reuse by the streams."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
 
     def take(self, size: int) -> Tensor:
-        """A buffer of ``size`` bytes with any content."""
+        """Returns a buffer of ``size`` bytes with any content."""
         return torch.empty(size, dtype=torch.uint8, device=self.device)
 
     def give(self, buffer: Tensor) -> None:
-        """Hand a buffer back: the allocator takes it when the last reference is gone."""
+        """Does nothing: the allocator takes a buffer back when the last reference is gone."""

@@ -1,6 +1,6 @@
-"""A loaded CUDA program: launches its kernels on torch's current stream, with memory of torch's allocator alone.
+"""Launches the kernels of a loaded CUDA program on torch's current stream, with memory of torch's allocator only.
 
-A call waits for nothing and reads nothing from the device, so CUDA graphs capture it.
+A call waits for nothing and reads nothing from the device, so CUDA graphs can capture it.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from dacergnn.runtime.pool import Lease
 from dacergnn.runtime.stacks import Stacks
 
 _ALIGNMENT = 16
-"""Bytes that kernels read at once."""
+"""Bytes that a kernel reads at once."""
 
 
 class CUDAExecutable(Executable):
-    """The compiled form of one SDFG whose operators are expanded for CUDA."""
+    """Runs the compiled form of one SDFG whose operators are expanded for CUDA."""
 
     _device = "cuda"
-    overwrites = False  # what is recorded into a CUDA graph runs again
+    overwrites = False  # a CUDA graph runs the recorded calls again
     takes_parts = False
     _tail = 3  # stream, scratch memory, number of multiprocessors
 
@@ -51,7 +51,7 @@ class CUDAExecutable(Executable):
         return self.lowered.has_tf32 and allows_tf32()
 
     def _current(self) -> Callable[..., Any]:
-        """The function of the build that torch's setting of TF32 asks for; there are two once it has changed."""
+        """Returns the function of the build for torch's setting of TF32; builds a second one if the setting changes."""
         tf32 = self._takes_tf32()
         function = self._functions.get(tf32)
         if function is None:
@@ -67,7 +67,7 @@ class CUDAExecutable(Executable):
             )
         prepared = super()._prepare(graph, stacks, giver)
         check_built_for(graph.device, self.architectures)
-        finish(graph.device)  # calls on any stream read what has been made of the graph
+        finish(graph.device)  # calls on any stream read the encodings of the graph
         return prepared
 
     def run(
@@ -104,5 +104,5 @@ class CUDAExecutable(Executable):
         return results, lease
 
     def _launch(self, arguments: array[int]) -> bytes | None:
-        """Launch the kernels; returns what went wrong."""
+        """Launches the kernels; returns an error message, or None."""
         return self._current()(arguments.buffer_info()[0])

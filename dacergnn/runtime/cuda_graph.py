@@ -1,4 +1,4 @@
-"""Work on a CUDA device, recorded once and then launched as a whole."""
+"""Records work on a CUDA device once, and then launches it as a whole."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Result = TypeVar("Result")
 
 
 def capturing() -> bool:
-    """Returns whether torch's current stream is being recorded into a CUDA graph."""
+    """Tells whether torch's current stream is being recorded into a CUDA graph."""
     return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
 
 
@@ -22,11 +22,11 @@ class Recorder:
     """Records into CUDA graphs that share one pool of memory, and runs them one at a time.
 
     Args:
-        device: On which everything is that is recorded.
+        device: The device of all recorded work.
     """
 
     kind = "cuda"
-    """Type of the devices that there are graphs for."""
+    """Type of the devices that have graphs."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -34,7 +34,7 @@ class Recorder:
         self._last = torch.cuda.current_stream(device)
 
     def warm_up(self, work: Callable[[], object]) -> None:
-        """Run on a side stream, as recordings do, so that libraries load there what they need once."""
+        """Runs work on a side stream, as recordings do, so that libraries initialize themselves there."""
         with torch.cuda.device(self._device):
             current, side = torch.cuda.current_stream(), torch.cuda.Stream()
             side.wait_stream(current)
@@ -43,10 +43,10 @@ class Recorder:
             current.wait_stream(side)
 
     def record(self, work: Callable[[], Result]) -> tuple[Result, Callable[[], None]]:
-        """Returns what some work returns, in memory that stays where it is, and the function that does its device part
-        again.
+        """Records work; returns its result, in memory that stays where it is, and a function that repeats the device
+        part.
 
-        Other threads may go on using the device meanwhile.
+        Other threads may use the device meanwhile.
         """
         graph = torch.cuda.CUDAGraph()
         with (
@@ -58,7 +58,7 @@ class Recorder:
 
     @contextmanager
     def turn(self, about: HeteroGraph | None) -> Generator[None]:
-        """Use what was recorded, and its memory, after all earlier uses, on whatever stream they were.
+        """Orders a use of the recorded work and its memory after all earlier uses, on any stream.
 
         Args:
             about: The graph whose encodings are read.

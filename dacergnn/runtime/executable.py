@@ -1,4 +1,4 @@
-"""A loaded program: checks its arguments once per signature, allocates through torch, calls one C function."""
+"""Calls loaded programs: checks arguments once per signature, allocates through torch, calls one C function."""
 
 from __future__ import annotations
 
@@ -36,45 +36,45 @@ _DTYPES = {
     "float16": torch.float16,
 }
 _LINED_UP = 1 << 20
-"""Bytes of intermediate arrays up to which they lie one behind the other: a plan would take longer than it saves."""
+"""Bytes of intermediate arrays up to which they lie one after the other, since a plan would cost more than it saves."""
 Frame = tuple["array[int]", int, Tensor]
-"""Arguments of the C function, complete but for inputs and outputs; their address; the workspace they point into."""
+"""Arguments of the C function without inputs and outputs; their address; the workspace that they point into."""
 
 
 @dataclass(slots=True)
 class Prepared:
-    """Describes what a call on one graph needs besides its inputs; made once per graph."""
+    """Holds what a call on one graph needs besides its inputs; made once per graph."""
 
-    arguments: array[int]  # of the C function, in order, complete but for inputs, outputs and buffers
+    arguments: array[int]  # of the C function, in order, without inputs, outputs and buffers
     inputs: Inputs
     outputs: list[tuple[int, tuple[int, ...], bool]]  # position of an argument, shape, whether from the pool
     saved_shapes: list[tuple[int, ...]]
     saved: int  # bytes
     saved_offsets: list[int]
     workspace: int  # bytes
-    scratch: int  # offset in the workspace of what kernels need for themselves
+    scratch: int  # offset of the kernels' own memory in the workspace
     offsets: list[tuple[int, int]]  # position of an argument, offset in the workspace
-    hosted: list[tuple[int, int]]  # position of an argument, of the result that it becomes
-    offsets_given: list[tuple[int, int]]  # position of an argument, offset in the buffer that is handed over
+    hosted: list[tuple[int, int]]  # positions of an argument, and of the result whose memory it uses
+    offsets_given: list[tuple[int, int]]  # position of an argument, offset in the giver's buffer
     encodings: object  # keeps the memory behind the pointers alive
-    spare: list[Frame]  # with small workspaces, that no call is using
+    spare: list[Frame]  # with small workspaces, not in use by a call
     graph: Callable[[], HeteroGraph | None]  # weak: the graph holds this
-    streams: set[int]  # handles of those on which a device has run it
+    streams: set[int]  # handles of the streams on which it has run
 
 
 class Executable:
-    """The compiled form of one SDFG.
+    """Runs the compiled form of one SDFG.
 
-    Of its outputs the first ``results`` (None: all) are returned as tensors of their own, the others, saved for a
-    backward, share one buffer. ``architectures`` are those of the devices that it is built for, none for the CPU.
+    The first ``results`` outputs (None: all) are returned as tensors of their own. The others are saved for a backward,
+    and share one buffer. ``architectures`` are those of the devices to build for, none for the CPU.
     """
 
     _device = "cpu"
     overwrites = True
     takes_parts = True
-    """Tells whether calls take buffers that are handed over."""
+    """Tells whether calls take inputs in parts (`Stacks`)."""
     _tail = 2
-    """Arguments of the C function behind those of the program."""
+    """Number of arguments of the C function after those of the program."""
 
     def __init__(
         self, sdfg: dace.SDFG | Lowered, results: int | None = None, architectures: tuple[int, ...] = ()
@@ -86,7 +86,7 @@ class Executable:
         self._layout = ArgumentLayout(self.lowered, self.results, self.dtype.itemsize, self._tail)
         self._saved, self.end = self._layout.saved_positions, self._layout.end
         self.encodings: Sequence[str] = self.lowered.encodings
-        """Tells what is made of a graph for the first call: first the encodings that this program takes."""
+        """Encodings that are built of a graph for the first call; those that this program takes come first."""
         self._known_forms: dict[Stacks | None, InputForms] = {}
         use_one_thread_in_children()
         library = self._open(self._source())
@@ -94,7 +94,7 @@ class Executable:
         self._load(library)
 
     def _source(self) -> str:
-        """The code to build."""
+        """Returns the code to build."""
         return self.lowered.code
 
     def _open(self, code: str) -> ctypes.CDLL:
@@ -102,12 +102,12 @@ class Executable:
         return ctypes.CDLL(str(path))  # RTLD_LOCAL: every library exports the same helper symbols
 
     def _load(self, library: ctypes.CDLL) -> None:
-        """Find what calls need."""
+        """Looks up the functions that calls need."""
         self._function = self._entry(library, None)
         self._read_and_call = builtin(library, f"read_and_call_{self.lowered.name}")
 
     def _entry(self, library: ctypes.CDLL, result: type | None) -> Callable[..., Any]:
-        """The C function of a build."""
+        """Returns the C function of a build."""
         function = getattr(library, f"call_{self.lowered.name}")
         function.argtypes, function.restype = [ctypes.c_void_p], result
         return function
@@ -128,12 +128,12 @@ class Executable:
         giver: Executable | None = None,
         schedule: Mapping[str, int] | None = None,
     ) -> Prepared:
-        """Encodings, sizes and memory plan of ``graph`` for this program; made once, and kept with the graph.
+        """Returns encodings, sizes and memory plan of ``graph`` for this program; made once, and kept with the graph.
 
         Args:
-            giver: The program whose saved arrays calls overwrite once they have read them.
-            schedule: Other values than those of ``lowered.schedule``, by the same names. What is made for them shares
-                all else, and is not kept.
+            giver: The program whose saved arrays calls overwrite after reading them.
+            schedule: Values in place of those of ``lowered.schedule``, by the same names. The result for them shares
+                everything else, and is not kept.
 
         Raises:
             ArrayError: The graph is on another device.
@@ -207,34 +207,34 @@ class Executable:
         )
 
     def _forms(self, stacks: Stacks | None) -> InputForms:
-        """Returns what inputs are that come in the parts of ``stacks``; made once for each."""
+        """Returns the forms of inputs that come in the parts of ``stacks``; made once for each."""
         forms = self._known_forms.get(stacks)
         if forms is None:
             forms = self._known_forms[stacks] = InputForms(self.lowered, self.dtype, self._layout.positions, stacks)
         return forms
 
     def given(self, prepared: Prepared, reader: Lowered) -> dict[str, tuple[int, int, int]]:
-        """Returns where the saved arrays lie in their buffer, with the last operator that reads each."""
+        """Returns start and end of each saved array in their buffer, and the last operator in ``reader`` to read it."""
         names = [b.name for b in self.lowered.outputs[self.results :]]
         ends = [*prepared.saved_offsets[1:], prepared.saved]
         places = zip(names, prepared.saved_offsets, ends, strict=True)
         return {n: (start, end, reader.last_reads.get(n, -1)) for n, start, end in places}
 
     def __call__(self, prepared: Prepared, inputs: list[Tensor], giver_lease: Lease | None = None) -> list[Tensor]:
-        """Run on the arrays ``prepared.inputs.names``, in this order, then the parts of others; returns the results.
+        """Runs on the arrays ``prepared.inputs.names``, in this order, then the parts of others; returns the results.
 
         Args:
             giver_lease: Holds the saved arrays of the giver that the call was prepared with; its buffer is overwritten.
 
         Raises:
-            ArrayError: One does not fit the graph and the program, or torch makes tensors that kernels cannot write to.
+            ArrayError: One does not fit graph and program, or torch makes tensors that kernels cannot write to.
         """
         return self.run(prepared, inputs, giver_lease)[0]
 
     def run(
         self, prepared: Prepared, inputs: list[Tensor], giver_lease: Lease | None = None
     ) -> tuple[list[Tensor], Lease | None]:
-        """Results, and the buffer with the saved arrays, which `saved` reads."""
+        """Returns the results, and the buffer with the saved arrays for `saved`."""
         if _is_profiled():
             with record_function(f"dacergnn::{self.lowered.name}"):
                 return self._run(prepared, inputs, giver_lease)
@@ -283,7 +283,7 @@ class Executable:
                 POOL.give(workspace)
 
     def frame(self, prepared: Prepared) -> Frame:
-        """Returns what a call needs for itself."""
+        """Returns the arguments and the workspace of one call."""
         arguments, workspace = prepared.arguments[:], POOL.take(prepared.workspace)
         if not has_memory(workspace):
             raise _no_memory(workspace)
@@ -294,7 +294,7 @@ class Executable:
         return arguments, arguments.buffer_info()[0], workspace
 
     def saved(self, prepared: Prepared, lease: Lease) -> list[Tensor]:
-        """The saved arrays as tensors; valid as long as the lease is held."""
+        """Returns the saved arrays as tensors, which are valid as long as the lease is held."""
         tensors: list[Tensor] = []
         for shape, offset in zip(prepared.saved_shapes, prepared.saved_offsets, strict=True):
             part = lease.buffer[offset : offset + prod(shape) * self.dtype.itemsize]
@@ -303,7 +303,7 @@ class Executable:
 
 
 def _no_memory(made: Tensor) -> ArrayError:
-    """The error where torch makes tensors that kernels cannot write to."""
+    """Returns the error for tensors of torch that kernels cannot write to."""
     where = f"is made where torch allocates a {type(made).__name__} on {made.device}"
     remedy = "leave FakeTensorMode and default devices, or trace it with torch.compile"
     return ArrayError("the call", f"{where}, which has no memory for results; {remedy}")

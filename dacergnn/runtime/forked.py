@@ -1,4 +1,4 @@
-"""Children of `os.fork`: they have none of their parents' threads, and whatever waits for one waits forever."""
+"""Handles children of `os.fork`, which lack their parents' threads and would wait for these forever."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ log = logging.getLogger("dacergnn.modules")
 
 @cache
 def use_one_thread_in_children() -> None:
-    """Let children of this process run on one thread; called where the first kernels are loaded.
+    """Lets children of this process run on one thread; called when the first kernels are loaded.
 
-    OpenMP keeps its threads between parallel regions, those of torch and of kernels alike, and would wait in a child
-    for threads that only the parent has.
+    OpenMP keeps the threads of torch and of kernels between parallel regions. In a child it would wait for threads
+    that only the parent has.
     """
     os.register_at_fork(after_in_child=_use_one_thread)
 

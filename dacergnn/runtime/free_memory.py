@@ -1,4 +1,4 @@
-"""How much memory there is to take."""
+"""Reads how much memory is free."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _FIGURES = Path("/proc/meminfo")
 
 
 def free_memory(device: str = "cpu") -> float:
-    """Bytes that can be allocated on a type of device ("cpu", "cuda") now; infinite where the system does not say."""
+    """Returns the bytes that are free on a type of device ("cpu", "cuda") now; infinite if the system does not say."""
     if device == "cuda":
         return float(torch.cuda.mem_get_info()[0]) if torch.cuda.is_available() else float("inf")
     lines = _FIGURES.read_text().splitlines() if _FIGURES.exists() else []

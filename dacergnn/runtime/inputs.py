@@ -1,4 +1,4 @@
-"""Inputs of a call: checked once for each set of shapes, their addresses written into the arguments."""
+"""Checks the inputs of calls once for each set of shapes, and writes their addresses into the arguments."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from dacergnn.runtime.stacks import Stack, Stacks
 
 
 class Fit:
-    """Describes what inputs look like that fit, and what follows from it.
+    """Describes inputs that fit, as numbers for C++.
 
     Args:
-        expected: The numbers that `read_tensors` takes.
-        pieces: Those that `stack_parts` takes.
+        expected: The numbers for `read_tensors`.
+        pieces: The numbers for `stack_parts`.
     """
 
     __slots__ = ("expected", "expected_address", "pieces", "pieces_address")
@@ -33,7 +33,7 @@ class Fit:
 
     @property
     def shapes(self) -> list[tuple[int, ...]]:
-        """Shapes of the tensors."""
+        """Returns the shapes of the tensors."""
         shapes: list[tuple[int, ...]] = []
         at = _HEAD
         while at < len(self.expected):
@@ -43,15 +43,15 @@ class Fit:
 
 
 _HEAD = 3
-"""Numbers of `read_tensors` before those of the first tensor."""
+"""How many numbers of `read_tensors` come before the first tensor."""
 _NO_PIECES = array("q", [0])
 
 
 class InputForms:
-    """Describes what a program takes on any graph.
+    """Describes the inputs of a program on any graph.
 
     Args:
-        positions: Of arguments, by name.
+        positions: Positions of arguments, by name.
         stacks: Arrays that come in parts, None for none.
     """
 
@@ -63,33 +63,33 @@ class InputForms:
         self.names = [n for n in lowered.inputs if stacks is None or n not in stacks.names]
         """Arrays that come as one tensor."""
         self.positions = [positions[n] for n in self.names]
-        first = len(lowered.signature) + 3  # behind the handle, the arguments and the rest of the tail
+        first = len(lowered.signature) + 3  # after the handle, the arguments and the rest of the tail
         self.positions += range(first, first + (stacks.count if stacks is not None else 0))
         self.spaces = lowered.spaces
         """Row space and row shape of each array."""
-        # Single rows may come without an axis for them, pairs with one for each of the two.
+        # Single rows may come without a row axis, and rows of pairs with two axes.
         several = ("ONE", "RNS", *FEATURE_SPACES)
         self.whole = [
             (n, space, row, prod(row), space not in several) for n in self.names for space, row in (lowered.spaces[n],)
         ]
-        """Of arrays in one tensor: name, row space, row shape and its size, whether rows are the first axis."""
+        """Arrays in one tensor: name, row space, row shape and its size, whether rows are the first axis."""
         self._last: tuple[array[int], list[tuple[int, str]]] | None = None
-        """Tells what the last inputs looked like, and where that has sizes of which row spaces."""
+        """Numbers that describe the last inputs, and the positions in them of sizes of row spaces."""
 
     def keep(self, expected: array[int], tensors: Sequence[Tensor]) -> None:
-        """Note what inputs looked like, for calls on other graphs."""
+        """Notes the description of inputs, for calls on other graphs."""
         places: list[tuple[int, str]] = []
         at = _HEAD
         for (_, space, _, _, rows_first), tensor in zip(self.whole, tensors, strict=True):
             if rows_first and tensor.dim():
                 places.append((at + 2, space))
             elif space != "ONE":
-                return  # several sizes are in its shape
+                return  # its shape has several sizes
             at += 2 + tensor.dim()
         self._last = expected, places
 
     def fit(self, sizes: Mapping[str, int]) -> Fit | None:
-        """Returns what inputs look like on another graph if nothing but sizes differs; None if nothing is known."""
+        """Returns the last inputs' description with the sizes of another graph; None if no inputs are known."""
         if self._last is None:
             return None
         expected, places = self._last
@@ -100,11 +100,11 @@ class InputForms:
 
 
 class Inputs:
-    """Describes what a program takes on one graph.
+    """Checks and places the inputs of a program on one graph.
 
     Args:
         sizes: Number of rows by row space.
-        offsets: Where arrays that come in parts lie in the workspace, in bytes.
+        offsets: Offsets in the workspace of arrays that come in parts, in bytes.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class Inputs:
         return (self._sizes[space], *row)
 
     def place(self, tensors: Sequence[Tensor], arguments: array[int]) -> tuple[list[Tensor], Fit]:
-        """Write addresses of the tensors, or of contiguous copies; returns what has to be kept meanwhile.
+        """Writes addresses of the tensors, or of contiguous copies; returns the tensors to keep meanwhile, and the fit.
 
         Raises:
             ArrayError: A tensor does not fit the graph and the program.
@@ -143,7 +143,7 @@ class Inputs:
         return all(t.dtype is self.dtype and t.device == self.device for t in tensors)
 
     def check(self, tensors: Sequence[Tensor]) -> Fit:
-        """Raise ArrayError, naming the array, unless the tensors fit."""
+        """Returns the fit of the tensors; raises ArrayError with the name of the array if one does not fit."""
         whole, parts = tensors[: len(self.names)], tensors[len(self.names) :]
         for (name, space, row, width, rows_first), tensor in zip(self.forms.whole, whole, strict=True):
             rows, shape = self._sizes[space], tensor.shape
@@ -163,7 +163,7 @@ class Inputs:
         return Fit(expected, array("q", [len(pieces) // 4, *pieces]))
 
     def _pieces(self, stack: Stack, parts: Sequence[Tensor], number: count[int]) -> list[int]:
-        """Fields of `Piece` for each piece of the parts."""
+        """Returns the fields of `Piece` for each piece of the parts."""
         label, shape = ", ".join(stack.names), self.shape(stack.names[0])
         row = prod(shape[1:])
         pieces: list[int] = []

@@ -1,4 +1,4 @@
-"""Finds once what the arguments of a program's function are on any graph; for a graph, its sizes remain."""
+"""Describes the arguments of a program's function once for all graphs; only sizes depend on the graph."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dacergnn.runtime.memory import ArrayRows, aligned, hosted
 
 
 class Result(NamedTuple):
-    """An array that a call returns or saves: the position of its argument, row space, row shape, bytes of a row."""
+    """Describes an array that a call returns or saves: its argument's position, row space, row shape and row bytes."""
 
     position: int
     rows: str
@@ -22,26 +22,26 @@ class Result(NamedTuple):
 
 
 class ArgumentLayout:
-    """Describes what the arguments of a program are.
+    """Describes the arguments of a program.
 
     Args:
-        results: So many outputs are returned, the others saved.
+        results: Number of outputs that are returned; the others are saved.
         item: Bytes of an element.
-        tail: Number of arguments behind those of the program.
+        tail: Number of arguments after those of the program.
     """
 
     def __init__(self, lowered: Lowered, results: int, item: int, tail: int) -> None:
         self.positions = {name: i + 1 for i, name in enumerate(lowered.signature)}
-        """Of arguments, by name."""
+        """Positions of arguments, by name."""
         self.end = 1 + len(lowered.signature)
-        """Position of the first argument behind those of the program."""
+        """Position of the first argument after those of the program."""
         hosts = hosted(lowered.intermediates, lowered.outputs[:results])
         self.hosted = [(self.positions[name], self.positions[result]) for name, result in hosts.items()]
-        """Intermediate arrays in the memory of results: their arguments, and those of the results."""
+        """Intermediate arrays in the memory of results: positions of their arguments, and of the results' arguments."""
         self.buffers: list[Buffer] = [b for b in lowered.intermediates if b.name not in hosts]
         """Intermediate arrays that the workspace holds."""
         self.rows = [ArrayRows(self.positions[b.name], b.rows, b.elements * item) for b in self.buffers]
-        """The same, as what takes up memory."""
+        """Rows and widths of these buffers, from which their bytes follow."""
         outputs = [Result(self.positions[b.name], b.rows, b.shape, b.elements * item) for b in lowered.outputs]
         self.results, self.saved = outputs[:results], outputs[results:]
         self.saved_positions = [output.position for output in self.saved]
@@ -50,7 +50,7 @@ class ArgumentLayout:
         spaces |= {b.rows for b in (*lowered.outputs, *lowered.intermediates)}
         spaces |= {space for need in lowered.scratch for space in need}
         self.spaces = sorted(spaces | set(lowered.signature) & set(ROW_SPACES))
-        """Row spaces whose sizes are asked for."""
+        """Row spaces whose sizes are needed."""
         self._sizes = [(self.positions[name], name) for name in lowered.signature if name in self.spaces]
         self._encodings = [self.positions[name] for name in lowered.encodings]
         schedule = {argument(choice): value for choice, value in lowered.schedule.items()}
@@ -60,9 +60,9 @@ class ArgumentLayout:
         """Returns the arguments of a call, 0 in place of the addresses of arrays.
 
         Args:
-            handle: That of the build.
+            handle: The handle of the build.
             sizes: Number of rows by row space.
-            encodings: Addresses; there may be more than the program takes.
+            encodings: Their addresses; there may be more than the program takes.
         """
         made = self._constants[:]
         made[0] = handle
@@ -73,10 +73,10 @@ class ArgumentLayout:
         return made
 
     def scratch(self, sizes: Mapping[str, int]) -> int:
-        """Returns how many bytes kernels need for themselves."""
+        """Returns the bytes of the kernels' own memory."""
         needs = [sum([width * sizes[space] for space, width in need.items()]) for need in self._scratch]
         return aligned(max(needs, default=0))
 
     def saved_offsets(self, sizes: Mapping[str, int]) -> list[int]:
-        """Returns where saved arrays begin in their buffer, in bytes, then its size."""
+        """Returns the offsets of saved arrays in their buffer, in bytes, then its size."""
         return [*accumulate([aligned(sizes[s.rows] * s.width) for s in self.saved], initial=0)]

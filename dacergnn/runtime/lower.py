@@ -1,4 +1,4 @@
-"""Lowering: an SDFG whose access schemes are fixed becomes C++ through DaCe's code generator."""
+"""Lowers an SDFG with fixed access schemes to C++ through DaCe's code generator."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ from dacergnn.target import find
 
 @dataclass(frozen=True)
 class Buffer:
-    """An array of a lowered program: ``rows`` is its row space, ``elements`` the size of one row."""
+    """Describes an array of a lowered program: ``rows`` is its row space, ``elements`` the size of one row."""
 
     name: str
     rows: str
     shape: tuple[int, ...]
     elements: int
-    first: int  # number of the operators, those that run together, of which one writes it
-    last: int  # number of the last operators that read it
-    over: tuple[str, ...] = ()  # arrays in whose place its operator may write it, where it is their last reader
+    first: int  # number of the group of operators that writes it; a group runs together
+    last: int  # number of the last group that reads it
+    over: tuple[str, ...] = ()  # arrays that it may replace in memory if its operator is their last reader
 
 
 def argument(choice: str) -> str:
-    """The argument of the C function that has the value of a choice, such as "out/tile_rows"; no array is called so."""
+    """Returns the C function's argument for the value of a choice, such as "out/tile_rows"; no array has this name."""
     return "__" + choice.replace("/", "_")
 
 
 @dataclass(frozen=True)
 class Lowered:
-    """C++ of a program, and what the caller has to know about its function."""
+    """Holds the C++ of a program, and what a caller of its function needs."""
 
     name: str
     code: str
@@ -54,22 +54,22 @@ class Lowered:
     spaces: dict[str, tuple[str, tuple[int, ...]]]  # of the inputs: row space and row shape
     dtype: str
     implementation: str
-    scratch: tuple[dict[str, int], ...]  # bytes per row of each row space, for all operators that run together
-    last_reads: dict[str, int]  # of the inputs: number of the last operators that read it
-    schedule: dict[str, int]  # values that calls give to what the code leaves open, such as "out/tile_rows"
+    scratch: tuple[dict[str, int], ...]  # bytes per row of each row space, for each group of operators
+    last_reads: dict[str, int]  # of the inputs: number of the last group that reads it
+    schedule: dict[str, int]  # values of the choices that the code leaves to calls, such as "out/tile_rows"
 
     @property
     def has_tf32(self) -> bool:
-        """Returns whether there is another build whose products take TF32 factors."""
+        """Tells whether there is another build whose products take TF32 factors."""
         return find(self.implementation).has_tf32 and self.dtype == "float32"
 
     def source(self, *, tf32: bool = False) -> str:
-        """The code of a build."""
+        """Returns the code of a build."""
         return f"#define DACERGNN_TF32\n{self.code}" if tf32 else self.code
 
 
 def lower(sdfg: dace.SDFG) -> Lowered:
-    """Generate the code of ``sdfg`` (left as it is); intermediates become arguments that the caller allocates."""
+    """Generates the code of ``sdfg`` (left as it is); intermediates become arguments that the caller allocates."""
     together = _groups(sdfg)
     operators = [o for group in together for o in group]
     pairs = {pair for o in operators for pair in _plan(o, sdfg).in_place}
@@ -111,12 +111,12 @@ def _plan(operator: GraphOperator, sdfg: dace.SDFG) -> OperatorPlan:
 
 
 def _open(operator: GraphOperator) -> list[tuple[str, str]]:
-    """The choices of an operator that the code leaves open, and the properties that they are."""
+    """Returns the choices of an operator that the code leaves to calls, and the properties that hold them."""
     return [(f"{operator.statements[0].target.name}/{name}", name) for name in operator.run_time]
 
 
 def _groups(sdfg: dace.SDFG) -> list[list[GraphOperator]]:
-    """The operators in the order in which they run, those that a device runs together as one."""
+    """Returns the operators in the order in which they run, in groups that a device runs together."""
     state = next(iter(sdfg.states()))
     operators = ordered_operators(state)
     if operators and all(find(o.implementation).starts_together for o in operators):
@@ -135,7 +135,7 @@ def _scratch(sdfg: dace.SDFG, together: Sequence[Sequence[GraphOperator]]) -> tu
 
 
 def _run_together(operators: Sequence[GraphOperator], sdfg: dace.SDFG, state: dace.SDFGState) -> None:
-    """Put one tasklet in the place of operators that do not wait for each other."""
+    """Replaces operators that do not wait for each other by one tasklet."""
     target = find(operators[0].implementation)
     tasklet = target.expand(operators, [o.arrays(sdfg, state) for o in operators])
     tasklet.environments = {target.environment.full_class_path()}
@@ -152,7 +152,7 @@ def _run_together(operators: Sequence[GraphOperator], sdfg: dace.SDFG, state: da
 
 
 def _declare_sizes(sdfg: dace.SDFG) -> None:
-    """Make sizes arguments that code mentions and no array tells: formats without pointers have none of that size."""
+    """Makes arguments of sizes that code uses but no array has: formats without pointers have no array of that size."""
     tasklets = [node for node, _ in sdfg.all_nodes_recursive() if isinstance(node, dace.nodes.Tasklet)]
     words = {word for tasklet in tasklets for word in re.findall(r"\w+", tasklet.code.as_string)}
     for space in sorted(words & set(ROW_SPACES) - set(sdfg.symbols)):
@@ -166,7 +166,7 @@ def _generate(sdfg: dace.SDFG, sharing: Collection[str]) -> tuple[str, tuple[str
     operators = [o for group in together for o in group]
     local_arrays = [name for o in operators for name in o.locals]
     target = find(operators[0].implementation if operators else None)
-    for before, after in pairwise(together):  # one order, the one that memory is planned for
+    for before, after in pairwise(together):  # fix the order for which memory is planned
         for one, other in product(before, after):
             state.add_nedge(one, other, Memlet())
     for name, desc in sdfg.arrays.items():
@@ -175,7 +175,7 @@ def _generate(sdfg: dace.SDFG, sharing: Collection[str]) -> tuple[str, tuple[str
             desc.may_alias = True
     with (
         dace.config.set_temporary("compiler", "cpu", "openmp_sections", value=False),
-        dace.config.set_temporary("store_history", value=False),  # of expansions, with a copy of the whole
+        dace.config.set_temporary("store_history", value=False),  # of expansions, with a copy of the whole SDFG
         warnings.catch_warnings(),
     ):
         warnings.filterwarnings("ignore", "Using sets for connectors")  # DaCe does so when it expands to an SDFG
@@ -192,8 +192,8 @@ def _generate(sdfg: dace.SDFG, sharing: Collection[str]) -> tuple[str, tuple[str
             sdfg.remove_data(name)
         signature = tuple(sdfg.arglist())
         frame = next(c for c in codegen.generate_code(sdfg) if c.language == "cpp" and c.title == "Frame")
-    # DaCe's build folder holds a header with the hash of the program; the cache keys by content instead.
+    # DaCe's build folder has a header with the program's hash; the cache takes the content as its key instead.
     code = "\n".join(line for line in frame.clean_code.splitlines() if "hash.h" not in line)
-    # All that the frame takes from DaCe's header takes longer to compile than most programs.
+    # DaCe's header takes longer to compile than most programs.
     code = code if target.prelude is None else code.replace("#include <dace/dace.h>", target.prelude)
     return code + target.call.format(name=sdfg.name), signature

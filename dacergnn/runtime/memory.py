@@ -1,4 +1,4 @@
-"""The memory plan: offsets of intermediate arrays in one workspace, shared where lifetimes do not overlap."""
+"""Plans memory: offsets of intermediate arrays in one workspace, which they share if their lifetimes do not overlap."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ALIGNMENT = 64
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """Byte offsets by array name, and the size of the workspace that holds them."""
+    """Holds byte offsets by array name, and the size of the workspace."""
 
     offsets: dict[str, int]
     size: int
@@ -21,7 +21,7 @@ class MemoryPlan:
 
 @dataclass(frozen=True)
 class _Place:
-    """Bytes from ``start`` to ``end`` that are an array's, from operator ``first`` to operator ``last``."""
+    """Describes bytes ``start`` to ``end``, which an array takes from operator ``first`` to operator ``last``."""
 
     start: int
     end: int
@@ -30,7 +30,7 @@ class _Place:
     last: int
 
     def leaves(self, start: int, end: int, buffer: Buffer) -> bool:
-        """Returns whether a buffer may have these bytes."""
+        """Tells whether a buffer may have the bytes from ``start`` to ``end`` besides this array."""
         apart = end <= self.start or self.end <= start
         if apart or self.last < buffer.first or buffer.last < self.first:
             return True
@@ -39,7 +39,7 @@ class _Place:
 
 
 def aligned(size: int) -> int:
-    """``size`` in bytes, rounded up to whole cache lines."""
+    """Returns ``size`` in bytes, rounded up to whole cache lines."""
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
@@ -50,21 +50,21 @@ def plan_memory(
     occupied: Mapping[str, tuple[int, int, int]] | None = None,
     room: int = 0,
 ) -> MemoryPlan:
-    """Place buffers first-fit, the largest first, so that no two that live at the same time overlap.
+    """Places buffers first-fit, the largest first, so that no two that live at the same time overlap.
 
-    A buffer may lie where the last array that its operator reads does, if that can write it in place.
+    A buffer may take the place of an array that its operator is the last to read, if that can write it in place.
 
     Args:
         sizes: Number of rows by row space.
         item: Bytes of an element.
-        occupied: Arrays that are there already, in the first ``room`` bytes: start, end, last operator that reads them.
-        room: No buffer lies on both sides of this offset; what is behind it is the workspace.
+        occupied: Arrays that lie in the first ``room`` bytes already: start, end, last operator that reads them.
+        room: No buffer crosses this offset; the workspace starts there.
     """
     placed = [_Place(start, end, name, -1, last) for name, (start, end, last) in (occupied or {}).items()]
     offsets: dict[str, int] = {}
     for buffer in sorted(buffers, key=lambda b: (-sizes[b.rows] * b.elements, b.first)):
         length = aligned(sizes[buffer.rows] * buffer.elements * item)
-        # Where it can begin: in place of an array, else behind one.
+        # It can begin in place of an array, else after one.
         starts = [p.start for p in placed if p.name in buffer.over and p.end - p.start == length]
         starts += sorted({0, room, *(p.end for p in placed)})
         start = next(
@@ -78,7 +78,7 @@ def plan_memory(
 
 
 class ArrayRows(NamedTuple):
-    """An array in memory: the position of its argument, its row space, and bytes of a row."""
+    """Describes an array in memory: the position of its argument, its row space, and bytes of a row."""
 
     position: int
     space: str
@@ -86,7 +86,7 @@ class ArrayRows(NamedTuple):
 
 
 def lined_up(arrays: Sequence[ArrayRows], sizes: Mapping[str, int]) -> tuple[list[tuple[int, int]], int]:
-    """Returns the offsets of arrays that lie one behind the other, by position, and how many bytes they take.
+    """Returns the offsets of arrays that lie one after the other, by position, and how many bytes they take.
 
     Args:
         sizes: Number of rows by row space.
@@ -100,7 +100,7 @@ def lined_up(arrays: Sequence[ArrayRows], sizes: Mapping[str, int]) -> tuple[lis
 
 
 def hosted(buffers: Sequence[Buffer], results: Sequence[Buffer]) -> dict[str, str]:
-    """Buffers that have the memory of a result, which is written in place of them, by name; one for each result."""
+    """Returns the results that buffers share memory with, by the buffer's name; one buffer for each result."""
     hosts: dict[str, str] = {}
     for result in results:
         fitting = [

@@ -1,4 +1,4 @@
-"""What passes and code generator made of a program, kept on disk, so that a later process runs neither."""
+"""Keeps the code of compiled programs on disk, so that a later process runs neither passes nor code generator."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SOURCES = (
 
 
 def digest_sources(package: Path) -> str:
-    """Hash of the names and contents of the sources that take part in compiling."""
+    """Returns a hash of the names and contents of the sources that take part in compiling."""
     digest = hashlib.sha256()
     for path in (package / source for source in _SOURCES):
         for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
@@ -29,17 +29,17 @@ def digest_sources(package: Path) -> str:
     return digest.hexdigest()
 
 
-# Made when the sources are imported, not when first needed: they may be edited while this process runs.
+# Made when the sources are imported, not when first needed, since they may be edited while this process runs.
 _VERSIONS = f"{digest_sources(Path(__file__).parent.parent)}\n{dace.__version__}"
 
 
 @dataclass(frozen=True)
 class LoweredProgram:
-    """A program after all passes, as code.
+    """Holds the code of a program after all passes.
 
     The forward returns ``results`` outputs of the program, then the arrays saved for the backward; the backward
-    returns the gradients of the inputs ``wrt``. ``again`` are the inputs that these are computed from where the
-    gradients are differentiated, too. ``answers`` are those of the plan that a search has found, ``asked`` the
+    returns the gradients of the inputs ``wrt``. ``again`` are the inputs from which these are computed if the
+    gradients are differentiated, too. ``answers`` are the answers of the plan that a search has found, ``asked`` the
     questions that the user's plan has answered.
     """
 
@@ -54,8 +54,8 @@ class LoweredProgram:
     def sources(self, taken: Sequence[str]) -> tuple[tuple[str, int], ...]:
         """Returns where each input of the backward comes from, by kind and position there.
 
-        An "input" is one of the arrays ``taken`` by the forward, an "output" one that it returns or saves, a "gradient"
-        that of an output.
+        An "input" is one of the arrays ``taken`` by the forward, an "output" is an array that it returns or saves, and
+        a "gradient" is the gradient of an output.
         """
         if self.backward is None:
             return ()
@@ -71,28 +71,28 @@ class LoweredProgram:
 
     @property
     def parts(self) -> list[Lowered]:
-        """Returns what there is to build."""
+        """Returns the programs to build."""
         return [self.forward] if self.backward is None else [self.forward, self.backward]
 
 
 def compiler_version() -> str:
-    """Hash of this compiler's sources and the version of DaCe."""
+    """Returns a hash of this compiler's sources and the version of DaCe."""
     return hashlib.sha256(_VERSIONS.encode()).hexdigest()[:20]
 
 
 def plan_key(*circumstances: object) -> str:
-    """Key of what compiling leads to under the given circumstances, this compiler and these settings of DaCe."""
+    """Returns the key of a compiled program: of ``circumstances``, this compiler and the settings of DaCe."""
     text = "\n".join([_VERSIONS, repr(dace.Config.get("compiler")), *map(repr, circumstances)])
     return hashlib.sha256(text.encode()).hexdigest()[:20]
 
 
 def load(key: str, name: str) -> LoweredProgram | None:
-    """The program that was kept under ``key``, if any is, and is whole."""
+    """Returns the program kept under ``key``; None if there is none, or it is damaged."""
     return lookup_plan(key, name, _decode)
 
 
 def keep(key: str, name: str, program: LoweredProgram) -> None:
-    """Keep a program for later processes, where the cache can be written."""
+    """Keeps a program for later processes, if the cache can be written."""
     store_plan(key, name, asdict(program))
 
 
@@ -117,7 +117,7 @@ def _lowered(record: dict[str, Any]) -> Lowered:
 
 
 def _tuples(value: Any) -> Any:
-    """The value with tuples in place of the lists that JSON makes of them."""
+    """Returns the value with tuples, which JSON has turned into lists."""
     if isinstance(value, dict):
         return {k: _tuples(v) for k, v in value.items()}
     return tuple(_tuples(v) for v in value) if isinstance(value, list) else value

@@ -1,4 +1,4 @@
-"""Large buffers kept between calls: fresh memory costs a page fault for every 4 KiB, more than most kernels."""
+"""Keeps large buffers between calls: fresh memory costs a page fault for every 4 KiB, more than most kernels."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ SMALL = 1 << 20
 LARGE = 32 << 20
 """From this size on, allocators take memory from the system at every request."""
 _LARGEST = 2
-"""Times its size that a buffer may have: larger ones wait for those that need them."""
+"""Limit of a buffer's size, as a multiple of the request; larger buffers wait for larger requests."""
 _ROOM = 1.125
-"""Times what was in use at once that a pool may hold."""
+"""Limit of a pool's bytes, as a multiple of the most bytes that were in use at once."""
 _HUGE_PAGE = 1 << 21
 _MADV_HUGEPAGE = 14
 _madvise = getattr(ctypes.CDLL(None), "madvise", None)
 
 
 def has_memory(made: Tensor) -> bool:
-    """Returns whether the processor can write to what torch has made: not in FakeTensorMode, or on other devices."""
+    """Tells whether the CPU can write to a new tensor: not in FakeTensorMode, or on other devices."""
     return type(made) is Tensor and made.is_cpu
 
 
 def in_huge_pages(fresh: Tensor) -> Tensor:
-    """The tensor, in huge pages where the system lets us ask: fewer faults to fill it, fewer misses to gather rows."""
+    """Returns the tensor, in huge pages if the system allows: fewer faults to fill it, fewer misses to gather rows."""
     if _madvise is not None:
         start = -(-fresh.data_ptr() // _HUGE_PAGE) * _HUGE_PAGE
         length = (fresh.data_ptr() + fresh.nbytes - start) // _HUGE_PAGE * _HUGE_PAGE
@@ -40,23 +40,23 @@ def in_huge_pages(fresh: Tensor) -> Tensor:
 
 
 class Pool:
-    """Byte buffers that were given back, ready to be taken again.
+    """Holds byte buffers that were given back, ready to be taken again.
 
-    They and those in use hold together at most an eighth more than was in use at once.
+    Free buffers and those in use take together at most an eighth more than the most that was in use at once.
     """
 
     def __init__(self) -> None:
-        self._free: list[Tensor] = []  # those given back last at the end
+        self._free: list[Tensor] = []  # in the order in which they were given back
         self._used = self._most = 0  # bytes in use, now and at most
         self.unlock()
 
     def unlock(self) -> None:
-        """Take a new lock: in a child of a fork, nobody would give back one that another thread held."""
+        """Makes a new lock: in a child of a fork, nobody would release a lock that another thread held."""
         # Reentrant: the garbage collector may return a lease while this thread takes a buffer.
         self._lock = threading.RLock()
 
     def take(self, size: int) -> Tensor:
-        """A buffer of at least ``size`` bytes with any content."""
+        """Returns a buffer of at least ``size`` bytes with any content."""
         if size < SMALL:
             return torch.empty(size, dtype=torch.uint8)
         with self._lock:
@@ -75,20 +75,20 @@ class Pool:
         return taken
 
     def give(self, buffer: Tensor) -> None:
-        """Hand a buffer back; nobody may use it any more."""
+        """Takes a buffer back; nobody may use it any more."""
         if buffer.numel() >= SMALL:
             with self._lock:
                 self._used -= buffer.numel()
                 self._free = [*self._free, buffer]
 
     def clear(self) -> None:
-        """Return the free buffers to the system."""
+        """Returns the free buffers to the system."""
         with self._lock:
             self._free, self._most = [], self._used
 
 
 class Memory(Protocol):
-    """Describes where buffers come from."""
+    """Describes an allocator of buffers."""
 
     def take(self, size: int) -> Tensor: ...
     def give(self, buffer: Tensor) -> None: ...
@@ -110,9 +110,9 @@ os.register_at_fork(after_in_child=POOL.unlock)
 
 
 def leased(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """A tensor with any content, whose buffer goes back to `POOL` with the last tensor that shares it.
+    """Returns a tensor with any content, whose buffer goes back to `POOL` with the last tensor that shares it.
 
-    Where torch makes tensors without memory of the processor, such a one.
+    Where torch makes tensors without memory of the CPU, the result is such a tensor.
     """
     size = prod(shape) * dtype.itemsize
     buffer = POOL.take(size)

@@ -1,4 +1,4 @@
-"""Whether tensors of edges are as they were when something was made of them (docs/graphs.md, "Graphs that change")."""
+"""Tells whether tensors of edges have changed since a graph was made of them (docs/graphs.md, "Graphs that change")."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CODE = """
 extern "C" void *same_edges(void *, void *const *arguments, std::ptrdiff_t) { return dacergnn::same_edges(arguments); }
 """
 _SMALL = 1 << 15
-"""Up to so many bytes a checksum costs no more than a sample."""
+"""Bytes up to which a checksum costs no more than a sample."""
 _SAMPLE = 64
 _VERSION = "_version"
 
@@ -34,13 +34,13 @@ def _same_edges() -> Callable[..., bool]:
 
 
 class Seen:
-    """Tensors as they were at one moment: their identity, place, shape and version, and numbers in them.
+    """Describes tensors at one moment: their identity, address, shape and version, and numbers in them.
 
     Args:
-        tensors: Dense tensors or sparse ones, which are not kept alive.
-        check: Whether all numbers are compared, by a checksum: always, never, or where torch may not count writes.
-            Otherwise a sample of them is, but with "never".
-        shared: Whether others may write to the memory of the tensors, whatever torch counts.
+        tensors: Dense or sparse tensors, which are not kept alive.
+        check: When all numbers are compared, by a checksum: always, never, or only if torch may miss writes. In the
+            last case a sample is compared otherwise.
+        shared: Others may write to the memory of the tensors without being counted by torch.
     """
 
     def __init__(self, tensors: Sequence[Tensor], check: CheckGraph = "auto", *, shared: bool = False) -> None:
@@ -62,12 +62,12 @@ class Seen:
             self._forms = [*map(_form, tensors)]
 
     def same(self, tensors: Sequence[Tensor]) -> bool:
-        """Returns whether these are the very same tensors, and nobody has written to them."""
+        """Tells whether these are the very same tensors, and nobody has written to them."""
         known = [r() for r in self._references]
         return len(tensors) == len(known) and all(map(is_, tensors, known)) and self.unwritten(tensors)
 
     def unwritten(self, tensors: Sequence[Tensor]) -> bool:
-        """Returns whether tensors hold what these held, in the same memory."""
+        """Tells whether tensors have the same content as these had, in the same memory."""
         parts = [*tensors] if self._plain else self._parts(tensors)
         if self._numbers is None:
             return [*map(_form, parts)] == self._forms
@@ -76,7 +76,7 @@ class Seen:
         return self._same(parts, self._address, False)
 
     def _parts(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        """The dense tensors that hold the numbers."""
+        """Returns the dense tensors that hold the numbers."""
         return [part for t in tensors for part in _parts_of(t)]
 
 
@@ -92,7 +92,7 @@ def _parts_of(tensor: Tensor) -> Sequence[Tensor]:
 
 
 def checked_step(tensor: Tensor, check: CheckGraph, *, shared: bool = False) -> int:
-    """Returns how far apart the numbers of a tensor are that are compared, 0 for none (see `Seen`)."""
+    """Returns the step between numbers of a tensor that are compared, 0 if none are (see `Seen`)."""
     if check == "never" or not tensor.is_cpu:
         return 0
     if check == "always" or shared or tensor.nbytes <= _SMALL or not _counts_writes(tensor):
@@ -101,15 +101,15 @@ def checked_step(tensor: Tensor, check: CheckGraph, *, shared: bool = False) -> 
 
 
 def is_taken(tensor: Tensor) -> bool:
-    """Returns whether others have the memory of a tensor, as NumPy does once it was asked for an array of it.
+    """Tells whether others share the memory of a tensor, as NumPy does once an array of it has been made.
 
-    A sample of the numbers, with torch's word for the others, does not do any more then.
+    Then torch no longer counts all writes, and comparing a sample of the numbers is not enough.
     """
     return not tensor.untyped_storage().resizable()
 
 
 def _counts_writes(tensor: Tensor) -> bool:
-    """Returns whether torch sees all writes to a tensor: others may have memory of NumPy, or of other processes."""
+    """Tells whether torch counts all writes to a tensor: NumPy or other processes may share its memory."""
     if tensor.is_inference():
         return False
     return not is_taken(tensor) and not tensor.untyped_storage().is_shared()
@@ -119,5 +119,5 @@ def _form(tensor: Tensor) -> list[object]:
     version = None if tensor.is_inference() else tensor._version
     try:
         return [tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype, version]
-    except RuntimeError:  # of a sparse tensor, or one without memory
+    except RuntimeError:  # a sparse tensor, or a tensor without memory
         return [tensor.shape, tensor.dtype, version]

@@ -1,4 +1,4 @@
-"""Arrays of a program that a call has in parts: one tensor for each type, say."""
+"""Describes arrays of a program that calls pass in parts, such as one tensor for each type."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from torch import Tensor
 from dacergnn.runtime.typed_rows import join_rows
 
 Gate = Callable[[Tensor, Sequence[int]], None]
-"""Takes what torch has made of some parts, and the positions of these."""
+"""A function of an array that torch has joined from parts, and of the positions of these parts."""
 
 
 @dataclass(frozen=True)
 class Stack:
-    """Arrays that are made of the same parts.
+    """Describes arrays that are made of the same parts.
 
     Args:
-        names: The arrays. Each part holds the same share of every one, one share after the other.
-        count: How many parts there are.
-        typed: A part is one row of each array. Otherwise there is one array, and parts are some of its rows, as
-            `torch.cat` takes them.
+        names: The arrays. Each part holds an equal share of every array, one share after the other.
+        count: Number of parts.
+        typed: A part is one row of each array. Otherwise there is one array, and each part holds some of its rows, as
+            in `torch.cat`.
     """
 
     names: tuple[str, ...]
@@ -32,7 +32,7 @@ class Stack:
 
 
 class Stacks:
-    """Describes how a list of tensors makes up arrays of a program; compared by identity, get one from `stacks_of`."""
+    """Describes how a list of tensors makes up arrays; objects compare by identity, so get one from `stacks_of`."""
 
     def __init__(self, stacks: Sequence[Stack]) -> None:
         self.stacks = tuple(stacks)
@@ -40,7 +40,7 @@ class Stacks:
         self.count = sum(stack.count for stack in stacks)
 
     def split(self, parts: Sequence[Tensor]) -> list[tuple[Stack, Sequence[Tensor]]]:
-        """The parts of each stack."""
+        """Returns the stacks, each with its parts."""
         pairs: list[tuple[Stack, Sequence[Tensor]]] = []
         start = 0
         for stack in self.stacks:
@@ -49,10 +49,10 @@ class Stacks:
         return pairs
 
     def arrays(self, parts: Sequence[Tensor], gate: Gate | None = None) -> dict[str, Tensor]:
-        """The arrays, put together by torch, so that autograd reaches the parts.
+        """Returns the arrays, which torch joins, so that autograd reaches the parts.
 
         Args:
-            gate: Is shown what each stack is joined to.
+            gate: Called with the joined array of each stack.
         """
         arrays: dict[str, Tensor] = {}
         start = 0
@@ -71,5 +71,5 @@ class Stacks:
 
 @lru_cache(maxsize=1024)
 def stacks_of(*stacks: Stack) -> Stacks:
-    """The one object for some stacks, so that layers with equal ones share what is prepared for them."""
+    """Returns one object for equal stacks, so that layers share what is prepared for them."""
     return Stacks(stacks)

@@ -1,4 +1,4 @@
-"""Whether torch computes something else than values and gradients: tangents, batches, or what `torch.func` asks for."""
+"""Tells whether torch computes more than values and gradients: tangents, batches, or transforms of `torch.func`."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ _has_transforms = getattr(_C, "_are_functorch_transforms_active", lambda: False)
 
 
 def is_transformed() -> bool:
-    """Returns whether a transform of `torch.func`, `vmap`, or forward-mode differentiation is active."""
+    """Tells whether a transform of `torch.func`, `vmap`, or forward-mode differentiation is active."""
     return _has_transforms() or forward_ad._current_level >= 0  # pyright: ignore[reportPrivateUsage]

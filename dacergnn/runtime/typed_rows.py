@@ -1,4 +1,4 @@
-"""Rows that users have as one tensor for each type, put together and divided in memory of the pool, differentiably."""
+"""Joins and splits rows that users hold as one tensor for each type: differentiably, in memory of the pool."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from dacergnn.runtime.transformed import is_transformed
 
 
 def join_rows(parts: Sequence[Tensor]) -> Tensor:
-    """`torch.cat` of rows; large ones in memory that was used before, which the allocator would have to clear."""
+    """Returns `torch.cat` of rows; many rows go to used memory of the pool, which costs less than fresh memory."""
     if sum(part.nbytes for part in parts) < SMALL or not _in_memory(parts):
         return torch.cat(list(parts))
     return _Join.apply(*parts)  # pyright: ignore[reportUnknownMemberType, reportReturnType]
 
 
 def split_rows(rows: Tensor, sizes: Sequence[int]) -> tuple[Tensor, ...]:
-    """`torch.split` of rows that nobody else reads, so that its parts need not be views: they may be written to.
+    """Returns `torch.split` of rows that nobody else reads, so that the parts need not be views, and may be written to.
 
-    Their gradients are put together likewise, once; that of a slice would be as large as all rows.
+    Their gradients are joined once; the gradient of a slice would be as large as all rows.
     """
     if is_transformed():
         return rows.split_with_sizes(list(sizes))
