@@ -1,4 +1,4 @@
-"""Graphs to run on: real ones by name, synthetic ones with the counts of published benchmarks."""
+"""Datasets: real graphs by name, and synthetic graphs with the counts of published benchmarks."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ NAMES = (
     *("aifb", "mutag", "fb15k237", "wn18rr", "mag_cut10", "heco_acm", "heco_dblp", "heco_freebase", "imdb"),
     *("cora", "citeseer", "pubmed", "shapes_knn20"),
 )
-"""Real datasets that are known; the files of DACERGNN_DATA are others."""
+"""Names of known real datasets; DACERGNN_DATA may hold others."""
 
 
 def load(name: str) -> Dataset:
-    """A dataset by its name, as on the command line.
+    """Loads a dataset by its name, as on the command line.
 
     Args:
-        name: ``aifb`` is a real one: ``aifb.npz`` in the folder DACERGNN_DATA, where any file can be, else by PyG's
+        name: ``aifb`` is a real one: ``aifb.npz`` in the folder DACERGNN_DATA, which may hold any file, else from PyG's
             or DGL's own loader. ``am~0.1`` is a synthetic one at that scale, ``am~`` one at full scale.
 
     Raises:
-        DatasetError: The name is unknown, the scale is no positive number, or no source works; the error says what
-            was tried and what helps.
+        DatasetError: The name is unknown, the scale is not a positive number, or no source works; the error lists the
+            attempts and a remedy.
     """
     if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise DatasetError(f"name is a {type(name).__name__}; pass a name such as 'aifb' or 'am~0.1'.")
@@ -38,7 +38,7 @@ def load(name: str) -> Dataset:
         return synthetic(family, _scale(name, scale))
     folder = data_folder()
     path = None if folder is None else folder / f"{name}.npz"
-    # The name of a file, not a way to one elsewhere.
+    # The name must be a plain file name, not a path to another folder.
     if path is not None and path.parent == folder and path.is_file():
         return read_file(name, path)
     if name not in NAMES:
@@ -57,13 +57,13 @@ def load(name: str) -> Dataset:
 
 
 resolve = load
-"""The same, by the name that it had on the command line."""
+"""Another name of `load`, from the command line."""
 
 
 def data_folder() -> Path | None:
-    """The folder of dataset files, DACERGNN_DATA; None if that is not set.
+    """Returns the folder of dataset files, DACERGNN_DATA; None if that is not set.
 
-    DatasetError if it starts with the home of somebody who is unknown.
+    Raises DatasetError if it starts with the home of an unknown user.
     """
     configured = os.environ.get("DACERGNN_DATA")
     try:

@@ -1,4 +1,4 @@
-"""The arrays of a dataset file, each checked for what it has to be when it is taken."""
+"""Reads the arrays of a dataset file, and checks each array when it is taken."""
 
 from __future__ import annotations
 
@@ -18,12 +18,11 @@ from dacergnn.graph.formats import largest_array
 
 Array = npt.NDArray[Any]
 _UNREADABLE = (OSError, ValueError, EOFError, RuntimeError, MemoryError, BadZipFile, zlib.error)
-"""Tells what NumPy raises where a file is damaged, encrypted, or says that an array is larger than the machine's
-memory."""
+"""Errors of NumPy for files that are damaged or encrypted, or have an array that is larger than the memory."""
 
 
 class Archive:
-    """The arrays of an `.npz` file; DatasetError with the file and the array where one is not what it has to be."""
+    """Holds the arrays of an `.npz` file; raises DatasetError with the file and the array if one is invalid."""
 
     def __init__(self, path: Path) -> None:
         """Reads all arrays."""
@@ -39,20 +38,20 @@ class Archive:
 
     @property
     def left(self) -> tuple[str, ...]:
-        """Names of the arrays that have not been taken."""
+        """Returns the names of the arrays that have not been taken."""
         return tuple(self._arrays)
 
     def fail(self, key: str, problem: str) -> NoReturn:
-        """DatasetError for an array."""
+        """Raises DatasetError for an array."""
         raise DatasetError(f"{self.path}: {key} {problem}; correct or replace the file.")
 
     def check_room(self, key: str, cells: int, width: int) -> None:
-        """DatasetError if so many cells of ``width`` bytes, as an array says, have no room on this machine."""
+        """Raises DatasetError if the ``cells`` of ``width`` bytes that an array describes do not fit into memory."""
         if cells * width > largest_array():
             self.fail(key, f"asks for {cells * width / 2**30:,.0f} GiB, more than half of the memory of this machine")
 
     def names(self, key: str) -> list[str]:
-        """Takes different strings."""
+        """Takes strings, which must all differ."""
         names = [str(name) for name in self._take(key, "U", 1, "strings")]
         twice = next((name for name in names if names.count(name) > 1), None) if len(set(names)) < len(names) else None
         if twice is not None:
@@ -66,7 +65,7 @@ class Archive:
     def integers(
         self, key: str, *, length: int | None = None, least: int = 0, limit: int | None = None, what: str = ""
     ) -> Tensor:
-        """Takes int64 [length] of numbers from ``least`` on, below ``limit``; ``what`` says whose they are."""
+        """Takes int64 [length] with numbers from ``least`` on, below ``limit``; ``what`` names them in errors."""
         values = self._take(key, "iu", 1, "integers")
         if length is not None and len(values) != length:
             self.fail(key, f"has {len(values)} entries; it must have {length} ({what})")
@@ -85,7 +84,7 @@ class Archive:
         return self._take(key, "iufb", dimensions, "real numbers").astype(np.float32)
 
     def other_integers(self) -> dict[str, Tensor]:
-        """Takes all integers that are left, whatever their shape."""
+        """Takes all remaining arrays of integers, of any shape."""
         keys = [key for key, values in self._arrays.items() if values.dtype.kind in "iu"]
         return {key: torch.from_numpy(self._arrays.pop(key).astype(np.int64)) for key in keys}
 
@@ -98,7 +97,7 @@ class Archive:
 
 
 def _arrays(file: object) -> dict[str, Array]:
-    """All arrays of an archive, whatever else is in it; ValueError if it is something else that NumPy reads."""
+    """Returns all arrays of an archive, without other members; raises ValueError for other files that NumPy reads."""
     if not isinstance(file, NpzFile):
         raise ValueError("it is a lone array, no archive of arrays as numpy.savez makes")
     members: dict[str, Any] = {key: file[key] for key in file.files}

@@ -20,7 +20,7 @@ class _Counts(NamedTuple):
 
 
 CLOUDS = _Counts("clouds", 32, 1024, 20)
-"""The batch that networks on point clouds are benchmarked with."""
+"""The batch with which networks on point clouds are benchmarked."""
 
 
 def point_clouds(
@@ -30,10 +30,10 @@ def point_clouds(
     seed: int = 0,
     name: str = "clouds~",
 ) -> Dataset:
-    """A batch of clouds, the same for the same seed; edges lead from each of the nearest points to a point.
+    """Makes a batch of clouds, the same for the same seed; edges lead to each point from its nearest points.
 
-    Features are the coordinates, float32 [clouds * points, 3]; `graph_id` says which cloud a point belongs to. There
-    must be more points than neighbours, since no point is its own.
+    Features are the coordinates, float32 [clouds * points, 3]; `graph_id` tells the cloud of each point. There
+    must be more points than neighbours, since no point is its own neighbour.
     """
     rng = np.random.default_rng(seed)
     direction = rng.standard_normal((clouds, points, 3))

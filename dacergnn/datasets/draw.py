@@ -1,4 +1,4 @@
-"""Drawing of the edges of synthetic graphs, all relations at once.
+"""Draws the edges of synthetic graphs, all relations at once.
 
 Distinct random rows are drawn without rejection: `d` positions out of `n` are the ascending values
 `n * ((i + random) / d) ** skew`, pushed apart where they collide. The exponent makes low positions popular,
@@ -20,9 +20,9 @@ SKEW = 2.0
 
 @dataclass(frozen=True)
 class Relations:
-    """Per relation: edges, sizes of the types of its sources and destinations, and how many of them occur.
+    """Holds for each relation its edges, the types of its sources and destinations, and how many of these occur.
 
-    `skew` is the exponent for all: 1 gives all nodes of a type like degrees, more makes hubs.
+    `skew` is the exponent for all: with 1 all nodes of a type have similar degrees, more makes hubs.
     """
 
     edges: Ints
@@ -34,7 +34,7 @@ class Relations:
 
 
 def power_law_parts(total: int, parts: int, exponent: float) -> Ints:
-    """`total` cut into `parts` falling as rank ** -exponent, each at least one where the total suffices."""
+    """Divides `total` into `parts` that fall as rank ** -exponent, each at least one if the total suffices."""
     least = 1 if total >= parts else 0
     weights = np.arange(1, parts + 1, dtype=np.float64) ** -exponent
     shares = weights / weights.sum() * (total - least * parts)
@@ -45,15 +45,15 @@ def power_law_parts(total: int, parts: int, exponent: float) -> Ints:
 
 
 def occurrence_limits(edges: Ints, num_nodes: Ints, num_opposite: Ints) -> tuple[Ints, Ints]:
-    """Least and largest number of different end points that `edges` can have, one relation each."""
+    """Returns the least and largest number of different end points that the `edges` of each relation can have."""
     high = np.minimum(edges, num_nodes)
     return np.minimum(-(-edges // np.maximum(num_opposite, 1)), high), high
 
 
 def occurrences(edges: Ints, num_nodes: Ints, num_opposite: Ints, wanted: int) -> Ints:
-    """Different end points of each relation: one share of its edges for all, within limits, `wanted` in sum.
+    """Returns how many different end points each relation has: an equal share of its edges, within limits.
 
-    Where the limits do not allow that sum, the nearest possible one.
+    The sum is `wanted`. If the limits do not allow it, it is the nearest possible sum.
     """
     low, high = occurrence_limits(edges, num_nodes, num_opposite)
     least, most = 0.0, 1.0
@@ -65,7 +65,7 @@ def occurrences(edges: Ints, num_nodes: Ints, num_opposite: Ints, wanted: int) -
             most = share
     counts = np.clip(np.floor(most * edges).astype(np.int64), low, high)
     missing = wanted - int(counts.sum())
-    # Rounding left a few over: hand them out one each to the relations with room, round after round.
+    # Rounding left a few over: give one each to the relations with room, round after round.
     while missing > 0 and (room := np.flatnonzero(counts < high)).size:
         counts[room[:missing]] += 1
         missing -= min(missing, room.size)
@@ -73,10 +73,10 @@ def occurrences(edges: Ints, num_nodes: Ints, num_opposite: Ints, wanted: int) -
 
 
 def draw_edges(relations: Relations, type_counts: Ints, rng: np.random.Generator) -> tuple[Ints, Ints]:
-    """(src, dst) of all edges as ids within their types, relation after relation, distinct in each."""
+    """Returns (src, dst) of all edges as ids within their types, relation after relation, distinct in each."""
     src_pool = distinct_positions(relations.sources, type_counts[relations.src_type], rng, relations.skew)
     dst_pool = distinct_positions(relations.destinations, type_counts[relations.dst_type], rng, relations.skew)
-    # Where there are more edges than pairs of nodes, a destination may serve a source several times over.
+    # If there are more edges than pairs of nodes, a source may have a destination several times.
     pairs = relations.sources * relations.destinations
     copies = np.maximum(-(-relations.edges // np.maximum(pairs, 1)), 1)
     limits = np.repeat(relations.destinations * copies, relations.sources)
@@ -91,10 +91,10 @@ def draw_edges(relations: Relations, type_counts: Ints, rng: np.random.Generator
 
 
 def _covering(slots: Ints, relations: Relations) -> Ints:
-    """`slots` of destination pools, changed so that every slot occurs.
+    """Returns `slots` of destination pools, changed so that every slot occurs.
 
-    A slot that is missing takes over an edge that is not the only one of its slot; as nobody had that slot,
-    no edge becomes a duplicate.
+    A missing slot takes an edge from a slot that has others; as no edge had the missing slot, none becomes a
+    duplicate.
     """
     group = np.repeat(np.arange(len(relations.edges)), relations.destinations)
     missing = np.flatnonzero(np.bincount(slots, minlength=len(group)) == 0)
@@ -112,20 +112,20 @@ def _covering(slots: Ints, relations: Relations) -> Ints:
 
 
 def distinct_positions(counts: Ints, limits: Ints, rng: np.random.Generator, skew: float = SKEW) -> Ints:
-    """For each group g, `counts[g]` different positions below `limits[g]`, ascending, mostly low ones."""
+    """Returns for each group g `counts[g]` different positions below `limits[g]`, ascending, mostly low ones."""
     total = int(counts.sum())
     group = np.repeat(np.arange(len(counts)), counts)
     within = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
     size, limit = counts[group], limits[group]
     spread = limit * ((within + rng.random(total)) / size) ** skew
-    # Distinct ascending positions less their ordinal only have to ascend: a running maximum of each group.
+    # Distinct ascending positions minus their ordinals only have to ascend: a running maximum of each group.
     slack = np.minimum(spread.astype(np.int64) - within, limit - size)
     offset = group * (int(limits.max(initial=0)) + int(counts.max(initial=0)) + 1)
     return np.maximum.accumulate(np.maximum(slack, 0) + offset) - offset + within
 
 
 def _out_degrees(relations: Relations, limits: Ints, rng: np.random.Generator) -> Ints:
-    """Edges of each distinct source: one each, the others by a power law, none above its limit."""
+    """Returns the number of edges of each distinct source: at least one, more by a power law, none above its limit."""
     counts = relations.sources
     starts = np.cumsum(counts) - counts
     extra = relations.edges - counts
@@ -134,7 +134,7 @@ def _out_degrees(relations: Relations, limits: Ints, rng: np.random.Generator) -
     degrees = 1 + np.bincount(slots, minlength=len(limits)).astype(np.int64)
     over = np.maximum(degrees - limits, 0)
     degrees -= over
-    # What exceeded a limit fills the free room of its relation from the first source on.
+    # Edges above a limit fill the free room of their relation from the first source on.
     group = np.repeat(np.arange(len(counts)), counts)
     spilled = np.bincount(group, over, minlength=len(counts)).astype(np.int64)
     free = limits - degrees
@@ -144,7 +144,7 @@ def _out_degrees(relations: Relations, limits: Ints, rng: np.random.Generator) -
 
 
 def _shuffled(ranks: Ints, types: Ints, type_counts: Ints, rng: np.random.Generator) -> Ints:
-    """Popularity ranks as node ids: one random permutation of each type."""
+    """Converts popularity ranks to node ids by one random permutation of each type."""
     starts = np.cumsum(type_counts) - type_counts
     ids = np.concatenate([rng.permutation(count) for count in type_counts.tolist()])
     return ids[starts[types] + ranks]

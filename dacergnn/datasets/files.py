@@ -1,4 +1,4 @@
-"""Datasets of a folder of `.npz` files.
+"""Reads datasets from `.npz` files.
 
 A file holds `num_nodes_per_type`, `node_type_names`, `edge_type_names` ("src:rel:dst"), `src`, `dst`, `etype`
 sorted by (etype, dst, src), and optionally features (`feat_<type>`, or CSR in `feat_<type>_indptr`,
@@ -23,7 +23,7 @@ SPLITS = ("train_idx", "val_idx", "test_idx")
 
 
 def read_file(name: str, path: Path) -> Dataset:
-    """Dataset of one `.npz` file; DatasetError if it is damaged or does not describe a graph."""
+    """Reads the dataset of one `.npz` file; raises DatasetError if it is damaged or does not describe a graph."""
     archive = Archive(path)
     missing = [key for key in GRAPH_KEYS if key not in archive]
     if missing:
@@ -88,7 +88,7 @@ def _dataset(name: str, archive: Archive) -> Dataset:
 
 
 def _features(archive: Archive, key: str, nodes: int) -> Tensor | None:
-    """Dense float32 features of a node type; takes them out of the archive."""
+    """Returns dense float32 features of a node type, taken out of the archive; None if it has none."""
     if key in archive:
         dense = archive.numbers(key, 2)
         if len(dense) != nodes:
@@ -98,7 +98,7 @@ def _features(archive: Archive, key: str, nodes: int) -> Tensor | None:
 
 
 def _compressed(archive: Archive, key: str, nodes: int) -> Tensor:
-    """The same of features that are stored as a CSR matrix, without values where all of them are 1."""
+    """Returns dense features that are stored as a CSR matrix, perhaps without values, which are all 1 then."""
     if f"{key}_indices" not in archive or f"{key}_shape" not in archive:
         raise DatasetError(
             f"{archive.path}: {key} has {key}_indptr, but no {key}_indices or {key}_shape; replace the file."

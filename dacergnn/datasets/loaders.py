@@ -1,4 +1,4 @@
-"""Datasets through the loaders of PyG and DGL, which download them; both are imported only when asked for."""
+"""Loads datasets through PyG and DGL, which download them; both are imported only when needed."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ LOADERS: Mapping[str, tuple[tuple[str, Loader], ...]] = {
     "citeseer": (_pyg("Planetoid", "CiteSeer"), _dgl("CiteseerGraphDataset")),
     "pubmed": (_pyg("Planetoid", "PubMed"), _dgl("PubmedGraphDataset")),
 }
-"""(module, call that returns its graph) in the order to try."""
+"""Pairs (module, function that returns its graph), in the order to try."""
 
 
 def load_from_libraries(name: str, tried: list[str]) -> Dataset | None:
-    """Dataset by the first loader that works; None after noting in `tried` why each one failed."""
+    """Returns the dataset of the first loader that works; None if all fail, with the reasons added to `tried`."""
     if name not in LOADERS:
         tried.append("PyG and DGL have no loader for it")
     for module_name, loader in LOADERS.get(name, ()):
@@ -82,7 +82,7 @@ def _of_pyg(name: str, data: Any) -> Dataset:
     dataset = _labelled(name, graph, by_type, feature_key="x", label_keys=("y",))
     if "train_idx" not in by_type[types[0]]:
         return dataset
-    # Entities gives the labels of its training and test nodes alone.
+    # Entities has labels of its training and test nodes only.
     store = by_type[types[0]]
     label = torch.full((graph.size("NS"),), -1)
     label[store["train_idx"]], label[store["test_idx"]] = store["train_y"], store["test_y"]
@@ -96,7 +96,7 @@ def _labelled(
     feature_key: str,
     label_keys: tuple[str, ...],
 ) -> Dataset:
-    """Dataset out of node data by type: features, and labels and masks of the one type that has them."""
+    """Makes a dataset of node data by type: features, and labels and masks of the one type that has them."""
     features = {t: data[feature_key].float() for t, data in by_type.items() if feature_key in data}
     ranges = graph.node_ranges or ()
     for (node_type, data), (start, stop) in zip(by_type.items(), ranges, strict=False):

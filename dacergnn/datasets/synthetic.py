@@ -1,9 +1,9 @@
 """Synthetic graphs with the node, edge and type counts of well-known ones; point clouds (`clouds.py`).
 
 A relation has one source and one destination type. Sizes of node types and relations and degrees follow power
-laws; counts are exact, and no (source, edge type, destination) occurs twice unless the nodes are too few.
-The numbers of unique (source, edge type) and (destination, edge type) pairs are set rather than left to
-chance, so that compaction saves as much as it does on the real graph.
+laws; counts are exact, and no (source, edge type, destination) occurs twice unless there are too few nodes.
+The numbers of unique (source, edge type) and (destination, edge type) pairs are set, not random, so that
+compaction saves as much as it does on the real graph.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ EDGE_TYPE_EXPONENT = 1.0
 
 @dataclass(frozen=True)
 class Specification:
-    """Counts of a graph, and its compaction ratio: unique (source, edge type) pairs over edges.
+    """Holds the counts of a graph, and its compaction ratio: unique (source, edge type) pairs over edges.
 
     With `inverses`, edge type r + R/2 is the inverse of edge type r, so both compaction ratios are the same.
     """
@@ -49,11 +49,11 @@ class Specification:
     dst_compaction: float | None = None
     """Unique (destination, edge type) pairs over edges; as `compaction` if None."""
     features: int = 0
-    """Random features of a node, where there is one node type; none where 0."""
+    """Number of random features of a node, for graphs of one node type; no features if 0."""
     classes: int = 0
-    """Random classes of nodes; no labels where 0."""
+    """Number of random classes of nodes; no labels if 0."""
     skew: float = SKEW
-    """1 gives all nodes of a type like degrees, more makes hubs."""
+    """With 1 all nodes of a type have similar degrees; more makes hubs."""
 
 
 SPECIFICATIONS = {
@@ -79,15 +79,15 @@ SYNTHETIC_NAMES = (*SPECIFICATIONS, CLOUDS.name)
 
 
 def synthetic(name: str, scale: float = 1.0, seed: int = 0) -> Dataset:
-    """Synthetic graph `name`, the same for the same seed.
+    """Makes the synthetic graph `name`, the same for the same seed.
 
     Args:
         name: One of `SYNTHETIC_NAMES`.
-        scale: Multiplies the numbers of nodes and edges, or of clouds; those of types stay.
+        scale: Multiplies the numbers of nodes and edges, or of clouds; numbers of types stay.
         seed: Seed of everything random.
 
     Raises:
-        DatasetError: Unknown name, or a scale that is no positive number.
+        DatasetError: The name is unknown, or the scale is not a positive number.
     """
     if name not in SYNTHETIC_NAMES:
         raise DatasetError(f"There is no synthetic dataset {name!r}; known are {', '.join(SYNTHETIC_NAMES)}.")
@@ -108,7 +108,7 @@ def synthetic(name: str, scale: float = 1.0, seed: int = 0) -> Dataset:
 
 
 def drawn(spec: Specification, name: str, scale: float = 1.0, seed: int = 0) -> Dataset:
-    """A graph that has the counts of a specification, the same for the same seed."""
+    """Draws a graph with the counts of a specification, the same for the same seed."""
     rng = np.random.default_rng(seed)
     half = 2 if spec.inverses else 1
     num_edges = max(round(spec.edges * scale / half), 1)
@@ -153,7 +153,7 @@ def _label(spec: Specification, num_nodes: int, rng: np.random.Generator) -> tor
 
 
 def _relations(spec: Specification, type_counts: Ints, edge_counts: Ints, rng: np.random.Generator) -> Relations:
-    """End types of every relation and how many different end points occur, so that the ratios can be met."""
+    """Returns end types and numbers of different end points of all relations, so that the ratios can be met."""
     num_edges = int(edge_counts.sum())
     wanted_src = round(spec.compaction * num_edges)
     wanted_dst = round((spec.compaction if spec.dst_compaction is None else spec.dst_compaction) * num_edges)
@@ -164,7 +164,7 @@ def _relations(spec: Specification, type_counts: Ints, edge_counts: Ints, rng: n
     # Relations that fill their types get the largest type at both ends.
     crowded = edge_counts > 0.5 * type_counts[src_type] * type_counts[dst_type]
     src_type[crowded] = dst_type[crowded] = largest
-    # Then the largest relations do, as many as it takes to leave room for the wanted numbers of end points.
+    # Then the largest relations do, until there is room for the wanted numbers of end points.
     for relation in np.argsort(-edge_counts, kind="stable"):
         num_src, num_dst = type_counts[src_type], type_counts[dst_type]
         least_src, most_src = (int(n.sum()) for n in occurrence_limits(edge_counts, num_src, num_dst))
@@ -179,6 +179,6 @@ def _relations(spec: Specification, type_counts: Ints, edge_counts: Ints, rng: n
             break
     num_src, num_dst = type_counts[src_type], type_counts[dst_type]
     sources = occurrences(edge_counts, num_src, num_dst, wanted_src)
-    # Destinations have to make enough pairs with the sources that do occur.
+    # Destinations must make enough pairs with the sources that occur.
     destinations = occurrences(edge_counts, num_dst, sources, wanted_dst)
     return Relations(edge_counts, src_type, dst_type, sources, destinations, spec.skew)

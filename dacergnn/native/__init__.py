@@ -1,1 +1,1 @@
-"""C++ and CUDA compiled on this machine: compilers, the build cache, and calls of what was compiled."""
+"""Compiles C++ and CUDA on this machine, keeps the builds in a cache, and calls them."""

@@ -1,4 +1,4 @@
-"""The compilers: C++ or CUDA of a program to a shared library, through the build cache."""
+"""Compiles C++ or CUDA of a program to a shared library, through the build cache."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from dacergnn.errors import BuildError, CacheError
 from dacergnn.native import cache as build_cache
 from dacergnn.native import nvcc
 
-# Buffers whose lifetimes do not overlap share memory, which `restrict` on the generated arguments would deny. Loops
-# with conditions vectorize only where floating-point exceptions may be raised for lanes that a condition leaves out.
+# Buffers whose lifetimes do not overlap share memory, so `restrict` on the generated arguments would be wrong. Loops
+# with conditions only vectorize if lanes without work may raise floating-point exceptions.
 FLAGS = (
     "-std=c++20",
     "-O3",
@@ -36,17 +36,17 @@ FLAGS = (
     "-D__restrict__=",
     "-w",
 )
-# GCC merges loops over the columns of two rows, and then gathers what every lane of a row shares.
+# Otherwise GCC merges loops over the columns of two rows, and then gathers values that all lanes of a row share.
 GCC_FLAGS = ("-fno-loop-unroll-and-jam",)
 _FULL = "No space left on device"
 INCLUDE_FOLDER = Path(__file__).parent.parent / "library_nodes" / "include"
-"""The headers of generated code, which lie beside the nodes that it is generated from."""
+"""The folder of the headers of generated code, beside the library nodes that generate it."""
 log = logging.getLogger("dacergnn.build")
 
 
 @cache
 def compiler() -> tuple[str, str]:
-    """Command and version line of the C++ compiler (``CXX``, else g++).
+    """Returns the command and the version line of the C++ compiler (``CXX``, else g++).
 
     Raises:
         BuildError: There is none, or it does not run.
@@ -58,12 +58,12 @@ def compiler() -> tuple[str, str]:
 
 
 def compiler_command() -> list[str]:
-    """The words of the command of `compiler`."""
+    """Returns the command of `compiler` as a list of words."""
     return shlex.split(compiler()[0])
 
 
 def _find_compiler() -> list[str]:
-    """``CXX`` may have options, or stand behind another command, as in "ccache g++"; BuildError if it is not there."""
+    """Returns the words of ``CXX``, perhaps with options or a prefix ("ccache g++"); raises BuildError if not there."""
     command = os.environ.get("CXX", "").strip() or "g++"
     words = [command] if shutil.which(command) else _words("CXX", command)  # a path may hold blanks
     path = shutil.which(words[0])
@@ -82,7 +82,7 @@ def _words(variable: str, text: str) -> list[str]:
 
 
 def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    """Run a compiler, which is to speak plain English, in any encoding; BuildError if it cannot be started."""
+    """Runs a compiler with English messages in any encoding; raises BuildError if it cannot be started."""
     try:
         return subprocess.run(
             command,
@@ -100,14 +100,14 @@ def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
 
 
 def _flags() -> tuple[str, ...]:
-    """Our flags, then what ``CXXFLAGS`` adds."""
+    """Returns our flags, then those of ``CXXFLAGS``."""
     own = FLAGS if "clang" in compiler()[1] else (*FLAGS, *GCC_FLAGS)
     return (*own, *_words("CXXFLAGS", os.environ.get("CXXFLAGS", "")))
 
 
 @cache
 def _processor() -> str:
-    """Returns what code for this machine's processor depends on."""
+    """Returns the model and features of this machine's processor, on which code depends."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []
     return "".join(next((x for x in lines if x.startswith(k)), "") for k in ("model name", "flags"))
@@ -115,7 +115,7 @@ def _processor() -> str:
 
 @cache
 def _environment() -> str:
-    """Returns what every build depends on besides its code: compiler, kind of machine, versions, our headers."""
+    """Returns the things besides code on which every build depends: compiler, machine, versions, our headers."""
     return "\n".join([*compiler(), platform.machine(), dace.__version__, _digest(INCLUDE_FOLDER)])
 
 
@@ -127,20 +127,20 @@ def _digest(folder: Path) -> str:
 
 
 def build_all(programs: Sequence[tuple[str, str]], architectures: tuple[int, ...] = ()) -> list[Path]:
-    """`build` for several (name, code), at the same time."""
+    """Runs `build` for several (name, code) at the same time."""
     with ThreadPoolExecutor(max_workers=max(1, min(len(programs), os.cpu_count() or 1))) as workers:
         return list(workers.map(lambda program: build(program[0], program[1], architectures), programs))
 
 
 def build(name: str, code: str, architectures: tuple[int, ...] = (), headers: Path | None = None) -> Path:
-    """The shared library for ``code``, from the cache where it is there.
+    """Returns the shared library for ``code``, from the cache if it is there.
 
     Args:
-        architectures: Of the CUDA devices that the code is for; none for C++ on this machine's processor.
+        architectures: Compute capabilities of the CUDA devices; none for C++ on this machine's processor.
         headers: A folder of headers besides those of the kernels.
 
     Raises:
-        BuildError: No compiler, or it rejects the code.
+        BuildError: There is no compiler, or it rejects the code.
         CacheError: The cache folder cannot be written, its disk is full, or others may write to it.
     """
     if architectures:

@@ -1,4 +1,4 @@
-"""C functions as built-in functions of Python, whose calls cost less than those of ctypes: nothing is converted."""
+"""Makes built-in functions of Python from C functions; calls cost less than with ctypes, which converts arguments."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Callable
 from typing import Any
 
-_FASTCALL = 0x80  # METH_FASTCALL: the function takes what it belongs to, an array of objects and their number
+_FASTCALL = 0x80  # METH_FASTCALL: the function takes its owner, an array of objects and their number
 
 
 class _MethodDef(ctypes.Structure):
@@ -24,7 +24,7 @@ _new_function = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.POINTER(_MethodDef), 
 
 
 def builtin(library: ctypes.CDLL, name: str) -> Callable[..., Any]:
-    """The built-in function for ``void *name(void *, void *const *arguments, ptrdiff_t count)`` of a library.
+    """Returns the built-in function for ``void *name(void *, void *const *arguments, ptrdiff_t count)`` of a library.
 
     It runs under Python's lock, and returns a new reference.
     """

@@ -1,6 +1,6 @@
-"""The build cache: shared libraries by content hash, safe between processes, damaged entries rebuilt.
+"""The build cache: holds shared libraries by content hash, is safe between processes, and rebuilds damaged entries.
 
-Beside the libraries it holds plans: JSON files by a hash of what they were computed from. Builds under way are folders
+It also holds plans: JSON files by a hash of the values that they were computed from. Builds under way are folders
 of their own, locked by the process that makes them.
 """
 
@@ -39,14 +39,14 @@ LIBRARY = "program.so"
 _RECORD = "entry.json"
 _PLAN = ".plan.json"
 _UNDER_WAY = re.compile(r"\w+_[0-9a-z]+\.\w{8}")
-"""Names of builds and plans that have not been published: those of entries, and what `tempfile` adds."""
+"""Names of builds and plans that are not yet published: the name of the entry, and a suffix of `tempfile`."""
 T = TypeVar("T")
 log = logging.getLogger("dacergnn.cache")
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A cached build or plan: its folder or file, the program's name and the size in bytes."""
+    """Describes a cached build or plan: its folder or file, the program's name and the size in bytes."""
 
     path: Path
     name: str
@@ -54,15 +54,15 @@ class Entry:
 
     @classmethod
     def of(cls, path: Path) -> Entry:
-        """The entry at a path."""
+        """Returns the entry at a path."""
         return cls(path, path.name.partition(".")[0].rsplit("_", 1)[0], total_size(path))
 
 
 def cache_folder() -> Path:
-    """``DACERGNN_CACHE_DIR``, else the user's cache directory.
+    """Returns ``DACERGNN_CACHE_DIR``, else the user's cache directory.
 
     Raises:
-        CacheError: It starts with the home of somebody who is unknown.
+        CacheError: It starts with the home of an unknown user.
     """
     configured = os.environ.get("DACERGNN_CACHE_DIR") or platformdirs.user_cache_dir("dacergnn")
     try:
@@ -78,7 +78,7 @@ def _checksum(path: Path) -> str:
 
 
 def lookup(key: str, name: str) -> Path | None:
-    """The library of an entry, or None where there is none that is whole; what is damaged is removed.
+    """Returns the library of an entry, or None if there is none; removes a damaged entry.
 
     Raises:
         CacheError: The entry cannot be read, or others may have written it.
@@ -103,7 +103,7 @@ def lookup(key: str, name: str) -> Path | None:
 
 
 def store(key: str, name: str, build: Callable[[Path], None]) -> Path:
-    """Run ``build(folder)``, which leaves a library in the folder, and publish the result atomically.
+    """Runs ``build(folder)``, which writes a library to the folder, and publishes the result atomically.
 
     Raises:
         CacheError: The cache folder cannot be written, or others may write to it.
@@ -134,10 +134,10 @@ def store(key: str, name: str, build: Callable[[Path], None]) -> Path:
 
 
 def keep_file(name: str, text: str, meaning: str) -> Path | None:
-    """Write a file of the cache, in place of one that is there, or of a link; None where it cannot be written.
+    """Writes a file of the cache, replacing an older one or a link; returns None if it cannot be written.
 
     Args:
-        meaning: What it is, for the log.
+        meaning: The meaning of the file, for the log.
     """
     root = cache_folder()
     try:
@@ -155,7 +155,7 @@ def keep_file(name: str, text: str, meaning: str) -> Path | None:
 
 
 def lookup_plan(key: str, name: str, decode: Callable[[dict[str, Any]], T]) -> T | None:
-    """Returns what ``decode`` makes of a plan, or None where there is none that is whole; what is damaged is removed.
+    """Returns the result of ``decode`` for a plan, or None if there is no plan; removes a damaged one.
 
     Raises:
         CacheError: The plan cannot be read, or others may have written it.
@@ -181,7 +181,7 @@ def lookup_plan(key: str, name: str, decode: Callable[[dict[str, Any]], T]) -> T
 
 
 def store_plan(key: str, name: str, plan: dict[str, Any]) -> None:
-    """Publish a plan atomically; a cache that cannot be written is left as it is."""
+    """Publishes a plan atomically; a cache that cannot be written is left as it is."""
     text = json.dumps({"sha256": _text_checksum(plan), "plan": plan})
     keep_file(f"{name}_{key}{_PLAN}", text, f"the plan of {name}")
 
@@ -191,23 +191,23 @@ def _text_checksum(plan: dict[str, Any]) -> str:
 
 
 def plans() -> list[Entry]:
-    """All plans, by name."""
+    """Returns all plans, by name."""
     return [Entry.of(path) for path in _listed() if path.name.endswith(_PLAN)]
 
 
 def entries() -> list[Entry]:
-    """All builds, by name."""
+    """Returns all builds, by name."""
     return [Entry.of(path) for path in _listed() if holds(path, _RECORD) and not _UNDER_WAY.fullmatch(path.name)]
 
 
 def unfinished() -> list[Entry]:
-    """Returns what processes that were ended have left: builds without a record, and plans that were not written in
+    """Returns the remains of processes that were ended: builds without a record, and plans that were not written in
     full."""
     return [Entry.of(path) for path in _listed() if _is_unfinished(path)]
 
 
 def clear() -> int:
-    """Remove all builds and plans (loaded libraries go on working); returns how many of them are gone."""
+    """Removes all builds and plans (loaded libraries continue to work); returns how many are gone."""
     all_entries = [*entries(), *plans(), *unfinished()]
     for entry in all_entries:
         remove(entry.path)
@@ -222,7 +222,7 @@ def _is_unfinished(path: Path) -> bool:
 
 
 def _listed() -> list[Path]:
-    """Returns what is in the cache, by name; links, which others may have planted, are not followed."""
+    """Returns the files and folders of the cache, by name; leaves out links, which others may have planted."""
     root = cache_folder()
     with readable(root):
         try:

@@ -1,4 +1,4 @@
-"""Files of the cache: what they take, whether a process is at work on them, and errors in the words of the cache."""
+"""Files of the cache: sizes, locks of processes that work on them, and errors that name the cache."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from dacergnn.errors import CacheError
 
 
 def total_size(path: Path) -> int:
-    """Bytes of a file, or of all files below a folder."""
+    """Returns the bytes of a file, or of all files below a folder."""
     files = [path, *path.rglob("*")]
     total = 0
     for file in files:
-        with suppress(OSError):  # others remove what is listed here
+        with suppress(OSError):  # other processes may remove files meanwhile
             stats = file.lstat()
             total += 0 if stat.S_ISDIR(stats.st_mode) else stats.st_size
     return total
 
 
 def remove(path: Path) -> None:
-    """Remove a file or folder as far as that is allowed; a link, not what it leads to."""
+    """Removes a file or folder as far as permissions allow; removes a link, but not its target."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -34,19 +34,19 @@ def remove(path: Path) -> None:
 
 
 def make_folder(root: Path) -> None:
-    """Make the folder of the cache, to which nobody else may write."""
+    """Makes the folder of the cache, to which nobody else may write."""
     if not root.is_dir():
         root.parent.mkdir(parents=True, exist_ok=True)
         root.mkdir(mode=0o755, exist_ok=True)
 
 
 def share(path: Path) -> None:
-    """Let all that the user lets in read a file or folder, but nobody else write to it."""
+    """Lets others read a file or folder as far as the umask allows, but not write to it."""
     path.chmod((0o755 if path.is_dir() or os.access(path, os.X_OK) else 0o644) & ~_umask())
 
 
 def holds(folder: Path, name: str) -> bool:
-    """Returns whether a folder holds a file of that name; not, where it cannot be looked into."""
+    """Tells whether a folder holds a file of that name; False if the folder cannot be read."""
     try:
         return (folder / name).is_file()
     except OSError:
@@ -54,7 +54,7 @@ def holds(folder: Path, name: str) -> bool:
 
 
 def _umask() -> int:
-    """The rights that the user withholds; Linux tells them without setting them."""
+    """Returns the umask, which Linux tells without changing it."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("Umask:"):
             return int(line.split()[1], 8)
@@ -63,7 +63,7 @@ def _umask() -> int:
 
 @contextmanager
 def locked(folder: Path) -> Generator[None]:
-    """Tells other processes that this one is at work in a folder, as long as it lives."""
+    """Tells other processes that this one works in a folder, as long as it lives."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         with suppress(OSError):  # some file systems have no locks
@@ -74,7 +74,7 @@ def locked(folder: Path) -> Generator[None]:
 
 
 def in_use(path: Path) -> bool:
-    """Returns whether a process that lives is at work in a folder."""
+    """Tells whether a living process works in a folder."""
     try:
         handle = os.open(path, os.O_RDONLY)
     except OSError:
@@ -92,7 +92,7 @@ def in_use(path: Path) -> bool:
 
 @contextmanager
 def readable(path: Path) -> Generator[None]:
-    """Raises CacheError in place of what the system says where a path cannot be read."""
+    """Raises CacheError in place of the system's error if a path cannot be read."""
     try:
         yield
     except OSError as error:
@@ -104,7 +104,7 @@ def readable(path: Path) -> Generator[None]:
 
 @contextmanager
 def writable(root: Path) -> Generator[None]:
-    """Raises CacheError in place of what the system says where the cache cannot be written."""
+    """Raises CacheError in place of the system's error if the cache cannot be written."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The function by which torch describes a tensor to C code, without a call into Python for each property."""
+"""Finds the function of torch that describes a tensor to C code without a call into Python for each property."""
 
 from __future__ import annotations
 
@@ -34,4 +34,4 @@ def _find() -> int | None:
 
 
 DESCRIBE: int | None = _find()
-"""Address of ``dltensor_from_py_object_no_sync``; None where torch is too old to have it."""
+"""Address of ``dltensor_from_py_object_no_sync``; None if torch is too old to have it."""

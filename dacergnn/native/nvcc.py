@@ -1,4 +1,4 @@
-"""The CUDA compiler: where it is, whether it will do, and how it is called. No GPU is needed to build."""
+"""Finds, checks and calls the CUDA compiler. No GPU is needed to build."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from dacergnn.errors import BuildError
 
 OLDEST = (12, 0)
-"""Release of the CUDA toolkit from which on nvcc knows C++20."""
+"""The first release of the CUDA toolkit whose nvcc supports C++20."""
 FLAGS = (
     "-x",
     "cu",
@@ -31,7 +31,7 @@ FLAGS = (
 
 @cache
 def compiler() -> tuple[str, str]:
-    """Path and release of nvcc: ``NVCC``, else that on PATH, else that of ``CUDA_HOME`` (/usr/local/cuda).
+    """Returns path and release of nvcc: ``NVCC``, else nvcc on PATH, else nvcc of ``CUDA_HOME`` (/usr/local/cuda).
 
     Raises:
         BuildError: There is none, or it is too old.
@@ -57,19 +57,19 @@ def compiler() -> tuple[str, str]:
 
 @cache
 def known() -> list[int]:
-    """The architectures that nvcc knows, without the dot; none if it does not tell."""
+    """Returns the architectures that nvcc knows, without the dot; none if it does not list them."""
     run = subprocess.run([compiler()[0], "--list-gpu-arch"], capture_output=True, text=True, check=False)
     return sorted(int(number) for number in re.findall(r"compute_(\d+)", run.stdout))
 
 
 def command(architectures: tuple[int, ...]) -> list[str]:
-    """The call of nvcc, but for include folders and files, that makes one library for all ``architectures``.
+    """Returns the command of nvcc, without include folders and files, for one library for all ``architectures``.
 
     Args:
         architectures: Compute capabilities without the dot, such as 90. Devices newer than the last get its PTX.
 
     Raises:
-        BuildError: There is no nvcc, or none that will do.
+        BuildError: There is no suitable nvcc.
     """
     machines = [f"-gencode=arch=compute_{a},code=sm_{a}" for a in sorted(architectures)]
     newest = max(architectures)

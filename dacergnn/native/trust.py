@@ -1,4 +1,4 @@
-"""Whose code the cache may hold: it is run, so that nobody else may have put it there."""
+"""Checks who may have written to the cache: its code is run, so others must not have put it there."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _REMEDY = "set DACERGNN_CACHE_DIR to a folder of your own"
 
 
 def check_folder(folder: Path) -> None:
-    """CacheError if others than its owner may write to the cache, or its owner is somebody who cannot be trusted.
+    """Raises CacheError if others than its owner may write to the cache, or if its owner cannot be trusted.
 
-    A cache of another user counts if it was made beforehand: this user may not write to it, and nobody could have put
-    it in place of another folder. Nothing is said of a folder that is not there.
+    A cache of another user is trusted if this user may not write to it, and nobody could have put it in place of
+    another folder. A folder that does not exist is not checked.
     """
     try:
         stats = folder.stat()
@@ -37,7 +37,7 @@ def check_folder(folder: Path) -> None:
 
 
 def check_entry(path: Path, folder: Path) -> None:
-    """CacheError if a file or folder of the cache is a link, or belongs to neither this user nor the cache's owner."""
+    """Raises CacheError if a path in the cache is a link, others may write to it, or its owner is not trusted."""
     stats = path.lstat()
     if stat.S_ISLNK(stats.st_mode):
         raise CacheError(f"{path} in the build cache is a link, whose code is not run; remove it.")
@@ -54,12 +54,12 @@ def check_entry(path: Path, folder: Path) -> None:
 
 
 def _trusted() -> set[int]:
-    """This user, and the superuser."""
+    """Returns the ids of this user and of the superuser."""
     return {os.geteuid(), 0}
 
 
 def _others_write(stats: os.stat_result) -> bool:
-    """Returns whether others than the owner may write; a group of the owner's number is the owner alone."""
+    """Tells whether others than the owner may write; a group with the owner's number has only the owner."""
     own_group = stats.st_gid == stats.st_uid
     return bool(stats.st_mode & (stat.S_IWOTH if own_group else _OTHERS))
 

@@ -1,4 +1,4 @@
-"""Numbers of neighbours to sample, of each edge type in each hop."""
+"""Reads the numbers of neighbours to sample, by edge type and hop."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from dacergnn.errors import GraphError
 from dacergnn.sampler.graph import EdgeType
 
 _LIMIT = 2**31
-"""So large that no batch has so many neighbours, so small that their sum over all nodes has 64 bits."""
+"""More neighbours than any batch has, but few enough that their sum over all nodes fits into 64 bits."""
 
 
 def read_fanouts(num_neighbors: Any, edge_types: Sequence[EdgeType | None]) -> tuple[int, list[list[int]]]:
-    """Returns the number of hops, and the numbers of neighbours in each of them by edge type.
+    """Returns the number of hops, and the numbers of neighbours in each hop, by edge type.
 
     Args:
         num_neighbors: A list for all edge types, a dictionary of lists by edge type, or PyG's ``NumNeighbors``.
 
     Raises:
-        GraphError: They are not the same number of hops, leave an edge type out, name one that there is not, or hold
-            something else than integers from -1 on.
+        GraphError: Numbers of hops differ, an edge type is missing or unknown, or a number is not an integer from -1
+            on.
     """
     values, default = num_neighbors, None
     if isinstance(num_neighbors, NumNeighbors):
@@ -52,15 +52,13 @@ def read_fanouts(num_neighbors: Any, edge_types: Sequence[EdgeType | None]) -> t
 
 
 def read_samples(num_samples: Any, node_types: Sequence[str | None]) -> tuple[int, list[list[int]]]:
-    """Returns the number of hops, and the numbers of nodes to sample in each of them by node type.
+    """Returns the number of hops, and the numbers of nodes to sample in each hop, by node type.
 
     Args:
-        num_samples: A list for all node types, or a dictionary of lists by node type; types that it leaves out are not
-            sampled.
+        num_samples: A list for all node types, or a dictionary of lists by node type; missing types are not sampled.
 
     Raises:
-        GraphError: They are not the same number of hops, name a type that there is not, or hold something else than
-            integers from -1 on.
+        GraphError: Numbers of hops differ, a type is unknown, or a number is not an integer from -1 on.
     """
     if not isinstance(num_samples, Mapping):
         hops = _checked("num_samples", num_samples)

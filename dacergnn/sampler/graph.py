@@ -1,4 +1,4 @@
-"""The graph that is sampled: the edges of each relation by destination, and in the order of time if they have times."""
+"""The graph to sample: the edges of each relation, sorted by destination, and by time if they have times."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ EdgeType = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class Relation:
-    """Edges of one type, E in number, by destination.
+    """Holds the E edges of one type, sorted by destination.
 
     Args:
-        source: Number of the type of its sources.
-        destination: Number of the type of its destinations.
-        colptr: int64 [destinations + 1], where the edges of each destination start.
+        source: Number of the node type of the sources.
+        destination: Number of the node type of the destinations.
+        colptr: int64 [destinations + 1], the start of the edges of each destination.
         row: int64 [E], the sources.
-        edge: int64 [E], the number of each edge in the user's graph; None if they stand in that order.
+        edge: int64 [E], the number of each edge in the user's graph; None if edges are in that order.
         time: int64 [E], in ascending order for each destination; None if time does not matter.
         weight: float64 [E]; None if all edges have the same chance.
     """
@@ -40,14 +40,14 @@ class Relation:
     weight: Tensor | None
 
     def numbers(self) -> tuple[int, ...]:
-        """Returns addresses and types, as C++ reads them."""
+        """Returns addresses and node types in the form that C++ reads."""
         vectors = (self.colptr, self.row, self.edge, self.time, self.weight)
         return (*(0 if vector is None else vector.data_ptr() for vector in vectors), self.source, self.destination)
 
 
 @dataclass(frozen=True)
 class SampledGraph:
-    """Node types with their numbers of nodes, edge types with their relations; the types of a graph of one are None.
+    """Holds node types with their numbers of nodes, and edge types with their relations; a single type is None.
 
     Args:
         node_time: int64 [nodes of the type], by type; types without times are left out.
@@ -60,9 +60,9 @@ class SampledGraph:
     node_time: Mapping[str | None, Tensor] = field(default_factory=dict[str | None, Tensor])
 
     def numbers(self) -> array[int]:
-        """Returns what C++ reads: counts, then each relation.
+        """Returns the numbers that C++ reads: counts, then each relation.
 
-        Not kept: torch moves tensors to shared memory when it sends them to another process.
+        They are made for each call, since torch moves tensors to shared memory to send them to a process.
         """
         numbers = array("q", [len(self.node_types), len(self.relations), *self.num_nodes])
         for relation in self.relations:
@@ -72,14 +72,14 @@ class SampledGraph:
 
 @dataclass(frozen=True)
 class GivenEdges:
-    """Edges of one type, E in number, as the user gave them.
+    """Holds the E edges of one type in the user's form.
 
     Args:
-        name: What errors call the edges.
+        name: The name of the edges in errors.
         edge_index: int32 or int64 [2, E], sources and destinations.
-        node_time: Of the source nodes; None if they have none.
-        edge_time: Of the edges; None if they have none.
-        weight: Of the edges; None if they have none.
+        node_time: Times of the source nodes; None if they have none.
+        edge_time: Times of the edges; None if they have none.
+        weight: Weights of the edges; None if they have none.
     """
 
     name: str
@@ -90,11 +90,11 @@ class GivenEdges:
 
 
 def make_relation(edges: GivenEdges, source: int, destination: int, num_nodes: Sequence[int]) -> Relation:
-    """Returns edges by destination and, if they or their sources have times, by time.
+    """Returns edges sorted by destination, and by time if they or their sources have times.
 
     Raises:
         ArrayError: An array has the wrong shape or dtype.
-        GraphError: An edge leads from or to a node that there is not.
+        GraphError: An edge leads from or to an unknown node.
     """
     (row, row_name), (col, col_name) = split_edge_index(edges.edge_index, edges.name)
     row, col = row.cpu().long(), col.cpu().long()
@@ -130,7 +130,7 @@ def _order(col: Tensor, count: int, time: Tensor | None) -> Tensor | None:
 
 
 def as_times(name: str, times: object) -> Tensor:
-    """Returns times as an int64 vector; ArrayError if they are none."""
+    """Returns times as an int64 vector; raises ArrayError if they are not times."""
     if not isinstance(times, Tensor):
         raise ArrayError(name, f"must be a torch tensor, got {type(times).__name__}")
     if times.dtype.is_floating_point or times.dtype.is_complex or times.dtype is torch.bool:
@@ -141,7 +141,7 @@ def as_times(name: str, times: object) -> Tensor:
 
 
 def as_weights(name: str, weights: object, length: int) -> Tensor:
-    """Returns weights of edges as a float64 vector; ArrayError unless they are finite and none is negative."""
+    """Returns weights of edges as a float64 vector; raises ArrayError unless they are finite and not negative."""
     name = f"The weight of {name}"
     if not isinstance(weights, Tensor):
         raise ArrayError(name, f"must be a torch tensor, got {type(weights).__name__}")

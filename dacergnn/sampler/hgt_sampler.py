@@ -1,4 +1,4 @@
-"""The sampler of heterogeneous graphs that comes with the Heterogeneous Graph Transformer, for PyG's loaders."""
+"""The sampler of the Heterogeneous Graph Transformer, for PyG's loaders."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from dacergnn.sampler.source import read_graph
 class HGTSampler(BaseSampler):
     """Samples the same number of nodes of each type in each hop, as "Heterogeneous Graph Transformer" describes.
 
-    Each node of the sample divides a score of 1 among its neighbours by each edge type, and the chance of a node is
-    proportional to the square of its sum. Batches hold all edges between their nodes. Random numbers follow from
-    torch's generator.
+    For each edge type, each sampled node divides a score of 1 among its neighbours. The chance of a node is
+    proportional to the square of its total score. Batches hold all edges between their nodes. Random numbers follow
+    from torch's generator.
 
     Args:
         data: The graph.
-        num_samples: How many nodes are sampled in each hop: a list for all node types, or a dictionary of lists.
+        num_samples: The number of nodes to sample in each hop: a list for all node types, or a dictionary of lists.
 
     Raises:
         ArrayError: An array of the graph has the wrong shape or dtype.
-        GraphError: Another argument is wrong; the error says how.
+        GraphError: Another argument is wrong; the error describes the problem.
     """
 
     def __init__(self, data: HeteroData, num_samples: Sequence[int] | Mapping[str, Sequence[int]]) -> None:

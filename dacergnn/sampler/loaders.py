@@ -1,4 +1,4 @@
-"""PyG's loaders with the samplers of this package: the same arguments, and the same batches."""
+"""PyG's loaders with the samplers of this package; they take the same arguments and make the same batches."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def neighbor_loader(
     weight_attr: str | None = None,
     **options: Any,
 ) -> NeighborLoader:
-    """Returns PyG's ``NeighborLoader`` with a `NeighborSampler`, which the errors come from.
+    """Returns PyG's ``NeighborLoader`` with a `NeighborSampler`, which raises the errors.
 
     Args:
         input_nodes: The seeds, as PyG takes them.
-        input_time: int64 [seeds], their times; None for their own.
-        options: What else PyG's loader or PyTorch's ``DataLoader`` takes, such as ``batch_size`` and ``transform``.
-            Whether edges are sorted is found out, whatever ``is_sorted`` says.
+        input_time: int64 [seeds], their times; None for the times of the nodes themselves.
+        options: Other options of PyG's loader or PyTorch's ``DataLoader``, such as ``batch_size`` and ``transform``.
+            ``is_sorted`` has no effect, since the order of edges is checked.
     """
     sampler: Any = NeighborSampler(
         data, num_neighbors, subgraph_type, replace, disjoint, temporal_strategy, time_attr, weight_attr
@@ -61,13 +61,13 @@ def link_neighbor_loader(
     weight_attr: str | None = None,
     **options: Any,
 ) -> LinkNeighborLoader:
-    """Returns PyG's ``LinkNeighborLoader`` with a `NeighborSampler`, which the errors come from.
+    """Returns PyG's ``LinkNeighborLoader`` with a `NeighborSampler`, which raises the errors.
 
     Args:
         edge_label_index: The seed edges, as PyG takes them.
         edge_label: Their labels; None if they have none.
         edge_label_time: int64 [seed edges], their times.
-        options: What else PyG's loader or PyTorch's ``DataLoader`` takes, such as ``neg_sampling`` and ``batch_size``.
+        options: Other options of PyG's loader or PyTorch's ``DataLoader``, such as ``neg_sampling``.
     """
     sampler: Any = NeighborSampler(
         data, num_neighbors, subgraph_type, replace, disjoint, temporal_strategy, time_attr, weight_attr
@@ -79,10 +79,10 @@ def link_neighbor_loader(
 def hgt_loader(
     data: HeteroData, num_samples: Sequence[int] | Mapping[str, Sequence[int]], input_nodes: Any, **options: Any
 ) -> NodeLoader:
-    """Returns PyG's ``NodeLoader`` with an `HGTSampler`, as PyG's ``HGTLoader`` is one.
+    """Returns PyG's ``NodeLoader`` with an `HGTSampler`, like PyG's ``HGTLoader``.
 
     Args:
-        input_nodes: A node type, or a pair of one and its seeds.
-        options: What else PyG's loader or PyTorch's ``DataLoader`` takes, such as ``batch_size`` and ``transform``.
+        input_nodes: A node type, or a pair of a node type and its seeds.
+        options: Other options of PyG's loader or PyTorch's ``DataLoader``, such as ``batch_size`` and ``transform``.
     """
     return NodeLoader(data, HGTSampler(data, num_samples), input_nodes, **options)

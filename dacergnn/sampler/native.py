@@ -31,7 +31,7 @@ extern "C" void release(const Sample *sample) { delete sample; }
 
 @dataclass(frozen=True)
 class Seeds:
-    """Nodes that a sample starts from; each has a tree of its own, counted over all types.
+    """Holds the nodes from which a sample starts; each has a tree of its own, counted over all types.
 
     Args:
         nodes: int64 [S], contiguous, by the number of their type.
@@ -44,11 +44,11 @@ class Seeds:
 
 @dataclass(frozen=True)
 class Options:
-    """Describes how neighbours are sampled.
+    """Holds the options of sampling.
 
     Args:
-        hops: How often neighbours of neighbours are sampled.
-        fanouts: The number of neighbours by relation and hop, -1 for all; of nodes by type and hop for `sample_hgt`.
+        hops: Number of hops, each of which samples neighbours of the nodes before.
+        fanouts: Numbers of neighbours by relation and hop, -1 for all; for `sample_hgt` of nodes by type and hop.
         replace: Sample with replacement.
         latest: Take the latest neighbours.
         disjoint: Keep the nodes of each tree apart.
@@ -65,7 +65,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Sample:
-    """Nodes of each type, and edges of each relation.
+    """Holds sampled nodes of each type, and edges of each relation.
 
     Args:
         nodes: int64 [N], the seeds first, then the nodes of each hop.
@@ -73,8 +73,8 @@ class Sample:
         rows: int64 [E], sources of the edges, as positions in the nodes of their type.
         cols: int64 [E], destinations of the edges likewise.
         edges: int64 [E], numbers of the edges in the user's graph.
-        node_counts: Of the seeds and of each hop.
-        edge_counts: Of each hop; None if the edges do not belong to hops.
+        node_counts: Numbers of the seeds, and of the nodes of each hop.
+        edge_counts: Numbers of the edges of each hop; None if the edges do not belong to hops.
     """
 
     nodes: Sequence[Tensor]
@@ -99,9 +99,9 @@ def _library() -> ctypes.CDLL:
 
 
 def sample_neighbors(graph: SampledGraph, seeds: Seeds, options: Options) -> Sample:
-    """Returns neighbours of seeds, neighbours of those, and so on.
+    """Samples neighbours of seeds, then neighbours of these, and so on.
 
-    The random numbers follow from one that torch's generator gives.
+    All random numbers follow from one number of torch's generator.
 
     Raises:
         BuildError: There is no C++ compiler.
@@ -111,9 +111,9 @@ def sample_neighbors(graph: SampledGraph, seeds: Seeds, options: Options) -> Sam
 
 
 def sample_hgt(graph: SampledGraph, seeds: Seeds, options: Options) -> Sample:
-    """Returns in each hop nodes of each type, by chances that grow with their edges to nodes so far, and all edges.
+    """Samples nodes of each type in each hop, with chances that grow with their edges to the sample; takes all edges.
 
-    The errors are those of `sample_neighbors`.
+    It raises the errors of `sample_neighbors`.
     """
     return _sample(_library().sample_hgt, graph, seeds, replace(options, induced=True))
 
@@ -149,7 +149,7 @@ def _address(numbers: array[int]) -> int:
 
 
 def _copied(sample: int, graph: SampledGraph, options: Options, sizes: list[int]) -> Sample:
-    """Takes the arrays of a sample from C++; ``sizes`` is what ``write_sizes`` of ``calls.h`` wrote."""
+    """Copies the arrays of a sample from C++; ``write_sizes`` of ``calls.h`` has written ``sizes``."""
     types, relations, hops = len(graph.node_types), len(graph.relations), options.hops
     nodes, edges, ends = sizes[:types], sizes[types : types + relations], sizes[types + relations :]
     nodes_and_trees = torch.empty(2 if options.disjoint else 1, sum(nodes), dtype=torch.int64)

@@ -34,28 +34,28 @@ _SUBGRAPHS = tuple(kind.value for kind in SubgraphType)
 
 
 class NeighborSampler(BaseSampler):
-    """Samples neighbours of nodes or edges, as PyG's sampler of this name does, in C++ that needs no other package.
+    """Samples neighbours of nodes or edges like PyG's sampler of this name, in C++ that needs no other package.
 
-    Random numbers follow from torch's generator: after ``torch.manual_seed`` the same batches come, with any number of
-    threads. Seeds that come twice have two places in the batch, and neighbours lead to the first of them.
+    Random numbers follow from torch's generator: after ``torch.manual_seed``, batches are the same for any number of
+    threads. A seed that occurs twice has two positions in the batch, and neighbours lead to the first.
 
     Args:
         data: The graph: a Data, a HeteroData, or a pair of a FeatureStore and a GraphStore.
-        num_neighbors: How many neighbours each node has in each hop, -1 for all: a list, a dictionary of lists by
+        num_neighbors: The number of neighbours of each node in each hop, -1 for all: a list, a dictionary of lists by
             edge type, or PyG's ``NumNeighbors``.
         subgraph_type: "directional" for the edges that were sampled, "bidirectional" to add their opposites,
             "induced" for all edges between the sampled nodes.
         replace: Sample with replacement.
-        disjoint: Keep the nodes of each seed apart; batches say by ``batch`` whose they are.
-        temporal_strategy: Which of the neighbours that are not later than the seed: "uniform" for any, "last" for the
-            latest.
+        disjoint: Keep the nodes of each seed apart; ``batch`` tells the seed of each node.
+        temporal_strategy: How to choose among neighbours that are not later than the seed: "uniform" for any, "last"
+            for the latest.
         time_attr: The attribute that holds times, integers of nodes or of edges. Sampling is disjoint then.
         weight_attr: The attribute that holds weights of edges. A neighbour's chance is proportional to the weight, and
             an edge of weight 0 is never sampled.
 
     Raises:
         ArrayError: An array of the graph has the wrong shape or dtype, or a weight is negative or not finite.
-        GraphError: Another argument is wrong; the error says how.
+        GraphError: Another argument is wrong; the error describes the problem.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class NeighborSampler(BaseSampler):
         return to_output(graph, sample_neighbors(graph, Seeds(nodes, times), self.options))
 
     def _times(self, node_type: str | None, nodes: Tensor, times_by_type: Mapping[str | None, Tensor] | None) -> Tensor:
-        """Returns the times of seeds of one type: those that are given, else their own."""
+        """Returns the times of seeds of one type: from the user, else their own."""
         if times_by_type is not None:
             times = as_times("The time of seeds", times_by_type[node_type])
             check_length("The time of seeds", times, len(nodes), "one for each seed")

@@ -1,4 +1,4 @@
-"""Samples in the form of PyG's samplers."""
+"""Converts samples to the form of PyG's samplers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dacergnn.sampler.native import Sample
 
 
 def to_output(graph: SampledGraph, sample: Sample) -> SamplerOutput | HeteroSamplerOutput:
-    """Returns a sample as PyG's loaders take it, without metadata."""
+    """Returns a sample in the form that PyG's loaders take, without metadata."""
     node_counts = None if sample.edge_counts is None else sample.node_counts
     if graph.node_types == [None]:
         return SamplerOutput(

@@ -1,4 +1,4 @@
-"""Checks of the nodes and edges that sampling starts from."""
+"""Checks the nodes and edges from which sampling starts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dacergnn.sampler.graph import SampledGraph
 
 
 def read_seeds(graph: SampledGraph, seeds: Mapping[str | None, object]) -> dict[int, Tensor]:
-    """Returns seeds as int64 vectors by the number of their type.
+    """Returns seeds as int64 vectors, by the number of their type.
 
     Raises:
         ArrayError: They have the wrong shape or dtype.
@@ -31,7 +31,7 @@ def read_seeds(graph: SampledGraph, seeds: Mapping[str | None, object]) -> dict[
 
 
 def check_type(graph: SampledGraph, node_type: object) -> None:
-    """GraphError unless the graph has this type of nodes."""
+    """Raises GraphError unless the graph has this type of nodes."""
     if node_type in graph.node_types:
         return
     if graph.node_types == [None]:
@@ -43,7 +43,7 @@ def check_type(graph: SampledGraph, node_type: object) -> None:
 
 
 def check_seed_edges(graph: SampledGraph, inputs: Any, temporal: bool) -> None:
-    """Raises the errors that PyG's preparation of seed edges would not put into words."""
+    """Raises errors for mistakes that PyG's preparation of seed edges does not explain."""
     for end in (None,) if inputs.input_type is None else (inputs.input_type[0], inputs.input_type[-1]):
         check_type(graph, end)
     check_length("Destinations of seed edges", inputs.col, len(inputs.row), "as many as sources")

@@ -1,4 +1,4 @@
-"""Reads what PyG calls data: a Data, a HeteroData, or a pair of a FeatureStore and a GraphStore."""
+"""Reads graphs of PyG: a Data, a HeteroData, or a pair of a FeatureStore and a GraphStore."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from dacergnn.sampler.graph import EdgeType, GivenEdges, SampledGraph, as_times,
 
 
 def read_graph(data: Any, time_attr: str | None = None, weight_attr: str | None = None) -> SampledGraph:
-    """Returns the graph of ``data``, with the named attributes as times of nodes or edges and as weights of edges.
+    """Returns the graph of ``data``; the named attributes hold times of nodes or edges, and weights of edges.
 
     Raises:
         ArrayError: An array of the graph has the wrong shape or dtype.
-        GraphError: ``data`` is no graph, has no such attribute, or has edges between nodes that it has not.
+        GraphError: ``data`` is not a graph, lacks the attribute, or has edges between unknown nodes.
     """
     try:
         kind = DataType.from_data(data)
