@@ -115,7 +115,7 @@ def _processor() -> str:
 
 @cache
 def _environment() -> str:
-    """Returns the things besides code on which every build depends: compiler, machine, versions, our headers."""
+    """Returns everything except code on which every build depends: compiler, machine, versions, our headers."""
     return "\n".join([*compiler(), platform.machine(), dace.__version__, _digest(INCLUDE_FOLDER)])
 
 

@@ -30,7 +30,7 @@ class _Place:
     last: int
 
     def leaves(self, start: int, end: int, buffer: Buffer) -> bool:
-        """Tells whether a buffer may have the bytes from ``start`` to ``end`` besides this array."""
+        """Tells whether this array leaves the bytes from ``start`` to ``end`` to a buffer."""
         apart = end <= self.start or self.end <= start
         if apart or self.last < buffer.first or buffer.last < self.first:
             return True

@@ -1,4 +1,4 @@
-// What Python calls. A sample belongs to C++ until its arrays, whose sizes Python learns first, are copied.
+// Functions for Python. A sample belongs to C++; Python reads its sizes first, and then has its arrays copied.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +10,8 @@
 
 namespace dacergnn::sampling {
 
-// Writes the count of nodes of each type and of edges of each relation, then where the nodes of each type end, for the
-// seeds and each hop, and where the edges of each relation end, for each hop.
+// Writes the count of nodes of each type and of edges of each relation. Then come the ends of nodes of each type, after
+// the seeds and each hop, and the ends of edges of each relation, after each hop.
 inline void write_sizes(const Sample &sample, Number *sizes) {
   for (const Nodes &nodes : sample.types) *sizes++ = (Number)nodes.keys.size();
   for (const Edges &edges : sample.relations) *sizes++ = (Number)edges.row.size();
@@ -29,13 +29,13 @@ Sample *sampled(const Number *graph, const Number *request, Number *sizes, Funct
     return sample.release();
   } catch (const std::bad_alloc &) {
     return nullptr;
-  } catch (const std::length_error &) {  // More than there are addresses for.
+  } catch (const std::length_error &) {  // The sizes exceed the range of addresses.
     return nullptr;
   }
 }
 
-// Copies nodes, their trees if there is an address for them, and rows, columns and numbers of edges: each for all types
-// or relations in one array.
+// Copies nodes, their trees if these have an address, and rows, columns and numbers of edges. Each array holds all
+// types or relations.
 inline void copy_sample(const Sample &sample, const Number *addresses) {
   auto *node = (Number *)addresses[0], *tree = (Number *)addresses[1], *row = (Number *)addresses[2],
        *col = (Number *)addresses[3], *edge = (Number *)addresses[4];

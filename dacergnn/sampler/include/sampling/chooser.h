@@ -64,7 +64,7 @@ class Chooser {
   }
 
   void choose_uniform(Range range, Number count, Random &random, Number *edges) {
-    constexpr Number kFew = 64;  // Up to here it is quickest to look through those that were chosen.
+    constexpr Number kFew = 64;  // Up to here, searching the chosen edges is fastest.
     if (count <= kFew)
       return choose_distinct(range, count, random, edges, [=](Number choice, Number chosen) {
         return std::find(edges, edges + chosen, range.first + choice) == edges + chosen;
@@ -83,8 +83,8 @@ class Chooser {
       edges[i] = range.first + (std::ranges::lower_bound(sums_, random.unit() * sums_.back()) - sums_.begin());
   }
 
-  // Each edge waits for an exponential time with its weight as the rate, and the first are chosen: the same as one
-  // choice after the other, each by the weights of those that are left (Efraimidis and Spirakis).
+  // Each edge waits for an exponential time with its weight as the rate, and the first edges are chosen. That equals
+  // choosing one after the other by the weights of the edges that are left (Efraimidis and Spirakis).
   void choose_weighted(Range range, Number count, Random &random, Number *edges) {
     waits_.clear();
     for (Number edge = range.first; edge < range.last; ++edge)

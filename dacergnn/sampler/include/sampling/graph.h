@@ -1,4 +1,4 @@
-// The graph that is sampled: of each relation the edges by destination.
+// The graph to sample: the edges of each relation, sorted by destination.
 #pragma once
 
 #include <vector>
@@ -10,19 +10,19 @@ namespace dacergnn::sampling {
 // The edges colptr[v] .. colptr[v + 1] lead into node v, in the order of time if they have times.
 struct Relation {
   const Number *colptr, *row;
-  const Number *edge;     // The number of each edge in the user's graph; null where edges stand in that order.
-  const Number *time;     // Of each edge; null if it does not matter.
-  const double *weight;   // Of each edge; null if all have the same chance.
+  const Number *edge;     // The number of each edge in the user's graph; null if edges are in that order.
+  const Number *time;     // The time of each edge; null if it does not matter.
+  const double *weight;   // The weight of each edge; null if all are equal.
   Number source, destination;  // Types of nodes.
 
   Number number(Number position) const { return edge ? edge[position] : position; }
 };
 
 struct Graph {
-  std::vector<Number> nodes;  // Their count, for each type.
+  std::vector<Number> nodes;  // The number of nodes of each type.
   std::vector<Relation> relations;
 
-  // `numbers`: counts of types and of relations; of each type its count of nodes; of each relation its members.
+  // `numbers`: counts of types and relations; the count of nodes of each type; the members of each relation.
   explicit Graph(const Number *numbers) : nodes(numbers + 2, numbers + 2 + numbers[0]) {
     const Number *field = numbers + 2 + numbers[0];
     for (Number r = 0; r < numbers[1]; ++r, field += 7)

@@ -26,7 +26,7 @@ class HGTSampling {
   }
 
  private:
-  // Nodes of a type that have neighbours in the sample. Those that are in the sample themselves have the score 0.
+  // Nodes of a type with neighbours in the sample. Nodes that are in the sample themselves have the score 0.
   struct Budget {
     LocalIds places;
     std::vector<Number> nodes;
@@ -39,7 +39,7 @@ class HGTSampling {
     nodes.ends.push_back((Number)nodes.keys.size());
   }
 
-  // Each node that the last hop found divides a score of 1 among its neighbours; those in the sample need none.
+  // Each node of the last hop divides a score of 1 among its neighbours; neighbours in the sample need none.
   void raise_scores(const Relation &relation, Number hop) {
     const Nodes &targets = sample_.types[relation.destination];
     const LocalIds &sampled = sample_.types[relation.source].ids;

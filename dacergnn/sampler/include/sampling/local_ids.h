@@ -9,10 +9,10 @@
 
 namespace dacergnn::sampling {
 
-// A hash table with open addressing from a key, which is not negative, to its number. Half of it is free at least.
+// A hash table with open addressing from a key, which is not negative, to its number. At least half of it is free.
 class LocalIds {
  public:
-  // Returns the number of a key, which is `fresh` from now on if it had none.
+  // Returns the number of a key; a new key gets the number `fresh`.
   Number insert(Number key, Number fresh) {
     std::uint64_t at = place(key);
     if (slots_[at].key < 0) {
@@ -38,7 +38,7 @@ class LocalIds {
 
   std::uint64_t start(Number key) const { return (std::uint64_t)key * kStep >> shift_; }
 
-  // Returns where a key is, or would be: in the first free slot from its start on.
+  // Returns the slot of a key; for a new key, the first free slot from its start on.
   std::uint64_t place(Number key) const {
     std::uint64_t place = start(key);
     while (slots_[place].key >= 0 && slots_[place].key != key) place = (place + 1) & (slots_.size() - 1);
@@ -53,7 +53,7 @@ class LocalIds {
   }
 
   std::vector<Slot> slots_{256};
-  int shift_ = 56;  // So that hashes number the slots.
+  int shift_ = 56;  // Leaves as many bits of a hash as number the slots.
   std::uint64_t count_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// Samples neighbours of seeds, neighbours of those, and so on.
+// Samples neighbours of seeds, then neighbours of these, and so on.
 #pragma once
 
 #include <algorithm>
@@ -12,15 +12,15 @@
 namespace dacergnn::sampling {
 
 struct Request {
-  std::uint64_t key;  // Of all random numbers.
+  std::uint64_t key;  // The key of all random numbers.
   Number hops, threads;
   bool replace, latest, disjoint, induced;
-  const Number *fanouts;               // Of each relation, or type for HGT, for each hop; negative for all.
-  const Number *times;                 // Of each tree; null if time does not matter.
-  std::vector<const Number *> seeds;   // Of each type.
-  std::vector<Number> counts, trees;   // Of the seeds of each type, and the first of their trees.
+  const Number *fanouts;               // For each relation (HGT: type) and hop; negative for all.
+  const Number *times;                 // The time of each tree; null if it does not matter.
+  std::vector<const Number *> seeds;   // The seeds of each type.
+  std::vector<Number> counts, trees;   // The count of seeds of each type, and their first tree.
 
-  // `numbers`: the members in this order, but of each type its seeds, their count, and the first of their trees.
+  // `numbers`: the members in this order; the last three follow type by type.
   Request(const Number *numbers, std::size_t types)
       : key(numbers[0]), hops(numbers[1]), threads(numbers[2]), replace(numbers[3]), latest(numbers[4]),
         disjoint(numbers[5]), induced(numbers[6]), fanouts((const Number *)numbers[7]),
@@ -62,7 +62,7 @@ class NeighborSampling {
     }
   }
 
-  // Returns the edges into a node from which some are chosen.
+  // Returns the edges into a node that may be chosen.
   Range candidates(const Relation &relation, Number node, Number tree, Number fanout) const {
     Range range = {relation.colptr[node], relation.colptr[node + 1]};
     if (relation.time) {
@@ -73,8 +73,8 @@ class NeighborSampling {
     return range;
   }
 
-  // Chooses edges into the nodes that the last hop found, and returns how many. Their rows are keys of nodes until
-  // those are numbered.
+  // Chooses edges into the nodes of the last hop, and returns their count. Their rows are keys of nodes until the
+  // nodes are numbered.
   Number choose_edges(std::size_t r, Number hop) {
     const Relation &relation = graph_.relations[r];
     const Nodes &targets = sample_.types[relation.destination];

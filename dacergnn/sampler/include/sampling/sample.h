@@ -1,4 +1,4 @@
-// What is sampled: nodes of each type, and edges of each relation between them.
+// The sample: nodes of each type, and edges of each relation between them.
 #pragma once
 
 #include <vector>
@@ -8,20 +8,20 @@
 
 namespace dacergnn::sampling {
 
-// Nodes of one type: seeds first, then those of each hop. A node of tree `t` has the key
-// t * (nodes of its type) + node. Where nodes are not kept apart by seed, all belong to tree 0.
+// Nodes of one type: the seeds first, then the nodes of each hop. A node of tree `t` has the key
+// t * (nodes of its type) + node. If nodes are not kept apart by seed, all belong to tree 0.
 struct Nodes {
   std::vector<Number> keys;
-  std::vector<Number> ends;  // Of the seeds, and of each hop.
+  std::vector<Number> ends;  // The end of the seeds, and of each hop.
   LocalIds ids;
 
-  // Appends a seed, which has a place of its own even if it comes twice.
+  // Appends a seed, which has a position of its own even if it occurs twice.
   void add_seed(Number key) {
     ids.insert(key, (Number)keys.size());
     keys.push_back(key);
   }
 
-  // Replaces keys by the numbers of their nodes, and appends those that are new.
+  // Replaces keys by the numbers of their nodes, and appends new nodes.
   void number(Number *first, Number *last) {
     constexpr Number kAhead = 8;
     for (Number *key = first; key < last; ++key) {
@@ -33,10 +33,10 @@ struct Nodes {
   }
 };
 
-// Edges of one relation, hop by hop, in each hop by destination.
+// Edges of one relation, hop by hop, and by destination in each hop.
 struct Edges {
   std::vector<Number> row, col, edge;
-  std::vector<Number> ends;  // Of each hop.
+  std::vector<Number> ends;  // The end of each hop.
 
   void resize(Number count) {
     for (auto *vector : {&row, &col, &edge}) vector->resize(count);
@@ -44,14 +44,14 @@ struct Edges {
 };
 
 struct Sample {
-  std::vector<Number> counts;  // Of all nodes of each type.
+  std::vector<Number> counts;  // The count of all nodes of each type.
   std::vector<Nodes> types;
   std::vector<Edges> relations;
 
   explicit Sample(const Graph &graph)
       : counts(graph.nodes), types(graph.nodes.size()), relations(graph.relations.size()) {}
 
-  // Replaces the edges by all that lead from a sampled node to another.
+  // Replaces the edges by all edges between sampled nodes.
   void induce(const Graph &graph, Number threads) {
     Number nodes = 0;
     for (const Nodes &type : types) nodes += (Number)type.keys.size();

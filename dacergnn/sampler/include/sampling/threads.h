@@ -1,4 +1,4 @@
-// Shares a loop among threads that end with it. Threads that OpenMP keeps would be missing in forked processes.
+// Shares a loop among threads that end with it. The threads that OpenMP keeps would be missing in forked processes.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace dacergnn::sampling {
 
 using Number = std::int64_t;
 
-// Returns how many threads a loop over so many nodes or edges is worth.
+// Returns the number of threads for a loop over so many nodes or edges.
 inline Number worth(Number items, Number threads) { return items < 8192 ? 1 : threads; }
 
 // Calls `work(first, last)` for ranges of at most `grain` that cover 0..count. Each thread has a copy of `work`.
@@ -34,7 +34,7 @@ void share(Number count, Number grain, Number threads, const Work &work) {
   std::vector<std::jthread> others;
   try {
     for (Number other = 1; other < std::min(threads, (count + grain - 1) / grain); ++other) others.emplace_back(run);
-  } catch (const std::system_error &) {  // no more threads are to be had; those that there are do the work
+  } catch (const std::system_error &) {  // no more threads can start; the others do the work
   }
   run();
   others.clear();
