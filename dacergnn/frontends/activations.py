@@ -18,13 +18,13 @@ _MODULES: dict[type[nn.Module], str] = {
 
 def _functions() -> dict[Any, Activation]:
     """Returns what functions of torch are that are called with one tensor and no option."""
-    found: dict[Any, Activation] = {}
+    activations: dict[Any, Activation] = {}
     for name, operator in OPERATORS.items():
         constants = [value for value in operator.constants if value is not None]
         if operator.is_activation and len(constants) == len(operator.constants):
             spelled = [getattr(owner, f, None) for owner in (torch, F) for f in operator.torch.functions]
-            found |= {f: Activation(name, tuple(constants)) for f in spelled if f is not None}
-    return found
+            activations |= {f: Activation(name, tuple(constants)) for f in spelled if f is not None}
+    return activations
 
 
 _FUNCTIONS = _functions()

@@ -189,10 +189,10 @@ class Frontend(ABC):
 
     def program(self, key: object, make: Callable[[], ProgramSource]) -> ProgramSource:
         """The program kept under `key`, made once."""
-        found = self._programs.get(key)
-        if found is None:
-            found = self._programs[key] = make()
-        return found
+        program = self._programs.get(key)
+        if program is None:
+            program = self._programs[key] = make()
+        return program
 
 
 def handled_class(module: nn.Module, names: Container[str]) -> str | None:

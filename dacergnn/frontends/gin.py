@@ -32,11 +32,11 @@ class GINProgram(Frontend):
 
     def gin_arrays(self, program: ProgramSource, x: Tensor, x_own: Tensor | None, norm: Tensor | None) -> list[Tensor]:
         """The arrays of the program, in order."""
-        found: dict[str, Any] = {"x": x, "x_own": x_own, "norm": norm}
-        found |= zip(("W", "bias"), self.network.parameters(self.module), strict=False)
+        arrays: dict[str, Any] = {"x": x, "x_own": x_own, "norm": norm}
+        arrays |= zip(("W", "bias"), self.network.parameters(self.module), strict=False)
         eps = self.parameters.get("eps")
-        found["eps"] = eps.to(x.dtype)
-        return [found[name] for name in program.arrays]
+        arrays["eps"] = eps.to(x.dtype)
+        return [arrays[name] for name in program.arrays]
 
     def _narrows(self, x: Tensor) -> bool:
         """Returns whether it is cheaper to transform features than their sums (Cached Operator Reordering, Table 2).

@@ -80,13 +80,13 @@ class ResultNetwork:
 
         A module that is known draws no random numbers and keeps no state.
         """
-        found: int | None = width
+        columns: int | None = width
         for module in _leaves(self.rest(layer)):
             if is_linear(module):
-                found = module.weight.size(0)
+                columns = module.weight.size(0)
             elif type(module) not in _KEEPS_WIDTH and not (type(module) is nn.Dropout and not module.training):
                 return None
-        return found
+        return columns
 
 
 def _leaves(modules: Iterable[Any]) -> Iterable[Any]:

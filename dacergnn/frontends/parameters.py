@@ -49,17 +49,17 @@ class _Walk:
     def along(cls, paths: Sequence[tuple[str, ...]], module: nn.Module) -> _Walk:
         """The walk from a module to the parameters at some paths; KeyError if there is no such module."""
         walk = cls([], [], [], [], [])
-        found: dict[tuple[str, ...], Any] = {(): module}
+        modules: dict[tuple[str, ...], Any] = {(): module}
         for path in paths:
             for end in range(1, len(path)):
-                if path[:end] not in found:
-                    parent, name = found[path[: end - 1]]._modules, path[end - 1]
-                    found[path[:end]] = parent[name]
+                if path[:end] not in modules:
+                    parent, name = modules[path[: end - 1]]._modules, path[end - 1]
+                    modules[path[:end]] = parent[name]
                     walk.parents.append(parent)
                     walk.names.append(name)
                     walk.children.append(parent[name])
-            walk.owners.append(found[path[:-1]])
-            walk.tables.append(found[path[:-1]]._parameters)
+            walk.owners.append(modules[path[:-1]])
+            walk.tables.append(modules[path[:-1]]._parameters)
         return walk
 
 

@@ -60,8 +60,8 @@ class AllEdges(GraphEdges):
         ends: dict[str, list[Tensor]] = {"src": [], "dst": []}
         for part in self.parts:
             ids = part.graph.edges(etype=part.relation, order="eid")
-            for side, found, values in zip(ends, ends.values(), ids, strict=True):
-                found.append(values.long() + self.nodes[side][part.relation[ENDS[side]]][0])
+            for side, all_ids, values in zip(ends, ends.values(), ids, strict=True):
+                all_ids.append(values.long() + self.nodes[side][part.relation[ENDS[side]]][0])
         device = ends["src"][0].device
         types = [repeated([b - a for a, b in ranges.values()], device) for ranges in self.nodes.values()]
         return HeteroGraph.from_arrays(

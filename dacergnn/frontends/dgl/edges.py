@@ -50,19 +50,19 @@ class GraphForm(NamedTuple):
         """The encoded graph, which lives as long as the structure of DGL's."""
         types = dict(zip(self.typed, self.tensors, strict=True))
         counts = dict(zip(self.typed, self.counts, strict=True))
-        found = _kept(self.graph, self.key, _wanted(types, counts))
-        if found is None:
+        encoded = _kept(self.graph, self.key, _wanted(types, counts))
+        if encoded is None:
             edges = self.along(self.graph, self.relations)
             edges.types = types
             edges.rows |= counts
-            found = edges.find(graphs, set())
-        return found
+            encoded = edges.find(graphs, set())
+        return encoded
 
 
 def counted(trace: Trace | None, graph: Any, what: str, names: tuple[Any, ...]) -> int:
     """Returns a size of a graph (see `form.size`), as its trace knows it."""
-    found = size(graph, (what, names))
-    return found if trace is None else trace.extent(graph, (what, names), found)
+    count = size(graph, (what, names))
+    return count if trace is None else trace.extent(graph, (what, names), count)
 
 
 @dataclass(frozen=True)
@@ -145,12 +145,12 @@ class GraphEdges(EdgeSet):
             self.graph, self.key, self.relations, self.tensors, tuple(self.types), counts, type(self).along
         )
 
-    def find(self, graphs: GraphFinder, given: set[int]) -> HeteroGraph:
+    def find(self, graphs: GraphFinder, argument_ids: set[int]) -> HeteroGraph:
         """The encoded graph, made anew if the structure or the types have changed."""
         wanted = _wanted(self.types, self.rows)
-        found = _kept(self.graph, self.key, wanted)
-        if found is not None:
-            return found
+        known_graph = _kept(self.graph, self.key, wanted)
+        if known_graph is not None:
+            return known_graph
         with lasting():
             graph, ends = self.encode(), self.ends()
         index = self.graph._graph

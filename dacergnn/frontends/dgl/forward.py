@@ -52,14 +52,14 @@ class ForwardTracer(Tracer):
             with Factories(trace, counts), runtime.looking():
                 result = self.function(stand_in, *args, **kwargs)
             parts = [m for m in self.module.modules() if m is not self.module]
-            found: Any = (
+            outcome: Any = (
                 result,
                 {k: v for k, v in stand_in.__dict__.items() if k not in before or before[k] is not v},
                 [{k: v for k, v in m.__dict__.items() if isinstance(v, Value)} for m in parts],
                 [g.changes() for g in graphs.values()],
             )
-            found = trace.finish(found)
-        result, own, others, stored = _originals(found, {id(g.graph): g.original for g in graphs.values()})
+            outcome = trace.finish(outcome)
+        result, own, others, stored = _originals(outcome, {id(g.graph): g.original for g in graphs.values()})
         for module, changed in zip([self.module, *parts], [own, *others], strict=True):
             module.__dict__.update(changed)
         for graph, changed in zip(graphs.values(), stored, strict=True):

@@ -79,8 +79,8 @@ class GraphConvFrontend(Frontend):
         shape = None if arrays["W"] is None else tuple(arrays["W"].shape)
         key = shape, x.size(1), arrays["norm"] is not None
         program = self.program(key, partial(self._program, *key))
-        found = {n: a for n, a in arrays.items() if a is not None}
-        return Binding(program, found, only, reshapes=True, activation=layer._activation)
+        present = {n: a for n, a in arrays.items() if a is not None}
+        return Binding(program, present, only, reshapes=True, activation=layer._activation)
 
     def _share(self, graph: HeteroGraph, dtype: torch.dtype) -> Tensor | None:
         """[E] what the degrees of both ends make of a message, None for 1."""

@@ -80,12 +80,12 @@ def encode_relation(g: Any, *, bipartite: bool = False, loops: bool = False) -> 
         loops: Add a self loop at each destination; if these are different nodes, from further sources.
     """
     frame, known = g._edge_frames[0], (relation_sizes(g), bipartite or is_bipartite(g), loops)
-    found, edges = _ENCODED.get(id(frame)), g.edges(order="eid")
-    if found is None or found[0]() is not frame or found[1] != known or not found[2].unwritten(edges):
+    entry, edges = _ENCODED.get(id(frame)), g.edges(order="eid")
+    if entry is None or entry[0]() is not frame or entry[1] != known or not entry[2].unwritten(edges):
         place, seen = id(frame), Seen(edges, shared=True)
         graph = _encode_relation(g, edges, known[1], loops)
-        found = _ENCODED[place] = (weakref.ref(frame, lambda _: _ENCODED.pop(place, None)), known, seen, graph)
-    return found[3]
+        entry = _ENCODED[place] = (weakref.ref(frame, lambda _: _ENCODED.pop(place, None)), known, seen, graph)
+    return entry[3]
 
 
 def _encode_relation(g: Any, edges: tuple[Tensor, Tensor], bipartite: bool, loops: bool) -> HeteroGraph:
@@ -103,8 +103,8 @@ def _encode_relation(g: Any, edges: tuple[Tensor, Tensor], bipartite: bool, loop
 def check_rows(name: str, value: object, rows: int, channels: int) -> None:
     """UnsupportedCallError unless `value` is a floating-point tensor [rows, channels]."""
     if not isinstance(value, Tensor) or not value.is_floating_point() or value.shape != (rows, channels):
-        found = f"{value.dtype} {list(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
-        raise UnsupportedCallError(f"{name} is {found}; it must be a floating-point tensor [{rows}, {channels}].")
+        description = f"{value.dtype} {list(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+        raise UnsupportedCallError(f"{name} is {description}; it must be a floating-point tensor [{rows}, {channels}].")
 
 
 def check_types(name: str, value: object) -> None:

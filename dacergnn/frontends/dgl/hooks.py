@@ -75,5 +75,5 @@ class _Unsorted:
 
     def shape(self, tensor: Any) -> Any:
         """The shape of a tensor, of ones while recording."""
-        found = self._backend.shape(tensor)
-        return found if recording() is None else (1,) * len(found)
+        shape = self._backend.shape(tensor)
+        return shape if recording() is None else (1,) * len(shape)

@@ -74,10 +74,10 @@ class Mailbox:
     def __torch_function__(
         cls, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        found = [a for a in args if isinstance(a, cls)]
-        if not found:
+        mailboxes = [a for a in args if isinstance(a, cls)]
+        if not mailboxes:
             raise unsupported(f"{func.__name__} of nodes.mailbox")
-        return found[0]._call(func, args, kwargs or {})
+        return mailboxes[0]._call(func, args, kwargs or {})
 
     def _call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         name: str = func.__name__
@@ -102,9 +102,9 @@ class Mailbox:
         keepdim = bool(kwargs.pop("keepdim", args[0] if args else False))
         if kwargs or len(args) > 1:
             raise unsupported(f"{name} of nodes.mailbox with {', '.join(kwargs) or 'these arguments'}")
-        found = self._reduced(_REDUCTIONS[name])
-        found = found.unsqueeze(1) if keepdim else found
-        return Extremes(found, Unknown(f"{name} of nodes.mailbox with positions")) if name in ("max", "min") else found
+        rows = self._reduced(_REDUCTIONS[name])
+        rows = rows.unsqueeze(1) if keepdim else rows
+        return Extremes(rows, Unknown(f"{name} of nodes.mailbox with positions")) if name in ("max", "min") else rows
 
     def _reduced(self, reduction: str) -> Any:
         if reduction != "mean":

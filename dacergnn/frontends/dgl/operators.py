@@ -89,12 +89,12 @@ def gspmm(recorder: Recorder, original: Any, index: Any, op: str, reduce_op: str
     edges = recorder.edges(index)
     if edges is None:
         return in_dgl(recorder, original, index, op, reduce_op, lhs, rhs)
-    found = aggregate(recorder, edges, _messages(recorder, edges, op, lhs, rhs, ("u", "e")), reduce_op)
+    values = aggregate(recorder, edges, _messages(recorder, edges, op, lhs, rhs, ("u", "e")), reduce_op)
     reached = edges.reached if reduce_op != "sum" and not recorder.fills_zeros else None
     if reached is None or edges.all_reached:
-        return found
+        return values
     empty = -torch.inf if reduce_op == "max" else torch.inf
-    return torch.where(reached.view(-1, *[1] * (found.dim() - 1)), found, empty)
+    return torch.where(reached.view(-1, *[1] * (values.dim() - 1)), values, empty)
 
 
 def gsddmm(

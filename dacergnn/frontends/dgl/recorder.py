@@ -32,10 +32,10 @@ class Recorder:
     def relation(self, graph: Any, relation: Relation) -> GraphEdges:
         """The edges of a relation of a user's graph."""
         key = (id(graph), relation)
-        found = self._relations.get(key)
-        if found is None:
-            found = self._relations[key] = GraphEdges(self.trace, graph, relation)
-        return found
+        edges = self._relations.get(key)
+        if edges is None:
+            edges = self._relations[key] = GraphEdges(self.trace, graph, relation)
+        return edges
 
     def register(self, index: Any, edges: GraphEdges) -> None:
         """Note that a DGL index holds these edges."""
@@ -43,8 +43,8 @@ class Recorder:
 
     def edges(self, index: Any) -> GraphEdges | None:
         """The edges of a DGL index; None for a graph that was made during the call."""
-        found = self._indices.get(id(index))
-        return None if found is None else found[1]
+        entry = self._indices.get(id(index))
+        return None if entry is None else entry[1]
 
     @property
     def only(self) -> GraphEdges | None:

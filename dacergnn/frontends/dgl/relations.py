@@ -62,7 +62,7 @@ class Together:
 
     def _at(self, exprs: Sequence[Expr], side: str) -> Expr:
         """Rows of nodes, read at one end of the edges."""
-        return self._once(side, exprs, lambda found: self._make_at(found, side))
+        return self._once(side, exprs, lambda group: self._make_at(group, side))
 
     def _make_at(self, exprs: Sequence[Expr], side: str) -> Expr:
         first = _alike(exprs)
@@ -108,17 +108,17 @@ class Together:
         first = _alike(list(kinds.values()))
         names = self.edges.counts[side]
         if first.op == "leaf":
-            given = [kinds.get(name) for name in names]
+            leaves = [kinds.get(name) for name in names]
             if first.data == ("one",):
-                return self._parameter(list(kinds.values()), "ntype", [e and e.tensor for e in given])
-            tensors = [e and e.tensor for e in given]
+                return self._parameter(list(kinds.values()), "ntype", [e and e.tensor for e in leaves])
+            tensors = [e and e.tensor for e in leaves]
             like = _rows(first)
             blocks = [
                 like.new_zeros(count, *first.shape) if e is None else _rows(e)
-                for e, count in zip(given, names.values(), strict=True)
+                for e, count in zip(leaves, names.values(), strict=True)
             ]
             return self._leaf(torch.cat(blocks), ("nodes", *map(id, tensors)))
-        args = [dict(zip(kinds, found, strict=True)) for found in _arguments(list(kinds.values()))]
+        args = [dict(zip(kinds, operands, strict=True)) for operands in _arguments(list(kinds.values()))]
         return self._operator(first, [self._across(a, side) for a in args])
 
     # Parts of expressions
@@ -132,15 +132,15 @@ class Together:
         empty = first.tensor.new_zeros(first.shape)
         stacked = [empty if t is None else t.reshape(first.shape) for t in tensors]
         leaf = self._leaf(torch.stack(stacked), (path, *map(id, tensors)))
-        found = Expr("gather", (leaf,), (path,), first.shape)
-        found.edges, found.on_edges = self.edges, path == "etype"
-        return found
+        chosen = Expr("gather", (leaf,), (path,), first.shape)
+        chosen.edges, chosen.on_edges = self.edges, path == "etype"
+        return chosen
 
     def _leaf(self, tensor: Tensor, key: tuple[object, ...]) -> Expr:
-        found = self._stacks.get(key)
-        if found is None:
-            found = self._stacks[key] = self.trace.leaf(tensor, "row", tensor.shape)
-        return found
+        leaf = self._stacks.get(key)
+        if leaf is None:
+            leaf = self._stacks[key] = self.trace.leaf(tensor, "row", tensor.shape)
+        return leaf
 
     def _operator(self, like: Expr, args: Sequence[Expr]) -> Expr:
         if like.op in ("gather", "aggregate", "degree", "pair_mean"):
@@ -157,19 +157,19 @@ class Together:
 
     def _once(self, kind: str, exprs: Sequence[Expr], make: Callable[[Sequence[Expr]], Expr]) -> Expr:
         key = (kind, *map(id, exprs))
-        found = self._made.get(key)
-        if found is None:
+        expr = self._made.get(key)
+        if expr is None:
             self._held.append(exprs)
-            found = self._made[key] = make(exprs)
-        return found
+            expr = self._made[key] = make(exprs)
+        return expr
 
     def _key(self, expr: Expr) -> object:
         """Equal for expressions that say the same."""
-        found = self._keys.get(id(expr))
-        if found is None:
-            found = (expr.op, expr.data, expr.shape, id(expr.tensor), *[self._key(a) for a in expr.args])
-            self._keys[id(expr)] = found
-        return found
+        key = self._keys.get(id(expr))
+        if key is None:
+            key = (expr.op, expr.data, expr.shape, id(expr.tensor), *[self._key(a) for a in expr.args])
+            self._keys[id(expr)] = key
+        return key
 
 
 def _alike(exprs: Sequence[Expr]) -> Expr:
@@ -216,7 +216,7 @@ def summed(
         return None
     trace.materialise(list(nodes.values()))
     reached = [p.relation[2] for p in parts]
-    found: dict[str, dict[str, Tensor]] = {}
+    totals: dict[str, dict[str, Tensor]] = {}
     for name, node in nodes.items():
         assert node.real is not None
         # Nobody else reads them, so that users may write to a part.
@@ -224,5 +224,5 @@ def summed(
         for kind, rows in zip(edges.counts["dst"], parts_of_rows, strict=True):
             if kind in reached:
                 count = reached.count(kind) if across else 1
-                found.setdefault(kind, {})[name] = rows if count == 1 else rows / count
-    return found
+                totals.setdefault(kind, {})[name] = rows if count == 1 else rows / count
+    return totals

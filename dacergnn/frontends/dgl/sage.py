@@ -87,11 +87,11 @@ class DGLSAGEFrontend(Frontend):
                 edge_weight = torch.cat([edge_weight.view(-1), loops])
         share = encoded.pair_mean_weights(x.dtype) if self.reduce == "sum" else None
         arrays["norm"] = coefficients(encoded, ("mean", self.reduce, x.dtype), edge_weight, share)
-        found = {name: array for name, array in arrays.items() if array is not None}
-        program = self.program(frozenset(found), partial(self._program, found))
+        present = {name: array for name, array in arrays.items() if array is not None}
+        program = self.program(frozenset(present), partial(self._program, present))
         if layer.norm is not None:
-            return Binding(program, found, self._normed, repeats=True)
-        return Binding(program, found, only, reshapes=True, activation=layer.activation)
+            return Binding(program, present, self._normed, repeats=True)
+        return Binding(program, present, only, reshapes=True, activation=layer.activation)
 
     @property
     def _drops(self) -> bool:

@@ -44,12 +44,12 @@ class RecordsMessages:
 
     def __getitem__(self, key: Any) -> Any:
         this: Any = super()
-        found = this.__getitem__(key)
-        recorded(self._recorder, found, self._user_graph)
-        if len(found.canonical_etypes) == 1 and found.canonical_etypes[0] in self._user_graph.canonical_etypes:
-            edges = self._recorder.relation(self._user_graph, found.canonical_etypes[0])
-            self._recorder.register(found._graph, edges)
-        return found
+        subgraph = this.__getitem__(key)
+        recorded(self._recorder, subgraph, self._user_graph)
+        if len(subgraph.canonical_etypes) == 1 and subgraph.canonical_etypes[0] in self._user_graph.canonical_etypes:
+            edges = self._recorder.relation(self._user_graph, subgraph.canonical_etypes[0])
+            self._recorder.register(subgraph._graph, edges)
+        return subgraph
 
     def _edges_of(self, relations: list[Any]) -> GraphEdges | None:
         if len(relations) != 1 or relations[0] not in self._user_graph.canonical_etypes:
@@ -85,13 +85,13 @@ class RecordsMessages:
         this: Any = self
         device = self._recorder.trace.device
         state = random_state(device)
-        found = self._together(etype_dict, cross_reducer)
-        if found is None:
+        sums = self._together(etype_dict, cross_reducer)
+        if sums is None:
             set_random_state(device, state)
             parent: Any = super()
             parent.multi_update_all(etype_dict, cross_reducer, apply_node_func)
             return
-        for name, data in found.items():
+        for name, data in sums.items():
             this._set_n_repr(this.get_ntype_id_from_dst(name), "__ALL__", data)
             if apply_node_func is not None:
                 this.apply_nodes(apply_node_func, ntype=name)
@@ -157,7 +157,7 @@ def _counting(name: str, what: str) -> Callable[..., int]:
     """Returns a method that counts nodes or edges, of one type or of all."""
 
     def count(self: Any, kind: Any = None) -> int:
-        found: int = getattr(super(RecordsMessages, self), name)(kind)
+        number: int = getattr(super(RecordsMessages, self), name)(kind)
         graph = self._user_graph
         if what == "edges":
             names = self.canonical_etypes if kind is None else [self.to_canonical_etype(kind)]
@@ -168,7 +168,7 @@ def _counting(name: str, what: str) -> Callable[..., int]:
             known = set(names) <= set(graph.srctypes if what == "src" else graph.dsttypes)
         key = what, tuple(names)
         # Of something else that was made of the graph, or of both ends of a block, it is a number.
-        return self._recorder.trace.extent(graph, key, found) if known and size(graph, key) == found else found
+        return self._recorder.trace.extent(graph, key, number) if known and size(graph, key) == number else number
 
     return count
 
@@ -259,10 +259,10 @@ class StandIn:
 
 def _frame(recorder: Recorder, frame: Any, edges: GraphEdges | None, side: str) -> Any:
     """A copy of a frame with recorded columns; what DGL has not fetched yet stays with DGL."""
-    found = frame.clone()
+    clone = frame.clone()
     for name, column in frame._columns.items():
         if getattr(column, "index", column) is None and column.device is None and column.deferred_dtype is None:
             data = recorder.column(column.storage, edges, side)
             if data is not column.storage:
-                found._columns[name] = import_module("dgl.frame").Column(data)
-    return found
+                clone._columns[name] = import_module("dgl.frame").Column(data)
+    return clone

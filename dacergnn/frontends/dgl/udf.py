@@ -61,5 +61,5 @@ def reduce_function(
     data = graph._node_frames[graph.get_ntype_id_from_dst(kind)]
     messages = {k: Mailbox(recorder, edges, recorder.value(v)) for k, v in msgdata.items()}
     count = edges.rows["dst"] or 0
-    found = func(import_module("dgl.udf").NodeBatch(graph, range(count), kind, data, msgs=messages))
-    return {k: at_reached(recorder, edges, v) for k, v in found.items()}
+    results = func(import_module("dgl.udf").NodeBatch(graph, range(count), kind, data, msgs=messages))
+    return {k: at_reached(recorder, edges, v) for k, v in results.items()}

@@ -74,10 +74,10 @@ def _layer_norm(
     centred = apply("sub", x, _mean(c, a, -1))
     squares = apply("mul", centred, centred) if count == 1 else Expr("dot_prd", (centred, centred), (), x.shape[:-1])
     variance = apply("mul", squares, const(1.0 / count))
-    found = apply("div", centred, apply("sqrt", apply("add", variance, const(eps))))
+    normed = apply("div", centred, apply("sqrt", apply("add", variance, const(eps))))
     if weight is not None:
-        found = apply("mul", found, c.operand(weight))
-    return found if bias is None else apply("add", found, c.operand(bias))
+        normed = apply("mul", normed, c.operand(weight))
+    return normed if bias is None else apply("add", normed, c.operand(bias))
 
 
 def _axes(a: Any, dim: Any) -> list[int]:

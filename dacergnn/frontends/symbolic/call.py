@@ -97,10 +97,10 @@ class LayerCall:
 
     def tensor(self, argument: Any) -> Tensor:
         """A tensor that exists; an argument of the layer may be one that all rows share."""
-        found = argument.node.real if type(argument) is Value else argument
-        if not isinstance(found, Tensor):
+        tensor = argument.node.real if type(argument) is Value else argument
+        if not isinstance(tensor, Tensor):
             raise Untranslatable
-        return found
+        return tensor
 
     def _tensor(self, tensor: Tensor, shape: torch.Size) -> Expr:
         tensor = self._converted(tensor)

@@ -75,11 +75,11 @@ class EdgeForm(NamedTuple):
         """The graph, encoded anew."""
         edge_index, *types = self.tensors
         src, dst = map(number, self.sizes)
-        given = dict(zip(self.typed, types, strict=True))
+        named_types = dict(zip(self.typed, types, strict=True))
         edge_types, node_types = self.counts
         return HeteroGraph.from_arrays(
-            edge_index.flip(0) if self.flipped else edge_index, given.get("etype"),
-            num_nodes=(src, dst), num_edge_types=edge_types, node_type=given.get("ntype"),
+            edge_index.flip(0) if self.flipped else edge_index, named_types.get("etype"),
+            num_nodes=(src, dst), num_edge_types=edge_types, node_type=named_types.get("ntype"),
             num_node_types=node_types, bipartite=self.bipartite,
         )  # fmt: skip
 
@@ -139,11 +139,11 @@ class EdgeSet:
         counts = tuple([self.rows.get(side) for side in TYPES])
         return EdgeForm(self.tensors, typed, counts, self.sizes, self.flipped, self.bipartite)
 
-    def find(self, graphs: GraphFinder, given: set[int]) -> HeteroGraph:
-        """The encoded graph of these edges; ``given`` holds the ids of what the caller passed, and keeps."""
+    def find(self, graphs: GraphFinder, argument_ids: set[int]) -> HeteroGraph:
+        """The encoded graph of these edges; ``argument_ids`` holds the ids of what the caller passed, and keeps."""
         form = self.form()
         assert form is not None
-        return form.find(graphs, all(id(t) in given for t in form.tensors))
+        return form.find(graphs, all(id(t) in argument_ids for t in form.tensors))
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -178,8 +178,8 @@ class PartedEdges(EdgeSet):
     def form(self) -> Form | None:
         return None
 
-    def find(self, graphs: GraphFinder, given: set[int]) -> HeteroGraph:
-        own = id(self.edge_index) in given
+    def find(self, graphs: GraphFinder, argument_ids: set[int]) -> HeteroGraph:
+        own = id(self.edge_index) in argument_ids
         sizes = tuple(map(number, self.sizes))
         return graphs.find_edges(self.tensors, (*sizes, self.flipped, "parts", self.parts), own, self.encode)
 
@@ -248,16 +248,16 @@ class EndIndex(_Index):
 
 def edge_index(edges: EdgeSet) -> EdgeIndex:
     """The index of the edges as functions of recorded values know it."""
-    found = edges.edge_index.as_subclass(EdgeIndex)
-    found.edges, found.plain = edges, edges.edge_index
-    return found
+    index = edges.edge_index.as_subclass(EdgeIndex)
+    index.edges, index.plain = edges, edges.edge_index
+    return index
 
 
 def end_index(edges: EdgeSet, side: str, plain: Tensor, axis: int = 0) -> EndIndex:
     """``plain``, the ids at one end of all edges, as functions of recorded values know it."""
-    found = plain.as_subclass(EndIndex)
-    found.edges, found.side, found.plain, found.axis = edges, side, plain, axis
-    return found
+    index = plain.as_subclass(EndIndex)
+    index.edges, index.side, index.plain, index.axis = edges, side, plain, axis
+    return index
 
 
 def row_of(index: EdgeIndex, row: int) -> EndIndex:

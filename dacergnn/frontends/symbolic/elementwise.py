@@ -85,14 +85,14 @@ def _of_record(name: str, operator: Operator) -> None:
 
     @rule(*meaning.functions)
     def _(c: LayerCall, a: Any, *args: Any, inplace: bool = False, **options: Any) -> Expr:
-        given = dict(zip(meaning.options, args, strict=False)) | options
+        arguments = dict(zip(meaning.options, args, strict=False)) | options
         others = args[len(meaning.options) :]
-        fixed = {k: given.pop(k, value) for k, value in meaning.fixed.items()}
+        fixed = {k: arguments.pop(k, value) for k, value in meaning.fixed.items()}
         if any(value is not True and value is not False for value in others) or fixed != meaning.fixed:
             raise Untranslatable
         defaults = zip(meaning.options, operator.constants, strict=True)
-        constants = [_constant(given.pop(option, default)) for option, default in defaults]
-        if given:
+        constants = [_constant(arguments.pop(option, default)) for option, default in defaults]
+        if arguments:
             raise Untranslatable
         return apply(name, c.operand(a), *constants) if constants else c.elementwise(name, a)
 

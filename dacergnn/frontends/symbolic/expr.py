@@ -64,14 +64,14 @@ class Expr:
 
 def reached(exprs: Iterable[Expr]) -> list[Expr]:
     """Expressions and all that they are made of, operands first."""
-    found: dict[int, Expr] = {}
+    by_serial: dict[int, Expr] = {}
     waiting = list(exprs)
     while waiting:
         expr = waiting.pop()
-        if expr.serial not in found:
-            found[expr.serial] = expr
+        if expr.serial not in by_serial:
+            by_serial[expr.serial] = expr
             waiting += expr.args
-    return [found[serial] for serial in sorted(found)]
+    return [by_serial[serial] for serial in sorted(by_serial)]
 
 
 def version(tensor: Tensor | None) -> int:

@@ -81,9 +81,9 @@ def _gathered(expr: Expr, edges: EdgeSet, side: str) -> Expr:
         return expr
     if expr.op == "detach":  # outside, so that it is no array of its own
         return Expr("detach", (_gathered(expr.args[0], edges, side),), (), expr.shape)
-    found = Expr("gather", (_without_guard(expr, side),), (side,), expr.shape)
-    found.edges, found.on_edges = edges, side not in TYPES
-    return found
+    end_rows = Expr("gather", (_without_guard(expr, side),), (side,), expr.shape)
+    end_rows.edges, end_rows.on_edges = edges, side not in TYPES
+    return end_rows
 
 
 def _without_guard(expr: Expr, side: str) -> Expr:
@@ -148,10 +148,10 @@ def _bound(target: Any, reduced: Callable[[], Value | None]) -> Value | None:
     """The target itself, which stands for the result from now on."""
     if type(target) is not Value or held(target) is not None or not target.alone():
         return None
-    found = reduced()
-    if found is None:
+    value = reduced()
+    if value is None:
         return None
-    target.node = found.node
+    target.node = value.node
     return target
 
 
@@ -186,9 +186,9 @@ def reduced(expr: Expr, edges: EdgeSet, side: str, reduction: str, dtype: torch.
         return degree if expr.data == (1.0,) else apply("mul", degree, expr)
     if expr.op == "detach":
         return Expr("detach", (reduced(expr.args[0], edges, side, reduction, dtype),), (), expr.shape)
-    found = Expr("aggregate", (expr,), (side, reduction), expr.shape)
-    found.edges, found.on_edges = edges, False
-    return found
+    aggregate = Expr("aggregate", (expr,), (side, reduction), expr.shape)
+    aggregate.edges, aggregate.on_edges = edges, False
+    return aggregate
 
 
 def _is_rows(x: Any, dim: int) -> bool:
@@ -206,26 +206,26 @@ def _view(func: Any) -> None:
             return None
         with untracked():
             if func is Tensor.expand_as:
-                found = trace.torch(Tensor.expand, x.plain, args[0].shape)
+                view = trace.torch(Tensor.expand, x.plain, args[0].shape)
             else:
-                found = trace.torch(func, x.plain, *args, **options)
-        axis = _axis(x, found, args)
-        trace.same_size(found, axis, x.plain, x.axis)
-        return end_index(x.edges, x.side, found, axis)
+                view = trace.torch(func, x.plain, *args, **options)
+        axis = _axis(x, view, args)
+        trace.same_size(view, axis, x.plain, x.axis)
+        return end_index(x.edges, x.side, view, axis)
 
     INDEXING[func] = handler
 
 
-def _axis(index: EndIndex, found: Tensor, args: tuple[Any, ...]) -> int:
+def _axis(index: EndIndex, view: Tensor, args: tuple[Any, ...]) -> int:
     """The axis along which the ids run."""
     own = index.shape[index.axis]
     from_end = index.axis - index.dim()
-    if found.dim() == 1 or own == 1:
+    if view.dim() == 1 or own == 1:
         return 0
     own = number(own)
-    if found.dim() >= index.dim() and found.stride(from_end) and found.shape[from_end] == own and index.dim() > 1:
-        return from_end + found.dim()
-    return next(i for i, d in enumerate(found.shape) if d == own and found.stride(i))
+    if view.dim() >= index.dim() and view.stride(from_end) and view.shape[from_end] == own and index.dim() > 1:
+        return from_end + view.dim()
+    return next(i for i, d in enumerate(view.shape) if d == own and view.stride(i))
 
 
 for _function in (Tensor.view, Tensor.reshape, torch.reshape, Tensor.unsqueeze, torch.unsqueeze, Tensor.expand,
@@ -264,9 +264,9 @@ def _chosen(trace: Trace, x: Value, index: Tensor) -> Value | None:
     if numbers.size(0) < count or int(numbers[0]) < 0 or int(numbers[-1]) >= every:
         return None
     call = (Tensor.__getitem__, (x.node, index), {}, None)
-    found = trace.record(expr, torch.Size((count, *x.shape[1:])), x.dtype, call)
-    _, found.node.rows = trace.chosen.setdefault((id(index), version(index)), (index, rows))
-    return found
+    value = trace.record(expr, torch.Size((count, *x.shape[1:])), x.dtype, call)
+    _, value.node.rows = trace.chosen.setdefault((id(index), version(index)), (index, rows))
+    return value
 
 
 @_handles(Tensor.__setitem__)
@@ -308,6 +308,6 @@ def _part(x: Value, index: tuple[Any, ...]) -> Value:
             raise Untranslatable
         own = torch.Size((*part.shape[:dim], stop - start, *part.shape[dim + 1 :]))
         part = Value(x.owner, Node(part_of(call, part, dim, start, stop), own, x.dtype))
-    found = x.owner.record(part.node.expr, shape, x.dtype, (Tensor.__getitem__, (x.node, index), {}, None), x)
-    found.node.rows = x.node.rows
-    return found
+    value = x.owner.record(part.node.expr, shape, x.dtype, (Tensor.__getitem__, (x.node, index), {}, None), x)
+    value.node.rows = x.node.rows
+    return value

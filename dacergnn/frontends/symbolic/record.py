@@ -72,9 +72,9 @@ def record(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             return _apply(trace, rule, func, args, kwargs, values)
         indexing = INDEXING.get(func)
         if indexing is not None:
-            found = indexing(trace, *args, **kwargs)
-            if found is not None:
-                return found
+            result = indexing(trace, *args, **kwargs)
+            if result is not None:
+                return result
         if func in ABOUT or func.__name__ == "__get__":
             return _attribute(func, args, kwargs)
         args, kwargs = plain(args), plain(kwargs)
@@ -133,8 +133,8 @@ def _apply(
     if not trace.takes(dtype):
         raise Untranslatable
     rows = _rows_of(values)
-    found = rule(LayerCall(trace, shapes, dtype, rows), *args, **kwargs)
-    exprs = found if several else (found,)
+    translated = rule(LayerCall(trace, shapes, dtype, rows), *args, **kwargs)
+    exprs = translated if several else (translated,)
     like = values[0] if func in VIEWS else None
     recorded = (func, _nodes(args), _nodes(kwargs))
     results = [
@@ -197,11 +197,11 @@ def _in_torch(trace: Trace, func: Any, args: tuple[Any, ...], kwargs: dict[str, 
     if any(v.node.expr.on_edges for v in values):
         raise UnsupportedCallError(f"{spelled(func)} of a value per edge has no form in a program ({place()}).")
     writes = (name.endswith("_") and not name.endswith("__")) or name.startswith(("__i", "__set"))
-    given = kwargs.get("out") is not None
-    if not (writes or given or kwargs.get("inplace")):
+    has_out = kwargs.get("out") is not None
+    if not (writes or has_out or kwargs.get("inplace")):
         return trace.torch(func, *trace.results(args), **trace.results(kwargs))
     target = args[0]
-    if given or (type(target) is Value and (trace.given(held(target)) or not target.alone())):
+    if has_out or (type(target) is Value and (trace.given(held(target)) or not target.alone())):
         raise UnsupportedCallError(f"{spelled(func)} writes to a tensor that is in use ({place()}).")
     real = trace.results(target)
     result = trace.torch(func, *trace.results(args), **trace.results(kwargs))

@@ -41,13 +41,13 @@ def region(
         data = (Const(float(expr.data[0])),) if expr.op == "const" else expr.data  # which tells the two zeros apart
         step = (expr.op, tuple([positions[a.serial] for a in expr.args]), data, expr.shape)
         key = (step, id(expr.tensor)) if expr.op == "leaf" else step
-        found = steps.get(key)
-        if found is None:
-            found = steps[key] = len(order)
+        position = steps.get(key)
+        if position is None:
+            position = steps[key] = len(order)
             order.append(step)
             if expr.op in INPUTS:
                 leaves.append(expr)
-        positions[expr.serial] = found
+        positions[expr.serial] = position
     wanted = tuple([positions[e.serial] for e in exprs])
     made = _emitted(tuple(order), wanted, bipartite)
     return made.program, made.outputs, leaves, made.inputs

@@ -22,31 +22,31 @@ def result_shape(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[s
     """Shape and dtype of the result, a list of them for several results; raises what torch raises."""
     try:
         key = (func, _key(args), _key(tuple(kwargs.items())) if kwargs else ())
-        found = _known.get(key)
+        shape_and_dtype = _known.get(key)
     except _NoKey:
-        key = found = None
-    if found is None:
+        key = shape_and_dtype = None
+    if shape_and_dtype is None:
         result = func(*_meta(args), **{k: _meta(v) for k, v in kwargs.items()})
         several = isinstance(result, tuple | list)
-        found = [(r.shape, r.dtype) for r in result] if several else (result.shape, result.dtype)
+        shape_and_dtype = [(r.shape, r.dtype) for r in result] if several else (result.shape, result.dtype)
         if key is not None:
             if len(_known) >= _KEPT:
                 _known.clear()
-            _known[key] = found
-    return found
+            _known[key] = shape_and_dtype
+    return shape_and_dtype
 
 
 def known_sizes(args: Iterable[Any], kwargs: Mapping[str, Any], values: Sequence[Tensor]) -> list[Size]:
     """The sizes among the arguments of a function, and the rows of values among them."""
-    found: list[Any] = [v.shape[0] for v in values if v.dim()]
+    sizes: list[Any] = [v.shape[0] for v in values if v.dim()]
     waiting = [*args, *kwargs.values()]
     while waiting:
         item = waiting.pop()
         if type(item) is Size:
-            found.append(item)
+            sizes.append(item)
         elif type(item) in (tuple, list, torch.Size):
             waiting += item
-    return [size for size in found if type(size) is Size]
+    return [size for size in sizes if type(size) is Size]
 
 
 def with_rows(shape: torch.Size, known: Sequence[Size]) -> torch.Size:

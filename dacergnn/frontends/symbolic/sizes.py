@@ -27,9 +27,9 @@ class Size(int):
     @staticmethod
     def of(number: int, role: Role, guards: dict[Guard, None]) -> Size:
         """Returns the size, whose guards are noted in ``guards``."""
-        found = Size(number)
-        found.role, found.guards = role, guards
-        return found
+        size = Size(number)
+        size.role, size.guards = role, guards
+        return size
 
     def is_known(self) -> None:
         """Note that the call depends on the number itself."""
@@ -86,17 +86,17 @@ def _compared(compare: Callable[[Any, Any], bool]) -> Callable[[Size, Any], Any]
     plain = getattr(int, f"__{compare.__name__}__")
 
     def method(self: Size, other: Any) -> Any:
-        found = plain(self, other)
+        outcome = plain(self, other)
         if _is_unnoted():
-            return found
-        if found is NotImplemented:
+            return outcome
+        if outcome is NotImplemented:
             if other is not None:  # which no number equals
                 self.is_known()
         elif type(other) is not Size:
-            self.guards[compare, self.role, int(other), found] = None
+            self.guards[compare, self.role, int(other), outcome] = None
         elif other.role != self.role:
-            self.guards[compare, self.role, other.role, found] = None
-        return found
+            self.guards[compare, self.role, other.role, outcome] = None
+        return outcome
 
     return method
 

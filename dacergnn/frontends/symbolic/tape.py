@@ -195,11 +195,11 @@ class Tape:
         raise Unrepeatable("numbers are read")
 
     def _slot_for(self, tensor: Tensor) -> int:
-        found = self._slots.get(id(tensor))
-        if found is None:
-            found = self._slots[id(tensor)] = len(self._tensors)
+        slot = self._slots.get(id(tensor))
+        if slot is None:
+            slot = self._slots[id(tensor)] = len(self._tensors)
             self._tensors.append(tensor)
-        return found
+        return slot
 
     def ran(
         self,

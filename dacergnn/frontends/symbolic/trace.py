@@ -88,7 +88,7 @@ class Trace:
         """Refers to all values, as long as somebody has them."""
         self._leaves: dict[tuple[int, str], Expr] = {}
         self._edge_sets: dict[tuple[int, bool], EdgeSet] = {}
-        self._given: set[int] = set()
+        self._argument_ids: set[int] = set()
         self.chosen: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
         """Indices of edges by their ids and versions, and the numbers of the edges."""
         self._device: torch.device | None = None
@@ -122,10 +122,10 @@ class Trace:
 
     def torch(self, function: Any, *args: Any, **kwargs: Any) -> Any:
         """Returns what a function of torch gives for tensors that hold numbers, which the tape notes."""
-        found = function(*args, **kwargs)
+        result = function(*args, **kwargs)
         if self.runtime.tape is not None:
-            self.runtime.tape.called(function, args, kwargs, found)
-        return found
+            self.runtime.tape.called(function, args, kwargs, result)
+        return result
 
     def same_size(self, tensor: Tensor, axis: int, other: Tensor, other_axis: int) -> None:
         """Note that an axis of a tensor always has the size of one of another tensor."""
@@ -151,10 +151,10 @@ class Trace:
     def leaf(self, tensor: Tensor, kind: str, shape: torch.Size) -> Expr:
         """The expression for a tensor that exists: a row for each node or edge ("row"), or one row ("one")."""
         key = (id(tensor), kind)
-        found = self._leaves.get(key)
-        if found is None:  # holds the tensor, so that the id stays its own
-            found = self._leaves[key] = Expr("leaf", (), (kind,), squeezed(shape), tensor)
-        return found
+        expr = self._leaves.get(key)
+        if expr is None:  # holds the tensor, so that the id stays its own
+            expr = self._leaves[key] = Expr("leaf", (), (kind,), squeezed(shape), tensor)
+        return expr
 
     def value(self, tensor: Tensor) -> Value:
         """A value that stands for a tensor with one row for each node or edge."""
@@ -170,7 +170,7 @@ class Trace:
     def wrap(self, tree: Any) -> Any:
         """Values in place of the floating-point tensors in tuples, lists and dictionaries, of sparse matrices, too."""
         if isinstance(tree, Tensor):
-            self._given.add(id(tree))
+            self._argument_ids.add(id(tree))
             takes = type(tree) in (Tensor, torch.nn.Parameter) and tree.is_floating_point() and tree.dim() > 0
             return self.value(tree) if takes and (not is_sparse(tree) or is_sparse_matrix(tree)) else tree
         if type(tree) in (tuple, list):
@@ -195,7 +195,7 @@ class Trace:
 
     def given(self, tensor: Tensor | None) -> bool:
         """Returns whether somebody else may hold a tensor that the trace has been handed."""
-        return id(tensor) in self._given
+        return id(tensor) in self._argument_ids
 
     def written(self, tensor: Tensor) -> Node:
         """A tensor as it is now that it has been written to; what was recorded of it before knows that it is late."""
@@ -205,11 +205,11 @@ class Trace:
     def edge_set(self, edge_index: Tensor, flipped: bool = False) -> EdgeSet:
         """The edges that an edge index [2, E] holds; the same ones for the same tensor."""
         key = (id(edge_index), flipped)
-        found = self._edge_sets.get(key)
-        if found is None:
+        edges = self._edge_sets.get(key)
+        if edges is None:
             self.place(edge_index.device)
-            found = self._edge_sets[key] = EdgeSet(self, edge_index, flipped)
-        return found
+            edges = self._edge_sets[key] = EdgeSet(self, edge_index, flipped)
+        return edges
 
     # What comes out
 
@@ -223,11 +223,11 @@ class Trace:
 
         What users' code has kept of other values is computed, too, since what they are made of may be written to later.
         """
-        found = self.results(tree)
+        tensors = self.results(tree)
         kept = [value.node for reference in self.values if (value := reference()) is not None]
         self.materialise([node for node in kept if node.real is None])
         self.finished = True
-        return found
+        return tensors
 
     def materialise(self, nodes: Sequence[Node]) -> None:
         """Compute what has not been computed yet."""
@@ -275,9 +275,9 @@ class Trace:
         program, outputs, leaves, spaces = region(exprs, edges.bipartite)
         graph = self.runtime.find_graph(edges)
         arrays = [_array(leaf, space, graph) for leaf, space in zip(leaves, spaces, strict=True)]
-        found = self.runtime.run(program, graph, arrays)
+        computed = self.runtime.run(program, graph, arrays)
         for expr, (position, space) in zip(exprs, outputs, strict=True):
-            rows = found[position]
+            rows = computed[position]
             expr.becomes_leaf(graph.from_canonical(rows) if space == "E" else rows)
         views: dict[int, list[Tensor]] = {}
         for node in nodes:
@@ -339,12 +339,12 @@ def _origin(leaf: Expr, space: str) -> tuple[Any, bool]:
 def _degree(graph: HeteroGraph, side: str, dtype: torch.dtype) -> Tensor:
     """[N] number of edges at every node of one end, counted once for each graph."""
     key = ("degree", side, dtype)
-    found = graph.derived.get(key)
-    if found is None:
+    degrees = graph.derived.get(key)
+    if degrees is None:
         with lasting():
             starts = graph.encoding(f"ptr_E_{side}")
-            found = graph.derived[key] = (starts[1:] - starts[:-1]).to(dtype)
-    return found
+            degrees = graph.derived[key] = (starts[1:] - starts[:-1]).to(dtype)
+    return degrees
 
 
 def _values(tree: Any) -> list[Value]:

@@ -44,13 +44,13 @@ class Value(Tensor):
 
     @staticmethod
     def __new__(cls: type[Value], trace: Trace, node: Node, aliases: list[weakref.ref[Value]] | None = None) -> Value:
-        found = _wrap(cls, node.shape, dtype=node.dtype, device=trace.device)
-        found.owner, found.node = trace, node
-        found.aliases = [] if aliases is None else aliases
-        reference = weakref.ref(found)
-        found.aliases.append(reference)
+        value = _wrap(cls, node.shape, dtype=node.dtype, device=trace.device)
+        value.owner, value.node = trace, node
+        value.aliases = [] if aliases is None else aliases
+        reference = weakref.ref(value)
+        value.aliases.append(reference)
         trace.values.append(reference)
-        return found
+        return value
 
     def __init__(self, trace: Trace, node: Node, aliases: list[weakref.ref[Value]] | None = None) -> None:
         super().__init__()
