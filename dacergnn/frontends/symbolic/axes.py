@@ -42,7 +42,7 @@ def _sum(c: LayerCall, a: Any, dim: Any = None, keepdim: bool = False, *, dtype:
 
 
 def first_axis_sum(x: Expr, count: int) -> Expr:
-    """Sum over the first of two axes: of as many parts of the row."""
+    """Returns the sum of ``x`` over the first axis of its rows, which has ``count`` entries."""
     if len(x.shape) == 1:
         return Expr("sum", (x,), (), ())
     rest = x.shape[1:]
@@ -66,7 +66,7 @@ def _mean(c: LayerCall, a: Any, dim: Any = None, keepdim: bool = False, *, dtype
 def _layer_norm(
     c: LayerCall, a: Any, normalized_shape: Sequence[int], weight: Any = None, bias: Any = None, eps: float = 1e-5
 ) -> Expr:
-    """Over the last axis."""
+    """Normalizes over the last axis."""
     count = normalized_shape[-1]
     if len(normalized_shape) > 1:
         raise Untranslatable
@@ -81,7 +81,7 @@ def _layer_norm(
 
 
 def _axes(a: Any, dim: Any) -> list[int]:
-    """The axes that are reduced, none of them the rows'."""
+    """Returns the axes that ``dim`` names; raises Untranslatable if there is none, or if the rows are among them."""
     if dim is None or type(a) is not Value:
         raise Untranslatable
     axes = [d % a.dim() for d in (dim if isinstance(dim, Sequence) else (dim,))]
@@ -116,7 +116,7 @@ def _transpose(c: LayerCall, a: Any, first: int, second: int) -> Expr:
 
 
 def _reordered(c: LayerCall, a: Any, order: list[int]) -> Expr:
-    """Only axes of size one change their places."""
+    """Returns the rows as they are, since only axes of size one may change places."""
     wide = [d for d in order if a.shape[d] != 1]
     if order[0] != 0 or wide != sorted(wide):
         raise Untranslatable
@@ -171,7 +171,7 @@ def _parts(c: LayerCall, a: Any, *args: Any, **options: Any) -> tuple[Expr, ...]
 
 
 def part_of(c: LayerCall, a: Value, dim: int, start: int, stop: int) -> Expr:
-    """Entries ``start`` to ``stop`` along an axis that is not the rows'; the axis is gone where it is one entry."""
+    """Returns entries ``start`` to ``stop`` along ``dim``, any axis but 0 (the rows); one entry drops the axis."""
     x, own = c.value(a), a.shape
     if stop - start == own[dim] or (x.uniform and not x.shape):
         return x

@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 
 FEW = 32
-"""Up to so many parts of a row, what the program form has no operator for is written out part by part."""
+"""The largest number of parts of a row for which a missing operator is written out part by part."""
 
 
 class Untranslatable(Exception):
-    """The program form has no expression for a call."""
+    """Signals that the program form has no expression for a call."""
 
 
 class LayerCall:
-    """A call that is being recorded: the shapes of its results, and what its arguments are.
+    """Holds a call that is being recorded: the shapes of its results, and its arguments as operands.
 
-    torch aligns shapes at their ends, the program form at their beginnings: operands of lower rank than the result
-    must agree with its first axes, or hold one row and are spread in torch.
+    torch aligns shapes at their ends, the program form at their beginnings. Operands of lower rank than the result
+    must agree with its first axes, or hold one row, which torch spreads.
     """
 
     def __init__(
@@ -41,14 +41,14 @@ class LayerCall:
     ) -> None:
         self.trace = trace
         self.rows = rows
-        """Of values that have rows of some edges: which these are."""
+        """The edges [n] that values have rows of; None where they have rows of all edges, or of nodes."""
         self.shapes = [shape for shape, _ in shapes]
         self.shape = self.shapes[0]
-        """Of the (first) result."""
+        """The shape of the result, or of the first of several results."""
         self.dtype = dtype
 
     def value(self, argument: Any) -> Expr:
-        """An argument that has rows of its own."""
+        """Returns the expression of a recorded value; raises Untranslatable for other arguments."""
         if type(argument) is not Value:
             raise Untranslatable
         expr = argument.node.expr
@@ -60,11 +60,11 @@ class LayerCall:
         return self.trace.leaf(tensor, "row", tensor.shape)
 
     def elementwise(self, name: str, *arguments: Any) -> Expr:
-        """An operator on arguments that are spread over the shape of the result."""
+        """Applies an operator to arguments, which are spread over the shape of the result."""
         return self.fitted(apply(name, *[self.operand(a) for a in arguments]), self.shape)
 
     def operand(self, argument: Any, shape: torch.Size | None = None) -> Expr:
-        """An argument of an element-wise operator with results of the given shape (that of the call)."""
+        """Returns an argument as operand of an element-wise operator with results of a shape, by default the call's."""
         shape = self.shape if shape is None else shape
         if type(argument) is Value:
             expr, own = self.value(argument), argument.node.shape
@@ -82,21 +82,21 @@ class LayerCall:
         raise Untranslatable
 
     def fitted(self, expr: Expr, shape: torch.Size) -> Expr:
-        """An expression spread over the last axes of a shape, where it lacks them."""
+        """Spreads an expression over the last axes of a shape, where it lacks them."""
         wanted = squeezed(shape)
         if expr.shape == wanted or (expr.uniform and not expr.shape):
             return expr
         return Expr("expand", (expr,), wanted[len(expr.shape) :], wanted)
 
     def parameter(self, tensor: Any, shape: Shape | None = None) -> Expr:
-        """A tensor that is the same for all rows, spread over a shape."""
+        """Returns the leaf for a tensor that is the same for all rows, spread over a shape."""
         tensor = self._converted(self.tensor(tensor))
         if shape is not None and tensor.shape != shape:
             tensor = self.trace.torch(Tensor.expand, tensor, shape)
         return self.trace.leaf(tensor, "one", torch.Size((1, *tensor.shape)))
 
     def tensor(self, argument: Any) -> Tensor:
-        """A tensor that exists; an argument of the layer may be one that all rows share."""
+        """Returns the tensor behind an argument; a recorded argument may be a tensor that all rows share."""
         tensor = argument.node.real if type(argument) is Value else argument
         if not isinstance(tensor, Tensor):
             raise Untranslatable
@@ -132,12 +132,12 @@ class LayerCall:
 
 
 def apply(name: str, *args: Expr, dims: tuple[int, ...] = ()) -> Expr:
-    """An element-wise operator; operands align along leading axes."""
+    """Applies an element-wise operator to operands, which align along leading axes."""
     return Expr(name, args, dims, max([a.shape for a in args], key=len))
 
 
 def _prefix(own: Shape, full: Shape) -> bool:
-    """Returns whether an operand agrees with the first axes of the result, those of size one left out."""
+    """Returns whether an operand agrees with the first axes of the result; axes of size one do not count."""
     rest = False
     for a, b in zip(own, full, strict=True):
         if b == 1:
@@ -151,7 +151,7 @@ def _prefix(own: Shape, full: Shape) -> bool:
 
 
 def _repeated(expr: Expr, own: Shape, full: Shape) -> Expr:
-    """Rows of the last axes of a shape, repeated along the axes before them."""
+    """Repeats rows that have the last axes of a shape along the axes before these."""
     axes = [(a, b) for a, b in zip(own, full, strict=True) if b != 1]
     count = 0
     while count < len(axes) and axes[count][0] == 1:
@@ -164,7 +164,7 @@ def _repeated(expr: Expr, own: Shape, full: Shape) -> Expr:
 
 
 def concat(parts: Sequence[Expr]) -> Expr:
-    """One after the other along the last axis."""
+    """Concatenates expressions along the last axis."""
     total, *rest = parts
     for part in rest:
         total = Expr("concat", (total, part), (), (*total.shape[:-1], total.shape[-1] + part.shape[-1]))
@@ -172,7 +172,7 @@ def concat(parts: Sequence[Expr]) -> Expr:
 
 
 def reshaped(x: Expr, shape: Shape) -> Expr:
-    """The same numbers of every row in another row shape."""
+    """Returns the numbers of every row in another row shape."""
     if x.shape == shape or (x.uniform and not x.shape):
         return x
     if x.op == "reshape":

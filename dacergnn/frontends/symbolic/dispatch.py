@@ -1,4 +1,4 @@
-"""Where torch hands over a function that was called with a recorded value or an end point of edges."""
+"""Hands functions of torch that are called with recorded values or end points of edges to the recording function."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ _record: list[Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]] = []
 
 
 def records(function: Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]) -> Any:
-    """Make ``function`` the one that records; it needs the classes that dispatch to it."""
+    """Makes ``function`` the one that records; its module imports the classes that dispatch to it."""
     _record[:] = [function]
     return function
 
 
 def dispatch(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Returns what ``func`` returns for arguments of which some are recorded."""
+    """Returns the result of ``func`` for arguments of which some are recorded."""
     return _record[0](func, args, kwargs)

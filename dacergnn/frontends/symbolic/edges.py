@@ -30,7 +30,7 @@ class GraphFinder(Protocol):
     def find_edges(
         self, tensors: tuple[Tensor, ...], sizes: tuple[object, ...], own: bool, encode: Callable[[], HeteroGraph]
     ) -> HeteroGraph:
-        """The graph with this edge index and these types, encoded unless it is there."""
+        """Returns the graph with this edge index and these types; encodes it unless it is there."""
         ...
 
 
@@ -39,11 +39,11 @@ class Form(Protocol):
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        """The tensors among that."""
+        """Returns the tensors that the graph is made of."""
         ...
 
     def find(self, graphs: GraphFinder, own: bool) -> HeteroGraph:
-        """The encoded graph; ``own`` tells that the caller keeps the tensors."""
+        """Returns the encoded graph; ``own`` tells that the caller keeps the tensors."""
         ...
 
 
@@ -67,12 +67,12 @@ class EdgeForm(NamedTuple):
     bipartite: bool
 
     def find(self, graphs: GraphFinder, own: bool) -> HeteroGraph:
-        """The encoded graph; ``own`` tells that the caller keeps the tensors."""
+        """Returns the encoded graph; ``own`` tells that the caller keeps the tensors."""
         sizes = tuple(map(number, self.sizes))
         return graphs.find_edges(self.tensors, (*sizes, self.flipped, *self.counts), own, self.encode)
 
     def encode(self) -> HeteroGraph:
-        """The graph, encoded anew."""
+        """Encodes the graph anew."""
         edge_index, *types = self.tensors
         src, dst = map(number, self.sizes)
         named_types = dict(zip(self.typed, types, strict=True))
@@ -85,10 +85,10 @@ class EdgeForm(NamedTuple):
 
 
 class EdgeSet:
-    """Edges [2, E] that values are gathered and aggregated along.
+    """Holds the edges [2, E] along which values are gathered and aggregated.
 
-    ``flipped`` exchanges the rows: messages go from row 1 to row 0. Node counts become known by the rows of what is
-    gathered and of what is aggregated to.
+    ``flipped`` exchanges the rows: messages go from row 1 to row 0. Node counts become known by the rows of gathered
+    values, and by the rows of the values that aggregations add to.
     """
 
     def __init__(self, trace: Trace, edge_index: Tensor, flipped: bool) -> None:
@@ -100,14 +100,14 @@ class EdgeSet:
         self.types: dict[str, Tensor] = {}
         """Types of edges [E] ("etype") or of source nodes ("ntype"), where weights are chosen by them."""
         self.parted: dict[int, PartedEdges] = {}
-        """The edges of graphs of so many parts like this one."""
+        """The edges of graphs that consist of equal parts like this one, by the number of parts."""
 
     def side(self, row: int) -> str:
-        """The end point that a row of the edge index holds."""
+        """Returns the end point ("src" or "dst") that a row of the edge index holds."""
         return SIDES[1 - row if self.flipped else row]
 
     def set_rows(self, side: str, rows: int) -> None:
-        """Note how many nodes there are at an end of the edges, or how many types."""
+        """Notes how many nodes there are at an end of the edges, or how many types."""
         known = self.rows.get(side)
         if known is None:
             self.rows[side] = rows
@@ -115,7 +115,7 @@ class EdgeSet:
             raise UnsupportedCallError(f"values of {known} and of {rows} nodes meet at the same end of the edges.")
 
     def choose_by(self, side: str, types: Tensor, count: int) -> bool:
-        """Returns whether ``types`` can be the types of this graph, ``count`` of them; the first ones that come can."""
+        """Gives the graph ``types``, ``count`` in number, unless it has others; returns whether it has these now."""
         if self.rows.get(side, count) != count:
             return False
         known = self.types.setdefault(side, types)
@@ -128,11 +128,11 @@ class EdgeSet:
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        """Returns what the graph is made of."""
+        """Returns the tensors that the graph is made of."""
         return (self.edge_index, *[self.types[side] for side in TYPES if side in self.types])
 
     def form(self) -> Form | None:
-        """Returns what the graph is made of; None for one that is made otherwise."""
+        """Describes the tensors that the graph is made of; returns None for a graph that is made otherwise."""
         if self.bipartite and "ntype" in self.types:
             raise UnsupportedCallError("types of nodes, where sources and destinations are different nodes.")
         typed = tuple([side for side in TYPES if side in self.types])
@@ -140,14 +140,14 @@ class EdgeSet:
         return EdgeForm(self.tensors, typed, counts, self.sizes, self.flipped, self.bipartite)
 
     def find(self, graphs: GraphFinder, argument_ids: set[int]) -> HeteroGraph:
-        """The encoded graph of these edges; ``argument_ids`` holds the ids of what the caller passed, and keeps."""
+        """Returns the encoded graph; ``argument_ids`` holds the ids of the tensors that the caller passed and keeps."""
         form = self.form()
         assert form is not None
         return form.find(graphs, all(id(t) in argument_ids for t in form.tensors))
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """Numbers of source and destination nodes; both the same where only one is known."""
+        """Returns the numbers of source and destination nodes, which are equal where only one is known."""
         src, dst = self.rows["src"], self.rows["dst"]
         known = src if src is not None else dst
         assert known is not None
@@ -161,7 +161,7 @@ class EdgeSet:
 
 
 class PartedEdges(EdgeSet):
-    """The edges of a graph of equal parts, each with the edges of ``one``: those of the first part come first."""
+    """Holds the edges of a graph of equal parts, each with the edges of ``one``, part after part."""
 
     def __init__(self, one: EdgeSet, parts: int) -> None:
         super().__init__(one.trace, one.edge_index, one.flipped)
@@ -170,7 +170,7 @@ class PartedEdges(EdgeSet):
 
     @staticmethod
     def of(one: EdgeSet, parts: int) -> PartedEdges:
-        """Those of ``one``; the same ones at every call."""
+        """Returns the edges of ``parts`` parts like ``one``; it is the same object at every call."""
         if parts not in one.parted:
             one.parted[parts] = PartedEdges(one, parts)
         return one.parted[parts]
@@ -189,7 +189,7 @@ class PartedEdges(EdgeSet):
     def encode(self) -> HeteroGraph:
         ends = self.edge_index.flip(0) if self.flipped else self.edge_index
         counts = [n // self.parts for n in self.sizes]
-        # Here, because ids that are too large lead to nodes of other parts.
+        # Checked here, because ids that are too large would lead to nodes of other parts.
         check_ranges(*[
             IndexRange(f"edge_index[{1 - i if self.flipped else i}]", ends[i], counts[i], f"{what} nodes", "x")
             for i, what in enumerate(("source", "destination"))
@@ -203,13 +203,13 @@ class PartedEdges(EdgeSet):
 
 
 def equal(a: Tensor, b: Tensor) -> bool:
-    """Returns whether two tensors of integers hold the same; those that share their memory need not be read."""
+    """Returns whether two tensors of integers are equal; tensors that share their memory need not be read."""
     shared = a.data_ptr() == b.data_ptr() and a.shape == b.shape and a.stride() == b.stride() and a.dtype == b.dtype
     return shared or torch.equal(a, b)
 
 
 class _Index(Tensor):
-    """A tensor of integers that says which edges it belongs to; functions of no recorded value see plain numbers."""
+    """Represents a tensor of integers that knows its edges; functions without recorded values see a plain tensor."""
 
     edges: EdgeSet
     plain: Tensor
@@ -236,32 +236,32 @@ class _Index(Tensor):
 
 
 class EdgeIndex(_Index):
-    """An edge index [2, E]."""
+    """Represents an edge index [2, E]."""
 
 
 class EndIndex(_Index):
-    """End points of all edges, along ``axis`` of an index that may be spread over others; or types of all rows."""
+    """Represents end points of all edges, along ``axis`` of an index that may have further axes; or types of rows."""
 
     side: str
     axis: int
 
 
 def edge_index(edges: EdgeSet) -> EdgeIndex:
-    """The index of the edges as functions of recorded values know it."""
+    """Returns the index of the edges in the form that functions of recorded values know."""
     index = edges.edge_index.as_subclass(EdgeIndex)
     index.edges, index.plain = edges, edges.edge_index
     return index
 
 
 def end_index(edges: EdgeSet, side: str, plain: Tensor, axis: int = 0) -> EndIndex:
-    """``plain``, the ids at one end of all edges, as functions of recorded values know it."""
+    """Returns ``plain``, the ids at one end of all edges, in the form that functions of recorded values know."""
     index = plain.as_subclass(EndIndex)
     index.edges, index.side, index.plain, index.axis = edges, side, plain, axis
     return index
 
 
 def row_of(index: EdgeIndex, row: int) -> EndIndex:
-    """``edge_index[row]``."""
+    """Returns ``edge_index[row]``."""
     with untracked():
         plain = index.edges.trace.torch(Tensor.__getitem__, index.plain, row)
         index.edges.trace.same_size(plain, 0, index.plain, 1)
@@ -269,7 +269,7 @@ def row_of(index: EdgeIndex, row: int) -> EndIndex:
 
 
 def plain(value: Any) -> Any:
-    """Arguments with plain tensors in place of end points."""
+    """Returns arguments with plain tensors in place of end points."""
     if isinstance(value, _Index):
         return value.plain
     if type(value) in (tuple, list):

@@ -80,7 +80,7 @@ def _rsqrt(c: LayerCall, a: Any) -> Expr:
 
 
 def _of_record(name: str, operator: Operator) -> None:
-    """The rule of an operator that takes one value, and constants by position or by name."""
+    """Enters the rule of an operator that takes one value, and constants by position or by name."""
     meaning = operator.torch
 
     @rule(*meaning.functions)

@@ -1,4 +1,4 @@
-"""What recorded values are in terms of the program form: a graph of expressions, shared where values are."""
+"""Expressions of the program form for recorded values: a graph, in which shared values are shared expressions."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _SERIAL = count()
 
 
 class Expr:
-    """A row value of the program form, not yet bound to a row space.
+    """Represents a row value of the program form that is not bound to a row space yet.
 
     Args:
         op: "leaf", "const", "gather", "aggregate", "degree", "pair_mean" (1 / number of edges with the same destination
             and type), or an operator of the program form.
         args: The operands.
-        data: What else tells it apart: "row" or "one" of a leaf, the number of a constant, the end point ("src",
+        data: Its other parts: "row" or "one" of a leaf, the number of a constant, the end point ("src",
             "dst") of a gather, end point and reduction of an aggregation, the integers of an operator.
         shape: Row shape without axes of size one, so that there are fewer forms of the same value.
-        tensor: What a leaf holds.
+        tensor: The tensor of a leaf.
     """
 
     __slots__ = ("args", "data", "edges", "on_edges", "op", "serial", "shape", "tensor", "uniform", "version")
@@ -47,7 +47,7 @@ class Expr:
         self.edges: EdgeSet | None = None
         """The edges that it depends on by a gather or an aggregation."""
         self.on_edges = False
-        """Tells whether it has one row for each edge by a gather; a leaf that does is not known yet."""
+        """Tells whether a gather gives it one row for each edge; for a leaf this is not known yet."""
         self.uniform = op == "const" or data == ("one",)
         """Tells whether all rows are the same."""
         if args:
@@ -56,14 +56,14 @@ class Expr:
             self.uniform = False not in [a.uniform for a in args]
 
     def becomes_leaf(self, tensor: Tensor) -> None:
-        """Hold the computed rows from now on, for everybody that refers to this value."""
+        """Turns the expression into a leaf with its computed rows, also for all expressions that use it."""
         self.op, self.args, self.data, self.tensor = "leaf", (), ("row",), tensor
         self.version = version(tensor)
         self.edges, self.on_edges, self.uniform = None, False, False
 
 
 def reached(exprs: Iterable[Expr]) -> list[Expr]:
-    """Expressions and all that they are made of, operands first."""
+    """Returns expressions and all of their operands, operands first."""
     by_serial: dict[int, Expr] = {}
     waiting = list(exprs)
     while waiting:
@@ -75,15 +75,15 @@ def reached(exprs: Iterable[Expr]) -> list[Expr]:
 
 
 def version(tensor: Tensor | None) -> int:
-    """Returns how often a tensor was written to; 0 where nobody counts."""
+    """Returns how often a tensor was written to; 0 for None and for inference tensors, which do not count it."""
     return 0 if tensor is None or tensor.is_inference() else tensor._version
 
 
 def const(number: float) -> Expr:
-    """The same number in every row."""
+    """Returns the expression for the same number in every row."""
     return Expr("const", (), (float(number),))
 
 
 def squeezed(shape: Shape) -> Shape:
-    """Row shape without axes of size one, of a shape with rows in front."""
+    """Returns the row shape of a shape that begins with the rows, without axes of size one."""
     return tuple([d for d in shape[1:] if d != 1])

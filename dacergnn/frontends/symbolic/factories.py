@@ -1,4 +1,4 @@
-"""Tensors that a forward makes with a row for each edge: recorded, since rows of some edges may be written to them."""
+"""Records tensors that a forward makes with a row for each edge, since it may write rows of some edges to them."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _NUMBERS: dict[Any, float] = {torch.zeros: 0.0, torch.ones: 1.0}
 
 
 class Factories(TorchFunctionMode):
-    """While it is active, `torch.zeros` and `torch.ones` give recorded values where they have a row for each edge.
+    """Makes `torch.zeros` and `torch.ones` return recorded values, while active, if they have a row for each edge.
 
     Args:
-        counts: How many edges there are of each relation.
+        counts: The numbers of edges of the relations.
     """
 
     def __init__(self, trace: Trace, counts: set[int]) -> None:

@@ -19,7 +19,7 @@ from dacergnn.frontends.symbolic.trace import Trace
 from dacergnn.frontends.symbolic.value import Node, Value, held
 
 INDEXING: dict[Any, Callable[..., Any]] = {}
-"""Torch function -> what records it, or returns None where it is about something else."""
+"""Torch function -> the function that records it, which returns None for calls that it does not handle."""
 
 
 def _handles(*functions: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -41,7 +41,7 @@ def _index_select(trace: Trace, x: Any, dim: int, index: Any) -> Any:
 
 
 def gather(trace: Trace, x: Any, index: Any) -> Value | None:
-    """``x[index]`` for end points of edges."""
+    """Records ``x[index]`` for end points of edges; returns None for anything else."""
     if not isinstance(index, EndIndex) or index.dim() != 1 or isinstance(x, EdgeIndex | EndIndex):
         return None
     if type(x) is not Value:
@@ -57,7 +57,7 @@ def gather(trace: Trace, x: Any, index: Any) -> Value | None:
 
 
 def gathered(trace: Trace, x: Value, edges: EdgeSet, side: str, call: tuple[Any, ...] = ()) -> Value:
-    """The rows of x at one end of all edges; ``call`` is the function of torch that gives the same."""
+    """Returns the rows of x at one end of all edges; ``call`` is the call of torch that computes the same."""
     if x.node.expr.on_edges:
         raise Untranslatable
     if x.node.expr.edges not in (None, edges):
@@ -67,7 +67,7 @@ def gathered(trace: Trace, x: Value, edges: EdgeSet, side: str, call: tuple[Any,
 
 
 def typed(trace: Trace, x: Value, index: EndIndex) -> Value | None:
-    """The rows of x that the types of edges or nodes choose."""
+    """Returns the rows of x that the types of edges or nodes choose; None if the graph has other types."""
     if not index.edges.choose_by(index.side, index.plain, x.shape[0]):
         return None
     trace.materialise([x.node])
@@ -79,7 +79,7 @@ def typed(trace: Trace, x: Value, index: EndIndex) -> Value | None:
 def _gathered(expr: Expr, edges: EdgeSet, side: str) -> Expr:
     if expr.uniform:
         return expr
-    if expr.op == "detach":  # outside, so that it is no array of its own
+    if expr.op == "detach":  # detached after the gather, so that it needs no array of its own
         return Expr("detach", (_gathered(expr.args[0], edges, side),), (), expr.shape)
     end_rows = Expr("gather", (_without_guard(expr, side),), (side,), expr.shape)
     end_rows.edges, end_rows.on_edges = edges, side not in TYPES
@@ -87,9 +87,9 @@ def _gathered(expr: Expr, edges: EdgeSet, side: str) -> Expr:
 
 
 def _without_guard(expr: Expr, side: str) -> Expr:
-    """Leaves out what softmax adds to its sums against division by zero, where the nodes have edges.
+    """Leaves out the small number that softmax adds to its sums against division by zero, where nodes have edges.
 
-    One of the terms is exp(0) then, so that the small number changes no bit of the sum.
+    One of the terms is exp(0) then, so that the number changes no bit of the sum.
     """
     if expr.op != "add" or expr.args[1].op != "const":
         return expr
@@ -145,7 +145,7 @@ def _index_add_(trace: Trace, target: Any, *args: Any, **options: Any) -> Any:
 
 
 def _bound(target: Any, reduced: Callable[[], Value | None]) -> Value | None:
-    """The target itself, which stands for the result from now on."""
+    """Makes the target stand for the result from now on, and returns it; None where that is impossible."""
     if type(target) is not Value or held(target) is not None or not target.alone():
         return None
     value = reduced()
@@ -156,7 +156,7 @@ def _bound(target: Any, reduced: Callable[[], Value | None]) -> Value | None:
 
 
 def _scatter(trace: Trace, target: Any, dim: int, index: Any, src: Any, reduction: str) -> Value | None:
-    """Rows of edges reduced to the nodes at one end, and added to what the target holds."""
+    """Reduces rows of edges to the nodes at one end, and adds the target's rows; returns None for other calls."""
     if not isinstance(index, EndIndex) or not isinstance(src, Tensor) or not _is_rows(src, dim) or index.axis != 0:
         return None
     if index.side in TYPES:
@@ -177,7 +177,7 @@ def _scatter(trace: Trace, target: Any, dim: int, index: Any, src: Any, reductio
 
 
 def reduced(expr: Expr, edges: EdgeSet, side: str, reduction: str, dtype: torch.dtype) -> Expr:
-    """Rows of edges reduced to the nodes at one end."""
+    """Reduces rows of edges to the nodes at one end."""
     if expr.uniform:
         if reduction != "+=":
             raise Untranslatable
@@ -199,7 +199,7 @@ def _is_rows(x: Any, dim: int) -> bool:
 
 
 def _view(func: Any) -> None:
-    """Functions that spread the ids at one end of the edges over the shape of a value."""
+    """Registers a function that spreads the ids at one end of the edges over the shape of a value."""
 
     def handler(trace: Trace, x: Any, *args: Any, **options: Any) -> Any:
         if not isinstance(x, EndIndex):
@@ -217,7 +217,7 @@ def _view(func: Any) -> None:
 
 
 def _axis(index: EndIndex, view: Tensor, args: tuple[Any, ...]) -> int:
-    """The axis along which the ids run."""
+    """Returns the axis of the view along which the ids run."""
     own = index.shape[index.axis]
     from_end = index.axis - index.dim()
     if view.dim() == 1 or own == 1:
@@ -252,13 +252,13 @@ def _getitem(trace: Trace, x: Any, index: Any) -> Any:
 
 
 def _chosen(trace: Trace, x: Value, index: Tensor) -> Value | None:
-    """The rows of some edges, by their numbers or by a mask."""
+    """Returns the rows of some edges, chosen by numbers or by a mask; None for other values and indices."""
     edges, expr = x.node.expr.edges, x.node.expr
     if edges is None or not expr.on_edges or x.node.rows is not None or index.dim() != 1 or index.is_inference():
         return None
     rows = index.nonzero().view(-1) if index.dtype is torch.bool else index.clone()
     count, every = rows.size(0), edges.count
-    if rows.dtype is not torch.int64 or count in (0, 1, every):  # as many as all of them may come in any order
+    if rows.dtype is not torch.int64 or count in (0, 1, every):  # an index of all edges may reorder them
         return None
     numbers = rows.unique()  # torch gives a row that is written twice two gradients
     if numbers.size(0) < count or int(numbers[0]) < 0 or int(numbers[-1]) >= every:
@@ -271,7 +271,7 @@ def _chosen(trace: Trace, x: Value, index: Tensor) -> Value | None:
 
 @_handles(Tensor.__setitem__)
 def _setitem(trace: Trace, target: Any, index: Any, value: Any) -> Any:
-    """Rows of some edges written to a value of all edges, which stands for the result from now on."""
+    """Writes rows of some edges to a value of all edges, which stands for the result from now on."""
     if type(target) is not Value or type(value) is not Value or type(index) is not Tensor:
         return None
     _, rows = trace.chosen.get((id(index), version(index)), (None, None))
@@ -289,7 +289,7 @@ def _setitem(trace: Trace, target: Any, index: Any, value: Any) -> Any:
 
 
 def _part(x: Value, index: tuple[Any, ...]) -> Value:
-    """Basic indexing that keeps the rows and takes ranges along other axes."""
+    """Records basic indexing that keeps the rows and takes ranges along other axes."""
     if any(i is not None and i is not Ellipsis and type(i) not in (int, slice) for i in index):
         raise Untranslatable
     shape = with_rows(torch.empty(x.shape, device="meta")[index].shape, known_sizes((), {}, [x]))

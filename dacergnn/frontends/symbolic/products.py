@@ -39,7 +39,7 @@ def _matmul(c: LayerCall, x: Any, weight: Any) -> Expr:
 
 
 def _typed_product(rows: Expr, matrices: Expr, shape: torch.Size) -> Expr:
-    """Rows [n, ..., K] by the matrices that their types choose, of the given shape [n, ..., K, M]."""
+    """Multiplies rows [n, ..., K] with the matrices that their types choose, of ``shape`` [n, ..., K, M]."""
     k, m = shape[-2:]
     heads = squeezed(shape[:-2])
     if len(heads) > 1 or (heads and 1 in (k, m) and k != m):
@@ -51,7 +51,7 @@ def _typed_product(rows: Expr, matrices: Expr, shape: torch.Size) -> Expr:
 
 @rule("einsum")
 def _einsum(c: LayerCall, equation: Any, *operands: Any) -> Expr:
-    """Rows of heads by a matrix for each: "bij,ijk->bik" in any letters."""
+    """Multiplies the rows of each head with a matrix of its own: "bij,ijk->bik" in any letters."""
     names = equation.replace(" ", "") if isinstance(equation, str) else ""
     x, weight = operands if len(operands) == 2 else (None, None)
     if len(names) != 12 or type(x) is not Value or not isinstance(weight, Tensor):
@@ -63,7 +63,7 @@ def _einsum(c: LayerCall, equation: Any, *operands: Any) -> Expr:
 
 
 def _product(c: LayerCall, x: Any, weight: Any, *, transposed: bool) -> Expr:
-    """Rows by one matrix, [out, in] if it is transposed, else [in, out]."""
+    """Multiplies rows with one matrix, [out, in] if it is transposed, else [in, out]."""
     rows, weight = c.value(x), c.tensor(weight)
     if x.dim() < 2:  # it would sum over the rows
         raise Untranslatable

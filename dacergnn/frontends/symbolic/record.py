@@ -1,4 +1,4 @@
-"""What happens when a torch function meets a recorded value."""
+"""Recording of torch functions that are called with recorded values."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from dacergnn.frontends.symbolic.trace import Trace
 from dacergnn.frontends.symbolic.value import Value, held
 
 LIBRARIES = [f"{Path(__file__).resolve().parents[2]}/", f"{Path(torch.__file__).resolve().parent}/"]
-"""Folders whose code is not a user's."""
+"""Folders with code of libraries, not of users."""
 RULE_MODULES = (axes, elementwise, products)
-"""Fill the table when they are imported."""
+"""Modules that fill the table of rules when they are imported."""
 COUNTS = {
     getattr(owner, name)
     for owner in (torch, Tensor)
     for name in ("numel", "nelement", "__len__")
     if hasattr(owner, name)
 }
-"""Functions that count rows or numbers."""
+"""Functions that count rows or elements."""
 ABOUT = {
     getattr(owner, name)
     for owner in (torch, Tensor)
@@ -44,12 +44,12 @@ ABOUT = {
     )
     if hasattr(owner, name)
 }  # fmt: skip
-"""Functions about shape and type alone."""
+"""Functions that depend on shape and type alone."""
 
 
 @records
 def record(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The value that ``func`` gives, or, where no program expresses it, its result in torch.
+    """Records a function and returns its value, or runs it in torch where no program expresses it.
 
     Raises:
         UnsupportedCallError: The function is about edges, and no program expresses it.
@@ -91,7 +91,7 @@ def record(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _find(tree: Iterable[Any], values: list[Value], ends: list[EdgeIndex | EndIndex]) -> None:
-    """The recorded values and the end points among some arguments."""
+    """Collects the recorded values and the end points among some arguments."""
     for item in tree:
         kind = type(item)
         if kind is Value:
@@ -103,7 +103,7 @@ def _find(tree: Iterable[Any], values: list[Value], ends: list[EdgeIndex | EndIn
 
 
 def _attribute(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """An attribute, or a function of shape and type."""
+    """Returns an attribute of a value, or the result of a function of shape and type."""
     (value, *rest) = args
     if func in COUNTS:
         return prod(value.shape) if func.__name__ != "__len__" else number(value.shape[0] + 0)
@@ -119,7 +119,7 @@ def _attribute(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 def _apply(
     trace: Trace, rule: Rule, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], values: list[Value]
 ) -> Any:
-    """Record one function as the rule says."""
+    """Records one function as the rule says."""
     if len(values) > 1:
         _one_set_of_edges(trace, values)
     try:
@@ -147,7 +147,7 @@ def _apply(
 
 
 def _rows_of(values: list[Value]) -> Tensor | None:
-    """The edges that values have rows of, the same for all of them; None where these are all edges, or nodes."""
+    """Returns the edges that all values have rows of; None where they have rows of all edges, or of nodes."""
     chosen = next((v.node.rows for v in values if v.node.rows is not None), None)
     if chosen is not None and not all(v.node.rows is chosen or v.node.expr.uniform for v in values):
         raise UnsupportedCallError(f"values of different edges meet ({place()}).")
@@ -155,7 +155,7 @@ def _rows_of(values: list[Value]) -> Tensor | None:
 
 
 def _nodes(tree: Any) -> Any:
-    """Arguments with values as they are now, whatever is done to them in place later."""
+    """Returns arguments with nodes in place of values, which later writes in place do not change."""
     if type(tree) is Value:
         return tree.node
     if type(tree) in (tuple, list):
@@ -166,7 +166,7 @@ def _nodes(tree: Any) -> Any:
 
 
 def _one_set_of_edges(trace: Trace, values: list[Value]) -> None:
-    """Compute those values that depend on other edges than the last one: a program is about one graph."""
+    """Computes the values that depend on other edges than the last ones, since a program is about one graph."""
     edges = {v.node.expr.edges: None for v in values if v.node.expr.edges is not None}
     if len(edges) < 2:
         return
@@ -179,7 +179,7 @@ def _one_set_of_edges(trace: Trace, values: list[Value]) -> None:
 
 
 def _in_place(trace: Trace, functional: Any, args: tuple[Any, ...], kwargs: dict[str, Any], values: list[Value]) -> Any:
-    """Record a function that writes to its first argument, which stands for the result from then on."""
+    """Records a function that writes to its first argument, which stands for the result from then on."""
     target = args[0]
     rule = RULES.get(functional)
     if rule is None or type(target) is not Value or held(target) is not None or not target.alone():
@@ -192,7 +192,7 @@ def _in_place(trace: Trace, functional: Any, args: tuple[Any, ...], kwargs: dict
 
 
 def _in_torch(trace: Trace, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], values: list[Value]) -> Any:
-    """Run a function on what is computed so far; it is about nodes."""
+    """Runs a function of values of nodes in torch, after they have been computed."""
     name = func.__name__
     if any(v.node.expr.on_edges for v in values):
         raise UnsupportedCallError(f"{spelled(func)} of a value per edge has no form in a program ({place()}).")
@@ -212,7 +212,7 @@ def _in_torch(trace: Trace, func: Any, args: tuple[Any, ...], kwargs: dict[str, 
 
 
 def spelled(func: Any) -> str:
-    """The function as a user would look it up."""
+    """Returns the name by which a user would look up the function."""
     module = getattr(func, "__module__", None) or ""
     if "Tensor" in getattr(func, "__qualname__", ""):
         module = "torch.Tensor"
@@ -222,7 +222,7 @@ def spelled(func: Any) -> str:
 
 
 def place() -> str:
-    """File, line and function of the user that called torch."""
+    """Returns file, line and function of the user's code that called torch."""
     frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
     while frame is not None:
         file = frame.f_code.co_filename

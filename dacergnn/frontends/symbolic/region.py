@@ -1,4 +1,4 @@
-"""From expressions to a program: statements as a person would write them, the same text for the same layer."""
+"""Translation of expressions to programs, in statements as a person would write them; equal layers give equal text."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from dacergnn.library_nodes import form
 from dacergnn.library_nodes.form import Const, Op, Ref, Shape, Statement, statement_text
 
 INPUTS = ("leaf", "degree", "pair_mean")
-"""Operators that are no expressions: tensors, and what is known of the graph."""
+"""Operators that are inputs of a program: tensors, and data that follow from the graph."""
 Step = tuple[str, tuple[int, ...], tuple[Any, ...], Shape]
-"""An expression with the positions of its operands: operator, operands, what else tells it apart, row shape."""
+"""An expression with positions in place of operands: operator, operands, data as in `Expr`, row shape."""
 
 
 @dataclass(frozen=True)
 class Region:
-    """A program, the row spaces of its inputs, and position and row space of the value of each output."""
+    """Holds a program, the row spaces of its inputs, and position and row space of the value of each output."""
 
     program: ProgramSource
     inputs: tuple[str, ...]
@@ -32,13 +32,13 @@ class Region:
 def region(
     exprs: Sequence[Expr], bipartite: bool
 ) -> tuple[ProgramSource, Sequence[tuple[int, str]], list[Expr], Sequence[str]]:
-    """The program that computes some expressions: it, the outputs as in `Region`, the inputs and their row spaces."""
+    """Returns the program for some expressions, its outputs as in `Region`, its inputs and their row spaces."""
     steps: dict[object, int] = {}
     order: list[Step] = []
     leaves: list[Expr] = []
     positions: dict[int, int] = {}
     for expr in reached(exprs):
-        data = (Const(float(expr.data[0])),) if expr.op == "const" else expr.data  # which tells the two zeros apart
+        data = (Const(float(expr.data[0])),) if expr.op == "const" else expr.data  # Const tells the two zeros apart
         step = (expr.op, tuple([positions[a.serial] for a in expr.args]), data, expr.shape)
         key = (step, id(expr.tensor)) if expr.op == "leaf" else step
         position = steps.get(key)
@@ -82,7 +82,7 @@ class _Emitter:
         return Region(ProgramSource("\n".join(lines) + "\n", ()), tuple(spaces), outputs)
 
     def _named(self) -> set[int]:
-        """Values with an array of their own: results, what is used twice, what is gathered or aggregated."""
+        """Returns the values with arrays of their own: results, gathered or aggregated values, values used twice."""
         uses = [0] * len(self.steps)
         named = set(self.wanted)
         for op, args, _, _ in self.steps:
@@ -127,7 +127,7 @@ class _Emitter:
         return Op(op, tuple(operands), shape if op == "reshape" else data)
 
     def _loops(self) -> list[str]:
-        """The statements in loops, one for neighbours that have the same."""
+        """Returns the statements in loops; neighbours with the same loop share it."""
         lines: list[str] = []
         last: tuple[str, ...] = ()
         for space, statement in self.statements:
@@ -158,7 +158,7 @@ class _Emitter:
 
 
 def _spaces(steps: tuple[Step, ...], bipartite: bool) -> list[str | None]:
-    """The row space of every value: "E", "NS", "ND", or None for what is the same in all rows.
+    """Returns the row space of every value ("E", "NS", "ND", ...), or None if it is the same in all rows.
 
     Where sources and destinations are the same nodes, values of nodes have NS rows if they are read at sources,
     else ND rows.
@@ -187,7 +187,7 @@ def _spaces(steps: tuple[Step, ...], bipartite: bool) -> list[str | None]:
 
     for i, (op, args, data, _) in enumerate(steps):
         if op in ("gather", "aggregate"):
-            if data[0] != "ntype":  # whose rows are those that it is used with
+            if data[0] != "ntype":  # it has the row space of the values that it is used with
                 mark(i, "E" if op == "gather" else ends[data[0]])
             mark(args[0], ends[data[0]] if op == "gather" else "E")
         elif op == "degree":
@@ -200,7 +200,7 @@ def _spaces(steps: tuple[Step, ...], bipartite: bool) -> list[str | None]:
                 if not uniform[a]:
                     join(a, i)
     for i, (op, _, data, _) in enumerate(steps):
-        if op == "gather" and data[0] == "ntype":  # of sources, unless others say more
+        if op == "gather" and data[0] == "ntype":  # rows of sources, unless other values decide
             known.setdefault(find(i), ends["src"])
     if bipartite:
         return [None if uniform[i] else known[find(i)] for i in range(len(steps))]

@@ -19,7 +19,7 @@ _known: dict[object, Any] = {}
 
 
 def result_shape(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Shape and dtype of the result, a list of them for several results; raises what torch raises."""
+    """Returns shape and dtype of the result, a list of them for several results; raises the errors of torch."""
     try:
         key = (func, _key(args), _key(tuple(kwargs.items())) if kwargs else ())
         shape_and_dtype = _known.get(key)
@@ -37,7 +37,7 @@ def result_shape(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[s
 
 
 def known_sizes(args: Iterable[Any], kwargs: Mapping[str, Any], values: Sequence[Tensor]) -> list[Size]:
-    """The sizes among the arguments of a function, and the rows of values among them."""
+    """Returns the sizes among the arguments of a function, and the numbers of rows of its values."""
     sizes: list[Any] = [v.shape[0] for v in values if v.dim()]
     waiting = [*args, *kwargs.values()]
     while waiting:
@@ -50,7 +50,7 @@ def known_sizes(args: Iterable[Any], kwargs: Mapping[str, Any], values: Sequence
 
 
 def with_rows(shape: torch.Size, known: Sequence[Size]) -> torch.Size:
-    """A shape whose rows are the size that they are, of those that are known."""
+    """Returns a shape with the known size that equals its number of rows in place of that number, if there is one."""
     rows = next((size for size in known if len(shape) and number(size) == shape[0]), None)
     if rows is None or not all(rows == size for size in known if number(size) == number(rows)):
         return shape
@@ -79,7 +79,7 @@ def _key(value: Any) -> object:
 def _meta(value: Any) -> Any:
     if isinstance(value, Tensor):
         return torch.empty(value.shape, dtype=value.dtype, device="meta")
-    if type(value) is torch.device:  # meta tensors have no numbers that could go anywhere else
+    if type(value) is torch.device:  # meta tensors hold no numbers that could be moved
         return torch.device("meta")
     if type(value) in (tuple, list):
         return type(value)([_meta(v) for v in value])

@@ -1,4 +1,4 @@
-"""Numbers of rows in a recorded call, of which others may have more or fewer: what Python learns of them is noted."""
+"""Sizes in a recorded call that may differ in other calls, and notes of what Python learns about them."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from contextlib import contextmanager
 from typing import Any
 
 Role = tuple[int, Any]
-"""A tensor of the call, by its place on the tape, and the axis whose size this is; of `Counted`, what is counted."""
+"""The place of a tensor on the tape and the axis that has the size; for `Counted`, the key instead of the axis."""
 Guard = tuple[Callable[[Any, Any], bool], Role, "Role | int", bool]
-"""A comparison of a size with another one, or with a number, and what came of it."""
+"""A comparison of a size with another one, or with a number, and its result."""
 
 
 class Size(int):
-    """The size of an axis of a tensor; behaves like the number that it is.
+    """Represents the size of an axis of a tensor; behaves like a plain number.
 
-    Comparisons are noted with their results. Whatever else is done with it is noted as a comparison with the number
-    that it is, but for handing it to torch, which reads it without asking.
+    Comparisons are noted with their results. Any other operation is noted as a comparison with the plain number. Only
+    torch reads the number of an argument without a note.
     """
 
     role: Role
@@ -26,13 +26,13 @@ class Size(int):
 
     @staticmethod
     def of(number: int, role: Role, guards: dict[Guard, None]) -> Size:
-        """Returns the size, whose guards are noted in ``guards``."""
+        """Returns a size that notes its guards in ``guards``."""
         size = Size(number)
         size.role, size.guards = role, guards
         return size
 
     def is_known(self) -> None:
-        """Note that the call depends on the number itself."""
+        """Notes that the call depends on the number itself."""
         if not _is_unnoted():
             self.guards[operator.eq, self.role, number(self), True] = None
 
@@ -41,11 +41,11 @@ class Size(int):
 
 
 class Counted:
-    """The sizes of an object that is no tensor, such as a graph.
+    """Holds the sizes of an object that is no tensor, such as a graph.
 
     Args:
         owner: The object.
-        count: Counts what a key stands for.
+        count: Returns the size that a key of the object stands for.
     """
 
     def __init__(self, owner: Any, count: Callable[[Any, Any], int]) -> None:
@@ -65,7 +65,7 @@ _local = threading.local()
 
 @contextmanager
 def unnoted() -> Generator[None]:
-    """While it is active on a thread, nothing is noted: libraries check what holds for all sizes."""
+    """Suspends notes on this thread, for checks of libraries that hold for all sizes."""
     before, _local.unnoted = _is_unnoted(), True
     try:
         yield
@@ -90,7 +90,7 @@ def _compared(compare: Callable[[Any, Any], bool]) -> Callable[[Size, Any], Any]
         if _is_unnoted():
             return outcome
         if outcome is NotImplemented:
-            if other is not None:  # which no number equals
+            if other is not None:  # no number equals None
                 self.is_known()
         elif type(other) is not Size:
             self.guards[compare, self.role, int(other), outcome] = None

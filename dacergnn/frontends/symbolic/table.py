@@ -16,7 +16,7 @@ from torch import Tensor
 Rule = Callable[..., Any]
 RULES: dict[Any, Rule] = {}
 IN_PLACE: dict[Any, Any] = {}
-"""Functions that write to their first argument, and those that return the same."""
+"""Functions that write to their first argument -> the functions that return the same result instead."""
 VIEWS: set[Any] = set()
 """Functions whose results share memory with their first argument."""
 
@@ -27,7 +27,7 @@ def _functions(name: str) -> list[Any]:
 
 
 def rule(*names: str, view: bool = False) -> Callable[[Rule], Rule]:
-    """Enter a rule for the functions of these names in torch, torch.Tensor and torch.nn.functional.
+    """Enters a rule for the functions of these names in torch, torch.Tensor and torch.nn.functional.
 
     Args:
         view: The results share memory with the first argument.

@@ -1,6 +1,6 @@
-"""What a recorded call has done, in terms of its arguments: functions of torch and programs, one after the other.
+"""The steps of a recorded call, in terms of its arguments: functions of torch and programs, one after the other.
 
-A call whose arguments have the same form can do it again, for other numbers of nodes and edges, too.
+Calls whose arguments have the same form can repeat them, also for other numbers of nodes and edges.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dacergnn.frontends.frontend import ProgramSource
 from dacergnn.frontends.symbolic.sizes import Counted, Guard, Role, Size, number
 
 _RANDOM = ("dropout", "rand", "bernoulli", "multinomial", "normal", "exponential", "uniform")
-"""Tells how the names of functions begin or end that draw numbers."""
+"""Beginnings or ends of the names of functions that draw random numbers."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Extent:
 
 @dataclass(frozen=True)
 class TorchCall:
-    """A function of torch that the call has run; ``results`` are the slots of what it returns."""
+    """Holds a function of torch that the call has run; ``results`` are the slots of the tensors that it returns."""
 
     function: Callable[..., Any]
     args: tuple[Any, ...]
@@ -59,7 +59,7 @@ class TorchCall:
 
 @dataclass(frozen=True)
 class Input:
-    """An array of a program: a tensor, rows in the order of the user's edges if ``on_edges``; or data of the graph."""
+    """Describes an array of a program: a tensor, in the order of the user's edges if ``on_edges``, or graph data."""
 
     tensor: Slot | Own | None
     on_edges: bool
@@ -68,7 +68,7 @@ class Input:
 
 @dataclass(frozen=True)
 class Output:
-    """A tensor that is an output of a program, with rows in the order of the user's edges if ``on_edges``.
+    """Describes an output of a program, a tensor with rows in the order of the user's edges if ``on_edges``.
 
     ``views`` are tensors that share its memory: their slots, and their shapes without rows, None for the same shape.
     """
@@ -81,7 +81,7 @@ class Output:
 
 @dataclass(frozen=True)
 class ProgramRun:
-    """A program that the call has run along some edges."""
+    """Holds a program that the call has run along some edges."""
 
     program: ProgramSource
     edges: Any
@@ -94,14 +94,14 @@ Step = TorchCall | ProgramRun
 
 
 class Unrepeatable(Exception):
-    """A call does what the tape has no form for."""
+    """Signals that a call does something that the tape has no form for."""
 
 
 class Tape:
-    """The steps of one call while it is recorded.
+    """Collects the steps of one call while it is recorded.
 
     Args:
-        leaves: Its arguments that are tensors, each with the axes whose sizes may be others, or other objects.
+        leaves: Arguments that are tensors or other objects, each with the axes whose sizes may differ in other calls.
         own: Tensors that are the same in all calls, by their ids.
     """
 
@@ -109,7 +109,7 @@ class Tape:
         self.steps: list[Step] = []
         self.guards: dict[Guard, None] = {}
         self.problem: str | None = None
-        """Why the call cannot be repeated."""
+        """The reason why the call cannot be repeated, if there is one."""
         self._own = own
         self._slots: dict[int, int] = {}
         self._axes: dict[int, tuple[int, ...]] = {}
@@ -123,7 +123,7 @@ class Tape:
             self._tensors.append(leaf)
 
     def refuse(self, problem: str) -> None:
-        """Note why the call cannot be repeated; the first reason stays."""
+        """Notes why the call cannot be repeated; the first reason stays."""
         self.problem = self.problem or problem
 
     def shape(self, tensor: Tensor) -> torch.Size:
@@ -139,7 +139,7 @@ class Tape:
         return id(owner) in self._counted
 
     def extent(self, owner: object, key: object, size: int) -> int:
-        """Returns a size of an object, which notes what is done with it where other calls may have another one."""
+        """Returns a size of an object; it notes what is done with it where other calls may have another object."""
         slot = self._counted.get(id(owner))
         return size if slot is None else self._size(slot, key, size)
 
@@ -150,7 +150,7 @@ class Tape:
         return self._sizes[role]
 
     def same_size(self, tensor: Tensor, axis: int, other: Tensor, other_axis: int) -> None:
-        """Note that an axis of a tensor has the size of one of another tensor, whatever that is."""
+        """Notes that an axis of a tensor always has the size of an axis of another tensor."""
         slot = self._slots.get(id(tensor))
         size = self.shape(other)[other_axis]
         if slot is not None and type(size) is Size:
@@ -158,7 +158,7 @@ class Tape:
 
     @property
     def sizes(self) -> dict[Role, int]:
-        """Sizes that anybody has asked for."""
+        """Returns the sizes that were asked for, by their roles."""
         return {size.role: number(size) for size in self._sizes.values()}
 
     @property
@@ -172,13 +172,13 @@ class Tape:
         return any(isinstance(s, TorchCall) and draws(s.function.__name__) for s in self.steps)
 
     def made_since(self, count: int, result: Any) -> bool:
-        """Returns whether steps behind the first ``count`` have made a result."""
+        """Returns whether steps after the first ``count`` have made a result."""
         made = {r for s in self.steps[count:] for r in (s.results if isinstance(s, TorchCall) else ())}
         tensors = [result] if isinstance(result, Tensor) else result if isinstance(result, tuple | list) else [None]
         return all(self._slots.get(id(t)) in made for t in tensors)
 
     def called(self, function: Callable[..., Any], args: Any, kwargs: Mapping[str, Any], result: Any) -> None:
-        """Note that torch has been called, with tensors that hold numbers."""
+        """Notes that a function of torch was called with tensors that hold numbers."""
         try:
             arguments, options = self.template(tuple(args)), self.template(dict(kwargs))
             results = () if function is Tensor.__setitem__ else self._results(result)
@@ -208,12 +208,12 @@ class Tape:
         inputs: Sequence[tuple[Any, bool]],
         outputs: Sequence[tuple[Tensor, int, bool, Sequence[Tensor]]],
     ) -> None:
-        """Note that a program has run.
+        """Notes that a program has run.
 
         Args:
             edges: An `EdgeForm`, or the graph itself where it has none.
-            inputs: Tensors, whether they have rows in the order of the user's edges; or data of the graph.
-            outputs: Tensors, which output they are, whether in the order of the user's edges, and their views.
+            inputs: Tensors or data of the graph, each with whether its rows are in the order of the user's edges.
+            outputs: Tensors, their positions, whether they are in the order of the user's edges, and their views.
         """
         try:
             form = self.template(edges)
@@ -231,7 +231,7 @@ class Tape:
         return self._slot_for(view), None if view.shape == tensor.shape else tuple(view.shape[1:])
 
     def reference(self, tensor: Tensor) -> Slot | Own:
-        """Returns what stands for a tensor."""
+        """Returns the `Slot` or `Own` that stands for a tensor."""
         slot = self._slots.get(id(tensor))
         if slot is not None:
             return Slot(slot)
@@ -260,7 +260,7 @@ class Tape:
 
 
 def without_vain_steps(steps: Sequence[Step], needed: set[int]) -> tuple[Step, ...]:
-    """Returns the steps that make what is needed, by slots, or have an effect besides."""
+    """Returns the steps that the ``needed`` slots depend on, and the steps with other effects."""
     kept: list[Step] = []
     for step in reversed(steps):
         if isinstance(step, ProgramRun):
@@ -279,7 +279,7 @@ def _has_effects(step: TorchCall) -> bool:
     """Returns whether a function may do more than return tensors: write to some, or draw random numbers."""
     name = step.function.__name__
     writes = name.startswith(("__i", "__set")) or (name.endswith("_") and not name.endswith("__"))
-    # What returns an argument has written to it, whether a word says so or only a position.
+    # A function that returns an argument has written to it, also if no keyword such as out says so.
     returned = not _slots_in((step.args, step.kwargs)).isdisjoint(step.results)
     return writes or returned or step.kwargs.get("out") is not None or draws(name)
 
@@ -305,19 +305,19 @@ def _slots_in(tree: Any) -> set[int]:
 
 
 def slots_of(result: Any, guards: Iterable[Guard]) -> set[int]:
-    """Returns the slots that the template of a result and guards are about."""
+    """Returns the slots that occur in the template of a result and in guards."""
     roles = [role for guard in guards for role in guard[1:3] if isinstance(role, tuple)]
     return _slots_in(result) | {slot for slot, _ in roles}
 
 
 def _name(function: Any) -> str:
-    """Returns what a user calls a function of torch, or an attribute of tensors."""
+    """Returns the name by which users know a function of torch, or an attribute of tensors."""
     name = function.__self__.__name__ if function.__name__ == "__get__" else function.__name__
     return f"torch.Tensor.{name}" if hasattr(Tensor, name) else f"torch.{name}"
 
 
 def filled(tree: Any, tensors: Sequence[Any]) -> Any:
-    """Returns a template with tensors and sizes of another call."""
+    """Returns a template, filled with tensors and sizes of another call."""
     kind = type(tree)
     if kind is Slot:
         return tensors[tree.number]
@@ -348,7 +348,7 @@ def plain_sizes(tree: Any) -> Any:
 
 
 def hold(guards: Iterable[Guard], tensors: Sequence[Any]) -> bool:
-    """Returns whether sizes compare as they did, as far as there are tensors whose sizes they are."""
+    """Returns whether the sizes of ``tensors`` compare as the guards have noted."""
     for compare, (slot, axis), other, outcome in guards:
         size = tensors[slot].shape[axis]
         if type(other) is tuple:

@@ -24,17 +24,17 @@ from dacergnn.graph.checks import has_kernels
 from dacergnn.graph.lasting import lasting
 
 unseen: Any = torch._C.DisableTorchFunction  # pyright: ignore[reportPrivateUsage]
-"""A context in which nobody notes what functions of torch are called."""
+"""A context in which calls of torch are not noted."""
 
 
 class Runtime(Protocol):
     """Describes what a trace needs of its surroundings."""
 
     tape: Tape | None
-    """Notes what the call does, so that it can be repeated; None where nobody wants to."""
+    """Notes the steps of the call, so that it can be repeated; None if it is not to be repeated."""
 
     def known(self, module: nn.Module) -> nn.Module:
-        """The module that users know in place of the layer that is recorded, or of a part of it."""
+        """Returns the module that users know in place of the recorded layer, or of a part of it."""
         ...
 
     def takes(self, dtype: torch.dtype, device: torch.device) -> bool:
@@ -42,15 +42,15 @@ class Runtime(Protocol):
         ...
 
     def find_graph(self, edges: EdgeSet) -> HeteroGraph:
-        """The encoded graph of some edges."""
+        """Returns the encoded graph of some edges."""
         ...
 
     def run(self, program: ProgramSource, graph: HeteroGraph, arrays: Sequence[Tensor]) -> Sequence[Tensor]:
-        """The outputs of a program for arrays in the order of its parameters."""
+        """Returns the outputs of a program for arrays in the order of its parameters."""
         ...
 
     def looking(self) -> AbstractContextManager[Any]:
-        """A context for the layer's own Python, to see what it does besides."""
+        """Returns a context for the layer's own Python, which notices its other effects."""
         ...
 
 
@@ -61,42 +61,42 @@ class Tracer(ABC):
 
     @abstractmethod
     def __init__(self, module: nn.Module) -> None:
-        """Raise UnsupportedLayerError if the layer has an option that no traced call honours."""
+        """Raises UnsupportedLayerError if the layer has an option that no traced call honours."""
 
     @abstractmethod
     def call(self, runtime: Runtime, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """One call of the layer, computed by programs.
+        """Computes one call of the layer by programs.
 
         Raises:
-            UnsupportedCallError: Some of it has no form in a program; the layer is as it was.
+            UnsupportedCallError: A part of the call has no form in a program; the layer is as it was.
         """
 
 
 class Trace:
-    """Everything that is recorded during one call.
+    """Holds everything that is recorded during one call.
 
-    Functions that the program form expresses are recorded; others run in torch where they are about nodes, after
-    what they read has been computed.
+    Functions that the program form expresses are recorded. Other functions of values of nodes run in torch, after
+    their arguments have been computed.
     """
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
         self.grad = torch.is_grad_enabled()
         self.finished = False
-        """True when the call is over. Values that users' code has kept are tensors like others then."""
+        """True when the call is over. Values that users' code has kept act like other tensors then."""
         self.values: list[weakref.ref[Value]] = []
-        """Refers to all values, as long as somebody has them."""
+        """Weak references to all values."""
         self._leaves: dict[tuple[int, str], Expr] = {}
         self._edge_sets: dict[tuple[int, bool], EdgeSet] = {}
         self._argument_ids: set[int] = set()
         self.chosen: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
-        """Indices of edges by their ids and versions, and the numbers of the edges."""
+        """Indices that chose some edges, by their ids and versions, each with the numbers of the edges."""
         self._device: torch.device | None = None
 
-    # What goes in
+    # Inputs
 
     def place(self, device: torch.device) -> None:
-        """Note where something is that the call is about."""
+        """Notes the device of an object of the call, which must be the same for all."""
         if self._device is None:
             self._device = device
         elif self._device != device:
@@ -105,51 +105,50 @@ class Trace:
             )
 
     def shape(self, tensor: Tensor) -> torch.Size:
-        """The shape of a tensor; the tape notes what is done with sizes that other calls may have others of."""
+        """Returns the shape of a tensor; the tape notes the uses of sizes that may differ in other calls."""
         tape = self.runtime.tape
         return tensor.shape if tape is None else tape.shape(tensor)
 
     def extent(self, owner: object, key: object, size: int) -> int:
-        """The size of an object that is no tensor; the tape notes what is done with it as with sizes of tensors."""
+        """Returns a size of an object that is no tensor; the tape notes its uses as for sizes of tensors."""
         tape = self.runtime.tape
         return size if tape is None else tape.extent(owner, key, size)
 
     def reads(self, owner: object, what: str) -> None:
-        """Note that what the call does depends on the numbers in an object, not on its sizes alone."""
+        """Notes that the call depends on the numbers in an object, not on its sizes alone."""
         tape = self.runtime.tape
         if tape is not None and tape.covers(owner):
             tape.refuse(f"{what} is read")
 
     def torch(self, function: Any, *args: Any, **kwargs: Any) -> Any:
-        """Returns what a function of torch gives for tensors that hold numbers, which the tape notes."""
+        """Calls a function of torch on tensors that hold numbers; the tape notes the call."""
         result = function(*args, **kwargs)
         if self.runtime.tape is not None:
             self.runtime.tape.called(function, args, kwargs, result)
         return result
 
     def same_size(self, tensor: Tensor, axis: int, other: Tensor, other_axis: int) -> None:
-        """Note that an axis of a tensor always has the size of one of another tensor."""
+        """Notes that an axis of a tensor always has the size of an axis of another tensor."""
         if self.runtime.tape is not None:
             self.runtime.tape.same_size(tensor, axis, other, other_axis)
 
     def once(self, reason: str) -> None:
-        """Note why the call cannot be repeated."""
+        """Notes why the call cannot be repeated."""
         if self.runtime.tape is not None:
             self.runtime.tape.refuse(reason)
 
     @property
     def device(self) -> torch.device:
-        """Returns where the tensors of the call are."""
+        """Returns the device of the tensors of the call."""
         return self._device or torch.device("cpu")
 
     def takes(self, dtype: torch.dtype, device: torch.device | None = None) -> bool:
-        """Returns whether programs compute with elements of a type on a device, or where the tensors of the call
-        are."""
+        """Returns whether programs compute with elements of a type on a device, by default the call's device."""
         device = self.device if device is None else device
         return has_kernels(device) and self.runtime.takes(dtype, device)
 
     def leaf(self, tensor: Tensor, kind: str, shape: torch.Size) -> Expr:
-        """The expression for a tensor that exists: a row for each node or edge ("row"), or one row ("one")."""
+        """Returns the leaf for a tensor that exists: a row for each node or edge ("row"), or one row ("one")."""
         key = (id(tensor), kind)
         expr = self._leaves.get(key)
         if expr is None:  # holds the tensor, so that the id stays its own
@@ -157,7 +156,7 @@ class Trace:
         return expr
 
     def value(self, tensor: Tensor) -> Value:
-        """A value that stands for a tensor with one row for each node or edge."""
+        """Returns a value that stands for a tensor with one row for each node or edge."""
         self.place(tensor.device)
         if not self.takes(tensor.dtype):
             raise UnsupportedCallError(
@@ -168,7 +167,7 @@ class Trace:
         return Value(self, Node(self.leaf(tensor, "row", shape), shape, tensor.dtype, (), tensor))
 
     def wrap(self, tree: Any) -> Any:
-        """Values in place of the floating-point tensors in tuples, lists and dictionaries, of sparse matrices, too."""
+        """Replaces floating-point tensors in tuples, lists and dictionaries with values, also sparse matrices."""
         if isinstance(tree, Tensor):
             self._argument_ids.add(id(tree))
             takes = type(tree) in (Tensor, torch.nn.Parameter) and tree.is_floating_point() and tree.dim() > 0
@@ -182,10 +181,10 @@ class Trace:
     def record(
         self, expr: Expr, shape: torch.Size, dtype: torch.dtype, call: tuple[Any, ...] = (), like: Value | None = None
     ) -> Value:
-        """A value computed from others; without gradient where torch records none.
+        """Returns a value that is computed from others; it has no gradient where torch records none.
 
         Args:
-            call: Function, arguments with nodes for values, keywords, and which result it is (None: the only one).
+            call: Function, arguments with nodes for values, keywords, and position of the result (None: the only one).
             like: The value whose memory it would share.
         """
         tracked = torch.is_grad_enabled()
@@ -194,16 +193,16 @@ class Trace:
         return Value(self, Node(expr, shape, dtype, (*call, tracked)), None if like is None else like.aliases)
 
     def given(self, tensor: Tensor | None) -> bool:
-        """Returns whether somebody else may hold a tensor that the trace has been handed."""
+        """Returns whether a tensor was passed to the trace, so that the caller may hold it."""
         return id(tensor) in self._argument_ids
 
     def written(self, tensor: Tensor) -> Node:
-        """A tensor as it is now that it has been written to; what was recorded of it before knows that it is late."""
+        """Returns a new node for a tensor that was written to; programs that use its earlier leaf raise an error."""
         expr = self._leaves[id(tensor), "row"] = Expr("leaf", (), ("row",), squeezed(tensor.shape), tensor)
         return Node(expr, self.shape(tensor), tensor.dtype, (), tensor)
 
     def edge_set(self, edge_index: Tensor, flipped: bool = False) -> EdgeSet:
-        """The edges that an edge index [2, E] holds; the same ones for the same tensor."""
+        """Returns the edges that an edge index [2, E] holds; it is the same object for the same tensor."""
         key = (id(edge_index), flipped)
         edges = self._edge_sets.get(key)
         if edges is None:
@@ -211,17 +210,17 @@ class Trace:
             edges = self._edge_sets[key] = EdgeSet(self, edge_index, flipped)
         return edges
 
-    # What comes out
+    # Results
 
     def results(self, tree: Any) -> Any:
-        """Tensors in place of all values and end points in a structure; one program for each set of edges."""
+        """Replaces all values and end points in a structure with tensors, by one program for each set of edges."""
         self.materialise([v.node for v in _values(tree)])
         return plain(_replaced(tree))
 
     def finish(self, tree: Any) -> Any:
-        """The same for the result of the call, which is over then.
+        """Returns the result of the call as `results` does, and ends the call.
 
-        What users' code has kept of other values is computed, too, since what they are made of may be written to later.
+        Other values that users' code has kept are computed, too, since their operands may be written to later.
         """
         tensors = self.results(tree)
         kept = [value.node for reference in self.values if (value := reference()) is not None]
@@ -230,7 +229,7 @@ class Trace:
         return tensors
 
     def materialise(self, nodes: Sequence[Node]) -> None:
-        """Compute what has not been computed yet."""
+        """Computes the nodes that have not been computed yet."""
         pending: dict[tuple[EdgeSet, torch.dtype], list[Node]] = {}
         for node in nodes:
             if node.real is not None:
@@ -243,7 +242,7 @@ class Trace:
             self._compute(edges, group)
 
     def _replay(self, node: Node) -> Tensor:
-        """Run the recorded torch calls of a value that no edges take part in."""
+        """Runs the recorded torch calls of a value that depends on no edges."""
         if node.real is None:
             if node.expr.op == "leaf" and node.expr.tensor is not None:
                 node.real = self.torch(Tensor.view, node.expr.tensor, node.shape)
@@ -266,7 +265,7 @@ class Trace:
         return value
 
     def _compute(self, edges: EdgeSet, nodes: list[Node]) -> None:
-        """Run one program for some values along one set of edges."""
+        """Runs one program for some values along one set of edges."""
         with unseen():
             self._run(edges, nodes)
 
@@ -298,12 +297,12 @@ class Trace:
 
 
 def _shaped(tensor: Tensor, node: Node) -> Tensor:
-    """The tensor of a value, given one that has the same numbers, and those of other edges besides."""
+    """Returns the tensor of a value, selected from rows of all edges if it has rows of some edges only."""
     return tensor.view(node.shape) if node.rows is None else tensor.view(-1, *node.shape[1:]).index_select(0, node.rows)
 
 
 def _unviewed(expr: Expr) -> Expr:
-    """Returns what a value of a program is a view of; torch makes the view."""
+    """Returns the expression that a value of a program is a view of; torch makes the view."""
     while expr.op == "reshape":
         (expr,) = expr.args
     return expr
@@ -315,7 +314,7 @@ def _needs_edges(expr: Expr) -> bool:
 
 
 def _array(leaf: Expr, space: str, graph: HeteroGraph) -> Tensor:
-    """The rows of a leaf in the order of the graph."""
+    """Returns the rows of a leaf in the order of the graph."""
     if leaf.op != "leaf":
         return data_of_graph(graph, leaf.op, *leaf.data)
     tensor = leaf.tensor
@@ -326,18 +325,17 @@ def _array(leaf: Expr, space: str, graph: HeteroGraph) -> Tensor:
 
 
 def data_of_graph(graph: HeteroGraph, kind: str, *data: Any) -> Tensor:
-    """Returns what an input holds that follows from the graph."""
+    """Returns an input that follows from the graph: degrees, or 1 / number of edges of each (destination, type)."""
     return _degree(graph, *data) if kind == "degree" else graph.pair_mean_weights(*data)
 
 
 def _origin(leaf: Expr, space: str) -> tuple[Any, bool]:
-    """Returns what an input is made of, a tensor or data of the graph, and whether it has rows in the order of the
-    edges."""
+    """Returns the tensor or graph data behind an input, and whether its rows are in the order of the user's edges."""
     return ((leaf.op, *leaf.data), False) if leaf.op != "leaf" else (leaf.tensor, space == "E")
 
 
 def _degree(graph: HeteroGraph, side: str, dtype: torch.dtype) -> Tensor:
-    """[N] number of edges at every node of one end, counted once for each graph."""
+    """Returns the number of edges at every node of one end [N], counted once for each graph."""
     key = ("degree", side, dtype)
     degrees = graph.derived.get(key)
     if degrees is None:

@@ -1,4 +1,4 @@
-"""Recorded values: tensors that know how to be computed instead of holding numbers."""
+"""Recorded values: tensors that know how they are computed instead of holding numbers."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _wrap: Callable[..., Any] = Tensor._make_wrapper_subclass  # pyright: ignore[rep
 
 
 class Node:
-    """One recorded value: its expression, and the torch call that computes it eagerly where no edges take part.
+    """Holds one recorded value: its expression, and the torch call that computes it eagerly if it needs no edges.
 
-    ``rows`` are the edges [n] that it has rows of, where these are some of them only: the expression is that of all.
+    ``rows`` are the edges [n] that it has rows of, if these are only some; the expression has rows of all edges.
     """
 
     __slots__ = ("call", "dtype", "expr", "real", "rows", "shape")
@@ -104,7 +104,7 @@ class Value(Tensor):
 
 
 def held(value: Value) -> Tensor | None:
-    """The tensor that a value is, or is a view of, if one exists."""
+    """Returns the tensor that a value is, or is a view of, if one exists."""
     expr = value.node.expr
     while expr.op in ("reshape", "slice", "expand", "detach"):
         expr = expr.args[0]
