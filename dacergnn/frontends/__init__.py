@@ -1,4 +1,4 @@
-"""Front ends: which layers of other libraries can be compiled, and how.
+"""Front ends for layers of other libraries, by the classes that can be compiled.
 
 `find_frontend` matches classes by their qualified names, so neither library is imported before a layer of it
 is met.
@@ -47,12 +47,12 @@ _FRONTENDS: dict[str, tuple[str, str]] = {
 
 
 def handled_classes() -> tuple[str, ...]:
-    """Qualified names of the layer classes that have a front end."""
+    """Returns the qualified names of the layer classes that have a front end."""
     return tuple(_FRONTENDS)
 
 
 def find_frontend(module: nn.Module) -> type[Frontend] | None:
-    """The front end for the class that `module` computes like (`handled_class`), or None."""
+    """Returns the front end for the class that `module` computes like (`handled_class`), or None."""
     name = handled_class(module, _FRONTENDS)
     if name is None:
         return None
@@ -61,12 +61,12 @@ def find_frontend(module: nn.Module) -> type[Frontend] | None:
 
 
 def find_tracer(module: nn.Module) -> type[Tracer] | None:
-    """Returns what records the calls of a layer that has no front end, or None if it is no message passing layer."""
+    """Returns the tracer of a layer that has no front end, or None if it is no message passing layer."""
     return MessagePassingTracer if is_message_passing(module) else None
 
 
 def joined_layers(module: nn.Module) -> nn.Module | None:
-    """A model in which layers that front ends take together are called together; None if `module` needs no change."""
+    """Returns a model that calls layers together if one front end takes them together; None if nothing changes."""
     if "torch_geometric.nn.to_hetero_transformer" not in sys.modules:
         return None
     from dacergnn.frontends.pyg.to_hetero import join_relations

@@ -1,4 +1,4 @@
-"""Activations that a program can have behind it, or in a network: which modules and functions of torch they are."""
+"""Activations of programs and of their networks, by the modules and functions of torch that compute them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MODULES: dict[type[nn.Module], str] = {
 
 
 def _functions() -> dict[Any, Activation]:
-    """Returns what functions of torch are that are called with one tensor and no option."""
+    """Returns the activations of the functions of torch that are called with one tensor and no option."""
     activations: dict[Any, Activation] = {}
     for name, operator in OPERATORS.items():
         constants = [value for value in operator.constants if value is not None]
@@ -31,7 +31,7 @@ _FUNCTIONS = _functions()
 
 
 def activation_of(function: object) -> Activation | None:
-    """Returns what a module or function of torch is in a program; None for others, and for modules with hooks."""
+    """Returns the activation that a module or function of torch is; None for others, and for modules with hooks."""
     if isinstance(function, nn.Module):
         own = vars(function)
         hooks = own["_forward_hooks"] or own["_forward_pre_hooks"] or own["_backward_hooks"]
@@ -43,7 +43,7 @@ def activation_of(function: object) -> Activation | None:
 
 
 def activation_in(module: nn.Module) -> Activation | None:
-    """Returns what a module of torch computes, whatever hooks it has; None if no operator does."""
+    """Returns the activation that a module of torch computes, whatever hooks it has; None if there is none."""
     name = _MODULES.get(type(module))
     return None if name is None else _with_options(module, name, OPERATORS[name])
 

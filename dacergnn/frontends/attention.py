@@ -1,4 +1,4 @@
-"""What the front ends of attention layers share: programs from arrays, and masks of dropout."""
+"""Programs from arrays, and masks of dropout, for the front ends of attention layers."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def attention_program(
     source: FunctionType, arrays: Mapping[str, Tensor], *,
     heads: int, channels: int, slope: float, residual: bool, attention: bool,
 ) -> ProgramSource:  # fmt: skip
-    """The program of a layer whose calls have these arrays.
+    """Returns the program of a layer whose calls have these arrays.
 
     Args:
         source: `gat` or `gatv2`.
-        residual: Features of destinations are added to the result, by the array "res" if there is one.
+        residual: Features of destinations are added to the result, times the matrix "res" if there is one.
         attention: The weights of edges are a second result.
     """
     shapes: dict[str, tuple[int, ...]] = {}
@@ -41,9 +41,9 @@ def attention_program(
 
 
 def kept_weights(graph: HeteroGraph, p: float, shape: tuple[int, ...], like: Tensor) -> Tensor:
-    """[E, heads] in canonical order: what dropout multiplies the weights of edges with.
+    """Returns the factors [E, heads] of dropout for the weights of edges, in canonical order.
 
-    Drawn by torch as it draws for a tensor of the ``shape`` that a library has, in its order of edges.
+    torch draws them for a tensor of the ``shape`` that the library has, in the order of edges of the library.
     """
     with torch.no_grad():
         drawn = functional.dropout(torch.ones(shape, dtype=like.dtype, device=like.device), p, training=True)

@@ -28,9 +28,9 @@ def softmax_of_scores(g):
 
 
 def attended(g, heads, channels, residual):
-    """The sum over neighbors, weighted by `used`: attention, less what dropout takes away, times weights of edges.
+    """Sums over neighbors, weighted by `used`: attention, times factors of dropout, times weights of edges.
 
-    With `residual`, features of the destination are added, by `res` if that is there.
+    With `residual`, features of the destination are added, times the matrix `res` if there is one.
     """
     for e in g.edges():
         e["used"] = e["att"]
@@ -54,7 +54,7 @@ def attended(g, heads, channels, residual):
 
 
 def gat(g, x, x_dst, W, W_dst, q, k, edge_attr, W_edge, q_edge, kept, edge_weight, res, res_bias, bias):
-    """Scores are sums of a number for the source, one for the destination if there is k, and one for the edge."""
+    """Computes scores as sums of a number for the source, one for the destination (with k) and one for the edge."""
     for n in g.src_nodes():
         n["features"] = reshape(linear(n.x, W.T), heads, channels)
         n["score_src"] = dot_prd(n["features"], q)
@@ -82,7 +82,7 @@ def gat(g, x, x_dst, W, W_dst, q, k, edge_attr, W_edge, q_edge, kept, edge_weigh
 
 
 def gatv2(g, x, x_dst, W, W_bias, W_dst, W_dst_bias, q, edge_attr, W_edge, kept, edge_weight, res, res_bias, bias):
-    """Scores are products with the LeakyReLU of the features of both ends and of the edge; without W_dst, one W."""
+    """Multiplies q with the LeakyReLU of the features of both ends and of the edge; without W_dst, both share W."""
     for n in g.src_nodes():
         if W_bias:
             n["features"] = reshape(linear(n.x, W.T), heads, channels) + W_bias

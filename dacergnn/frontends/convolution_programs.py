@@ -11,7 +11,7 @@ from __future__ import annotations
 
 
 def gcn(g, x, W, norm, bias):
-    """Sums of messages, each ``norm`` times; without W, sums of features."""
+    """Sums messages, each multiplied with ``norm``; without W, sums features."""
     if W:
         for n in g.src_nodes():
             if transposed:
@@ -41,7 +41,7 @@ def reduce_messages(g, reduce):
 
 
 def sage(g, x, x_own, pool, pool_bias, W, norm, root, bias):
-    """Reduces over neighbours, whose features go through a layer of their own where there is ``pool``."""
+    """Reduces over neighbours, whose features pass through a linear layer and a ReLU if there is ``pool``."""
     if pool:
         for n in g.src_nodes():
             if pool_bias:
@@ -74,9 +74,9 @@ def sage(g, x, x_own, pool, pool_bias, W, norm, root, bias):
 
 
 def gin(g, x, x_own, eps, W, bias, norm):
-    """Own features (1 + eps) times, and those of neighbours reduced; then a linear layer where there is W.
+    """Adds reduced features of neighbours to (1 + eps) times the own features; then a linear layer, if there is W.
 
-    With ``transform_first``, the linear layer comes before sums.
+    With ``transform_first``, the linear layer comes before the sums.
     """
     if transform_first:
         for n in g.src_nodes():

@@ -1,7 +1,7 @@
 """EdgeConv and MoNet (Zhang et al., section 2) in program form, for layers of PyG and of DGL.
 
 The text of a program depends on the layer: a network on edges has as many lines as steps. Arrays that end in `_own`
-are those of destinations that are nodes of their own; without them destinations are the first sources.
+belong to destinations that are nodes of their own; without them, destinations are the first sources.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from dacergnn.frontends.frontend import ProgramSource, spec
 
 Specs = Mapping[str, str]
 AGGREGATIONS = {"add": "sum", "mean": "mean", "max": "max", "min": "min"}
-"""PyG's names, and those of the program form."""
+"""PyG's names of reductions -> their names in the program form."""
 
 
 def edge_conv(x: Specs, network: Specs, steps: Sequence[str], aggr: str) -> ProgramSource:
-    """Aggregates what the steps of a network make of ``h = (x_i, x_j - x_i)`` (PyG's `EdgeConv`).
+    """Aggregates the results of a network for ``h = (x_i, x_j - x_i)`` (PyG's `EdgeConv`).
 
     Args:
         x: Features "x", and "x_own" of destinations that are no sources.
@@ -31,7 +31,7 @@ def edge_conv(x: Specs, network: Specs, steps: Sequence[str], aggr: str) -> Prog
 
 
 def difference_conv(x: Specs, in_channels: int, out_channels: int, biases: Collection[str]) -> ProgramSource:
-    """Largest ``theta(x_i - x_j) + phi(x_i)`` (DGL's `EdgeConv`), with the biases "b_theta", "b_phi" that are given."""
+    """Takes the largest ``theta(x_i - x_j) + phi(x_i)`` (DGL's `EdgeConv`); biases may be "b_theta" and "b_phi"."""
     own = _own(x)
     matrix = spec("ONE", out_channels, in_channels)
     parameters = {"theta": matrix, "phi": matrix, **{name: spec("ONE", out_channels) for name in biases}}
@@ -45,17 +45,17 @@ def difference_conv(x: Specs, in_channels: int, out_channels: int, biases: Colle
 
 @dataclass(frozen=True)
 class Mixture:
-    """Options of a Gaussian mixture layer.
+    """Holds the options of a Gaussian mixture layer.
 
     Args:
-        in_channels: Of sources.
-        out_channels: Of the result.
-        dim: Of pseudo-coordinates.
+        in_channels: Channels of sources.
+        out_channels: Channels of the result.
+        dim: Number of pseudo-coordinates.
         kernels: Number of Gaussians.
         aggr: One of `AGGREGATIONS`.
-        precision: What the squared differences are multiplied with, as an expression of ``sigma``.
-        weight: How features are multiplied with the matrix ``W``, as in ``"W"`` or ``"W.T"``.
-        by_kernel: Whether rows are aggregated for each kernel, before these are summed up; else afterwards.
+        precision: The factor of the squared differences, as an expression of ``sigma``.
+        weight: The matrix that features are multiplied with, ``"W"`` or ``"W.T"``.
+        by_kernel: Whether rows are aggregated for each kernel, before kernels are summed up; else afterwards.
     """
 
     in_channels: int
@@ -72,9 +72,9 @@ def mixture(options: Mixture, x: Specs, own: Specs, residual: str = "") -> Progr
     """Aggregates ``sum_k w_k W_k x_j`` with ``w_k = exp(-1/2 sum_d (u_d - mu_kd)^2 precision_kd)`` (MoNet).
 
     Args:
-        options: Of the layer.
+        options: Options of the layer.
         x: Features "x", and "x_own" of destinations that are no sources.
-        own: Parameters of what is added to the result: "root" and "bias".
+        own: Parameters of the terms that are added to the result: "root" and "bias".
         residual: The product of the features of a destination with ``root``, for example ``"linear(n.x, root)"``.
     """
     o, k, m = options, options.kernels, options.out_channels
@@ -93,9 +93,9 @@ def mixture(options: Mixture, x: Specs, own: Specs, residual: str = "") -> Progr
 
 
 def separate_mixture(options: Mixture, x: Specs, own: Specs, residual: str = "") -> ProgramSource:
-    """The same with Gaussians for every pair of an output and an input channel, and their weights in ``c``.
+    """Does the same as `mixture` with Gaussians for every pair of an output and an input channel, weighted by ``c``.
 
-    Rows of ``mu``, ``sigma`` and ``c`` stand by output, then by input channel, then by kernel.
+    Rows of ``mu``, ``sigma`` and ``c`` are ordered by output channel, then by input channel, then by kernel.
     """
     o, k, f, m = options, options.kernels, options.in_channels, options.out_channels
     bindings = {**x, **_gaussians(m * f * k, o.dim), "c": spec("ONE", m * f * k), **own}
@@ -113,7 +113,7 @@ def _gaussians(count: int, dim: int) -> dict[str, str]:
 
 
 def _weights(count: int) -> list[str]:
-    """The values of so many Gaussians at the pseudo-coordinates of an edge."""
+    """Returns statements for the values of ``count`` Gaussians at the pseudo-coordinates of an edge."""
     return [f"d = to_heads(e.u, {count}) - mu", "w = exp(sum(d * d * precision) * -0.5)"]
 
 
@@ -134,7 +134,7 @@ def _program(
     name: str, parameters: Sequence[str], edge: Sequence[str], node: Sequence[str], bindings: Mapping[str, object],
     *, source: Sequence[str] = (), once: Sequence[str] = (),
 ) -> ProgramSource:  # fmt: skip
-    """The program of statements done once, for each source, each edge, each destination; returns ``out``."""
+    """Returns the program of statements that run once, per source, per edge and per destination; returns ``out``."""
     loops = {"o in g.once()": once, "n in g.src_nodes()": source, "e in g.edges()": edge, "n in g.dst_nodes()": node}
     lines = [f"def {name}(g, {', '.join(parameters)}):"]
     for loop, statements in loops.items():

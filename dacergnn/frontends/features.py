@@ -26,15 +26,15 @@ def is_sparse_matrix(x: Tensor) -> bool:
 
 
 def contiguous(x: Tensor) -> Tensor:
-    """Dense features with their rows one after the other."""
+    """Returns features, with their rows one after the other if they are dense."""
     return x if is_sparse(x) else x.contiguous()
 
 
 def drops(dropout: nn.Module) -> bool:
-    """Returns whether a dropout changes anything in the mode that it is in itself, whatever that of its layer is.
+    """Returns whether a dropout changes anything in its own mode, whatever the mode of its layer is.
 
     Raises:
-        UnsupportedCallError: Another module stands in its place, which may do anything.
+        UnsupportedCallError: Another module, which may do anything, is in its place.
     """
     if type(dropout) is nn.Dropout:
         return dropout.training and dropout.p > 0
@@ -45,7 +45,7 @@ def drops(dropout: nn.Module) -> bool:
 
 
 def dropped(dropout: nn.Module, x: Tensor) -> Tensor:
-    """Features behind a dropout, contiguous if they are dense."""
+    """Returns features after a dropout, contiguous if they are dense."""
     if not is_sparse(x):
         return dropout(x).contiguous()
     if not dropout.training:
@@ -57,14 +57,14 @@ def dropped(dropout: nn.Module, x: Tensor) -> Tensor:
 
 
 def first_rows(x: Tensor, count: int) -> Tensor:
-    """The first rows, all of them where features are sparse; UnsupportedCallError where those are more."""
+    """Returns the first ``count`` rows; raises UnsupportedCallError for sparse features with more rows."""
     if is_sparse(x) and count < x.size(0):
         raise UnsupportedCallError("features are sparse, and destinations, which are some of them, have values apart.")
     return x if is_sparse(x) else x[:count]
 
 
 def joined(parts: Sequence[Tensor], width: int) -> Tensor:
-    """The rows of several tensors, sparse if one of them is; of at most ``width`` columns then, else of as many."""
+    """Joins the rows of tensors: sparse with ``width`` columns if one of them is sparse, else dense of equal widths."""
     if not any(map(is_sparse, parts)):
         return join_rows(parts)
     entries = [part if part.layout is torch.sparse_coo else part.to_sparse_coo() for part in parts]

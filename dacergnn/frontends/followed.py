@@ -1,4 +1,4 @@
-"""Models of known forms, in which an activation module comes right behind layers."""
+"""Models of known forms, in which an activation module comes directly after layers."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from torch import nn
 
 _MODELS = "torch_geometric.nn."
 Followed = list[tuple[tuple[str, ...], str]]
-"""Paths of layers, and of the module that takes the result of each of them, and nothing else."""
+"""Pairs of paths of layers, and the path of the module that takes the result of each of them, and nothing else."""
 
 
 def followed(module: nn.Module) -> Followed:
-    """The layers of a model that an activation follows, whatever else uses them; deeper inside is not looked at."""
+    """Returns the layers of a model that an activation follows, whatever else uses them; skips nested models."""
     place = type(module).__module__
     if place == _MODELS + "sequential":
         return _of_sequential(module)
@@ -23,7 +23,7 @@ def followed(module: nn.Module) -> Followed:
 
 
 def _of_sequential(module: Any) -> Followed:
-    """Of PyG's `Sequential`: the second takes what the first gave, and gives it back under the same name."""
+    """Returns the pairs in PyG's `Sequential` of which the second takes and returns the first's result by one name."""
     steps: list[Any] = module._children
     return [
         ((first.name,), second.name)
@@ -33,7 +33,7 @@ def _of_sequential(module: Any) -> Followed:
 
 
 def _of_basic_gnn(module: Any) -> Followed:
-    """Of PyG's models (`GCN`, `GAT`, `GraphSAGE`, ...): one activation, behind all layers but perhaps the last."""
+    """Returns the layers of PyG's models (`GCN`, `GAT`, ...): one activation follows all, except perhaps the last."""
     last = module.num_layers if module.jk_mode is not None else module.num_layers - 1
     between = () if module.act_first else module.norms or ()
     if last < 1 or module.act is None or not all(type(norm) is nn.Identity for norm in between):

@@ -1,4 +1,4 @@
-"""GIN as a program, whichever library the layer is of."""
+"""GIN as a program, for layers of any library."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from dacergnn.frontends.linear import ResultNetwork
 
 
 class GINProgram(Frontend):
-    """Describes what the front ends of GIN layers share: ``network`` is applied to the sums."""
+    """Holds the shared part of the front ends of GIN layers: ``network`` is applied to the sums."""
 
     network: ResultNetwork
     aggr: str
 
     def check_width(self, x: Tensor) -> int:
-        """Columns that the features have to have."""
+        """Returns the number of columns that the features must have."""
         return self.network.shape[1] if self.network.has_linear else x.shape[-1]
 
     def gin_program(self, x: Tensor, own: str, norm: bool) -> ProgramSource:
-        """The program for features like ``x``; ``own`` names the array of a destination's own features, "" for none."""
+        """Returns the program for features like ``x``; ``own`` names the array of own features, and is "" for none."""
         first = self.network.has_linear and self.aggr in ("add", "sum", "mean") and self._narrows(x)
         key = own, norm, first, x.size(1)
         return self.program(key, partial(self._gin, *key))
 
     def gin_arrays(self, program: ProgramSource, x: Tensor, x_own: Tensor | None, norm: Tensor | None) -> list[Tensor]:
-        """The arrays of the program, in order."""
+        """Returns the arrays of the program, in order."""
         arrays: dict[str, Any] = {"x": x, "x_own": x_own, "norm": norm}
         arrays |= zip(("W", "bias"), self.network.parameters(self.module), strict=False)
         eps = self.parameters.get("eps")
@@ -41,8 +41,8 @@ class GINProgram(Frontend):
     def _narrows(self, x: Tensor) -> bool:
         """Returns whether it is cheaper to transform features than their sums (Cached Operator Reordering, Table 2).
 
-        The sums are what the gradient of W is made of; where features need no gradients, it saves a pass over the edges
-        to have them.
+        The gradient of W is computed from the sums. If features need no gradients, having the sums saves a pass over
+        the edges.
         """
         if is_sparse(x):
             return True

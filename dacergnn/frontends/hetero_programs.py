@@ -12,11 +12,11 @@ from dacergnn.frontends.rgat_programs import pair_softmax
 
 
 def hetero(g, x, W, W_bias, W_key, W_key_bias, W_dst, W_dst_bias, q, k, attends, norm, root, bias, share):
-    """Messages are reduced over (destination, type) by `reduce`, each edge counting `norm` times.
+    """Reduces messages over (destination, type) by `reduce`; each edge counts `norm` times.
 
-    Where relations attend, a score is the sum of products of both ends with q and k, without k the product of q with
-    the sum of both ends, and without q the product of a key of the source with the destination. Relations that do not
-    attend have 0 in `attends`, those that do 0 in `norm`. `share` is 1 over the number of relations into a node type.
+    Scores of relations that attend are sums of the products of both ends with q and k. Without k, they are products of
+    q with the sum of both ends; without q, products of a key of the source with the destination. Relations that do not
+    attend have 0 in `attends`, the others 0 in `norm`. `share` is 1 over the number of relations into a node type.
     Weights stand as torch's linear layers have them, [out, in].
     """
     if reduce == "attention":

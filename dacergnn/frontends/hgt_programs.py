@@ -22,13 +22,13 @@ def attend(g, scale):
 
 
 def hgt_attention(g, k, q, v, W_att, W_msg, pri):
-    """Attention over projections made elsewhere; returns the aggregate of each head."""
+    """Attends over projections that are made elsewhere; returns the aggregate of each head."""
     attend(g, scale)
     return agg
 
 
 def hgt_biased(g, x, W_k, W_q, W_v, k_bias, q_bias, v_bias, W_att, W_msg, pri, A, a_bias, skip):
-    """Weights stand as torch's linear layers have them, one [out, in] matrix for each node type."""
+    """Takes weights as torch's linear layers have them, one [out, in] matrix for each node type."""
     for n in g.src_nodes():
         n["k"] = reshape(linear(n.x, W_k[n.ntype].T) + k_bias[n.ntype], heads, dim)
         n["v"] = reshape(linear(n.x, W_v[n.ntype].T) + v_bias[n.ntype], heads, dim)
@@ -44,7 +44,7 @@ def hgt_biased(g, x, W_k, W_q, W_v, k_bias, q_bias, v_bias, W_att, W_msg, pri, A
 
 
 def hgt_residual(g, x, W_k, W_q, W_v, W_att, W_msg, pri, A, skip, residual):
-    """Without `gated` the rows as they leave A; else mixed with the input through the residual matrix."""
+    """Returns the products with A; if `gated`, mixes them with the input through the residual matrix."""
     for n in g.src_nodes():
         n["k"] = reshape(linear(n.x, W_k[n.ntype]), heads, dim)
         n["v"] = reshape(linear(n.x, W_v[n.ntype]), heads, dim)

@@ -1,4 +1,4 @@
-"""What follows from the tensors of a call, kept with its graph, so that calls with the same tensors compute it once."""
+"""Values that follow from tensors of a call, kept with its graph, so that calls with the same tensors share them."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ T = TypeVar("T")
 
 
 def kept(graph: HeteroGraph, key: Hashable, source: Tensor | None, make: Callable[[], T]) -> T:
-    """The value of ``make``, the one from before if ``source`` is the same tensor, unwritten; has no gradient.
+    """Returns the value of ``make``, or the kept one if ``source`` is the same, unwritten tensor; without gradient.
 
-    In a CUDA graph that is recorded, what follows from floating-point numbers is computed: replays have others.
+    While a CUDA graph is recorded, values of floating-point tensors are computed, since replays have other numbers.
     """
     if source is not None and source.is_floating_point() and cuda_graph.capturing():
         with torch.no_grad():

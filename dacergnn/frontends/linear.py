@@ -19,8 +19,7 @@ _KEEPS_WIDTH = (
 
 
 def is_linear(module: Any) -> bool:
-    """Returns whether a program may compute this layer: a Linear as it is, with a weight of known shape and without
-    hooks."""
+    """Returns whether a program may compute this layer: a plain Linear with a weight of known shape, without hooks."""
     weight = getattr(module, "weight", None)
     known = isinstance(weight, Tensor) and not isinstance(weight, UninitializedParameter)
     return known and handled_class(module, _LINEAR) is not None and not has_hooks(module)
@@ -33,8 +32,7 @@ def is_torch(function: object) -> bool:
 
 
 class ResultNetwork:
-    """Describes what a layer applies to its results: the Linear that it begins with as arrays of a program, the rest in
-    torch.
+    """Describes the network that a layer applies to its results: a first Linear by a program, the rest in torch.
 
     Args:
         layer: The layer that has it.
@@ -49,7 +47,7 @@ class ResultNetwork:
         first: Any = next(iter(children.values()), None) if self.in_sequence else whole
         self.has_linear = is_linear(first)
         self.shape = (0, 0)
-        """Of the weight, [out, in]."""
+        """The shape of the weight, [out, in]."""
         paths: list[tuple[str, ...]] = []
         if self.has_linear:
             path = (name, next(iter(children))) if self.in_sequence else (name,)
@@ -59,26 +57,26 @@ class ResultNetwork:
         self._parameters = Parameters(layer, paths)
 
     def parameters(self, layer: nn.Module) -> list[Tensor]:
-        """Weight and bias of the Linear, as far as there are any; those of ``layer``, which may be a stand-in."""
+        """Returns weight and bias of the Linear, as far as there are any, from ``layer``, which may be a stand-in."""
         return self._parameters.read(layer)
 
     def rest(self, layer: Any) -> list[Callable[[Any], Any]]:
-        """Returns what comes after the Linear."""
+        """Returns the functions that come after the Linear."""
         whole: Any = getattr(layer, self.name)
         if self.has_linear:
             return [*vars(whole)["_modules"].values()][1:] if self.in_sequence else []
         return [] if whole is None else [whole]
 
     def finish(self, layer: Any, rows: Any) -> Any:
-        """Returns what the network makes of the results of its Linear."""
+        """Applies the rest of the network to the results of its Linear."""
         for function in self.rest(layer):
             rows = function(rows)
         return rows
 
     def width(self, layer: Any, width: int) -> int | None:
-        """Columns of the results, those of the program having ``width``; None if nothing is known about a module.
+        """Returns the columns of the results if the program's have ``width``; None if a module is not known.
 
-        A module that is known draws no random numbers and keeps no state.
+        A known module draws no random numbers and keeps no state.
         """
         columns: int | None = width
         for module in _leaves(self.rest(layer)):
@@ -103,5 +101,5 @@ def has_hooks(module: Any) -> bool:
 
 
 def observed(module: Any) -> bool:
-    """Returns whether hooks see what the module gives, or the gradients of that."""
+    """Returns whether hooks see the results of the module, or their gradients."""
     return bool(module._forward_hooks or module._backward_hooks or module._backward_pre_hooks)

@@ -23,7 +23,7 @@ class RowNetwork:
     Args:
         steps: Statements that assign ``h`` anew.
         arrays: Specifications of the parameters that the steps read, by name.
-        paths: Where these are, in the same order.
+        paths: The paths of these parameters, in the same order.
     """
 
     in_channels: int = 0
@@ -34,7 +34,7 @@ class RowNetwork:
 
     @classmethod
     def of(cls, module: nn.Module, path: Path) -> RowNetwork | str:
-        """The network that ``module`` is; else the name of the class of a part that has no form in programs."""
+        """Returns the network of ``module``, or the name of the class of a part that has no form in programs."""
         network = cls()
         problem = network._add(module, path)
         return network if problem is None else problem

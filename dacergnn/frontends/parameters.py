@@ -1,6 +1,6 @@
-"""Parameters of a module and of those within it, as its attributes are, without the cost of attribute access.
+"""Parameters of a module and of its submodules, read without the cost of attribute access.
 
-A module may have a parameter as something else: parametrizations and pruning compute it, or it is None.
+A parameter may be another attribute of its module: parametrizations and pruning compute it, or it is None.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 
 class Attributes:
-    """The parameters of a module by name."""
+    """Reads the parameters of a module by name."""
 
     def __init__(self, module: Any) -> None:
         self._module, self._parameters = module, vars(module)["_parameters"]
@@ -26,7 +26,7 @@ class Attributes:
             return getattr(self._module, name)
 
     def get(self, name: str) -> Any:
-        """The attribute; None if there is none."""
+        """Returns the attribute; None if there is none."""
         try:
             return self[name]
         except AttributeError:
@@ -35,7 +35,7 @@ class Attributes:
 
 @dataclass(frozen=True)
 class _Walk:
-    """Describes which modules were found on the way to the parameters: ``parents[i][names[i]] is children[i]``."""
+    """Holds the modules on the way to the parameters: ``parents[i][names[i]] is children[i]``."""
 
     parents: list[dict[str, Any]]
     names: list[str]
@@ -43,11 +43,11 @@ class _Walk:
     owners: list[Any]
     """The modules that have the parameters."""
     tables: list[dict[str, Any]]
-    """The ``_parameters`` of these."""
+    """The ``_parameters`` of these modules."""
 
     @classmethod
     def along(cls, paths: Sequence[tuple[str, ...]], module: nn.Module) -> _Walk:
-        """The walk from a module to the parameters at some paths; KeyError if there is no such module."""
+        """Returns the walk from a module to the parameters at some paths; raises KeyError if a module is missing."""
         walk = cls([], [], [], [], [])
         modules: dict[tuple[str, ...], Any] = {(): module}
         for path in paths:
@@ -64,7 +64,7 @@ class _Walk:
 
 
 class Parameters:
-    """Those of ``module`` at some paths: names of modules, then that of the parameter, as in ``("lin", "weight")``."""
+    """Reads parameters of ``module`` by paths: names of modules, then of the parameter, as in ``("lin", "weight")``."""
 
     def __init__(self, module: nn.Module, paths: Sequence[tuple[str, ...]]) -> None:
         self.module = module
@@ -73,7 +73,7 @@ class Parameters:
         self._walk = _Walk.along(paths, module)
 
     def read(self, module: nn.Module) -> list[Tensor]:
-        """The parameters of the moment, in the order of the paths; those of a stand-in if ``module`` is one.
+        """Returns the current parameters of ``module``, which may be a stand-in, in the order of the paths.
 
         Raises:
             KeyError: There is no such module any more.

@@ -1,7 +1,7 @@
-"""Gradients that do not exist: of parameters that only lead to results which nobody differentiates.
+"""Gradients that stay None: parameters get them if a backward reaches none of their results.
 
 A layer over several types computes the results of all types at once, so that its program has a gradient for every
-parameter. In the original, what a backward does not reach keeps the gradient None, and optimizers leave it alone.
+parameter. In the original, parameters that a backward does not reach keep the gradient None, and optimizers skip them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _Gradients = tuple[Tensor | None, ...]
 
 @dataclass(frozen=True)
 class Results:
-    """The results of a program over several types, and which of them its parts lead to.
+    """Describes the results of a program over several types, and which of them its parts lead to.
 
     Args:
         count: The number of results.
@@ -33,7 +33,7 @@ class Results:
 
 
 class Reached:
-    """Describes which results of one call the backward that runs at the moment comes from."""
+    """Tells from which results of one call the running backward comes."""
 
     def __init__(self, results: Results) -> None:
         self._results = results
@@ -43,10 +43,10 @@ class Reached:
         self._again: list[bool] = []
 
     def gate(self, made: Tensor, parts: Sequence[int]) -> None:
-        """Let gradients pass to parts only where a result that they lead to is reached.
+        """Lets gradients pass to parts only where a result that they lead to is reached.
 
         Args:
-            made: What `torch.stack` or `torch.cat` has made of the parts, in their order.
+            made: The tensor that `torch.stack` or `torch.cat` has made of the parts, in their order.
             parts: Positions of the parts.
         """
         if not self._eager or made.grad_fn is None:
@@ -66,9 +66,9 @@ class Reached:
         return results
 
     def _note(self, gradients: _Gradients) -> None:
-        """Note which results a backward comes from.
+        """Notes which results a backward comes from.
 
-        One that is differentiated again leaves gradients behind, by which later ones come from its results, too.
+        After a backward that is differentiated again, later ones may come from its results through its gradients.
         """
         self._reached = [g is not None or again for g, again in zip(gradients, self._again, strict=True)]
         if torch.is_grad_enabled():

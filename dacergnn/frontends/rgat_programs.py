@@ -25,9 +25,9 @@ def pair_softmax(g, name):
 
 
 def rgat_modes(g, x, W, q, k, edge_attr, lin_edge, edge_key, kept, copies, w, degree, l1, b1, l2, b2, bias):
-    """A score has one value for each of `rows` = heads x dim queries, a message `channels` for each.
+    """Computes scores with one value for each of `rows` = heads x dim queries, and messages with `channels` for each.
 
-    With `with_attention`, the weights of edges are a second result: as softmax gives them, whatever they are used for.
+    With `with_attention`, the weights of edges are a second result, as softmax returns them before any other use.
     """
     for e in g.edges():
         e["hs"] = reshape(linear(e.src.x, W[e.etype]), heads, channels)

@@ -44,7 +44,7 @@ def rgcn_modes(g, x, x_own, W, norm, root, bias):
 
 
 def rgcn_featureless(g, W, norm, root, bias):
-    """The features of a source are the unit vector of its id: its message is a row of W."""
+    """Takes the unit vector of a source's id as its features, so that its message is a row of W."""
     if reduce == "sum":
         for n in g.dst_nodes():
             for e in n.incoming_edges():

@@ -1,4 +1,4 @@
-"""Functions of the program form that NumPy has no word for, as NumPy-style code spells them out."""
+"""Functions of the program form that NumPy lacks, in the forms in which NumPy-style code spells them out."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ Producer = Callable[[str], Statement | None]
 
 
 def named(expr: Expr, producer: Producer) -> Expr:
-    """A leaky ReLU, ``maximum(x, 0.2 * x)``, or a sigmoid, ``1 / (1 + exp(-x))``, as such; else ``expr`` as it is.
+    """Names a leaky ReLU, ``maximum(x, 0.2 * x)``, or a sigmoid, ``1 / (1 + exp(-x))``; returns others as they are.
 
-    ``producer`` tells which statement computed an array. Where x is 0, the gradient is that of the named function.
+    ``producer`` returns the statement that computed an array. At x = 0, the gradient of the named function applies.
     """
     match _spelled_out(expr, producer):
         case Op("max", (x, Op("mul", (Const(slope), y) | (y, Const(slope))))) if x == y and 0 <= slope <= 1:
@@ -30,7 +30,7 @@ def named(expr: Expr, producer: Producer) -> Expr:
 
 
 def _spelled_out(expr: Expr, producer: Producer) -> Expr:
-    """The expression with element-wise computations in the place of the arrays that hold them."""
+    """Returns the expression with element-wise computations in place of the arrays that hold them."""
     if isinstance(expr, Op):
         return replace(expr, args=tuple(_spelled_out(a, producer) for a in expr.args))
     made = producer(expr.name) if isinstance(expr, Ref) and expr == Ref(expr.name) else None

@@ -1,4 +1,4 @@
-"""Putting a program in program form into an SDFG that DaCe's Python front end is building."""
+"""Insertion of a program in program form into an SDFG that DaCe's Python front end is building."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dacergnn.program import Program, parse
 
 
 def insert_program(sdfg: dace.SDFG, state: dace.SDFGState, text: str, arrays: Mapping[str, str]) -> list[str]:
-    """Add the operators of a program to ``state``; returns the names of its results, new transients of ``sdfg``.
+    """Adds the operators of a program to ``state``; returns the names of its results, new transients of ``sdfg``.
 
     Args:
         text: Source of a function of the graph and the parameters named in ``arrays``, without declarations.
@@ -50,7 +50,7 @@ def _whole(sdfg: dace.SDFG, data: str) -> Memlet:
 
 
 def _declaration(name: str, desc: dace.data.Data) -> str:
-    """The array in the words of the program form, as in ``NS[64]``."""
+    """Returns the declaration of an array in the program form, such as ``NS[64]``."""
     space = row_space(desc) if desc.shape else ""
     if space not in ROW_SPACES:
         raise ProgramError(

@@ -1,7 +1,7 @@
 """Lifting: a `@dace.program` of graph operators and NumPy-style code becomes one program in program form.
 
 Maps over all rows of a row space with an element-wise body, sums over the last axis, products with a matrix and
-copies are the statements that they say. The passes and differentiation then see the whole function.
+copies become statements. The passes and differentiation then see the whole function.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from dacergnn.program.names import name_problem
 
 
 def lift(sdfg: dace.SDFG, name: str) -> str:
-    """The program form, as the text of a function ``name``, of a simplified SDFG of DaCe's Python front end.
+    """Returns a simplified SDFG of DaCe's Python front end in program form, as the text of a function ``name``.
 
     Raises:
-        UnsupportedCallError: It does something that the program form has no words for.
+        UnsupportedCallError: The SDFG does something that the program form cannot express.
     """
     return _Lifting(sdfg, name).run()
 
@@ -39,7 +39,7 @@ class _Lifting:
         self.name = name
         self.listing = Listing()
         self.current: dict[str, str] = {}
-        """Array of the listing that holds what an array of the SDFG holds at this point."""
+        """Arrays of the SDFG -> the arrays of the listing that hold their current values."""
         self.dtypes: set[Typeclass] = set()
 
     def run(self) -> str:
@@ -66,7 +66,7 @@ class _Lifting:
         return print_program(self.listing.build(self.name, self.dtypes.pop()))
 
     def _arguments(self) -> list[str]:
-        """Non-transient arrays in the order of the signature; what is returned comes last, __return_2 before _10."""
+        """Returns non-transient arrays in the order of the signature; results come last, __return_2 before _10."""
         known = [n for n in self.sdfg.arg_names if n in self.sdfg.arrays]
         others = [n for n, desc in self.sdfg.arrays.items() if not desc.transient and n not in known]
         return known + sorted(others, key=lambda n: (len(n), n))
@@ -80,7 +80,7 @@ class _Lifting:
         return self.current[data]
 
     def _rows(self, data: str) -> tuple[str, Shape]:
-        """Row space and row shape of an array; what has no rows of a graph is one row."""
+        """Returns row space and row shape of an array; an array without rows of a graph is one row."""
         desc: Any = self.sdfg.arrays[data]
         if isinstance(desc, dace.data.Scalar):
             return "ONE", ()
@@ -98,7 +98,7 @@ class _Lifting:
         name = self.current[data]
         if self.listing.producer(name) is not None and name not in self.listing.outputs:
             return name
-        space, shape = self._rows(data)  # an argument handed on
+        space, shape = self._rows(data)  # an argument that is returned as it is
         copy = self.listing.add("out", space, shape)
         self.listing.statements.append(Statement(space, Ref(copy), "=", self._ref(data, space)))
         return copy
@@ -159,7 +159,7 @@ class _Lifting:
         self._assign(space, target.data, named(expr, self.listing.producer))
 
     def _operand(self, memlet: Any, indices: list[str], node: nodes.Node) -> Ref:
-        """The row of an array that an element belongs to; axes of one element are left out."""
+        """Returns the row of an array that an element belongs to; axes of one element are left out."""
         space, shape = self._rows(memlet.data)
         index = self._index(memlet)
         rows = 0 if space == "ONE" and len(index) == len(shape) else 1
@@ -182,7 +182,7 @@ class _Lifting:
         self._assign(space, target, self._sum(self._ref(source, space)))
 
     def _sum(self, rows: Ref) -> Expr:
-        """The sum of rows over their last axis: a dot product, which passes know to move, if they are products."""
+        """Returns the sum of rows over their last axis; for products a dot product, which passes are able to move."""
         made = self.listing.producer(rows.name)
         factors = made.expr.args if made is not None and isinstance(made.expr, Op) and made.expr.name == "mul" else ()
         if factors and all(isinstance(f, Ref) and self.listing.shape(f) == self.listing.shape(rows) for f in factors):
@@ -199,7 +199,7 @@ class _Lifting:
         self._assign(space, target, Op("linear", (self._ref(x, space), Ref(self.current[w], "one"))))
 
     def _copy(self, edge: Any) -> None:
-        """A whole array as another one, of as many elements in a row."""
+        """Assigns a whole array to another one with as many elements in a row."""
         source, target = edge.src.data, edge.dst.data
         (space, shape), (goal, wanted) = self._rows(source), self._rows(target)
         whole = edge.data.num_elements() == self.sdfg.arrays[edge.data.data].total_size

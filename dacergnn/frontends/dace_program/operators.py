@@ -16,7 +16,7 @@ _REDUCTIONS = ("sum", "mean", "max", "min")
 
 
 def gather(x: str, end: str) -> str:
-    """[E, ...] from rows ``x`` of nodes, of their types or of edge types (row space x)."""
+    """Writes a gather of rows [E, ...] from rows of nodes, of their types or of edge types; ``x`` is the row space."""
     rows = {("R", "type"): "x[e.etype]"}
     for node in _ENDS:
         rows |= {("NS", node): f"e.{node}.x", ("ND", node): f"e.{node}.x", ("T", node): f"x[e.{node}.ntype]"}
@@ -31,13 +31,13 @@ def gather(x: str, end: str) -> str:
 
 
 def destinations(x: str) -> str:
-    """[ND, ...] from rows ``x`` of sources, of which destinations are the first, or of the types of nodes."""
+    """Writes rows [ND, ...] of destinations from rows ``x`` of sources, which begin with them, or of node types."""
     value = "x[n.ntype]" if x == "T" else "n.x"
     return _function("destinations", "g, x", ["for n in g.dst_nodes():", f'    n["rows"] = {value}', "return rows"])
 
 
 def typed_linear(x: Rows, w: Rows, end: str | None, heads: int | None) -> str:
-    """Rows of ``x`` times the matrix of their type in ``W``, divided over heads."""
+    """Writes the product of rows of ``x`` with the matrix of their type in ``W``, divided over heads."""
     space, shape = x
     if end is not None:
         _check("end", end, _ENDS)
@@ -69,7 +69,7 @@ def typed_linear(x: Rows, w: Rows, end: str | None, heads: int | None) -> str:
 
 
 def aggregate(message: str, weighted: bool, end: str, reduce: str) -> str:
-    """Rows of nodes from ``m`` of their edges, or of the nodes at the other ends, by a reduction."""
+    """Writes a reduction to rows of nodes from ``m`` of their edges, or of the nodes at the other ends."""
     _check("end", end, _ENDS)
     _check("reduce", reduce, _REDUCTIONS)
     nodes, edges = _NEIGHBOURS[end]
@@ -89,7 +89,7 @@ def aggregate(message: str, weighted: bool, end: str, reduce: str) -> str:
 
 
 def edge_softmax(end: str) -> str:
-    """``score`` of the edges, normalized over those of one node; the largest is subtracted first."""
+    """Writes a softmax of ``score`` over the edges of each node, which subtracts the largest score first."""
     _check("end", end, _ENDS)
     nodes, edges = _NEIGHBOURS[end]
     lines = [
@@ -107,7 +107,7 @@ def edge_softmax(end: str) -> str:
 
 
 def traverse(body: str, parameters: tuple[str, ...]) -> str:
-    """A body of the user's own: loops, and a return."""
+    """Writes a body of the user's own, which consists of loops and a return."""
     return _function("traverse", ", ".join(("g", *parameters)), textwrap.dedent(body).strip("\n").splitlines())
 
 

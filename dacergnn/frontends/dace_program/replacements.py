@@ -1,4 +1,4 @@
-"""What DaCe's Python front end puts in the place of the functions of `dacergnn.ops`."""
+"""Replacements of the functions of `dacergnn.ops` for DaCe's Python front end."""
 
 from __future__ import annotations
 
@@ -63,14 +63,14 @@ _FUNCTIONS = {
 
 
 def register(module: str) -> None:
-    """Make DaCe know the functions as members of ``module``."""
+    """Registers the functions with DaCe as members of ``module``."""
     replaces: Any = op_repository.replaces
     for name, function in _FUNCTIONS.items():
         replaces(f"{module}.{name}")(_with_plain_strings(function))
 
 
 def _with_plain_strings(function: Callable[..., list[str]]) -> Callable[..., list[str]]:
-    """DaCe hands over the text of a program in a wrapper, to tell it from the names of arrays."""
+    """Unwraps texts of programs, which DaCe passes in a wrapper to distinguish them from names of arrays."""
 
     def plain(value: Any) -> Any:
         return value.value if isinstance(value, StringLiteral) else value

@@ -15,9 +15,9 @@ def is_dace_program(function: object) -> bool:
 
 
 def program_text(program: Any) -> str:
-    """The text that says in program form what a `@dace.program` does.
+    """Returns the text of a `@dace.program` in program form.
 
     Raises:
-        UnsupportedCallError: It does something that the program form has no words for.
+        UnsupportedCallError: The function does something that the program form cannot express.
     """
     return lift(program.to_sdfg(simplify=True), program.f.__name__)

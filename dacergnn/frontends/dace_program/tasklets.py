@@ -1,4 +1,4 @@
-"""From the Python code of a tasklet to an expression of the program form."""
+"""Translation of the Python code of a tasklet to an expression of the program form."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _CASTS = ("float", "float32", "float64", "int", "int32", "int64")
 
 
 class UntranslatableCode(Exception):
-    """Is raised for what no expression of the program form says; the message quotes it."""
+    """Signals that no expression of the program form stands for some code, which the message quotes."""
 
 
 def tasklet_expression(code: str, operands: Mapping[str, Expr]) -> Expr:
-    """The value that a tasklet of one assignment computes from its connectors.
+    """Returns the value that a tasklet of one assignment computes from its connectors.
 
     Raises:
-        UntranslatableCode: It does anything else.
+        UntranslatableCode: The tasklet does anything else.
     """
     body = ast.parse(code).body
     if len(body) != 1 or not isinstance(body[0], ast.Assign):
@@ -59,11 +59,11 @@ def _expression(node: ast.expr, operands: Mapping[str, Expr]) -> Expr:
 
 
 def _called(node: ast.Call) -> str:
-    """The last part of the name of a function: DaCe writes math.exp and dace.float32."""
+    """Returns the last part of the name of a function: DaCe writes math.exp and dace.float32."""
     return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
 
 
 def _takes(name: str, count: int) -> bool:
-    """Returns whether an operator is called so, and takes so many values and no constant."""
+    """Returns whether ``name`` is an operator that takes ``count`` values and no constant."""
     operator = OPERATORS.get(name)
     return operator is not None and operator.arity == count and not operator.constants

@@ -1,4 +1,4 @@
-"""The edges of several relations of a heterograph as those of one typed graph."""
+"""The edges of several relations of a heterograph, joined to one typed graph."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from dacergnn.frontends.symbolic.trace import Trace
 
 ENDS = {"src": 0, "dst": 2}
-"""Tells where a relation names the type of nodes at an end of its edges."""
+"""Positions in a relation of the types of nodes at the ends of its edges."""
 
 
 class AllEdges(GraphEdges):
-    """The edges of some relations, one after the other, between nodes of all types, type after type."""
+    """Holds the edges of some relations, one after the other, between nodes of all types, type after type."""
 
     def __init__(self, trace: Trace | None, graph: Any, parts: Sequence[GraphEdges]) -> None:
         self.trace, self.flipped = cast("Trace", trace), False

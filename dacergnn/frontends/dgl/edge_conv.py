@@ -19,7 +19,7 @@ _BIASES = {"b_theta": ("theta", "bias"), "b_phi": ("phi", "bias")}
 
 
 class DGLEdgeConvFrontend(Frontend):
-    """Layers with batch norm, which is taken over all edges, are refused."""
+    """Expresses `EdgeConv`; refuses layers with batch norm, which is taken over all edges."""
 
     handles: ClassVar[tuple[str, ...]] = ("dgl.nn.pytorch.conv.edgeconv.EdgeConv",)
 

@@ -26,16 +26,16 @@ _KEPT = 4
 
 
 class GraphForm(NamedTuple):
-    """Describes what a graph is made of whose edges are those of a graph of DGL.
+    """Describes a graph that has the edges of a graph of DGL.
 
     Args:
-        graph: That graph.
+        graph: The graph of DGL.
         key: Tells these edges from others of the same graph.
-        relations: Which of its relations.
+        relations: The relations of that graph whose edges belong to it.
         tensors: Types of edges or nodes, by the names in ``typed``.
         typed: "etype" or "ntype".
         counts: Numbers of types.
-        along: Gives the edges of relations of a graph.
+        along: Returns the edges of some relations of a graph.
     """
 
     graph: Any
@@ -47,7 +47,7 @@ class GraphForm(NamedTuple):
     along: Callable[[Any, tuple[Relation, ...]], GraphEdges]
 
     def find(self, graphs: GraphFinder, own: bool) -> HeteroGraph:
-        """The encoded graph, which lives as long as the structure of DGL's."""
+        """Returns the encoded graph, which lives as long as the structure of the graph of DGL."""
         types = dict(zip(self.typed, self.tensors, strict=True))
         counts = dict(zip(self.typed, self.counts, strict=True))
         encoded = _kept(self.graph, self.key, _wanted(types, counts))
@@ -70,20 +70,20 @@ class _Encoded:
     key: object
     types: dict[str, Types]
     ends: list[Tensor]
-    """Of the edges, in the memory of the graph, which anyone may write to."""
+    """Sources and destinations of the edges, in the memory of the graph, which others may write to."""
     seen: Seen
     graph: HeteroGraph
 
 
 _ENCODED = "_dacergnn_encoded"
-"""Attribute of DGL's index of a graph, which is another one whenever the structure of the graph has changed."""
+"""Attribute of DGL's index of a graph; a graph gets a new index whenever its structure changes."""
 
 _REACHED = "_dacergnn_reached"
-"""Attribute of the same, for what edges lead to."""
+"""Attribute of the same index, which tells whether edges lead to all destinations."""
 
 
 class GraphEdges(EdgeSet):
-    """The edges of one relation, by edge id."""
+    """Holds the edges of one relation, by edge id."""
 
     def __init__(self, trace: Trace | None, graph: Any, relation: Relation) -> None:  # pyright: ignore[reportMissingSuperCall]
         source, _, destination = relation
@@ -98,21 +98,21 @@ class GraphEdges(EdgeSet):
 
     @property
     def bipartite(self) -> bool:
-        """Also for blocks: what destinations hold is set apart from what sources hold."""
+        """Returns True also for blocks, whose sources and destinations hold different data."""
         return self.graph.is_block or self.relation[0] != self.relation[2]
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        """The types; ends of edges are the graph's own."""
+        """Returns the types; the ends of the edges belong to the graph of DGL."""
         return tuple(self.types.values())
 
     def choose_by(self, side: str, types: Tensor, count: int) -> bool:
-        """Destinations have the types of the first sources, of which there must be enough."""
+        """Refuses node types for more destinations than sources: destinations have the types of the first sources."""
         return (side != "ntype" or self.sizes[0] >= self.sizes[1]) and super().choose_by(side, types, count)
 
     @property
     def reached(self) -> Tensor:
-        """[ND] whether an edge leads to a destination."""
+        """Returns for every destination [ND] whether an edge leads to it."""
         self.trace.reads(self.graph, "which nodes edges lead to")
         return self.graph.in_degrees(etype=self.relation) > 0
 
@@ -128,12 +128,12 @@ class GraphEdges(EdgeSet):
 
     @property
     def relations(self) -> tuple[Relation, ...]:
-        """The relations whose edges these are."""
+        """Returns the relations whose edges these are."""
         return (self.relation,)
 
     @classmethod
     def along(cls, graph: Any, relations: tuple[Relation, ...]) -> GraphEdges:
-        """The edges of a graph, outside of any trace."""
+        """Returns the edges of a graph, outside of any trace."""
         return cls(None, graph, relations[0])
 
     def form(self) -> Form | None:
@@ -146,7 +146,7 @@ class GraphEdges(EdgeSet):
         )
 
     def find(self, graphs: GraphFinder, argument_ids: set[int]) -> HeteroGraph:
-        """The encoded graph, made anew if the structure or the types have changed."""
+        """Returns the encoded graph, made anew if the structure or the types have changed."""
         wanted = _wanted(self.types, self.rows)
         known_graph = _kept(self.graph, self.key, wanted)
         if known_graph is not None:
@@ -162,11 +162,11 @@ class GraphEdges(EdgeSet):
         return graph
 
     def ends(self) -> list[Tensor]:
-        """Sources and destinations of the edges, in the memory of the graph."""
+        """Returns sources and destinations of the edges, in the memory of the graph."""
         return list(self.graph.edges(etype=self.relation, order="eid"))
 
     def encode(self) -> HeteroGraph:
-        """The graph, encoded anew."""
+        """Encodes the graph anew."""
         etype, ntype = (self.types.get(side) for side in TYPES)
         destinations, (src, dst) = self.plain_sizes[1], self.ends()
         return HeteroGraph.from_arrays(
@@ -178,18 +178,18 @@ class GraphEdges(EdgeSet):
 
     @property
     def plain_sizes(self) -> tuple[int, int]:
-        """Numbers of source and destination nodes, which nobody notes."""
+        """Returns the numbers of source and destination nodes, without a note on the tape."""
         src, dst = map(number, self.sizes)
         return src, dst
 
 
 def _wanted(types: Mapping[str, Tensor], counts: Mapping[str, int | None]) -> dict[str, Types]:
-    """Types of edges and nodes as they are now, with their numbers."""
+    """Returns types of edges and nodes with their current versions, and the numbers of types."""
     return {side: (t, version(t), number(counts[side] or 0)) for side, t in types.items()}
 
 
 def _kept(graph: Any, key: object, wanted: dict[str, Types]) -> HeteroGraph | None:
-    """Returns what was encoded of the edges with a key, if nobody has written to these and the types are the same."""
+    """Returns the encoded graph of the edges with a key, if they are unwritten and the types are the same."""
     kept: list[_Encoded] = getattr(graph._graph, _ENCODED, [])
     for entry in kept:
         if entry.key == key and _same(entry.types, wanted) and entry.seen.unwritten(entry.ends):

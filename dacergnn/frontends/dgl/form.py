@@ -15,9 +15,9 @@ _OWN = frozenset(("_graph", "_canonical_etypes", "_batch_num_nodes", "_batch_num
 
 
 def form(graph: Any) -> tuple[object, ...] | None:
-    """Returns what graphs with the same form have in common; None for one that tells more than its form and numbers.
+    """Returns the form of a graph; None for a graph that holds more than its form and numbers.
 
-    These are its types, how they are joined, and what its columns look like but for their length.
+    The form consists of its types, its relations, and the types and row shapes of its columns.
     """
     table = vars(graph)
     if not table.keys() <= _OWN or table.get("_batch_num_nodes") or table.get("_batch_num_edges"):
@@ -28,7 +28,7 @@ def form(graph: Any) -> tuple[object, ...] | None:
 
 
 def columns(graph: Any) -> list[Tensor]:
-    """Returns the tensors that the columns of a graph hold; DGL keeps others until somebody asks for them."""
+    """Returns the tensors that the columns of a graph hold; DGL makes others only when they are asked for."""
     return [column.storage for _, _, column in _columns(graph) if _is_there(column)]
 
 

@@ -17,7 +17,7 @@ from dacergnn.frontends.symbolic.value import Value
 
 
 class ForwardTracer(Tracer):
-    """Records a forward; ``function`` takes the module first, that of its class if it is None."""
+    """Records a forward: ``function``, which takes the module first, or the forward of the class if it is None."""
 
     def __init__(self, module: nn.Module, function: Callable[..., Any] | None = None) -> None:
         self.module: Any = module
@@ -69,7 +69,7 @@ class ForwardTracer(Tracer):
 
 
 def _originals(tree: Any, graphs: dict[int, Any]) -> Any:
-    """The user's graphs in place of their stand-ins."""
+    """Replaces stand-ins in a structure with the user's graphs."""
     if id(tree) in graphs:
         return graphs[id(tree)]
     if type(tree) in (tuple, list):

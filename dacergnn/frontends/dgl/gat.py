@@ -22,7 +22,7 @@ Path = tuple[str, ...]
 
 
 class _AttentionFrontend(Frontend):
-    """Dropout of features is torch's; so are masks of dropout of attention."""
+    """Expresses attention layers; torch computes the dropout of features, and the masks for dropout of attention."""
 
     source: ClassVar[FunctionType]
     called: ClassVar[tuple[str, ...] | None] = ("feat_drop", "activation")
@@ -45,8 +45,7 @@ class _AttentionFrontend(Frontend):
 
     @abstractmethod
     def paths(self) -> dict[str, Path | None]:
-        """Returns where the parameters are, by the names that they have in the program; None for those that are not
-        there."""
+        """Returns the paths of the parameters by their names in the program; None for parameters that are not there."""
 
     def _key(self, graph: Any, feat: Any, edge_weight: Any = None) -> GraphKey:
         sizes, pair = relation_sizes(graph), check_pair(graph, feat)
@@ -104,7 +103,7 @@ class _AttentionFrontend(Frontend):
 
 
 class DGLGATFrontend(_AttentionFrontend):
-    """Scores are sums of a number for each end."""
+    """Expresses `GATConv`, whose scores are sums of a number for each end."""
 
     handles: ClassVar[tuple[str, ...]] = ("dgl.nn.pytorch.conv.gatconv.GATConv",)
     source: ClassVar[FunctionType] = gat
@@ -135,7 +134,7 @@ class DGLGATFrontend(_AttentionFrontend):
 
 
 class DGLGATv2Frontend(_AttentionFrontend):
-    """Scores are products with features of both ends; biases of the projections are in the program."""
+    """Expresses `GATv2Conv`, whose scores are products with features of both ends, with biases of the projections."""
 
     handles: ClassVar[tuple[str, ...]] = ("dgl.nn.pytorch.conv.gatv2conv.GATv2Conv",)
     source: ClassVar[FunctionType] = gatv2

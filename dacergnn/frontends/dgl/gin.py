@@ -21,7 +21,7 @@ from dacergnn.graph import HeteroGraph
 
 
 class DGLGINFrontend(GINProgram):
-    """Of `apply_func`, a Linear that comes first is in the program; torch runs the rest, and the activation."""
+    """Expresses `GINConv`, with a first Linear of `apply_func`; torch runs the rest of it, and the activation."""
 
     handles: ClassVar[tuple[str, ...]] = ("dgl.nn.pytorch.conv.ginconv.GINConv",)
     called: ClassVar[tuple[str, ...] | None] = ("apply_func", "activation")
@@ -41,7 +41,7 @@ class DGLGINFrontend(GINProgram):
     def result(self, graph: Any, feat: Any, edge_weight: Any = None) -> tuple[int, ...]:
         x = feat[0] if isinstance(feat, tuple) else feat
         width = self.network.shape[0] if self.network.has_linear else x.size(1)
-        # Any module may be in the network, so that it has to say itself how wide its results are.
+        # Any module may be in the network, so that only a call of it tells how wide its results are.
         return tuple(self._finish((x.new_zeros(int(graph.num_dst_nodes()), width),)).shape)
 
     def graph_owner(self) -> object:

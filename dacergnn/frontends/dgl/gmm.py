@@ -19,7 +19,7 @@ _REDUCERS = {"sum": "add", "mean": "mean", "max": "max"}
 
 
 class DGLGMMFrontend(Frontend):
-    """Messages are reduced for each kernel, then summed over these, residual and bias added: all in the program."""
+    """Expresses `GMMConv`: reduces messages for each kernel, sums over kernels, and adds residual and bias."""
 
     handles: ClassVar[tuple[str, ...]] = ("dgl.nn.pytorch.conv.gmmconv.GMMConv",)
 

@@ -27,7 +27,7 @@ from dacergnn.graph.sorting import occurrences
 
 
 class GraphConvFrontend(Frontend):
-    """Norms of both ends are coefficients of edges."""
+    """Expresses `GraphConv`, with the norms of both ends as coefficients of edges."""
 
     handles: ClassVar[tuple[str, ...]] = ("dgl.nn.pytorch.conv.graphconv.GraphConv",)
     called: ClassVar[tuple[str, ...] | None] = ("_activation",)
@@ -41,7 +41,7 @@ class GraphConvFrontend(Frontend):
         sizes = relation_sizes(graph)
         x, own = feat[0] if isinstance(feat, tuple) else feat, self.parameters["weight"]
         if weight is not None and own is not None:
-            self.module.forward(graph, feat, weight, edge_weight)  # says what is wrong
+            self.module.forward(graph, feat, weight, edge_weight)  # raises the layer's own error
         matrix = own if weight is None else weight
         check_rows("feat", x, sizes[0], matrix.size(0) if isinstance(matrix, Tensor) else x.shape[-1])
         if matrix is not None and (matrix.dim() != 2 or matrix.dtype != x.dtype):
@@ -83,7 +83,7 @@ class GraphConvFrontend(Frontend):
         return Binding(program, present, only, reshapes=True, activation=layer._activation)
 
     def _share(self, graph: HeteroGraph, dtype: torch.dtype) -> Tensor | None:
-        """[E] what the degrees of both ends make of a message, None for 1."""
+        """Returns the factors [E] of messages that follow from the degrees of both ends; None for 1."""
         if self.norm == "none":
             return None
 

@@ -1,4 +1,4 @@
-"""What the front ends of DGL layers share: reading a DGL graph or block without importing DGL."""
+"""Reading of a DGL graph or block without an import of DGL, for the front ends of DGL layers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dacergnn.runtime.seen import Seen
 
 
 def graph_sizes(g: Any, *, bipartite: bool = False) -> tuple[int, int, int]:
-    """Sources, destinations and edges of `g`, of one type; UnsupportedCallError unless ND <= NS or `bipartite`."""
+    """Counts nodes at both ends and edges of `g`, of one type; UnsupportedCallError unless ND <= NS or `bipartite`."""
     _check_graph(g)
     if len(g.canonical_etypes) != 1:
         raise UnsupportedCallError(
@@ -31,7 +31,7 @@ def graph_sizes(g: Any, *, bipartite: bool = False) -> tuple[int, int, int]:
 
 
 def relation_sizes(g: Any) -> tuple[int, int, int]:
-    """Sources, destinations and edges of `g`; UnsupportedCallError unless it has one edge type."""
+    """Counts sources, destinations and edges of `g`; raises UnsupportedCallError unless it has one edge type."""
     _check_graph(g)
     if len(g.canonical_etypes) != 1:
         raise UnsupportedCallError("g has several edge types; wrap layers of one type each in a HeteroGraphConv.")
@@ -39,7 +39,7 @@ def relation_sizes(g: Any) -> tuple[int, int, int]:
 
 
 def _check_graph(g: object) -> None:
-    """UnsupportedCallError unless `g` is a graph of DGL's own class: others may keep their edges elsewhere."""
+    """Raises UnsupportedCallError unless `g` is of DGL's own class: other graphs may keep their edges elsewhere."""
     if not is_graph_class(type(g)):
         raise UnsupportedCallError(f"the graph is a {type(g).__name__}; compiled layers take a DGLGraph or a block.")
 
@@ -47,7 +47,7 @@ def _check_graph(g: object) -> None:
 def is_bipartite(g: Any) -> bool:
     """Returns whether sources and destinations of `g` are different nodes.
 
-    Destinations of a block count as the first of its sources, unless there are too many: they are of another type.
+    Destinations of a block count as the first of its sources. If there are more of them, they have another type.
     """
     return (not g.is_block and g.srctypes != g.dsttypes) or g.num_dst_nodes() > g.num_src_nodes()
 
@@ -56,7 +56,7 @@ def encode(
     g: Any, etype: Tensor | None, num_edge_types: int, ntype: Tensor | None = None, num_node_types: int = 1,
     *, bipartite: bool = False,
 ) -> HeteroGraph:  # fmt: skip
-    """The edges of `g` by edge id, with a type for each edge and for each source node."""
+    """Encodes the edges of `g` by edge id, with a type for each edge and for each source node."""
     if etype is not None:
         types = as_index_vector("etypes", etype)
         check_ranges(IndexRange("etypes", types, num_edge_types, "relations in the layer", "a layer with a number"))
@@ -67,17 +67,17 @@ def encode(
 
 
 _ENCODED: dict[int, tuple[weakref.ref[Any], object, Seen, HeteroGraph]] = {}
-"""Graphs by the place of the edge data of a relation, as long as that is there."""
+"""Encoded graphs by the id of the edge data of a relation, as long as these data live."""
 
 
 def encode_relation(g: Any, *, bipartite: bool = False, loops: bool = False) -> HeteroGraph:
-    """The edges of `g` by edge id, all of one type; not anew for a relation of the same heterograph.
+    """Encodes the edges of `g` by edge id, all of one type; encodes a relation of the same heterograph only once.
 
-    DGL makes another graph of a relation whenever it is asked for it, which shares the edge data with those before.
+    DGL makes a new graph of a relation whenever it is asked for it; these graphs share their edge data.
 
     Args:
         bipartite: Sources and destinations are different nodes, as they are where they have different types.
-        loops: Add a self loop at each destination; if these are different nodes, from further sources.
+        loops: A self loop is added at each destination, from further sources if these are different nodes.
     """
     frame, known = g._edge_frames[0], (relation_sizes(g), bipartite or is_bipartite(g), loops)
     entry, edges = _ENCODED.get(id(frame)), g.edges(order="eid")
@@ -101,20 +101,20 @@ def _encode_relation(g: Any, edges: tuple[Tensor, Tensor], bipartite: bool, loop
 
 
 def check_rows(name: str, value: object, rows: int, channels: int) -> None:
-    """UnsupportedCallError unless `value` is a floating-point tensor [rows, channels]."""
+    """Raises UnsupportedCallError unless `value` is a floating-point tensor [rows, channels]."""
     if not isinstance(value, Tensor) or not value.is_floating_point() or value.shape != (rows, channels):
         description = f"{value.dtype} {list(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
         raise UnsupportedCallError(f"{name} is {description}; it must be a floating-point tensor [{rows}, {channels}].")
 
 
 def check_types(name: str, value: object) -> None:
-    """UnsupportedCallError unless `value` is a tensor of types."""
+    """Raises UnsupportedCallError unless `value` is a tensor of types."""
     if not isinstance(value, Tensor) or value.dim() != 1:
         raise UnsupportedCallError(f"{name} must be a tensor with one type for each row.")
 
 
 def check_edge_weight(weight: object, edges: int, dtype: torch.dtype) -> None:
-    """UnsupportedCallError unless there is no weight, or a tensor of one for each edge."""
+    """Raises UnsupportedCallError unless the weight is None, or a tensor with one value for each edge."""
     if weight is None:
         return
     if not isinstance(weight, Tensor) or weight.shape not in ((edges,), (edges, 1)) or weight.dtype != dtype:
@@ -122,7 +122,7 @@ def check_edge_weight(weight: object, edges: int, dtype: torch.dtype) -> None:
 
 
 def coefficients(graph: HeteroGraph, key: Hashable, weight: Tensor | None, share: Tensor | None) -> Tensor | None:
-    """[E] in canonical order: weights times shares, None for 1; kept with the graph if there is no gradient.
+    """Returns weights times shares [E] in canonical order, None for 1; without gradients, the graph keeps them.
 
     Args:
         key: Tells the shares apart.
@@ -144,7 +144,7 @@ def coefficients(graph: HeteroGraph, key: Hashable, weight: Tensor | None, share
 def check_pair(g: Any, feat: object) -> bool:
     """Returns whether ``feat`` is a pair: features of sources and of destinations, which are different nodes then.
 
-    UnsupportedCallError for one tensor where the graph says that they are different.
+    Raises UnsupportedCallError for one tensor where sources and destinations of the graph are different nodes.
     """
     pair = isinstance(feat, tuple)
     if not pair and is_bipartite(g):
@@ -155,7 +155,7 @@ def check_pair(g: Any, feat: object) -> bool:
 
 
 def check_in_degrees(layer: Any, encoded: HeteroGraph, *args: Any) -> None:
-    """The error of a DGL layer that takes no graph with nodes without incoming edges, if it is called with one."""
+    """Raises the error of a layer that takes no nodes without incoming edges, if the graph has such nodes."""
 
     def some_unreached() -> bool:
         return bool((encoded.encoding("ptr_E_dst").diff() == 0).any())

@@ -18,7 +18,7 @@ from dacergnn.graph import HeteroGraph
 
 
 class DGLHGTFrontend(Frontend):
-    """Where dropout is active it, the gate and the residual stay torch's; the layer norm always does."""
+    """Expresses `HGTConv`; torch computes the layer norm and, if dropout is active, dropout, gate and residual."""
 
     handles: ClassVar[tuple[str, ...]] = ("dgl.nn.pytorch.conv.hgtconv.HGTConv",)
     called: ClassVar[tuple[str, ...] | None] = ("norm", "drop")

@@ -1,7 +1,7 @@
-"""DGL's innermost functions, replaced once by functions that ask whether this thread is recording.
+"""Replacements for DGL's innermost functions, which ask whether this thread is recording.
 
-Whatever users import of DGL calls these in the end, however it was imported. Where nobody records, they call DGL's own
-functions with the same arguments.
+All functions of DGL that users import call these in the end, however they were imported. On a thread that does not
+record, they call DGL's own functions with the same arguments.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _installed: list[bool] = []
 
 
 def install() -> None:
-    """Replace the functions, unless that has been done."""
+    """Replaces the functions, unless that has been done."""
     with _lock:
         if not _installed:
             folder = Path(import_module("dgl").__path__[0])
@@ -62,9 +62,9 @@ def _install(module: Any, name: str, recorded: Callable[..., Any]) -> None:
 
 
 class _Unsorted:
-    """DGL's backend as `dgl.ops.gather_mm` sees it, which sorts wide rows by type to be faster.
+    """Stands for DGL's backend in `dgl.ops.gather_mm`, which sorts wide rows by type to be faster.
 
-    While this thread records, all rows look narrow to it, so that it leaves them as they are.
+    While this thread records, all rows look narrow to `gather_mm`, so that it leaves them as they are.
     """
 
     def __init__(self, backend: Any) -> None:
@@ -74,6 +74,6 @@ class _Unsorted:
         return getattr(self._backend, name)
 
     def shape(self, tensor: Any) -> Any:
-        """The shape of a tensor, of ones while recording."""
+        """Returns the shape of a tensor, with ones in place of the sizes while this thread records."""
         shape = self._backend.shape(tensor)
         return shape if recording() is None else (1,) * len(shape)

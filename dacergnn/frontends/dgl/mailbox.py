@@ -1,4 +1,4 @@
-"""What a reduce function sees: the messages of every node along axis 1, however many there are."""
+"""The mailbox of a reduce function: the messages of every node along axis 1, however many there are."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ _FINITE = frozenset((
 
 
 class Extremes(NamedTuple):
-    """Describes what `max` and `min` of messages give; there are no positions."""
+    """Holds the results of `max` and `min` of messages, whose positions are unknown."""
 
     values: Value
     indices: Unknown
 
 
 class Unknown:
-    """Something about messages that depends on how many there are."""
+    """Stands for a result that depends on the number of messages; any use of it raises an error."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -49,13 +49,13 @@ class Unknown:
 
 
 class Mailbox:
-    """Messages [N, D, ...] where D is the in-degree; held as values [E, ...]."""
+    """Represents messages [N, D, ...], where D is the in-degree, by values [E, ...]."""
 
     def __init__(self, recorder: Recorder, edges: GraphEdges, messages: Value) -> None:
         self._recorder, self._edges, self._messages = recorder, edges, messages
 
     def dim(self) -> int:
-        """Number of axes, with the one of the messages."""
+        """Returns the number of axes, including the axis of the messages."""
         return self._messages.dim() + 1
 
     ndim = property(dim)
@@ -117,7 +117,7 @@ class Mailbox:
         return Mailbox(self._recorder, self._edges, messages)
 
     def _operand(self, value: Any) -> Any:
-        """An operand as it is for every edge."""
+        """Returns an operand as a value for every edge."""
         if isinstance(value, Mailbox):
             if value._edges is self._edges and value.dim() == self.dim():
                 return value._messages
@@ -142,7 +142,7 @@ for _name in _OPERATORS:
 
 
 def at_reached(recorder: Recorder, edges: GraphEdges, result: Any) -> Any:
-    """Results of a reduce function, zero for nodes that no edge leads to: it is not called for them."""
+    """Returns results of a reduce function, with zeros at nodes without edges, for which DGL does not call it."""
     if not isinstance(result, Tensor):
         raise unsupported(f"a reduce function that returns {type(result).__name__}")
     if type(result) is Value and _vanishes(result.node.expr):
@@ -156,7 +156,7 @@ def at_reached(recorder: Recorder, edges: GraphEdges, result: Any) -> Any:
 
 
 def _vanishes(expr: Expr) -> bool:
-    """Returns whether a value is zero where no edge leads."""
+    """Returns whether a value is zero at nodes that no edge leads to."""
     if expr.op == "aggregate":
         return True
     if expr.op == "div":
@@ -171,7 +171,7 @@ def _at_least_one(expr: Expr) -> bool:
 
 
 def _finite(expr: Expr) -> bool:
-    """Returns whether values and gradients stay finite where no edge leads."""
+    """Returns whether values and gradients stay finite at nodes that no edge leads to."""
     if expr.op == "gather":
         return True
     if expr.op == "div":

@@ -1,7 +1,7 @@
 """DGL's operators on the edges of a graph, and products by type, in terms of recorded values.
 
-Each takes DGL's own function behind the recorder: what is about a graph that was made during the call, or has no form
-in a program, runs there on computed values.
+Each takes DGL's own function after the recorder. Calls that have no form in a program, or that use a graph made during
+the recorded call, run DGL's function on computed values.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _ENDS = {"u": "src", "v": "dst"}
 
 
 def unsupported(what: str) -> UnsupportedCallError:
-    """The error for a construct that no program expresses; names the user's line."""
+    """Returns the error for a construct that no program expresses; it names the user's line."""
     return UnsupportedCallError(f"{what} has no form in a program ({place()}).")
 
 
 def end_values(recorder: Recorder, edges: GraphEdges, side: str, data: Any) -> Value:
-    """[E, ...] rows of node values at one end of the edges."""
+    """Returns the rows [E, ...] of node values at one end of the edges."""
     try:
         return gathered(recorder.trace, recorder.value(data), edges, side)
     except Untranslatable:
@@ -44,7 +44,7 @@ def end_values(recorder: Recorder, edges: GraphEdges, side: str, data: Any) -> V
 
 
 def aggregate(recorder: Recorder, edges: GraphEdges, values: Any, reduction: str, side: str = "dst") -> Value:
-    """[N, ...] edge values reduced to nodes by "sum", "max" or "min"; zero where no edge leads."""
+    """Reduces edge values to nodes [N, ...] by "sum", "max" or "min"; nodes without edges hold zeros."""
     value = recorder.value(values)
     if value.node.rows is not None or value.node.expr.edges not in (None, edges):
         raise unsupported("a value of other edges")
@@ -56,7 +56,7 @@ def aggregate(recorder: Recorder, edges: GraphEdges, values: Any, reduction: str
 
 
 def in_degrees(recorder: Recorder, edges: GraphEdges, dtype: torch.dtype) -> Value:
-    """[ND] number of edges that lead to every destination, at least one."""
+    """Returns the numbers [ND] of edges that lead to the destinations, at least one each."""
     expr = Expr("degree", (), ("dst", dtype))
     expr.edges = edges
     degrees = recorder.trace.record(expr, torch.Size((edges.rows["dst"] or 0,)), dtype)
@@ -64,7 +64,7 @@ def in_degrees(recorder: Recorder, edges: GraphEdges, dtype: torch.dtype) -> Val
 
 
 def softmax(recorder: Recorder, edges: GraphEdges, logits: Any, side: str = "dst") -> Value:
-    """[E, ...] softmax over all edges with the same end point."""
+    """Returns the softmax [E, ...] over all edges with the same end point."""
     logits = recorder.value(logits)
     largest = aggregate(recorder, edges, logits, "max", side).detach()
     grown: Any = torch.exp(logits - end_values(recorder, edges, side, largest))
@@ -85,7 +85,7 @@ def _messages(recorder: Recorder, edges: GraphEdges, op: str, lhs: Any, rhs: Any
 
 
 def gspmm(recorder: Recorder, original: Any, index: Any, op: str, reduce_op: str, lhs: Any, rhs: Any) -> Any:
-    """Messages of sources and edges, reduced at destinations."""
+    """Reduces messages of sources and edges at destinations."""
     edges = recorder.edges(index)
     if edges is None:
         return in_dgl(recorder, original, index, op, reduce_op, lhs, rhs)
@@ -101,7 +101,7 @@ def gsddmm(
     recorder: Recorder, original: Any, index: Any, op: str, lhs: Any, rhs: Any,
     lhs_target: str = "u", rhs_target: str = "v",
 ) -> Any:  # fmt: skip
-    """Values of edges from their ends and themselves."""
+    """Computes values of edges from values of their ends and of the edges themselves."""
     edges = recorder.edges(index)
     if edges is None:
         return in_dgl(recorder, original, index, op, lhs, rhs, lhs_target, rhs_target)
@@ -111,7 +111,7 @@ def gsddmm(
 def edge_softmax(
     recorder: Recorder, original: Any, index: Any, logits: Any, eids: Any = "__ALL__", norm_by: str = "dst"
 ) -> Any:
-    """Softmax over the edges of each node; of some edges only it is left to DGL."""
+    """Computes the softmax over the edges of each node; leaves a softmax over some edges only to DGL."""
     edges = recorder.edges(index)
     if edges is None or not (isinstance(eids, str) and eids == "__ALL__"):
         return in_dgl(recorder, original, index, logits, eids, norm_by)
@@ -119,12 +119,12 @@ def edge_softmax(
 
 
 def replace_inf_with_zero(recorder: Recorder, original: Any, x: Any) -> Any:
-    """Returns what DGL does to rows that no message reaches; they are zero here already."""
+    """Replaces infinities as DGL does; recorded rows that no message reaches are zero already."""
     return x if type(x) is Value and x.node.expr.edges is not None else in_dgl(recorder, original, x)
 
 
 def gather_mm(recorder: Recorder, original: Any, a: Any, b: Any, idx_a: Any = None, idx_b: Any = None) -> Any:
-    """Rows by the matrices that their types choose."""
+    """Multiplies rows with the matrices that their types choose."""
     index = _types(recorder, a, idx_b) if idx_a is None else None
     if index is None:
         return in_dgl(recorder, original, a, b, idx_a, idx_b)
@@ -132,7 +132,7 @@ def gather_mm(recorder: Recorder, original: Any, a: Any, b: Any, idx_a: Any = No
 
 
 def segment_mm(recorder: Recorder, original: Any, a: Any, b: Any, seglen_a: Any) -> Any:
-    """Consecutive rows by one matrix each."""
+    """Multiplies segments of consecutive rows with one matrix each."""
     lengths = seglen_a.cpu().long()
     types = torch.repeat_interleave(torch.arange(b.shape[0]), lengths).to(b.device)
     index = _types(recorder, a, types) if types.shape[0] == a.shape[0] else None
@@ -142,7 +142,7 @@ def segment_mm(recorder: Recorder, original: Any, a: Any, b: Any, seglen_a: Any)
 
 
 def _types(recorder: Recorder, rows: Any, types: Any) -> EndIndex | None:
-    """Types as those of the edges or nodes that the rows belong to, if that is clear."""
+    """Returns ``types`` as types of the edges or nodes that the rows belong to; None if that is not clear."""
     if isinstance(types, EndIndex):
         return types
     if type(rows) is not Value or not isinstance(types, Tensor) or types.dim() != 1:
@@ -158,11 +158,11 @@ def _types(recorder: Recorder, rows: Any, types: Any) -> EndIndex | None:
 
 
 def in_dgl(recorder: Recorder, original: Any, *args: Any, **kwargs: Any) -> Any:
-    """DGL's own result, for what is computed so far."""
+    """Runs DGL's own function on computed values."""
     recorder.trace.once(f"{original.__name__} runs in DGL")
     return original(*recorder.trace.results(args), **recorder.trace.results(kwargs))
 
 
 def in_memory(recorder: Recorder, original: Any, data: Any) -> Any:
-    """Returns what DGL's C code reads of a tensor: of a recorded one, its numbers."""
+    """Returns the memory of a tensor for DGL's C code; a recorded value is computed for that."""
     return in_dgl(recorder, original, data) if isinstance(data, Value) else original(data)

@@ -1,4 +1,4 @@
-"""One recorded forward over DGL graphs: which indices belong to which edges, and who is recording on this thread."""
+"""One recorded forward over DGL graphs: the edges of each index, and the recorder of this thread."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _local = threading.local()
 
 
 class Recorder:
-    """The graphs of one call, by DGL's index of each."""
+    """Holds the edges of the graphs of one call, by DGL's index of each graph."""
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
@@ -30,7 +30,7 @@ class Recorder:
         self._indices: dict[int, tuple[Any, GraphEdges]] = {}  # holds the index, so that the id stays its own
 
     def relation(self, graph: Any, relation: Relation) -> GraphEdges:
-        """The edges of a relation of a user's graph."""
+        """Returns the edges of a relation of a user's graph."""
         key = (id(graph), relation)
         edges = self._relations.get(key)
         if edges is None:
@@ -38,25 +38,25 @@ class Recorder:
         return edges
 
     def register(self, index: Any, edges: GraphEdges) -> None:
-        """Note that a DGL index holds these edges."""
+        """Notes that a DGL index holds these edges."""
         self._indices[id(index)] = (index, edges)
 
     def edges(self, index: Any) -> GraphEdges | None:
-        """The edges of a DGL index; None for a graph that was made during the call."""
+        """Returns the edges of a DGL index; None for a graph that was made during the call."""
         entry = self._indices.get(id(index))
         return None if entry is None else entry[1]
 
     @property
     def only(self) -> GraphEdges | None:
-        """The edges of the call, if they are all of one relation."""
+        """Returns the edges of the call, if they are all of one relation."""
         return next(iter(self._relations.values())) if len(self._relations) == 1 else None
 
     def value(self, data: Any) -> Value:
-        """A tensor as a recorded value."""
+        """Returns a tensor as a recorded value."""
         return data if type(data) is Value else self.trace.value(data)
 
     def column(self, data: Any, edges: GraphEdges | None, side: str) -> Any:
-        """Returns what a frame holds: rows of numbers are recorded, integers may be the types of edges or nodes."""
+        """Returns a column of a frame: numbers as recorded values, integers as possible types of edges or nodes."""
         if type(data) is not Tensor and type(data) is not torch.nn.Parameter:
             return data
         if data.dim() and self.trace.takes(data.dtype, data.device):
@@ -67,7 +67,7 @@ class Recorder:
 
     @contextmanager
     def active(self) -> Generator[None]:
-        """Functions of DGL on this thread are recorded."""
+        """Records functions of DGL on this thread while it is active."""
         before = recording()
         _local.recorder = self
         try:
@@ -77,5 +77,5 @@ class Recorder:
 
 
 def recording() -> Recorder | None:
-    """Who records on this thread."""
+    """Returns the recorder of this thread, if it records."""
     return getattr(_local, "recorder", None)

@@ -1,7 +1,7 @@
 """Messages along several relations of a heterograph as one typed program.
 
-What every relation computes is recorded for itself; where all do the same with weights of their own, that is one
-expression over the edges of all relations, in which weights are chosen by relation.
+Every relation is recorded for itself. If all do the same with weights of their own, the result is one expression over
+the edges of all relations, in which weights are chosen by relation.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 
 class Differs(Exception):
-    """Relations do different things."""
+    """Signals that relations do different things."""
 
 
 class Together:
-    """Expressions of several relations, one for each of ``edges.parts``, as expressions over all their edges."""
+    """Joins expressions of several relations, one for each of ``edges.parts``, to expressions over all their edges."""
 
     def __init__(self, trace: Trace, edges: AllEdges) -> None:
         self.trace, self.edges = trace, edges
@@ -36,7 +36,7 @@ class Together:
         self._held: list[Sequence[Expr]] = []  # so that ids stay their own
 
     def sum(self, messages: Sequence[Expr], means: torch.dtype | None) -> Expr:
-        """Messages summed at their destinations, or the sums of their means along each relation (in ``means``)."""
+        """Sums messages at their destinations, or their means along each relation, if ``means`` is their type."""
         message = self._edge(messages)
         if means is not None:
             share = Expr("pair_mean", (), (means,))
@@ -47,7 +47,7 @@ class Together:
         return self._on_nodes(Expr("aggregate", (message,), ("dst", "+="), message.shape))
 
     def _edge(self, exprs: Sequence[Expr]) -> Expr:
-        """Rows of edges."""
+        """Joins expressions with rows of edges."""
         return self._once("edge", exprs, self._make_edge)
 
     def _make_edge(self, exprs: Sequence[Expr]) -> Expr:
@@ -61,7 +61,7 @@ class Together:
         return self._operator(first, [self._edge(args) for args in _arguments(exprs)])
 
     def _at(self, exprs: Sequence[Expr], side: str) -> Expr:
-        """Rows of nodes, read at one end of the edges."""
+        """Joins expressions with rows of nodes, read at one end of the edges."""
         return self._once(side, exprs, lambda group: self._make_at(group, side))
 
     def _make_at(self, exprs: Sequence[Expr], side: str) -> Expr:
@@ -80,7 +80,7 @@ class Together:
         return self._operator(first, [self._at(args, side) for args in _arguments(exprs)])
 
     def _pair(self, exprs: Sequence[Expr]) -> Expr:
-        """Rows of destinations as one relation sees them: of (destination, relation) pairs."""
+        """Joins expressions of destinations along one relation each, to rows of (destination, relation) pairs."""
         return self._once("pair", exprs, self._make_pair)
 
     def _make_pair(self, exprs: Sequence[Expr]) -> Expr:
@@ -95,7 +95,7 @@ class Together:
         return self._operator(first, [self._pair(args) for args in _arguments(exprs)])
 
     def _node(self, exprs: Sequence[Expr], side: str) -> Expr:
-        """Rows of nodes of all types; relations with the same type at this end have to agree."""
+        """Joins rows of nodes of all types; relations with the same type at this end have to agree."""
         kinds: dict[str, Expr] = {}
         for part, expr in zip(self.edges.parts, exprs, strict=True):
             other = kinds.setdefault(part.relation[ENDS[side]], expr)
@@ -104,7 +104,7 @@ class Together:
         return self._across(kinds, side)
 
     def _across(self, kinds: dict[str, Expr], side: str) -> Expr:
-        """One expression for nodes of all types; those that take no part hold zeros."""
+        """Returns one expression for nodes of all types; nodes of types that take no part hold zeros."""
         first = _alike(list(kinds.values()))
         names = self.edges.counts[side]
         if first.op == "leaf":
@@ -124,7 +124,7 @@ class Together:
     # Parts of expressions
 
     def _parameter(self, exprs: Sequence[Expr], path: str, tensors: Sequence[Tensor | None]) -> Expr:
-        """A tensor for each type, chosen by the type of a row; itself if it is the same for all."""
+        """Returns the tensors of the types, chosen by the type of a row; or the tensor itself if all types share it."""
         first = exprs[0]
         if all(e.tensor is first.tensor for e in exprs):
             return first
@@ -164,7 +164,7 @@ class Together:
         return expr
 
     def _key(self, expr: Expr) -> object:
-        """Equal for expressions that say the same."""
+        """Returns a key that is equal for expressions that compute the same."""
         key = self._keys.get(id(expr))
         if key is None:
             key = (expr.op, expr.data, expr.shape, id(expr.tensor), *[self._key(a) for a in expr.args])
@@ -173,7 +173,7 @@ class Together:
 
 
 def _alike(exprs: Sequence[Expr]) -> Expr:
-    """The first of some expressions that only differ in what they are about."""
+    """Returns the first of some expressions; raises Differs unless they only differ in operands and tensors."""
     first = exprs[0]
     same = (first.op, first.data, first.shape, len(first.args))
     if any((e.op, e.data, e.shape, len(e.args)) != same for e in exprs):
@@ -182,7 +182,7 @@ def _alike(exprs: Sequence[Expr]) -> Expr:
 
 
 def _arguments(exprs: Sequence[Expr]) -> list[Sequence[Expr]]:
-    """The first operands of all, the second ones, ..."""
+    """Returns the first operands of all expressions, the second operands, ..."""
     return list(zip(*[e.args for e in exprs], strict=True))
 
 
@@ -194,9 +194,9 @@ def _rows(leaf: Expr) -> Tensor:
 def summed(
     trace: Trace, graph: Any, parts: Sequence[GraphEdges], sums: Sequence[Mapping[str, Any]], means: bool, across: bool
 ) -> dict[str, dict[str, Tensor]] | None:
-    """Sums of each relation by name, added up (or averaged ``across`` relations) for each type of destination.
+    """Adds up the sums of relations by name (or averages them ``across`` relations) for each type of destination.
 
-    None where relations do different things, so that each needs a program of its own.
+    Returns None where relations do different things, so that each needs a program of its own.
     """
     edges = AllEdges(trace, graph, parts)
     together, nodes = Together(trace, edges), dict[str, Node]()

@@ -18,7 +18,7 @@ from dacergnn.graph import HeteroGraph
 
 
 class RelGraphFrontend(Frontend):
-    """Bias and self loop are in the program, but for layers with layer norm, which comes before them.
+    """Expresses `RelGraphConv`, with bias and self loop unless there is a layer norm, which comes before them.
 
     Layer norm, dropout, and the activation between them are the layer's own torch operations on the program's output.
     """

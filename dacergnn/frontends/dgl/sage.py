@@ -28,7 +28,7 @@ _BIASES = {"bias": ("fc_self", "bias"), "pool_bias": ("fc_pool", "bias")}
 
 
 class DGLSAGEFrontend(Frontend):
-    """The aggregator "gcn" is a mean over edges among which are self loops; dropout of features is torch's, before."""
+    """Expresses `SAGEConv`, after torch's dropout of features; "gcn" is a mean over edges, including self loops."""
 
     handles: ClassVar[tuple[str, ...]] = ("dgl.nn.pytorch.conv.sageconv.SAGEConv",)
     called: ClassVar[tuple[str, ...] | None] = ("feat_drop", "norm", "activation")
@@ -72,8 +72,8 @@ class DGLSAGEFrontend(Frontend):
             feat = tuple(map(layer.feat_drop, feat)) if isinstance(feat, tuple) else layer.feat_drop(feat)
         pair, looped = isinstance(feat, tuple), self.aggregator == "gcn"
         x, x_own = feat if pair else (feat, None)
-        if looped and pair:  # loops lead from destinations, which are further sources
-            if not (graph.is_block or is_bipartite(graph)):  # DGL gives the same nodes both, those of destinations last
+        if looped and pair:  # loops begin at destinations, which are further sources
+            if not (graph.is_block or is_bipartite(graph)):  # the same nodes, to which DGL assigns feat[1] last
                 feat = feat[1], feat[1]
             x, x_own = torch.cat(feat), None
         parts = layer._modules

@@ -30,14 +30,14 @@ _OF_FORM = frozenset((
     "out_degrees", "num_nodes", "num_src_nodes", "num_dst_nodes", "num_edges", "number_of_nodes",
     "number_of_src_nodes", "number_of_dst_nodes", "number_of_edges",
 ))  # fmt: skip
-"""Attributes that tell nothing but the form of a graph, or whose results a tape knows."""
+"""Attributes that depend on the form of a graph alone, or whose results a tape notes."""
 
 _CHANGES = ("add_edges", "remove_edges", "add_nodes", "remove_nodes")
 """Methods that change the structure of the graph itself."""
 
 
 class RecordsMessages:
-    """Mixed into a class of DGL: relations know their edges, what is stored is recorded."""
+    """Extends a class of DGL, as a mixin: relations know their edges, and data that are stored are recorded."""
 
     _recorder: Recorder
     _user_graph: Any
@@ -97,7 +97,7 @@ class RecordsMessages:
                 this.apply_nodes(apply_node_func, ntype=name)
 
     def _together(self, functions: dict[Any, Any], across: Any) -> dict[str, dict[str, Tensor]] | None:
-        """Sums by node type and name, made by one program for all relations; None where that cannot be."""
+        """Returns sums by node type and name, made by one program for all relations; None where that is impossible."""
         this: Any = self
         plain = [f for f in functions.values() if type(f) is tuple and len(f) == 2]
         names = {getattr(f[1], "name", None) for f in plain}
@@ -142,13 +142,13 @@ class RecordsMessages:
 
 
 def in_degrees(graph: Any, relation: Relation) -> Tensor:
-    """Returns [ND] how many edges of a relation lead to each destination."""
+    """Returns how many edges of a relation lead to each destination [ND]."""
     with unseen():
         return graph.in_degrees(etype=relation)
 
 
 def out_degrees(graph: Any, relation: Relation) -> Tensor:
-    """Returns [NS] how many edges of a relation begin at each source."""
+    """Returns how many edges of a relation begin at each source [NS]."""
     with unseen():
         return graph.out_degrees(etype=relation)
 
@@ -167,7 +167,7 @@ def _counting(name: str, what: str) -> Callable[..., int]:
             names = kinds if kind is None else [kind]
             known = set(names) <= set(graph.srctypes if what == "src" else graph.dsttypes)
         key = what, tuple(names)
-        # Of something else that was made of the graph, or of both ends of a block, it is a number.
+        # For another graph that was made of this one, or for both ends of a block, it is a plain number.
         return self._recorder.trace.extent(graph, key, number) if known and size(graph, key) == number else number
 
     return count
@@ -195,7 +195,7 @@ def _class(base: type) -> type:
 
 
 def recorded(recorder: Recorder, graph: Any, user_graph: Any) -> None:
-    """Make a graph object, a copy of our own, a stand-in for (a part of) ``user_graph``."""
+    """Makes a graph object, which is our own copy, a stand-in for ``user_graph`` or a part of it."""
     graph.__class__ = _class(type(graph))
     graph._recorder, graph._user_graph = recorder, user_graph
 
@@ -211,7 +211,7 @@ def is_graph_class(kind: type) -> bool:
 
 
 class StandIn:
-    """A stand-in for one graph of a call, and what has been stored in it since."""
+    """Holds a stand-in for one graph of a call, and the data that have been stored in it since."""
 
     def __init__(self, recorder: Recorder, graph: Any) -> None:
         install()
@@ -240,12 +240,12 @@ class StandIn:
         return [*self.graph._node_frames, *self.graph._edge_frames]
 
     def changes(self) -> list[dict[str, Any]]:
-        """Returns what each frame holds now that it did not hold before."""
+        """Returns the columns of each frame that are new or replaced."""
         pairs = zip(self._columns(), self._before, strict=True)
         return [{k: v for k, v in now.items() if before.get(k) is not v} for now, before in pairs]
 
     def store(self, changes: list[dict[str, Any]]) -> bool:
-        """Bring the user's graph up to date; whether there was anything to do."""
+        """Brings the user's graph up to date; returns whether anything had changed."""
         graph, stored = self.original, False
         frames = [*graph._node_frames, *graph._edge_frames]
         for frame, mine, before, changed in zip(frames, self._frames, self._before, changes, strict=True):
@@ -258,7 +258,7 @@ class StandIn:
 
 
 def _frame(recorder: Recorder, frame: Any, edges: GraphEdges | None, side: str) -> Any:
-    """A copy of a frame with recorded columns; what DGL has not fetched yet stays with DGL."""
+    """Copies a frame with recorded columns; columns that DGL has not fetched yet stay as they are."""
     clone = frame.clone()
     for name, column in frame._columns.items():
         if getattr(column, "index", column) is None and column.device is None and column.deferred_dtype is None:

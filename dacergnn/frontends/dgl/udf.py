@@ -15,7 +15,7 @@ from dacergnn.frontends.dgl.recorder import Recorder
 
 
 class EndData(Mapping[str, Any]):
-    """The data of the nodes at one end of all edges."""
+    """Holds the data of the nodes at one end of all edges."""
 
     def __init__(self, recorder: Recorder, edges: GraphEdges, side: str, frame: Mapping[str, Any]) -> None:
         self._recorder, self._edges, self._side, self._frame = recorder, edges, side, frame
@@ -37,7 +37,7 @@ class EndData(Mapping[str, Any]):
 def edge_function(
     recorder: Recorder, original: Any, graph: Any, eid: Any, etype: Any, func: Any, *, orig_eid: Any = None
 ) -> Any:
-    """Returns what a message function returns for all edges of a relation."""
+    """Calls a message function for all edges of a relation, and returns its results."""
     edges = recorder.edges(graph._graph)
     if edges is None or not isinstance(eid, str):  # "__ALL__"
         raise unsupported("a function over some edges, or over a graph that was made in forward,")
@@ -53,7 +53,7 @@ def edge_function(
 def reduce_function(
     recorder: Recorder, original: Any, graph: Any, func: Any, msgdata: Any, *, orig_nid: Any = None
 ) -> Any:
-    """Returns what a reduce function returns for all destinations."""
+    """Calls a reduce function for all destinations, and returns its results."""
     edges = recorder.edges(graph._graph)
     if edges is None:
         return in_dgl(recorder, original, graph, func, msgdata)
