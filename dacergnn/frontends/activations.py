@@ -43,7 +43,7 @@ def activation_of(function: object) -> Activation | None:
 
 
 def activation_in(module: nn.Module) -> Activation | None:
-    """Returns the activation that a module of torch computes, whatever hooks it has; None if there is none."""
+    """Returns the activation that a module of torch computes, whatever hooks it has; None for other modules."""
     name = _MODULES.get(type(module))
     return None if name is None else _with_options(module, name, OPERATORS[name])
 

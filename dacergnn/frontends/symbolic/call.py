@@ -96,7 +96,7 @@ class LayerCall:
         return self.trace.leaf(tensor, "one", torch.Size((1, *tensor.shape)))
 
     def tensor(self, argument: Any) -> Tensor:
-        """Returns the tensor behind an argument; a recorded argument may be a tensor that all rows share."""
+        """Returns the tensor of an argument; a recorded argument may be a tensor that all rows share."""
         tensor = argument.node.real if type(argument) is Value else argument
         if not isinstance(tensor, Tensor):
             raise Untranslatable
