@@ -116,9 +116,9 @@ class Inliner:
     def _decide(self, test: ast.expr, scope: Scope) -> bool:
         values: dict[str, Any] = dict.fromkeys(scope.present, True)
         for name in _names(test):
-            found = scope.lookup(name)
-            if isinstance(found, ast.Constant):
-                values[name] = found.value
+            value = scope.lookup(name)
+            if isinstance(value, ast.Constant):
+                values[name] = value.value
         unknown = _names(test) - values.keys() - {"len"}
         if unknown:
             fail(
@@ -137,9 +137,9 @@ class Inliner:
         self._used |= _mentioned(function.node)
         parameters = [a.arg for a in function.node.args.args[1:]]
         expected = f"{name}() takes the graph and {', '.join(parameters) or 'nothing else'}, which are constants"
-        given = copied_tree(call)
-        _Bind(scope).arguments(given)
-        arguments = _arguments(given, function, 1, expected)
+        bound_call = copied_tree(call)
+        _Bind(scope).arguments(bound_call)
+        arguments = _arguments(bound_call, function, 1, expected)
         if not all(isinstance(v, ast.Constant) for v in arguments.values()):
             fail(call, expected)
         return self.block(function.node.body, scope.enter(call, function, arguments))
@@ -161,8 +161,8 @@ class _Bind(ast.NodeTransformer):
         self.scope = scope
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
-        found = self.scope.lookup(node.id) if isinstance(node.ctx, ast.Load) else None
-        return node if found is None else located(copied_tree(found), node)
+        replacement = self.scope.lookup(node.id) if isinstance(node.ctx, ast.Load) else None
+        return node if replacement is None else located(copied_tree(replacement), node)
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         self.generic_visit(node)
@@ -209,13 +209,13 @@ def _arguments(call: ast.Call, function: Function, skipped: int, expected: str) 
     """Parameters of a function, but for the first ``skipped`` ones, with what a call gives for them."""
     parameters = [a.arg for a in function.node.args.args][skipped:]
     defaults = function.node.args.defaults
-    found: dict[str, ast.expr] = dict(zip(parameters[::-1], defaults[::-1], strict=False))
-    given = call.args[skipped:]
-    found.update(zip(parameters, given, strict=False))
-    found.update({k.arg: k.value for k in call.keywords if k.arg is not None})
-    if len(given) > len(parameters) or found.keys() != set(parameters):
+    arguments: dict[str, ast.expr] = dict(zip(parameters[::-1], defaults[::-1], strict=False))
+    positional = call.args[skipped:]
+    arguments.update(zip(parameters, positional, strict=False))
+    arguments.update({k.arg: k.value for k in call.keywords if k.arg is not None})
+    if len(positional) > len(parameters) or arguments.keys() != set(parameters):
         fail(call, expected)
-    return found
+    return arguments
 
 
 def _unknown(call: ast.Call, scope: Scope) -> NoReturn:
@@ -246,12 +246,12 @@ def _assigned(node: ast.FunctionDef) -> frozenset[str]:
 
 def _mentioned(node: ast.AST) -> set[str]:
     """Everything that may name an array or a local."""
-    found = _names(node)
+    names = _names(node)
     for item in ast.walk(node):
         if isinstance(item, ast.Attribute):
-            found.add(item.attr)
+            names.add(item.attr)
         elif isinstance(item, ast.Constant) and isinstance(item.value, str):
-            found.add(item.value)
+            names.add(item.value)
         elif isinstance(item, ast.arg):
-            found.add(item.arg)
-    return found
+            names.add(item.arg)
+    return names

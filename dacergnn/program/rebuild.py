@@ -47,20 +47,20 @@ def rebuild(sdfg: dace.SDFG, dtype: Typeclass) -> dace.SDFG:
     Raises:
         ProgramError: An array has another element type.
     """
-    given, program = Program(sdfg), Program.empty(sdfg.name)
-    operators = given.operators
-    inputs, outputs = given.inputs, given.outputs
+    original, program = Program(sdfg), Program.empty(sdfg.name)
+    operators = original.operators
+    inputs, outputs = original.inputs, original.outputs
     for name in inputs:
-        program.add_input(name, given.space(name), given.shape(name), dtype)
+        program.add_input(name, original.space(name), original.shape(name), dtype)
     named = {n for o in operators for n in (*o.read_arrays, *o.written_arrays, *o.locals)}
     for name in (*inputs, *[n for n in sdfg.arrays if n in named and n not in inputs]):
         if sdfg.arrays[name].dtype != dtype:
             kind = sdfg.arrays[name].dtype.to_string()
             raise ProgramError(f'"{name}" has elements of {kind}; all arrays of this program have {dtype.to_string()}.')
         if name not in program.sdfg.arrays:
-            program.add_array(name, given.space(name), given.shape(name), dtype)
+            program.add_array(name, original.space(name), original.shape(name), dtype)
     for operator in operators:
-        given.state.remove_node(operator)
+        original.state.remove_node(operator)
         program.place(operator)
     for name in outputs:
         program.mark_output(name)

@@ -88,10 +88,10 @@ def copied_tree(node: Tree) -> Tree:
 
 def _closure(function: FunctionType) -> dict[str, Any]:
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, cell in cells:
         try:
-            found[name] = cell.cell_contents
+            values[name] = cell.cell_contents
         except ValueError:  # assigned later in the function around
             continue
-    return found
+    return values

@@ -66,9 +66,9 @@ def _verify_body(operator: GraphOperator) -> None:
 
 def _verify_nest(operator: GraphOperator) -> None:
     statements = operator.statements
-    found = problem(operator.space, statements) if len(statements) > 1 else None
-    if found is not None:
-        raise VerificationError(f"I9: {operator.label}: {found}.")
+    reason = problem(operator.space, statements) if len(statements) > 1 else None
+    if reason is not None:
+        raise VerificationError(f"I9: {operator.label}: {reason}.")
 
 
 def _verify_locals(program: Program, operators: Sequence[GraphOperator]) -> None:

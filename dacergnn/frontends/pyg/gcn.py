@@ -97,9 +97,9 @@ class GCNFrontend(ConvolutionFrontend):
         bare, nodes = edges.bare, self.nodes(x, edges.index)
         program = self.program(bare, partial(self._program, bare))
         weight, *others = self._own.read(self.module)
-        found, made = [rows_of(x), weight], {}
+        tensors, made = [rows_of(x), weight], {}
         if edges.weight is not None:
-            found.append(edges.weight)
+            tensors.append(edges.weight)
             index, rest, dtype = weakref.ref(edges.index), edges._replace(index=None, weight=None), x.dtype
 
             def coefficients(weight: Tensor) -> Tensor:  # for a call with the same index, which nobody has to keep
@@ -107,10 +107,10 @@ class GCNFrontend(ConvolutionFrontend):
 
             made["norm"] = coefficients
         elif edges.normalize and not is_matrix(edges.index):
-            found.append(graph.symmetric_weights(x.dtype))
+            tensors.append(graph.symmetric_weights(x.dtype))
         elif not bare:
-            found.append(self._norm(graph, edges, x.dtype, nodes.copies))
-        arrays = dict(zip(program.arrays, [*found, *others], strict=True))
+            tensors.append(self._norm(graph, edges, x.dtype, nodes.copies))
+        arrays = dict(zip(program.arrays, [*tensors, *others], strict=True))
         return Binding(program, arrays, nodes.finish, made=made, reshapes=True)
 
     def _edges(self, edge_index: Any, edge_weight: Tensor | None, x: Tensor) -> _Edges:

@@ -40,10 +40,10 @@ class GINFrontend(ConvolutionFrontend, GINProgram):
 
     def result(self, x: Any, edge_index: Any, size: Any = None) -> tuple[int, ...]:
         width = self.network.shape[0] if self.network.has_linear else ends(x)[0].size(-1)
-        found = self.network.width(self.module, width)
-        if found is None:
+        out_channels = self.network.width(self.module, width)
+        if out_channels is None:
             raise UnsupportedCallError("a module in the network does not tell how wide its results are.")
-        return self.nodes(x, edge_index, size).shape(found)
+        return self.nodes(x, edge_index, size).shape(out_channels)
 
     @property
     def repeatable(self) -> bool:

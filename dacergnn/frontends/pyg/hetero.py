@@ -88,9 +88,9 @@ class HeteroFrontend(Frontend):
         for key, weight in (edge_weight_dict or {}).items():
             self._check_weight(layout, key, weight, edge_index_dict, x_dict)
         sizes = [x_dict[name].size(0) for name in layout.node_types]
-        given = [edge_index_dict[r.key] for r in layout.relations]
-        marks = [(r.key, *r.loop_form(matrix=is_matrix(e))) for r, e in zip(layout.relations, given, strict=True)]
-        return tuple([part for edges in given for part in identity(edges)]), (*sizes, *marks)
+        indices = [edge_index_dict[r.key] for r in layout.relations]
+        marks = [(r.key, *r.loop_form(matrix=is_matrix(e))) for r, e in zip(layout.relations, indices, strict=True)]
+        return tuple([part for edges in indices for part in identity(edges)]), (*sizes, *marks)
 
     def graph_owner(self) -> object:
         return "relations"
@@ -104,11 +104,11 @@ class HeteroFrontend(Frontend):
         counts = [x_dict[name].size(0) for name in layout.node_types]
         parts: list[Part] = []
         for number, (relation, ends) in enumerate(zip(layout.relations, layout.ends, strict=True)):
-            found = relation_edges(relation, self._conv(relation), edge_index_dict[relation.key], None)
-            part = Part(found.ends, number, ends, f"edge_index_dict[{relation.key!r}]")
-            if found.relation.loops:
+            edges = relation_edges(relation, self._conv(relation), edge_index_dict[relation.key], None)
+            part = Part(edges.ends, number, ends, f"edge_index_dict[{relation.key!r}]")
+            if edges.relation.loops:
                 check_ids(part, counts, layout.node_types)
-                part = part._replace(edges=with_loops(found.ends, counts[ends[0]]))
+                part = part._replace(edges=with_loops(edges.ends, counts[ends[0]]))
             parts.append(part)
         num_dst = sum(counts[: len(layout.destinations)])
         return HeteroGraph.of_parts(parts, counts, layout.edge_type_names, layout.node_types, num_dst)
@@ -139,16 +139,16 @@ class HeteroFrontend(Frontend):
         return values[0]
 
     def _layout(self, edge_index_dict: dict[EdgeType, Any]) -> RelationLayout:
-        given = tuple([r.key for r in self.relations if r.key in edge_index_dict])
+        keys = tuple([r.key for r in self.relations if r.key in edge_index_dict])
         if torch.compiler.is_compiling():  # tracers guard on what they read, and would find it changed
-            return self._make_layout(given)
-        found = self._layouts.get(given)
-        if found is None:
-            found = self._layouts[given] = self._make_layout(given)
-        return found
+            return self._make_layout(keys)
+        layout = self._layouts.get(keys)
+        if layout is None:
+            layout = self._layouts[keys] = self._make_layout(keys)
+        return layout
 
-    def _make_layout(self, given: tuple[EdgeType, ...]) -> RelationLayout:
-        return RelationLayout([r for r in self.relations if r.key in given])
+    def _make_layout(self, keys: tuple[EdgeType, ...]) -> RelationLayout:
+        return RelationLayout([r for r in self.relations if r.key in keys])
 
     def _check_relation(self, relation: Relation, x_dict: dict[Any, Any], edge_index_dict: dict[Any, Any]) -> None:
         key = relation.key
@@ -169,19 +169,24 @@ class HeteroFrontend(Frontend):
             raise UnsupportedCallError(f"{label} must be a tensor [{count}] of {dtype}.")
 
     def _weights(
-        self, graph: HeteroGraph, layout: RelationLayout, x_dict: Any, edge_index_dict: Any, given: dict[EdgeType, Any]
+        self,
+        graph: HeteroGraph,
+        layout: RelationLayout,
+        x_dict: Any,
+        edge_index_dict: Any,
+        weights: dict[EdgeType, Any],
     ) -> Tensor | None:
         """Returns [E] what messages are multiplied with, in the order of the relations; None for 1."""
-        if not given and not any(is_matrix(edge_index_dict[key]) for key in layout.keys):
+        if not weights and not any(is_matrix(edge_index_dict[key]) for key in layout.keys):
             return None
-        found = [
-            kept_relation_edges(graph, r, self._conv(r), edge_index_dict[r.key], given.get(r.key))
+        all_edges = [
+            kept_relation_edges(graph, r, self._conv(r), edge_index_dict[r.key], weights.get(r.key))
             for r in layout.relations
         ]
-        indices = {edges.relation.key: edges.ends for edges in found}
-        by_edge = {edges.relation.key: edges.weight for edges in found}
+        indices = {edges.relation.key: edges.ends for edges in all_edges}
+        by_edge = {edges.relation.key: edges.weight for edges in all_edges}
         dtype: torch.dtype = x_dict[layout.node_types[0]].dtype
-        return edge_weights(graph, [edges.relation for edges in found], x_dict, indices, by_edge, dtype)
+        return edge_weights(graph, [edges.relation for edges in all_edges], x_dict, indices, by_edge, dtype)
 
     def _conv(self, relation: Relation) -> Any:
         """The layer of a relation."""
@@ -189,13 +194,13 @@ class HeteroFrontend(Frontend):
 
     def _parts(self, layout: RelationLayout) -> RelationParts:
         """Returns the parameters and features that a call with some relations takes."""
-        found = self._parts_of.get(layout)
-        if found is None:
+        parts = self._parts_of.get(layout)
+        if parts is None:
             heads = self.attention.heads if self.averaged and self.attention is not None else 1
-            found = RelationParts.of(layout, self.convs(), self.channels, heads * self.out_channels)
+            parts = RelationParts.of(layout, self.convs(), self.channels, heads * self.out_channels)
             if not torch.compiler.is_compiling():
-                self._parts_of[layout] = found
-        return found
+                self._parts_of[layout] = parts
+        return parts
 
     def _program(
         self,

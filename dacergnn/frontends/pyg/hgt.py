@@ -138,10 +138,10 @@ class HGTFrontend(MessagePassingFrontend):
         if torch.compiler.is_compiling():  # tracers guard on what they read, and would find it changed
             return self._make_layout(x_dict, edge_index_dict)
         types = (*x_dict, None, *edge_index_dict)
-        found = self._layouts.get(types)
-        if found is None:
-            found = self._layouts[types] = self._make_layout(x_dict, edge_index_dict)
-        return found
+        layout = self._layouts.get(types)
+        if layout is None:
+            layout = self._layouts[types] = self._make_layout(x_dict, edge_index_dict)
+        return layout
 
     def _make_layout(self, x_dict: Any, edge_index_dict: Any) -> NodeTypeLayout:
         return make_layout(x_dict, edge_index_dict, self.node_types, self.edge_types, self.output_types)

@@ -120,8 +120,8 @@ def reads_type(module: nn.Module, names: Container[str]) -> bool:
     Args:
         names: Qualified names of the classes that read the argument; the module's is one or derives from one.
     """
-    found = next(c for c in type(module).__mro__ if f"{c.__module__}.{c.__qualname__}" in names)
-    return "bool" in found.forward.__code__.co_names
+    layer_class = next(c for c in type(module).__mro__ if f"{c.__module__}.{c.__qualname__}" in names)
+    return "bool" in layer_class.forward.__code__.co_names
 
 
 def channel_pair(channels: Any) -> tuple[int, int]:

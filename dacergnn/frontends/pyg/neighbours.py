@@ -29,7 +29,7 @@ def nearest_neighbours(
 
     src, dst = (_points(name, x) for name, x in (("x[0]", x_src), ("x[1]", x_dst)))
     starts, stops = (_examples(f"batch[{i}]", b, len(x)) for i, b, x in ((0, batch_src, src), (1, batch_dst, dst)))
-    found: list[np.ndarray] = []
+    edges_by_example: list[np.ndarray] = []
     for example in range(min(len(starts), len(stops)) - 1):
         points, first, own = src[starts[example] : starts[example + 1]], stops[example], stops[example + 1]
         count = min(k, len(points))
@@ -37,8 +37,8 @@ def nearest_neighbours(
             continue
         _, near = KDTree(points).query(dst[first:own], k=count, workers=torch.get_num_threads())
         near = np.sort(near.reshape(own - first, count), axis=1) + starts[example]
-        found.append(np.stack([near.ravel(), np.arange(first, own).repeat(count)]))
-    edges = np.concatenate(found, axis=1) if found else np.empty((2, 0), np.int64)
+        edges_by_example.append(np.stack([near.ravel(), np.arange(first, own).repeat(count)]))
+    edges = np.concatenate(edges_by_example, axis=1) if edges_by_example else np.empty((2, 0), np.int64)
     return torch.from_numpy(edges).to(x_src.device)
 
 

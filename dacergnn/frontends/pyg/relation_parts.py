@@ -65,8 +65,8 @@ class RelationParts:
         results = Results(len(layout.destinations), leads_to)
         names = [f"convs[{r.key!r}].{path}" for r, path in keys] + [f"x_dict[{name!r}]" for name in layout.node_types]
         parameters = Parameters(convs, [(r.place, *path.split(".")) for r, path in keys])
-        width, given = max(channels.values()), enumerate(parameters.read(convs))
-        unfitted = frozenset(place for place, parameter in given if _fitted(parameter, width, height) is not parameter)
+        width, pairs = max(channels.values()), enumerate(parameters.read(convs))
+        unfitted = frozenset(place for place, parameter in pairs if _fitted(parameter, width, height) is not parameter)
         return cls(layout, names, rows, parameters, results, channels, width, height, unfitted)
 
     def tensors(self, convs: Any, x_dict: Mapping[str, Tensor]) -> list[Tensor]:
@@ -85,18 +85,18 @@ class RelationParts:
             gate: Is shown what they are joined to.
         """
         x = self._features(tensors, gate)
-        found = {name: self._stacked(name, tensors, gate) for name in _STACKED if name in self.rows}
-        found |= {name: self._totals(graph, name, tensors, gate) for name in ("root", "bias") if name in self.rows}
-        found["x"] = x
+        arrays = {name: self._stacked(name, tensors, gate) for name in _STACKED if name in self.rows}
+        arrays |= {name: self._totals(graph, name, tensors, gate) for name in ("root", "bias") if name in self.rows}
+        arrays["x"] = x
         share = self.layout.share(graph, x.dtype) if mean else None
         if share is not None:
-            found["share"] = share
+            arrays["share"] = share
         if norm is not None:
-            found["norm"] = norm
+            arrays["norm"] = norm
             attends = [float(r.attention is not None) for r in self.layout.relations]
             if any(attends):
-                found["attends"] = constant(graph, attends, x.dtype)
-        return found
+                arrays["attends"] = constant(graph, attends, x.dtype)
+        return arrays
 
     def _features(self, tensors: Sequence[Tensor], gate: Gate | None) -> Tensor:
         """Returns the rows of all node types, which are zeros where no layer reads them."""
@@ -125,13 +125,13 @@ class RelationParts:
 
     def _totals(self, graph: HeteroGraph, name: str, tensors: Sequence[Tensor], gate: Gate | None) -> Tensor:
         """Returns a row for each node type, the sum over the relations into it."""
-        found = [
+        terms = [
             (r, place) for r, place in zip(self.layout.relations, self.rows[name], strict=True) if place is not None
         ]
-        rows = torch.stack([self._fitted(tensors, place) for _, place in found])
+        rows = torch.stack([self._fitted(tensors, place) for _, place in terms])
         if gate is not None:
-            gate(rows, [place for _, place in found])
-        return self.layout.totals(graph, [r for r, _ in found], rows)
+            gate(rows, [place for _, place in terms])
+        return self.layout.totals(graph, [r for r, _ in terms], rows)
 
     def _fitted(self, tensors: Sequence[Tensor], place: int) -> Tensor:
         return _fitted(tensors[place], self.width, self.height) if place in self.unfitted else tensors[place]

@@ -130,8 +130,8 @@ class RGATFrontend(WeightsFrontend):
             arrays["degree"] = (starts[1:] - starts[:-1]).to(x.dtype)
         if not self.repeatable:
             arrays["kept"] = kept_weights(graph, self.module.dropout, (graph.size("E"), self.rows), x)
-        given = edge_attr is not None, "kept" in arrays, attention
-        program = self.program(given, partial(self._modes_program, *given))
+        options = edge_attr is not None, "kept" in arrays, attention
+        program = self.program(options, partial(self._modes_program, *options))
         if attention:
             return Binding(program, arrays, partial(self._with_attention, graph, edge_index), made=made)
         return Binding(program, arrays, self._finish, made=made, reshapes=self.concat, repeats=True)

@@ -27,9 +27,9 @@ def with_loops(edge_index: Tensor, count: int, sizes: Sizes | None = None) -> Te
         GraphError: An end of an edge is none of them. Positions count in the list of the user, who has no other.
     """
     if sorting.at_hand(edge_index):
-        found = native_sorting.with_loops(edge_index, sizes or _ANY, count)
-        if found is not None:
-            return found
+        edges = native_sorting.with_loops(edge_index, sizes or _ANY, count)
+        if edges is not None:
+            return edges
     if sizes is not None:
         check_ids(edge_index, sizes)
     return torch.cat([edge_index[:, edge_index[0] != edge_index[1]], loops(edge_index, count)], dim=1)

@@ -39,9 +39,9 @@ class Static(Value):
     def of(cls, rows: Value, parts: int) -> Static:
         """The value whose parts have these rows, one part after the other."""
         shape = torch.Size((parts, rows.shape[0] // parts, *rows.shape[1:]))
-        found: Any = cls(rows.owner, Node(rows.node.expr, shape, rows.dtype))
-        found.rows = rows
-        return found
+        value: Any = cls(rows.owner, Node(rows.node.expr, shape, rows.dtype))
+        value.rows = rows
+        return value
 
     @classmethod
     def __torch_function__(
@@ -90,8 +90,8 @@ def _row_by_row(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     first = next((v for v in (*args, *kwargs.values()) if type(v) is Static), None)
     if first is None or func.__name__ in _NEW or kwargs.get("out") is not None or kwargs.get("inplace"):
         raise _unknown(func)
-    found = func(*[_rows(func, v, first) for v in args], **{k: _rows(func, v, first) for k, v in kwargs.items()})
-    return Static.of(found, first.parts)
+    rows = func(*[_rows(func, v, first) for v in args], **{k: _rows(func, v, first) for k, v in kwargs.items()})
+    return Static.of(rows, first.parts)
 
 
 def _rows(func: Any, value: Any, like: Static) -> Any:
@@ -131,10 +131,10 @@ def _along(func: Any, x: Any, dim: Any = None, *args: Any, **kwargs: Any) -> Sta
     """A function along one axis that is neither that of the graphs nor that of the nodes."""
     if type(x) is not Static or type(dim) is not int or x.dim() < 3 or dim % x.dim() < 2:
         raise _unknown(func)
-    found = func(x.rows, dim % x.dim() - 1, *args, **kwargs)
-    if found.dim() < 2:  # a single number for each row has no axis of its own
+    rows = func(x.rows, dim % x.dim() - 1, *args, **kwargs)
+    if rows.dim() < 2:  # a single number for each row has no axis of its own
         raise _unknown(func)
-    return Static.of(found, x.parts)
+    return Static.of(rows, x.parts)
 
 
 def _cut(func: Any, x: Any, size: Any, dim: int = 0) -> tuple[Static, ...]:
@@ -166,10 +166,10 @@ def _joined(func: Any, tensors: Any, dim: int = 0) -> Static:
 def _gathered(func: Any, x: Any, dim: int, index: Any) -> Static:
     if type(x) is not Static or type(index) is not EndIndex or index.dim() != 1 or dim % x.dim() != 1:
         raise _unknown(func)
-    found = x.rows.index_select(0, _end(index, x.parts))
-    if type(found) is not Value:
+    rows = x.rows.index_select(0, _end(index, x.parts))
+    if type(rows) is not Value:
         raise _unknown(func)
-    return Static.of(found, x.parts)
+    return Static.of(rows, x.parts)
 
 
 def _added(func: Any, target: Any, dim: int, index: Any, src: Any) -> Static:
@@ -187,10 +187,10 @@ def _scattered(
     if writes and target.rows.node.expr.op != "const":  # others may share its memory
         raise _unknown(func)
     ends = _end(index, src.parts).view(-1, *[1] * (src.rows.dim() - 1)).expand_as(src.rows)
-    found = target.rows.scatter_reduce(0, ends, src.rows, reduce, include_self=include_self)
-    if type(found) is not Value:
+    rows = target.rows.scatter_reduce(0, ends, src.rows, reduce, include_self=include_self)
+    if type(rows) is not Value:
         raise _unknown(func)
-    made = Static.of(found, target.parts)
+    made = Static.of(rows, target.parts)
     if not writes:
         return made
     target.rows, target.node = made.rows, made.node

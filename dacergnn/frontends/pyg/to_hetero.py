@@ -149,15 +149,15 @@ def _join(graph: fx.Graph, path: str, convs: nn.ModuleDict, calls: list[_ModuleC
 
 def _summed(parts: Sequence[fx.Node]) -> list[fx.Node]:
     """The nodes and those that add them up, in order; empty if they are not added, or used for something else."""
-    found, rest = list(parts), list(parts)
+    nodes, rest = list(parts), list(parts)
     while len(rest) > 1:
         users = [u for n in rest for u in n.users if u.target is torch.add and not u.kwargs]
         total = next((u for u in users if len(u.all_input_nodes) == 2 and set(u.args) <= set(rest)), None)
         if total is None or any(len(n.users) > 1 for n in total.all_input_nodes):
             return []
         rest = [n for n in rest if n not in total.args] + [total]
-        found.append(total)
-    return found
+        nodes.append(total)
+    return nodes
 
 
 def _divided(node: fx.Node, count: int) -> fx.Node | None:

@@ -111,8 +111,8 @@ def _with_matrices(
         adjacency = isinstance(value, Tensor) and is_matrix(value) and name.startswith(_NAMES)
         return edges.matrix(value) if adjacency else value
 
-    found = [marked(name, value) for name, value in zip_longest(names[: len(args)], args, fillvalue="")]
-    return tuple(found), {name: marked(name, value) for name, value in kwargs.items()}
+    positional = [marked(name, value) for name, value in zip_longest(names[: len(args)], args, fillvalue="")]
+    return tuple(positional), {name: marked(name, value) for name, value in kwargs.items()}
 
 
 def _with_types(
@@ -198,5 +198,5 @@ _HOOKS = ("_forward_pre_hooks", "_forward_hooks")
 def _changes(original: Any, stand_in: Any) -> dict[str, Any]:
     """Attributes that the call has set."""
     before = original.__dict__
-    found = {k: v for k, v in stand_in.__dict__.items() if k not in (*_OWN, *_HOOKS)}
-    return {k: v for k, v in found.items() if k not in before or before[k] is not v}
+    after = {k: v for k, v in stand_in.__dict__.items() if k not in (*_OWN, *_HOOKS)}
+    return {k: v for k, v in after.items() if k not in before or before[k] is not v}

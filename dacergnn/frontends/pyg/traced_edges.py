@@ -57,10 +57,10 @@ class Adjacency(Value):
             return first.converted[func]
         if _holds_values((*args, *kwargs.values())):
             raise UnsupportedCallError(f"{func.__name__} of an adjacency and of features has no form in a program.")
-        found = func(*_real(args), **_real(kwargs))
-        if type(first) is Adjacency and isinstance(found, Tensor) and is_matrix(found):
-            return first.edges.matrix(found)
-        return found
+        output = func(*_real(args), **_real(kwargs))
+        if type(first) is Adjacency and isinstance(output, Tensor) and is_matrix(output):
+            return first.edges.matrix(output)
+        return output
 
     def times(self, features: Any, reduce: str = "sum") -> Any:
         """Returns what the rows of features that are times the entries of a row of the matrix reduce to."""
@@ -95,9 +95,9 @@ class CallEdges:
         if known is None:
             self.trace.place(matrix.device)
             node = Node(Expr("leaf", (), ("row",), (), matrix), matrix.shape, matrix.dtype, (), matrix)
-            found: Any = Adjacency(self.trace, node)
-            found.edges, found.converted = self, {}
-            known = self._matrices[id(matrix)] = (matrix, found)
+            adjacency: Any = Adjacency(self.trace, node)
+            adjacency.edges, adjacency.converted = self, {}
+            known = self._matrices[id(matrix)] = (matrix, adjacency)
         return known[1]
 
     def torch_sparse_matrix(self, matrix: Any) -> Any:
@@ -120,8 +120,8 @@ class CallEdges:
             return recorded_index(self.trace.edge_set(tensor, flipped))
         known = self._indices.get(id(edge_index))
         if known is None:
-            found = recorded_index(self.trace.edge_set(sources_and_destinations(edge_index)))
-            known = self._indices[id(edge_index)] = (edge_index, found)
+            index = recorded_index(self.trace.edge_set(sources_and_destinations(edge_index)))
+            known = self._indices[id(edge_index)] = (edge_index, index)
         return known[1]
 
     def propagated(
@@ -141,8 +141,8 @@ class CallEdges:
         if flipped:
             raise UnsupportedCallError("flow is target_to_source, which PyG does not have for adjacencies.")
         if name == "propagate" and module.fuse:
-            found = self.matrix(edge_index) if isinstance(edge_index, Tensor) else self.torch_sparse_matrix(edge_index)
-            return found, size, kwargs
+            matrix = self.matrix(edge_index) if isinstance(edge_index, Tensor) else self.torch_sparse_matrix(edge_index)
+            return matrix, size, kwargs
         check_edges(edge_index)
         kwargs = {**kwargs, **_values(module, name, edge_index, kwargs)}
         return self.index(edge_index), matrix_sizes(edge_index), kwargs
