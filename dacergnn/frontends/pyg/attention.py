@@ -1,4 +1,4 @@
-"""What the front ends of PyG's attention layers share: self loops, features of edges, and weights that are returned."""
+"""Base classes of the front ends for PyG's attention layers: self loops, edge features and returned weights."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ Path = tuple[str, ...]
 
 
 class WeightsFrontend(ConvolutionFrontend):
-    """Front end of a layer that returns the weights of edges where it is asked for them."""
+    """Represents the front end of a layer that can return the attention weights of edges."""
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__(module)
         self.reads_type = reads_type(module, self.handles)
 
     def asks_for_weights(self, value: object) -> bool:
-        """Returns whether a call with this ``return_attention_weights`` returns them."""
+        """Tells whether a call with this ``return_attention_weights`` returns attention weights."""
         return isinstance(value, bool) if self.reads_type else bool(value)
 
 
 class AttentionFrontend(WeightsFrontend):
-    """Averages of heads, with what is added to them, are torch's; masks of dropout are drawn by torch."""
+    """Runs an attention layer; torch averages heads, adds residual and bias to averages, and draws dropout masks."""
 
     source: ClassVar[FunctionType]
 
@@ -69,11 +69,10 @@ class AttentionFrontend(WeightsFrontend):
 
     @abstractmethod
     def paths(self) -> dict[str, Path | None]:
-        """Returns where the parameters are, by the names that they have in the program; None for those that are not
-        there."""
+        """Returns the paths of the parameters by their names in the program; None for parameters that do not exist."""
 
     def common_paths(self) -> dict[str, Path | None]:
-        """Those of what is added to the result."""
+        """Returns the paths of the residual's weight and of the bias, which are added to the result."""
         layer = self.module
         return {
             "res": None if getattr(layer, "res", None) is None else ("res", "weight"),
@@ -83,7 +82,7 @@ class AttentionFrontend(WeightsFrontend):
     def key_of_call(
         self, x: Any, edge_index: Any, edge_attr: Any, size: Any = None, return_attention_weights: Any = None
     ) -> GraphKey:
-        """Returns what identifies the graph of a call; UnsupportedCallError unless a program covers that."""
+        """Returns the key of a call's graph; raises UnsupportedCallError unless a program covers the call."""
         self.check_ends(x, self.in_channels)
         self.check_edges(edge_index, ends(x)[0].dtype)
         nodes = self.nodes(x, edge_index, size)
@@ -99,7 +98,7 @@ class AttentionFrontend(WeightsFrontend):
         return self.key(edge_index, nodes, (loops, self._loop_count(x, size)) if self.loops else None)
 
     def _check_loops(self, x: Any, edge_index: Any, edge_attr: Any, size: Any, nodes: Nodes) -> None:
-        """UnsupportedCallError where PyG adds no self loops to such edges, or others than the program's."""
+        """Raises UnsupportedCallError where PyG adds no self loops, or other ones than the program has."""
         reads = edge_attr is not None or (self.edge_dim is not None and not isinstance(edge_index, Tensor))
         if is_matrix(edge_index) and reads:
             raise UnsupportedCallError("self loops are added to an adjacency, whose edges have features besides.")
@@ -110,11 +109,11 @@ class AttentionFrontend(WeightsFrontend):
 
     @property
     def loops(self) -> bool:
-        """Returns whether the layer adds self loops."""
+        """Tells whether the layer adds self loops."""
         return self.module.add_self_loops
 
     def _loop_count(self, x: Any, size: Any) -> int:
-        """Returns how many nodes have self loops."""
+        """Returns the number of nodes that have self loops."""
         return min(size) if size is not None else min(rows.size(0) for rows in ends(x) if rows is not None)
 
     @property
@@ -122,13 +121,13 @@ class AttentionFrontend(WeightsFrontend):
         return not (self.module.training and self.module.dropout > 0)
 
     def result_of_call(self, x: Any, edge_index: Any, size: Any, return_attention_weights: Any) -> tuple[int, ...]:
-        """Shape of the result."""
+        """Returns the shape of the result."""
         if return_attention_weights is not None:
             raise UnsupportedCallError("return_attention_weights is given, so that there are other results besides.")
         return self.nodes(x, edge_index, size).shape((self.heads if self.concat else 1) * self.channels)
 
     def graph_of_call(self, x: Any, edge_index: Any, size: Any = None) -> HeteroGraph:
-        """The graph of a call, with self loops."""
+        """Encodes the graph of a call, with self loops."""
         nodes = self.nodes(x, edge_index, size)
         if not self.loops:
             return self.encode(edge_index, nodes)
@@ -140,11 +139,11 @@ class AttentionFrontend(WeightsFrontend):
         return self.encode_edges(edges, nodes)
 
     def _looped(self, edge_index: Any, count: int) -> Any:
-        """The edges with self loops, in PyG's order."""
+        """Returns the edges with self loops, in PyG's order."""
         return with_self_loops(edge_index, None, self.module.fill_value, count)[0]
 
     def _returned(self, graph: HeteroGraph, edge_index: Any, count: int) -> Any:
-        """Those, found without reading from a device again where it is an index that was met before."""
+        """Returns the edges with self loops; reads nothing from the device for an edge index of an earlier call."""
         if type(edge_index) is not Tensor or is_matrix(edge_index):
             return self._looped(edge_index, count)
         others, _, _ = split_loops(graph, "one type", edge_index)
@@ -153,7 +152,7 @@ class AttentionFrontend(WeightsFrontend):
     def binding_of_call(
         self, graph: HeteroGraph, x: Any, edge_index: Any, edge_attr: Any, size: Any, return_attention_weights: Any
     ) -> Binding:
-        """The program and arrays of a call."""
+        """Returns the program and the arrays of a call."""
         pair, (x_src, x_dst) = is_pair(x), ends(x)
         arrays = dict(zip(self.names, self._own_parameters.read(self.module), strict=True))
         made: dict[str, Callable[[Tensor], Tensor]] = {}
@@ -182,7 +181,7 @@ class AttentionFrontend(WeightsFrontend):
 
     @property
     def has_res(self) -> bool:
-        """Returns whether features are added to the result."""
+        """Tells whether features are added to the result."""
         return getattr(self.module, "res", None) is not None
 
     def _program(self, arrays: dict[str, Tensor], *, attention: bool) -> ProgramSource:
@@ -192,7 +191,7 @@ class AttentionFrontend(WeightsFrontend):
         )  # fmt: skip
 
     def _edge_attr(self, graph: HeteroGraph, edge_index: Any, edge_attr: Tensor, count: int) -> Tensor:
-        """[E, edge_dim] in the order of the graph's edges, with rows for self loops as `fill_value` says."""
+        """Returns edge features [E, edge_dim] in PyG's order of the edges; `fill_value` sets the rows of self loops."""
         values = edge_attr.view(-1, 1) if edge_attr.dim() == 1 else edge_attr
         if self.loops and is_matrix(edge_index):
             values = edge_features(self._looped(edge_index, count))

@@ -1,4 +1,4 @@
-"""What the front ends of layers over the edges of one type share: their graphs, and the sizes of calls."""
+"""The base class of front ends for layers over the edges of one type: encodes graphs, checks the sizes of calls."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from dacergnn.graph import HeteroGraph
 
 
 class Nodes(NamedTuple):
-    """The nodes of a call.
+    """Describes the nodes of a call.
 
     Args:
         src: Number of sources.
         dst: Number of destinations.
         pair: Whether sources and destinations are different nodes.
-        batch: How many feature matrices there are of the same nodes; 0 for one, without an axis of its own.
+        batch: Number of feature matrices of the same nodes; 0 for a single one without a batch axis.
     """
 
     src: int
@@ -43,26 +43,26 @@ class Nodes(NamedTuple):
 
     @property
     def copies(self) -> int:
-        """Returns how often the graph that a program runs over has each node."""
+        """Returns the number of copies of each node in the graph that a program runs over."""
         return self.batch or 1
 
     def shape(self, channels: int) -> tuple[int, ...]:
-        """The shape of a result."""
+        """Returns the shape of a result."""
         return (self.batch, self.dst, channels) if self.batch else (self.dst, channels)
 
     def finish(self, outputs: Outputs) -> Tensor:
-        """The output of a program as the layer returns it."""
+        """Returns the output of a program in the shape that the layer returns."""
         rows = outputs[0]
         return rows.view(self.shape(rows.size(-1))) if self.batch else rows
 
 
 def rows_of(x: Tensor) -> Tensor:
-    """Features [N, K], or those of all copies of a graph, [B, N, K], one after the other."""
+    """Returns features [N, K] as they are, and features [B, N, K] of copies of a graph as rows [B * N, K]."""
     return x if x.dim() == 2 else x.flatten(0, 1)
 
 
 def checked_edges(edge_index: Any, sizes: Sizes) -> Tensor:
-    """[2, E] sources and destinations; GraphError if one is not among ``sizes``."""
+    """Returns sources and destinations [2, E]; raises GraphError if an id is out of the range of ``sizes``."""
     edges = sources_and_destinations(edge_index)
     if not is_matrix(edge_index):
         check_ids(edges, sizes)
@@ -70,7 +70,7 @@ def checked_edges(edge_index: Any, sizes: Sizes) -> Tensor:
 
 
 class ConvolutionFrontend(MessagePassingFrontend):
-    """Front end of a layer over the edges of one type.
+    """Represents the front end of a layer over the edges of one type.
 
     A static graph, whose nodes have features [B, N, K], is run as one graph of B parts.
     """
@@ -81,15 +81,15 @@ class ConvolutionFrontend(MessagePassingFrontend):
     """Tells whether calls may have features [B, N, K]."""
 
     def check_linear(self, names: Sequence[str]) -> None:
-        """UnsupportedLayerError unless these parts of the layer are Linear layers that a program may compute."""
+        """Raises UnsupportedLayerError unless these parts of the layer are Linear layers that a program may compute."""
         for name in names:
-            part = getattr(self.module, name, None)  # an option may say that there is one
+            part = getattr(self.module, name, None)  # its option may be set although the part is missing
             if not is_linear(part):
                 remedy = "keep the Linear of the layer, without hooks, and run it once if it is lazy"
                 raise self.refuse(name, type(part).__name__, remedy)
 
     def check_rows(self, name: str, x: Any, channels: int) -> Tensor:
-        """`x` if it is a floating-point tensor [N, channels] or, of static graphs, [B, N, channels]."""
+        """Returns `x` if it is a floating-point tensor [N, channels] or, for static graphs, [B, N, channels]."""
         if self.static and isinstance(x, Tensor) and x.dim() == 3:
             if not x.size(0):
                 raise UnsupportedCallError(f"{name} has shape {list(x.shape)}; pass features of one graph at least.")
@@ -98,10 +98,10 @@ class ConvolutionFrontend(MessagePassingFrontend):
         return check_features(name, x, channels)
 
     def check_ends(self, x: Any, channels: tuple[int, int], *, own: bool = True) -> None:
-        """UnsupportedCallError unless `x` has features of so many channels at both ends.
+        """Raises UnsupportedCallError unless the features in `x` have ``channels`` columns at both ends.
 
         Args:
-            own: Whether features of the destinations are read; they may be None all the same.
+            own: Whether features of the destinations are read; they may still be None.
         """
         pair, (x_l, x_r) = is_pair(x), ends(x)
         self.check_rows("x[0]" if pair else "x", x_l, channels[0])
@@ -109,7 +109,7 @@ class ConvolutionFrontend(MessagePassingFrontend):
             self.check_rows("x[1]" if pair else "x", x_r, channels[1])
 
     def check_edges(self, edge_index: Any, dtype: torch.dtype) -> None:
-        """UnsupportedCallError unless a program can run over these edges."""
+        """Raises UnsupportedCallError unless a program can run over these edges."""
         check_edges(edge_index, fused=self.weighs(edge_index))
         if not self.weighs(edge_index):
             return
@@ -120,18 +120,18 @@ class ConvolutionFrontend(MessagePassingFrontend):
             )
 
     def weighs(self, edge_index: Any) -> bool:
-        """Returns whether messages are multiplied with the values of an adjacency."""
+        """Tells whether messages are multiplied with the values of an adjacency."""
         return self.fused and is_matrix(edge_index) and isinstance(edge_index, Tensor) and bool(self.module.fuse)
 
     def known_sizes(self, edge_index: Any, size: Any) -> tuple[int | None, int | None]:
-        """Numbers of sources and destinations as far as the edges, or else the argument ``size``, tell them."""
+        """Returns the numbers of sources and destinations that the edges or else ``size`` tell; None if unknown."""
         if is_matrix(edge_index):
             return matrix_sizes(edge_index)
         known = getattr(edge_index, "sparse_size", None)
         return known() if known is not None else ((None, None) if size is None else tuple(size))
 
     def nodes(self, x: Any, edge_index: Any, size: Any = None) -> Nodes:
-        """The nodes of a call; UnsupportedCallError if its arguments contradict each other."""
+        """Returns the nodes of a call; raises UnsupportedCallError if its arguments contradict each other."""
         if type(x) is Tensor is type(edge_index) and size is None and x.dim() == 2 and not is_matrix(edge_index):
             return Nodes(x.size(0), x.size(0), pair=False, batch=0)
         known = self.known_sizes(edge_index, size)
@@ -151,20 +151,20 @@ class ConvolutionFrontend(MessagePassingFrontend):
         return Nodes(src, dst, is_pair(x), batch)
 
     def key(self, edge_index: Any, nodes: Nodes, loops: object = None) -> GraphKey:
-        """Returns what identifies the graph of these edges; ``loops`` tells which self loops are added to them."""
+        """Returns the key of the graph of these edges; ``loops`` tells which self loops are added to them."""
         return identity(edge_index), ("nodes", *nodes, loops)
 
     def graph_owner(self) -> object:
         return "edges", "one type"
 
     def encode(self, edge_index: Any, nodes: Nodes) -> HeteroGraph:
-        """The graph of a call, or of as many copies of it as there are feature matrices."""
+        """Encodes the graph of a call, with one copy of it for each feature matrix."""
         if nodes.batch:  # ids that are too large would lead to nodes of other copies
             return self.encode_edges(checked_edges(edge_index, (nodes.src, nodes.dst)), nodes)
         return self.encode_edges(sources_and_destinations(edge_index), nodes)
 
     def encode_edges(self, edges: Tensor, nodes: Nodes) -> HeteroGraph:
-        """The graph of edges [2, E]."""
+        """Encodes the graph of edges [2, E]."""
         if nodes.batch:
             starts = torch.arange(nodes.batch, device=edges.device).view(-1, 1)
             edges = torch.stack(
@@ -178,7 +178,7 @@ class ConvolutionFrontend(MessagePassingFrontend):
     def norm(
         self, graph: HeteroGraph, edge_index: Any, dtype: torch.dtype, copies: int, *, mean: bool
     ) -> Tensor | None:
-        """[E] in canonical order: values of an adjacency, over the number of edges for means; None for 1."""
+        """Returns factors [E] in canonical order: values of an adjacency, over edge counts for means; None if all are 1."""
         share = graph.pair_mean_weights(dtype) if mean else None
         if not self.weighs(edge_index):
             return share

@@ -20,7 +20,7 @@ from dacergnn.graph import HeteroGraph
 
 
 class EdgeConvFrontend(ConvolutionFrontend):
-    """Networks of linear layers and element-wise functions are in the program; those with anything else are refused."""
+    """Runs networks of linear layers and element-wise functions in the program, and refuses all other networks."""
 
     handles: ClassVar[tuple[str, ...]] = ("torch_geometric.nn.conv.edge_conv.EdgeConv",)
     static = True
@@ -67,7 +67,7 @@ class EdgeConvFrontend(ConvolutionFrontend):
 
 
 class DynamicEdgeConvFrontend(EdgeConvFrontend):
-    """Every call has a graph of its own, which SciPy finds on the CPU: features on a device are copied for that."""
+    """Builds the graph of every call with SciPy on the CPU; features on a device are copied to the host for it."""
 
     handles: ClassVar[tuple[str, ...]] = ("torch_geometric.nn.conv.edge_conv.DynamicEdgeConv",)
     static = False

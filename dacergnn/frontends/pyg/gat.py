@@ -15,7 +15,7 @@ from dacergnn.graph import HeteroGraph
 
 
 class GATFrontend(AttentionFrontend):
-    """Scores are sums of a number for each end and for the edge."""
+    """Runs `GATConv`; a score is the sum of one number for each end and one for the edge."""
 
     handles: ClassVar[tuple[str, ...]] = ("torch_geometric.nn.conv.gat_conv.GATConv",)
     source: ClassVar[FunctionType] = gat
@@ -56,7 +56,7 @@ class GATFrontend(AttentionFrontend):
 
 
 class GATv2Frontend(AttentionFrontend):
-    """Scores are products with features of both ends; biases of the projections are in the program."""
+    """Runs `GATv2Conv`; scores are products with features of both ends, and the program adds biases of projections."""
 
     handles: ClassVar[tuple[str, ...]] = ("torch_geometric.nn.conv.gatv2_conv.GATv2Conv",)
     source: ClassVar[FunctionType] = gatv2

@@ -21,25 +21,25 @@ from dacergnn.graph import HeteroGraph
 
 
 class _Edges(NamedTuple):
-    """Describes what a call sums over: edges and their weights, and whether these are to be normalized yet."""
+    """Describes the edges that a call sums over, their weights, and whether these must still be normalized."""
 
     index: Any
     weight: Tensor | None
     normalize: bool
     loops: str
-    """Tells which self loops are added: "" for none, "remaining" where there are none, "all" besides those there are,
-    "fill" in their place."""
+    """The self loops that are added: "" for none, "remaining" at nodes without one, "all" besides existing ones,
+    "fill" in place of existing ones."""
 
     @property
     def bare(self) -> bool:
-        """Returns whether all messages count once."""
+        """Tells whether all messages have the weight 1."""
         return not self.normalize and self.weight is None and not is_matrix(self.index)
 
 
 class GCNFrontend(ConvolutionFrontend):
-    """Self loops are edges of the encoded graph, which keeps coefficients that need no gradient.
+    """Runs `GCNConv`; the encoded graph has the self loops, and keeps coefficients that need no gradient.
 
-    The edges that a layer with ``cached=True`` keeps, and their coefficients, stay where PyG has them.
+    A layer with ``cached=True`` keeps its edges and their coefficients where PyG keeps them.
     """
 
     handles: ClassVar[tuple[str, ...]] = ("torch_geometric.nn.conv.gcn_conv.GCNConv",)
@@ -49,7 +49,7 @@ class GCNFrontend(ConvolutionFrontend):
         super().__init__(module)
         self.check_options("add")
         self.check_linear(["lin"])
-        self.layer = self.module  # stays where `module` is exchanged for a call
+        self.layer = self.module  # stays the same when `module` is exchanged for a call
         self.out_channels, self.in_channels = self.layer.lin.weight.shape
         self.has_bias: bool = self.layer.bias is not None
         self.fill = 2.0 if self.layer.improved else 1.0
@@ -102,7 +102,7 @@ class GCNFrontend(ConvolutionFrontend):
             tensors.append(edges.weight)
             index, rest, dtype = weakref.ref(edges.index), edges._replace(index=None, weight=None), x.dtype
 
-            def coefficients(weight: Tensor) -> Tensor:  # for a call with the same index, which nobody has to keep
+            def coefficients(weight: Tensor) -> Tensor:  # for calls with the same index, which may be freed
                 return self._norm(graph, rest._replace(index=index(), weight=weight), dtype, nodes.copies)
 
             made["norm"] = coefficients
@@ -122,13 +122,13 @@ class GCNFrontend(ConvolutionFrontend):
         added = _added_loops(edge_index) if layer.add_self_loops else ""
         if layer._cached_edge_index is None and not layer.cached:
             return _Edges(edge_index, edge_weight, True, added)
-        if layer._cached_edge_index is None:  # what is there counts whatever ``cached`` is now
+        if layer._cached_edge_index is None:  # a filled cache counts even if ``cached`` is False now
             self._keep(_Edges(edge_index, edge_weight, True, added), x)
         cached: Any = layer._cached_edge_index
         return _Edges(cached[0], cached[1], False, "")
 
     def _keep(self, edges: _Edges, x: Tensor) -> None:
-        """Let the layer know the edges and coefficients of all calls to come, in the form that PyG gives them."""
+        """Stores the edges and coefficients of all later calls in the layer's cache, in PyG's form."""
         from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
         if torch.compiler.is_compiling():
@@ -140,7 +140,7 @@ class GCNFrontend(ConvolutionFrontend):
             layer._cached_edge_index = gcn_norm(edges.index, edges.weight, *options)
 
     def _norm(self, graph: HeteroGraph, edges: _Edges, dtype: torch.dtype, copies: int) -> Tensor:
-        """[E] in canonical order: what messages are multiplied with."""
+        """Returns the factors of messages, [E] in canonical order."""
         source = source_of_values(edges.index) if edges.weight is None else edges.weight
         if source is not None and source.requires_grad and torch.is_grad_enabled():
             return self._coefficients(graph, edges, dtype, copies)
@@ -179,14 +179,14 @@ class GCNFrontend(ConvolutionFrontend):
 
 
 def _added_loops(edge_index: Any) -> str:
-    """Returns which self loops PyG adds to such edges, by the names of `_Edges`."""
+    """Returns the name in `_Edges.loops` of the self loops that PyG adds to such edges."""
     if not is_matrix(edge_index):
         return "remaining"
     return "all" if isinstance(edge_index, Tensor) else "fill"
 
 
 def _joined(edges: _Edges, count: int) -> Tensor:
-    """[2, E] the edges with the self loops that are added to them."""
+    """Returns the edges [2, E] with the self loops that are added to them."""
     if edges.loops == "remaining":
         return with_loops(sources_and_destinations(edges.index), count, (count, count))
     index = checked_edges(edges.index, (count, count))

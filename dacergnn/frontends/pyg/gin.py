@@ -18,7 +18,7 @@ from dacergnn.graph import HeteroGraph
 
 
 class GINFrontend(ConvolutionFrontend, GINProgram):
-    """The first layer of the layer's network is in the program where it is a Linear, the others are run by torch."""
+    """Runs the first layer of the network in the program if it is a Linear; torch runs the other layers."""
 
     handles: ClassVar[tuple[str, ...]] = ("torch_geometric.nn.conv.gin_conv.GINConv",)
     called: ClassVar[tuple[str, ...] | None] = ("nn",)

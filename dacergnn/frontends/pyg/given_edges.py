@@ -20,16 +20,16 @@ Sizes = tuple[int, int]
 
 
 def is_matrix(edge_index: object) -> bool:
-    """Returns whether edges are given as a sparse matrix, an adjacency with destinations in rows."""
+    """Tells whether the edges are a sparse matrix: an adjacency with destinations in rows."""
     return is_adjacency(edge_index)
 
 
 def check_edges(edge_index: Any, *, fused: bool = False) -> None:
-    """UnsupportedCallError unless a program can run over these edges, ArrayError if they are on another device.
+    """Raises UnsupportedCallError unless a program can run over these edges, ArrayError if their device has no kernels.
 
     Args:
-        fused: Whether the layer multiplies with an adjacency as a whole, which may then have columns in front (CSC) and
-            several entries for the same nodes, which count as their sum.
+        fused: Whether the layer multiplies with an adjacency as a whole. The adjacency may then be in CSC, and have
+            several entries for the same nodes, whose sum counts.
     """
     if not is_matrix(edge_index):
         check_edge_index(edge_index)
@@ -49,19 +49,19 @@ def check_edges(edge_index: Any, *, fused: bool = False) -> None:
 
 
 def matrix_sizes(edge_index: Any) -> Sizes:
-    """Numbers of sources and destinations of an adjacency."""
+    """Returns the numbers of sources and destinations of an adjacency."""
     return edge_index.size(1), edge_index.size(0)
 
 
 def edge_count(edge_index: Any) -> int:
-    """The number of edges that a call gives values for."""
+    """Returns the number of edges that a call has values for."""
     if not is_matrix(edge_index):
         return edge_index.size(1)
     return edge_index.values().size(0) if isinstance(edge_index, Tensor) else edge_index.nnz()
 
 
 def sources_and_destinations(edge_index: Any) -> Tensor:
-    """[2, E] ids in the order in which PyG goes through the edges."""
+    """Returns the ids of sources and destinations, [2, E] in PyG's order of the edges."""
     if not is_matrix(edge_index):
         return plain(edge_index)
     rows, columns, *_ = coordinates(_coalesced(edge_index))
@@ -69,9 +69,9 @@ def sources_and_destinations(edge_index: Any) -> Tensor:
 
 
 def edge_values(edge_index: Any) -> Tensor | None:
-    """[E, ...] values of the entries of an adjacency, with their gradient; None for other edges, and where none are.
+    """Returns the values [E, ...] of an adjacency, with their gradient; None without values and for other edges.
 
-    Values of an adjacency of torch_sparse are among its parts, and so the same tensor at every call.
+    An adjacency of torch_sparse holds its values, so they are the same tensor at every call.
     """
     if not is_matrix(edge_index):
         return None
@@ -79,24 +79,24 @@ def edge_values(edge_index: Any) -> Tensor | None:
 
 
 def edge_features(edge_index: Any) -> Tensor | None:
-    """[E, F] values of the entries of an adjacency where PyG takes them for features of edges: not single numbers."""
+    """Returns the values [E, F] of an adjacency that PyG takes for edge features; None if they are single numbers."""
     values = edge_values(edge_index)
     return None if values is None or values.dim() == 1 else values
 
 
 def identity(edge_index: Any) -> tuple[object, ...]:
-    """Returns what the edges of two calls are told apart by: the tensors that hold them."""
+    """Returns the tensors that hold the edges, by which the edges of two calls are told apart."""
     # A matrix of torch_sparse may be changed in place, and counts no versions.
     return (edge_index,) if isinstance(edge_index, Tensor) else tuple(edge_index.coo()[:2])
 
 
 def source_of_values(edge_index: Any) -> Tensor | None:
-    """The tensor that counts how often the values of an adjacency are written to."""
+    """Returns the tensor whose version counts the writes to the values of an adjacency."""
     return edge_index if isinstance(edge_index, Tensor) else edge_values(edge_index)
 
 
 def with_self_loops(edge_index: Any, edge_attr: Tensor | None, fill: Any, count: int) -> tuple[Any, Tensor | None]:
-    """Edges and their features with self loops at ``count`` nodes in place of those that are there, as PyG has them."""
+    """Returns edges and their features, with self loops at ``count`` nodes in place of existing ones, as in PyG."""
     from torch_geometric.utils import add_self_loops, remove_self_loops
 
     if is_matrix(edge_index) and not isinstance(edge_index, Tensor):
@@ -106,8 +106,7 @@ def with_self_loops(edge_index: Any, edge_attr: Tensor | None, fill: Any, count:
 
 
 def with_weights(edge_index: Any, weights: Tensor) -> Any:
-    """Returns what a layer returns beside its result where it is asked for the weights of edges [E, ...], in their
-    order."""
+    """Returns the second result of a layer that is asked for the weights of edges [E, ...], in the edges' order."""
     from torch_geometric.utils.sparse import set_sparse_value
 
     if not is_matrix(edge_index):
@@ -118,6 +117,6 @@ def with_weights(edge_index: Any, weights: Tensor) -> Any:
 
 
 def _coalesced(edge_index: Any) -> Any:
-    """An adjacency whose entries have been added up where there are several for the same nodes."""
+    """Returns an adjacency in which entries for the same nodes have been added up."""
     is_coo = isinstance(edge_index, Tensor) and edge_index.layout is torch.sparse_coo
     return edge_index.coalesce() if is_coo else edge_index

@@ -20,7 +20,7 @@ from dacergnn.graph import HeteroGraph
 
 
 class GMMFrontend(ConvolutionFrontend):
-    """Gaussians, sums and what is added to them are in the program."""
+    """Runs `GMMConv`; the program holds Gaussians, sums, root weight and bias."""
 
     handles: ClassVar[tuple[str, ...]] = ("torch_geometric.nn.conv.gmm_conv.GMMConv",)
 
@@ -80,7 +80,7 @@ class GMMFrontend(ConvolutionFrontend):
         return Binding(program, arrays, only, made={"u": graph.to_canonical}, reshapes=True)
 
     def _by_output(self, mu: Tensor, sigma: Tensor, g: Tensor) -> list[Tensor]:
-        """Parameters of separate Gaussians, (in, out, kernel, ...), as rows in the order that the program has."""
+        """Returns the parameters of separate Gaussians, (in, out, kernel, ...), as rows in the program's order."""
         o = self.options
         rows = [t.transpose(0, 1).reshape(-1, o.dim) for t in (mu, sigma)]
         return [*rows, g.view(o.in_channels, o.out_channels, o.kernels).transpose(0, 1).reshape(-1)]

@@ -30,7 +30,7 @@ _BY_HEAD = ("W_bias", "W_key_bias", "W_dst_bias")
 
 
 class HeteroFrontend(Frontend):
-    """Features and weights are as wide as those of the widest node type, with zeros where there are fewer."""
+    """Runs all relations in one program; zeros pad features and weights to the width of the widest node type."""
 
     handles: ClassVar[tuple[str, ...]] = ("torch_geometric.nn.conv.hetero_conv.HeteroConv",)
     called: ClassVar[tuple[str, ...] | None] = None
@@ -61,11 +61,11 @@ class HeteroFrontend(Frontend):
         self._parts_of: dict[RelationLayout, RelationParts] = {}
 
     def convs(self) -> Any:
-        """The module whose children are the layers of the relations."""
+        """Returns the module whose children are the layers of the relations."""
         return self.module._modules["convs"]
 
     def places(self) -> dict[EdgeType, str]:
-        """Names of the layers in `convs` by edge type."""
+        """Returns the names of the layers in `convs` by edge type."""
         convs = self.module.convs
         return {key: convs.to_internal_key(key) for key in convs.keys()}  # noqa: SIM118
 
@@ -123,7 +123,7 @@ class HeteroFrontend(Frontend):
         program = self.program((layout.keys, norm is None), lambda: self._program(layout, assemble, tensors))
         sizes = [x_dict[name].size(0) for name in layout.destinations]
         finish = partial(self._finish, layout.destinations, sizes)
-        if any(map(is_sparse, tensors)):  # programs take them as the arrays that they are
+        if any(map(is_sparse, tensors)):  # these are joined before the call, not passed in parts
             reached = Reached(parts.results)
             return Binding(program, assemble(tensors, reached.gate), partial(finish, reached=reached))
         return Binding(
@@ -132,7 +132,7 @@ class HeteroFrontend(Frontend):
         )  # fmt: skip
 
     def _same(self, option: str, values: Sequence[Any]) -> Any:
-        """The value that all of `values` are equal to."""
+        """Returns the value that all of `values` are equal to; raises UnsupportedLayerError if they differ."""
         different = next((v for v in values if v != values[0]), values[0])
         if different != values[0]:
             raise self.refuse(option, different, f"give all layers the same; the first has {values[0]!r}")
@@ -140,7 +140,7 @@ class HeteroFrontend(Frontend):
 
     def _layout(self, edge_index_dict: dict[EdgeType, Any]) -> RelationLayout:
         keys = tuple([r.key for r in self.relations if r.key in edge_index_dict])
-        if torch.compiler.is_compiling():  # tracers guard on what they read, and would find it changed
+        if torch.compiler.is_compiling():  # tracers guard on values that they read, and the cache changes
             return self._make_layout(keys)
         layout = self._layouts.get(keys)
         if layout is None:
@@ -176,7 +176,7 @@ class HeteroFrontend(Frontend):
         edge_index_dict: Any,
         weights: dict[EdgeType, Any],
     ) -> Tensor | None:
-        """Returns [E] what messages are multiplied with, in the order of the relations; None for 1."""
+        """Returns the factors of messages, [E] in the order of the relations; None if all are 1."""
         if not weights and not any(is_matrix(edge_index_dict[key]) for key in layout.keys):
             return None
         all_edges = [
@@ -189,7 +189,7 @@ class HeteroFrontend(Frontend):
         return edge_weights(graph, [edges.relation for edges in all_edges], x_dict, indices, by_edge, dtype)
 
     def _conv(self, relation: Relation) -> Any:
-        """The layer of a relation."""
+        """Returns the layer of a relation."""
         return self.convs()._modules[relation.place]
 
     def _parts(self, layout: RelationLayout) -> RelationParts:

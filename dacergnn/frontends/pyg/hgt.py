@@ -31,10 +31,10 @@ from dacergnn.runtime.stacks import Stack, stacks_of
 
 
 class HGTFrontend(MessagePassingFrontend):
-    """Nodes of all types stand one after the other in the order of the layer's metadata.
+    """Runs `HGTConv` over the nodes of all types, which are ordered by type as in the layer's metadata.
 
-    Where node types have features of different sizes, their projections and the output layer stay torch's,
-    and the program holds the attention.
+    If node types have features of different sizes, or a projection has no bias, the program holds the attention only.
+    The projections and the output layer are then torch's.
     """
 
     handles: ClassVar[tuple[str, ...]] = ("torch_geometric.nn.conv.hgt_conv.HGTConv",)
@@ -119,7 +119,7 @@ class HGTFrontend(MessagePassingFrontend):
         )  # fmt: skip
 
     def _paths(self) -> list[tuple[str, ...]]:
-        """Returns where the weights of the program are, those of the relations first."""
+        """Returns the paths of the program's weights, the weights of relations first."""
         paths = [("k_rel", "weight"), ("v_rel", "weight"), *[("p_rel", key) for key in self.prior_keys]]
         if self.uniform:
             for module, name in product(("kqv_lin", "out_lin"), ("weight", "bias")):
@@ -130,12 +130,12 @@ class HGTFrontend(MessagePassingFrontend):
 
     @property
     def _made(self) -> dict[str, Callable[[Tensor], Tensor]]:
-        """Returns the functions that give the weights of relations the layout of the program."""
+        """Returns the functions that bring the weights of relations into the program's layout."""
         return dict.fromkeys(("W_att", "W_msg"), self._relation_weights) if self.heads > 1 else {}
 
     def _layout(self, x_dict: Any, edge_index_dict: Any) -> NodeTypeLayout:
-        """Raises UnsupportedCallError if the layer does not know the types."""
-        if torch.compiler.is_compiling():  # tracers guard on what they read, and would find it changed
+        """Returns the layout of a call; raises UnsupportedCallError if the layer does not know the types."""
+        if torch.compiler.is_compiling():  # tracers guard on values that they read, and the cache changes
             return self._make_layout(x_dict, edge_index_dict)
         types = (*x_dict, None, *edge_index_dict)
         layout = self._layouts.get(types)
@@ -147,7 +147,7 @@ class HGTFrontend(MessagePassingFrontend):
         return make_layout(x_dict, edge_index_dict, self.node_types, self.edge_types, self.output_types)
 
     def _weight_stacks(self) -> list[Stack]:
-        """Returns what parameters make up that are parts."""
+        """Returns the arrays that the parameters are joined to, as stacks."""
         arrays = [("W_k", "W_q", "W_v"), ("k_bias", "q_bias", "v_bias"), ("A",), ("a_bias",)]
         if self.has_skip:
             arrays.append(("skip",))
@@ -155,19 +155,19 @@ class HGTFrontend(MessagePassingFrontend):
         return [*self.priors.stacks, *typed]
 
     def _relation_weights(self, weight: Tensor) -> Tensor:
-        """[R, H, D, D] from PyG's [H * R, D, D]."""
+        """Returns weights [R, H, D, D] from PyG's [H * R, D, D]."""
         d = self.out_channels // self.heads
         return weight.view(self.heads, -1, d, d).transpose(0, 1).contiguous()
 
     def _projections(self, x_dict: dict[str, Tensor]) -> dict[str, Tensor]:
-        """k, q and v, [N, F] each, by one torch linear for each node type."""
+        """Computes k, q and v, [N, F] each, by one torch linear for each node type."""
         lins = self.module.kqv_lin.lins
         names = [name for name in self.node_types if name in x_dict]
         parts = [linear(x_dict[name], lins[name].weight, lins[name].bias).split(self.out_channels, 1) for name in names]
         return {key: torch.cat([part[i] for part in parts]) for i, key in enumerate("kqv")}
 
     def _results(self, layout: NodeTypeLayout) -> Results:
-        """The results that each part leads to, by the position of their types among the rows."""
+        """Returns the results that each part leads to, as positions of node types in the order of the rows."""
         every, own = [i for _, i in layout.outputs], {name: [i] for name, i in layout.outputs}
         relations = [every if key in layout.edge_types else [] for key in self.edge_types]
         if not self.uniform:

@@ -1,4 +1,4 @@
-"""Where nodes of each type stand in the arrays of a call with features and edges by type."""
+"""The order of node types in the arrays of a call with features and edges by type."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from dacergnn.errors import UnsupportedCallError
 
 @dataclass(frozen=True)
 class NodeTypeLayout:
-    """Describes what follows from the types that a call has nodes and edges of."""
+    """Describes the order of rows and results that follows from the node types and edge types of a call."""
 
     names: list[str]  # of node types, in the order of the rows
     edge_types: tuple[object, ...]
     outputs: list[tuple[str, int]]  # names of results, and their positions in `names`
 
     def sizes(self, x_dict: dict[str, Tensor]) -> list[int]:
-        """Numbers of nodes, in the order of the rows."""
+        """Returns the number of nodes of each type, in the order of the rows."""
         return [x_dict[name].shape[0] for name in self.names]
 
 
@@ -31,7 +31,7 @@ def make_layout(
     edge_types: Container[Any],
     output_types: Sequence[str],
 ) -> NodeTypeLayout:
-    """The layout of a call to a layer with the given types; UnsupportedCallError for edges that it cannot place."""
+    """Returns the layout of a call to a layer with these types; raises UnsupportedCallError for other edges."""
     for key in edge_index_dict:
         if key not in edge_types:
             raise UnsupportedCallError(f"edge_index_dict holds edge type {key!r}, which the layer does not know.")

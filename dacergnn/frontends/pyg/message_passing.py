@@ -1,4 +1,4 @@
-"""What the front ends of PyG layers share: checks of `MessagePassing` options and of call arguments."""
+"""Checks the options of `MessagePassing` layers and the arguments of their calls, for all front ends of PyG layers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Refuse = Callable[[str, object, str], UnsupportedLayerError]
 
 _STRIDED = torch.strided
 _MODULES = {"add": "SumAggregation", "mean": "MeanAggregation", "max": "MaxAggregation", "min": "MinAggregation"}
-"""Tells what the layers' own code aggregates with, for each `aggr`."""
+"""Classes that the layers' own code aggregates with, by `aggr`."""
 _MESSAGE_HOOKS = (
     "_propagate_forward_pre_hooks",
     "_propagate_forward_hooks",
@@ -34,15 +34,15 @@ _MESSAGE_HOOKS = (
 
 
 class MessagePassingFrontend(Frontend):
-    """Front end of a layer derived from PyG's `MessagePassing`."""
+    """Represents the front end of a layer derived from PyG's `MessagePassing`."""
 
     def check_options(self, *aggregations: str) -> str:
-        """The layer's `aggr`, "add" for "sum"; UnsupportedLayerError unless it and the common options fit."""
+        """Returns `aggr`, "add" for "sum"; raises UnsupportedLayerError unless it and the common options fit."""
         return check_options(self.module, self.refuse, aggregations)
 
 
 def check_options(module: Any, refuse: Refuse, aggregations: tuple[str, ...]) -> str:
-    """The `aggr` of a `MessagePassing` layer, "add" for "sum"; raises what `refuse` makes of an option that is off."""
+    """Returns a layer's `aggr`, "add" for "sum"; raises the error that `refuse` makes of an unsupported option."""
     if module.flow != "source_to_target":
         raise refuse("flow", module.flow, 'swap the rows of edge_index and use "source_to_target"')
     if module.decomposed_layers != 1:
@@ -62,12 +62,12 @@ def check_options(module: Any, refuse: Refuse, aggregations: tuple[str, ...]) ->
 
 
 def message_hooks(module: Any) -> str | None:
-    """Returns the name of a table in which hooks are that see what passes within `propagate`; None without them."""
+    """Returns the name of a table with hooks that see tensors within `propagate`; None if there are no such hooks."""
     return next((name.strip("_") for name in _MESSAGE_HOOKS if getattr(module, name, None)), None)
 
 
 def check_edge_index(edge_index: object) -> None:
-    """UnsupportedCallError unless `edge_index` is a dense [2, E] tensor; ArrayError if it is on another device."""
+    """Raises UnsupportedCallError unless `edge_index` is dense [2, E]; ArrayError if its device has no kernels."""
     if not isinstance(edge_index, Tensor) or edge_index.layout is not _STRIDED:
         raise UnsupportedCallError(
             f"edge_index is a {type(edge_index).__name__}; compiled layers take dense tensors [2, E]."
@@ -80,13 +80,13 @@ def check_edge_index(edge_index: object) -> None:
 
 
 def check_ids(edges: Tensor, sizes: tuple[int, int]) -> None:
-    """GraphError if a source or destination of an edge index [2, E] is not among ``sizes``."""
+    """Raises GraphError if a source or destination of an edge index [2, E] is out of the range of ``sizes``."""
     sources = IndexRange("edge_index[0]", edges[0], sizes[0], "source nodes", "x")
     check_ranges(sources, IndexRange("edge_index[1]", edges[1], sizes[1], "destination nodes", "x"))
 
 
 def check_edge_type(edge_type: object) -> None:
-    """UnsupportedCallError unless `edge_type` is a tensor that may hold types."""
+    """Raises UnsupportedCallError unless `edge_type` is a tensor that may hold types."""
     if not isinstance(edge_type, Tensor):
         raise UnsupportedCallError("edge_type is missing; pass one type for each edge as a tensor [E].")
     if edge_type.is_floating_point():
@@ -94,13 +94,13 @@ def check_edge_type(edge_type: object) -> None:
 
 
 def check_relations(edge_type: Tensor, count: int) -> None:
-    """GraphError if the type of an edge is none of the ``count`` relations of a layer."""
+    """Raises GraphError if the type of an edge is none of the ``count`` relations of a layer."""
     types = as_index_vector("edge_type", edge_type)
     check_ranges(IndexRange("edge_type", types, count, "relations in the layer", "num_relations"))
 
 
 def check_features(name: str, value: object, channels: int) -> Tensor:
-    """`value` if it is a floating-point tensor [N, channels], dense or sparse; UnsupportedCallError otherwise."""
+    """Returns `value` if it is floating-point [N, channels], dense or sparse; else raises UnsupportedCallError."""
     if not isinstance(value, Tensor) or len(value.shape) != 2 or value.shape[1] != channels:
         shape = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
         raise UnsupportedCallError(f"{name} is {shape}; it must be a tensor of shape [N, {channels}].")
@@ -112,41 +112,40 @@ def check_features(name: str, value: object, channels: int) -> Tensor:
 
 
 def reads_type(module: nn.Module, names: Container[str]) -> bool:
-    """Returns whether a layer returns weights of edges for any bool that is passed as ``return_attention_weights``,
-    False, too.
+    """Tells whether a layer returns edge weights for any bool ``return_attention_weights``, even for False.
 
-    Layers and versions of PyG differ in that: others ask whether it is true.
+    Layers and versions of PyG differ in that: others return weights only if the argument is true.
 
     Args:
-        names: Qualified names of the classes that read the argument; the module's is one or derives from one.
+        names: Qualified names of the classes that read the argument; the module's class is one or derives from one.
     """
     layer_class = next(c for c in type(module).__mro__ if f"{c.__module__}.{c.__qualname__}" in names)
     return "bool" in layer_class.forward.__code__.co_names
 
 
 def channel_pair(channels: Any) -> tuple[int, int]:
-    """The `in_channels` of a layer as those of the sources and of the destinations."""
+    """Returns the `in_channels` of a layer as a pair: for the sources and for the destinations."""
     return (channels, channels) if isinstance(channels, int) else tuple(channels)
 
 
 def is_pair(x: object) -> bool:
-    """Returns whether `x` has features of the sources and of the destinations, each by itself."""
+    """Tells whether `x` has separate features of the sources and of the destinations."""
     return isinstance(x, tuple | list)
 
 
 def known_channels(channels: Any, source: Tensor, destination: Tensor) -> tuple[int, int]:
-    """The channels of sources and destinations; of a layer made without, the widths that its weights have by now."""
+    """Returns the channels of sources and destinations; for a lazy layer, from the current widths of its weights."""
     (src, dst), widths = channel_pair(channels), (source.size(-1), destination.size(-1))
     return src if src >= 0 else widths[0], dst if dst >= 0 else widths[1]
 
 
 def ends(x: Any) -> tuple[Any, Any]:
-    """Returns what the sources and the destinations have in `x`, which is one tensor for both or a pair."""
+    """Returns the features of sources and of destinations from `x`, which is one tensor for both or a pair."""
     return (x[0], x[1]) if is_pair(x) else (x, x)
 
 
 def plain(edge_index: Tensor) -> Tensor:
-    """`edge_index` as a torch tensor where it is an `EdgeIndex`."""
+    """Returns an `EdgeIndex` as a torch tensor, and other edge indices as they are."""
     if type(edge_index) is Tensor:
         return edge_index
     as_tensor: Any = getattr(edge_index, "as_tensor", None)

@@ -1,4 +1,4 @@
-"""The graph of nearest neighbours of points, as PyG's `knn` has it: a point is among its own."""
+"""The graph of nearest neighbours of points, as in PyG's `knn`: a point is among its own neighbours."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from dacergnn.errors import ArrayError
 def nearest_neighbours(
     x_src: Tensor, x_dst: Tensor, batch_src: Tensor | None, batch_dst: Tensor | None, k: int
 ) -> Tensor:
-    """int64[2, E]: edges to each destination from the ``k`` nearest sources of its example, or all if these are fewer.
+    """Returns edges int64[2, E] to each destination from the ``k`` nearest sources of its example.
 
-    They are sorted by destination, then by source.
+    Where an example has fewer sources, edges come from all. They are sorted by destination, then by source.
 
     Args:
         x_src: [NS, K] points.
@@ -23,7 +23,7 @@ def nearest_neighbours(
         batch_dst: [ND] likewise.
 
     Raises:
-        ArrayError: A point is not finite, or a batch does not ascend, or does not fit the points.
+        ArrayError: A point is not finite, or a batch does not ascend or does not fit the points.
     """
     from scipy.spatial import KDTree
 
@@ -51,7 +51,7 @@ def _points(name: str, x: Tensor) -> np.ndarray:
 
 
 def _examples(name: str, batch: Tensor | None, rows: int) -> np.ndarray:
-    """Returns where the rows of each example start, and that of the end."""
+    """Returns the first row of each example, then the number of rows."""
     if batch is None:
         return np.array([0, rows])
     numbers = batch.cpu().numpy()

@@ -1,4 +1,4 @@
-"""What the layers of several relations put into one program: weights by relation, by node type, by edge."""
+"""Arrays of one program for the layers of several relations: weights by relation, by node type, by edge."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from dacergnn.graph.lasting import lasting
 
 
 class RelationLayout:
-    """The relations of a call, and the order of their node types: destinations first, others have no results.
+    """Holds the relations of a call and the order of their node types: destinations first, as others have no results.
 
     Args:
-        relations: Those that the call has edges for.
+        relations: The relations that the call has edges for.
     """
 
     def __init__(self, relations: Sequence[Relation]) -> None:
@@ -33,24 +33,24 @@ class RelationLayout:
         """Positions of the types of sources and destinations, by relation."""
 
     def share(self, graph: HeteroGraph, dtype: torch.dtype) -> Tensor | None:
-        """[T] one over the number of relations into a node type; None where that is 1 for all."""
+        """Returns one over the number of relations into each node type, [T]; None if the number is 1 for all."""
         counts = [max(self._into.count(i), 1) for i in range(len(self.node_types))]
         return constant(graph, [1 / n for n in counts], dtype) if max(counts) > 1 else None
 
     def reached_from(self, node_type: str) -> list[int]:
-        """Positions of the results that depend on a node type, if only on its being there."""
+        """Returns the positions of results that depend on a node type, even if no relation reads its features."""
         return [i for i, r in zip(self._into, self.relations, strict=True) if node_type in (r.key[0], r.key[-1])]
 
     def totals(self, graph: HeteroGraph, relations: Sequence[Relation], rows: Tensor) -> Tensor:
-        """[T, ...] sums over the relations into each node type, of ``rows`` that some relations have."""
+        """Returns sums [T, ...] over the relations into each node type; ``rows`` has one row for each relation."""
         numbers = [self.destinations.index(r.key[-1]) for r in relations]
         into = constant(graph, numbers, torch.int64)
-        # A sum would hand one gradient to all its terms; here each has a row of its own.
+        # A sum would pass one gradient tensor to all its terms; here each term has a row of its own.
         return rows.new_zeros(len(self.node_types), *rows.shape[1:]).index_add(0, into, rows)
 
 
 def constant(graph: HeteroGraph, numbers: Sequence[float], dtype: torch.dtype) -> Tensor:
-    """Some numbers as a tensor where the graph is; kept with the graph, since devices take them from the host."""
+    """Returns numbers as a tensor on the graph's device; the graph keeps it to save copies from the host."""
     key = ("constant", tuple(numbers), dtype)
     if key not in graph.derived:
         with lasting():
@@ -66,7 +66,7 @@ def edge_weights(
     weights: dict[EdgeType, Tensor | None],
     dtype: torch.dtype,
 ) -> Tensor | None:
-    """[E] in the order of the relations, 1 for an edge without weight; None if no relation has weights."""
+    """Returns weights [E] in the order of the relations, 1 for an edge without; None if no relation has weights."""
     if all(weight is None for weight in weights.values()):
         return None
     parts: list[Tensor] = []
@@ -84,7 +84,7 @@ def edge_weights(
 def edge_coefficients(
     graph: HeteroGraph, relations: Sequence[Relation], weights: Tensor | None, dtype: torch.dtype
 ) -> Tensor | None:
-    """[E] in canonical order: what each message is multiplied with; None for 1, and where all relations attend.
+    """Returns the factors of messages, [E] in canonical order; None if all are 1, and if all relations attend.
 
     Args:
         weights: [E] in the order of the relations.
@@ -119,7 +119,7 @@ def _coefficients(graph: HeteroGraph, rules: Sequence[str], weights: Tensor) -> 
 
 
 def _rows(graph: HeteroGraph, rules: Sequence[str], rule: str) -> Tensor:
-    """The edges of the relations that follow a rule; their number is read from the device, once."""
+    """Returns the edges of the relations that follow a rule; reads their number from the device once."""
     key = ("edges by rule", tuple(rules), rule)
     if key not in graph.derived:
         with lasting():
@@ -129,7 +129,7 @@ def _rows(graph: HeteroGraph, rules: Sequence[str], rule: str) -> Tensor:
 
 
 def _symmetric(graph: HeteroGraph, types: Tensor, rows: Tensor, weights: Tensor) -> Tensor:
-    """Weights over the roots of the weighted in-degrees, within its relation, of both ends of an edge."""
+    """Divides weights by the square roots of both ends' weighted in-degrees within the edge's relation."""
     count = graph.size("ND")
     src, dst = (types * count + graph.index("E", end)[rows] for end in ("src", "dst"))
     return symmetric_norm(src, dst, graph.size("R") * count, weights)

@@ -27,12 +27,12 @@ from dacergnn.graph import HeteroGraph
 
 
 class RelationEdges(NamedTuple):
-    """Describes what a relation sums over.
+    """Describes the edges that a relation sums over.
 
     Args:
-        relation: The relation; it has no self loops left to be added where the edges were an adjacency.
+        relation: The relation; for an adjacency, one without self loops that are still to be added.
         ends: [2, E] sources and destinations.
-        weight: [E] what messages are multiplied with; None for 1.
+        weight: [E] factors of messages; None if all are 1.
     """
 
     relation: Relation
@@ -41,7 +41,7 @@ class RelationEdges(NamedTuple):
 
 
 def check_relation_edges(relation: Relation, conv: Any, edge_index: Any, x: tuple[Tensor, Tensor]) -> None:
-    """UnsupportedCallError unless a program can run over these edges between nodes with features ``x``."""
+    """Raises UnsupportedCallError unless a program can run over these edges between nodes with features ``x``."""
     if not is_matrix(edge_index):
         check_edge_index(edge_index)
         return
@@ -67,7 +67,7 @@ def check_relation_edges(relation: Relation, conv: Any, edge_index: Any, x: tupl
 
 
 def relation_edges(relation: Relation, conv: Any, edge_index: Any, weight: Tensor | None) -> RelationEdges:
-    """The edges of a relation as PyG's layer reads them; ``weight`` is that of an edge index."""
+    """Returns the edges of a relation as PyG's layer reads them; ``weight`` belongs to an edge index."""
     if not is_matrix(edge_index):
         return RelationEdges(relation, sources_and_destinations(edge_index), weight)
     without = replace(relation, loops=0.0)
@@ -79,7 +79,7 @@ def relation_edges(relation: Relation, conv: Any, edge_index: Any, weight: Tenso
     if not relation.loops:
         return RelationEdges(without, index, values)
     count = matrix_sizes(edge_index)[0]
-    if not isinstance(edge_index, Tensor):  # loops that are there are replaced, those of a matrix of torch added to
+    if not isinstance(edge_index, Tensor):  # loops of torch_sparse are replaced, those of torch added to
         others = (index[0] != index[1]).nonzero().view(-1)
         index, values = index[:, others], None if values is None else values[others]
     if values is None:
@@ -91,7 +91,7 @@ def relation_edges(relation: Relation, conv: Any, edge_index: Any, weight: Tenso
 def kept_relation_edges(
     graph: HeteroGraph, relation: Relation, conv: Any, edge_index: Any, weight: Tensor | None
 ) -> RelationEdges:
-    """The same, made once for an adjacency whose values need no gradient."""
+    """Returns the result of `relation_edges`, made once for an adjacency of torch whose values need no gradient."""
     source: Any = identity(edge_index)[0]
     values = None if isinstance(edge_index, Tensor) else edge_values(edge_index)
     gradient = (edge_index if values is None else values).requires_grad and torch.is_grad_enabled()
@@ -101,6 +101,6 @@ def kept_relation_edges(
 
 
 def _weights(relation: Relation, edge_index: Any) -> Tensor | None:
-    """[E] values of an adjacency that a layer multiplies messages with."""
+    """Returns the values [E] of an adjacency that a layer multiplies messages with; None if it ignores them."""
     counts = isinstance(edge_index, Tensor) or relation.weighted
     return edge_values(edge_index) if counts else None

@@ -1,4 +1,4 @@
-"""Parameters and features of the layers of several relations, and the arrays of one program that they make up."""
+"""Parameters and features of the layers of several relations, and the arrays of one program that are made of them."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _STACKED = ("W", "W_bias", "W_key", "W_key_bias", "W_dst", "W_dst_bias", "q", "k
 
 @dataclass(frozen=True)
 class RelationParts:
-    """The tensors of calls with the relations of a layout: parameters, then features by node type.
+    """Describes the tensors of calls with the relations of a layout: parameters, then features by node type.
 
     Args:
-        names: What errors call the tensors.
-        rows: Positions of the parameters in each array of the program, by relation; None for one that has none.
-        parameters: Where they are among the layers of the relations.
-        results: Which results each tensor leads to.
+        names: Names of the tensors in error messages.
+        rows: Positions of the parameters in each array of the program, by relation; None for a relation without one.
+        parameters: Reads the parameters from the layers of the relations.
+        results: The results that each tensor leads to.
         channels: Columns of the features of each node type that some layer reads.
-        width: Columns of features and weights, those of the widest node type.
-        height: Columns of the program's result, and rows of a relation's weights. Parameters of fewer are repeated:
-            they are added to each of the heads that are averaged afterwards.
+        width: Columns of features and weights: those of the widest node type.
+        height: Columns of the program's result, and rows of a relation's weights. Parameters with fewer are repeated:
+            they are added to each of the heads, which are averaged later.
         unfitted: Positions of the parameters that have fewer rows or columns.
     """
 
@@ -79,10 +79,10 @@ class RelationParts:
         """Returns the arrays of the program.
 
         Args:
-            norm: [E] what each message is multiplied with.
+            norm: [E] factors of messages.
             mean: Whether results are the mean of the relations into a node type, not their sum.
-            tensors: Those of a call.
-            gate: Is shown what they are joined to.
+            tensors: The tensors of a call.
+            gate: Called with each joined tensor and the positions of its parts.
         """
         x = self._features(tensors, gate)
         arrays = {name: self._stacked(name, tensors, gate) for name in _STACKED if name in self.rows}
@@ -99,7 +99,7 @@ class RelationParts:
         return arrays
 
     def _features(self, tensors: Sequence[Tensor], gate: Gate | None) -> Tensor:
-        """Returns the rows of all node types, which are zeros where no layer reads them."""
+        """Returns the rows of all node types; rows that no layer reads are zeros."""
         parts: list[Tensor] = []
         count = len(tensors) - len(self.layout.node_types)
         for name, x in zip(self.layout.node_types, tensors[count:], strict=True):
@@ -114,7 +114,7 @@ class RelationParts:
         return rows
 
     def _stacked(self, name: str, tensors: Sequence[Tensor], gate: Gate | None) -> Tensor:
-        """Returns a row for each relation, of zeros for one without such a parameter."""
+        """Returns a row for each relation, with zeros for a relation without such a parameter."""
         places = self.rows[name]
         first = next(place for place in places if place is not None)
         zeros = torch.zeros_like(self._fitted(tensors, first))
@@ -138,7 +138,7 @@ class RelationParts:
 
 
 def _fitted(parameter: Tensor, width: int, height: int) -> Tensor:
-    """Returns a parameter as wide as the features and, but for those of heads, as high as the results."""
+    """Returns a parameter as wide as the features and, unless it has heads, as high as the results."""
     if parameter.dim() == 2 and parameter.size(1) < width:
         parameter = pad(parameter, (0, width - parameter.size(1)))
     if parameter.dim() < 3 and parameter.size(0) < height:

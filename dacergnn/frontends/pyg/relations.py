@@ -1,4 +1,4 @@
-"""The layer of one relation of a `HeteroConv`: which of its class, with which options, and where its weights are."""
+"""The layer of one relation of a `HeteroConv`: its class, its options and the paths of its weights."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ GCN, GAT = _CONV + "gcn_conv.GCNConv", _CONV + "gat_conv.GATConv"
 GATV2, TRANSFORMER = _CONV + "gatv2_conv.GATv2Conv", _CONV + "transformer_conv.TransformerConv"
 _LINEAR = "torch_geometric.nn.dense.linear.Linear"
 WEIGHTED = (GRAPH, GCN)
-"""Those of them whose calls take weights of edges."""
+"""Layers whose calls take weights of edges."""
 ATTENDING = (GAT, GATV2, TRANSFORMER)
-"""Names the layers among them whose relations attend."""
+"""Layers whose relations attend."""
 _ANY = ("add", "mean", "max", "min")
 _AGGREGATIONS = {SAGE: _ANY, GRAPH: _ANY, GCN: ("add",), **dict.fromkeys(ATTENDING, ("add",))}
 CONVS = tuple(_AGGREGATIONS)
@@ -50,9 +50,9 @@ _SHARED_PATHS = {
     GAT: {"W": "lin.weight", "W_dst": "lin.weight"},
     GATV2: {"W_dst": "lin_l.weight", "W_dst_bias": "lin_l.bias"},
 }
-"""Gives the paths that differ where both ends have one projection."""
+"""Paths that differ where both ends have one projection."""
 _ENDS = {"W": 0, "W_key": 0, "W_dst": -1, "root": -1}
-"""Tells which end of an edge has the features that a matrix is multiplied with."""
+"""The end of an edge whose features a matrix is multiplied with."""
 _DROPOUT = {"dropout": "set it to 0 to have one program for all relations"}
 _REFUSED: dict[str, dict[str, str]] = {
     SAGE: {
@@ -71,7 +71,7 @@ _REFUSED: dict[str, dict[str, str]] = {
 
 
 class Attention(NamedTuple):
-    """Options that the attention of all relations shares; `slope` is that of a LeakyReLU, if there is one."""
+    """Holds the options that the attention of all relations shares; `slope` is a LeakyReLU's, if there is one."""
 
     layer: str
     heads: int
@@ -85,8 +85,8 @@ class Relation:
     """Describes how a relation's messages are weighted and reduced, and where its parameters are.
 
     `rule` is "add", "mean", "max", "min" (weights of edges, reduced), "gcn" (symmetric norm) or "attention". `loops` is
-    the weight of self loops to be added, 0 for none. `paths` holds the paths of the parameters that the layer has by
-    the names of the program's arrays.
+    the weight of self loops to be added, 0 for none. `paths` maps names of the program's arrays to the paths of the
+    parameters that the layer has.
     """
 
     key: EdgeType
@@ -100,28 +100,28 @@ class Relation:
 
     @property
     def matrices(self) -> list[tuple[str, str]]:
-        """Node types, and the path of a matrix that their features are multiplied with."""
+        """Returns pairs of a node type and the path of a matrix that its features are multiplied with."""
         return [(self.key[end], self.paths[name]) for name, end in _ENDS.items() if name in self.paths]
 
     @property
     def reduce(self) -> str:
-        """Returns how the program reduces over the edges of a (destination, type) pair."""
+        """Returns the program's reduction over the edges of a (destination, type) pair."""
         return self.rule if self.rule in ("max", "min") else "sum"
 
     def loop_form(self, *, matrix: bool) -> tuple[bool, bool, bool]:
-        """Returns what tells apart the edges that layers make of the same index or ``matrix`` when they add self loops.
+        """Returns a key of the edges that a layer makes of an index or ``matrix`` by adding self loops.
 
-        Those that attend put them in place of those of a matrix, others may add to these.
+        Layers that attend replace the self loops of a matrix; other layers may add to them.
         """
         return matrix, self.loops > 0, matrix and self.loops > 0 and self.attention is not None
 
     def parameter(self, convs: Any, path: str) -> Tensor:
-        """The parameter of this relation's layer at `path`."""
+        """Returns the parameter of this relation's layer at `path`."""
         return attrgetter(path)(convs._modules[self.place])
 
     @classmethod
     def of(cls, key: EdgeType, place: str, conv: Any) -> Relation:
-        """UnsupportedLayerError if the layer is none of these, or has an option that no program expresses."""
+        """Returns the relation of a layer; raises UnsupportedLayerError for one that no program expresses."""
 
         def refuse(option: str, value: object, remedy: str) -> UnsupportedLayerError:
             return UnsupportedLayerError(option, value, remedy, f"{type(conv).__name__} of edge type {key!r}")
@@ -161,11 +161,11 @@ class Relation:
 
 
 def _paths(kind: str, conv: Any, *, within: bool) -> dict[str, str]:
-    """Returns where the parameters are that a layer uses between nodes of one type, ``within``, or of two."""
+    """Returns the paths of the parameters that a layer uses between nodes of one type (``within``) or of two."""
     paths = _PATHS[kind]
     if kind == GAT and conv.lin is not None:
         paths = paths | _SHARED_PATHS[kind]
-    # With features of two types the layer calls both projections, even if it is said to share one.
+    # With features of two types the layer calls both projections, even if its option says that it shares one.
     if kind == GATV2 and (conv.lin_r is conv.lin_l or (conv.share_weights and within)):
         paths = paths | _SHARED_PATHS[kind]
     if not getattr(conv, "root_weight", True):

@@ -25,9 +25,9 @@ _MODS = ("additive", "scaled", "f-additive", "f-scaled")
 
 
 class RGATFrontend(WeightsFrontend):
-    """One head takes the plain program; q and k mix the heads, so that more of them take `rgat_modes`.
+    """Runs `RGATConv` by the plain program for one head and default options, and by `rgat_modes` otherwise.
 
-    Masks of dropout are drawn by torch.
+    With several heads, q and k mix them. Torch draws the masks of dropout.
     """
 
     handles: ClassVar[tuple[str, ...]] = ("torch_geometric.nn.conv.rgat_conv.RGATConv",)
@@ -43,7 +43,7 @@ class RGATFrontend(WeightsFrontend):
         self.num_bases: int | None = layer.num_bases
         self.num_blocks: int | None = layer.num_blocks
         self.edge_dim: int | None = layer.edge_dim
-        # PyG ignores names of cardinality preservation that it does not know.
+        # PyG ignores unknown names of cardinality preservation.
         self.mod: str = layer.mod if layer.mod in _MODS else "none"
         self.additive: bool = layer.attention_mode == "additive-self-attention"
         self.within: bool = layer.attention_mechanism == "within-relation"
@@ -75,7 +75,7 @@ class RGATFrontend(WeightsFrontend):
 
     @property
     def repeatable(self) -> bool:
-        # With a mod PyG leaves attention weights whole.
+        # With a mod, PyG drops no attention weights.
         return not (self.module.training and self.module.dropout > 0 and self.mod == "none")
 
     def graph_owner(self) -> object:
@@ -146,11 +146,11 @@ class RGATFrontend(WeightsFrontend):
         return out + self.parameters["bias"] if self.has_bias else out
 
     def _weight(self, own: Attributes) -> Tensor:
-        """[R, in, heads * channels], or [R, B, in / B, heads * channels / B] with blocks."""
+        """Returns weights [R, in, heads * channels], or [R, B, in / B, heads * channels / B] with blocks."""
         return own["weight"] if self.num_bases is None else own["att"] @ own["basis"].view(self.num_bases, -1)
 
     def _copy_matrix(self, x: Tensor) -> Tensor:
-        """[heads, channels, dim * channels]: `dim` unit matrices side by side for each head."""
+        """Returns [heads, channels, dim * channels]: `dim` unit matrices side by side for each head."""
         key = (x.dtype, x.device)
         if key not in self._copies:
             unit = torch.eye(self.channels, dtype=x.dtype, device=x.device).repeat(1, self.dim)

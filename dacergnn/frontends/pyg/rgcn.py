@@ -34,12 +34,12 @@ from dacergnn.graph.checks import IndexRange, as_index_vector, check_ranges
 
 
 class RGCNFrontend(MessagePassingFrontend):
-    """`aggr` is taken per relation, as PyG documents it and computes without its segment_matmul path."""
+    """Runs `RGCNConv`; aggregates per relation, as PyG documents it and computes it without segment_matmul."""
 
     handles: ClassVar[tuple[str, ...]] = ("torch_geometric.nn.conv.rgcn_conv.RGCNConv",)
     aggregations: ClassVar[tuple[str, ...]] = ("add", "mean", "max", "min")
     id_rows: ClassVar[str] = "ids"
-    """Tells what the sources of the graph are where x holds node ids."""
+    """Meaning of the graph's sources where x holds node ids: "ids" or "positions"."""
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__(module)
@@ -76,23 +76,23 @@ class RGCNFrontend(MessagePassingFrontend):
         return self._identity(edge_index, edge_type), ("nodes", x_l.size(0), x_r.size(0), isinstance(x, tuple))
 
     def _check_matrix(self, edge_index: Any) -> None:
-        """UnsupportedCallError for an adjacency that the layer cannot read."""
+        """Raises UnsupportedCallError for an adjacency that the layer cannot read."""
         if is_matrix(edge_index) and isinstance(edge_index, Tensor):
             raise UnsupportedCallError("edge_index is a Tensor that is sparse, whose edges of a type PyG cannot take.")
 
     def _types(self, edge_index: Any, edge_type: Any) -> Any:
-        """[E] types of the edges, which a matrix of torch_sparse has as its values."""
+        """Returns the types of the edges [E], which a matrix of torch_sparse has as its values."""
         return edge_values(edge_index) if is_matrix(edge_index) else edge_type
 
     def _check_sizes(self, edge_index: Any, src: int, dst: int) -> None:
-        """UnsupportedCallError where an adjacency is of other nodes."""
+        """Raises UnsupportedCallError where an adjacency has other numbers of nodes."""
         if is_matrix(edge_index) and matrix_sizes(edge_index) != (src, dst):
             raise UnsupportedCallError(f"size={matrix_sizes(edge_index)!r} differs from {(src, dst)}, the rows of x.")
 
     def _identity(self, edge_index: Any, edge_type: Any) -> tuple[object, ...]:
-        """Returns what the edges and their types are told apart by."""
+        """Returns the objects by which edges and their types are told apart."""
         types = self._types(edge_index, edge_type)
-        # Values of a sparse tensor are another object each time, and part of it.
+        # The values of a sparse tensor are a new object each time, but the tensor itself stands for them.
         return *identity(edge_index), None if types is not edge_type and isinstance(edge_index, Tensor) else types
 
     def graph_owner(self) -> object:
@@ -158,12 +158,12 @@ class RGCNFrontend(MessagePassingFrontend):
                 raise UnsupportedCallError("x mixes features and node ids; pass ids [N] (or None) for both sides.")
 
     def _source_ids(self, x_l: Tensor, src: Tensor) -> Tensor:
-        """Embedding row of each edge's source: the graph's sources are embeddings, not positions in x."""
+        """Returns the embedding row of each edge's source: the graph's sources are embeddings, not positions in x."""
         check_ranges(IndexRange("edge_index[0]", src, x_l.size(0), "source nodes", "x"))
         return as_index_vector("x", x_l).index_select(0, src)
 
     def _weight(self, parameters: Attributes) -> Tensor:
-        """[R, in, out], or [R, B, in / B, out / B] with blocks."""
+        """Returns weights [R, in, out], or [R, B, in / B, out / B] with blocks."""
         weight = parameters["weight"]
         return weight if self.num_bases is None else parameters["comp"] @ weight.view(self.num_bases, -1)
 
@@ -210,14 +210,14 @@ class RGCNFrontend(MessagePassingFrontend):
 
 
 class FastRGCNFrontend(RGCNFrontend):
-    """As `RGCNConv`, but where x holds node ids, messages go by the position of the source, not by its id."""
+    """Runs `FastRGCNConv`, which differs for node ids in x: it picks messages by the source's position, not its id."""
 
     handles: ClassVar[tuple[str, ...]] = ("torch_geometric.nn.conv.rgcn_conv.FastRGCNConv",)
     aggregations: ClassVar[tuple[str, ...]] = ("add", "mean")
     id_rows: ClassVar[str] = "positions"
 
     def _check_matrix(self, edge_index: Any) -> None:
-        """All that `check_edges` takes will do."""
+        """Accepts all edges that `check_edges` accepts."""
 
     def _types(self, edge_index: Any, edge_type: Any) -> Any:
         return edge_values(edge_index) if edge_type is None else edge_type
@@ -233,12 +233,12 @@ class FastRGCNFrontend(RGCNFrontend):
 
 
 def _ends(x: Any) -> tuple[Any, Any]:
-    """Returns what the sources and the destinations have in `x`; a list is no pair to this layer."""
+    """Returns the features or ids of sources and destinations from `x`; a list is no pair to this layer."""
     return x if isinstance(x, tuple) else (x, x)
 
 
 def _root_rows(root: Tensor, x_r: Tensor | None, count: int) -> Tensor:
-    """[ND, out]: the root weight of each destination by its id; ids are positions where there are none."""
+    """Returns [ND, out]: the root weight of each destination by its id, or by its position if there are no ids."""
     if x_r is not None:
         return root.index_select(0, x_r)
     return root if root.size(0) == count else root[:count]

@@ -16,7 +16,7 @@ from dacergnn.graph import HeteroGraph
 
 
 class SAGEFrontend(ConvolutionFrontend):
-    """Projection of the sources, root weight and normalization are in the program."""
+    """Runs `SAGEConv`; the program holds the projection of the sources, the root weight and the normalization."""
 
     handles: ClassVar[tuple[str, ...]] = ("torch_geometric.nn.conv.sage_conv.SAGEConv",)
     fused = static = True

@@ -1,4 +1,4 @@
-"""Self loops in place of those that are there, with their weights, and the symmetric norm of GCN."""
+"""Self loops in place of existing ones, with their weights, and the symmetric norm of GCN."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _ANY: Sizes = (INT64_LIMIT - 1, INT64_LIMIT - 1)
 
 
 def with_loops(edge_index: Tensor, count: int, sizes: Sizes | None = None) -> Tensor:
-    """The edges between different nodes, then a self loop at each of ``count`` nodes.
+    """Returns the edges between different nodes, then a self loop at each of ``count`` nodes.
 
     Args:
-        sizes: Numbers of sources and destinations; None if it was checked that the edges are between these.
+        sizes: Numbers of sources and destinations; None if the ends of the edges have been checked.
 
     Raises:
-        GraphError: An end of an edge is none of them. Positions count in the list of the user, who has no other.
+        GraphError: An end of an edge is out of the range of ``sizes``. Positions in the text count in the user's list.
     """
     if sorting.at_hand(edge_index):
         edges = native_sorting.with_loops(edge_index, sizes or _ANY, count)
@@ -36,17 +36,17 @@ def with_loops(edge_index: Tensor, count: int, sizes: Sizes | None = None) -> Te
 
 
 def loops(edge_index: Tensor, count: int) -> Tensor:
-    """[2, count] a self loop at each node, typed and placed as ``edge_index``."""
+    """Returns a self loop at each node, [2, count], with the dtype and device of ``edge_index``."""
     return torch.arange(count, dtype=edge_index.dtype, device=edge_index.device).expand(2, -1)
 
 
 def with_loop_weights(
     graph: HeteroGraph, key: Hashable, edge_index: Tensor, weight: Tensor, fill: float, count: int
 ) -> Tensor:
-    """``weight`` [E] in the order of `with_loops`: a loop that is there keeps its weight, others have ``fill``.
+    """Returns ``weight`` [E] in the order of `with_loops`: existing loops keep their weight, others have ``fill``.
 
     Args:
-        key: Tells ``edge_index`` from others that the graph is made of.
+        key: Tells ``edge_index`` from other edges that the graph is made of.
     """
     others, at, nodes = split_loops(graph, key, edge_index)
     added = torch.full((count,), fill, dtype=weight.dtype, device=weight.device)
@@ -54,9 +54,9 @@ def with_loop_weights(
 
 
 def split_loops(graph: HeteroGraph, key: Hashable, edge_index: Any) -> tuple[Tensor, Tensor, Tensor]:
-    """Positions of the edges that are no self loops, of those that are, and the nodes of these.
+    """Returns the positions of edges that are no self loops, the positions of self loops, and the nodes of these.
 
-    Their number is read from the device, and so kept with the graph as long as the edges are the same tensor.
+    As their number is read from the device, the graph keeps them while the edges are the same tensor.
     """
 
     def find() -> tuple[Tensor, Tensor, Tensor]:
@@ -70,7 +70,7 @@ def split_loops(graph: HeteroGraph, key: Hashable, edge_index: Any) -> tuple[Ten
 
 
 def symmetric_norm(src: Tensor, dst: Tensor, count: int, weights: Tensor) -> Tensor:
-    """[E] weights over the roots of the weighted in-degrees of both ends; 0 where nothing arrives."""
+    """Returns weights [E] over the square roots of both ends' weighted in-degrees; 0 where no edge arrives."""
     degrees = weights.new_zeros(count).index_add(0, dst, weights)
     roots = degrees.pow(-0.5)
     roots = roots.masked_fill(roots == float("inf"), 0)

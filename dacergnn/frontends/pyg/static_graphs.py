@@ -1,8 +1,8 @@
-"""Traced calls on static graphs, whose nodes have features [B, N, ...]: recorded as one graph of B equal parts.
+"""Records traced calls on static graphs, whose nodes have features [B, N, ...], as one graph of B equal parts.
 
-A `Static` value stands for [B, N, F]; behind it are the rows [B * N, F] of all parts. What is done to it row by row
-is done to those, and gathers and sums along the axis of the nodes run along the edges of all parts. All else raises
-UnsupportedCallError, since it may mix the parts.
+A `Static` value stands for [B, N, F] and holds the rows [B * N, F] of all parts. Functions of single rows are applied
+to these rows; gathers and sums along the axis of the nodes run along the edges of all parts. All other functions
+raise UnsupportedCallError, since they may mix the parts.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _REDUCTIONS = (torch.scatter_reduce, Tensor.scatter_reduce, Tensor.scatter_reduc
 
 
 class Static(Value):
-    """A value [B, N, F] that is made of ``rows`` [B * N, F]; torch asks it before all other values."""
+    """Represents a value [B, N, F] made of ``rows`` [B * N, F]; torch dispatches to it before all other values."""
 
     rows: Value
 
     @classmethod
     def of(cls, rows: Value, parts: int) -> Static:
-        """The value whose parts have these rows, one part after the other."""
+        """Returns the value whose parts have these rows, one part after the other."""
         shape = torch.Size((parts, rows.shape[0] // parts, *rows.shape[1:]))
         value: Any = cls(rows.owner, Node(rows.node.expr, shape, rows.dtype))
         value.rows = rows
@@ -60,18 +60,18 @@ class Static(Value):
 
     @property
     def parts(self) -> int:
-        """B."""
+        """Returns the number of parts, B."""
         return self.shape[0]
 
 
 def static(trace: Trace, tensor: Tensor) -> Static:
-    """Features [B, N, F] as a value that is recorded."""
+    """Records features [B, N, F] as a static value."""
     trace.once("features [B, N, F] are given another shape")
     return Static.of(trace.value(tensor.flatten(0, 1)), tensor.size(0))
 
 
 def together(trace: Trace, tree: Any) -> Any:
-    """A structure with tensors [B, N, F] in place of static values."""
+    """Returns a structure with tensors [B, N, F] in place of static values."""
     if type(tree) is Static:
         return trace.results(tree.rows).view(tree.shape)
     if type(tree) in (tuple, list):
@@ -86,7 +86,7 @@ def _unknown(func: Any) -> UnsupportedCallError:
 
 
 def _row_by_row(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The function of every row."""
+    """Applies a function to every row."""
     first = next((v for v in (*args, *kwargs.values()) if type(v) is Static), None)
     if first is None or func.__name__ in _NEW or kwargs.get("out") is not None or kwargs.get("inplace"):
         raise _unknown(func)
@@ -95,7 +95,7 @@ def _row_by_row(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
 
 
 def _rows(func: Any, value: Any, like: Static) -> Any:
-    """An operand as it meets the rows of ``like``: those of a node or edge come again in every part."""
+    """Returns an operand that fits the rows of ``like``: rows of nodes or edges are repeated for every part."""
     if type(value) is Static:
         if value.shape[:2] != like.shape[:2] or value.dim() != like.dim():
             raise _unknown(func)
@@ -114,7 +114,7 @@ def _rows(func: Any, value: Any, like: Static) -> Any:
 
 
 def _new(func: Any, like: Static, size: Any, *args: Any, **kwargs: Any) -> Any:
-    if type(size) is int:  # one number for each node, as counts of edges are
+    if type(size) is int:  # one number for each node, such as a count of edges
         return func(like.rows, size, *args, **kwargs)
     if not isinstance(size, tuple | list) or len(size) < 3 or size[0] != like.parts:
         raise _unknown(func)
@@ -128,7 +128,7 @@ def _expanded(func: Any, x: Any, like: Any) -> Any:
 
 
 def _along(func: Any, x: Any, dim: Any = None, *args: Any, **kwargs: Any) -> Static:
-    """A function along one axis that is neither that of the graphs nor that of the nodes."""
+    """Applies a function along one axis, which must not be the axis of the graphs or of the nodes."""
     if type(x) is not Static or type(dim) is not int or x.dim() < 3 or dim % x.dim() < 2:
         raise _unknown(func)
     rows = func(x.rows, dim % x.dim() - 1, *args, **kwargs)
@@ -198,7 +198,7 @@ def _scattered(
 
 
 def _end(index: EndIndex, parts: int) -> EndIndex:
-    """An end of the edges of all parts."""
+    """Returns an end of the edges of all parts."""
     edges = PartedEdges.of(index.edges, parts)
     return end_index(edges, index.side, _ids(index.edges, index.side).repeat(parts))
 

@@ -1,4 +1,4 @@
-"""Models made by PyG's `to_hetero`: the calls of a layer's copies, one for each relation, become one call."""
+"""Rewrites models of PyG's `to_hetero`: the calls of a layer's copies, one for each relation, become one call."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dacergnn.frontends.pyg.relations import CONVS, WEIGHTED, EdgeType
 
 
 class RelationGroup(nn.ModuleDict):
-    """The copies of a layer, under the names that they had, with the forward of a `HeteroConv`."""
+    """Holds the copies of a layer under their former names, with the forward of a `HeteroConv`."""
 
     def __init__(self, convs: nn.ModuleDict, places: dict[EdgeType, str], aggr: str) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class RelationGroup(nn.ModuleDict):
 
 
 class GroupFrontend(HeteroFrontend):
-    """As `HeteroConv`."""
+    """Runs a `RelationGroup` like a `HeteroConv`."""
 
     handles: ClassVar[tuple[str, ...]] = (f"{__name__}.RelationGroup",)
 
@@ -54,7 +54,7 @@ class GroupFrontend(HeteroFrontend):
 
 
 class _ModuleCall(NamedTuple):
-    """One copy's call in the graph: values of both node types, of the edges, of their weights if there are any."""
+    """Describes one copy's call in the graph: values of both node types, of the edges, and of their weights if any."""
 
     node: fx.Node
     key: EdgeType
@@ -64,7 +64,7 @@ class _ModuleCall(NamedTuple):
 
 
 def join_relations(model: nn.Module) -> nn.Module | None:
-    """The model with the copies of a layer called as one `RelationGroup`; None if it calls no such copies.
+    """Returns the model with the copies of a layer called as one `RelationGroup`; None if it calls no such copies.
 
     Modules, parameters and their names stay the same; `model` is not changed.
     """
@@ -94,8 +94,7 @@ def join_relations(model: nn.Module) -> nn.Module | None:
 
 
 def _read(node: fx.Node, convs: nn.ModuleDict) -> _ModuleCall | None:
-    """Returns what a node calls a layer with; None if it is none of those that stand in groups, or has other
-    arguments."""
+    """Returns the call of a layer by a node; None if no group can hold the layer, or for other arguments."""
     kind = handled_class(convs[str(node.target).rpartition(".")[2]], CONVS)
     names = ("x", "edge_index", "edge_weight")
     arguments: dict[str, Any] = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
@@ -113,7 +112,7 @@ def _read(node: fx.Node, convs: nn.ModuleDict) -> _ModuleCall | None:
 
 
 def _join(graph: fx.Graph, path: str, convs: nn.ModuleDict, calls: list[_ModuleCall]) -> RelationGroup | None:
-    """Put one call in place of `calls` and of the nodes that sum their results; None, and no change, if they differ."""
+    """Replaces `calls` and the nodes that sum their results by one call; returns None without a change if they differ."""
     x: dict[str, fx.Node] = {}
     parts: defaultdict[str, list[fx.Node]] = defaultdict(list)
     for call in calls:
@@ -148,7 +147,7 @@ def _join(graph: fx.Graph, path: str, convs: nn.ModuleDict, calls: list[_ModuleC
 
 
 def _summed(parts: Sequence[fx.Node]) -> list[fx.Node]:
-    """The nodes and those that add them up, in order; empty if they are not added, or used for something else."""
+    """Returns the nodes, then the nodes that add them up; empty if they are not added, or have other uses."""
     nodes, rest = list(parts), list(parts)
     while len(rest) > 1:
         users = [u for n in rest for u in n.users if u.target is torch.add and not u.kwargs]
@@ -161,14 +160,14 @@ def _summed(parts: Sequence[fx.Node]) -> list[fx.Node]:
 
 
 def _divided(node: fx.Node, count: int) -> fx.Node | None:
-    """The only use of a node if that divides it by `count`."""
+    """Returns the only user of a node if it divides the node by `count`, else None."""
     user = next(iter(node.users)) if len(node.users) == 1 else None
     divides = user is not None and user.target is torch.div and user.args == (node, count) and not user.kwargs
     return user if divides else None
 
 
 def _exchanged(module: nn.Module, groups: dict[str, nn.Module], path: str = "") -> dict[str, nn.Module | None]:
-    """Children of a module with the groups in their places."""
+    """Returns the children of a module with the groups in their places."""
     children: dict[str, nn.Module | None] = {}
     own_children: dict[str, nn.Module | None] = vars(module)["_modules"]
     for name, child in own_children.items():

@@ -1,4 +1,4 @@
-"""Layers derived from PyG's `MessagePassing` that have no front end of their own: run as they are, and recorded."""
+"""Runs and records layers derived from PyG's `MessagePassing` that have no front end of their own."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from dacergnn.frontends.symbolic.edges import end_index
 from dacergnn.frontends.symbolic.tape import plain_sizes
 
 _NAMES = ("edge_index", "adj")
-"""Tells how the names of arguments begin that may be adjacencies."""
+"""Beginnings of the names of arguments that may be adjacencies."""
 
 
 def is_message_passing(module: nn.Module) -> bool:
-    """Returns whether a module is a `MessagePassing` layer; does not import torch_geometric."""
+    """Tells whether a module is a `MessagePassing` layer; does not import torch_geometric."""
     return isinstance(module, _message_passing())
 
 
 def _message_passing() -> Any:
-    """Returns the class, or no class where nobody has imported it."""
+    """Returns the class `MessagePassing`, or an empty tuple if it has not been imported."""
     return getattr(sys.modules.get("torch_geometric.nn.conv.message_passing"), "MessagePassing", ())
 
 
 class MessagePassingTracer(Tracer):
-    """Wraps the arguments of a layer and what it hands to `propagate`; message, aggregation and update are torch.
+    """Wraps the arguments of a layer and of its `propagate`; message, aggregation and update are torch functions.
 
     A layer that fuses message and aggregation is run by its separate methods.
     """
@@ -75,7 +75,7 @@ class MessagePassingTracer(Tracer):
 
 
 def _check_observers(layer: Any) -> None:
-    """UnsupportedCallError if hooks see the messages of a layer: they may keep them, and look at their numbers."""
+    """Raises UnsupportedCallError if hooks see the messages of a layer: they may keep them or read their numbers."""
     hooks = message_hooks(layer)
     if hooks is not None:
         raise UnsupportedCallError(f"{hooks} see tensors that a program does not make; remove the hooks.")
@@ -84,7 +84,7 @@ def _check_observers(layer: Any) -> None:
 def _with_static(
     trace: Trace, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments with the first parameter of `forward`, the features, known as those of a static graph if so."""
+    """Returns the arguments with the first parameter of `forward`, the features, marked if the graph is static."""
     if args:
         return (_static(trace, args[0]), *args[1:]), kwargs
     first = [*signature(type(module).forward).parameters][1:2]
@@ -92,7 +92,7 @@ def _with_static(
 
 
 def _static(trace: Trace, x: Any) -> Any:
-    """Features with those of static graphs [B, N, F], of one end or of both, known as such."""
+    """Marks features [B, N, F] of static graphs, of one end or of both; returns other features as they are."""
     if type(x) in (tuple, list):
         return type(x)([_static(trace, v) for v in x])
     several = type(x) in (Tensor, nn.Parameter) and x.dim() == 3 and x.is_floating_point() and x.size(0) > 0
@@ -102,7 +102,7 @@ def _static(trace: Trace, x: Any) -> Any:
 def _with_matrices(
     edges: CallEdges, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments with adjacencies told from sparse features, by the names that they have in `forward`."""
+    """Returns the arguments with adjacencies marked; their names in `forward` tell them from sparse features."""
     if not any(isinstance(t, Tensor) and is_matrix(t) for t in (*args, *kwargs.values())):
         return args, kwargs
     names = [*signature(type(module).forward).parameters][1:]
@@ -118,7 +118,7 @@ def _with_matrices(
 def _with_types(
     given_edges: CallEdges, flow: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments with integers [E] known as the types of the edges, and integers [N] as those of the nodes."""
+    """Returns the arguments with integers [E] marked as types of the edges, and integers [N] as types of the nodes."""
     tensors = [t for t in (*args, *kwargs.values()) if isinstance(t, Tensor)]
     indices = [t for t in tensors if type(t) is Adjacency or _is_index(t)]
     if len(indices) != 1:
@@ -144,13 +144,13 @@ def _may_be_types(value: Any) -> bool:
 
 
 def _is_index(tensor: Tensor) -> bool:
-    """Returns whether this is an edge index, perhaps an `EdgeIndex`."""
+    """Tells whether a tensor is an edge index, which may be an `EdgeIndex`."""
     kind = type(tensor) is Tensor or hasattr(tensor, "as_tensor")
     return kind and tensor.dtype is torch.int64 and tensor.dim() == 2 and tensor.size(0) == 2
 
 
 def _stand_in(module: Any, edges: CallEdges, made: list[tuple[Any, Any]]) -> Any:
-    """A shallow copy of a layer, and of the layers in it, that records how it propagates."""
+    """Returns a shallow copy of a layer, and of the layers in it, that records how it propagates."""
     children = {n: _stand_in(m, edges, made) for n, m in module._modules.items() if m is not None and _holds_layers(m)}
     layer = is_message_passing(module)
     if not children and not layer:
@@ -164,13 +164,13 @@ def _stand_in(module: Any, edges: CallEdges, made: list[tuple[Any, Any]]) -> Any
 
         def record(name: str, edge_index: Any, *args: Any, size: Any = None, **kwargs: Any) -> Any:
             index, size, kwargs = edges.propagated(stand_in, name, edge_index, size, kwargs)
-            # Explained layers have the method that their class had before PyG wrote a faster one.
+            # Explained layers run the method that their class had before PyG generated a faster one.
             own = f"_orig_{name}" if module.explain and hasattr(type(module), f"_orig_{name}") else name
             return getattr(type(module), own)(stand_in, index, *wrap(args), size=size, **wrap(kwargs))
 
         stand_in.__dict__.update({name: partial(record, name) for name in ("propagate", "edge_updater")})
         explain: Any = vars(module).get("explain_message")
-        if hasattr(explain, "__func__"):  # PyG has those who explain give a layer a method of its own
+        if hasattr(explain, "__func__"):  # PyG's explainers give a layer a method of its own
             stand_in.__dict__["explain_message"] = MethodType(explain.__func__, stand_in)
         known = edges.trace.runtime.known(module)
         for name in _HOOKS:
@@ -182,7 +182,7 @@ def _stand_in(module: Any, edges: CallEdges, made: list[tuple[Any, Any]]) -> Any
 
 
 def _hook(hook: Any, known: nn.Module, _stand_in: Any, *args: Any) -> Any:
-    """A hook, which is given the module that users know."""
+    """Calls a hook with the module that users know."""
     return hook(known, *args)
 
 
@@ -192,11 +192,11 @@ def _holds_layers(module: nn.Module) -> bool:
 
 _OWN = ("propagate", "edge_updater", "_modules", "explain_message")
 _HOOKS = ("_forward_pre_hooks", "_forward_hooks")
-"""Tables of hooks, which stand-ins have wrapped."""
+"""Tables of hooks; stand-ins have wrapped hooks in theirs."""
 
 
 def _changes(original: Any, stand_in: Any) -> dict[str, Any]:
-    """Attributes that the call has set."""
+    """Returns the attributes that the call has set."""
     before = original.__dict__
     after = {k: v for k, v in stand_in.__dict__.items() if k not in (*_OWN, *_HOOKS)}
     return {k: v for k, v in after.items() if k not in before or before[k] is not v}

@@ -31,9 +31,9 @@ _REDUCTIONS = {"sum": "sum", "mean": "mean", "max": "max", "amax": "max", "min":
 
 
 class Adjacency(Value):
-    """A sparse matrix of torch: products of it with features are recorded, all else is done with the matrix itself.
+    """Represents a sparse matrix of torch: records its products with features; other functions get the matrix itself.
 
-    It derives from `Value`, so that torch asks it first about a function that takes both.
+    It derives from `Value`, so that torch dispatches to it first for a function that takes both.
     """
 
     edges: CallEdges
@@ -63,7 +63,7 @@ class Adjacency(Value):
         return output
 
     def times(self, features: Any, reduce: str = "sum") -> Any:
-        """Returns what the rows of features that are times the entries of a row of the matrix reduce to."""
+        """Multiplies rows of features with the entries of each row of the matrix, and reduces the products."""
         from torch_geometric.utils import scatter
 
         matrix: Any = self.node.real
@@ -82,7 +82,7 @@ class Adjacency(Value):
 
 
 class CallEdges:
-    """All edges of one call: the same tensor has the same end points each time that it is used."""
+    """Holds all edges of one call: a tensor has the same end points each time that it is used."""
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
@@ -90,7 +90,7 @@ class CallEdges:
         self._indices: dict[int, tuple[Any, EdgeIndex]] = {}
 
     def matrix(self, matrix: Tensor) -> Adjacency:
-        """A sparse matrix of torch that records what it is multiplied with."""
+        """Returns a sparse matrix of torch that records its products."""
         known = self._matrices.get(id(matrix))
         if known is None:
             self.trace.place(matrix.device)
@@ -101,7 +101,7 @@ class CallEdges:
         return known[1]
 
     def torch_sparse_matrix(self, matrix: Any) -> Any:
-        """The same for a matrix of torch_sparse: PyG multiplies with it as one of torch where it has no gradient."""
+        """Does the same for one of torch_sparse: PyG multiplies with it as a torch matrix where it has no gradient."""
         stand_in = object.__new__(type(matrix))
         stand_in.__dict__.update(
             matrix.__dict__,
@@ -111,7 +111,7 @@ class CallEdges:
         return stand_in
 
     def index(self, edge_index: Any, flipped: bool = False) -> EdgeIndex:
-        """The rows of an edge index, or the entries of an adjacency, as end points of edges."""
+        """Returns the rows of an edge index, or the entries of an adjacency, as end points of edges."""
         if not is_matrix(edge_index):
             check_edge_index(edge_index)
             tensor = plain(edge_index)
@@ -127,11 +127,10 @@ class CallEdges:
     def propagated(
         self, module: Any, name: str, edge_index: Any, size: Any, kwargs: dict[str, Any]
     ) -> tuple[Any, Any, dict[str, Any]]:
-        """Returns what `propagate` or `edge_updater` (``name``) is to be called with, so that it does what it does to
-        edges.
+        """Returns the edges, the size and the keyword arguments to call `propagate` or `edge_updater` (``name``) with.
 
         Raises:
-            UnsupportedCallError: The layer cannot take such edges, or does with them what nobody knows.
+            UnsupportedCallError: The layer cannot take such edges, or it is not known what it does with them.
         """
         edge_index = given(edge_index)
         flipped = module.flow == "target_to_source"
@@ -149,12 +148,12 @@ class CallEdges:
 
 
 def given(edge_index: Any) -> Any:
-    """The edges that a stand-in stands for."""
+    """Returns the edges that a recorded value stands for, and other edges as they are."""
     return held(edge_index) if isinstance(edge_index, Value) else edge_index
 
 
 def _values(module: Any, name: str, edge_index: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
-    """The arguments that stand for the values of an adjacency, as PyG's generated methods collect them."""
+    """Returns the arguments that stand for the values of an adjacency, as PyG's generated methods collect them."""
     methods = ["message", "aggregate", "update"] if name == "propagate" else ["edge_update"]
     collected = module.inspector.get_flat_param_dict(methods)
     reads = next((n for n in ("edge_index", "adj_t") if n in collected), None)
@@ -173,7 +172,7 @@ def _holds_values(tree: Iterable[Any]) -> bool:
 
 
 def _real(tree: Any) -> Any:
-    """Arguments with matrices in place of those that stand for them."""
+    """Returns arguments with matrices in place of the adjacencies that stand for them."""
     if type(tree) is Adjacency:
         return tree.node.real
     if type(tree) in (tuple, list):
