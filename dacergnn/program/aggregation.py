@@ -1,4 +1,4 @@
-"""Aggregations over the edges of a row, written as in Python, as the loops that they stand for.
+"""Expands aggregations over the edges of a row, written as in Python, into the loops that they stand for.
 
 ``n["h"] = mean(e["m"] for e in n.incoming_edges())`` becomes::
 
@@ -23,7 +23,7 @@ _EXAMPLE = "sum(e.src.x for e in n.incoming_edges())"
 
 
 def expand(statement: ast.stmt, fresh: Callable[[str], str]) -> list[ast.stmt]:
-    """The statement behind the loops of the aggregations in it; ``fresh`` makes names of locals."""
+    """Returns the loops of the aggregations in a statement, then the statement; ``fresh`` makes names of locals."""
     if not isinstance(statement, ast.Assign | ast.AugAssign):
         return [statement]
     expansion = _Expansion(statement, fresh)
@@ -42,7 +42,7 @@ class _Expansion(ast.NodeTransformer):
         self.loops: list[ast.stmt] = []
 
     def direct(self) -> list[ast.stmt] | None:
-        """The loop that reduces into the target itself, where that is all there is and its old value is not read."""
+        """Returns a loop that reduces into the target; None if the statement does more or reads the old value."""
         call, name = self.statement.value, _name(self.target)
         kind = _aggregation(call)
         if kind in (None, "mean") or isinstance(self.statement, ast.AugAssign) or not isinstance(call, ast.Call):
@@ -88,7 +88,7 @@ class _Expansion(ast.NodeTransformer):
 
 
 def _aggregation(node: ast.AST) -> str | None:
-    """The kind of an aggregation over edges; None for everything else."""
+    """Returns the kind of an aggregation over edges; None for everything else."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or node.func.id not in AGGREGATIONS:
         return None
     if len(node.args) == 1 and isinstance(node.args[0], ast.GeneratorExp) and not node.keywords:
@@ -97,7 +97,7 @@ def _aggregation(node: ast.AST) -> str | None:
 
 
 def _name(node: ast.AST) -> str | None:
-    """The name of the row value that a node spells."""
+    """Returns the name of the row value that a node spells; None for other nodes."""
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
         return str(node.slice.value)
     if isinstance(node, ast.Attribute):

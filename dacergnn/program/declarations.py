@@ -10,7 +10,7 @@ from dacergnn.library_nodes.form import Shape
 
 
 def declaration(name: str, node: ast.expr) -> tuple[str, Shape]:
-    """Row space and row shape that a declaration of array ``name`` spells; ProgramError if it is none."""
+    """Returns the row space and row shape in the declaration of array ``name``; raises ProgramError if it is none."""
     space, dims = (node.value, node.slice) if isinstance(node, ast.Subscript) else (node, ast.Tuple([], ast.Load()))
     if not isinstance(space, ast.Name) or space.id not in ROW_SPACES:
         guess = nearest(space.id.upper(), SPACES) if isinstance(space, ast.Name) else ""

@@ -1,4 +1,4 @@
-"""From statements of any depth to operators: products and the reductions inside expressions get their own."""
+"""Turns statements of any depth into operators; products and reductions inside expressions get their own."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Emission:
         self.dtype = dtype
 
     def emit(self, space: str, path: str, operation: str, value: Expr, name: str, owner: str) -> str:
-        """Add operators for one statement, products in operators of their own; returns the array written."""
+        """Adds operators for one statement, with products in operators of their own; returns the array written."""
         view: Shape | None = None
         if isinstance(value, Op) and value.name == "reshape":
             product = self._operands(value.args[0], space, path)
@@ -47,14 +47,14 @@ class Emission:
         return array
 
     def _is_product(self, statement: Statement) -> bool:
-        """Returns whether one SegmentGemm runs the statement."""
+        """Tells whether one SegmentGemm can run the statement."""
         gemm = match_gemm(statement)
         return gemm is not None and scale_fits(gemm, self.program.shape)
 
     def _operands(self, expr: Expr, space: str, path: str) -> Expr:
-        """The expression with the operands of products brought into arrays.
+        """Returns the expression with the operands of products in arrays.
 
-        Outer products are products where they are summed over types, alone or scaled: for targets along a type path.
+        An outer product, alone or scaled, is such a product if it is summed over types: for targets along a type path.
         """
         if not isinstance(expr, Op):
             return expr
@@ -67,7 +67,7 @@ class Emission:
         return replace(expr, args=tuple(args))
 
     def _hoist(self, expr: Expr, space: str, top: bool = False) -> Expr:
-        """The expression with products and reductions inside it moved into operators of their own.
+        """Returns the expression with products and reductions inside it moved into operators of their own.
 
         A score of two dot products then has them as arrays, which its gradient reads instead of the features.
         """
@@ -78,16 +78,16 @@ class Emission:
         return expr if stays else self.temporary(expr, space)
 
     def _row(self, expr: Expr, space: str) -> Ref:
-        """The value of an expression as rows of an array."""
+        """Returns the value of an expression as rows of an array."""
         return expr if isinstance(expr, Ref) else self.temporary(expr, space)
 
     def temporary(self, expr: Expr, space: str) -> Ref:
-        """A new array with the value of an expression for every row of a space."""
+        """Adds an array with the value of an expression for every row of a space, and returns its reference."""
         return Ref(self.emit(space, "", "=", expr, "tmp", space))
 
 
 def is_plain(expr: Op) -> bool:
-    """Returns whether a product may stand among element-wise operators: the outer product of two values of one row."""
+    """Tells whether a product may be among element-wise operators: the outer product of two values of one row."""
     return expr.name == "outer_prod"
 
 

@@ -1,4 +1,4 @@
-"""From a function or text to one flat syntax tree: constants bound, `if`s decided, called functions inlined."""
+"""Turns a function or text into one flat syntax tree: binds constants, decides `if`s, inlines called functions."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from dacergnn.program.source import CONSTANT, Source, read
 
 @dataclass
 class FlatProgram:
-    """A program as its arrays, and its top-level loops and return.
+    """Holds a program as its arrays, its top-level loops and its return.
 
     Args:
         definition: The function as it was written.
         arrays: Declared arrays, name -> annotation.
         undeclared: Parameters that are neither declared nor bound.
-        papers: Whether a row times a sliced matrix, ``e.src.x * W[e.etype]``, is the product of the two, as the
-            papers write it: in functions that people write, not in text that compilers print.
+        papers: Whether a row times a sliced matrix, ``e.src.x * W[e.etype]``, is their matrix product, as papers
+            write it. This holds for functions that people write, not for text that compilers print.
     """
 
     definition: ast.FunctionDef
@@ -36,19 +36,19 @@ class FlatProgram:
 
 @dataclass(frozen=True)
 class Activation:
-    """An element-wise operator that follows a program, such as ``Activation("leakyrelu", (0.2,))``."""
+    """Represents an element-wise operator that follows a program, such as ``Activation("leakyrelu", (0.2,))``."""
 
     name: str
     constants: tuple[float, ...] = ()
     _exact: tuple[str, ...] = field(init=False, repr=False)
-    """The constants bit by bit, since the two zeros are equal."""
+    """The constants bit by bit, since 0.0 and -0.0 compare equal."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_exact", tuple([float(number).hex() for number in self.constants]))
 
 
 def flatten(source: Source, bindings: Mapping[str, Any], then: Activation | None = None) -> FlatProgram:
-    """Resolve everything that is known at compile time; ``then`` is applied to the rows of nodes that are returned.
+    """Resolves everything that is known at compile time, and applies ``then`` to the rows of nodes that are returned.
 
     ``bindings`` holds array declarations like ``x="NS[64]"`` for the parameters of the program, None for
     a parameter that is not there, and constants by name. Other constants are found where Python would find them.
@@ -75,7 +75,7 @@ def flatten(source: Source, bindings: Mapping[str, Any], then: Activation | None
 
 
 def _activated(returned: ast.stmt, graph: str, activation: Activation) -> list[ast.stmt]:
-    """Loops that apply an activation to the results."""
+    """Returns loops that apply an activation to the results."""
     names = [n.id for n in ast.walk(returned) if isinstance(n, ast.Name)]
     arguments = "".join(f", {c!r}" for c in activation.constants)
     lines = [f'    n["{name}"] = {activation.name}(n["{name}"]{arguments})' for name in names]

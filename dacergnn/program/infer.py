@@ -1,4 +1,4 @@
-"""Row spaces of arrays that are not declared, from where a program reads them."""
+"""Infers the row spaces of arrays that are not declared, from where a program reads them."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ MEANING = {
     **dict.fromkeys(FEATURE_SPACES, "columns of sparse features"),
     **dict.fromkeys(NONZEROS, "nonzeros of sparse features"),
 }
-"""Tells what the rows of an array are, in words."""
+"""Names of the rows of an array in messages."""
 
 
 @dataclass
 class Spaces:
-    """The arrays of a program.
+    """Holds the row spaces and row shapes of a program's arrays.
 
     Args:
         spaces: Row space of every array, in the order of the signature.
-        shapes: Row shapes of those that are declared.
-        prefixed: Arrays over sources that are read at destinations, too: these are the first of the sources then.
+        shapes: Row shapes of the declared arrays.
+        prefixed: Arrays over sources that are read at destinations, too, which are then the first of the sources.
     """
 
     spaces: dict[str, str] = field(default_factory=dict[str, str])
@@ -45,7 +45,7 @@ class Spaces:
 
 
 def infer(flat: FlatProgram) -> Spaces:
-    """The row spaces of all arrays of a program.
+    """Infers the row spaces of all arrays of a program.
 
     Raises:
         ProgramError: With the place, if two uses contradict each other or an array is never read.

@@ -1,4 +1,4 @@
-"""Constants into their places, `if`s decided, helper functions in place of their calls."""
+"""Inlines constants and helper functions into programs, and decides their `if`s."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dacergnn.program.source import CONSTANT, Function, copied_tree, read
 
 @dataclass(frozen=True)
 class Scope:
-    """Describes what names mean in a function: expressions that stand for its parameters, arrays, and what Python sees.
+    """Describes the names in a function: expressions that stand for its parameters, arrays, and names that Python sees.
 
     ``callers`` are the functions that led here, the innermost last.
     """
@@ -31,12 +31,12 @@ class Scope:
 
     @classmethod
     def of(cls, main: Function, constants: Mapping[str, Any], present: Iterable[str]) -> Scope:
-        """The scope of a program with these constants and arrays."""
+        """Returns the scope of a program with these constants and arrays."""
         bound: dict[str, ast.expr] = {k: ast.Constant(v) for k, v in constants.items()}
         return cls(main, bound, present, _assigned(main.node) | frozenset(present), (main.node.name,))
 
     def enter(self, call: ast.Call, function: Function, arguments: Mapping[str, ast.expr]) -> Scope:
-        """The scope of a function that is called from here."""
+        """Returns the scope of a function that is called from here."""
         name = function.node.name
         if name in self.callers:
             fail(call, f"{name}() calls itself; functions are inlined, which has to come to an end")
@@ -45,14 +45,14 @@ class Scope:
         return Scope(function, {**absent, **arguments}, self.present, own, (*self.callers, name))
 
     def lookup(self, name: str) -> ast.expr | None:
-        """Returns what a name stands for: a parameter's argument or a constant; None for rows, arrays and functions."""
+        """Returns the argument or constant that a name stands for; None for rows, arrays and functions."""
         if name in self.bound:
             return self.bound[name]
         value: Any = self.function.names.get(name, self) if name not in self.own else self
         return ast.Constant(value) if type(value) in CONSTANT else None
 
     def helper(self, name: str) -> Function | None:
-        """The function of that name, if it has one."""
+        """Returns the function of that name; None if there is none."""
         value = self.function.names.get(name)
         value = getattr(value, "__wrapped__", value)
         if not isinstance(value, FunctionType) or value.__module__.partition(".")[0] == "torch":
@@ -61,7 +61,7 @@ class Scope:
 
 
 def annotation(declared: object, parameter: ast.arg, scope: Scope) -> ast.expr | None:
-    """The declaration of an array, text or syntax, with constants bound; None if it tells no row space."""
+    """Returns the declaration of an array, text or syntax, with constants bound; None if it tells no row space."""
     if isinstance(declared, ast.Constant):
         declared = declared.value
     if isinstance(declared, str):
@@ -91,7 +91,7 @@ class Inliner:
         self._used = _mentioned(main.node)
 
     def block(self, body: list[ast.stmt], scope: Scope) -> list[ast.stmt]:
-        """The statements with everything constant resolved."""
+        """Returns the statements with everything constant resolved."""
         result: list[ast.stmt] = []
         for node in body:
             if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
@@ -129,7 +129,7 @@ class Inliner:
         return bool(_value(test, values))
 
     def _call(self, call: ast.Call, scope: Scope) -> list[ast.stmt]:
-        """The statements of a function that is called as one."""
+        """Returns the statements of a function that is called as a statement."""
         name = call.func.id if isinstance(call.func, ast.Name) else ""
         function = scope.helper(name)
         if function is None:
@@ -145,7 +145,7 @@ class Inliner:
         return self.block(function.node.body, scope.enter(call, function, arguments))
 
     def _fresh(self, name: str) -> str:
-        """A name that the program does not mention."""
+        """Returns a name that the program does not mention."""
         candidate, count = name, 1
         while candidate in self._used:
             count += 1
@@ -155,7 +155,7 @@ class Inliner:
 
 
 class _Bind(ast.NodeTransformer):
-    """Replaces names by what they stand for, and calls of functions that return one expression by that."""
+    """Replaces names by what they stand for, and calls of functions that return one expression by this expression."""
 
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
@@ -174,11 +174,11 @@ class _Bind(ast.NodeTransformer):
     def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
         test, present = self.visit(node.test), dict.fromkeys(self.scope.present, True)
         if _names(test) - present.keys():
-            return node  # on rows, which the parser refuses
+            return node  # a condition on rows, which the parser refuses
         return self.visit(node.body if _value(test, present) else node.orelse)
 
     def arguments(self, call: ast.Call) -> None:
-        """Bind names in the arguments of a call."""
+        """Binds names in the arguments of a call."""
         call.args = [self.visit(a) for a in call.args]
         for keyword in call.keywords:
             keyword.value = self.visit(keyword.value)
@@ -201,12 +201,12 @@ class _Bind(ast.NodeTransformer):
         expected = f"{name}() takes {len(parameters)} arguments: {', '.join(parameters)}"
         arguments = _arguments(node, function, 0, expected)
         inlined = _Bind(self.scope.enter(node, function, arguments)).visit(copied_tree(value))
-        check_depth(inlined)  # before a function around it goes deeper
+        check_depth(inlined)  # before an enclosing function makes it deeper
         return inlined
 
 
 def _arguments(call: ast.Call, function: Function, skipped: int, expected: str) -> dict[str, ast.expr]:
-    """Parameters of a function, but for the first ``skipped`` ones, with what a call gives for them."""
+    """Returns a function's parameters after the first ``skipped`` ones, with their arguments in a call."""
     parameters = [a.arg for a in function.node.args.args][skipped:]
     defaults = function.node.args.defaults
     arguments: dict[str, ast.expr] = dict(zip(parameters[::-1], defaults[::-1], strict=False))
@@ -227,7 +227,7 @@ def _unknown(call: ast.Call, scope: Scope) -> NoReturn:
 
 
 def _value(node: ast.expr, names: Mapping[str, Any]) -> Any:
-    """The value of an expression of constants."""
+    """Returns the value of an expression of constants."""
     code = compile(ast.fix_missing_locations(ast.Expression(node)), "<program>", "eval")
     try:
         return eval(code, {"__builtins__": {"len": len}}, dict(names))
@@ -240,12 +240,12 @@ def _names(node: ast.AST) -> set[str]:
 
 
 def _assigned(node: ast.FunctionDef) -> frozenset[str]:
-    """Names that a function assigns, which mean nothing outside, as in Python."""
+    """Returns the names that a function assigns, which are local to it, as in Python."""
     return frozenset(n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
 
 
 def _mentioned(node: ast.AST) -> set[str]:
-    """Everything that may name an array or a local."""
+    """Returns all words in a syntax tree that may name an array or a local."""
     names = _names(node)
     for item in ast.walk(node):
         if isinstance(item, ast.Attribute):

@@ -1,4 +1,4 @@
-"""The NumPy interpreter: runs an inter-operator SDFG statement by statement in float64; slow, obvious, the oracle."""
+"""The NumPy interpreter: runs an inter-operator SDFG by statements in float64, as a slow and simple reference."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Array = np.ndarray[Any, np.dtype[np.float64]]
 
 
 def interpret(sdfg: dace.SDFG, graph: HeteroGraph, **arrays: Any) -> dict[str, Array]:
-    """Run a program on ``graph``; returns every array by name, the inputs included.
+    """Runs a program on ``graph``; returns every array by name, including the inputs.
 
     Args:
         arrays: The inputs by name, anything that `numpy.asarray` takes, of shape (rows, *row shape).
@@ -36,7 +36,7 @@ def interpret(sdfg: dace.SDFG, graph: HeteroGraph, **arrays: Any) -> dict[str, A
 
 
 class _Evaluation:
-    """One statement, all rows at once."""
+    """Evaluates one statement for all rows at once."""
 
     def __init__(self, program: Program, graph: HeteroGraph, values: dict[str, Array], statement: Statement) -> None:
         self.program = program
@@ -72,7 +72,7 @@ class _Evaluation:
         return self.graph.encoding(f"idx_{self.statement.space}_{path}").cpu().numpy()
 
     def value(self, expr: Expr) -> Array:
-        """The expression for all rows, shape (rows, ...)."""
+        """Returns the value of an expression for all rows, of shape (rows, ...)."""
         if isinstance(expr, Const):
             return np.full(self.rows, expr.value)
         if isinstance(expr, Ref):
@@ -123,7 +123,7 @@ class _Evaluation:
 
 
 def _align(value: Array, rank: int) -> Array:
-    """Append axes of size one, so that shapes align along leading axes."""
+    """Appends axes of size one, so that shapes align along leading axes."""
     return value.reshape(*value.shape, *[1] * (rank - value.ndim))
 
 

@@ -23,7 +23,7 @@ from dacergnn.program.view import Program
 
 @dataclass
 class Listing:
-    """Statements in an order in which they can run, and the arrays they name."""
+    """Holds statements in an order in which they can run, and the arrays that they name."""
 
     arrays: dict[str, Rows] = field(default_factory=dict[str, Rows])
     inputs: tuple[str, ...] = ()
@@ -34,7 +34,7 @@ class Listing:
 
     @classmethod
     def of(cls, sdfg: dace.SDFG) -> Listing:
-        """The listing of a program; ProgramError where operators have been fused already."""
+        """Returns the listing of a program; raises ProgramError where operators have been fused already."""
         program = Program(sdfg)
         arrays = {name: Rows(program.space(name), program.shape(name)) for name in sdfg.arrays}
         statements: list[Statement] = []
@@ -46,7 +46,7 @@ class Listing:
         return cls(arrays, tuple(program.inputs), tuple(program.outputs), statements, item)
 
     def write(self, sdfg: dace.SDFG) -> None:
-        """Put the listing in place of the program that ``sdfg`` holds; its inputs and outputs stay as they are."""
+        """Replaces the program in ``sdfg`` by the listing; inputs and outputs stay as they are."""
         program = Program(sdfg)
         dtype: Typeclass = next(iter(sdfg.arrays.values())).dtype
         kept = {o.statements: o for o in program.operators}
@@ -67,7 +67,7 @@ class Listing:
                 program.insert(statement)
 
     def build(self, name: str, dtype: Typeclass) -> dace.SDFG:
-        """The SDFG of the listing."""
+        """Returns a new SDFG of the listing."""
         program = Program.empty(name)
         for array in self.inputs:
             program.add_input(array, self.arrays[array].space, self.arrays[array].shape, dtype)
@@ -80,13 +80,13 @@ class Listing:
     def copy(self) -> Listing:
         return replace(self, arrays=dict(self.arrays), statements=list(self.statements))
 
-    # What is there
+    # Queries
 
     def space(self, name: str) -> str:
         return self.arrays[name].space
 
     def shape(self, ref: Ref) -> Shape:
-        """Row shape of a reference, as it is viewed."""
+        """Returns the row shape of a reference, as it is viewed."""
         return view_shape(ref, self.arrays[ref.name].shape)
 
     def producer(self, name: str) -> Statement | None:
@@ -96,13 +96,13 @@ class Listing:
         return [s for s in self.statements if any(r.name == name for r in s.reads)]
 
     def is_internal(self, name: str) -> bool:
-        """Returns whether an array is computed here and not returned."""
+        """Tells whether an array is computed here and not returned."""
         return name not in self.inputs and name not in self.outputs
 
-    # What can be done
+    # Rewrites
 
     def add(self, name: str, space: str, shape: Shape) -> str:
-        """Declare an array; returns its name, made unique."""
+        """Declares an array; returns its name, made unique."""
         name = sdfg_name(name)
         candidate, count = name, 0
         while candidate in self.arrays:
@@ -112,19 +112,19 @@ class Listing:
         return candidate
 
     def exchange(self, old: Statement, *new: Statement) -> None:
-        """Put statements in the place of one."""
+        """Replaces one statement by others."""
         position = self.statements.index(old)
         self.statements[position : position + 1] = new
 
     def retarget(self, rewrite: Callable[[Statement, Ref], Ref]) -> None:
-        """Replace every reference that a statement reads by what ``rewrite`` makes of it."""
+        """Replaces every reference that a statement reads by the result of ``rewrite``."""
         for position, statement in enumerate(self.statements):
             expr = map_refs(statement.expr, lambda ref, statement=statement: rewrite(statement, ref))
             if expr is not statement.expr:
                 self.statements[position] = replace(statement, expr=expr)
 
     def settle(self) -> None:
-        """Forward copies, merge equal computations, drop what nobody reads, and order statements by their data."""
+        """Forwards copies, merges equal computations, drops unread results, and orders statements by their data."""
         self._forward_copies()
         while self._merge_equal():
             pass
@@ -132,7 +132,7 @@ class Listing:
         self._sort()
 
     def _forward_copies(self) -> None:
-        """Let readers of an array that only repeats rows of another read those."""
+        """Lets readers of an array that only copies rows of another array read the other one."""
         for position in range(len(self.statements)):
             statement = self.statements[position]
             copy, name = statement.expr, statement.target.name
@@ -142,7 +142,7 @@ class Listing:
                 self.statements = [self._forwarded(s, name, copy) for s in self.statements]
 
     def _forwarded(self, statement: Statement, name: str, copy: Ref) -> Statement:
-        """The statement with what ``name`` repeats in its place, if a product stays one."""
+        """Returns the statement with ``copy`` read in place of ``name``, if a product stays a product."""
 
         def forward(ref: Ref) -> Ref:
             path = along(statement.space, ref.path, copy.path) if ref.name == name else None
@@ -155,7 +155,7 @@ class Listing:
         return new if not statement.is_gemm or is_product(new) else statement
 
     def _merge_equal(self) -> bool:
-        """Keep the first of statements that compute the same rows."""
+        """Keeps the first of statements that compute the same rows; tells whether any were merged."""
         seen: dict[object, str] = {}
         same: dict[str, str] = {}
         for s in self.statements:
@@ -171,7 +171,7 @@ class Listing:
         return bool(same)
 
     def drop_unused(self) -> None:
-        """Drop statements whose results nobody reads, and intermediate arrays that nothing touches."""
+        """Drops statements whose results nobody reads, and intermediate arrays that nothing touches."""
         by_target = {s.target.name: s for s in self.statements}
         needed: set[str] = set()
         waiting = list(self.outputs)
@@ -199,14 +199,13 @@ class Listing:
 
 
 def is_product(statement: Statement) -> bool:
-    """Returns whether a statement is a product: scaled by own rows if at all, by weights in the shape that they
-    have."""
+    """Tells whether a statement is a product, scaled by own rows at most, with weights in their own shape."""
     gemm = match_gemm(statement)
     return gemm is not None and (gemm.kind != "linear" or gemm.w.view is None)
 
 
 def map_refs(expr: Expr, rewrite: Callable[[Ref], Expr]) -> Expr:
-    """The expression with every reference replaced; the same one where nothing changes."""
+    """Returns the expression with every reference replaced; the same object if nothing changes."""
     if isinstance(expr, Ref):
         return rewrite(expr)
     if not isinstance(expr, Op):
@@ -216,7 +215,7 @@ def map_refs(expr: Expr, rewrite: Callable[[Ref], Expr]) -> Expr:
 
 
 def rebase(expr: Expr, space: str, via: str) -> Expr | None:
-    """The expression as rows of the space that path ``via`` leads to see it; None where it depends on more."""
+    """Returns the expression as seen from the rows that path ``via`` leads to; None if it depends on other rows."""
     paths: dict[str, str | None] = {}
 
     def moved(ref: Ref) -> Ref:

@@ -1,4 +1,4 @@
-"""Loops of the program form: which rows they run over, and what their variables lead to."""
+"""Loops of the program form: the rows that they run over, and the paths of their variables."""
 
 from __future__ import annotations
 
@@ -52,8 +52,7 @@ _NEIGHBOURS = {
 
 @dataclass
 class LoopScope:
-    """Describes where a statement stands: the row space of the innermost loop, loop variables and their paths,
-    locals."""
+    """Describes the scope of a statement: row space of the innermost loop, loop variables and their paths, locals."""
 
     space: str
     entities: dict[str, str]
@@ -62,21 +61,21 @@ class LoopScope:
 
     @property
     def variable(self) -> str:
-        """The variable of the innermost loop."""
+        """Returns the variable of the innermost loop."""
         return next(v for v, path in self.entities.items() if path == "")
 
     def reached(self, path: str) -> str:
-        """The row space that a path leads to."""
+        """Returns the row space that a path leads to."""
         return MAPS[self.space, path] if path else self.space
 
     def owner_space(self, path: str) -> str:
-        """Row space of an array that is assigned along a path: that of the loop variable it belongs to."""
+        """Returns the row space of an array that is assigned along a path: the space of the path's loop variable."""
         variable = next((v for v, known in self.entities.items() if known == path), None)
         return self.spaces[variable] if variable else self.reached(path)
 
 
 def enter(node: ast.For, outer: LoopScope | None) -> LoopScope:
-    """The loop that a statement opens inside ``outer``."""
+    """Returns the scope of the loop that a statement opens inside ``outer``."""
     call = node.iter
     if not (
         isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Name)
@@ -116,7 +115,7 @@ def _inner(call: ast.Call, outer: LoopScope, owner: str, method: str, variable: 
 def walk(
     body: list[ast.stmt], statement: Callable[[ast.Assign | ast.AugAssign, LoopScope], None], outer: LoopScope
 ) -> None:
-    """Visit the statements in a loop and in the loops inside it, in order."""
+    """Visits the statements in a loop and in the loops inside it, in order."""
     for item in body:
         if isinstance(item, ast.For):
             walk(item.body, statement, enter(item, outer))
@@ -127,7 +126,7 @@ def walk(
 
 
 def assigned(node: ast.Assign | ast.AugAssign) -> ast.expr:
-    """Returns what a statement assigns."""
+    """Returns the target that a statement assigns."""
     target = node.target if isinstance(node, ast.AugAssign) else node.targets[0]
     if isinstance(target, ast.Tuple | ast.List) or (isinstance(node, ast.Assign) and len(node.targets) != 1):
         fail(node, 'one value is assigned at a time: e["y"] = e.src.x')
@@ -135,8 +134,8 @@ def assigned(node: ast.Assign | ast.AugAssign) -> ast.expr:
 
 
 def destination_among_sources(target: ast.AST, expressions: ExpressionParser) -> ast.Subscript | None:
-    """``n["x"]`` of a target ``n.src["x"]`` that belongs to a destination n: an array over the sources, of which
-    only the rows of destinations are assigned, the others being 0."""
+    """Returns ``n["x"]`` for a target ``n.src["x"]`` of a destination n; None for other targets. The array is over
+    the sources: only rows of destinations are assigned, and the others are 0."""
     if isinstance(target, ast.Subscript) and isinstance(target.value, ast.Attribute) and target.value.attr == "src":
         node = target.value.value
         path = expressions.entity(node)

@@ -1,4 +1,4 @@
-"""Which names arrays may have: what Python, C++ and the encodings of graphs leave free."""
+"""Names of arrays: words of Python and C++ and names of graph encodings are not allowed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _RESERVED = frozenset((*_CPP_WORDS.split(), *keyword.kwlist))
 
 
 def name_problem(name: str) -> str | None:
-    """Why an array cannot have this name, as a sentence with the remedy; None if it can."""
+    """Returns why an array cannot have this name, as a sentence with the remedy; None if it can."""
     if not name.isidentifier() or not name.isascii() or name.startswith("_"):
         return f'"{name}" cannot name an array; names consist of letters, digits and _, and start with a letter'
     if name in _RESERVED:
@@ -27,6 +27,5 @@ def name_problem(name: str) -> str | None:
 
 
 def sdfg_name(name: str) -> str:
-    """Returns what an array of a program is called in SDFGs: names of row spaces are symbols there, which no array can
-    have."""
+    """Returns the name of an array in SDFGs, where names of row spaces are symbols, which no array can have."""
     return f"{name}_" if name in ROW_SPACES else name

@@ -31,7 +31,7 @@ _AUGMENTED: dict[type[ast.AST], str] = {ast.Add: "add", ast.Sub: "sub", ast.Mult
 
 
 def parse(source: Source, *, dtype: Typeclass = dace.float32, **bindings: Any) -> dace.SDFG:
-    """Parse a program into an inter-operator SDFG.
+    """Parses a program into an inter-operator SDFG.
 
     Args:
         source: A function in program form (never executed), or text whose last function is the program.
@@ -39,13 +39,13 @@ def parse(source: Source, *, dtype: Typeclass = dace.float32, **bindings: Any) -
         bindings: Array declarations (``x="NS[64]"``; None: not there) and compile-time constants by name.
 
     Raises:
-        ProgramError: With line and column of what is not in the program form.
+        ProgramError: Something is not in the program form; the error names its line and column.
     """
     return parse_flat(flatten(source, bindings), dtype)
 
 
 def parse_flat(flat: FlatProgram, dtype: Typeclass) -> dace.SDFG:
-    """The same of a program that has been flattened."""
+    """Parses a program that has been flattened."""
     return _Parser(flat, dtype).run()
 
 
@@ -166,7 +166,7 @@ class _Parser:
         return MAPS[space, path] if path else space
 
     def _find(self, name: str, space: str, path: str) -> str | None:
-        """The array that a name means; destinations are a prefix of the sources, so NS arrays serve both."""
+        """Returns the array that a name means; destinations are a prefix of the sources, so NS arrays serve both."""
         reached = self._reached(space, path)
         return self.arrays.get((reached, name)) or (self.arrays.get(("NS", name)) if reached == "ND" else None)
 
@@ -185,13 +185,13 @@ class _Parser:
         return expr
 
     def _elsewhere(self, name: str, space: str, others: Sequence[str] = ()) -> str:
-        """Returns where else a name has a value, or which name is like it."""
+        """Returns a hint for errors: the rows where a name has a value, or else a name that is like it."""
         spaces = [s for s, known in self.arrays if known == name]
         known = [n for s, n in self.arrays if s == space or (s, space) == ("NS", "ND")]
         return f"; it has rows {', '.join(spaces)}" if spaces else nearest(name, [*known, *others], '"{}"')
 
     def _products(self, expr: Expr) -> Expr:
-        """The expression with rows times sliced matrices as products, where the source writes them like that."""
+        """Returns the expression with rows times sliced matrices as products, if the source is written like that."""
         if not isinstance(expr, Op) or not self.flat.papers:
             return expr
         args = tuple(self._products(a) for a in expr.args)
@@ -225,7 +225,7 @@ class _Parser:
         self.arrays[key] = result
 
     def _is_start(self, array: str, operation: str) -> bool:
-        """Returns whether an array holds the value that a reduction starts from anyway."""
+        """Tells whether an array holds the value that a reduction starts from anyway."""
         producer = self.program.producer(array)
         if producer is None:
             return False
@@ -233,7 +233,7 @@ class _Parser:
         return isinstance(value, Const) and (value.value == 0 if operation == "+=" else abs(value.value) > 1e29)
 
     def _discard(self, array: str) -> None:
-        """Drop an initial value that nobody read, so that its name is free."""
+        """Drops an initial value that nobody read, so that its name is free."""
         producer = self.program.producer(array)
         if producer is not None and not self.program.consumers(array):
             self.program.remove(producer)
@@ -255,7 +255,7 @@ class _Parser:
 
 
 def _extremum(target: ast.AST, node: ast.Assign | ast.AugAssign) -> tuple[str, ast.expr] | None:
-    """("max" or "min", x) of ``target = max(target, x)``."""
+    """Returns ("max" or "min", x) of ``target = max(target, x)``; None for other statements."""
     call = node.value
     if isinstance(node, ast.AugAssign) or not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
         return None

@@ -1,4 +1,4 @@
-"""Printers: of the program form, the inverse of the parser, stable, one nest of loops for every operator; of plans."""
+"""Prints programs in a stable form that the parser reads back, one loop nest for every operator; prints plans."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _PATHS = {"ND": "dst", "NS": "src", "V": "dstpair", "U": "srcpair"}
 
 
 def print_program(sdfg: dace.SDFG) -> str:
-    """The program of an inter-operator SDFG as text that `parse` reads back.
+    """Returns the program of an inter-operator SDFG as text that `parse` reads back.
 
-    Operators, what their schedules differ in from the usual, and encodings are comments.
+    Comments name the operators, schedule properties that differ from their defaults, and encodings.
     """
     program = Program(sdfg)
     parameters = [f"{name}: {_declaration(program, name)}" for name in program.inputs]
@@ -60,7 +60,7 @@ def _loop(program: Program, operator: GraphOperator) -> list[str]:
     levels = Levels.of(operator.space, statements)
     lines = [f"    # {type(operator).__name__} over {operator.space}{kept}{encodings}"]
     if len(levels.spaces) > 2 or any(kind(space) in ("U", "V") for space in levels.spaces[1:]):
-        # Pairs of a node have no iterator of their own: loops one after the other, which mean the same.
+        # Pairs of a node have no iterator of their own; loops one after the other mean the same.
         for statement in statements:
             lines += _nest(program, statement)
         return lines
@@ -70,7 +70,7 @@ def _loop(program: Program, operator: GraphOperator) -> list[str]:
 
 
 def _fused(program: Program, loop: Loop) -> list[str]:
-    """The loops of a nest of two levels, or of one."""
+    """Returns the lines of a nest of two levels, or of one."""
     outer = ENTITY[loop.space]
     lines = [f"    for {outer} in g.{_ITERATOR[loop.space]}():"]
     for item in loop.items:
@@ -84,13 +84,13 @@ def _fused(program: Program, loop: Loop) -> list[str]:
 
 
 def _neighbours(owner: str, path: str, edges: str) -> str | None:
-    """The iterator over the edges that lead to a row of ``owner`` along a path."""
+    """Returns the iterator over the edges that lead to a row of ``owner`` along a path; None if there is none."""
     name = _NESTED.get((kind(owner), path))
     return f"{name}_{part(edges)}" if name and part(edges) else name
 
 
 def _text(program: Program, statement: Statement, entity: str, aliases: dict[str, str]) -> str:
-    """One statement; a destination's row among those of the sources is written ``n.src["x"]``."""
+    """Returns the text of a statement; a destination's row of an array over sources is written ``n.src["x"]``."""
     text, path = statement_text(statement, entity, aliases), statement.target.path
     if (MAPS[statement.space, path] if path else statement.space) == program.space(statement.target.name):
         return text
@@ -99,7 +99,7 @@ def _text(program: Program, statement: Statement, entity: str, aliases: dict[str
 
 
 def _with_shape(program: Program, statement: Statement) -> Statement:
-    """The statement, with the shape of its target where that of its product is another one."""
+    """Returns the statement; a product of another shape than its target is reshaped to that shape."""
     shape = program.shape(statement.target)
     if statement.is_gemm and shape_of(statement.expr, program.shape) != shape:
         return replace(statement, expr=Op("reshape", (statement.expr,), shape))
@@ -122,7 +122,7 @@ def _nest(program: Program, statement: Statement) -> list[str]:
 
 
 def print_plans(sdfg: dace.SDFG) -> str:
-    """Returns what the kernels of an inter-operator SDFG will do, one after the other."""
+    """Returns the plans of the kernels of an inter-operator SDFG as text, one after the other."""
     program = Program(sdfg)
     plans = [o.plan(o.implementation, o.arrays(sdfg, program.state)) for o in program.operators]
     return "\n".join(f"{o.label}:\n{plan_text(plan)}" for o, plan in zip(program.operators, plans, strict=True))

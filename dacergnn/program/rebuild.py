@@ -1,4 +1,4 @@
-"""A program made anew from the bodies of its operators, whatever edges and encodings it has."""
+"""Rebuilds a program from the bodies of its operators, whatever edges and encodings it has."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dacergnn.program.view import Program
 
 
 def check_bodies(sdfg: dace.SDFG) -> None:
-    """ProgramError, naming the operator, for a body that is no list of statements, each over a row space."""
+    """Raises ProgramError, naming the operator, for a body that is no list of statements, each over a row space."""
     nodes = [node for state in sdfg.states() for node in state.nodes() if isinstance(node, GraphOperator)]
     for node in nodes:
         if not node.body:
@@ -35,13 +35,13 @@ def check_bodies(sdfg: dace.SDFG) -> None:
 
 
 def rebuild(sdfg: dace.SDFG, dtype: Typeclass) -> dace.SDFG:
-    """A program with the operators of ``sdfg``, which loses them, and edges that follow from their bodies.
+    """Moves the operators of ``sdfg`` into a new program, whose edges follow from their bodies.
 
-    Operators keep their order, as far as data allow, and their properties; encodings are left out, and so are arrays
+    Operators keep their properties, and their order as far as data allow. Encodings are left out, and so are arrays
     that no body names.
 
     Args:
-        sdfg: An inter-operator SDFG that `verify` accepts, but for its edges.
+        sdfg: An inter-operator SDFG that `verify` accepts, apart from its edges.
         dtype: Element type of the arrays.
 
     Raises:

@@ -16,13 +16,13 @@ from dacergnn.program.view import Program
 
 
 def verify(sdfg: dace.SDFG) -> None:
-    """Raise VerificationError, naming the invariant, unless ``sdfg`` is a program in the form.
+    """Raises VerificationError, naming the invariant, unless ``sdfg`` is a program in the form.
 
-    I1 one state; I2 only library nodes of ours and access nodes; I3 leading dimensions are row spaces;
+    I1 one state; I2 only library nodes of dacergnn and access nodes; I3 leading dimensions are row spaces;
     I4 single assignment, inputs are not written; I5 no cycle; I6 maps lead where the arrays are;
     I7 row shapes agree; I8 the target of a map that several rows share is written by a reduction; I9 the statements
-    of one operator nest under its mapping, and reach no other group's rows of what it writes; I10 local arrays are
-    intermediate, written by their operator, and nobody else touches them.
+    of one operator nest under its mapping, and reach the arrays that it writes only in their own row or group; I10
+    local arrays are intermediate, written by their operator, and nobody else touches them.
     """
     if len(list(sdfg.states())) != 1:
         raise VerificationError(
@@ -57,7 +57,7 @@ def verify(sdfg: dace.SDFG) -> None:
 
 
 def _verify_body(operator: GraphOperator) -> None:
-    """The maps in a body exist, or its text would not parse."""
+    """Raises VerificationError if a body does not parse, as with maps that do not exist."""
     try:
         _ = operator.statements
     except ProgramError as error:

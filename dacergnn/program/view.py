@@ -1,4 +1,4 @@
-"""A view of an inter-operator SDFG as the list of operators it is, and the rewrites that keep it valid.
+"""A view of an inter-operator SDFG as a list of operators, and the rewrites that keep it valid.
 
 An inter-operator SDFG is a single state of library nodes and access nodes. Every array is written by at most
 one operator (single assignment), so the order of operators follows from the data alone, and passes
@@ -33,7 +33,7 @@ SYMBOLS = {space: dace.symbol(space, dtype=dace.int64) for space in ROW_SPACES i
 
 @dataclass(frozen=True)
 class StatementGroup:
-    """Statements for one Traversal: its mapping and its local arrays."""
+    """Describes a Traversal: its statements, its mapping and its local arrays."""
 
     statements: tuple[Statement, ...]
     mapping: str
@@ -41,7 +41,7 @@ class StatementGroup:
 
 
 class Program:
-    """View of ``sdfg``; holds no state of its own, so several views of one SDFG agree."""
+    """Represents a view of ``sdfg``; it holds no state of its own, so several views of one SDFG agree."""
 
     def __init__(self, sdfg: dace.SDFG) -> None:
         self.sdfg = sdfg
@@ -49,28 +49,28 @@ class Program:
 
     @classmethod
     def empty(cls, name: str) -> Program:
-        """A program without operators or arrays."""
+        """Returns a program without operators or arrays."""
         sdfg = dace.SDFG(name)
         sdfg.add_state("program", is_start_block=True)
         sdfg.arg_names = []
         return cls(sdfg)
 
-    # What is there
+    # Queries
 
     @property
     def operators(self) -> list[GraphOperator]:
-        """The operators in an order in which they can run: that of insertion, as far as the data allow."""
+        """Returns the operators in an order in which they can run: by insertion, as far as the data allow."""
         return ordered_operators(self.state)
 
     @property
     def inputs(self) -> list[str]:
-        """Arrays that the caller provides, in the order of the signature."""
+        """Returns the arrays that the caller provides, in the order of the signature."""
         written = self.written
         return [n for n in self.sdfg.arg_names if n not in written]
 
     @property
     def outputs(self) -> list[str]:
-        """Arrays that the caller receives, in order."""
+        """Returns the arrays that the caller receives, in the order of the signature."""
         written = self.written
         return [n for n in self.sdfg.arg_names if n in written]
 
@@ -85,27 +85,27 @@ class Program:
         return [n for n in self.operators if name in n.read_arrays]
 
     def space(self, name: str) -> str:
-        """Row space of an array."""
+        """Returns the row space of an array."""
         return row_space(self.sdfg.arrays[name])
 
     def shape(self, ref: str | Ref) -> Shape:
-        """Row shape of an array, or of a reference to one."""
+        """Returns the row shape of an array, or of a reference to one."""
         if isinstance(ref, str):
             return row_shape(self.sdfg.arrays[ref])
         return view_shape(ref, row_shape(self.sdfg.arrays[ref.name]))
 
     def fresh(self, name: str) -> str:
-        """``name``, or ``name_1``, ... if it is taken."""
+        """Returns ``name``, or ``name_1``, ... if it is taken."""
         candidate, count = name, 0
         while candidate in self.sdfg.arrays:
             count += 1
             candidate = f"{name}_{count}"
         return candidate
 
-    # What can be done
+    # Rewrites
 
     def add_input(self, name: str, space: str, shape: Shape, dtype: Typeclass = dace.float32) -> str:
-        """Declare an array that the caller provides; returns its name (`sdfg_name`)."""
+        """Declares an array that the caller provides; returns its name (`sdfg_name`)."""
         name = sdfg_name(name)
         if name in self.sdfg.arrays:
             raise ProgramError(f'two arrays of {self.sdfg.name} would be called "{name}"; rename one.')
@@ -114,20 +114,20 @@ class Program:
         return name
 
     def add_array(self, name: str, space: str, shape: Shape, dtype: Typeclass = dace.float32) -> str:
-        """Declare an intermediate array; returns its name, made unique."""
+        """Declares an intermediate array; returns its name, made unique."""
         name = self.fresh(sdfg_name(name))
         self.sdfg.add_datadesc(name, _rows(space, shape, dtype, transient=True))
         return name
 
     def mark_output(self, name: str) -> None:
-        """Make an intermediate array one that the caller receives."""
+        """Makes an intermediate array one that the caller receives."""
         self.sdfg.arrays[name].transient = False
         self.sdfg.arg_names = [*self.sdfg.arg_names, name]
 
     def insert(
         self, *statements: Statement, mapping: str | None = None, local_arrays: Sequence[str] = ()
     ) -> GraphOperator:
-        """Add an operator with these statements: a SegmentGemm where a product comes first, else a Traversal.
+        """Adds an operator with these statements: a SegmentGemm if a product comes first, else a Traversal.
 
         A Traversal of several statements takes its ``mapping``, the row space that threads share out, and its
         ``local_arrays``, intermediate arrays that nothing else may touch.
@@ -138,7 +138,7 @@ class Program:
         return operator
 
     def place(self, operator: GraphOperator) -> None:
-        """Add an operator that was taken out, behind the others."""
+        """Adds an operator that was taken out, behind the others."""
         operator.statements = operator.statements
         self._put(operator)
 
@@ -147,7 +147,7 @@ class Program:
         self._connect(operator)
 
     def replace(self, operator: GraphOperator, statements: Sequence[Statement]) -> GraphOperator:
-        """Exchange the body of an operator (and its kind, where the body asks for it)."""
+        """Replaces the body of an operator, and its kind where the body needs another one."""
         position = self.state.nodes().index(operator)
         followers = [n for n in self.state.nodes()[position + 1 :] if isinstance(n, GraphOperator)]
         self.remove(operator)
@@ -161,7 +161,7 @@ class Program:
         self.place(operator)
 
     def regroup(self, groups: Sequence[GraphOperator | StatementGroup]) -> None:
-        """Put groups of statements in the place of their operators; those that stay are named as they are."""
+        """Replaces operators by groups of their statements; ``groups`` names the operators that stay as they are."""
         kept = [g for g in groups if isinstance(g, GraphOperator)]
         for operator in self.operators:
             if operator not in kept:
@@ -174,17 +174,17 @@ class Program:
         self._remove_isolated()
 
     def remove(self, operator: GraphOperator) -> None:
-        """Take an operator out; arrays that nothing touches any more are dropped by `drop_unused`."""
+        """Takes an operator out; arrays that nothing touches any more are dropped by `drop_unused`."""
         self.state.remove_node(operator)
         self._remove_isolated()
 
     def clear(self) -> None:
-        """Take all operators out."""
+        """Takes all operators out."""
         for node in self.state.nodes():
             self.state.remove_node(node)
 
     def drop_unused(self) -> None:
-        """Remove operators whose results nobody reads, then intermediate arrays that nothing touches."""
+        """Removes operators whose results nobody reads, then intermediate arrays that nothing touches."""
         wanted = set(self.sdfg.arg_names)
         for operator in reversed(self.operators):
             if wanted.isdisjoint(operator.written_arrays):
@@ -198,7 +198,7 @@ class Program:
                 self.sdfg.remove_data(name)
 
     def connect_inputs(self, operator: GraphOperator, names: Iterable[str]) -> None:
-        """Connect further read-only arrays (encodings) to an operator."""
+        """Connects further read-only arrays (encodings) to an operator."""
         access = self._access_nodes()
         for name in names:
             operator.add_in_connector(PREFIX + name)
@@ -231,12 +231,12 @@ class Program:
                 self.state.remove_node(node)
 
 
-# Templates to be copied, which takes a tenth of the time of making one.
+# Templates are copied in a tenth of the time that making one takes.
 
 
 @lru_cache(maxsize=4096)
 def _whole(shape: tuple[Any, ...]) -> Memlet:
-    """A memlet over all of an array."""
+    """Returns a memlet over a whole array of a shape."""
     return Memlet(data="template", subset=Range([(0, size - 1, 1) for size in shape]))
 
 
@@ -269,5 +269,5 @@ def _operator(
 
 
 def _rows(space: str, shape: Shape, dtype: Typeclass, *, transient: bool = False) -> Array:
-    """The descriptor of an array with one value of row shape ``shape`` for every row of ``space``."""
+    """Returns the descriptor of an array with one value of row shape ``shape`` for every row of ``space``."""
     return copy.copy(_template(space, shape, dtype, transient))

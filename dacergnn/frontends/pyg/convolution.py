@@ -178,7 +178,7 @@ class ConvolutionFrontend(MessagePassingFrontend):
     def norm(
         self, graph: HeteroGraph, edge_index: Any, dtype: torch.dtype, copies: int, *, mean: bool
     ) -> Tensor | None:
-        """Returns factors [E] in canonical order: values of an adjacency, over edge counts for means; None if all are 1."""
+        """Returns factors [E] in canonical order: adjacency values, over edge counts for means; None if all are 1."""
         share = graph.pair_mean_weights(dtype) if mean else None
         if not self.weighs(edge_index):
             return share

@@ -112,7 +112,7 @@ def _read(node: fx.Node, convs: nn.ModuleDict) -> _ModuleCall | None:
 
 
 def _join(graph: fx.Graph, path: str, convs: nn.ModuleDict, calls: list[_ModuleCall]) -> RelationGroup | None:
-    """Replaces `calls` and the nodes that sum their results by one call; returns None without a change if they differ."""
+    """Replaces `calls` and the nodes that sum their results by one call; returns None, with no change, if they vary."""
     x: dict[str, fx.Node] = {}
     parts: defaultdict[str, list[fx.Node]] = defaultdict(list)
     for call in calls:
