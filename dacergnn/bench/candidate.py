@@ -127,7 +127,7 @@ def make_layer_step(built: Built, out: Any) -> Callable[[], Any]:
         out: What the forward has given, for the sizes of the gradients.
     """
     gradients = [torch.ones_like(part) for part in _parts(out)]
-    return step_of(built, lambda found: torch.autograd.backward(_parts(found), gradients), "train")
+    return step_of(built, lambda result: torch.autograd.backward(_parts(result), gradients), "train")
 
 
 def _parts(out: Any) -> list[Tensor]:

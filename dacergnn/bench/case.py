@@ -35,10 +35,10 @@ class Case:
         """Entries of all candidates in a mode ("infer" or "train"), ours first."""
         settings = self.settings
         levels = settings.levels if settings.ours else ()
-        found = [ours.candidate(self.model, level, settings.plan) for level in levels]
-        found += [c for c in peers.candidates(self.model, settings.against, compiled=False) if self._is_wanted(c)]
+        candidates = [ours.candidate(self.model, level, settings.plan) for level in levels]
+        candidates += [c for c in peers.candidates(self.model, settings.against, compiled=False) if self._is_wanted(c)]
         steps: dict[str, Callable[[], Any]] = {}
-        entries = [self._prepare(candidate, mode, steps) for candidate in found]
+        entries = [self._prepare(candidate, mode, steps) for candidate in candidates]
         if settings.compiled:
             entries += self._compile(entries, mode, steps)
         self.progress(f"timing {len(steps)} candidates")

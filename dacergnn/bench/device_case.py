@@ -62,14 +62,14 @@ class DeviceCase:
 
     def _candidates(self) -> list[Candidate]:
         settings, model = self.settings, self.model
-        found = [own_candidate(model, level, settings) for level in settings.levels]
+        candidates = [own_candidate(model, level, settings) for level in settings.levels]
         for name in settings.against:
             if name == "torch":
-                found += plain_torch.candidates(model) + plain_torch.device_candidates(model)
+                candidates += plain_torch.candidates(model) + plain_torch.device_candidates(model)
             else:
                 eager = peers.candidates(model, ("pyg",), compiled=False)
-                found += [peers.through_compiler(c) for c in eager] if name == "compiled" else eager
-        return found
+                candidates += [peers.through_compiler(c) for c in eager] if name == "compiled" else eager
+        return candidates
 
     def _best(self, entries: list[Entry]) -> list[Entry]:
         """Ours and the fastest others, of those that are not replayed."""

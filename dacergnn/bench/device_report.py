@@ -39,13 +39,13 @@ def append_line(path: Path, line: Line) -> None:
 
 def read_lines(path: Path) -> list[Line]:
     """All lines of a file, none where there is no file; what a killed process left of its last one is passed over."""
-    found: list[Line] = []
+    lines: list[Line] = []
     for text in path.read_text().splitlines() if path.exists() else []:
         try:
-            found.append(json.loads(text))
+            lines.append(json.loads(text))
         except ValueError:
             continue
-    return found
+    return lines
 
 
 def key_of(line: Line) -> tuple[str, ...]:
@@ -99,13 +99,13 @@ def merged(lines: Iterable[Line]) -> list[Line]:
 
     Times of a later line are scaled by what ours took in both, since processes differ.
     """
-    found: dict[tuple[str, ...], Line] = {}
+    by_case: dict[tuple[str, ...], Line] = {}
     for line in lines:
         if "candidates" not in line:
             continue
-        first = found.setdefault(key_of(line), line | {"candidates": []})
+        first = by_case.setdefault(key_of(line), line | {"candidates": []})
         if first["bound_ms"] is None:
-            found[key_of(line)] = first = line | {"candidates": first["candidates"]}
+            by_case[key_of(line)] = first = line | {"candidates": first["candidates"]}
         own, again = _ms(Summary(first).own("O2")), _ms(Summary(line).own("O2"))
         scale = own / again if own and again else 1.0
         places = {(c["library"], c["name"]): n for n, c in enumerate(first["candidates"])}
@@ -116,7 +116,7 @@ def merged(lines: Iterable[Line]) -> list[Line]:
                 first["candidates"].append(scaled)
             elif ms is not None and first["candidates"][place]["ms"] is None:
                 first["candidates"][place] = scaled
-    return list(found.values())
+    return list(by_case.values())
 
 
 def markdown(lines: Iterable[Line]) -> str:
@@ -132,11 +132,11 @@ def markdown(lines: Iterable[Line]) -> str:
 
 def _machine(lines: list[Line]) -> list[str]:
     """Device, versions, rates and command of the last run."""
-    found = next((line for line in reversed(lines) if "environment" in line), None)
-    if found is None:
+    last = next((line for line in reversed(lines) if "environment" in line), None)
+    if last is None:
         return []
-    facts = found["environment"] | {name: f"{value:.4g}" for name, value in found["rates"].items()}
-    return [*(f"- {name}: {value}" for name, value in facts.items()), "", f"    {found['command']}", ""]
+    facts = last["environment"] | {name: f"{value:.4g}" for name, value in last["rates"].items()}
+    return [*(f"- {name}: {value}" for name, value in facts.items()), "", f"    {last['command']}", ""]
 
 
 def _cells(case: Summary) -> list[str]:
@@ -190,10 +190,10 @@ def _over_hector(case: Summary) -> float | None:
 
 
 def _mean(cases: list[Summary], value: Callable[[Summary], float | None]) -> str:
-    found = [v for v in map(value, cases) if v is not None]
-    if not found:
+    values = [v for v in map(value, cases) if v is not None]
+    if not values:
         return "-"
-    return f"{math.exp(sum(map(math.log, found)) / len(found)):.3g} ({min(found):.3g})"
+    return f"{math.exp(sum(map(math.log, values)) / len(values)):.3g} ({min(values):.3g})"
 
 
 def _ms(candidate: Line | None) -> float | None:

@@ -26,18 +26,18 @@ def candidates(model: str, against: tuple[str, ...], compiled: bool = True) -> l
 
     Raises BenchmarkError for an unknown name, also where a named library is not installed.
     """
-    found: list[Candidate] = []
+    layers: list[Candidate] = []
     for name in against:
         if name == "torch":
-            found += plain_torch.candidates(model)
+            layers += plain_torch.candidates(model)
             continue
         if name not in LIBRARIES:
             raise BenchmarkError(f"against: '{name}' is unknown; choose from pyg, dgl, torch")
         eager = [c for c in library_module(name).ALL if c.model == model]
-        found += eager
+        layers += eager
         if compiled:
-            found += [through_compiler(candidate) for candidate in eager]
-    return found
+            layers += [through_compiler(candidate) for candidate in eager]
+    return layers
 
 
 def library_module(name: str) -> Any:

@@ -162,15 +162,15 @@ def _builder(
 
 def candidates(model: str) -> list[Candidate]:
     """All variants of a model; `padded` ones run one batched matmul over types of about the same size."""
-    found: list[Candidate] = []
+    variants: list[Candidate] = []
     for name, forward in FORWARDS:
         if name != model:
             continue
         label = forward.__name__.removeprefix(f"{name}_")
-        found.append(Candidate(label, "torch", name, _builder(forward), name))
+        variants.append(Candidate(label, "torch", name, _builder(forward), name))
         if label in ("sources", "destinations"):
-            found.append(Candidate(f"{label} padded", "torch", name, _builder(forward, "padded"), name))
-    return found
+            variants.append(Candidate(f"{label} padded", "torch", name, _builder(forward, "padded"), name))
+    return variants
 
 
 def device_candidates(model: str) -> list[Candidate]:
@@ -180,7 +180,7 @@ def device_candidates(model: str) -> list[Candidate]:
     Where torch has no such kernel for the element type, that candidate fails, which its row says.
     """
     products: tuple[Products, ...] = ("typed", "padded", "grouped")
-    found: list[Candidate] = []
+    variants: list[Candidate] = []
     for name, forward in FORWARDS:
         label = forward.__name__.removeprefix(f"{name}_")
         if name != model or label not in ("sources", "destinations"):
@@ -189,7 +189,7 @@ def device_candidates(model: str) -> list[Candidate]:
             for scatter in (False, True):
                 if scatter or kind == "grouped":
                     parts = [label, *[kind] * (kind != "typed"), *["scatter"] * scatter]
-                    found.append(
+                    variants.append(
                         Candidate(" ".join(parts), "torch", name, _builder(forward, kind, scatter=scatter), name)
                     )
-    return found
+    return variants

@@ -60,10 +60,10 @@ def serve(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
     request = json.load(sys.stdin)
     resource.setrlimit(resource.RLIMIT_DATA, (request["limit_bytes"], request["limit_bytes"]))
     try:
-        found = answer(request)
+        response = answer(request)
     except Exception as error:  # the library's failure is a result
-        found = {"error": reason(error)}
-    os.write(reply, json.dumps(found).encode())
+        response = {"error": reason(error)}
+    os.write(reply, json.dumps(response).encode())
     os._exit(0)  # no time spent on tearing down
 
 

@@ -67,10 +67,10 @@ def _folder() -> Path:
 
 
 def _versions() -> list[str]:
-    found: list[str] = []
+    versions: list[str] = []
     for name in ("torch", "torch_geometric", "dgl"):
         try:
-            found.append(version(name))
+            versions.append(version(name))
         except PackageNotFoundError:
-            found.append("")
-    return found
+            versions.append("")
+    return versions

@@ -21,8 +21,8 @@ def find(request: Request) -> candidate.Candidate:
     """The candidate that a request names."""
     if request.library == "ours":
         return ours.candidate(request.model, request.level, request.plan)
-    found = peers.candidates(request.model, (request.library,))
-    return next(c for c in found if c.name == request.candidate)
+    candidates = peers.candidates(request.model, (request.library,))
+    return next(c for c in candidates if c.name == request.candidate)
 
 
 def tiny_problem(hidden: int) -> Problem:

@@ -37,8 +37,8 @@ def show_list() -> None:
 @cache.command("size")
 def show_size() -> None:
     """Print the number of builds and their size."""
-    found = _everything()
-    click.echo(f"{len(found)} builds, {megabytes(sum(entry.size for entry in found))} in {cache_folder()}")
+    builds = _everything()
+    click.echo(f"{len(builds)} builds, {megabytes(sum(entry.size for entry in builds))} in {cache_folder()}")
 
 
 @cache.command("clear")

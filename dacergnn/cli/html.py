@@ -95,7 +95,7 @@ def _escape(text: str) -> str:
 
 def _insert(page: str, anchor: str, text: str, *, before: bool) -> str:
     """`page` with `text` in front of or behind `anchor`; ValueError if that is not there."""
-    head, found, tail = page.partition(anchor)
-    if not found:
+    head, separator, tail = page.partition(anchor)
+    if not separator:
         raise ValueError(f"DaCe's viewer page has no {anchor!r}; this version of DaCe is not the pinned one.")
     return head + text + anchor + tail if before else head + anchor + text + tail

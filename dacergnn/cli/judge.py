@@ -72,8 +72,8 @@ def evaluate(
             f"{len(division.learned):,} samples to learn from, {len(division.unseen):,} of unseen layers on unseen "
             "graphs."
         )
-        found = predictions(division, seed=seed, epochs=epochs, members=members, pooled=pooled)
-        for name, times in found.items():
+        by_model = predictions(division, seed=seed, epochs=epochs, members=members, pooled=pooled)
+        for name, times in by_model.items():
             parts.setdefault(name, []).append(times)
         unseen += division.unseen
     predicted = {name: np.concatenate(part) for name, part in parts.items()}
@@ -90,12 +90,12 @@ def evaluate(
             console.print(str(file))
 
 
-def _score_table(what: str, found: Mapping[str, Scores], model: str = "") -> Table:
+def _score_table(what: str, all_scores: Mapping[str, Scores], model: str = "") -> Table:
     """Scores by model, or those of ``model`` by family."""
     table = Table(title="Unseen layers on unseen graphs" + (f", {model}" if model else ""))
     for column in (what, "samples", "mean error", "largest", "R2 of log time", "ranked right", "pairs"):
         table.add_column(column, justify="left" if column == what else "right")
-    for name, one in found.items():
+    for name, one in all_scores.items():
         table.add_row(
             name, str(one.samples), f"{one.mean_error:.1%}", f"{one.largest_error:.0%}", f"{one.r2:.3f}",
             f"{one.ranked:.1%}", str(one.pairs),
@@ -130,8 +130,8 @@ def regret(
     torch.set_num_threads(threads)
     settings: Row = {"features": features, "heads": heads, "builds": builds, "evaluations": evaluations}
     cases: list[Row] = [{"layer": m, "data": d, "mode": way, **settings} for m, d, way in product(models, data, mode)]
-    for name, given, known in (("models", models, MODELS), ("mode", mode, MODES)):
-        for value in {*given} - {*known}:
+    for name, values, known in (("models", models, MODELS), ("mode", mode, MODES)):
+        for value in {*values} - {*known}:
             raise DacergnnError(f"{name}: {value!r} is not one of {', '.join(known)}.")
     rows = load(path) if path.exists() else []
     about: Row = {"machine": environment(), "threads": threads, "model": sha256(MODEL.read_bytes()).hexdigest()}
@@ -146,8 +146,8 @@ def regret(
         for case in cases:
             bar.update(task, description=f"{case['layer']} on {case['data']}, {case['mode']}")
             if case not in done:
-                found = measured_regret(*_program(case), shipped(), builds=builds, evaluations=evaluations)
-                rows.append({**case, **asdict(found)})
+                case_regret = measured_regret(*_program(case), shipped(), builds=builds, evaluations=evaluations)
+                rows.append({**case, **asdict(case_regret)})
                 writer.write(rows[-1:])
             bar.advance(task)
     measured = [row for row in rows if "best" in row]
@@ -180,11 +180,11 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
     regrets = {choice: [row[choice] / row["best"] for row in rows] for choice in CHOICES}
     for n, row in enumerate(rows):
         own = (f"{regrets[choice][n]:.3f}" for choice in CHOICES)
-        found = row["scores"]
+        scores = row["scores"]
         table.add_row(
             f"{row['layer']} {row['features']}, {row['heads']} heads", row["data"], row["mode"], str(row["plans"]),
-            f"{1e3 * row['best']:.3f}", *own, f"{1e3 * row['choosing']:.0f}", f"{found['ranked']:.1%}",
-            str(found["pairs"]),
+            f"{1e3 * row['best']:.3f}", *own, f"{1e3 * row['choosing']:.0f}", f"{scores['ranked']:.1%}",
+            str(scores["pairs"]),
         )  # fmt: skip
     for name, summary in (("median", median), ("largest", max)):
         table.add_row(name, "", "", "", "", *(f"{summary(values):.3f}" for values in regrets.values()))

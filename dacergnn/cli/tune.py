@@ -107,12 +107,12 @@ def run(
             f"{count} plans, best predicted {1e3 * best[0].seconds:.3f} ms; changes: {changes}", highlight=False
         )
 
-    found = beam_search(
+    chosen = beam_search(
         compile_by, facts, predictor, width=width, depth=depth, evaluations=evaluations, on_step=on_step
     )[:top]  # fmt: skip
     levels = [(level, compile_by(Plan(), level)) for level in LEVELS]
-    candidates = [PlanCandidate(Plan(), plain, predicted(plain, facts, predictor)) for _, plain in levels] + found
-    names = [name for name, _ in levels] + [f"plan {n}" for n in range(1, len(found) + 1)]
+    candidates = [PlanCandidate(Plan(), plain, predicted(plain, facts, predictor)) for _, plain in levels] + chosen
+    names = [name for name, _ in levels] + [f"plan {n}" for n in range(1, len(chosen) + 1)]
     with console.status("building"):
         results = len(Program(compiled.sdfg).outputs)
         steps = ready({n: Runnable(c.found, results) for n, c in enumerate(candidates)}, graph)

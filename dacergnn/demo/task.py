@@ -72,15 +72,15 @@ def require_pyg() -> None:
 def load_task() -> Task:
     """AIFB, real if a folder with it is at hand, else a synthetic graph of the same counts."""
     folders = (os.environ.get("DACERGNN_DATA"), "../shared/data")
-    found = next((folder for folder in folders if folder and Path(folder, f"{NAME}.npz").is_file()), None)
-    if found is None:
+    data_folder = next((folder for folder in folders if folder and Path(folder, f"{NAME}.npz").is_file()), None)
+    if data_folder is None:
         return synthetic_task(datasets.synthetic(NAME))
-    os.environ["DACERGNN_DATA"] = found
+    os.environ["DACERGNN_DATA"] = data_folder
     data = datasets.load(NAME)
     assert data.label is not None
     assert data.train_idx is not None
     assert data.test_idx is not None
-    return make_task(f"real, from {found}", data.graph, data.label, data.train_idx, data.test_idx)
+    return make_task(f"real, from {data_folder}", data.graph, data.label, data.train_idx, data.test_idx)
 
 
 def synthetic_task(data: Dataset) -> Task:

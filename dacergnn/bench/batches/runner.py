@@ -42,8 +42,8 @@ def run(
     for layer in settings.layers:
         if progress is not None:
             progress(f"{layer} on {settings.data}")
-        found = ask(WORKER, settings.request(layer), LIMIT_S * len(settings.seeds))
-        own: list[Row] = [_row(layer, settings, row) for row in found.get("rows", [found])]
+        answer = ask(WORKER, settings.request(layer), LIMIT_S * len(settings.seeds))
+        own: list[Row] = [_row(layer, settings, row) for row in answer.get("rows", [answer])]
         rows += own
         if on_layer is not None:
             on_layer(own)
@@ -55,8 +55,8 @@ def run(
     }
 
 
-def _row(layer: str, settings: BatchSettings, found: Row) -> Row:
-    row: Row = {"layer": layer, "data": settings.data, "fanouts": list(settings.fanouts), **found}
+def _row(layer: str, settings: BatchSettings, measured: Row) -> Row:
+    row: Row = {"layer": layer, "data": settings.data, "fanouts": list(settings.fanouts), **measured}
     if "error" in row:
         return row
     ours = row["ours"]
@@ -70,9 +70,9 @@ def _row(layer: str, settings: BatchSettings, found: Row) -> Row:
 
 def geometric_means(rows: list[Row]) -> dict[str, float]:
     """Returns the geometric mean of each ratio over the rows that have it."""
-    found: dict[str, float] = {}
+    means: dict[str, float] = {}
     for name in ("ratio_wall", "ratio_processor", "ratio_compiled"):
         values = [row[name] for row in rows if name in row and math.isfinite(row[name])]
         if values:
-            found[name] = geometric_mean(values)
-    return found
+            means[name] = geometric_mean(values)
+    return means

@@ -36,8 +36,8 @@ class Watch:
 
     def taken(self) -> dict[tuple[str, str], float]:
         """Returns milliseconds by (stage, kind of time) since the last call."""
-        found, self._spent = self._spent, {}
-        return found
+        milliseconds, self._spent = self._spent, {}
+        return milliseconds
 
     def _count(self) -> None:
         now = time.perf_counter(), time.process_time()

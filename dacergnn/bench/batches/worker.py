@@ -59,13 +59,13 @@ class TimedNetwork:
 
     def figures(self, sample_ms: float) -> dict[str, float]:
         """Returns the medians of the measured steps in milliseconds, and whole steps a second."""
-        found: dict[str, float] = {}
+        medians: dict[str, float] = {}
         for kind in KINDS:
             for stage in STAGES:
-                found[f"{stage}_{kind}_ms"] = median(step.get((stage, kind), 0.0) for step in self.steps[WARM_UP:])
+                medians[f"{stage}_{kind}_ms"] = median(step.get((stage, kind), 0.0) for step in self.steps[WARM_UP:])
             whole = [sum(ms for (_, k), ms in step.items() if k == kind) for step in self.steps[WARM_UP:]]
-            found[f"step_{kind}_ms"] = median(whole)
-        return {**found, "steps_per_s": 1e3 / (sample_ms + found["step_wall_ms"])}
+            medians[f"step_{kind}_ms"] = median(whole)
+        return {**medians, "steps_per_s": 1e3 / (sample_ms + medians["step_wall_ms"])}
 
 
 def measure_request(request: dict[str, Any]) -> dict[str, Any]:
@@ -87,11 +87,11 @@ def measure_request(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _candidates(network: nn.Module, compiled: bool) -> list[TimedNetwork]:
-    found = [TimedNetwork("eager", network), TimedNetwork("ours", dacergnn.optimize(copy.deepcopy(network)))]
+    networks = [TimedNetwork("eager", network), TimedNetwork("ours", dacergnn.optimize(copy.deepcopy(network)))]
     if compiled:
         through: Any = torch.compile(copy.deepcopy(network), dynamic=True)
-        found.append(TimedNetwork("compiled", through))
-    return found
+        networks.append(TimedNetwork("compiled", through))
+    return networks
 
 
 def _measure(candidates: list[TimedNetwork], stream: Iterator[Batch], request: dict[str, Any]) -> dict[str, Any]:

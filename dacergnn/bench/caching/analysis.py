@@ -49,16 +49,16 @@ class NetworkRows:
 
 def groups(rows: Iterable[Row]) -> list[NetworkRows]:
     """Rows by the measurement that they come from, in order."""
-    found: dict[str, list[Row]] = {}
+    by_group: dict[str, list[Row]] = {}
     for row in rows:
-        found.setdefault(row["group"], []).append(row)
-    return [NetworkRows(tuple(members)) for members in found.values()]
+        by_group.setdefault(row["group"], []).append(row)
+    return [NetworkRows(tuple(members)) for members in by_group.values()]
 
 
-def families(found: Iterable[NetworkRows]) -> dict[tuple[str, str], list[NetworkRows]]:
+def families(row_groups: Iterable[NetworkRows]) -> dict[tuple[str, str], list[NetworkRows]]:
     """Groups by model and network; a single layer with and without the gradient of its input."""
     result: dict[tuple[str, str], list[NetworkRows]] = {}
-    for group in found:
+    for group in row_groups:
         shared = group.rows[0]
         network = f"{shared['network']}{', input gradient' if shared['input_gradient'] else ''}"
         result.setdefault((shared["model"], network), []).append(group)
@@ -107,13 +107,13 @@ class Choice:
         return same or self.slowdown <= 1 + SAME
 
 
-def choices(found: Iterable[NetworkRows]) -> list[Choice]:
+def choices(row_groups: Iterable[NetworkRows]) -> list[Choice]:
     """Returns what was chosen wherever "auto" and fixed schemes were measured together.
 
     Where orders were fixed in some cases, only those are fixed schemes.
     """
     result: list[Choice] = []
-    for group in found:
+    for group in row_groups:
         ordered = any(row["order"] != "auto" for row in group.ours)
         for own in (row for row in group.ours if _chooses(row)):
             fixed = [

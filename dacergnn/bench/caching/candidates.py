@@ -62,7 +62,7 @@ def _built(
     network: nn.Module, workload: Workload, arguments: tuple[Any, ...], *, compiled: bool = False, sparse: bool = False
 ) -> Built:
     x = leaf(workload.x) if workload.task.input_gradient else workload.x
-    given: Tensor = x.to_sparse_csr() if sparse else x
+    features: Tensor = x.to_sparse_csr() if sparse else x
     inputs = (x,) if workload.task.input_gradient else ()
     run: Any = torch.compile(network) if compiled else network
-    return Built(lambda: run(given, *arguments), inputs, (*inputs, *network.parameters()), layer=network)
+    return Built(lambda: run(features, *arguments), inputs, (*inputs, *network.parameters()), layer=network)

@@ -79,13 +79,13 @@ def parameters_of(model: str, layer: Any) -> dict[str, Tensor]:
         queries = {"layer.attn_l": layer.att_src, "layer.attn_r": layer.att_dst}
         return {"layer.fc.weight": layer.lin.weight, **queries, "layer.bias": bias}
     if model == "gatv2":
-        found = {"layer.attn": layer.att}
+        parameters = {"layer.attn": layer.att}
         for own, linear in (("layer.fc_src", layer.lin_l), ("layer.fc_dst", layer.lin_r)):
-            found |= {f"{own}.weight": linear.weight, f"{own}.bias": linear.bias}
-        return found  # no bias of the result, which begins as zero
+            parameters |= {f"{own}.weight": linear.weight, f"{own}.bias": linear.bias}
+        return parameters  # no bias of the result, which begins as zero
     if model == "monet":
-        found = {"fc.weight": layer.g.t(), "res_fc.weight": layer.root.weight}
-        return found | {"mu": layer.mu, "inv_sigma": 1 / layer.sigma, "bias": layer.bias}
+        parameters = {"fc.weight": layer.g.t(), "res_fc.weight": layer.root.weight}
+        return parameters | {"mu": layer.mu, "inv_sigma": 1 / layer.sigma, "bias": layer.bias}
     if model == "edgeconv":
         linear = layer.nn
         own, difference = linear.weight.chunk(2, dim=1)

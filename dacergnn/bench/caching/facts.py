@@ -33,16 +33,16 @@ def saved_bytes(built: Built) -> int:
 
 def _kept(built: Built) -> tuple[Any, dict[int, int]]:
     """The result of a forward, and the memory that autograd keeps for it: address and bytes of each piece."""
-    found: dict[int, int] = {}
+    kept: dict[int, int] = {}
 
     def note(tensor: Tensor) -> Tensor:
         for part in _parts(tensor):
             storage = part.untyped_storage()
-            found[storage.data_ptr()] = storage.nbytes()
+            kept[storage.data_ptr()] = storage.nbytes()
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-        return built.forward(), found
+        return built.forward(), kept
 
 
 def _parts(tensor: Tensor) -> list[Tensor]:
@@ -61,12 +61,12 @@ def predicted(built: Built, config: Config) -> dict[str, float]:
     """Seconds and bytes of the compiled layers by the cost model, forward and backward."""
     builds = [next((b for b in reversed(layer.builds) if b.gradients), None) for layer in explain(built.layer).layers]
     parts: dict[str, Callable[[Any], Cost | None]] = {"forward": lambda b: b.forward, "backward": lambda b: b.backward}
-    found: dict[str, float] = {}
+    costs: dict[str, float] = {}
     for name, cost_of in parts.items():
         total = sum((cost_of(b) or Cost() for b in builds if b is not None), Cost())
-        found[f"predicted_{name}_ms"] = 1e3 * total.seconds(config.machine)
-        found[f"predicted_{name}_bytes"] = total.streamed + total.gathered
-    return found
+        costs[f"predicted_{name}_ms"] = 1e3 * total.seconds(config.machine)
+        costs[f"predicted_{name}_bytes"] = total.streamed + total.gathered
+    return costs
 
 
 def program_of(built: Built) -> str:
@@ -80,11 +80,11 @@ def program_of(built: Built) -> str:
 
 def _variants(built: Built) -> list[tuple[Variant, HeteroGraph]]:
     """The builds that training runs, each with its graph."""
-    found: list[tuple[Variant, HeteroGraph]] = []
+    variants: list[tuple[Variant, HeteroGraph]] = []
     for compiled, graph in _programs(built):
         training = [v for v in compiled.variants if v.backward is not None]
-        found += [(v, graph) for v in training[-1:]]
-    return found
+        variants += [(v, graph) for v in training[-1:]]
+    return variants
 
 
 def _programs(built: Built) -> list[tuple[CompiledProgram, HeteroGraph]]:

@@ -19,12 +19,12 @@ edge_index_type: Any = EdgeIndex
 
 def network(workload: Workload) -> nn.Module:
     """A task's network, called with features and `arguments`."""
-    given = "x, edges, pseudo" if workload.task.model == "monet" else "x, edges"
+    inputs = "x, edges, pseudo" if workload.task.model == "monet" else "x, edges"
     steps: list[Any] = []
     for place in layers_of(workload):
         steps += [(activation_of(workload), "x -> x")] if steps else []
-        steps.append((_layer(workload.task.model, place), f"{given} -> x"))
-    return library.Sequential(given, steps)
+        steps.append((_layer(workload.task.model, place), f"{inputs} -> x"))
+    return library.Sequential(inputs, steps)
 
 
 def layers(made: nn.Module) -> list[nn.Module]:

@@ -16,26 +16,28 @@ Value = Callable[[NetworkRows], float | None]
 
 def tables(rows: Iterable[Row]) -> list[Table]:
     """All tables that there are figures for."""
-    found = groups(rows)
-    return [t for t in (against_libraries(found), recomputation(found), choice_table(found)) if t.row_count]
+    row_groups = groups(rows)
+    return [
+        t for t in (against_libraries(row_groups), recomputation(row_groups), choice_table(row_groups)) if t.row_count
+    ]
 
 
-def against_libraries(found: Sequence[NetworkRows]) -> Table:
+def against_libraries(row_groups: Sequence[NetworkRows]) -> Table:
     """Time of the fastest library and memory of the leanest over ours, by model and network."""
     fields = [*(f"{mode}_ms" for mode in Limits.modes), "peak_mb"]
     table = _table("Fastest library / ours and leanest library / ours: geometric mean (smallest)", *fields)
-    for name, members in families(found).items():
+    for name, members in families(row_groups).items():
         values = [_ratios(members, lambda g, field=field: speedup(g, g.own, field)) for field in fields]
         if any(values):
             table.add_row(*name, *(_mean(v, min) for v in values), str(len(members)))
     return table
 
 
-def recomputation(found: Sequence[NetworkRows]) -> Table:
+def recomputation(row_groups: Sequence[NetworkRows]) -> Table:
     """recompute_all over cache_all, by model and network."""
     fields = ["train_ms", "peak_mb", "saved_bytes"]
     table = _table("recompute_all / cache_all: geometric mean (largest)", *fields)
-    for name, members in families(found).items():
+    for name, members in families(row_groups).items():
         values = [
             _ratios(members, lambda g, f=field: relative(g.named("recompute_all"), g.named("cache_all"), f))
             for field in fields
@@ -45,10 +47,10 @@ def recomputation(found: Sequence[NetworkRows]) -> Table:
     return table
 
 
-def choice_table(found: Sequence[NetworkRows]) -> Table:
+def choice_table(row_groups: Sequence[NetworkRows]) -> Table:
     """Returns how often "auto" is the fastest scheme, and how much slower it is where it is furthest from that."""
     table = _table("auto against the best fixed scheme, training", "fastest in", "worst", "where", count="of")
-    for name, members in families(found).items():
+    for name, members in families(row_groups).items():
         made = choices(members)
         if not made:
             continue
@@ -69,7 +71,7 @@ def _table(title: str, *columns: str, count: str = "cases") -> Table:
 
 
 def _ratios(members: Sequence[NetworkRows], value: Value) -> list[float]:
-    return [found for found in map(value, members) if found]
+    return [ratio for ratio in map(value, members) if ratio]
 
 
 def _mean(values: Sequence[float], extreme: Callable[[Sequence[float]], float]) -> str:

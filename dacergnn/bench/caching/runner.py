@@ -74,12 +74,12 @@ def run(
         date = datetime.now(UTC).isoformat(timespec="seconds")
         writer.write([{"environment": environment(), "date": date}])
     for task, wanted in work.tasks:
-        found = measure(task, wanted, settings, progress or (lambda line: None))
+        measured = measure(task, wanted, settings, progress or (lambda line: None))
         if writer is not None:
-            writer.write(found)
-        rows += found
+            writer.write(measured)
+        rows += measured
         if on_task is not None:
-            on_task(found)
+            on_task(measured)
     return rows
 
 

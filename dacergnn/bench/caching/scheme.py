@@ -50,10 +50,10 @@ class Scheme:
 
 def expand(texts: tuple[str, ...], model: str) -> list[Scheme]:
     """The schemes of several texts for a model; "named" stands for all that it has in `NAMED`."""
-    found: list[Scheme] = []
+    schemes: list[Scheme] = []
     for text in texts:
-        found += [parse(name, model) for name in ([*NAMED.get(model, {})] if text == "named" else [text])]
-    return found
+        schemes += [parse(name, model) for name in ([*NAMED.get(model, {})] if text == "named" else [text])]
+    return schemes
 
 
 def parse(text: str, model: str = "") -> Scheme:

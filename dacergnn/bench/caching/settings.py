@@ -77,15 +77,15 @@ class CachingSettings:
 
     def tasks(self) -> list[Task]:
         """All networks on all graphs, the smaller sizes of each first."""
-        found: list[Task] = []
+        tasks: list[Task] = []
         for data, model, network in product(self.data, self.models, self.networks):
             if (model in ON_CLOUDS) != data.startswith((CLOUDS.name, "shapes")):
                 continue
             heads = self.heads if model in WITH_HEADS else 1
             gradients = self.gradients if network == "layer" else ("without",)
             for size, gradient in product(self._sizes(model), gradients):
-                found.append(Task(model, data, network, self.features, size, heads, gradient == "with"))
-        return found
+                tasks.append(Task(model, data, network, self.features, size, heads, gradient == "with"))
+        return tasks
 
     def _sizes(self, model: str) -> tuple[int, ...]:
         if self.hidden:

@@ -73,20 +73,20 @@ def time_all(wanted: tuple[CachingCandidate, ...], workload: Workload, limits: L
     for position, candidate in enumerate(wanted):
         try:
             built = candidates.make(candidate, workload)
-            found = _validated(candidate, built, workload, expected)
+            row = _validated(candidate, built, workload, expected)
             own = {mode: step_of(built, _backward(workload), mode) for mode in limits.modes}
-            for step in own.values() if found["status"] == "ok" else ():
+            for step in own.values() if row["status"] == "ok" else ():
                 step()
-            found["program"] = facts.program_of(built)
+            row["program"] = facts.program_of(built)
         except Exception as error:  # a candidate's failure is a result
             why = reason(error)
             results.append({"status": "out of memory" if why == "out of memory" else "failed", "note": why})
             continue
-        results.append(found)
-        if found["status"] == "ok":
-            same = first.setdefault(found["program"], position) if found["program"] else position
+        results.append(row)
+        if row["status"] == "ok":
+            same = first.setdefault(row["program"], position) if row["program"] else position
             if same != position:
-                found["same_as"] = same
+                row["same_as"] = same
                 continue
             for mode, step in own.items():
                 steps[mode][str(position)] = step
@@ -94,7 +94,7 @@ def time_all(wanted: tuple[CachingCandidate, ...], workload: Workload, limits: L
         timings = interleave(calls, limits.repeat, limits.budget_s * len(calls) / len(steps)) if calls else {}
         for position, timing in timings.items():
             results[int(position)] |= timing.as_json(f"{mode}_")
-    return [{**results[found["same_as"]], **found} if "same_as" in found else found for found in results]
+    return [{**results[row["same_as"]], **row} if "same_as" in row else row for row in results]
 
 
 def _backward(workload: Workload) -> Callable[[Tensor], None]:
@@ -128,9 +128,9 @@ def _expected(workload: Workload, limits: Limits) -> dict[str, Tensor] | None:
 
 def _error(candidate: CachingCandidate, built: Built, out: Tensor, expected: dict[str, Tensor]) -> float:
     """The largest deviation of a result and its gradients; DGL's parameters have other names."""
-    given = {"": out.detach()} | _gradients(built)
+    computed = {"": out.detach()} | _gradients(built)
     names = ("", "input") if candidate.library == "dgl" else expected
-    return max(deviation(given[n], expected[n]) for n in names if n in expected)
+    return max(deviation(computed[n], expected[n]) for n in names if n in expected)
 
 
 def _validated(
@@ -138,21 +138,21 @@ def _validated(
 ) -> dict[str, Any]:
     """Run a training step and compare all that it gives."""
     out = step_of(built, _backward(workload), "train")()
-    found: dict[str, Any] = {"status": "ok", "note": "" if expected else "not compared: the reference is too large"}
+    row: dict[str, Any] = {"status": "ok", "note": "" if expected else "not compared: the reference is too large"}
     if expected is not None:
-        error = found["max_error"] = _error(candidate, built, out, expected)
+        error = row["max_error"] = _error(candidate, built, out, expected)
         if candidate.library == "ours" and not error <= TOLERANCE:
             theirs = CachingCandidate("pyg", "COO")
             other = candidates.make(theirs, workload)
             usual = _error(theirs, other, step_of(other, _backward(workload), "train")(), expected)
-            found["note"] = f"differs from PyG in float64 by {error:.1e}, PyG in float32 by {usual:.1e}"
-            found["status"] = "ok" if error <= 2 * usual else "wrong"
+            row["note"] = f"differs from PyG in float64 by {error:.1e}, PyG in float32 by {usual:.1e}"
+            row["status"] = "ok" if error <= 2 * usual else "wrong"
     del out
     if not candidate.compiled:
-        found["saved_bytes"] = facts.saved_bytes(built)
+        row["saved_bytes"] = facts.saved_bytes(built)
     if candidate.scheme is not None:
-        found |= facts.predicted(built, candidate.scheme.config)
-    return found
+        row |= facts.predicted(built, candidate.scheme.config)
+    return row
 
 
 if __name__ == "__main__":

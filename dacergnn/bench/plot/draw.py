@@ -30,10 +30,10 @@ _MARKS = (
 _MODES = {"infer": "inference", "forward": "forward", "train": "forward and backward"}
 
 
-def figures(found: Sequence[NetworkRows]) -> Iterator[tuple[str, Figure]]:
+def figures(row_groups: Sequence[NetworkRows]) -> Iterator[tuple[str, Figure]]:
     """Names and figures, as many as there are results for."""
-    palette = Palette(found)
-    for (model, network), members in families(found).items():
+    palette = Palette(row_groups)
+    for (model, network), members in families(row_groups).items():
         title, stem = f"{model}, {network}", f"{model}_{network}".replace(", ", "_").replace(" ", "_")
         curves = {mode: series.speedups(members, f"{mode}_ms") for mode in ("forward", "train")}
         if any(curves.values()):
@@ -48,7 +48,7 @@ def figures(found: Sequence[NetworkRows]) -> Iterator[tuple[str, Figure]]:
             bars = series.bars(own)
             if bars:
                 yield f"bars_{stem}_{data.strip('~')}", _bars(f"{title}, {data}", bars, palette)
-    planes = {key: points for key, members in families(found).items() if len(points := series.plane(members)) > 1}
+    planes = {key: points for key, members in families(row_groups).items() if len(points := series.plane(members)) > 1}
     if planes:
         yield "plane", _planes(planes, palette)
 
@@ -56,11 +56,11 @@ def figures(found: Sequence[NetworkRows]) -> Iterator[tuple[str, Figure]]:
 class Palette:
     """Colours and markers by name: the known ones first, so that they are those of all runs."""
 
-    def __init__(self, found: Sequence[NetworkRows]) -> None:
-        self._data = _ordered(_KNOWN["data"], [g.data for g in found])
-        ours = [row["name"] for g in found for row in g.ours]
+    def __init__(self, row_groups: Sequence[NetworkRows]) -> None:
+        self._data = _ordered(_KNOWN["data"], [g.data for g in row_groups])
+        ours = [row["name"] for g in row_groups for row in g.ours]
         self._schemes = _ordered(_KNOWN["scheme"], ours)
-        self._peers = _ordered((), [f"{row['library']} {row['name']}" for g in found for row in g.peers])
+        self._peers = _ordered((), [f"{row['library']} {row['name']}" for g in row_groups for row in g.peers])
 
     def data(self, name: str) -> dict[str, Any]:
         if name == MEAN:
@@ -101,7 +101,7 @@ def _curves(title: str, panels: dict[str, list[Curve]], palette: Palette, label:
         axes.grid(alpha=0.25)
     _ratio_axis(all_axes[0])
     all_axes[0].set_ylabel(label)
-    handles, names = max((axes.get_legend_handles_labels() for axes in all_axes), key=lambda found: len(found[1]))
+    handles, names = max((axes.get_legend_handles_labels() for axes in all_axes), key=lambda legend: len(legend[1]))
     figure.legend(handles, names, loc="outside right center", frameon=False, fontsize=9)
     figure.suptitle(title, fontsize=11)
     return figure

@@ -65,8 +65,8 @@ def formats(members: Sequence[NetworkRows], name: str, field: str) -> list[Curve
 
 def format_names(members: Iterable[NetworkRows]) -> list[str]:
     """Formats that were measured beside coordinates."""
-    found = dict.fromkeys(r["adjacency"] for g in members if _on(g, BASE_FORMAT) for r in g.ours)
-    return [name for name in found if name not in ("auto", BASE_FORMAT)]
+    names = dict.fromkeys(r["adjacency"] for g in members if _on(g, BASE_FORMAT) for r in g.ours)
+    return [name for name in names if name not in ("auto", BASE_FORMAT)]
 
 
 def plane(members: Sequence[NetworkRows]) -> list[Point]:
@@ -92,21 +92,23 @@ def plane(members: Sequence[NetworkRows]) -> list[Point]:
 
 def bars(members: Iterable[NetworkRows]) -> list[Bar]:
     """A bar for each scheme and library at each size, of groups on one data set."""
-    found: list[Bar] = []
+    all_bars: list[Bar] = []
     for group in sorted(members, key=lambda group: group.hidden):
         for row in (*_on(group, "auto"), *group.peers):
             if row.get("forward_ms") is not None and row.get("train_ms") is not None:
                 label = row["name"] if row["library"] == "ours" else f"{row['library']} {row['name']}"
-                found.append(Bar(label, group.hidden, row["forward_ms"], max(row["train_ms"] - row["forward_ms"], 0.0)))
-    return found
+                all_bars.append(
+                    Bar(label, group.hidden, row["forward_ms"], max(row["train_ms"] - row["forward_ms"], 0.0))
+                )
+    return all_bars
 
 
 def gains(members: Sequence[NetworkRows]) -> dict[str, dict[str, float]]:
     """Speed-up of every scheme over saving nothing: geometric means over sizes by data set, and over all."""
     base = next((name for name in BASES if any(g.named(name) for g in members)), None)
-    found: dict[str, dict[str, float]] = {}
+    by_scheme: dict[str, dict[str, float]] = {}
     if base is None:
-        return found
+        return by_scheme
     for label in (name for name in _schemes(members) if name != base):
         ratios: dict[str, list[float]] = {}
         for group in members:
@@ -115,16 +117,16 @@ def gains(members: Sequence[NetworkRows]) -> dict[str, dict[str, float]]:
                 ratios.setdefault(group.data, []).append(ratio)
         if ratios:
             means = {data: geometric_mean(values) for data, values in ratios.items()}
-            found[label] = means | {MEAN: geometric_mean([v for values in ratios.values() for v in values])}
-    return found
+            by_scheme[label] = means | {MEAN: geometric_mean([v for values in ratios.values() for v in values])}
+    return by_scheme
 
 
 def by_data(members: Iterable[NetworkRows]) -> dict[str, list[NetworkRows]]:
     """Groups by data set."""
-    found: dict[str, list[NetworkRows]] = {}
+    groups: dict[str, list[NetworkRows]] = {}
     for group in members:
-        found.setdefault(group.data, []).append(group)
-    return found
+        groups.setdefault(group.data, []).append(group)
+    return groups
 
 
 def _mean(values: Sequence[float]) -> float:
