@@ -1,4 +1,4 @@
-"""Benchmark of our layers against PyG, DGL and plain PyTorch: `run(models=("rgcn",), data=("aifb",))`."""
+"""Compares our layers with PyG, DGL and plain PyTorch: `run(models=("rgcn",), data=("aifb",))`."""
 
 from __future__ import annotations
 

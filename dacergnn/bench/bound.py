@@ -1,11 +1,11 @@
 """Roofline bound of a layer: the work of the best known plan over the rates measured on this machine.
 
-With d the feature size, r = 4 d bytes a row of float32, W = 4 R d^2 bytes of weights, and the sizes N, E, U, V, R:
-time >= max(FLOP / GEMM rate, streamed bytes / copy bandwidth, gathered bytes / gather bandwidth),
-for the best of the plans vanilla (a row an edge), compact (a row a (source, type) pair) and aggregate-first
-(a row a (destination, type) pair).
+d is the feature size, r = 4 d the bytes of a float32 row, W = 4 R d^2 those of the weights; N, E, U, V, R are sizes:
+time >= max(FLOP / GEMM rate, streamed bytes / copy bandwidth, gathered bytes / gather bandwidth).
+The bound is the least over three plans: vanilla (one row per edge), compact (one row per (source, type) pair) and
+aggregate-first (one row per (destination, type) pair).
 
-The GEMM rate is that of torch's largest products, so a kernel that beats torch's library can pass below the bound.
+The GEMM rate is measured on a large product of torch, so a kernel that beats torch's library can be below the bound.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dacergnn.config import Rates
 
 @dataclass(frozen=True)
 class ForwardWork:
-    """Work of one forward pass."""
+    """Holds the FLOP and the bytes of one forward pass."""
 
     name: str
     flop: float
@@ -29,25 +29,25 @@ class ForwardWork:
 
 @dataclass(frozen=True)
 class Bound:
-    """The smallest time over the plans, what limits it, and whose it is."""
+    """Holds the least time that a plan can take, and the rate that limits it."""
 
     ms: float
     plan: str
     limit: str
 
 
-# Backward over forward, as lower bounds:
-# - FLOP: each product Y = X W becomes dX = dY W^T and dW = X^T dY, each as large, and each sum over edges
-#   becomes a sum of gradients and (for attention) a product an edge: twice the forward, so 3 in all.
-# - Streamed bytes: forward reads x and writes out (2 rows); backward reads x and the gradient and writes
-#   that of x (3 rows); rows of U or V go likewise: 2.5 in all.
-# - Gathered bytes: one pass over the edges by source, the source's row in registers, reads each edge's
-#   gradient row once and serves both the attention's gradient and that of x: 2 in all.
+# Forward and backward over forward alone, as lower bounds:
+# - FLOP: each product Y = X W becomes dX = dY W^T and dW = X^T dY, each as large. Each sum over edges becomes
+#   a sum of gradients and (for attention) one product per edge. Backward is twice the forward, so 3 in all.
+# - Streamed bytes: forward reads x and writes out (2 rows). Backward reads x and the gradient, and writes
+#   the gradient of x (3 rows). Rows of U or V do likewise: 2.5 in all.
+# - Gathered bytes: one pass over the edges by source keeps the source's row in registers, and reads each edge's
+#   gradient row once. It computes the gradients of both attention and x: 2 in all.
 _TRAINING = {"flop": 3.0, "streamed": 2.5, "gathered": 2.0}
 
 
 def plans(model: str, sizes: Mapping[str, int], d: int, itemsize: int = 4) -> list[ForwardWork]:
-    """The forward plans of "rgcn", "rgat" or "hgt", in float32 or with `itemsize` bytes an element of rows and weights.
+    """Returns the forward plans of "rgcn", "rgat" or "hgt", with `itemsize` bytes per element of rows and weights.
 
     HGT includes its output projection.
     """
@@ -85,12 +85,12 @@ def plans(model: str, sizes: Mapping[str, int], d: int, itemsize: int = 4) -> li
 def bounds(
     model: str, mode: str, sizes: Mapping[str, int], d: int, rates: Rates, itemsize: int = 4
 ) -> dict[str, Bound]:
-    """Every plan's bound by its name, for mode "infer" or "train" (backward included, the loss not)."""
+    """Returns every plan's bound by its name, for mode "infer" or "train" (with the backward, without the loss)."""
     return {plan.name: _plan_bound(plan, mode == "train", rates) for plan in plans(model, sizes, d, itemsize)}
 
 
 def bound(model: str, mode: str, sizes: Mapping[str, int], d: int, rates: Rates, itemsize: int = 4) -> Bound:
-    """The best plan's, of `bounds`."""
+    """Returns the least of `bounds`."""
     return min(bounds(model, mode, sizes, d, rates, itemsize).values(), key=lambda b: b.ms)
 
 

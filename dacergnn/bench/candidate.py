@@ -1,4 +1,4 @@
-"""What the benchmark measures: a named way to compute one layer."""
+"""Defines what the benchmark measures: named ways to compute one layer."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from dacergnn.bench.parameters import Parameters, Slot
 from dacergnn.bench.problem import IGNORED, Problem
 
 Wrap = Callable[[Any], Any]
-"""Turns a layer into the one that is run: nothing, torch.compile, or our own optimize."""
+"""Turns a layer into the one that runs: the layer itself, or the layer through torch.compile or our own optimize."""
 
 
 def unwrapped(layer: Any) -> Any:
-    """The layer as the library has it."""
+    """Returns the layer as the library has it."""
     return layer
 
 
 @dataclass(frozen=True)
 class Built:
-    """A layer ready to run on one problem."""
+    """Holds a layer that is ready to run on one problem."""
 
     forward: Callable[[], Any]
     """Returns [N, hidden], or a dict of [N_t, hidden] by node type name 't<i>'."""
@@ -33,7 +33,7 @@ class Built:
     leaves: tuple[Tensor, ...]
     """All tensors that receive gradients, inputs included."""
     slots: tuple[Slot, ...] = ()
-    """Tells where the shared parameters went; none where the layer computes another function."""
+    """Places of the shared parameters in the layer; none where the layer computes another function."""
     layer: Any = None
     """The module that runs, where it is known."""
 
@@ -42,22 +42,22 @@ Builder = Callable[[Problem, Parameters, Wrap], Built]
 
 
 def edge_memory(problem: Problem, train: bool) -> int:
-    """Estimated bytes of a candidate whose working set is a few tensors of one row an edge."""
+    """Estimates the bytes of a candidate whose working set is a few tensors with one row per edge."""
     return problem.num_edges * problem.hidden * 4 * (8 if train else 4)
 
 
 def hetero_memory(problem: Problem, train: bool) -> int:
-    """Estimated bytes where every relation has rows for all nodes of both its types."""
+    """Estimates the bytes where every relation has rows for all nodes of its two types."""
     rows = sum(problem.ntype_sizes[s] + problem.ntype_sizes[d] for s, d in problem.relations)
     return (rows + problem.num_edges) * problem.hidden * 4 * (4 if train else 2)
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """One way to compute a model's layer.
+    """Describes one way to compute a model's layer.
 
     `library` is "pyg", "dgl", "torch" or "ours". `function` names the reference function that it computes,
-    or is "" where it computes another one of comparable cost.
+    or is "" where it computes another function of comparable cost.
     """
 
     name: str
@@ -73,12 +73,12 @@ class Candidate:
 
 
 def leaf(x: Tensor) -> Tensor:
-    """A copy of x that collects gradients."""
+    """Returns a copy of x that collects gradients."""
     return x.detach().clone().requires_grad_()
 
 
 def typed_leaves(problem: Problem) -> dict[str, Tensor]:
-    """The features as one leaf for each node type."""
+    """Returns the features as one leaf for each node type."""
     return {f"t{i}": leaf(part) for i, part in enumerate(problem.x.split(list(problem.ntype_sizes)))}
 
 
@@ -89,14 +89,14 @@ def finish(
     shared: Parameters,
     layer: nn.Module,
 ) -> Built:
-    """Load the shared parameters and list the leaves."""
+    """Loads the shared parameters into the layer, and returns it ready to run with a list of its leaves."""
     for slot in slots:
         slot.load(shared)
     return Built(forward, inputs, (*inputs, *layer.parameters()), tuple(slots), layer)
 
 
 def make_loss(problem: Problem) -> Callable[[Any], Tensor]:
-    """Mean negative log-likelihood over the labelled nodes, of a tensor or a dict by node type."""
+    """Returns the loss: mean negative log-likelihood over the labelled nodes, of a tensor or a dict by node type."""
     count = max(int((problem.labels != IGNORED).sum()), 1)
     parts = {f"t{i}": part for i, part in enumerate(problem.labels.split(list(problem.ntype_sizes)))}
 
@@ -115,16 +115,16 @@ def _nll(out: Tensor, labels: Tensor) -> Tensor:
 
 
 def make_step(built: Built, problem: Problem, train: bool) -> Callable[[], Any]:
-    """The call that is timed: forward without gradients, or forward, loss and backward."""
+    """Returns the call that is timed: forward without gradients, or forward, loss and backward."""
     loss = make_loss(problem)
     return step_of(built, lambda out: loss(out).backward(), "train" if train else "infer")
 
 
 def make_layer_step(built: Built, out: Any) -> Callable[[], Any]:
-    """Forward, and backward from gradients that are there: a training step without its loss.
+    """Returns a training step without its loss: a forward, and a backward from gradients that are made before.
 
     Args:
-        out: What the forward has given, for the sizes of the gradients.
+        out: A result of the forward, which gives the sizes of the gradients.
     """
     gradients = [torch.ones_like(part) for part in _parts(out)]
     return step_of(built, lambda result: torch.autograd.backward(_parts(result), gradients), "train")
@@ -135,12 +135,12 @@ def _parts(out: Any) -> list[Tensor]:
 
 
 def step_of(built: Built, backward: Callable[[Any], None], mode: str) -> Callable[[], Any]:
-    """The call that is timed, which returns the result of the forward.
+    """Returns the call that is timed; the call returns the result of the forward.
 
     Args:
-        backward: Runs the backward from that result.
-        mode: "infer" for a forward without gradients, "forward" for one that saves what a backward needs, "train" for
-            forward and backward.
+        backward: Runs the backward from the result of the forward.
+        mode: "infer" for a forward without gradients, "forward" for a forward that saves what a backward needs,
+            "train" for forward and backward.
     """
     leaves, forward = built.leaves, built.forward
 

@@ -1,4 +1,4 @@
-"""One case: a model on a graph in one mode, all candidates validated, timed and weighed."""
+"""Runs one case, a model on a graph in one mode: validates and times all candidates, and measures their memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dacergnn.bench.settings import BenchSettings
 from dacergnn.bench.trial import Request, cached_trial, run_trial
 
 TOLERANCE = 1e-3
-"""A float32 result further from the reference than this is another function's, or wrong."""
+"""A float32 result with a larger relative error is wrong, or is that of another function."""
 
 Progress = Callable[[str], None]
 
@@ -32,7 +32,7 @@ class Case:
         self.references: dict[str, Reference] = {}
 
     def measure(self, mode: str) -> list[Entry]:
-        """Entries of all candidates in a mode ("infer" or "train"), ours first."""
+        """Returns the entries of all candidates in a mode ("infer" or "train"), ours first."""
         settings = self.settings
         levels = settings.levels if settings.ours else ()
         candidates = [ours.candidate(self.model, level, settings.plan) for level in levels]
@@ -56,7 +56,7 @@ class Case:
         return not names or peer.library == "torch" or any(name in peer.name for name in names)
 
     def _prepare(self, candidate: Candidate, mode: str, steps: dict[str, Callable[[], Any]]) -> Entry:
-        """Build and validate; put the step among those to be interleaved unless a peer is too slow."""
+        """Builds and validates a candidate; adds its step to `steps`, to be interleaved, unless a peer is too slow."""
         entry, settings, train = Entry(candidate), self.settings, mode == "train"
         self.progress(f"validating {entry.label}")
         need = candidate.memory(self.problem, train)
@@ -93,7 +93,7 @@ class Case:
         return self.references[function]
 
     def _compile(self, entries: list[Entry], mode: str, steps: dict[str, Callable[[], Any]]) -> list[Entry]:
-        """Try the library layers that have a chance in processes of their own; interleave those that gain."""
+        """Tries promising library layers with torch.compile in their own processes; interleaves the fast ones."""
         libraries = [e for e in entries if e.candidate.library in peers.LIBRARIES]
         best = fastest(libraries)
         results: list[Entry] = []
@@ -106,7 +106,7 @@ class Case:
             if "error" in answer:
                 results.append(Entry(candidate, status="failed", note=answer["error"]))
                 continue
-            # Scaled, because the verdict may be from a day when the machine was busier.
+            # Scaled, because a cached answer may be from a day when the machine was busier.
             expected = eager.timing.ms * answer["ms"] / answer["eager_ms"]
             if expected > best.timing.ms * 1.3:
                 results.append(Entry(candidate, Timing([expected / 1e3]), note="measured apart"))
@@ -115,7 +115,7 @@ class Case:
         return results
 
     def _weigh(self, entries: list[Entry], mode: str) -> None:
-        """Peak memory of ours and of the library layers that finish."""
+        """Measures the peak memory of ours and of the library layers that finish."""
         for entry in entries:
             if entry.candidate.library == "torch" or entry.candidate.compiled or entry.ms is None:
                 continue

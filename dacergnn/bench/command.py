@@ -1,4 +1,4 @@
-"""`dacergnn bench`."""
+"""Defines the command `dacergnn bench`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from dacergnn.plan import Plan
 
 
 def names(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...]:
-    """An option of several names between commas."""
+    """Returns the names between the commas of an option's value."""
     return tuple(name.strip() for name in value.split(",") if name.strip())
 
 
@@ -117,7 +117,7 @@ def _run(settings: BenchSettings, console: Console, everything: bool) -> Report:
 
 
 def progress_bar(console: Console, *more: ProgressColumn) -> Progress:
-    """A bar that is there while a terminal looks on, with further columns behind the time."""
+    """Returns a progress bar, with further columns behind the time, that is shown on terminals alone."""
     columns = (SpinnerColumn(), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), *more)
     return Progress(
         *columns, TextColumn("{task.description}"), console=console, transient=True, disable=not console.is_terminal,

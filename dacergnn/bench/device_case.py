@@ -1,4 +1,4 @@
-"""One case on a CUDA device: each candidate by itself, validated, weighed and timed; then the best in turns."""
+"""Runs one case on a CUDA device: measures each candidate by itself, then times the best ones in turns."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from dacergnn.config import Config
 
 Step = Callable[[], Any]
 ALONE_S = 0.1
-"""Time for the samples of a candidate by itself."""
+"""Seconds for the samples of a candidate that is timed by itself."""
 
 
 def own_candidate(model: str, level: str, settings: DeviceSettings) -> Candidate:
-    """Our layer at a level, built for the architectures of the settings, with or without a device at hand."""
+    """Returns our layer at a level, built for the architectures of the settings; no device is needed."""
     config = Config(level=level, implementation="cuda", cuda_arch=settings.architectures)
     return ours.configured(model, level, config)
 
 
 class DeviceCase:
-    """Runs the candidates of one model on one problem, whose tensors are on the device and of the wanted type.
+    """Runs the candidates of one model on one problem, whose tensors are on the device and have the wanted type.
 
     Args:
-        deadline: Of time.monotonic(); candidates whose turn comes later are skipped.
+        deadline: A value of time.monotonic(); candidates whose turn comes later are skipped.
     """
 
     def __init__(self, model: str, problem: Problem, settings: DeviceSettings, deadline: float = math.inf) -> None:
@@ -49,10 +49,10 @@ class DeviceCase:
         self.shared = {name: value.to(settings.dtype).float() for name, value in shared.items()}
         self.references: dict[str, Reference | None] = {}
         self.lost = False
-        """Tells whether the device is lost to this process: no other candidate can run in it."""
+        """Tells whether this process can no longer use the device, so that no other candidate can run in it."""
 
     def measure(self, mode: str) -> list[Entry]:
-        """Entries of all candidates in a mode ("infer" or "train"), ours first."""
+        """Returns the entries of all candidates in a mode ("infer" or "train"), ours first."""
         entries = [self._alone(candidate, mode) for candidate in self._candidates()]
         quick = [e for e in self._best(entries) if e.ms is not None and e.ms < self.settings.replay_below_ms]
         captured = [e.candidate for e in quick if e.candidate.library != "pyg"] if self.cuda else []
@@ -72,7 +72,7 @@ class DeviceCase:
         return candidates
 
     def _best(self, entries: list[Entry]) -> list[Entry]:
-        """Ours and the fastest others, of those that are not replayed."""
+        """Returns ours and the fastest others, without replayed ones."""
         timed = sorted((e for e in entries if e.ms is not None and not e.candidate.replayed), key=lambda e: e.timing.ms)
         chosen = [e for e in timed if e.candidate.library == "ours"]
         for library in ("pyg", "torch"):
@@ -80,7 +80,7 @@ class DeviceCase:
         return chosen
 
     def _alone(self, candidate: Candidate, mode: str) -> Entry:
-        """Time, peak memory and error of one candidate while no other holds memory."""
+        """Measures time, peak memory and error of one candidate while no other holds memory."""
         entry, train = Entry(candidate), mode == "train"
         if self.lost or time.monotonic() > self.deadline:
             entry.status, entry.note = "skipped", "the device was lost to this process before" if self.lost else ""
@@ -118,7 +118,7 @@ class DeviceCase:
         entry.error = max_error(reference, built, self.problem, out, train)
         if not entry.error <= tolerance:
             note = f"differs from the float64 reference by {entry.error:.1e}"
-            # In short types libraries add up long sums as they like: that is theirs to do.
+            # In short types, libraries may round long sums as they like, so a deviation is no error of theirs.
             short = self.settings.dtype.itemsize < 4 and entry.candidate.library == "pyg"
             entry.status, entry.note = ("ok" if short else "wrong"), note
 
@@ -137,7 +137,7 @@ class DeviceCase:
         return timing
 
     def _interleave(self, entries: list[Entry], mode: str) -> None:
-        """Time the entries anew, in turns; where that fails or memory does not suffice for all, their times stay."""
+        """Times the entries again, in turns; if this fails or memory is too small for all, their first times stay."""
         steps: dict[str, Step] = {}
         timings: dict[str, Timing] = {}
         reason = ""
@@ -163,8 +163,7 @@ class DeviceCase:
         return torch.cuda.mem_get_info()[1] if self.cuda else math.inf
 
     def _usable(self) -> bool:
-        """Returns whether other candidates can run: after a failed capture or kernel, torch or the device may refuse
-        to."""
+        """Tells whether other candidates can run: torch or the device may refuse after a failed capture or kernel."""
         try:
             self._settle()
         except Exception:
@@ -172,7 +171,7 @@ class DeviceCase:
         return True
 
     def _settle(self) -> int:
-        """Free what nobody holds; the bytes that are held."""
+        """Frees unused memory, and returns the bytes that are still in use."""
         gc.collect()
         if not self.cuda:
             return 0
@@ -182,10 +181,10 @@ class DeviceCase:
         return torch.cuda.memory_allocated()
 
     def _peak(self, before: int) -> float | None:
-        """MB that a candidate took at most: its parameters, encodings, results and all in between."""
+        """Returns the most MB that a candidate took: its parameters, encodings, results and all in between."""
         return (torch.cuda.max_memory_allocated() - before) / 1e6 if self.cuda else None
 
 
 def _text(error: Exception) -> str:
-    """An error in one line."""
+    """Returns an error in one line."""
     return " ".join(f"{type(error).__name__}: {error}".split())[:300]

@@ -1,4 +1,4 @@
-"""Results on a CUDA device: a line of JSON for each case, and the tables made of them."""
+"""Writes results on a CUDA device, a line of JSON for each case, and makes tables of them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from dacergnn.bench.entry import Entry
 
 Line = dict[str, Any]
 LARGE = 1_000_000
-"""Edges from which on the share of the bound is summed up: smaller graphs do not fill a device."""
+"""Least number of edges of a graph in means of the bound's share: smaller graphs do not fill a device."""
 
 
 def case_line(model: str, data: str, mode: str, entries: list[Entry], bound: Bound, **facts: Any) -> Line:
-    """Returns what one measured case leaves: its bound, every candidate, and further facts by name."""
+    """Returns the line of one measured case: its bound, every candidate, and further facts by name."""
     return {
         "model": model,
         "data": data,
@@ -32,13 +32,13 @@ def case_line(model: str, data: str, mode: str, entries: list[Entry], bound: Bou
 
 
 def append_line(path: Path, line: Line) -> None:
-    """Add a line to a file; it is on the disk when this returns."""
+    """Appends a line to a file, and closes the file."""
     with path.open("a") as file:
         file.write(json.dumps(line) + "\n")
 
 
 def read_lines(path: Path) -> list[Line]:
-    """All lines of a file, none where there is no file; what a killed process left of its last one is passed over."""
+    """Returns all lines of a file, or none without a file; skips lines that a killed process left incomplete."""
     lines: list[Line] = []
     for text in path.read_text().splitlines() if path.exists() else []:
         try:
@@ -49,13 +49,12 @@ def read_lines(path: Path) -> list[Line]:
 
 
 def key_of(line: Line) -> tuple[str, ...]:
-    """Lines of the same case have the same key."""
+    """Returns the key of a line; lines of the same case have the same key."""
     return tuple(str(line[name]) for name in ("data", "model", "mode", "precision"))
 
 
 def is_complete(line: Line, levels: Iterable[str], against: Iterable[str]) -> bool:
-    """Returns whether a line has all that a case of these levels and peers is measured for: ours timed, nothing
-    skipped."""
+    """Tells whether a line has all results for these levels and peers: ours are timed, and nothing is skipped."""
     if not set(against) <= set(line.get("against", ())):
         return False
     candidates: list[Line] = line.get("candidates", [])
@@ -64,24 +63,24 @@ def is_complete(line: Line, levels: Iterable[str], against: Iterable[str]) -> bo
 
 
 class Summary:
-    """The best of every kind in one line: ours by level, the fastest library layer, the fastest plain one."""
+    """Finds the best candidates of a line: ours by level, the fastest library layer, the fastest plain one."""
 
     def __init__(self, line: Line) -> None:
         self.line = line
         self.candidates: list[Line] = line["candidates"]
 
     def own(self, level: str, *, replayed: bool = False) -> Line | None:
-        """Our layer at a level."""
+        """Returns our layer at a level."""
         name = f"{level} replayed" if replayed else level
         return next((c for c in self.candidates if c["library"] == "ours" and c["name"] == name), None)
 
     def peer(self, *libraries: str, replayed: bool = False) -> Line | None:
-        """The fastest other layer; of those that are replayed as well if so asked."""
+        """Returns the fastest other layer; with ``replayed``, replayed ones count as well."""
         timed = [c for c in self.candidates if c["library"] in libraries and c["ms"] is not None]
         return min((c for c in timed if replayed or not c["replayed"]), key=lambda c: c["ms"], default=None)
 
     def ratio(self, level: str = "O2", *, replayed: bool = False) -> float | None:
-        """Time of the fastest other layer over ours; with ``replayed``, of both in whatever way is fastest."""
+        """Returns the time of the fastest other layer over ours; with ``replayed``, replayed ones count for both."""
         peer = self.peer("pyg", "torch", replayed=replayed)
         times = [_ms(self.own(level)), _ms(self.own(level, replayed=True)) if replayed else None]
         own = min((ms for ms in times if ms is not None), default=None)
@@ -89,15 +88,15 @@ class Summary:
 
     @property
     def share(self) -> float | None:
-        """The bound over our time, at level O2 in whatever way is fastest."""
+        """Returns the bound over our time at level O2, replayed or not, whichever is faster."""
         times = [ms for ms in (_ms(self.own("O2")), _ms(self.own("O2", replayed=True))) if ms is not None]
         return self.line["bound_ms"] / min(times) if times and self.line["bound_ms"] else None
 
 
 def merged(lines: Iterable[Line]) -> list[Line]:
-    """One line for each case: candidates that an earlier line of the case has no time of come from later ones.
+    """Returns one line for each case; candidates that have no time in an earlier line come from later ones.
 
-    Times of a later line are scaled by what ours took in both, since processes differ.
+    Times of a later line are scaled by the ratio of our times in both, since processes differ.
     """
     by_case: dict[tuple[str, ...], Line] = {}
     for line in lines:
@@ -120,7 +119,7 @@ def merged(lines: Iterable[Line]) -> list[Line]:
 
 
 def markdown(lines: Iterable[Line]) -> str:
-    """Returns what was measured on, a table of all cases, and the geometric means by model and mode."""
+    """Returns the machine, a table of all cases, and the geometric means by model and mode, as Markdown."""
     lines = list(lines)
     cases = [Summary(line) for line in merged(lines)]
     head = ("model", "graph", "mode", "precision", "O2", "replayed", "hector", "fastest library", "ms",
@@ -131,7 +130,7 @@ def markdown(lines: Iterable[Line]) -> str:
 
 
 def _machine(lines: list[Line]) -> list[str]:
-    """Device, versions, rates and command of the last run."""
+    """Returns the device, versions, rates and command of the last run."""
     last = next((line for line in reversed(lines) if "environment" in line), None)
     if last is None:
         return []
@@ -161,7 +160,7 @@ def _cells(case: Summary) -> list[str]:
 
 
 def _means(cases: list[Summary]) -> list[str]:
-    """Rows of geometric means, with the smallest; those of shares over large graphs alone."""
+    """Returns rows of geometric means, with the smallest values; means of shares are over large graphs alone."""
     head = ("model", "mode", "precision", "graphs", "peer / O2", "replayed", "hector / O2", "bound / O2, large graphs")
     table = [_row(head), _row("---" if i < 3 else "---:" for i in range(len(head)))]
     groups: dict[tuple[str, str, str], list[Summary]] = {}

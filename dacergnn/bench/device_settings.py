@@ -1,4 +1,4 @@
-"""What is measured on a CUDA device, and with which limits."""
+"""Sets what is measured on a CUDA device, and with which limits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class DeviceSettings:
     """One of `PRECISIONS`."""
     device: str = "cuda"
     architectures: tuple[int, ...] | None = None
-    """To build for; None for that of the device."""
+    """Compute capabilities to build for; None for that of the device."""
     repeat: int = 20
     """Rounds of the interleaved measurement."""
     budget_s: float = 2.0
@@ -28,7 +28,7 @@ class DeviceSettings:
     replay_below_ms: float = 2.0
     """Steps that take less are also captured in a CUDA graph and replayed."""
     finalists: int = 2
-    """So many of PyG's and as many plain layers are interleaved with ours; the others are timed by themselves."""
+    """Number of PyG's layers, and of plain ones, that are interleaved with ours; others are timed by themselves."""
     seed: int = 0
 
     @property
@@ -37,5 +37,5 @@ class DeviceSettings:
 
     @property
     def tolerance(self) -> float:
-        """Relative to the largest value of a tensor; what is further from the reference is wrong."""
+        """Returns the largest deviation from the reference that is not wrong, relative to a tensor's largest value."""
         return {"float64": 1e-9, "float32": 1e-3, "tf32": 2e-2}.get(self.precision, 0.1)

@@ -1,4 +1,4 @@
-"""The result of one candidate in one case."""
+"""Defines the result of one candidate in one case."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dacergnn.bench.measure import Timing
 
 @dataclass
 class Entry:
-    """One candidate's times, error and memory; where it has no time, `status` says why."""
+    """Holds one candidate's times, error and memory; where it has no time, `status` says why."""
 
     candidate: Candidate
     timing: Timing = field(default_factory=Timing)
@@ -21,11 +21,11 @@ class Entry:
     peak_mb: float | None = None
     note: str = ""
     layer: Timing = field(default_factory=Timing)
-    """Of a training step without its loss, where that was measured."""
+    """Times of a training step without its loss, where they were measured."""
 
     @property
     def label(self) -> str:
-        """Library and name."""
+        """Returns the library and the name."""
         return f"{self.candidate.library} {self.candidate.name}"
 
     @property
@@ -33,7 +33,7 @@ class Entry:
         return self.timing.ms if self.timing.samples and self.status == "ok" else None
 
     def as_json(self) -> dict[str, Any]:
-        """Everything known, for the list of candidates in a row."""
+        """Returns all that is known of the candidate, for the list of candidates in a row."""
         timed = self.ms is not None
         return {
             "name": self.candidate.name,
@@ -51,6 +51,6 @@ class Entry:
 
 
 def fastest(entries: list[Entry]) -> Entry | None:
-    """The entry with the smallest median, or None where none has a time."""
+    """Returns the entry with the smallest median, or None where none has a time."""
     timed = [entry for entry in entries if entry.ms is not None]
     return min(timed, key=lambda entry: entry.timing.ms, default=None)

@@ -21,7 +21,7 @@ CPU_FEATURES = ("avx2", "fma", "avx512f", "avx512_bf16", "avx512_vnni", "amx_til
 
 
 def environment() -> dict[str, str | int]:
-    """Versions, compilers, processor and device, by name; nothing is measured."""
+    """Returns versions, compilers, processor and device, by name; nothing is measured."""
     model, features = cpu_facts(Path("/proc/cpuinfo"))
     return {
         "dacergnn": installed_version("dacergnn"),
@@ -39,7 +39,7 @@ def environment() -> dict[str, str | int]:
 
 
 def installed_version(package: str) -> str:
-    """Version of `package`, or "not installed"."""
+    """Returns the version of `package`, or "not installed"."""
     try:
         return version(package)
     except PackageNotFoundError:
@@ -55,7 +55,7 @@ def compiler() -> str:
 
 
 def driver() -> str:
-    """Version of the driver of NVIDIA devices, or "none"."""
+    """Returns the version of the driver of NVIDIA devices, or "none"."""
     command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
     try:
         told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout.split()
@@ -65,7 +65,7 @@ def driver() -> str:
 
 
 def toolkit() -> str:
-    """Release of nvcc, and the CUDA release that torch was built for; or why there is no nvcc."""
+    """Returns the release of nvcc, or why there is none, and the CUDA release that torch was built for."""
     try:
         release = nvcc.compiler()[1]
     except BuildError as error:
@@ -74,7 +74,7 @@ def toolkit() -> str:
 
 
 def cpu_facts(cpuinfo: Path) -> tuple[str, str]:
-    """Model name and the known instruction sets of the first processor; empty where the file says nothing."""
+    """Returns the model name and the known instruction sets of the first processor; empty if the file has none."""
     if not cpuinfo.exists():
         return "", ""
     pairs = (line.partition(":") for line in cpuinfo.read_text().split("\n\n")[0].splitlines())
@@ -84,7 +84,7 @@ def cpu_facts(cpuinfo: Path) -> tuple[str, str]:
 
 
 def measured_rates() -> dict[str, str]:
-    """Returns what this machine does on torch's number of threads, measured in about a second."""
+    """Measures in about a second the rates that this machine reaches on torch's number of threads."""
     rates = measure_rates()
     return {
         "copy bandwidth": f"{rates.streamed / 1e9:.1f} GB/s",

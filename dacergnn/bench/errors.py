@@ -1,4 +1,4 @@
-"""The benchmark's own exception."""
+"""Defines the benchmark's own exception."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from dacergnn.errors import DacergnnError
 
 
 class BenchmarkError(DacergnnError, ValueError):
-    """A benchmark that cannot be made: an unknown name, a missing library, an unsuitable graph."""
+    """Signals that a benchmark cannot be made: an unknown name, a missing library, an unsuitable graph."""

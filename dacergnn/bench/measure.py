@@ -1,4 +1,4 @@
-"""Interleaved timing of several callables in one process."""
+"""Times several callables in turns, in one process."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ HOPELESS = 6.0
 
 @dataclass
 class Timing:
-    """Seconds of the timed calls, warm-up excluded (unless it was the only call)."""
+    """Holds the seconds of the timed calls, without the warm-up (unless it was the only call)."""
 
     samples: list[float] = field(default_factory=list)
 
     @property
     def ms(self) -> float:
-        """Median in milliseconds."""
+        """Returns the median in milliseconds."""
         return 1e3 * median(self.samples)
 
     def percentile(self, share: float) -> float:
-        """Milliseconds below which a share of the samples lies."""
+        """Returns the milliseconds below which a share of the samples lies."""
         ordered = sorted(self.samples)
         return 1e3 * ordered[min(int(share * len(ordered)), len(ordered) - 1)]
 
     def as_json(self, prefix: str = "") -> dict[str, float | int]:
-        """Median, percentiles and number of samples."""
+        """Returns the median, percentiles and number of samples."""
         return {
             f"{prefix}ms": self.ms,
             f"{prefix}p20_ms": self.percentile(0.2),
@@ -46,14 +46,14 @@ class Timing:
 
 
 def time_call(call: Callable[[], Any]) -> float:
-    """Seconds of one call."""
+    """Returns the seconds of one call."""
     start = time.perf_counter()
     call()
     return time.perf_counter() - start
 
 
 def time_on_device(call: Callable[[], Any], times: int = 1) -> float:
-    """Seconds of one call on the current CUDA device, of several in a row, by events of its stream; waits for them."""
+    """Returns the mean seconds of calls in a row on the current CUDA device, by events of its stream; waits for all."""
     start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     start.record()
     for _ in range(times):
@@ -70,10 +70,10 @@ def interleave(
     on_round: Callable[[int, int], None] | None = None,
     clock: Clock | None = None,
 ) -> dict[str, Timing]:
-    """Time every call in turns, one after the other, `repeat` rounds or until the budget is spent.
+    """Times every call in turns, one after the other, for `repeat` rounds or until the budget is spent.
 
     Every call has run once before. At least three rounds are made unless they take three budgets. Calls
-    that twice took more than a tenth of the budget are not among them, and keep the better sample.
+    that took more than a tenth of the budget twice are left out, and keep the better sample.
     """
     clock = clock or ON_PROCESSOR
     timings = {name: Timing() for name in calls}
@@ -115,7 +115,7 @@ def _take_turn(call: Callable[[], Any], timing: Timing) -> None:
 
 
 def _take_turn_on_device(call: Callable[[], Any], timing: Timing) -> None:
-    """One sample: the mean of so many calls in a row that a turn lasts, as calls follow one another in training."""
+    """Takes one sample: the mean of as many calls in a row as fill a turn, since calls are in a row in training."""
     seconds = time_on_device(call)
     times = min(max(round(TURN_S / max(seconds, 1e-6)), 1), 100)
     timing.samples.append(time_on_device(call, times))
@@ -134,5 +134,5 @@ ON_DEVICE = Clock(time_on_device, _take_turn_on_device)
 
 
 def clock_of(device: torch.device) -> Clock:
-    """The clock of calls that compute on a device."""
+    """Returns the clock for calls that compute on a device."""
     return ON_DEVICE if device.type == "cuda" else ON_PROCESSOR

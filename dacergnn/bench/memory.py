@@ -1,4 +1,4 @@
-"""Peak resident memory of a call, read from Linux's own high-water mark.
+"""Measures the peak resident memory of a call by Linux's own high-water mark.
 
 The mark (VmHWM of /proc/self/status) is reset through /proc/self/clear_refs just before the call; where the
 kernel forbids that, a thread samples /proc/self/statm every half millisecond instead.
@@ -20,12 +20,12 @@ _MMAP_THRESHOLD = -3
 
 
 def resident() -> int:
-    """Bytes of the process that are in memory now."""
+    """Returns the bytes of the process that are in memory now."""
     return int((_SELF / "statm").read_text().split()[1]) * mmap.PAGESIZE
 
 
 def settle() -> None:
-    """Collect garbage and hand freed memory back, so that resident() counts what is alive."""
+    """Collects garbage and returns freed memory to the system, so that resident() counts what is alive."""
     gc.collect()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
@@ -33,9 +33,9 @@ def settle() -> None:
 
 
 def return_freed() -> None:
-    """Have pieces of 128 KiB and more handed back as soon as they are freed, so that a peak is one of what is alive.
+    """Makes the C library return blocks of 128 KiB and more as soon as they are freed, so that peaks count live memory.
 
-    Otherwise the C library keeps more and more of them, by what was freed before, and peaks differ from run to run.
+    Otherwise it keeps more and more of them, depending on what was freed before, and peaks differ from run to run.
     """
     choose = getattr(ctypes.CDLL(None), "mallopt", None)
     if choose is not None:
@@ -43,7 +43,7 @@ def return_freed() -> None:
 
 
 def peak_growth(call: Callable[[], Any]) -> tuple[int, str]:
-    """Bytes by which a call's peak exceeds what was resident before it, and how that was read."""
+    """Returns the bytes by which a call's peak exceeds what was resident before it, and how the peak was read."""
     settle()
     before = resident()
     try:

@@ -1,4 +1,4 @@
-"""Our own side of the benchmark: a PyG layer put through dacergnn.optimize."""
+"""Makes our own candidates of the benchmark: PyG's layers put through dacergnn.optimize."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dacergnn.plan import Plan
 
 
 def typed_graph(problem: Problem) -> HeteroGraph:
-    """The problem's graph under the type names that the layers use."""
+    """Returns the problem's graph under the type names that the layers use."""
     names = ["__".join((f"t{s}", f"r{r}", f"t{d}")) for r, (s, d) in enumerate(problem.relations)]
     return HeteroGraph.from_arrays(
         torch.stack([problem.src, problem.dst]),
@@ -34,14 +34,14 @@ def typed_graph(problem: Problem) -> HeteroGraph:
 
 
 def candidate(model: str, level: str = "O2", plan: str = "") -> Candidate:
-    """The compiled layer of a model, by a plan in JSON if one is given; raises BenchmarkError for an unknown level."""
+    """Returns a model's compiled layer, by a plan in JSON if there is one; raises BenchmarkError for unknown levels."""
     if level not in LEVELS:
         raise BenchmarkError(f"level: '{level}' is unknown; choose from {', '.join(LEVELS)}")
     return configured(model, level, Config(level=level, plan=Plan.from_json(plan) if plan else None))
 
 
 def configured(model: str, name: str, config: Config) -> Candidate:
-    """The layer of a model compiled in a way that goes by ``name`` in tables."""
+    """Returns a model's layer that is compiled with ``config``, and is called ``name`` in tables."""
 
     def build(problem: Problem, shared: Parameters, wrap: Wrap) -> Built:
         original = next(c for c in library_module("pyg").ALL if c.model == model)

@@ -1,4 +1,4 @@
-"""What one call of a compiled layer costs besides its kernels, on a graph of ten edges."""
+"""Measures what one call of a compiled layer costs besides its kernels, on a graph of ten edges."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from dacergnn.runtime.executable import Prepared
 
 @dataclass(frozen=True)
 class Overhead:
-    """Medians in microseconds."""
+    """Holds medians in microseconds."""
 
     model: str
     call_us: float
     """The layer called as a module, without gradients."""
     kernels_us: float
-    """The compiled C function alone, without what it costs to pass its arguments."""
+    """The compiled C function alone, without the cost of passing its arguments."""
 
     @property
     def overhead_us(self) -> float:
@@ -35,9 +35,9 @@ class Overhead:
 
 
 def measure_overhead(model: str, hidden: int = 64, repeat: int = 2000) -> Overhead:
-    """Call and kernels in alternating rounds on one thread.
+    """Times the call and the kernels in alternating rounds on one thread.
 
-    One thread, because waking others for ten edges would be counted as kernel time or overhead by chance.
+    With more threads, waking them for ten edges would be counted as kernel time or as overhead by chance.
     """
     problem = tiny_problem(hidden)
     built = ours.candidate(model).build(problem, make_parameters(model, problem), unwrapped)
@@ -58,10 +58,10 @@ def measure_overhead(model: str, hidden: int = 64, repeat: int = 2000) -> Overhe
 
 
 def kernel_calls(layer: Any) -> tuple[Callable[[], Any], Callable[[], Any]]:
-    """The C function on arrays of the last call's shapes, and a C function that ignores as many arguments.
+    """Returns a call of the C function on arrays of the last call's shapes, and one of a C function that does nothing.
 
-    The first puts parts of arrays together, as in a call. The second is what passing the arguments costs: part of the
-    overhead, and not of the kernels.
+    The first puts parts of arrays together, as in a call. The second ignores as many arguments: it costs as much as
+    passing them, which is part of the overhead, and not of the kernels.
     """
     if getattr(layer, "last_call", None) is None:
         raise BenchmarkError(f"overhead: {type(layer).__name__} is no compiled layer that has been called")

@@ -1,4 +1,4 @@
-"""Parameters shared by all candidates of a model, so that their results can be compared."""
+"""Makes the parameters that all candidates of a model share, so that their results can be compared."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Parameters = dict[str, Tensor]
 
 
 def make_parameters(model: str, problem: Problem, seed: int = 0) -> Parameters:
-    """Random parameters of one layer, hidden to hidden (d), one head.
+    """Returns random parameters of one layer, hidden to hidden (d), with one head.
 
     rgcn: weight [R, d, d], root [d, d], bias [d]
     rgat: weight [R, d, d], q [d, 1], k [d, 1], bias [d]
@@ -64,12 +64,12 @@ class Slot:
         return (part.t() if self.transposed else part).reshape(self.leaf.shape)
 
     def load(self, shared: Parameters) -> None:
-        """Copy the shared values into the layer."""
+        """Copies the shared values into the layer."""
         with torch.no_grad():
             self.leaf.copy_(self._part(shared))
 
     def error(self, gradients: Parameters) -> tuple[str, float]:
-        """Largest deviation of the leaf's gradient, relative to the whole parameter's largest."""
+        """Returns the parameter's name and the largest error of the leaf's gradient, relative to the parameter's."""
         expected, scale = self._part(gradients), float(gradients[self.name].abs().max())
         grad = torch.zeros_like(self.leaf) if self.leaf.grad is None else self.leaf.grad
         if expected.numel() == 0:

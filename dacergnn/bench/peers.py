@@ -1,4 +1,4 @@
-"""The candidates of a model: the libraries' layers, plain PyTorch, each also through torch.compile."""
+"""Lists the candidates of a model: the libraries' layers, each also through torch.compile, and plain PyTorch."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ COMPILED = " compiled"
 
 
 def candidates(model: str, against: tuple[str, ...], compiled: bool = True) -> list[Candidate]:
-    """All candidates of a model ("rgcn", "rgat", "hgt") from "pyg", "dgl" and "torch".
+    """Returns all candidates of a model ("rgcn", "rgat", "hgt") from "pyg", "dgl" and "torch".
 
-    Raises BenchmarkError for an unknown name, also where a named library is not installed.
+    Raises BenchmarkError for an unknown name, and where a named library is not installed.
     """
     layers: list[Candidate] = []
     for name in against:
@@ -41,7 +41,7 @@ def candidates(model: str, against: tuple[str, ...], compiled: bool = True) -> l
 
 
 def library_module(name: str) -> Any:
-    """The module of this package that wraps a library; BenchmarkError says how to get a missing one."""
+    """Returns this package's module that wraps a library; raises BenchmarkError where the library is missing."""
     os.environ.setdefault("DGLBACKEND", "pytorch")  # else DGL writes a settings file into the home folder
     try:
         importlib.import_module(LIBRARIES[name])
@@ -54,7 +54,7 @@ def library_module(name: str) -> Any:
 
 
 def through_compiler(candidate: Candidate) -> Candidate:
-    """The same layer through torch.compile."""
+    """Returns the same layer through torch.compile."""
 
     def build(problem: Problem, shared: Parameters, wrap: Wrap) -> Built:
         return candidate.build(problem, shared, lambda layer: wrap(torch.compile(layer)))

@@ -1,4 +1,4 @@
-"""The layers of DGL that compute RGCN, RGAT and HGT."""
+"""Wraps the layers of DGL that compute RGCN, RGAT and HGT."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _rel_graph_conv(presorted: bool) -> Any:
 
 
 class HeteroLayer(nn.Module):
-    """HeteroGraphConv over the relations, with one linear layer for a node's own features where wanted."""
+    """Runs HeteroGraphConv over the relations, with one linear layer for a node's own features where wanted."""
 
     def __init__(self, problem: Problem, conv: Callable[[], nn.Module], root: bool) -> None:
         super().__init__()

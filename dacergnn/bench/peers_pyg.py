@@ -1,4 +1,4 @@
-"""The layers of PyTorch Geometric that compute RGCN, RGAT and HGT."""
+"""Wraps the layers of PyTorch Geometric that compute RGCN, RGAT and HGT."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ library: Any = pyg
 
 
 def edge_key(problem: Problem, etype: int) -> tuple[str, str, str]:
-    """Name of an edge type, as (source type, relation, destination type)."""
+    """Returns the name of an edge type, as (source type, relation, destination type)."""
     s, d = problem.relations[etype]
     return f"t{s}", f"r{etype}", f"t{d}"
 
 
 def _gathered_weights(copies: int) -> Callable[[Problem, bool], int]:
-    """Memory of a layer that gathers one weight matrix an edge, `copies` more in training."""
+    """Returns an estimator of memory: the layer gathers a weight matrix per edge, and `copies` more in training."""
 
     def estimate(problem: Problem, train: bool) -> int:
         return problem.num_edges * problem.hidden**2 * 4 * (1 + copies * train)
@@ -55,7 +55,7 @@ def _rgat(problem: Problem) -> nn.Module:
 
 
 class HeteroLayer(nn.Module):
-    """HeteroConv over the relations, with one linear layer for a node's own features where wanted."""
+    """Runs HeteroConv over the relations, with one linear layer for a node's own features where wanted."""
 
     def __init__(self, problem: Problem, conv: Callable[[], nn.Module], root: bool) -> None:
         super().__init__()
@@ -73,7 +73,7 @@ def _typed_edges(problem: Problem, sparse: bool) -> dict[tuple[str, str, str], T
     edges: dict[tuple[str, str, str], Tensor] = {}
     for r, (s, d) in enumerate(problem.relations):
         pair = problem.edges_of(r)
-        if sparse:  # the transposed adjacency, which PyG multiplies with instead of gathering
+        if sparse:  # the transposed adjacency: PyG multiplies by it instead of gathering
             shape = (problem.ntype_sizes[d], problem.ntype_sizes[s])
             ptr = pair.new_zeros(shape[0] + 1)
             ptr[1:] = torch.bincount(pair[1], minlength=shape[0]).cumsum(0)
@@ -129,7 +129,7 @@ def _hgt(problem: Problem, shared: Parameters, wrap: Wrap) -> Built:
 
 
 def _hgt_memory(problem: Problem, train: bool) -> int:
-    """One row for every (edge type, node of its source type) pair besides the edges' rows."""
+    """Estimates bytes: one row for every (edge type, node of its source type) pair besides the edges' rows."""
     rows = sum(problem.ntype_sizes[s] for s, _ in problem.relations)
     return (rows + problem.num_edges) * problem.hidden * 4 * (10 if train else 6)
 

@@ -1,4 +1,4 @@
-"""Index structures of the plain-PyTorch layers, built once for a problem."""
+"""Builds the index structures of the plain-PyTorch layers, once for a problem."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from dacergnn.bench.problem import Pairs, Problem
 FILL = 0.75
 """A bucket of padded types takes smaller types down to this share of its row count."""
 Products = Literal["typed", "padded", "grouped"]
-"""A matmul for each type, a batched one for types of about one size, or torch's for groups of rows."""
+"""A matmul for each type, a batched one for types of similar size, or torch's for groups of rows."""
 
 
 @dataclass(frozen=True)
 class PairRows:
-    """Rows of (node, edge type) pairs, grouped by type.
+    """Holds the rows of (node, edge type) pairs, grouped by type.
 
-    Padding rows point to node 0; nothing reads what is computed in them, and their gradients are zero.
+    Padding rows point to node 0; nothing reads their results, and their gradients are zero.
     """
 
     node: Tensor
@@ -35,10 +35,10 @@ class PairRows:
     """Types by falling size, where the rows are padded."""
     buckets: tuple[Bucket, ...] = ()
     ends: Tensor | None = None
-    """int32: where the rows of each type end, where torch is to multiply by groups."""
+    """int32: the end of each type's rows, if torch multiplies by groups."""
 
     def matmul(self, rows: Tensor, weight: Tensor) -> Tensor:
-        """rows [n, k] times weight [R, k, m] of each row's type -> [n, m]."""
+        """Multiplies rows [n, k] by the weight [R, k, m] of each row's type -> [n, m]."""
         if self.ends is not None:
             return grouped_matmul(rows, weight, self.ends)
         if self.order is None:
@@ -47,7 +47,7 @@ class PairRows:
 
 
 def contiguous_rows(pairs: Pairs, *, grouped: bool = False) -> PairRows:
-    """One row a pair."""
+    """Makes one row per pair."""
     device = pairs.node.device
     sizes = torch.tensor(pairs.type_sizes)
     ends = sizes.cumsum(0).to(device, torch.int32) if grouped else None
@@ -56,7 +56,7 @@ def contiguous_rows(pairs: Pairs, *, grouped: bool = False) -> PairRows:
 
 
 def padded_rows(pairs: Pairs) -> PairRows:
-    """Types by falling size, similar ones padded to the largest of them; empty types left out."""
+    """Sorts types by falling size and pads similar ones to the largest of them; leaves empty types out."""
     device = pairs.node.device
     sizes = torch.tensor(pairs.type_sizes)
     order = torch.argsort(sizes, descending=True, stable=True)[: int((sizes > 0).sum())]
@@ -78,7 +78,7 @@ def padded_rows(pairs: Pairs) -> PairRows:
 
 
 class PlainLayout:
-    """Describes what the forward functions need to know of a problem."""
+    """Holds what the forward functions need to know about a problem."""
 
     def __init__(self, problem: Problem, products: Products = "typed", *, scatter: bool = False) -> None:
         self.problem, self.products = problem, products
@@ -129,11 +129,11 @@ class PlainLayout:
         return self.problem.x.new_ones(len(self.v.of_pair))
 
     def sum_pairs(self, rows: Tensor) -> Tensor:
-        """Sum V rows to their destinations."""
+        """Sums V rows to their destinations."""
         return aggregate(self.v_ones, rows, self.node_from_v)
 
     def sum_edges(self, rows: Tensor) -> Tensor:
-        """Sum E rows to their destinations."""
+        """Sums E rows to their destinations."""
         return rows.new_zeros(self.n, rows.shape[1]).index_add_(0, self.dst, rows)
 
     def _by_type(self, pairs: Pairs) -> Pattern:

@@ -1,4 +1,4 @@
-"""Products of rows with the weight of their type: one by one, or batched over types of similar size."""
+"""Multiplies rows by the weight of their type: type by type, batched over types of similar size, or in groups."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ class _TypedMatmul(Function):
 
 @dataclass(frozen=True)
 class Bucket:
-    """Rows from `start` on: `types` types of `rows` rows each."""
+    """Describes the rows from `start` on: `types` types of `rows` rows each."""
 
     start: int
     types: int
     rows: int
 
     def view(self, rows: Tensor) -> Tensor:
-        """Its part as [types, rows, features]."""
+        """Returns the bucket's part of the rows as [types, rows, features]."""
         part = rows[self.start : self.start + self.types * self.rows]
         return part.view(self.types, self.rows, rows.shape[1])
 
@@ -85,18 +85,18 @@ def _with_weights(buckets: tuple[Bucket, ...], weight: Tensor) -> Iterator[tuple
 
 
 def typed_matmul(rows: Tensor, weight: Tensor, sizes: list[int]) -> Tensor:
-    """rows [n, k] lie by type, sizes[t] of type t: each times weight [types, k, m] of its type -> [n, m]."""
+    """Multiplies rows [n, k], sorted by type with sizes[t] of type t, by weight [types, k, m] -> [n, m]."""
     return call(_TypedMatmul, rows, weight, sizes)
 
 
 def padded_matmul(rows: Tensor, weight: Tensor, buckets: tuple[Bucket, ...]) -> Tensor:
-    """rows [n, k] lie in buckets, whose types follow one another in weight [types, k, m] -> [n, m]."""
+    """Multiplies rows [n, k] in buckets by weight [types, k, m], which is in the order of the buckets -> [n, m]."""
     return call(_PaddedMatmul, rows, weight.contiguous(), buckets)
 
 
 def grouped_matmul(rows: Tensor, weight: Tensor, ends: Tensor) -> Tensor:
-    """rows [n, k] lie by type, those of type t up to ends[t] (int32): each times weight [types, k, m] -> [n, m].
+    """Multiplies rows [n, k], sorted by type with type t up to ends[t] (int32), by weight [types, k, m] -> [n, m].
 
-    One kernel of torch's on devices that have one for the element type, bfloat16 above all.
+    Torch runs one kernel on devices that have one for the element type, mainly for bfloat16.
     """
     return torch.ops.aten._grouped_mm(rows, weight, ends)

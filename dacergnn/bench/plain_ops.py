@@ -1,6 +1,6 @@
-"""Differentiable pieces of the plain-PyTorch layers: sparse products and segment softmax.
+"""Defines differentiable operators of the plain-PyTorch layers: sparse products and segment softmax.
 
-Those over an `Adjacency` keep no tensor of one feature row an edge, in forward or backward.
+Operators over an `Adjacency` keep no tensor with one feature row per edge, in forward or backward.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ with warnings.catch_warnings():  # torch warns once that its compressed sparse t
 
 @dataclass(frozen=True)
 class Adjacency:
-    """A sparse [rows, columns] pattern, by rows and by columns; its values keep the caller's order.
+    """Holds a sparse [rows, columns] pattern, by rows and by columns; its values keep the caller's order.
 
-    `order` lists the caller's entries sorted by row (None where they are already), `back` the same by column.
+    `order` lists the caller's entries sorted by row (None if they are already), `back_order` the same by column.
     """
 
     shape: tuple[int, int]
@@ -35,21 +35,21 @@ class Adjacency:
 
     @staticmethod
     def make(row: Tensor, column: Tensor, shape: tuple[int, int]) -> Adjacency:
-        """From int64 [n] coordinates without duplicates or with."""
+        """Makes a pattern from int64 [n] coordinates, which may have duplicates."""
         return Adjacency(shape, *_compress(row, column, shape[0]), *_compress(column, row, shape[1]))
 
     def by_row(self, values: Tensor) -> Tensor:
-        """Sparse matrix with the caller's values."""
+        """Returns the sparse matrix with the caller's values."""
         values = values if self.order is None else values.index_select(0, self.order)
         return torch.sparse_csr_tensor(self.ptr, self.index, values, self.shape, check_invariants=False)
 
     def by_column(self, values: Tensor) -> Tensor:
-        """Its transpose."""
+        """Returns the transpose of the sparse matrix with the caller's values."""
         values = values if self.back_order is None else values.index_select(0, self.back_order)
         return torch.sparse_csr_tensor(self.back_ptr, self.back_index, values, self.shape[::-1], check_invariants=False)
 
     def restore(self, values: Tensor) -> Tensor:
-        """Values by row, put into the caller's order."""
+        """Puts values that are sorted by row into the caller's order."""
         return values if self.order is None else torch.empty_like(values).index_copy_(0, self.order, values)
 
 
@@ -127,7 +127,7 @@ class _Softmax(Function):
 
 @dataclass(frozen=True)
 class Coordinates:
-    """A sparse [rows, columns] pattern by its entries: rows are gathered for each, and added where they belong."""
+    """Holds a sparse [rows, columns] pattern by its entries; operators gather and add a row for each entry."""
 
     row: Tensor
     column: Tensor
@@ -138,7 +138,7 @@ Pattern = Adjacency | Coordinates
 
 
 def aggregate(values: Tensor, rows: Tensor, pattern: Pattern) -> Tensor:
-    """Sum of rows [columns, d] weighted by the values [n] -> [rows, d]."""
+    """Sums rows [columns, d], weighted by the values [n] -> [rows, d]."""
     if isinstance(pattern, Coordinates):
         taken = rows.index_select(0, pattern.column) * values[:, None]
         return rows.new_zeros(pattern.shape[0], rows.shape[1]).index_add(0, pattern.row, taken)
@@ -146,17 +146,17 @@ def aggregate(values: Tensor, rows: Tensor, pattern: Pattern) -> Tensor:
 
 
 def edge_dot(left: Tensor, right: Tensor, pattern: Pattern) -> Tensor:
-    """Product of left [rows, d] and right [columns, d] at every entry -> [n]."""
+    """Computes the dot product of left [rows, d] and right [columns, d] at every entry -> [n]."""
     if isinstance(pattern, Coordinates):
         return (left.index_select(0, pattern.row) * right.index_select(0, pattern.column)).sum(-1)
     return call(_EdgeDot, left, right, pattern)
 
 
 def softmax(logits: Tensor, index: Tensor, count: int) -> Tensor:
-    """Softmax of logits [n] among those of the same index."""
+    """Computes the softmax of logits [n] among logits of the same index."""
     return call(_Softmax, logits, index, count)
 
 
 def call(function: Any, *arguments: Any) -> Tensor:
-    """Apply an autograd function, whose apply has no types."""
+    """Applies an autograd function, whose apply has no types."""
     return function.apply(*arguments)

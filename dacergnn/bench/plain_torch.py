@@ -1,9 +1,9 @@
-"""RGCN, RGAT and HGT in plain PyTorch, as an expert writes them without a compiler.
+"""Computes RGCN, RGAT and HGT in plain PyTorch, as an expert writes them without a compiler.
 
-Variants of each: `edges` transforms one row an edge; `sources` one row a (source, edge type) pair;
-`destinations` sums first and transforms one row a (destination, edge type) pair. `edges` and `pairs` (like
-`destinations`) use index_add_, the others sparse products, which are faster on a CPU. A matmul for each type
-runs over contiguous rows; with many small types it is faster to pad types of about one size and batch them.
+Variants of each: `edges` transforms one row per edge, `sources` one row per (source, edge type) pair.
+`destinations` and `pairs` sum first, and transform one row per (destination, edge type) pair. `edges` and `pairs`
+use index_add_; the others use sparse products, which are faster on a CPU. A matmul for each type runs over
+contiguous rows. With many small types, it is faster to pad types of similar size and to batch them.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ def rgcn_destinations(p: Weights, x: Tensor, g: PlainLayout) -> Tensor:
 
 
 def _rgat_weights(source: Tensor, destination: Tensor, g: PlainLayout) -> Tensor:
-    """Attention from the scores of every edge's two pairs."""
+    """Computes attention from the scores of every edge's two pairs."""
     return softmax(functional.leaky_relu(source + destination, 0.2), g.dst, g.n)
 
 
 def _scores(vector: Tensor, x: Tensor, weight: Tensor, by_type: Pattern, of_edge: Tensor) -> Tensor:
-    """Product of x with the weights' part along a vector, once for every pair, then for every edge."""
+    """Computes x @ weight @ vector once for every (node, edge type) pair, and gathers the results for every edge."""
     return edge_dot((weight @ vector).squeeze(-1), x, by_type).index_select(0, of_edge)
 
 
@@ -79,7 +79,7 @@ def rgat_destinations(p: Weights, x: Tensor, g: PlainLayout) -> Tensor:
 
 
 def _hgt(p: Weights, x: Tensor, g: PlainLayout, messages: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Tensor:
-    """The projections around the relational part, which messages(k, q, v) computes."""
+    """Computes the projections around the relational part, which messages(k, q, v) computes."""
     ntype, d = g.problem.ntype, x.shape[1]
     parts = zip(p["kqv_weight"].split(d, dim=2), p["kqv_bias"].split(d, dim=1), strict=True)
     k, q, v = (typed_matmul(x, w, g.nodes) + b.index_select(0, ntype) for w, b in parts)
@@ -161,7 +161,7 @@ def _builder(
 
 
 def candidates(model: str) -> list[Candidate]:
-    """All variants of a model; `padded` ones run one batched matmul over types of about the same size."""
+    """Returns all variants of a model; `padded` ones run one batched matmul over types of similar size."""
     variants: list[Candidate] = []
     for name, forward in FORWARDS:
         if name != model:
@@ -174,10 +174,9 @@ def candidates(model: str) -> list[Candidate]:
 
 
 def device_candidates(model: str) -> list[Candidate]:
-    """Returns what may be fastest on a CUDA device besides `candidates`: sums by index_add, products by torch's grouped
-    kernel.
+    """Returns further variants that may be fastest on a CUDA device: sums by index_add, products by grouped kernels.
 
-    Where torch has no such kernel for the element type, that candidate fails, which its row says.
+    Where torch has no grouped kernel for the element type, that candidate fails, and its row says so.
     """
     products: tuple[Products, ...] = ("typed", "padded", "grouped")
     variants: list[Candidate] = []

@@ -1,4 +1,4 @@
-"""A benchmark case's data: edges in canonical order, unique pairs, features and labels."""
+"""Holds the data of a benchmark case: edges in canonical order, unique pairs, features and labels."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ IGNORED = -100
 
 @dataclass(frozen=True)
 class Problem:
-    """One graph with features and labels.
+    """Holds one graph with features and labels.
 
     Edges are sorted by (etype, dst); nodes by type. All index tensors are int64.
     """
@@ -65,38 +65,38 @@ class Problem:
 
     @cached_property
     def etype_sizes(self) -> list[int]:
-        """Edges of every type."""
+        """Returns the number of edges of every type."""
         return torch.bincount(self.etype, minlength=self.num_etypes).tolist()
 
     @cached_property
     def src_pairs(self) -> Pairs:
-        """Unique (source, edge type) pairs, sorted by (etype, src): the U rows."""
+        """Returns the unique (source, edge type) pairs, sorted by (etype, src): the U rows."""
         return _unique_pairs(self.src, self.etype, self.num_nodes, self.num_etypes)
 
     @cached_property
     def dst_pairs(self) -> Pairs:
-        """Unique (destination, edge type) pairs, sorted by (etype, dst): the V rows."""
+        """Returns the unique (destination, edge type) pairs, sorted by (etype, dst): the V rows."""
         return _unique_pairs(self.dst, self.etype, self.num_nodes, self.num_etypes)
 
     @cached_property
     def mean_weight(self) -> Tensor:
-        """1 / (edges of the same destination and type), [E] of the dtype of x: makes a sum each relation's mean."""
+        """Returns 1 / (edges of the same destination and type), [E] in x's dtype, for the mean of each relation."""
         return (1.0 / torch.bincount(self.dst_pairs.of_edge)).to(self.x.dtype)[self.dst_pairs.of_edge]
 
     def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> Problem:
-        """The problem with its tensors on a device, and its features of a dtype (None: as they are)."""
+        """Returns the problem with its tensors on a device, and its features in a dtype (None: as they are)."""
         moved = {name: getattr(self, name).to(device) for name in ("src", "dst", "etype", "labels")}
         return replace(self, x=self.x.to(device, dtype), **moved)
 
     def edges_of(self, etype: int) -> Tensor:
-        """int64 [2, E_t]: the edges of one type, with ids that count from the start of the node types."""
+        """Returns the edges of one type, int64 [2, E_t], with ids that count from the start of the node types."""
         first = sum(self.etype_sizes[:etype])
         rows = slice(first, first + self.etype_sizes[etype])
         s, d = self.relations[etype]
         return torch.stack([self.src[rows] - self.ntype_starts[s], self.dst[rows] - self.ntype_starts[d]])
 
     def sizes(self) -> dict[str, int]:
-        """Row counts by the name of the row space."""
+        """Returns row counts by the name of the row space."""
         return {
             "N": self.num_nodes,
             "E": self.num_edges,
@@ -109,7 +109,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Pairs:
-    """Unique (node, edge type) pairs: int64 node and type of each, pairs per type, the pair of each edge."""
+    """Holds unique (node, edge type) pairs: int64 node and type of each, pairs per type, the pair of each edge."""
 
     node: Tensor
     etype: Tensor
@@ -133,7 +133,7 @@ def make_problem(
     hidden: int = 64,
     seed: int = 0,
 ) -> Problem:
-    """Build a problem from int64 [E] arrays in any order.
+    """Builds a problem from int64 [E] arrays in any order.
 
     Raises BenchmarkError where the edges of one type join different node types: the typed layers of the
     libraries cannot express that.
@@ -160,7 +160,7 @@ def make_problem(
 
 
 def load_problem(name: str, hidden: int = 64, seed: int = 0) -> Problem:
-    """Load a data set by name ("aifb", or "am~0.1" for a synthetic graph at a tenth of its size)."""
+    """Loads a data set by name ("aifb", or "am~0.1" for a synthetic graph at a tenth of its size)."""
     from dacergnn import datasets
 
     graph = datasets.resolve(name).graph

@@ -1,4 +1,4 @@
-"""A process of its own for one measurement, limited in time and memory: what fails there ends nothing else."""
+"""Runs one measurement in its own process, limited in time and memory, so that a failure ends nothing else."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import Any
 
 
 def ask(module: str, request: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
-    """Returns what ``python -m module`` answers, or {"error": ...} with the reason why there is none.
+    """Returns the answer of ``python -m module``, or {"error": ...} with the reason why there is none.
 
     Args:
-        module: Calls `serve`.
-        request: What JSON can hold; "threads" and "limit_bytes" are the process's own.
+        module: The name of a module that calls `serve`.
+        request: Values that JSON can hold; "threads" and "limit_bytes" are for the process itself.
     """
     environment = {
         **os.environ,
@@ -48,13 +48,13 @@ def ask(module: str, request: Mapping[str, Any], limit_s: float) -> dict[str, An
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:
-    """End a worker with the compilers that it started: it leads a process group of its own."""
+    """Ends a worker and the compilers that it started: it leads its own process group."""
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
 
 
 def serve(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-    """Answer the request on standard input by one line of JSON, within its limit of memory, and end the process."""
+    """Answers the request on standard input by one line of JSON, within its memory limit, and ends the process."""
     reply = os.dup(1)
     os.dup2(2, 1)  # what libraries print must not mix with the reply
     request = json.load(sys.stdin)
@@ -68,6 +68,6 @@ def serve(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
 
 
 def reason(error: Exception) -> str:
-    """An exception in one line, "out of memory" where that is what it says."""
+    """Returns an exception in one line, or "out of memory" where the exception says so."""
     short = " ".join(f"{type(error).__name__}: {error}".split())[:300]
     return "out of memory" if isinstance(error, MemoryError) or ("alloc" in short and "memory" in short) else short

@@ -1,4 +1,4 @@
-"""What this machine can do: copy bandwidth, bandwidth and number of gathered rows, rate of a large matrix product."""
+"""Measures the machine: copy bandwidth, bandwidth and number of gathered rows, rate of a large matrix product."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ PRECISIONS = {
     "float16": torch.float16,
     "float64": torch.float64,
 }
-"""Ways to compute on a device, and the element type of each: in TF32 factors of products are rounded."""
+"""Ways to compute on a device, and the element type of each; TF32 rounds the factors of products."""
 
 
 @contextmanager
 def precision(name: str) -> Generator[None]:
-    """While it lasts, products of float32 on devices round their factors to TF32 just where ``name`` is "tf32"."""
-    with warnings.catch_warnings():  # newer releases of torch have a second way to say so, and point to it
+    """Makes float32 products on devices round their factors to TF32 if ``name`` is "tf32", and else not to do so."""
+    with warnings.catch_warnings():  # newer releases of torch warn that they have another setting for this
         warnings.simplefilter("ignore")
         before = torch.backends.cuda.matmul.allow_tf32
         torch.backends.cuda.matmul.allow_tf32 = name == "tf32"
@@ -42,16 +42,16 @@ def precision(name: str) -> Generator[None]:
 def measure_rates(
     rows: int = 1 << 14, width: int = 64, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32
 ) -> Rates:
-    """Measure on a device, or on torch's current number of threads, in about a second, the best of a few times.
+    """Measures a device, or the processor on torch's current number of threads, in about a second.
 
-    Streamed are the bytes that a large copy reads and writes; gathered are those of rows read from a table in random
-    order and summed at once; rows are those of a small table of single elements; FLOPs are those of a product of large
-    square matrices.
+    Each rate is the best of a few runs. A large copy reads and writes the streamed bytes. The gathered bytes are of
+    rows that are read from a table in random order and summed. Rows are counted on a small table of single elements.
+    FLOPs are those of a product of large square matrices.
 
     Args:
-        rows: Of the gathered table: one of 4 MiB comes from the cache, as passes take it, a large one from memory.
-        width: Of its rows.
-        dtype: Of the tables and the matrices.
+        rows: Rows of the gathered table: the cache holds a table of 4 MiB, as passes assume, but not a large one.
+        width: Elements of each row.
+        dtype: Element type of the tables and the matrices.
     """
     place = torch.device(device)
     large = place.type == "cuda"
@@ -65,20 +65,20 @@ def measure_rates(
 
 
 def gather_rate(table: Tensor) -> float:
-    """Rows of a table that are read in random order and summed in bags, in a second."""
+    """Returns how many rows of a table are read in random order and summed in bags, in a second."""
     clock, large, bag = clock_of(table.device), table.is_cuda, 32
     draws = torch.Generator().manual_seed(0)
     index = torch.randint(len(table), (1 << (22 if large else 19),), generator=draws).to(table.device)
     offsets = torch.arange(0, len(index), bag, device=table.device)
     seconds = _best(lambda: functional.embedding_bag(index, table, offsets, mode="sum"), 5, clock)
-    if large:  # torch's sum of bags may be further from what the device can do than a plain gather, which also writes
+    if large:  # a plain gather, though it also writes, may be closer to the device's limit than torch's sum of bags
         out = table.new_empty(len(index), table.shape[1])
         seconds = min(seconds, _best(lambda: torch.index_select(table, 0, index, out=out), 5, clock) / 2)
     return len(index) / seconds
 
 
 def gemm_rate(n: int, device: torch.device, dtype: torch.dtype) -> float:
-    """FLOPs of a product of n by n matrices of random numbers, in a second."""
+    """Returns the FLOPs in a second of a product of n by n matrices of random numbers."""
     square: Tensor = torch.randn(n, n, device=device).to(dtype)
     product = torch.empty_like(square)
     return 2 * n**3 / _best(lambda: torch.mm(square, square, out=product), 3, clock_of(device))

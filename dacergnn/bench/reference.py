@@ -1,4 +1,4 @@
-"""The layers restated in float64, slowly and plainly: what every candidate is compared with."""
+"""Computes the layers in float64, slowly and plainly, as references for every candidate."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FUNCTIONS = ("rgcn", "rgat", "hgt", "hgt_linear")
 
 @dataclass(frozen=True)
 class Reference:
-    """float64 output [N, hidden] and gradients of the loss with regard to features and parameters."""
+    """Holds the float64 output [N, hidden] and the gradients of the loss by features and parameters."""
 
     out: Tensor
     x_grad: Tensor
@@ -30,17 +30,17 @@ class Reference:
 
 
 _ROWS = {"rgcn": 6, "rgat": 12, "hgt": 12, "hgt_linear": 12}
-"""Rows of features for every edge that there are at once, forward and backward."""
+"""Feature rows per edge that are in memory at once, forward and backward."""
 UNCOMPARED = "not compared with a reference, which takes too much memory"
 
 
 def reference_memory(function: str, problem: Problem) -> int:
-    """Bytes that `compute_reference` takes, about."""
+    """Estimates the bytes that `compute_reference` takes."""
     return 8 * _ROWS.get(function, 0) * len(problem.src) * problem.hidden
 
 
 def compute_reference(function: str, problem: Problem, shared: Parameters) -> Reference:
-    """Run one of FUNCTIONS forward and backward in float64."""
+    """Runs one of FUNCTIONS forward and backward in float64."""
     x = problem.x.double().requires_grad_()
     p = {name: value.to(x, copy=True).requires_grad_() for name, value in shared.items()}
     if function == "rgcn":
@@ -58,7 +58,7 @@ def compute_reference(function: str, problem: Problem, shared: Parameters) -> Re
 
 
 def max_error(reference: Reference, built: Built, problem: Problem, out: Any, train: bool) -> float:
-    """Largest deviation from the reference over output and, after a training step, all gradients.
+    """Returns the largest deviation from the reference over output and, after a training step, all gradients.
 
     Each tensor's deviation is relative to its largest reference value.
     """
@@ -80,7 +80,7 @@ def _as_rows(out: Any, problem: Problem) -> Tensor:
 
 
 def deviation(value: Tensor, expected: Tensor) -> float:
-    """Largest difference, relative to the largest expected value; infinite where something is no number."""
+    """Returns the largest difference, relative to the largest expected value; infinite where a value is not a number."""
     if expected.numel() == 0:
         return 0.0
     scale = max(float(expected.abs().max()), 1e-30)

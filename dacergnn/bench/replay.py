@@ -1,4 +1,4 @@
-"""A step captured in a CUDA graph: its replays cost no time of the processor's."""
+"""Captures a step in a CUDA graph, whose replays take no time of the processor."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 
 
 def replayed(step: Callable[[], Any]) -> Callable[[], Any]:
-    """A call that replays ``step`` on the tensors that it ran on, and returns the result that the replay wrote.
+    """Returns a call that replays ``step`` on the tensors that it ran on, and returns the result of the replay.
 
     The step runs a few times before it is captured, on a stream of its own, as torch asks for.
     """

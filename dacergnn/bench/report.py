@@ -1,4 +1,4 @@
-"""Rows, geometric means, JSON and table of a benchmark run."""
+"""Makes rows, geometric means, JSON and tables of a benchmark run."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ Row = dict[str, Any]
 
 
 def make_rows(model: str, data: str, mode: str, entries: list[Entry], bound: Bound) -> list[Row]:
-    """One row for each level of ours; one without our figures where ours was not measured.
+    """Returns one row for each level of ours, or one row without our figures where ours was not measured.
 
-    layer_ms is our time without the loss, which the bound does not have either; library is the fastest of PyG's and
-    DGL's, torch the fastest plain variant, a ratio their time over ours; library_peak_mb is that of the leanest library
-    layer that finishes. What has no value is None.
+    layer_ms is our time without the loss, which the bound leaves out as well. library is the fastest layer of PyG's
+    and DGL's, torch the fastest plain variant; a ratio is their time over ours. library_peak_mb is the smallest peak of
+    the library layers that finish. Missing values are None.
     """
     libraries = [e for e in entries if e.candidate.library in ("pyg", "dgl")]
     library = fastest(libraries)
@@ -59,7 +59,7 @@ def make_rows(model: str, data: str, mode: str, entries: list[Entry], bound: Bou
 
 
 def _layer_ms(own: Entry, mode: str) -> float | None:
-    """Milliseconds without the loss, which inference has none of; None where that was not measured."""
+    """Returns milliseconds without the loss, which inference does not compute; None where that was not measured."""
     if mode == "infer":
         return own.ms
     return own.layer.ms if own.layer.samples else None
@@ -70,7 +70,7 @@ def _ratio(peer: Entry | None, ms: float | None) -> float | None:
 
 
 def geometric_means(rows: list[Row]) -> dict[str, dict[str, Any]]:
-    """By model and mode: both ratios over the data sets that have them, and their smallest.
+    """Returns, by model and mode, the means of both ratios over the data sets that have them, and the smallest ratios.
 
     Where several levels were measured, those after the first stand under "<mode>@<level>".
     """
@@ -93,7 +93,7 @@ def geometric_means(rows: list[Row]) -> dict[str, dict[str, Any]]:
 
 @dataclass
 class Report:
-    """All rows of a run with what they depend on."""
+    """Holds all rows of a run with what they depend on."""
 
     rows: list[Row] = field(default_factory=list)
     environment: dict[str, Any] = field(default_factory=dict)
@@ -104,7 +104,7 @@ class Report:
     date: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
 
     def as_json(self) -> dict[str, Any]:
-        """The document that write() stores."""
+        """Returns the document that write() stores."""
         device = ("cpu", "cpu features", "cores", "threads", "gpu")
         facts = self.environment
         return {
@@ -119,7 +119,7 @@ class Report:
         }
 
     def write(self, path: Path) -> None:
-        """Store as JSON."""
+        """Stores the report as JSON."""
         path.write_text(json.dumps(self.as_json(), indent=1) + "\n")
 
 
@@ -128,7 +128,7 @@ def _number(value: float | None, digits: int = 3) -> str:
 
 
 def row_table(rows: list[Row]) -> Table:
-    """The rows as a table; times in milliseconds, memory in MB."""
+    """Returns the rows as a table, with times in milliseconds and memory in MB."""
     table = Table(title="Time of one layer (ms); ratios are theirs over ours")
     for name in ("model", "data", "mode", "level", "ours", "layer", "fastest library", "ms", "ratio", "fastest torch",
                  "ms", "ratio", "bound", "layer/bound", "peak MB", "leanest library MB", "max error"):  # fmt: skip
@@ -148,7 +148,7 @@ def row_table(rows: list[Row]) -> Table:
 
 
 def candidate_table(row: Row) -> Table:
-    """Every candidate of one case, fastest first."""
+    """Returns a table of every candidate of one case, fastest first."""
     table = Table(title=f"{row['model']} on {row['data']}, {row['mode']}")
     for name in ("candidate", "ms", "p20", "p80", "peak MB", "max error", "status"):
         table.add_column(name, justify="left" if name in ("candidate", "status") else "right")
@@ -162,7 +162,7 @@ def candidate_table(row: Row) -> Table:
 
 
 def geomean_table(means: dict[str, dict[str, Any]]) -> Table:
-    """Geometric means by model and mode."""
+    """Returns a table of the geometric means by model and mode."""
     table = Table(title="Geometric means (smallest) over the data sets")
     for name in ("model", "mode", "library / ours", "torch / ours", "cases"):
         table.add_column(name, justify="right" if "/" in name or name == "cases" else "left")

@@ -27,7 +27,7 @@ def run(
     on_case: Callable[[list[Row]], None] | None = None,
     **options: Any,
 ) -> Report:
-    """Measure every case and return the report.
+    """Measures every case and returns the report.
 
     Args:
         settings: What to measure; or give the fields of BenchSettings as keyword arguments.
@@ -46,7 +46,7 @@ def run(
     torch.set_num_threads(settings.threads)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of the libraries, about their own internals
+            warnings.simplefilter("ignore")  # the libraries warn about their own internals
             return _run(settings, tell, on_case or (lambda rows: None))
     finally:
         torch.set_num_threads(threads)

@@ -1,4 +1,4 @@
-"""What a benchmark run measures and with which limits."""
+"""Sets what a benchmark run measures, and with which limits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ AGAINST = ("pyg", "dgl", "torch")
 
 @dataclass(frozen=True)
 class BenchSettings:
-    """Every combination of models, data and modes is one case, measured at every level."""
+    """Describes a run: every combination of models, data and modes is one case, measured at every level."""
 
     models: tuple[str, ...] = MODELS
     data: tuple[str, ...] = ("aifb", "mutag", "fb15k237", "bgs~")
@@ -25,11 +25,11 @@ class BenchSettings:
     repeat: int = 30
     """Rounds of the interleaved measurement."""
     memory: bool = True
-    """Measure peak memory, each candidate in a process of its own."""
+    """Tells whether to measure peak memory, each candidate in its own process."""
     layers: tuple[str, ...] = ()
-    """Parts of names, such as ``RelGraphConv``: only the libraries' layers that one fits run; by default all."""
+    """Parts of names, such as ``RelGraphConv``: only library layers with such a name run; by default all."""
     compiled: bool = True
-    """Try the libraries' layers through torch.compile too."""
+    """Tells whether to try the libraries' layers through torch.compile, too."""
     ours: bool = True
     threads: int = 2
     seed: int = 0
@@ -59,7 +59,7 @@ class BenchSettings:
 
 
 def check(option: str, values: Sequence[str], known: Sequence[str]) -> None:
-    """Raise BenchmarkError unless all of at least one value are known."""
+    """Raises BenchmarkError unless there is at least one value, and all values are known."""
     if not values:
         raise BenchmarkError(f"{option}: name at least one of {', '.join(known)}")
     for position, value in enumerate(values):

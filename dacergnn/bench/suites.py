@@ -1,4 +1,4 @@
-"""`dacergnn bench --suite NAME`: each suite is a command with options of its own."""
+"""Defines `dacergnn bench --suite NAME`, where each suite is a command with its own options."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ SUITES = {
     "caching": "dacergnn.bench.caching.command:caching",
     "batches": "dacergnn.bench.batches.command:batches",
 }
-"""Name of a suite -> module:attribute of its command; the first is that of `SuiteCommand` itself."""
+"""Name of a suite -> module:attribute of its command; the first suite is `SuiteCommand` itself."""
 
 
 class SuiteCommand(click.Command):
-    """The command of the first suite; with ``--suite NAME`` the arguments are those of another."""
+    """Runs the first suite, or with ``--suite NAME`` the command of another suite."""
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
@@ -33,7 +33,7 @@ class SuiteCommand(click.Command):
 
 
 def _suite(args: list[str]) -> str | None:
-    """The value of ``--suite``, given as two arguments or as one."""
+    """Returns the value of ``--suite``, which may be two arguments or one."""
     for position, argument in enumerate(args):
         name, _, value = argument.partition("=")
         if name == "--suite":
@@ -42,7 +42,7 @@ def _suite(args: list[str]) -> str | None:
 
 
 def suite_option(command: Any) -> Any:
-    """The option that chooses; it says nothing more to the command that was chosen."""
+    """Adds the option that chooses a suite; the chosen command does not receive its value."""
     names = click.Choice(list(SUITES))
     return click.option(
         "--suite",

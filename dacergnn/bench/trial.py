@@ -1,6 +1,6 @@
-"""Runs one candidate in a process of its own, limited in time and memory: its peak, or whether it compiles.
+"""Measures one candidate in its own process, limited in time and memory: its peak memory, or its times if compiled.
 
-Verdicts on compiled layers are kept in the cache folder, since some take minutes to fail.
+Answers about compiled layers are kept in the cache folder, since some take minutes to fail.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ class Request:
 
 
 def run_trial(request: Request, limit_s: float) -> dict[str, Any]:
-    """The worker's answer, or {"error": ...} with the reason why there is none."""
+    """Returns the worker's answer, or {"error": ...} with the reason why there is none."""
     return ask("dacergnn.bench.worker", asdict(request), limit_s)
 
 
 def cached_trial(request: Request, limit_s: float) -> dict[str, Any]:
-    """run_trial, remembered across runs for the same request, limit and package versions."""
+    """Returns what run_trial does, and remembers it across runs for the same request, limit and package versions."""
     key = json.dumps([asdict(request), limit_s, _versions()], sort_keys=True)
     path = _folder() / f"{hashlib.sha256(key.encode()).hexdigest()[:24]}.json"
     try:

@@ -1,6 +1,6 @@
-"""The process behind trial.py: builds one candidate, runs it, writes one line of JSON to its standard output.
+"""Runs as the process behind trial.py: builds one candidate, runs it, writes one line of JSON to standard output.
 
-Reads a Request (as JSON) from standard input.
+It reads a Request (as JSON) from standard input.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dacergnn.bench.trial import Request
 
 
 def find(request: Request) -> candidate.Candidate:
-    """The candidate that a request names."""
+    """Returns the candidate that a request names."""
     if request.library == "ours":
         return ours.candidate(request.model, request.level, request.plan)
     candidates = peers.candidates(request.model, (request.library,))
@@ -26,7 +26,7 @@ def find(request: Request) -> candidate.Candidate:
 
 
 def tiny_problem(hidden: int) -> Problem:
-    """Two node types, three relations, ten edges: loads all code without touching the real graph."""
+    """Returns a problem of two node types, three relations and ten edges, which loads all code without the real graph."""
     src = torch.tensor([0, 1, 2, 3, 0, 4, 5, 4, 5, 5])
     dst = torch.tensor([4, 5, 4, 5, 5, 0, 1, 2, 3, 3])
     etype = torch.tensor([0, 0, 0, 0, 0, 1, 1, 1, 2, 2])
@@ -34,14 +34,14 @@ def tiny_problem(hidden: int) -> Problem:
 
 
 def step_of(request: Request, problem: Problem) -> Any:
-    """The callable that is measured."""
+    """Returns the callable that is measured."""
     shared = make_parameters(request.model, problem, request.seed)
     built = find(request).build(problem, shared, candidate.unwrapped)
     return candidate.make_step(built, problem, request.mode == "train")
 
 
 def measure_request(request: Request) -> dict[str, Any]:
-    """Peak memory of two steps, or the times of a layer and of the same layer not compiled."""
+    """Returns the peak memory of two steps, or the times of a layer and of the same layer not compiled."""
     torch.set_num_threads(request.threads)
     if request.what == "memory":
         memory.return_freed()
@@ -65,7 +65,7 @@ def measure_request(request: Request) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Answer the request on standard input."""
+    """Answers the request on standard input."""
     serve(lambda request: measure_request(Request(**request)))
 
 

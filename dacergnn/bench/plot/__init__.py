@@ -1,1 +1,1 @@
-"""Figures of the suite of caching strategies: `dacergnn plot FILE`."""
+"""Draws the figures of the suite of caching strategies: `dacergnn plot FILE`."""

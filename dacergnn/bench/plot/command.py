@@ -1,4 +1,4 @@
-"""`dacergnn plot`."""
+"""Defines the command `dacergnn plot`."""
 
 from __future__ import annotations
 

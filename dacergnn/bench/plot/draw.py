@@ -1,4 +1,4 @@
-"""The figures: the same colour for the same data set, scheme or library in all of them."""
+"""Draws the figures, with the same colour for the same data set, scheme or library in all of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dacergnn.bench.plot.series import MEAN, Bar, Curve
 
 _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#8C613C", "#999999",
             "#1B3A57", "#7F5500", "#004D38", "#7A2E00", "#6E3857", "#2B6C91", "#3F2A17", "#555555")  # fmt: skip
-"""Told apart by the colour-blind, too (the first by Okabe and Ito); further names begin again."""
+"""Colours that the colour-blind can tell apart, too (the first by Okabe and Ito); further names use them again."""
 _KNOWN = {
     "data": ("cora", "citeseer", "pubmed", "flickr~", "arxiv~", "clouds~"),
     "scheme": ("cache_all", "recompute_all", "papers", "auto", "features", "node attention", "edge weights", "nothing"),
@@ -26,12 +26,12 @@ _MARKS = (
     (0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0),
     tuple(2.0**k for k in range(-20, 21)),
 )
-"""Tells where axes of ratios are marked: the first that reach from end to end."""
+"""Marks for axes of ratios; an axis has the first ones that reach from end to end."""
 _MODES = {"infer": "inference", "forward": "forward", "train": "forward and backward"}
 
 
 def figures(row_groups: Sequence[NetworkRows]) -> Iterator[tuple[str, Figure]]:
-    """Names and figures, as many as there are results for."""
+    """Yields names and figures, for all figures that there are results for."""
     palette = Palette(row_groups)
     for (model, network), members in families(row_groups).items():
         title, stem = f"{model}, {network}", f"{model}_{network}".replace(", ", "_").replace(" ", "_")
@@ -54,7 +54,7 @@ def figures(row_groups: Sequence[NetworkRows]) -> Iterator[tuple[str, Figure]]:
 
 
 class Palette:
-    """Colours and markers by name: the known ones first, so that they are those of all runs."""
+    """Chooses colours and markers by name, for known names first, so that they are the same in all runs."""
 
     def __init__(self, row_groups: Sequence[NetworkRows]) -> None:
         self._data = _ordered(_KNOWN["data"], [g.data for g in row_groups])
@@ -86,7 +86,7 @@ def _at(choices: Sequence[str], position: int) -> str:
 
 
 def _curves(title: str, panels: dict[str, list[Curve]], palette: Palette, label: str) -> Figure:
-    """Ratios over hidden sizes, a panel for each mode."""
+    """Draws ratios over hidden sizes, with a panel for each mode."""
     panels = {mode: curves for mode, curves in panels.items() if curves}
     figure = Figure(figsize=(4.6 * len(panels) + 1.2, 3.8), layout="constrained")
     all_axes = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
@@ -108,7 +108,7 @@ def _curves(title: str, panels: dict[str, list[Curve]], palette: Palette, label:
 
 
 def _gains(title: str, gains: dict[str, dict[str, float]], palette: Palette) -> Figure:
-    """Speed-ups of schemes, side by side for each data set; means over sizes."""
+    """Draws speed-ups of schemes, means over sizes, side by side for each data set."""
     places = [*dict.fromkeys(name for values in gains.values() for name in values if name != MEAN), MEAN]
     figure = Figure(figsize=(max(1.6 + 1.2 * len(places), 6.0), 3.8), layout="constrained")
     axes = figure.subplots()
@@ -127,7 +127,7 @@ def _gains(title: str, gains: dict[str, dict[str, float]], palette: Palette) -> 
 
 
 def _bars(title: str, bars: Sequence[Bar], palette: Palette) -> Figure:
-    """Forward, dark, and backward, light, of schemes and libraries, a panel with an axis of its own for each size."""
+    """Draws forward (dark) and backward (light) of schemes and libraries; each size has a panel with its own axis."""
     sizes, labels = sorted({bar.size for bar in bars}), [*dict.fromkeys(bar.label for bar in bars)]
     columns = min(len(sizes), 4)
     rows = -(-len(sizes) // columns)
@@ -152,7 +152,7 @@ def _bars(title: str, bars: Sequence[Bar], palette: Palette) -> Figure:
 
 
 def _planes(planes: dict[tuple[str, str], list[series.Point]], palette: Palette) -> Figure:
-    """Time over memory of schemes, relative to saving everything, a panel for each model: means and ranges."""
+    """Draws means and ranges of schemes' time over memory, relative to saving everything; each model has a panel."""
     columns = min(len(planes), 3)
     rows = -(-len(planes) // columns)
     figure = Figure(figsize=(3.6 * columns, 3.3 * rows + 0.6), layout="constrained")
@@ -185,7 +185,7 @@ def _number_sizes(axes: Any, sizes: Sequence[int]) -> None:
 
 
 def _ratio_axis(axes: Any) -> None:
-    """Ratios on a logarithmic axis that is marked at plain numbers, and holds 1."""
+    """Makes an axis of ratios logarithmic, with marks at plain numbers, and includes 1 in it."""
     axes.set_yscale("log", base=2)
     low, high = axes.get_ylim()
     axes.set_ylim(min(low, 0.95), max(high, 1.05))
@@ -197,6 +197,6 @@ def _ratio_axis(axes: Any) -> None:
 
 
 def _hide_rest(panels: Any) -> None:
-    """Panels that an iterator over all of them has left over are not shown."""
+    """Hides the panels that an iterator over all of them has left over."""
     for axes in panels:
         axes.set_visible(False)

@@ -1,4 +1,4 @@
-"""What the figures show, as numbers: nothing here draws."""
+"""Computes the numbers that the figures show; nothing here draws."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from dacergnn.bench.caching.records import Row
 
 MEAN = "geometric mean"
 BASES = ("nothing", "recompute_all")
-"""Schemes that save nothing: what others are compared with, the first that there is."""
+"""Schemes that save nothing; others are compared with the first one that was measured."""
 BASE_FORMAT = "coo"
 
 
 @dataclass(frozen=True)
 class Curve:
-    """Values over hidden sizes, ascending."""
+    """Holds values over hidden sizes, ascending."""
 
     label: str
     sizes: tuple[int, ...]
@@ -26,7 +26,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Point:
-    """Geometric means of memory and time relative to cache_all, and their ranges."""
+    """Holds geometric means of memory and time relative to cache_all, and their ranges."""
 
     label: str
     memory: float
@@ -37,7 +37,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Bar:
-    """Milliseconds of a scheme at a size: of the forward that saves, and of the backward."""
+    """Holds the milliseconds of a scheme at a size: of the forward that saves, and of the backward."""
 
     label: str
     size: int
@@ -46,13 +46,13 @@ class Bar:
 
 
 def speedups(members: Sequence[NetworkRows], field: str) -> list[Curve]:
-    """Time of the fastest library over ours by size, a curve for each data set and one of the means over them."""
+    """Returns the time of the fastest library over ours by size: a curve for each data set, and one of the means."""
     values = {(g.data, g.hidden): speedup(g, g.own, field) for g in members}
     return _curves({key: value for key, value in values.items() if value is not None})
 
 
 def formats(members: Sequence[NetworkRows], name: str, field: str) -> list[Curve]:
-    """Time on coordinates over time on another sparse format by size, a curve for each data set and the means."""
+    """Returns time on coordinates over time on another format by size: a curve for each data set, one of the means."""
     values: dict[tuple[str, int], float] = {}
     for group in members:
         own = least(_on(group, name), field)
@@ -64,15 +64,15 @@ def formats(members: Sequence[NetworkRows], name: str, field: str) -> list[Curve
 
 
 def format_names(members: Iterable[NetworkRows]) -> list[str]:
-    """Formats that were measured beside coordinates."""
+    """Returns the formats that were measured besides coordinates."""
     names = dict.fromkeys(r["adjacency"] for g in members if _on(g, BASE_FORMAT) for r in g.ours)
     return [name for name in names if name not in ("auto", BASE_FORMAT)]
 
 
 def plane(members: Sequence[NetworkRows]) -> list[Point]:
-    """Memory and time of schemes relative to cache_all: peaks of memory where they were measured, else what is saved.
+    """Returns memory and time of schemes relative to cache_all; memory is the peak if measured, else the saved bytes.
 
-    Schemes that came to the programs of others in all cases would lie on these, and are left out.
+    Schemes that have the programs of other schemes in all cases would be at the same points, and are left out.
     """
     field = "peak_mb" if any(row.get("peak_mb") for group in members for row in group.ours) else "saved_bytes"
     points: list[Point] = []
@@ -91,7 +91,7 @@ def plane(members: Sequence[NetworkRows]) -> list[Point]:
 
 
 def bars(members: Iterable[NetworkRows]) -> list[Bar]:
-    """A bar for each scheme and library at each size, of groups on one data set."""
+    """Returns a bar for each scheme and library at each size, for groups on one data set."""
     all_bars: list[Bar] = []
     for group in sorted(members, key=lambda group: group.hidden):
         for row in (*_on(group, "auto"), *group.peers):
@@ -104,7 +104,7 @@ def bars(members: Iterable[NetworkRows]) -> list[Bar]:
 
 
 def gains(members: Sequence[NetworkRows]) -> dict[str, dict[str, float]]:
-    """Speed-up of every scheme over saving nothing: geometric means over sizes by data set, and over all."""
+    """Returns the speed-up of every scheme over saving nothing: geometric means over sizes by data set, and over all."""
     base = next((name for name in BASES if any(g.named(name) for g in members)), None)
     by_scheme: dict[str, dict[str, float]] = {}
     if base is None:
@@ -122,7 +122,7 @@ def gains(members: Sequence[NetworkRows]) -> dict[str, dict[str, float]]:
 
 
 def by_data(members: Iterable[NetworkRows]) -> dict[str, list[NetworkRows]]:
-    """Groups by data set."""
+    """Returns the groups by data set."""
     groups: dict[str, list[NetworkRows]] = {}
     for group in members:
         groups.setdefault(group.data, []).append(group)
@@ -130,7 +130,7 @@ def by_data(members: Iterable[NetworkRows]) -> dict[str, list[NetworkRows]]:
 
 
 def _mean(values: Sequence[float]) -> float:
-    """The geometric mean, or where something is 0, as nothing that is saved, the mean."""
+    """Returns the geometric mean, or the arithmetic mean if a value is 0, as when nothing is saved."""
     return geometric_mean(values) if min(values) > 0 else fmean(values)
 
 
@@ -147,7 +147,7 @@ def _curves(values: dict[tuple[str, int], float]) -> list[Curve]:
 
 
 def _schemes(members: Iterable[NetworkRows], *, distinct: bool = False) -> list[str]:
-    """Schemes on the format that is chosen for them; `formats` shows the others."""
+    """Returns the schemes on the format that is chosen for them; `formats` shows the other formats."""
     rows = [row for group in members for row in _on(group, "auto")]
     return [*dict.fromkeys(row["name"] for row in rows if not (distinct and "same_as" in row))]
 
