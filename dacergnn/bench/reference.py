@@ -80,7 +80,7 @@ def _as_rows(out: Any, problem: Problem) -> Tensor:
 
 
 def deviation(value: Tensor, expected: Tensor) -> float:
-    """Returns the largest difference, relative to the largest expected value; infinite where a value is not a number."""
+    """Returns the largest difference, relative to the largest expected value; infinite where a value is no number."""
     if expected.numel() == 0:
         return 0.0
     scale = max(float(expected.abs().max()), 1e-30)

@@ -26,7 +26,7 @@ def find(request: Request) -> candidate.Candidate:
 
 
 def tiny_problem(hidden: int) -> Problem:
-    """Returns a problem of two node types, three relations and ten edges, which loads all code without the real graph."""
+    """Returns a problem of two node types, three relations and ten edges; it loads all code without the real graph."""
     src = torch.tensor([0, 1, 2, 3, 0, 4, 5, 4, 5, 5])
     dst = torch.tensor([4, 5, 4, 5, 5, 0, 1, 2, 3, 3])
     etype = torch.tensor([0, 0, 0, 0, 0, 1, 1, 1, 2, 2])

@@ -1,4 +1,4 @@
-"""Benchmark of training on sampled batches, none of which comes twice: `dacergnn bench --suite batches`."""
+"""Benchmarks training on sampled batches, each of which is new: `dacergnn bench --suite batches`."""
 
 from __future__ import annotations
 

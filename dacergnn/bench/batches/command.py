@@ -1,4 +1,4 @@
-"""`dacergnn bench --suite batches`."""
+"""Defines the command `dacergnn bench --suite batches`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches of a graph, sampled anew for every step: of PyG's loader with our sampler, or of DGL's own."""
+"""Samples a new batch of a graph for every step, with PyG's loader and our sampler or with DGL's own."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Batch:
 
 
 def most_reached(problem: Problem) -> int:
-    """Returns the number of the node type that the most edges lead to, of which the seeds are."""
+    """Returns the number of the node type with the most incoming edges; the seeds are of this type."""
     counts = [0] * problem.num_ntypes
     for (_, destination), edges in zip(problem.relations, problem.etype_sizes, strict=True):
         counts[destination] += edges

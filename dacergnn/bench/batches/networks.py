@@ -1,4 +1,4 @@
-"""The networks that are trained: one layer for each hop, ReLU behind each, and a linear classifier of the seeds."""
+"""Makes the networks that are trained: one layer and ReLU for each hop, and a linear classifier of the seeds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HEADS = 4
 
 
 class Plain(nn.Module):
-    """A network over edges of all types, called with features, edges and perhaps edge types."""
+    """Represents a network over edges of all types, called with features, edges and perhaps edge types."""
 
     def __init__(self, convs: list[nn.Module], size: int) -> None:
         super().__init__()
@@ -27,7 +27,7 @@ class Plain(nn.Module):
 
 
 class Stack(nn.Module):
-    """Layers with ReLU behind each, as `to_hetero` takes them."""
+    """Runs layers with ReLU after each, as `to_hetero` takes them."""
 
     def __init__(self, convs: list[nn.Module]) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class Stack(nn.Module):
 
 
 class Typed(nn.Module):
-    """A network over dictionaries by type; types that a layer gives no rows for keep theirs."""
+    """Represents a network over dictionaries by type; types that a layer returns no rows for keep their rows."""
 
     def __init__(self, convs: list[nn.Module], size: int, seed_type: str) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class Typed(nn.Module):
 
 
 class Blocks(nn.Module):
-    """A network over DGL's blocks, one for each layer, each with the types of its edges."""
+    """Represents a network over DGL's blocks, one for each layer, each with the types of its edges."""
 
     def __init__(self, convs: list[nn.Module], size: int, relational: bool) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ def make_network(layer: str, problem: Problem, hops: int, seed_type: int) -> nn.
     """Returns the network of a layer, whose features are all of the problem's hidden size.
 
     Args:
-        seed_type: The number of the node type that the seeds are of.
+        seed_type: The number of the seeds' node type.
     """
     size = problem.hidden
     if layer in BLOCKS:
@@ -101,7 +101,7 @@ def _plain(layer: str, problem: Problem) -> nn.Module:
 
 
 def _typed(layer: str, problem: Problem, hops: int) -> list[nn.Module]:
-    """Returns layers over dictionaries; of `to_hetero` one, which stands for all hops."""
+    """Returns layers over dictionaries; for `to_hetero`, one layer that contains all hops."""
     from torch_geometric import nn as pyg
 
     from dacergnn.bench.peers_pyg import edge_key

@@ -1,4 +1,4 @@
-"""Runs the suite: each layer in a process of its own, and what all of them give."""
+"""Runs the suite, each layer in its own process, and collects the results of all."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dacergnn.bench.process import ask
 
 WORKER = "dacergnn.bench.batches.worker"
 LIMIT_S = 600.0
-"""Time for one number of seeds of a layer, in which programs are built, too."""
+"""Seconds for one number of seeds of a layer, including the builds of programs."""
 
 Row = dict[str, Any]
 

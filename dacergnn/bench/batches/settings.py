@@ -34,7 +34,7 @@ def default_data() -> str:
 
 @dataclass(frozen=True)
 class BatchSettings:
-    """Every layer with every number of seeds is one case; the cases of a layer share a process.
+    """Describes a run: every layer with every number of seeds is one case; the cases of a layer share a process.
 
     Args:
         seeds: The numbers of seeds in a batch.
@@ -64,5 +64,5 @@ class BatchSettings:
                 raise BenchmarkError(f"{option} is {value}; it must be at least 1")
 
     def request(self, layer: str) -> dict[str, Any]:
-        """Returns what the process of a layer is asked."""
+        """Returns the request to the process of a layer."""
         return {**asdict(self), "layer": layer, "limit_bytes": 16 << 30}

@@ -16,7 +16,7 @@ KINDS = ("wall", "processor")
 
 
 class Watch:
-    """Adds up milliseconds by stage and kind of time; a stage inside another one is no part of it."""
+    """Adds up milliseconds by stage and kind of time; the time of an inner stage does not count for the outer one."""
 
     def __init__(self) -> None:
         self._spent: dict[tuple[str, str], float] = {}
@@ -52,7 +52,7 @@ class Watch:
 def encoding_timed(watch: Watch) -> Generator[None]:
     """Counts the encoding of graphs as the stage "encode", wherever in a step it happens.
 
-    That is what `GraphCache` and `Encodings` do: they read a graph, sort its edges, count pairs of nodes and types, and
+    `GraphCache` and `Encodings` encode graphs: they read a graph, sort its edges, count pairs of nodes and types, and
     make the arrays that kernels read.
     """
 

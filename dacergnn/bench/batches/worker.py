@@ -1,4 +1,4 @@
-"""The process that measures a layer: training steps of all candidates on the same batches, each in turn."""
+"""Runs as the process that measures a layer: all candidates train on the same batches, in turns."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from dacergnn.bench.problem import load_problem
 from dacergnn.bench.process import serve
 
 WARM_UP = 5
-"""Steps that no time is taken of: programs are built in them, and calls of traced layers are recorded."""
+"""Number of first steps that are not timed: they build programs, and record calls of traced layers."""
 STAGES = ("forward", "backward", "optimizer", "encode")
 TOLERANCE = 1e-4
-"""Losses that differ by more, relative to that of the library's layers, are those of another function."""
+"""Largest difference of a loss from that of the library's layers, relative to it; more means another function."""
 
 
 @dataclass
 class TimedNetwork:
-    """A network with parameters of its own, and what its steps took.
+    """Holds a network with its own parameters, and the times of its steps.
 
     Losses agree in every step only if gradients did in the steps before.
     """
@@ -58,7 +58,7 @@ class TimedNetwork:
         return loss.item()
 
     def figures(self, sample_ms: float) -> dict[str, float]:
-        """Returns the medians of the measured steps in milliseconds, and whole steps a second."""
+        """Returns the medians of the measured steps in milliseconds, and the number of steps per second."""
         medians: dict[str, float] = {}
         for kind in KINDS:
             for stage in STAGES:
@@ -75,13 +75,13 @@ def measure_request(request: dict[str, Any]) -> dict[str, Any]:
     seed_type, fanouts = most_reached(problem), list(request["fanouts"])
     rows: list[dict[str, Any]] = []
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the libraries, about their own internals
+        warnings.simplefilter("ignore")  # the libraries warn about their own internals
         for seeds in request["seeds"]:
             torch.manual_seed(0)
             network = make_network(request["layer"], problem, len(fanouts), seed_type)
             stream = batches(request["layer"], problem, seed_type, seeds, fanouts)
             with torch.no_grad():
-                network(*next(stream).inputs)  # layers that find out their sizes do so now
+                network(*next(stream).inputs)  # lazy layers learn their sizes here
             rows.append({"seeds": seeds, **_measure(_candidates(network, request["compiled"]), stream, request)})
     return {"rows": rows}
 

@@ -1,5 +1,4 @@
-"""Benchmark of caching strategies, forward orders and sparse formats on homogeneous graphs: `dacergnn bench --suite
-caching`."""
+"""Benchmarks caching strategies, orders and sparse formats on homogeneous graphs: `dacergnn bench --suite caching`."""
 
 from __future__ import annotations
 

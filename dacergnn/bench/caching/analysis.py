@@ -1,4 +1,4 @@
-"""What the rows of a run say, put side by side: those of one group were measured in turns, and only those compare."""
+"""Compares the rows of a run; only rows of one group were measured in turns and can be compared."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from dacergnn.bench.caching.records import Row
 
 SAME = 0.02
-"""Times that differ by less are the same."""
+"""Relative difference of two times up to which they count as the same."""
 
 
 @dataclass(frozen=True)
 class NetworkRows:
-    """The rows of one network on one graph."""
+    """Holds the rows of one network on one graph."""
 
     rows: tuple[Row, ...]
 
@@ -27,7 +27,7 @@ class NetworkRows:
 
     @property
     def own(self) -> Row | None:
-        """Ours as it comes: what "auto" chooses, else the first."""
+        """Returns our default: the row that "auto" chooses, else our first row."""
         return next((row for row in self.ours if _chooses(row)), next(iter(self.ours), None))
 
     @property
@@ -39,16 +39,16 @@ class NetworkRows:
         return self.rows[0]["hidden"]
 
     def named(self, name: str) -> Row | None:
-        """Ours by the name of its scheme."""
+        """Returns our row by the name of its scheme."""
         return next((row for row in self.ours if row["name"] == name), None)
 
     def least_of_peers(self, field: str) -> Row | None:
-        """The fastest ("train_ms", say) or leanest ("peak_mb") of the libraries."""
+        """Returns the row of the fastest ("train_ms", say) or leanest ("peak_mb") library."""
         return least(self.peers, field)
 
 
 def groups(rows: Iterable[Row]) -> list[NetworkRows]:
-    """Rows by the measurement that they come from, in order."""
+    """Returns the rows by the measurement that they come from, in order."""
     by_group: dict[str, list[Row]] = {}
     for row in rows:
         by_group.setdefault(row["group"], []).append(row)
@@ -56,7 +56,7 @@ def groups(rows: Iterable[Row]) -> list[NetworkRows]:
 
 
 def families(row_groups: Iterable[NetworkRows]) -> dict[tuple[str, str], list[NetworkRows]]:
-    """Groups by model and network; a single layer with and without the gradient of its input."""
+    """Returns the groups by model and network; a single layer with the gradient of its input is another network."""
     result: dict[tuple[str, str], list[NetworkRows]] = {}
     for group in row_groups:
         shared = group.rows[0]
@@ -66,18 +66,18 @@ def families(row_groups: Iterable[NetworkRows]) -> dict[tuple[str, str], list[Ne
 
 
 def least(rows: Iterable[Row], field: str) -> Row | None:
-    """The row with the smallest value of a field, among those that have one."""
+    """Returns the row with the smallest value of a field, among the rows that have one."""
     return min((row for row in rows if row.get(field) is not None), key=lambda row: row[field], default=None)
 
 
 def speedup(group: NetworkRows, own: Row | None, field: str) -> float | None:
-    """The least of the libraries over ours, in time or memory."""
+    """Returns the least value of the libraries over ours, in time or memory."""
     peer = group.least_of_peers(field)
     return None if peer is None or own is None or not own.get(field) else peer[field] / own[field]
 
 
 def relative(row: Row | None, base: Row | None, field: str) -> float | None:
-    """A row's value over another's."""
+    """Returns a row's value over another's."""
     if row is None or base is None or row.get(field) is None or not base.get(field):
         return None
     return row[field] / base[field]
@@ -97,20 +97,20 @@ class Choice:
 
     @property
     def slowdown(self) -> float:
-        """Time of a training step over that of the best fixed scheme."""
+        """Returns the time of a training step over that of the best fixed scheme."""
         return self.own["train_ms"] / self.best["train_ms"]
 
     @property
     def right(self) -> bool:
-        """Returns whether it is the best scheme, by its program or by its time."""
+        """Tells whether "auto" chose the best scheme, by its program or by its time."""
         same = bool(self.own.get("program")) and self.own["program"] == self.best.get("program")
         return same or self.slowdown <= 1 + SAME
 
 
 def choices(row_groups: Iterable[NetworkRows]) -> list[Choice]:
-    """Returns what was chosen wherever "auto" and fixed schemes were measured together.
+    """Returns the choices of "auto" wherever it was measured together with fixed schemes.
 
-    Where orders were fixed in some cases, only those are fixed schemes.
+    If a group has rows with fixed orders, only such rows count as fixed schemes.
     """
     result: list[Choice] = []
     for group in row_groups:

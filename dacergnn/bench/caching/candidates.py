@@ -1,4 +1,4 @@
-"""Networks of a task made ready to run, in every way that they are computed."""
+"""Makes the networks of a task ready to run, in every way that they are computed."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from dacergnn.bench.candidate import Built, leaf
 from dacergnn.bench.peers import library_module
 
 SEED = 7
-"""Of parameters."""
+"""Seed of the parameters."""
 
 
 def make(candidate: CachingCandidate, workload: Workload) -> Built:
-    """A candidate ready to run; all of a task compute the same function with the same parameters."""
+    """Returns a candidate ready to run; all candidates of a task compute the same function with the same parameters."""
     network, task = _original(workload), workload.task
     if candidate.library == "dgl":
         return _of_dgl(network, workload)
@@ -30,7 +30,7 @@ def make(candidate: CachingCandidate, workload: Workload) -> Built:
 
 
 def reference(workload: Workload) -> Built:
-    """PyG's network in float64."""
+    """Returns PyG's network in float64."""
     exact = workload.to(torch.float64)
     return _built(_original(workload).double(), exact, _pyg().arguments(exact, "COO"))
 

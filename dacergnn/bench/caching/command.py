@@ -1,4 +1,4 @@
-"""`dacergnn bench --suite caching`."""
+"""Defines the command `dacergnn bench --suite caching`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layers of DGL, with the parameters of PyG's."""
+"""Makes layers of DGL with the parameters of PyG's layers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _dgl: Any = dgl
 
 
 class DGLNetwork(nn.Module):
-    """Layers one after the other, called with features and `arguments`."""
+    """Runs layers one after the other; it is called with features and `arguments`."""
 
     def __init__(self, workload: Workload) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class DGLNetwork(nn.Module):
 
 
 class _Heads(nn.Module):
-    """A layer whose result has an axis of heads, which is flattened, or averaged."""
+    """Runs a layer whose result has an axis of heads, and flattens that axis, or averages it for the last layer."""
 
     def __init__(self, layer: nn.Module, last: bool) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class _Heads(nn.Module):
 
 
 def make_layer(model: str, place: Layer) -> nn.Module:
-    """The layer of a model, which takes nodes without neighbours."""
+    """Returns the layer of a model, which accepts nodes without neighbours."""
     layer = _make(model, place)
     for module in layer.modules():
         allow: Any = getattr(module, "set_allow_zero_in_degree", lambda value: None)
@@ -61,7 +61,7 @@ def _make(model: str, place: Layer) -> nn.Module:
         return _Heads(library.GATv2Conv(inputs, outputs, place.heads), place.last)
     if model == "monet":
         layer = library.GMMConv(inputs, outputs, 2, KERNELS, aggregator_type="mean", residual=True)
-        layer.res_fc = nn.Linear(inputs, outputs, bias=False)  # which DGL leaves out where both sizes are one
+        layer.res_fc = nn.Linear(inputs, outputs, bias=False)  # DGL leaves it out where both sizes are equal
         return layer
     if model == "edgeconv":
         return library.EdgeConv(inputs, outputs)
@@ -71,7 +71,7 @@ def _make(model: str, place: Layer) -> nn.Module:
 
 
 def parameters_of(model: str, layer: Any) -> dict[str, Tensor]:
-    """The parameters of a layer of DGL by name that make it compute what a layer of PyG does."""
+    """Returns the parameters, by name, that make a layer of DGL compute what a layer of PyG does."""
     if model == "gcn":
         return {"weight": layer.lin.weight.t(), "bias": layer.bias}
     if model == "gat":
@@ -82,7 +82,7 @@ def parameters_of(model: str, layer: Any) -> dict[str, Tensor]:
         parameters = {"layer.attn": layer.att}
         for own, linear in (("layer.fc_src", layer.lin_l), ("layer.fc_dst", layer.lin_r)):
             parameters |= {f"{own}.weight": linear.weight, f"{own}.bias": linear.bias}
-        return parameters  # no bias of the result, which begins as zero
+        return parameters  # DGL's layer has no bias of the result, and PyG's starts at zero
     if model == "monet":
         parameters = {"fc.weight": layer.g.t(), "res_fc.weight": layer.root.weight}
         return parameters | {"mu": layer.mu, "inv_sigma": 1 / layer.sigma, "bias": layer.bias}
@@ -101,8 +101,7 @@ def parameters_of(model: str, layer: Any) -> dict[str, Tensor]:
 
 
 def arguments(workload: Workload) -> tuple[Any, ...]:
-    """Returns what a layer is called with besides features: a graph with its formats made, and the loops that PyG
-    adds."""
+    """Returns a layer's arguments besides features: a graph with its formats made, and with the loops that PyG adds."""
     src, dst = workload.edge_index
     if workload.task.model == "gcn":
         nodes = torch.arange(workload.num_nodes)

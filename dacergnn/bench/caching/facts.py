@@ -1,4 +1,4 @@
-"""What is known of a candidate besides its time: bytes that it keeps for the backward, and what the cost model says."""
+"""Finds facts of a candidate besides its time: bytes that it keeps for the backward, and predictions of its cost."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from dacergnn.modules.compiled_parts import compiled_parts
 
 
 def saved_bytes(built: Built) -> int:
-    """Bytes that a forward keeps for its backward.
+    """Returns the bytes that a forward keeps for its backward.
 
-    What two forwards both keep is there anyway: parameters, features, edges.
+    Memory that two forwards both keep does not count: parameters, features, edges.
     """
     first, before = _kept(built)
     second, after = _kept(built)
@@ -32,7 +32,7 @@ def saved_bytes(built: Built) -> int:
 
 
 def _kept(built: Built) -> tuple[Any, dict[int, int]]:
-    """The result of a forward, and the memory that autograd keeps for it: address and bytes of each piece."""
+    """Returns the result of a forward, and the memory that autograd keeps for it: address and bytes of each piece."""
     kept: dict[int, int] = {}
 
     def note(tensor: Tensor) -> Tensor:
@@ -46,7 +46,7 @@ def _kept(built: Built) -> tuple[Any, dict[int, int]]:
 
 
 def _parts(tensor: Tensor) -> list[Tensor]:
-    """The dense tensors that one is made of."""
+    """Returns the dense tensors that a tensor is made of."""
     if tensor.layout == torch.sparse_csr:
         return [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
     if tensor.layout == torch.sparse_csc:
@@ -58,7 +58,7 @@ def _parts(tensor: Tensor) -> list[Tensor]:
 
 
 def predicted(built: Built, config: Config) -> dict[str, float]:
-    """Seconds and bytes of the compiled layers by the cost model, forward and backward."""
+    """Returns milliseconds and bytes of the compiled layers by the cost model, forward and backward."""
     builds = [next((b for b in reversed(layer.builds) if b.gradients), None) for layer in explain(built.layer).layers]
     parts: dict[str, Callable[[Any], Cost | None]] = {"forward": lambda b: b.forward, "backward": lambda b: b.backward}
     costs: dict[str, float] = {}
@@ -70,7 +70,7 @@ def predicted(built: Built, config: Config) -> dict[str, float]:
 
 
 def program_of(built: Built) -> str:
-    """A name that candidates share whose compiled layers came to the same code; empty where no layer is compiled."""
+    """Returns a name of the compiled layers' code; candidates with the same code share it. It is empty without code."""
     codes: list[str] = []
     for compiled, _ in _programs(built):
         parts = [part for v in compiled.variants for part in (v.forward, v.backward) if part is not None]
@@ -79,7 +79,7 @@ def program_of(built: Built) -> str:
 
 
 def _variants(built: Built) -> list[tuple[Variant, HeteroGraph]]:
-    """The builds that training runs, each with its graph."""
+    """Returns the builds that training runs, each with its graph."""
     variants: list[tuple[Variant, HeteroGraph]] = []
     for compiled, graph in _programs(built):
         training = [v for v in compiled.variants if v.backward is not None]
@@ -88,6 +88,6 @@ def _variants(built: Built) -> list[tuple[Variant, HeteroGraph]]:
 
 
 def _programs(built: Built) -> list[tuple[CompiledProgram, HeteroGraph]]:
-    """Returns what the compiled layers have run last, each with the graph that tells the sizes."""
+    """Returns the programs that the compiled layers ran last, each with the graph that tells the sizes."""
     calls = [part.last_call for _, part, _ in compiled_parts(built.layer)]
     return [(compiled, compiled.measured(graph)) for compiled, graph in (call for call in calls if call is not None)]

@@ -1,4 +1,4 @@
-"""The networks that are measured: one layer, or two with an activation between them."""
+"""Describes the networks that are measured: one layer, or two with an activation between them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KERNELS = 3
 
 @dataclass(frozen=True)
 class Layer:
-    """Features in and out of a layer, of each head where there are several; the last takes their mean."""
+    """Holds a layer's input features and its output features for each head; the last layer takes the heads' mean."""
 
     inputs: int
     outputs: int
@@ -23,7 +23,7 @@ class Layer:
 
 
 def layers_of(workload: Workload) -> list[Layer]:
-    """The places of a task's layers."""
+    """Returns the layers of a task's network."""
     task, features = workload.task, workload.x.shape[1]
     first = Layer(features, task.hidden, task.heads, last=False)
     if task.network == "layer":
@@ -32,5 +32,5 @@ def layers_of(workload: Workload) -> list[Layer]:
 
 
 def activation_of(workload: Workload) -> nn.Module:
-    """Returns what is between two layers: that of the papers."""
+    """Returns the activation between two layers, as in the papers."""
     return nn.ELU() if workload.task.heads > 1 else nn.ReLU()

@@ -1,4 +1,4 @@
-"""Layers of PyTorch Geometric, and the forms in which they take edges."""
+"""Makes layers of PyTorch Geometric, and edges in the forms that they take."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ edge_index_type: Any = EdgeIndex
 
 
 def network(workload: Workload) -> nn.Module:
-    """A task's network, called with features and `arguments`."""
+    """Returns a task's network, which is called with features and `arguments`."""
     inputs = "x, edges, pseudo" if workload.task.model == "monet" else "x, edges"
     steps: list[Any] = []
     for place in layers_of(workload):
@@ -28,12 +28,12 @@ def network(workload: Workload) -> nn.Module:
 
 
 def layers(made: nn.Module) -> list[nn.Module]:
-    """The layers of a network, without what is between them."""
+    """Returns the layers of a network, without the activations between them."""
     return [*made.children()][::2]
 
 
 def _layer(model: str, place: Layer) -> nn.Module:
-    """The layer of a model; edges hold the loops of those that attend, and normalization is made once."""
+    """Returns the layer of a model; edges already hold the loops for attention, and normalization is computed once."""
     inputs, outputs = place.inputs, place.outputs
     if model == "gcn":
         return library.GCNConv(inputs, outputs, cached=True)
@@ -50,12 +50,12 @@ def _layer(model: str, place: Layer) -> nn.Module:
 
 
 def edges_in(form: str, workload: Workload) -> Any:
-    """Edges as a layer takes them: "COO", the edge index; "CSR", a sparse tensor of torch; PyG's "EdgeIndex"."""
+    """Returns edges as a layer takes them: "COO", the edge index; "CSR", torch's sparse tensor; PyG's "EdgeIndex"."""
     count = workload.num_nodes
     if form == "COO":
         return workload.edge_index
     if form == "EdgeIndex":
-        # Sorted by destinations, with what its products need made before any time is taken.
+        # Sorted by destinations; the structures that products need are made before any timing.
         index = edge_index_type(workload.edge_index, sparse_size=(count, count), sort_order="col")
         return index.validate().fill_cache_()
     if form == "CSR":
@@ -68,7 +68,7 @@ def edges_in(form: str, workload: Workload) -> Any:
 
 
 def arguments(workload: Workload, form: str) -> tuple[Any, ...]:
-    """Returns what a layer is called with besides features."""
+    """Returns the arguments of a layer besides features."""
     edges: Any = edges_in(form, workload)
     pseudo: Tensor = workload.pseudo.to(workload.x.dtype)
     return (edges, pseudo) if workload.task.model == "monet" else (edges,)

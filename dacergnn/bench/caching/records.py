@@ -1,4 +1,4 @@
-"""The file of results: one line of JSON for each case, written as soon as it is measured."""
+"""Reads and writes the file of results: one line of JSON for each case, written as soon as it is measured."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _KEY = (
 
 
 def settings_of(task: Task, candidate: CachingCandidate, limits: Limits) -> Row:
-    """The fields of a case that are known before it is measured."""
+    """Returns the fields of a case that are known before it is measured."""
     scheme: Row = dict.fromkeys(_SCHEME) if candidate.scheme is None else asdict(candidate.scheme)
     scheme = {name: list(v) if isinstance(v, tuple) else v for name, v in scheme.items() if name != "label"}
     own = {"library": candidate.library, "name": candidate.name, "threads": limits.threads, "seed": limits.seed}
@@ -33,14 +33,14 @@ def settings_of(task: Task, candidate: CachingCandidate, limits: Limits) -> Row:
 
 
 def key_of(row: Row) -> Key:
-    """Returns what tells a case from others."""
+    """Returns the key that distinguishes a case from all others."""
     return tuple(tuple(v) if isinstance(v, list) else v for v in (row.get(name) for name in _KEY))
 
 
 def load(path: Path) -> list[Row]:
-    """The rows of a file, each case as it was measured last.
+    """Returns the rows of a file, each case as it was measured last.
 
-    A last line that was not written to its end is left out.
+    An incomplete last line is left out.
 
     Raises:
         BenchmarkError: There is no such file, or one of its lines is no row.
@@ -66,7 +66,7 @@ def load(path: Path) -> list[Row]:
 
 
 class Writer:
-    """Appends rows to a file, in which a torn last line is removed first."""
+    """Appends rows to a file, after it has removed an incomplete last line."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -77,7 +77,7 @@ class Writer:
         self._path = path
 
     def write(self, rows: Iterable[Row]) -> None:
-        """Append rows, all at once, and see to it that they are on the disk."""
+        """Appends all rows at once, and waits until they are on the disk."""
         text = "".join(json.dumps(row) + "\n" for row in rows)
         with self._path.open("a") as file:
             file.write(text)

@@ -1,4 +1,4 @@
-"""Tables of a run: against the libraries, what recomputation costs and saves, and how well "auto" chooses."""
+"""Makes tables of a run: ours against the libraries, cost and gain of recomputation, and how well "auto" chooses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Value = Callable[[NetworkRows], float | None]
 
 
 def tables(rows: Iterable[Row]) -> list[Table]:
-    """All tables that there are figures for."""
+    """Returns all tables that have rows."""
     row_groups = groups(rows)
     return [
         t for t in (against_libraries(row_groups), recomputation(row_groups), choice_table(row_groups)) if t.row_count
@@ -23,7 +23,7 @@ def tables(rows: Iterable[Row]) -> list[Table]:
 
 
 def against_libraries(row_groups: Sequence[NetworkRows]) -> Table:
-    """Time of the fastest library and memory of the leanest over ours, by model and network."""
+    """Divides the time of the fastest library and the memory of the leanest by ours, by model and network."""
     fields = [*(f"{mode}_ms" for mode in Limits.modes), "peak_mb"]
     table = _table("Fastest library / ours and leanest library / ours: geometric mean (smallest)", *fields)
     for name, members in families(row_groups).items():
@@ -34,7 +34,7 @@ def against_libraries(row_groups: Sequence[NetworkRows]) -> Table:
 
 
 def recomputation(row_groups: Sequence[NetworkRows]) -> Table:
-    """recompute_all over cache_all, by model and network."""
+    """Compares recompute_all with cache_all, by model and network."""
     fields = ["train_ms", "peak_mb", "saved_bytes"]
     table = _table("recompute_all / cache_all: geometric mean (largest)", *fields)
     for name, members in families(row_groups).items():
@@ -48,7 +48,7 @@ def recomputation(row_groups: Sequence[NetworkRows]) -> Table:
 
 
 def choice_table(row_groups: Sequence[NetworkRows]) -> Table:
-    """Returns how often "auto" is the fastest scheme, and how much slower it is where it is furthest from that."""
+    """Shows how often "auto" is the fastest scheme, and how much slower it is in its worst case."""
     table = _table("auto against the best fixed scheme, training", "fastest in", "worst", "where", count="of")
     for name, members in families(row_groups).items():
         made = choices(members)

@@ -1,4 +1,4 @@
-"""Runs the suite: what is not in the file yet, task by task, each in processes of its own."""
+"""Runs the suite: measures what the file lacks, task by task, each in its own processes."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ WORKER = "dacergnn.bench.caching.worker"
 
 @dataclass(frozen=True)
 class Work:
-    """Describes what is left to do, and what was done before."""
+    """Holds the tasks that are left to measure, and the rows of those that were measured before."""
 
     tasks: list[tuple[Task, tuple[CachingCandidate, ...]]]
     done: list[Row]
 
 
 def plan(settings: CachingSettings, path: Path | None = None) -> Work:
-    """The tasks that a file lacks results of; one of them is measured whole, since times compare within a process."""
+    """Returns the tasks that a file lacks results of; each is measured whole, as times compare within a process."""
     rows = {key_of(row): row for row in (load(path) if path is not None and path.exists() else [])}
     tasks: list[tuple[Task, tuple[CachingCandidate, ...]]] = []
     done: list[Row] = []
@@ -42,7 +42,7 @@ def plan(settings: CachingSettings, path: Path | None = None) -> Work:
 
 
 def _is_complete(row: Row, settings: CachingSettings) -> bool:
-    """Returns whether a case has been measured in all that is asked for; one that failed would fail again."""
+    """Tells whether a case has all results that are asked for; a failed case is complete, as it would fail again."""
     if row["status"] != "ok":
         return True
     weighed = not settings.memory or row["name"].endswith("compiled") or "peak_mb" in row
@@ -56,7 +56,7 @@ def run(
     progress: Callable[[str], None] | None = None,
     on_task: Callable[[list[Row]], None] | None = None,
 ) -> list[Row]:
-    """Measure what is left and return the rows of all cases.
+    """Measures what is left and returns the rows of all cases.
 
     Args:
         path: Results are appended to this file, and what is in it is not measured again.
@@ -86,9 +86,9 @@ def run(
 def measure(
     task: Task, wanted: Sequence[CachingCandidate], settings: CachingSettings, progress: Callable[[str], None]
 ) -> list[Row]:
-    """The rows of one task."""
+    """Measures one task and returns its rows."""
     progress(f"{task}: times")
-    group = uuid.uuid4().hex[:12]  # of rows whose times were taken in turns
+    group = uuid.uuid4().hex[:12]  # marks rows whose times were taken in turns
     results = _times(task, wanted, settings, progress)
     rows: list[Row] = []
     for candidate, result in zip(wanted, results, strict=True):

@@ -1,4 +1,4 @@
-"""Schemes: ways to compile a layer that the suite compares, each by a name."""
+"""Defines schemes: the named ways to compile a layer that the suite compares."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ NAMED: dict[str, dict[str, str]] = {
         "edge weights": "recompute_all+cache:features+cache:att+cache:score",
     },
 }
-"""Schemes of single models by name, in the notation of `parse`: those of table 3 of Cached Operator Reordering, whose
-mask of a LeakyReLU is the sign of a score here."""
+"""Schemes of single models by name, in the notation of `parse`. They are from table 3 of Cached Operator Reordering;
+its mask of a LeakyReLU is the sign of a score here."""
 
 
 @dataclass(frozen=True)
 class Scheme:
-    """Describes what is saved for the backward, on which sparse format loops run, and in which order a product and a
-    sum."""
+    """Describes what is saved for the backward, the sparse format of loops, and the order of a product and a sum."""
 
     label: str
     caching: str = "cache_all"
@@ -38,7 +37,7 @@ class Scheme:
 
     @property
     def config(self) -> Config:
-        """Returns how layers are compiled for it."""
+        """Returns the config that compiles layers by this scheme."""
         return Config(
             caching=self.caching,
             cache=self.cache,
@@ -49,7 +48,7 @@ class Scheme:
 
 
 def expand(texts: tuple[str, ...], model: str) -> list[Scheme]:
-    """The schemes of several texts for a model; "named" stands for all that it has in `NAMED`."""
+    """Returns the schemes of several texts for a model; "named" stands for all its schemes in `NAMED`."""
     schemes: list[Scheme] = []
     for text in texts:
         schemes += [parse(name, model) for name in ([*NAMED.get(model, {})] if text == "named" else [text])]
@@ -57,12 +56,12 @@ def expand(texts: tuple[str, ...], model: str) -> list[Scheme]:
 
 
 def parse(text: str, model: str = "") -> Scheme:
-    """The scheme of ``[LABEL=]STRATEGY{+cache:NAME|+recompute:NAME}``, or of a name in `NAMED`.
+    """Returns the scheme of ``[LABEL=]STRATEGY{+cache:NAME|+recompute:NAME}``, or of a name in `NAMED`.
 
     Examples: ``auto``, ``budget:2e6``, ``features=recompute_all+cache:features``.
 
     Raises:
-        BenchmarkError: It is none.
+        BenchmarkError: The text is no scheme.
     """
     if text in NAMED.get(model, {}):
         return replace(parse(NAMED[model][text]), label=text)

@@ -1,4 +1,4 @@
-"""What a run of the suite measures."""
+"""Sets what a run of the suite measures."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ PEERS = {
 
 @dataclass(frozen=True)
 class CachingSettings:
-    """Every combination of these is one case; those of one network on one graph are measured together."""
+    """Describes a run: every combination is one case; cases of one network on one graph are measured together."""
 
     models: tuple[str, ...] = MODELS
     data: tuple[str, ...] = DATA
     networks: tuple[str, ...] = NETWORKS[:2]
     hidden: tuple[int, ...] = ()
-    """Those of the papers if empty."""
+    """Hidden sizes; if empty, `SIZES`, `SIZES_OF_HEADS` or `SIZES_ON_CLOUDS` by the model."""
     gradients: tuple[str, ...] = GRADIENTS
-    """Of a single layer's input: "with", "without"."""
+    """Gradients of a single layer's input: "with", "without"."""
     strategies: tuple[str, ...] = ("cache_all", "recompute_all", "papers", "auto")
     formats: tuple[str, ...] = ("auto",)
     orders: tuple[str, ...] = ("auto",)
@@ -76,7 +76,7 @@ class CachingSettings:
             expand(self.strategies, model)
 
     def tasks(self) -> list[Task]:
-        """All networks on all graphs, the smaller sizes of each first."""
+        """Returns all networks on all graphs, the smaller sizes of each first."""
         tasks: list[Task] = []
         for data, model, network in product(self.data, self.models, self.networks):
             if (model in ON_CLOUDS) != data.startswith((CLOUDS.name, "shapes")):
@@ -93,7 +93,7 @@ class CachingSettings:
         return SIZES_ON_CLOUDS if model in ON_CLOUDS else SIZES_OF_HEADS if model in WITH_HEADS else SIZES
 
     def candidates(self, task: Task) -> tuple[CachingCandidate, ...]:
-        """Ours by every scheme, and the peers."""
+        """Returns our candidates by every scheme, and the peers."""
         orders = self.orders if task.model in ORDERED else ("auto",)
         own: list[CachingCandidate] = []
         for base, name, order in product(expand(self.strategies, task.model), self.formats, orders):

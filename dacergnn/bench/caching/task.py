@@ -1,4 +1,4 @@
-"""What is measured together: one network on one graph, and the ways to compute it."""
+"""Describes what is measured together: one network on one graph, and the ways to compute it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dacergnn.bench.caching.scheme import Scheme
 
 @dataclass(frozen=True)
 class Task:
-    """A network on a graph."""
+    """Describes a network on a graph."""
 
     model: str
     data: str
@@ -20,7 +20,7 @@ class Task:
     features: int
     """Input features of a single layer."""
     hidden: int
-    """Features that it gives, or that are between two layers; of each head where there are heads."""
+    """Output features of a single layer, or features between two layers; of each head where there are heads."""
     heads: int = 1
     input_gradient: bool = False
 
@@ -32,7 +32,7 @@ class Task:
 
 @dataclass(frozen=True)
 class CachingCandidate:
-    """One way to compute it: `library` is "ours", with a scheme, "pyg" or "dgl"."""
+    """Describes one way to compute a task: `library` is "ours", with a scheme, "pyg" or "dgl"."""
 
     library: str
     name: str
@@ -40,22 +40,22 @@ class CachingCandidate:
 
     @property
     def compiled(self) -> bool:
-        """Returns whether torch.compile is in it."""
+        """Tells whether the candidate runs through torch.compile."""
         return self.name.endswith("compiled")
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Describes how long and how often, on how many threads, in how much memory."""
+    """Describes the modes of measurements, and their limits of threads, repetitions, seconds and bytes."""
 
     modes: tuple[str, ...] = ("infer", "forward", "train")
     threads: int = 2
     seed: int = 0
     repeat: int = 30
     budget_s: float = 5.0
-    """For the timing of one candidate."""
+    """Seconds for the timing of one candidate."""
     trial_limit_s: float = 300.0
-    """For one process; one that measures several candidates has so much for each."""
+    """Seconds of a process for each candidate that it measures."""
     limit_bytes: int = 12 << 30
 
     def __post_init__(self) -> None:
@@ -64,8 +64,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Request:
-    """Describes what a worker process is to measure: the times of all candidates, or the peak memory of the only
-    one."""
+    """Describes what a worker process measures: the times of all candidates, or the peak memory of the only one."""
 
     task: Task
     candidates: tuple[CachingCandidate, ...]
@@ -73,12 +72,12 @@ class Request:
     limits: Limits = field(default_factory=Limits)
 
     def as_json(self) -> dict[str, Any]:
-        """All of it, with what the process itself goes by at the top."""
+        """Returns the request, with the limits of the process itself at the top."""
         return {**asdict(self), "threads": self.limits.threads, "limit_bytes": self.limits.limit_bytes}
 
     @classmethod
     def of_json(cls, values: dict[str, Any]) -> Request:
-        """The inverse of `as_json`."""
+        """Makes a request of the values that `as_json` has returned."""
         return cls(
             Task(**values["task"]),
             tuple(_candidate(values) for values in values["candidates"]),

@@ -1,4 +1,4 @@
-"""The process that measures a task: times of all its candidates in turns, or the peak memory of one."""
+"""Runs as the process that measures a task: times of all its candidates in turns, or the peak memory of one."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from dacergnn.bench.reference import deviation
 from dacergnn.runtime.pool import POOL
 
 TOLERANCE = 1e-3
-"""A result of ours further from PyG's in float64 is wrong, unless PyG's in float32 is about as far: a unit of a ReLU
-that is close to zero may be on in the one and off in the other."""
+"""Our result is wrong if its error against PyG's in float64 is larger, unless PyG's in float32 is about as far off.
+A ReLU whose input is close to zero may be on in one result and off in the other."""
 ROWS_PER_EDGE = 12
-"""Rows of features for every edge that the reference has at once."""
+"""Feature rows per edge that the reference has in memory at once."""
 
 Step = Callable[[], Any]
 
 
 def measure_request(values: dict[str, Any]) -> dict[str, Any]:
-    """{"results": one dictionary for each candidate}, or {"peak_mb": ...}."""
+    """Returns {"results": one dictionary for each candidate}, or {"peak_mb": ...}."""
     request = Request.of_json(values)
     torch.set_num_threads(request.limits.threads)
     workload = load_workload(request.task, request.limits.seed)
@@ -41,9 +41,9 @@ def measure_request(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def weigh(candidate: CachingCandidate, workload: Workload) -> dict[str, Any]:
-    """Peak of two training steps above what is resident before them: encodings of edges are part of it.
+    """Measures the peak of two training steps, with encodings of edges, above the memory that is resident before.
 
-    A step on equal edges, all of which is dropped, has loaded and compiled what there is to be, and has drawn the
+    An earlier step on a copy of the edges, which is dropped, has loaded and compiled all code, and has drawn the
     gradient of the result.
     """
     backward = _backward(workload)
@@ -62,9 +62,9 @@ def weigh(candidate: CachingCandidate, workload: Workload) -> dict[str, Any]:
 
 
 def time_all(wanted: tuple[CachingCandidate, ...], workload: Workload, limits: Limits) -> list[dict[str, Any]]:
-    """Validate every candidate, then time those that are right, mode by mode.
+    """Validates every candidate, then times the correct ones, mode by mode.
 
-    Of ours, those whose layers come to the programs of an earlier one have its times, and its position as "same_as".
+    If our candidate has the same programs as an earlier one, it gets that one's times, and its position as "same_as".
     """
     expected = _expected(workload, limits)
     results: list[dict[str, Any]] = []
@@ -98,7 +98,7 @@ def time_all(wanted: tuple[CachingCandidate, ...], workload: Workload, limits: L
 
 
 def _backward(workload: Workload) -> Callable[[Tensor], None]:
-    """Runs a backward from the task's gradient of the result, which is drawn the first time."""
+    """Returns a function that runs the backward from the task's gradient of the result, drawn at its first call."""
     gradient: list[Tensor] = []
 
     def run(out: Tensor) -> None:
@@ -110,13 +110,13 @@ def _backward(workload: Workload) -> Callable[[Tensor], None]:
 
 
 def _gradients(built: Built) -> dict[str, Tensor]:
-    """By name of the parameter; zero where there is none."""
+    """Returns the gradients by the names of parameters; zero where there is no gradient."""
     named = [*built.layer.named_parameters(), *(("input", x) for x in built.inputs)]
     return {name: torch.zeros_like(p) if p.grad is None else p.grad for name, p in named}
 
 
 def _expected(workload: Workload, limits: Limits) -> dict[str, Tensor] | None:
-    """Result and gradients of PyG's network in float64; None where that takes too much memory."""
+    """Returns result and gradients of PyG's network in float64; None where they take too much memory."""
     task = workload.task
     width = max(task.hidden * task.heads * (3 if task.model == "monet" else 1), workload.x.shape[1])
     if 8 * ROWS_PER_EDGE * width * workload.edge_index.shape[1] > limits.limit_bytes:
@@ -127,7 +127,7 @@ def _expected(workload: Workload, limits: Limits) -> dict[str, Tensor] | None:
 
 
 def _error(candidate: CachingCandidate, built: Built, out: Tensor, expected: dict[str, Tensor]) -> float:
-    """The largest deviation of a result and its gradients; DGL's parameters have other names."""
+    """Returns the largest deviation of a result and its gradients, without DGL's parameters, which have other names."""
     computed = {"": out.detach()} | _gradients(built)
     names = ("", "input") if candidate.library == "dgl" else expected
     return max(deviation(computed[n], expected[n]) for n in names if n in expected)
@@ -136,7 +136,7 @@ def _error(candidate: CachingCandidate, built: Built, out: Tensor, expected: dic
 def _validated(
     candidate: CachingCandidate, built: Built, workload: Workload, expected: dict[str, Tensor] | None
 ) -> dict[str, Any]:
-    """Run a training step and compare all that it gives."""
+    """Runs a training step, compares all its results, and returns the first fields of a row."""
     out = step_of(built, _backward(workload), "train")()
     row: dict[str, Any] = {"status": "ok", "note": "" if expected else "not compared: the reference is too large"}
     if expected is not None:

@@ -1,4 +1,4 @@
-"""The tensors of a task: edges, features, the gradient that its result receives."""
+"""Makes the tensors of a task: edges, features, the gradient that its result receives."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from dacergnn.datasets import Dataset
 from dacergnn.graph import HeteroGraph
 
 STATISTICS = {"cora": (1433, 7), "citeseer": (3703, 6), "pubmed": (500, 3)}
-"""Features and classes of data sets, for those whose files lack some."""
+"""Numbers of features and classes of data sets, for data sets whose files lack them."""
 DEFAULT_STATISTICS = (64, 8)
 LOOPED = ("gat", "gatv2")
-"""Models that attend to a node itself: its loop is among the edges before any time is taken."""
+"""Models whose nodes attend to themselves, too: loops are added to the edges before any timing."""
 
 
 @dataclass(frozen=True)
 class Workload:
-    """Edges in the order of their destinations, float32 features, all for one task."""
+    """Holds the tensors of one task: edges in the order of their destinations, and float32 features."""
 
     task: Task
     edge_index: Tensor
@@ -41,12 +41,12 @@ class Workload:
 
     @cached_property
     def pseudo(self) -> Tensor:
-        """[E, 2] coordinates of edges as mixtures have them on graphs: 1 / sqrt(1 + in-degree) of both end points."""
+        """Returns the coordinates [E, 2] of edges for mixture models: 1 / sqrt(1 + in-degree) of both end points."""
         degree = torch.bincount(self.edge_index[1], minlength=self.num_nodes)
         return (1 + degree).rsqrt()[self.edge_index].t().contiguous()
 
     def cotangent(self, out: Tensor) -> Tensor:
-        """The gradient of the result, random with a variance of 1 / N, the same for all candidates."""
+        """Returns the gradient of the result, random with a variance of 1 / N, the same for all candidates."""
         draw = torch.Generator().manual_seed(1)
         return torch.randn(out.shape, generator=draw).div_(self.num_nodes**0.5).to(out)
 
@@ -55,11 +55,11 @@ class Workload:
 
 
 def load_workload(task: Task, seed: int = 0) -> Workload:
-    """The tensors of a task; random features are the same for the same seed."""
+    """Loads the tensors of a task; random features are the same for the same seed."""
     data = datasets.resolve(task.data)
     graph = data.graph
     edges = torch.stack([graph.index("E", path).long() for path in ("src", "dst")])
-    edges = edges[:, edges[0] != edges[1]]  # layers differ in what they do with loops that are there already
+    edges = edges[:, edges[0] != edges[1]]  # layers treat existing loops differently
     if task.model in LOOPED:
         edges = _with_loops(edges, graph.size("NS"))
     features, classes = _statistics(data)
@@ -72,13 +72,13 @@ def load_workload(task: Task, seed: int = 0) -> Workload:
 
 
 def _statistics(data: Dataset) -> tuple[int, int]:
-    """Features and classes of a data set, where it lacks them those that are known of it."""
+    """Returns the number of features by `STATISTICS`, and that of classes by the data set or else by `STATISTICS`."""
     features, classes = STATISTICS.get(data.name.partition("~")[0], DEFAULT_STATISTICS)
     return features, data.num_classes or classes
 
 
 def _with_loops(edges: Tensor, num_nodes: int) -> Tensor:
-    """Edges and a loop at each node, sorted by destination and source."""
+    """Returns the edges and a loop at each node, sorted by destination and source."""
     nodes = torch.arange(num_nodes)
     edges = torch.cat([edges, torch.stack([nodes, nodes])], dim=1)
     return edges[:, (edges[1] * num_nodes + edges[0]).argsort()]

@@ -104,7 +104,7 @@ def bars(members: Iterable[NetworkRows]) -> list[Bar]:
 
 
 def gains(members: Sequence[NetworkRows]) -> dict[str, dict[str, float]]:
-    """Returns the speed-up of every scheme over saving nothing: geometric means over sizes by data set, and over all."""
+    """Returns every scheme's speed-up over saving nothing: geometric means over sizes by data set, and over all."""
     base = next((name for name in BASES if any(g.named(name) for g in members)), None)
     by_scheme: dict[str, dict[str, float]] = {}
     if base is None:
