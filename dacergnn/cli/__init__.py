@@ -1,4 +1,4 @@
-"""The command line. A command is imported when it runs, so that `dacergnn --help` imports none of them."""
+"""Defines the command line. A command is imported when it runs, so that `dacergnn --help` imports none of them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 
 
 def package_version() -> str:
-    """Version of the installed package."""
+    """Returns the version of the installed package."""
     try:
         return version("dacergnn")
     except PackageNotFoundError:
@@ -38,7 +38,7 @@ def package_version() -> str:
 
 
 class LazyGroup(click.Group):
-    """A group that imports a command on first use and shows this package's errors as one sentence."""
+    """Imports each command on first use, and shows this package's errors as one sentence."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)

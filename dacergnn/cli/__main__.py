@@ -1,4 +1,4 @@
-"""`python -m dacergnn.cli`: the same as the console script."""
+"""Runs the console script as `python -m dacergnn.cli`."""
 
 from dacergnn.cli import main
 

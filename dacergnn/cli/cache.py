@@ -1,4 +1,4 @@
-"""`dacergnn cache`: where builds and plans are kept, which there are, how much room they take, and away with them."""
+"""Defines `dacergnn cache`, which shows the folder of builds and plans, lists them with their sizes, or deletes them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def clear(yes: bool) -> None:
 
 
 def _everything() -> list[Entry]:
-    """Libraries, the plans that they were built by, and what builds that were ended have left."""
+    """Returns libraries, the plans that they were built by, and the remains of unfinished builds."""
     return [*entries(), *plans(), *unfinished()]
 
 

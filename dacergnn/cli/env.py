@@ -1,4 +1,4 @@
-"""`dacergnn env`: what results depend on."""
+"""Defines `dacergnn env`, which shows what results depend on."""
 
 from __future__ import annotations
 

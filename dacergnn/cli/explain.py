@@ -1,4 +1,4 @@
-"""`dacergnn explain`: what the compiler makes of a layer on a graph, in words."""
+"""Defines `dacergnn explain`, which tells in words what the compiler makes of a layer on a graph."""
 
 from __future__ import annotations
 

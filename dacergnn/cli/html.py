@@ -1,4 +1,4 @@
-"""One HTML file with DaCe's viewer and SDFGs inside: it opens without DaCe, server or network."""
+"""Writes one HTML file with DaCe's viewer and SDFGs inside; it opens without DaCe, server or network."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 
 _SCRIPT_TAG = re.compile(r"""<script[^>]*\ssrc=["']\./([^"']+)["'][^>]*>\s*</script>""")
 
-# The viewer's bundle derives the address of its parts from the first script's src, and refuses to start where
-# that has none. All its parts are inside this page already, so any address serves.
+# The viewer's bundle derives the address of its parts from the first script's src, and does not start without it.
+# All its parts are inside this page already, so any address works.
 _ADDRESS = '<script src="data:text/javascript,"></script>'
 
 # DaCe ships no icon font; without it the names of the icons fill the buttons, so they are set small.
@@ -31,19 +31,19 @@ document.addEventListener("DOMContentLoaded", () => {
 
 
 def viewer_folder() -> Path:
-    """Folder of the viewer that DaCe ships."""
+    """Returns the folder of the viewer that DaCe ships."""
     import dace
 
     return Path(dace.__file__).parent / "viewer" / "webclient"
 
 
 def self_contained_page(sdfgs: Mapping[str, str], title: str = "dacergnn", viewer: Path | None = None) -> str:
-    """HTML text that shows one of several SDFGs, chosen from a list.
+    """Returns HTML text that shows one of several SDFGs, chosen from a list.
 
     Args:
         sdfgs: Name of a step -> its SDFG as JSON text, in the order of the list; at least one.
         title: Title of the page.
-        viewer: Folder of the viewer; DaCe's own if not given.
+        viewer: Folder of the viewer; by default DaCe's own.
     """
     folder = viewer or viewer_folder()
     page = (folder / "index.html").read_text(encoding="utf-8")
@@ -64,13 +64,13 @@ def self_contained_page(sdfgs: Mapping[str, str], title: str = "dacergnn", viewe
 
 
 def write_page(target: Path, steps: Mapping[str, Path], title: str = "dacergnn") -> None:
-    """Write `self_contained_page` of saved SDFG files, name of the step -> file (.sdfg or .sdfgz)."""
+    """Writes `self_contained_page` of saved SDFG files, name of the step -> file (.sdfg or .sdfgz)."""
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(self_contained_page({k: sdfg_text(v) for k, v in steps.items()}, title), encoding="utf-8")
 
 
 def sdfg_text(file: Path) -> str:
-    """JSON text of a saved SDFG, compressed or not."""
+    """Returns the JSON text of a saved SDFG, compressed or not."""
     import gzip
 
     content = file.read_bytes()
@@ -78,7 +78,7 @@ def sdfg_text(file: Path) -> str:
 
 
 def _inline(code: str) -> str:
-    """A script element of code without "<!--" and "</script", which mean something to HTML."""
+    """Returns a script element of code, with "<!--" and "</script" escaped, since they mean something to HTML."""
     code = re.sub(r"//# sourceMappingURL=.*", "", code)
     code = re.sub(r"<(?=/script)", r"<\\", code, flags=re.IGNORECASE).replace("<!--", r"<\!--")
     return f"<script>{code}</script>"
@@ -94,7 +94,7 @@ def _escape(text: str) -> str:
 
 
 def _insert(page: str, anchor: str, text: str, *, before: bool) -> str:
-    """`page` with `text` in front of or behind `anchor`; ValueError if that is not there."""
+    """Returns `page` with `text` before or after `anchor`; raises ValueError if the page has no such anchor."""
     head, separator, tail = page.partition(anchor)
     if not separator:
         raise ValueError(f"DaCe's viewer page has no {anchor!r}; this version of DaCe is not the pinned one.")

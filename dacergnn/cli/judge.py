@@ -1,4 +1,4 @@
-"""`dacergnn tune evaluate` and `regret`: how good performance models are, and the plans that they choose."""
+"""Defines `dacergnn tune evaluate` and `regret`, which judge performance models and the plans that they choose."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from dacergnn.performance.scores import Scores
 
 CHOICES = {"default": "off", "model": "model", "measure": "measure"}
-"""Tells what `Regret` has the seconds of, and the value of `Config.tune` that chooses so."""
+"""Field of `Regret` that has the seconds of a choice -> the value of `Config.tune` that makes this choice."""
 
 
 @click.command()
@@ -91,7 +91,7 @@ def evaluate(
 
 
 def _score_table(what: str, all_scores: Mapping[str, Scores], model: str = "") -> Table:
-    """Scores by model, or those of ``model`` by family."""
+    """Returns a table of scores by model, or of the scores of ``model`` by family."""
     table = Table(title="Unseen layers on unseen graphs" + (f", {model}" if model else ""))
     for column in (what, "samples", "mean error", "largest", "R2 of log time", "ranked right", "pairs"):
         table.add_column(column, justify="left" if column == what else "right")
@@ -159,10 +159,10 @@ def regret(
 
 
 def _program(case: Row) -> tuple[Any, int, Any]:
-    """Returns what compiles the program of a case by a plan, how many arrays it returns, and the graph."""
+    """Returns a function that compiles a case's program by a plan, the number of its results, and the graph."""
     layer = compiled_layer(case["layer"], case["data"], case["features"], case["heads"])
     compiled, wrt, graph = called_program(layer, case["mode"])
-    wrt = [name for name in wrt if name != "x"]  # as a first layer, which is what has been measured
+    wrt = [name for name in wrt if name != "x"]  # as in a first layer, like all measured samples
 
     def run(plan: Plan) -> Compilation:
         return compile_program(compiled.sdfg, wrt, Config(), INDEX, compiled.profile, found=plan, keep=False)
@@ -171,7 +171,7 @@ def _program(case: Row) -> tuple[Any, int, Any]:
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
-    """Cases, and their median and largest regrets."""
+    """Returns a table of cases, and of their median and largest regrets."""
     table = Table(title="Time of chosen plans over the fastest that was measured")
     columns = ("layer", "graph", "mode", "plans", "fastest ms", *(f'"{w}"' for w in CHOICES.values()), "choosing ms",
                "ranked right", "pairs")  # fmt: skip

@@ -1,4 +1,4 @@
-"""Layers and graphs by name, for the commands that show what the compiler makes of them."""
+"""Makes layers and graphs by name, for the commands that show what the compiler makes of them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Decorated = Callable[..., Any]
 
 
 def layer_options(command: Decorated) -> Decorated:
-    """The options that say which layer on which graph."""
+    """Adds the options that choose a layer and a graph to a command."""
     options = (
         click.option("--model", "--layer", "model", type=click.Choice(MODELS), default="rgat", show_default=True),
         click.option(
@@ -37,7 +37,7 @@ def layer_options(command: Decorated) -> Decorated:
 
 
 def read_plan(_: click.Context, __: click.Parameter, value: str | None) -> Plan | None:
-    """The plan in a file that an option names."""
+    """Returns the plan in a file that an option names."""
     return None if value is None else Plan.load(value)
 
 
@@ -47,9 +47,9 @@ plan_option = click.option(
 
 
 def compiled_layer(model: str, data: str, features: int, heads: int, plan: Plan | None = None) -> nn.Module:
-    """The native layer `model`, run once on graph `data`, forward and backward, so that both are compiled.
+    """Returns the native layer `model` after a run on graph `data`, forward and backward, so that both are compiled.
 
-    The backward gives gradients of the features, too, as that of a layer behind another one does.
+    The backward computes gradients of the features, too, as in a layer that follows another one.
     """
     import torch
 
@@ -62,14 +62,14 @@ def compiled_layer(model: str, data: str, features: int, heads: int, plan: Plan 
 
 
 def called_program(layer: Any, mode: str) -> tuple[CompiledProgram, list[str], HeteroGraph]:
-    """The program of the last call of a layer, the inputs that ``mode`` needs gradients of, and the graph."""
+    """Returns the program of a layer's last call, the inputs that ``mode`` needs gradients of, and the graph."""
     compiled, graph = layer.last_call
     wrt = [compiled.inputs[slot] for slot in compiled.variants[-1].slots] if mode == "train" else []
     return compiled, wrt, graph
 
 
 def native_layer(model: str, graph: HeteroGraph, features: int, heads: int, config: Config | None = None) -> nn.Module:
-    """An instance of `dacergnn.modules.RGCN`, `RGAT` or `HGT` for the types of `graph`."""
+    """Returns an instance of `dacergnn.modules.RGCN`, `RGAT` or `HGT` for the types of `graph`."""
     from dacergnn import modules
 
     relations = graph.size("R")

@@ -1,4 +1,4 @@
-"""`dacergnn tune`: data sets of measured programs, and models that learn from them."""
+"""Defines `dacergnn tune`, which measures programs for performance models to learn from, and chooses plans."""
 
 from __future__ import annotations
 
@@ -126,5 +126,5 @@ def run(
         table.add_row(name, f"{1e3 * candidate.seconds:.3f}", f"{1e3 * own:.3f}", f"{base / own:.2f}", changes)
     console.print(table)
     if out is not None:
-        best = min(range(names.index("O2"), len(names)), key=times.__getitem__)  # other levels ask other questions
+        best = min(range(names.index("O2"), len(names)), key=times.__getitem__)  # other levels have other questions
         candidates[best].found.plan.save(out)

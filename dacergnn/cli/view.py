@@ -1,4 +1,4 @@
-"""`dacergnn view`: the SDFGs of every step, as files and in DaCe's viewer."""
+"""Defines `dacergnn view`, which saves the SDFGs of every step, and shows them in DaCe's viewer."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def view(
 
 
 def saved_steps(folder: Path) -> dict[str, Path]:
-    """Name of a step -> its file, for every SDFG below `folder`, in the order of their numbers."""
+    """Returns name of a step -> its file, for every SDFG below `folder`, in the order of their numbers."""
     files = sorted([*folder.rglob("*.sdfg"), *folder.rglob("*.sdfgz")])
     return {str(file.relative_to(folder).with_suffix("")): file for file in files}
 
 
 def show(steps: dict[str, Path], html: Path | None, open_viewer: bool, title: str) -> None:
-    """List the files, write the page if asked for, and open the last step (or the page)."""
+    """Lists the files, writes the page if asked for, and opens the last step (or the page)."""
     for file in steps.values():
         click.echo(str(file))
     if html is not None:
@@ -54,5 +54,5 @@ def show(steps: dict[str, Path], html: Path | None, open_viewer: bool, title: st
 
 
 def inside_vscode(environment: Iterable[str]) -> bool:
-    """Returns whether DaCe's viewer would open in the editor, which knows SDFG files by its extension."""
+    """Tells whether DaCe's viewer would open in VS Code, whose extension shows SDFG files."""
     return any(name.startswith("VSCODE_") and "IPC" in name for name in environment)

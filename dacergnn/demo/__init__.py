@@ -1,1 +1,1 @@
-"""A two-layer RGCN node classifier, trained with PyG's layers and with compiled ones, side by side."""
+"""Trains a two-layer RGCN node classifier with PyG's layers and with compiled ones, side by side."""

@@ -1,4 +1,4 @@
-"""`python -m dacergnn.demo`."""
+"""Runs the demonstration as `python -m dacergnn.demo`."""
 
 from dacergnn.demo.command import demo
 

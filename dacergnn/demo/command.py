@@ -1,4 +1,4 @@
-"""`dacergnn demo`: trains both classifiers and shows how they compare."""
+"""Defines `dacergnn demo`, which trains both classifiers and shows how they compare."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def demo(epochs: int, out: Path, memory: bool, measure: str | None) -> None:
     )
     with console.status("Compiling ..."):
         ours = make_run(OURS, task)
-        # Gradients of a copy: compiles the backward, and the training starts from untouched parameters.
+        # Gradients without a step compile the backward, and leave the parameters as they are for the training.
         Run(OURS, ours.model, task).loss_and_gradients()
     peer = make_run(PEER, task)
     train((peer, ours), epochs, console)
@@ -56,7 +56,7 @@ def demo(epochs: int, out: Path, memory: bool, measure: str | None) -> None:
 
 
 def make_run(name: str, task: Task) -> Run:
-    """A run with PyG's layers, or with those compiled; both start from the same parameters."""
+    """Returns a run with PyG's layers, or with the same layers compiled; both start from the same parameters."""
     model: Any = make_classifier(task)
     if name == OURS:
         model = dacergnn.optimize(model, task.graph)
@@ -64,7 +64,7 @@ def make_run(name: str, task: Task) -> Run:
 
 
 def train(runs: tuple[Run, Run], epochs: int, console: Console) -> None:
-    """Train both, epoch by epoch in turn, so that whatever else the machine does meets both alike."""
+    """Trains both in turns, epoch by epoch, so that other work of the machine slows both alike."""
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
     with Progress(*columns, console=console) as progress:
         bar = progress.add_task("", total=epochs)
@@ -76,7 +76,7 @@ def train(runs: tuple[Run, Run], epochs: int, console: Console) -> None:
 
 
 def draw(runs: tuple[Run, Run], out: Path, console: Console) -> None:
-    """Both loss curves, on the same scale."""
+    """Draws both loss curves on the same scale."""
     high = max(max(run.losses) for run in runs)
     console.print(Columns(Panel(terminal_curve(r.losses, 0.0, high), title=f"{r.name}: training loss") for r in runs))
     picture = out / "loss.png"
@@ -85,7 +85,7 @@ def draw(runs: tuple[Run, Run], out: Path, console: Console) -> None:
 
 
 def comparison(peer: Run, ours: Run, peaks: Mapping[str, int]) -> Table:
-    """The two runs beside each other."""
+    """Returns a table of the two runs beside each other."""
     table = Table("", PEER, OURS, f"{PEER} / {OURS}", header_style="bold")
     table.add_row("test accuracy", *(f"{100 * run.accuracy():.1f} %" for run in (peer, ours)), "")
     table.add_row(
@@ -108,7 +108,7 @@ def comparison(peer: Run, ours: Run, peaks: Mapping[str, int]) -> Table:
 
 
 def save_sdfgs(model: Any, folder: Path) -> list[Path]:
-    """Save the SDFGs of every compiled layer; the folders, one a layer."""
+    """Saves the SDFGs of every compiled layer, and returns the folders, one per layer."""
     folders: list[Path] = []
     for name, layer in model.named_modules():
         if hasattr(layer, "save_sdfg"):

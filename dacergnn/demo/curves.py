@@ -1,4 +1,4 @@
-"""Loss curves: in the terminal, and as a picture where matplotlib is installed."""
+"""Draws loss curves in the terminal, and as a picture where matplotlib is installed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 
 
 def terminal_curve(values: Sequence[float], low: float, high: float, width: int = 40, height: int = 8) -> str:
-    """`values` as a curve of braille dots between `low` and `high`, `height` lines of `width` characters."""
+    """Draws `values` as a curve of braille dots between `low` and `high`, in `height` lines of `width` characters."""
     cells = [[0] * width for _ in range(height)]
     columns, rows = 2 * width, 4 * height
     previous: int | None = None
@@ -18,7 +18,7 @@ def terminal_curve(values: Sequence[float], low: float, high: float, width: int 
         value = values[min(column * len(values) // columns, len(values) - 1)]
         share = (value - low) / (high - low) if high > low else 0.0
         row = round((1.0 - min(max(share, 0.0), 1.0)) * (rows - 1))
-        # Also the dots between this row and the last one, so that a steep curve stays connected.
+        # The dots between this row and the last one are set, too, so that a steep curve stays connected.
         start, stop = sorted((row, row if previous is None else previous))
         for r in range(start, stop + 1):
             cells[r // 4][column // 2] |= _DOTS[r % 4][column % 2]
@@ -27,7 +27,7 @@ def terminal_curve(values: Sequence[float], low: float, high: float, width: int 
 
 
 def save_picture(curves: Mapping[str, Sequence[float]], file: Path) -> bool:
-    """Draw the curves into `file`; False if matplotlib is not installed."""
+    """Draws the curves into `file`; returns False if matplotlib is not installed."""
     try:
         from matplotlib.figure import Figure
     except ImportError:

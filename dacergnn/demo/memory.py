@@ -1,4 +1,4 @@
-"""Peak memory of training, each model in a process of its own."""
+"""Measures the peak memory of training, each model in its own process."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from dacergnn.demo.training import Run
 
 
 def peak_in_process(kind: str) -> int:
-    """`working_bytes` of model `kind`, measured in a fresh process."""
+    """Returns `working_bytes` of model `kind`, measured in a new process."""
     command = [sys.executable, "-m", "dacergnn.demo", "--measure", kind]
     return int(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.split()[-1])
 
 
 def working_bytes(run: Run, epochs: int = 3) -> int:
-    """Largest growth of the process during an epoch, over data, parameters and the optimizer's state."""
+    """Returns the largest growth of the process in training epochs, above data, parameters and optimizer state."""
     run.epoch()
     run.optimizer.zero_grad(set_to_none=True)
 

@@ -1,4 +1,4 @@
-"""What is trained: node classification on AIFB with two RGCN layers of PyG, without node features."""
+"""Defines the task of the training: node classification on AIFB with two RGCN layers of PyG, without node features."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HIDDEN = 16
 
 @dataclass(frozen=True)
 class Task:
-    """A graph with labelled nodes; edges as PyG takes them, in the order of the graph's canonical edges."""
+    """Holds a graph with labelled nodes; edges are as PyG takes them, in the order of the graph's canonical edges."""
 
     origin: str
     graph: HeteroGraph
@@ -40,7 +40,7 @@ class Task:
 
 
 class Classifier(nn.Module):
-    """Two relational convolutions; the first has one weight row for each node in place of features.
+    """Runs two relational convolutions; the first has one weight row for each node in place of features.
 
     FastRGCNConv computes what RGCNConv does; on this graph it is the faster of the two by far.
     """
@@ -53,13 +53,13 @@ class Classifier(nn.Module):
         self.conv2 = FastRGCNConv(HIDDEN, num_classes, num_relations)
 
     def forward(self, edge_index: Tensor, edge_type: Tensor) -> Tensor:
-        """Class scores [N, classes]."""
+        """Returns class scores [N, classes]."""
         hidden = self.conv1(None, edge_index, edge_type).relu()
         return self.conv2(hidden, edge_index, edge_type)
 
 
 def require_pyg() -> None:
-    """DacergnnError, which says how to get PyG, where it cannot be imported."""
+    """Raises DacergnnError, which says how to get PyG, where PyG cannot be imported."""
     try:
         importlib.import_module("torch_geometric.nn")
     except ImportError as error:
@@ -70,7 +70,7 @@ def require_pyg() -> None:
 
 
 def load_task() -> Task:
-    """AIFB, real if a folder with it is at hand, else a synthetic graph of the same counts."""
+    """Loads AIFB: the real graph if a folder has it, else a synthetic graph with the same counts."""
     folders = (os.environ.get("DACERGNN_DATA"), "../shared/data")
     data_folder = next((folder for folder in folders if folder and Path(folder, f"{NAME}.npz").is_file()), None)
     if data_folder is None:
@@ -84,7 +84,7 @@ def load_task() -> Task:
 
 
 def synthetic_task(data: Dataset) -> Task:
-    """A task on a graph without labels: find a node's most frequent incoming relation, modulo four."""
+    """Makes a task on a graph without labels: to predict a node's most frequent incoming relation, modulo four."""
     graph = data.graph
     counts = torch.zeros(graph.size("ND"), graph.size("R"))
     counts.index_put_(
@@ -103,12 +103,12 @@ def synthetic_task(data: Dataset) -> Task:
 
 
 def make_task(origin: str, graph: HeteroGraph, label: Tensor, train_idx: Tensor, test_idx: Tensor) -> Task:
-    """Task with the edges of `graph` in PyG's form."""
+    """Makes a task with the edges of `graph` in PyG's form."""
     src, dst, etype = (graph.index("E", path).long() for path in ("src", "dst", "etype"))
     return Task(origin, graph, torch.stack([src, dst]), etype, label, train_idx, test_idx)
 
 
 def make_classifier(task: Task, seed: int = 0) -> Classifier:
-    """A classifier with PyG's own layers, initialised from `seed`."""
+    """Returns a classifier with PyG's own layers, initialised from `seed`."""
     torch.manual_seed(seed)
     return Classifier(task.graph.size("NS"), task.num_classes, task.graph.size("R"))

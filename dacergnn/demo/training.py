@@ -1,4 +1,4 @@
-"""Training step by step, timed."""
+"""Trains a model step by step, and times each step."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dacergnn.demo.task import Task
 
 @dataclass
 class Run:
-    """A model in training, its losses and the seconds that each epoch took."""
+    """Holds a model in training, its losses and the seconds that each epoch took."""
 
     name: str
     model: nn.Module
@@ -27,7 +27,7 @@ class Run:
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=0.01)
 
     def epoch(self) -> None:
-        """One full-batch step, its loss and its time noted."""
+        """Runs one full-batch step, and records its loss and its time."""
         start = time.perf_counter()
         loss = self.loss_and_gradients()
         self.optimizer.step()
@@ -35,7 +35,7 @@ class Run:
         self.losses.append(loss)
 
     def loss_and_gradients(self) -> float:
-        """Forward and backward; the gradients stay on the parameters."""
+        """Runs forward and backward, and returns the loss; the gradients stay on the parameters."""
         self.optimizer.zero_grad(set_to_none=True)
         scores = self.model(self.task.edge_index, self.task.edge_type)
         rows = self.task.train_idx
@@ -44,7 +44,7 @@ class Run:
         return loss.item()
 
     def accuracy(self) -> float:
-        """Share of the test nodes whose class is found."""
+        """Returns the share of the test nodes whose class is predicted correctly."""
         with torch.no_grad():
             scores = self.model(self.task.edge_index, self.task.edge_type)
         rows = self.task.test_idx
@@ -52,5 +52,5 @@ class Run:
 
     @property
     def epoch_ms(self) -> float:
-        """Median time of an epoch in milliseconds, the first one (compilation, first touch) left out."""
+        """Returns the median time of an epoch in milliseconds, without the first one (compilation, first touch)."""
         return 1e3 * statistics.median(self.seconds[1:] or self.seconds)
