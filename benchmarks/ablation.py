@@ -1,7 +1,7 @@
-"""What compaction (C) and linear operator reordering (R) bring, as Hector's table 5 has it, and our own passes besides.
+"""Measures what compaction (C) and linear operator reordering (R) gain, as in Hector's table 5, and our own passes.
 
-The unoptimized layer is what Hector generates without C and R: products that gather, scale and scatter, and fused
-traversals. Figures are speed-ups over it, from interleaved runs in one process.
+The unoptimized layer is the one that Hector generates without C and R: products that gather, scale and scatter, and
+fused traversals. Figures are speed-ups over it, from interleaved runs in one process.
 
 Run: python benchmarks/ablation.py [--data aifb,mutag] [--json out.json] [--plot out.png]
 """
@@ -45,13 +45,13 @@ CONFIGS: dict[str, Config] = {
     "O2 - fusion": _without("traversal_fusion"),
     "O2": Config("O2", LEVELS["O2"]),
 }
-"""Hector's columns, then ours; "O2 - x" is everything but one pass."""
+"""Hector's columns, then ours; "O2 - x" has all passes but one."""
 
 Row = dict[str, Any]
 
 
 def measure(model: str, data: str, mode: str, budget: float) -> Row:
-    """Milliseconds of every configuration."""
+    """Measures the milliseconds of every configuration."""
     problem = load_problem(data, 64, 0)
     shared = make_parameters(model, problem)
     steps = {
@@ -63,17 +63,17 @@ def measure(model: str, data: str, mode: str, budget: float) -> Row:
 
 
 def speedups(row: Row) -> dict[str, float]:
-    """Of every configuration over the unoptimized one."""
+    """Returns the speed-up of every configuration over the unoptimized one."""
     return {name: row["ms"]["unoptimized"] / ms for name, ms in row["ms"].items()}
 
 
 def means(rows: list[Row]) -> dict[str, float]:
-    """Geometric means of the speed-ups."""
+    """Returns geometric means of the speed-ups."""
     return {name: math.exp(sum(math.log(speedups(r)[name]) for r in rows) / len(rows)) for name in CONFIGS}
 
 
 def table(rows: list[Row]) -> Table:
-    """One row a case; the unoptimized time, then speed-ups."""
+    """Returns a table with one row per case: the unoptimized time, then speed-ups."""
     result = Table(title="Speed-up over the unoptimized layer")
     for name in ("model", "data", "mode", "unoptimized (ms)", *(n for n in CONFIGS if n != "unoptimized")):
         result.add_column(name, justify="left" if name in ("model", "data", "mode") else "right")
@@ -92,7 +92,7 @@ def table(rows: list[Row]) -> Table:
 
 
 def plot(rows: list[Row], path: Path) -> None:
-    """Bars of the geometric means, one group for each model and mode."""
+    """Draws bars of the geometric means, one group for each model and mode."""
     import matplotlib
 
     matplotlib.use("Agg")

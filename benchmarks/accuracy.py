@@ -1,8 +1,8 @@
-"""Accuracy of GCN and GAT on Cora and Citeseer: PyG's layers as they are, and the same model optimized.
+"""Measures the accuracy of GCN and GAT on Cora and Citeseer: PyG's layers as they are, and the same model optimized.
 
-Two layers and the settings of the papers: GCN with 16 hidden features, GAT with 8 heads of 8; dropout of features (of
-attention, too), weight decay, Adam, 200 epochs, the usual 140 and 120 nodes to learn from. Both start from the same
-parameters and draw the same random numbers. Means and deviations are over seeds.
+Models have two layers and the settings of the papers: GCN with 16 hidden features, GAT with 8 heads of 8. Training has
+dropout of features (of attention, too), weight decay, Adam, 200 epochs, and the usual 140 and 120 nodes. Both models
+start from the same parameters and draw the same random numbers. Means and deviations are over seeds.
 
 Run: DACERGNN_DATA=... python benchmarks/accuracy.py [--models gcn] [--data cora,citeseer] [--seeds 5] [--caching auto]
 """
@@ -27,7 +27,7 @@ from dacergnn.datasets import Dataset
 
 
 class TwoLayers(nn.Module):
-    """Dropout, a layer, an activation, and the same again without it."""
+    """Runs dropout, a layer and an activation, then dropout and a second layer."""
 
     def __init__(
         self, conv1: nn.Module, conv2: nn.Module, activation: Callable[[Tensor], Tensor], dropout: float
@@ -43,7 +43,7 @@ class TwoLayers(nn.Module):
 
 @dataclass(frozen=True)
 class Recipe:
-    """A model for numbers of features and classes, and how to train it."""
+    """Describes a model, made for numbers of features and classes, and its training."""
 
     make: Callable[[int, int], nn.Module]
     rate: float
@@ -51,14 +51,14 @@ class Recipe:
 
 
 def gcn(features: int, classes: int) -> nn.Module:
-    """The network of Kipf and Welling."""
+    """Returns the network of Kipf and Welling."""
     from torch_geometric.nn import GCNConv
 
     return TwoLayers(GCNConv(features, 16), GCNConv(16, classes), torch.relu, 0.5)
 
 
 def gat(features: int, classes: int) -> nn.Module:
-    """The network of Velickovic and others."""
+    """Returns the network of Velickovic and others."""
     from torch_geometric.nn import GATConv
 
     return TwoLayers(GATConv(features, 8, heads=8, dropout=0.6), GATConv(64, classes, dropout=0.6), functional.elu, 0.6)
@@ -69,7 +69,7 @@ RECIPES = {"gcn": Recipe(gcn, 0.01, 5e-4), "gat": Recipe(gat, 0.005, 5e-4)}
 
 @dataclass(frozen=True)
 class Task:
-    """Node classification: features [N, K] with rows that sum to 1, edges [2, E]."""
+    """Holds a node classification: features [N, K] with rows that sum to 1, edges [2, E]."""
 
     data: Dataset
     x: Tensor
@@ -77,7 +77,7 @@ class Task:
 
     @classmethod
     def load(cls, name: str) -> Task:
-        """A dataset of the folder DACERGNN_DATA; DatasetError where it is not there."""
+        """Loads a dataset of the folder DACERGNN_DATA; raises DatasetError where it is missing."""
         data = datasets.load(name)
         x = next(iter(data.features.values()))
         edge_index = torch.stack([data.graph.index("E", end).long() for end in ("src", "dst")])
@@ -85,7 +85,7 @@ class Task:
 
 
 def train(task: Task, recipe: Recipe, seed: int, epochs: int, config: Config | None) -> tuple[list[float], float]:
-    """Losses by epoch and accuracy on the test nodes; PyG's own layers without ``config``."""
+    """Returns losses by epoch and accuracy on the test nodes; without ``config``, PyG's own layers are trained."""
     data, label = task.data, task.data.label
     assert label is not None
     torch.manual_seed(seed)

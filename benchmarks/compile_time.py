@@ -1,7 +1,7 @@
-"""Seconds from a layer to its loaded library: passes, code generator and compiler, or the plan and build of the cache.
+"""Measures the seconds from a layer to its loaded library, with an empty cache and with a plan and build in the cache.
 
-Each figure is the first forward and backward call of a layer in a process of its own, less the second call; encodings
-of the graph are part of it.
+Each figure is the first forward and backward call of a layer in its own process, less the second call. With an empty
+cache, it includes passes, code generator and compiler. It always includes the encodings of the graph.
 
 Run: python benchmarks/compile_time.py [--data aifb]
 """
@@ -22,7 +22,7 @@ LAYERS = ("RGCN", "RGAT", "HGT")
 
 
 def first_call(layer: str, data: str) -> float:
-    """Seconds that the first call takes more than the second."""
+    """Returns the seconds that the first call takes more than the second."""
     import torch
 
     from dacergnn import datasets, modules

@@ -1,8 +1,8 @@
-"""What it costs to write RGCN, RGAT and HGT oneself: every front end against the built-in layers.
+"""Measures what it costs to write RGCN, RGAT and HGT oneself: every front end against the built-in layers.
 
-All forms run the same kernels (`tests/frontends/test_same_operators.py`); DGL- and PyG-style forwards are recorded in
-their first two calls, and run their program at once in those that follow. Runs are interleaved in one process, which
-has one graph: functions keep the choices made for their first. Times are lower quartiles, so that other work on the
+All forms run the same kernels (`tests/frontends/test_same_operators.py`). DGL- and PyG-style forwards are recorded in
+their first two calls; later calls run their program at once. Runs are interleaved in one process, which has one graph,
+since functions keep the choices made for their first graph. Times are lower quartiles, so that other work on the
 machine disturbs them less.
 
 Run: python benchmarks/front_ends.py [--data aifb] [--mode infer,train]
@@ -28,7 +28,7 @@ FORMS = ("built in", "program form", "DaCe", "DGL", "PyG")
 
 
 def measure(model: str, data: str, mode: str, repeat: int, budget: float) -> dict[str, float]:
-    """Milliseconds of every form."""
+    """Measures the milliseconds of every form."""
     problem = load_problem(data, CHANNELS, 0)
     g = dgl.graph((problem.src, problem.dst), num_nodes=problem.num_nodes)
     g.ndata[dgl.NTYPE], g.edata[dgl.ETYPE] = problem.ntype, problem.etype

@@ -1,12 +1,12 @@
-"""Compiled layers on a CUDA device against PyG and careful plain PyTorch, on synthetic graphs of full size.
+"""Compares compiled layers on a CUDA device with PyG and careful plain PyTorch, on synthetic graphs of full size.
 
     python benchmarks/gpu.py --json results.jsonl --markdown results.md
 
-First the device is measured: bandwidth of copies, rates of matrix products. Then every graph has a process of its own,
-and every case (a model on a graph, in inference or training) leaves a line of JSON when it is done: what is ended early
-keeps what it measured, and what brings a process down costs one case. A later call with the same file measures what
-that has no complete line of. With ``--build`` nothing is measured: the kernels
-of all cases are built, several graphs at a time, without a device if ``--arch`` names one's compute capability.
+First the device is measured: bandwidth of copies, rates of matrix products. Then every graph has its own process, and
+every case (a model on a graph, in inference or training) writes a line of JSON when it is done. A run that is ended
+early keeps these lines, and a crash costs one case. A later call with the same file measures the cases that have no
+complete line in it. With ``--build`` nothing is measured: the kernels of all cases are built, several graphs at a time.
+This needs no device if ``--arch`` names a compute capability.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from dacergnn.errors import ArrayError
 from dacergnn.native.cache import cache_folder
 
 DATA = ("aifb", "fb15k", "mag", "am", "wikikg2", "biokg", "mutag", "bgs")
-"""Small and large graphs, many and few relations in turn: a run that is ended early has some of each."""
+"""Small and large graphs, with many and few relations, in turns: a run that is ended early has some of each."""
 START_S = 15.0
-"""No process is started when less time is left; one that is still busy so long after its time is ended."""
+"""No process is started when less time is left; one that is still busy this long after its time is ended."""
 
 
 def names(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...]:
@@ -100,7 +100,7 @@ def main(data: tuple[str, ...], scale: float, models: tuple[str, ...], mode: tup
 
 
 def machine(device: torch.device) -> Line:
-    """This call, versions, and what the device can do: bandwidth of copies in GB/s, rates of products in GFLOP/s."""
+    """Returns this call, versions, and the device's rates: copies in GB/s, matrix products in GFLOP/s."""
     size = 8192 if device.type == "cuda" else 512
     rates: dict[str, float] = {"copy_gb_s": measure_rates(device=device).streamed / 1e9}
     for name in ("float32", "tf32", "bfloat16") if device.type == "cuda" else ("float32",):
@@ -119,9 +119,9 @@ def machine(device: torch.device) -> Line:
 
 def run_all(data: tuple[str, ...], scale: float, cases: list[tuple[str, str]], settings: DeviceSettings, path: Path,
             deadline: float, case_limit: float) -> None:  # fmt: skip
-    """A process for each graph, and another for the cases behind the one at which a process ended before its time.
+    """Runs a process for each graph, and another one for the cases after a case at which a process failed.
 
-    What the file has a complete line of is not measured again.
+    Cases with a complete line in the file are not measured again.
     """
     for name in data:
         known = [line for line in read_lines(path) if is_complete(line, settings.levels, settings.against)]
@@ -142,18 +142,18 @@ def run_all(data: tuple[str, ...], scale: float, cases: list[tuple[str, str]], s
 
 
 def failed_line(model: str, data: str, mode: str, dtype: str, reason: str) -> Line:
-    """What is left of a case whose process ended."""
+    """Returns the line of a case whose process failed."""
     facts = {"model": model, "data": data, "mode": mode, "precision": dtype, "edges": 0}
     return facts | {"bound_ms": None, "status": "failed", "note": reason, "candidates": []}
 
 
 def command() -> list[str]:
-    """This call, whose options those that follow override."""
+    """Returns this call; options that are appended override its own."""
     return [sys.executable, str(Path(__file__).resolve()), *sys.argv[1:]]
 
 
 def run(arguments: list[str], limit: float) -> str | None:
-    """Run a process; why it did not end well, or None."""
+    """Runs a process, and returns the reason why it failed, or None."""
     try:
         code = subprocess.run(arguments, check=False, timeout=None if math.isinf(limit) else limit).returncode
     except subprocess.TimeoutExpired:
@@ -162,12 +162,12 @@ def run(arguments: list[str], limit: float) -> str | None:
 
 
 def full_name(name: str, scale: float) -> str:
-    """Of a synthetic graph, as `dacergnn.datasets.resolve` knows it."""
+    """Returns the name of a synthetic graph for `dacergnn.datasets.resolve`."""
     return f"{name}~{scale:g}" if scale != 1 else f"{name}~"
 
 
 def kept_problem(data: str, hidden: int, seed: int) -> Problem:
-    """A problem on the processor; large ones take a minute to make, so they are kept with the builds."""
+    """Returns a problem on the processor; large ones take a minute to make, so they are kept with the builds."""
     path = cache_folder() / "problems" / f"{data}-{hidden}-{seed}.pt"
     if path.exists():
         return torch.load(path, weights_only=False)
@@ -180,7 +180,7 @@ def kept_problem(data: str, hidden: int, seed: int) -> Problem:
 
 
 def build(data: str, cases: list[tuple[str, str]], settings: DeviceSettings, hidden: int) -> None:
-    """Compile our layers for a graph that stays on the processor, where their kernels refuse to run."""
+    """Compiles our layers for a graph that stays on the processor, where their kernels refuse to run."""
     problem = kept_problem(data, hidden, settings.seed)
     problem = problem.to("cpu", settings.dtype)
     with precision(settings.precision):
@@ -196,8 +196,8 @@ def build(data: str, cases: list[tuple[str, str]], settings: DeviceSettings, hid
 
 def measure(data: str, cases: list[tuple[str, str]], settings: DeviceSettings, hidden: int, path: Path,
             deadline: float) -> None:  # fmt: skip
-    """Measure cases on one graph, and leave a line for each."""
-    warnings.simplefilter("ignore")  # of the libraries, about their own internals
+    """Measures cases on one graph, and writes a line for each."""
+    warnings.simplefilter("ignore")  # the libraries warn about their own internals
     device = torch.device(settings.device)
     problem = kept_problem(data, hidden, settings.seed).to(device, settings.dtype)
     sizes = problem.sizes()
@@ -217,7 +217,7 @@ def measure(data: str, cases: list[tuple[str, str]], settings: DeviceSettings, h
                 append_line(path, line)
                 click.echo(f"{model} {data} {mode}: {', '.join(f'{e.label} {_state(e)}' for e in entries)}")
                 if case.lost:
-                    return  # another process does the rest
+                    return  # another process measures the remaining cases
 
 
 def _state(entry: Entry) -> str:
@@ -225,7 +225,7 @@ def _state(entry: Entry) -> str:
 
 
 def _architecture(device: str) -> int | None:
-    """Compute capability without the dot; None where there is no such device."""
+    """Returns the compute capability without the dot, or None without such a device."""
     if device != "cuda" or not torch.cuda.is_available():
         return None
     major, minor = torch.cuda.get_device_capability()

@@ -1,4 +1,4 @@
-"""Training steps on large graphs: peak of the process, time of a step and what of it is the layer's, bytes saved.
+"""Measures training steps on large graphs: peak of the process, time of a step and of its layer, saved bytes.
 
 python benchmarks/large_graphs.py rgat mag~
 """
@@ -47,7 +47,7 @@ def main(model: str, data: str, threads: int) -> None:
 
 
 def timed(step: Callable[[], object]) -> float:
-    """Seconds of a call."""
+    """Returns the seconds of a call."""
     started = time.perf_counter()
     step()
     return time.perf_counter() - started

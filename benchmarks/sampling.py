@@ -1,7 +1,7 @@
-"""Sampling of neighbours beside DGL's, on one thread: processor time of some hops around batches of seeds.
+"""Compares our sampling of neighbours with DGL's on one thread, by processor time of some hops around seeds.
 
-DGL samples in each hop for all nodes so far, this sampler for those that the last hop found, as PyG does: one hop is
-the same work for both, and edges a second of processor time compare them for more. Blocks of batches take turns;
+In each hop, DGL samples for all nodes so far, and ours for those that the last hop found, as PyG does. So one hop is
+the same work for both; more hops are compared by edges per second of processor time. Blocks of batches take turns;
 values are medians.
 
 Run: DACERGNN_DATA=... python benchmarks/sampling.py [--data citeseer,mag_cut10] [--batch 1024] [--fanouts "10;15,10"]
@@ -77,7 +77,7 @@ def of_dgl(counts: dict[str, int], edges: Edges, fanouts: list[int], seed_type: 
 
 
 def measured(draws: dict[str, Draw], batches: list[Tensor]) -> dict[str, tuple[float, float]]:
-    """Returns seconds of processor time for a batch, and edges a second, by library."""
+    """Returns seconds of processor time for a batch, and edges per second, by library."""
     seconds: dict[str, list[float]] = {name: [] for name in draws}
     edges = dict.fromkeys(draws, 0)
     for turn in range(ROUNDS + 1):

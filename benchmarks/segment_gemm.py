@@ -1,10 +1,10 @@
-"""SegmentGemm against torch.mm: typed products with gather and scatter, or products of all nodes with one weight.
+"""Compares SegmentGemm with torch.mm: typed products with gather and scatter, or products of all nodes with one weight.
 
 Run: python benchmarks/segment_gemm.py [--rows 200000] [--types 100] [--features 64]
      python benchmarks/segment_gemm.py --untyped [--threads 1] [--shapes 3327x3703x256,19717x500x64]
 
-Typed products are compared with torch.mm on rows that were gathered before. Shapes of untyped ones are rows, columns of
-the rows, and columns of their products: `linear(n.x, W)` and the gradient of W, each beside torch.mm.
+Typed products are compared with torch.mm on rows that were gathered before. Shapes of untyped products are rows,
+columns of the rows, and columns of the products: `linear(n.x, W)` and the gradient of W, each beside torch.mm.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ SHAPES = (
 
 
 def compiled(text: str, graph: HeteroGraph, inputs: list[torch.Tensor] | None = None) -> Callable[[], object]:
-    """A program on these arrays, or random ones, as a call that allocates its results, as torch.mm does."""
+    """Returns a call of a program on these arrays, or random ones; it allocates its results, as torch.mm does."""
     sdfg = parse(text)
     SelectAdjacency().run(sdfg, Context())
     executable = Executable(sdfg)
@@ -76,12 +76,12 @@ def compiled(text: str, graph: HeteroGraph, inputs: list[torch.Tensor] | None = 
 
 
 def rates(calls: Mapping[str, Callable[[], object]], flops: float, repeat: int) -> dict[str, float]:
-    """Medians of interleaved runs, in GFLOP/s."""
+    """Returns the medians of interleaved runs, in GFLOP/s."""
     return {name: flops / timing.ms / 1e6 for name, timing in interleave(calls, repeat).items()}
 
 
 def typed(rows: int, types: int, features: int, repeat: int) -> None:
-    """Print the rates of typed products and their ratios to that of torch.mm."""
+    """Prints the rates of typed products and their ratios to that of torch.mm."""
     nodes = max(rows // 8, 1)
     edges = torch.randint(0, nodes, (2, rows))
     graph = HeteroGraph.from_arrays(edges, torch.randint(0, types, (rows,)), num_nodes=nodes, num_edge_types=types)
@@ -96,7 +96,7 @@ def typed(rows: int, types: int, features: int, repeat: int) -> None:
 
 
 def untyped(shape: str, repeat: int) -> None:
-    """Print a line with the rates of a product and of the gradient of its weight, and their ratios to torch.mm's."""
+    """Prints a line with the rates of a product and of the gradient of its weight, and their ratios to torch.mm's."""
     n, k, m = map(int, shape.split("x"))
     graph = HeteroGraph.from_arrays(torch.zeros(2, 0, dtype=torch.long), None, num_nodes=n)
     x, weight, z = torch.randn(n, k), torch.randn(k, m), torch.randn(n, m)

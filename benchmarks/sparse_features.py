@@ -1,8 +1,8 @@
-"""Training of GCN on bags of words: sparse features through `optimize` beside libraries on dense ones.
+"""Compares training of GCN on bags of words: sparse features through `optimize`, and libraries on dense features.
 
-Two layers of PyG (edges as an index and as a CSR adjacency, coefficients kept) and of DGL take the features as a dense
-matrix; PyG's takes the CSR tensor as well. A step is a forward, the loss of some nodes and a backward. Blocks of steps
-take turns; times are medians.
+Networks of two layers of PyG (edges as an index and as a CSR adjacency, coefficients kept) and of DGL take the features
+as a dense matrix; PyG's takes the CSR tensor as well. A step is a forward, the loss of some nodes and a backward.
+Blocks of steps take turns; times are medians.
 
 Run: DACERGNN_DATA=... python benchmarks/sparse_features.py [--data cora,citeseer] [--hidden 16,64] [--cpu]
 """
@@ -30,20 +30,20 @@ ROUNDS, WARM, STEPS = 5, 4, 10
 
 
 class TwoLayers(nn.Module):
-    """A layer, ReLU, a layer."""
+    """Runs a layer, ReLU, and a second layer."""
 
     def __init__(self, first: nn.Module, second: nn.Module) -> None:
         super().__init__()
         self.first, self.second = first, second
 
     def forward(self, *args: Tensor) -> Tensor:
-        """For PyG: features, then edges."""
+        """Runs PyG's layers, which take features, then edges."""
         x, *edges = args
         return self.second(functional.relu(self.first(x, *edges)), *edges)
 
 
 class OnGraph(TwoLayers):
-    """For DGL: the graph comes first."""
+    """Runs DGL's layers, which take the graph first."""
 
     def forward(self, *args: Tensor) -> Tensor:
         graph, x = args
@@ -51,7 +51,7 @@ class OnGraph(TwoLayers):
 
 
 def step(model: nn.Module, data: Dataset, *args: object) -> Step:
-    """A training step without the update."""
+    """Returns a training step without the update."""
     assert data.label is not None
     labels = data.label[data.train_idx]
 
@@ -62,7 +62,7 @@ def step(model: nn.Module, data: Dataset, *args: object) -> Step:
 
 
 def steps(name: str, hidden: int) -> dict[str, Step]:
-    """What is compared, ours first."""
+    """Returns the steps that are compared, ours first."""
     import dgl
     from dgl.nn import GraphConv
     from torch_geometric.nn import GCNConv

@@ -1,8 +1,8 @@
-"""Softmax over the edges that end at the same row: helper functions, inlined where programs call them."""
+"""Defines softmax over the edges that end at the same row, as helper functions that are inlined into programs."""
 
 
 def edge_softmax(g, name):
-    """Over the incoming edges of each destination, all relations together."""
+    """Computes softmax over the incoming edges of each destination, all relations together."""
     for n in g.dst_nodes():
         n["largest"] = max(e[name] for e in n.incoming_edges())
     for e in g.edges():
@@ -14,7 +14,7 @@ def edge_softmax(g, name):
 
 
 def relation_softmax(g, name):
-    """Over the incoming edges of one relation at a time."""
+    """Computes softmax over the incoming edges of each destination, one relation at a time."""
     for p in g.dst_pairs():
         p["largest"] = max(e[name] for e in p.incoming_edges())
     for e in g.edges():

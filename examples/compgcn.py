@@ -1,6 +1,6 @@
-"""CompGCN: neighbours are composed with the embedding of the relation, which is transformed along.
+"""CompGCN composes neighbours with the embedding of the relation, and transforms the embedding as well.
 
-The composition is a constant of the program; what other compositions would need is not even parsed.
+The composition is a constant of the program; the code of other compositions is not parsed.
 """
 
 from torch import nn

@@ -1,4 +1,4 @@
-"""RGCN, RGAT and HGT as functions of DaCe, graph operators among NumPy-style code; two heads of 32 channels."""
+"""RGCN, RGAT and HGT as DaCe functions: graph operators in NumPy-style code, with two heads of 32 channels."""
 
 import dace
 import numpy as np

@@ -1,4 +1,4 @@
-"""RGCN, RGAT and HGT as one writes them with DGL, on a homogeneous graph with types (`dgl.to_homogeneous`)."""
+"""RGCN, RGAT and HGT as users of DGL write them, on a homogeneous graph with types (`dgl.to_homogeneous`)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import dacergnn
 
 
 class RGCN(nn.Module):
-    """The sum over neighbours, transformed by relation and weighed by ``norm`` [E], and the node itself."""
+    """Sums neighbours, transformed by relation and weighted by ``norm`` [E], and the transformed node itself."""
 
     def __init__(self, channels: int, out_channels: int, relations: int) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class RGCN(nn.Module):
 
 
 class RGAT(nn.Module):
-    """Additive attention over all neighbours, which are transformed by relation."""
+    """Computes additive attention over all neighbours, which are transformed by relation."""
 
     def __init__(self, channels: int, out_channels: int, relations: int, heads: int = 1, slope: float = 0.2) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ class RGAT(nn.Module):
 
 
 class HGT(nn.Module):
-    """The heterogeneous graph transformer: keys, queries, values by node type, attention and messages by relation."""
+    """Computes the heterogeneous graph transformer: attention and messages by relation, the rest by node type."""
 
     def __init__(self, channels: int, node_types: int, relations: int, heads: int = 1) -> None:
         super().__init__()
@@ -98,7 +98,7 @@ class HGT(nn.Module):
 
 
 def typed_graph(nodes: int, edges: int, node_types: int, relations: int) -> Any:
-    """A random graph with the types of nodes and edges that `dgl.to_homogeneous` would give."""
+    """Makes a random graph with types of nodes and edges as `dgl.to_homogeneous` sets them."""
     g = dgl.graph((torch.randint(0, nodes, (edges,)), torch.randint(0, nodes, (edges,))), num_nodes=nodes)
     g.ndata[dgl.NTYPE] = torch.randint(0, node_types, (nodes,))
     g.edata[dgl.ETYPE] = torch.randint(0, relations, (edges,))
@@ -106,7 +106,7 @@ def typed_graph(nodes: int, edges: int, node_types: int, relations: int) -> Any:
 
 
 def main() -> None:
-    """Run each layer compiled and as it is, and say how far apart the results are."""
+    """Runs each layer compiled and as it is, and prints the largest difference of the results."""
     g, x = typed_graph(500, 4000, 3, 8), torch.randn(500, 32)
     for layer, *rest in ((RGCN(32, 16, 8), torch.rand(4000)), (RGAT(32, 16, 8, heads=2),), (HGT(32, 3, 8, heads=4),)):
         compiled, plain = layer(g, x, *rest), type(layer).forward.__wrapped__(layer, g, x, *rest)  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""RGCN, RGAT and HGT in every form that we read, with the same parameters on the same graph."""
+"""Makes RGCN, RGAT and HGT in every form that the compiler reads, with the same parameters on the same graph."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ MODELS = ("rgcn", "rgat", "hgt")
 
 @dataclass(frozen=True)
 class Way:
-    """One form of a model: ``call()`` gives [ND, CHANNELS], ``layer()`` what has run it."""
+    """Holds one form of a model: ``call()`` returns [ND, CHANNELS], ``layer()`` returns the layer that computes it."""
 
     call: Callable[[], Tensor]
     layer: Callable[[], Any]
 
 
 def ways(model: str, g: Any, x: Tensor) -> tuple[dict[str, Way], list[Tensor]]:
-    """The forms of a model by the names of their front ends, and the parameters that they share.
+    """Returns the forms of a model by the names of their front ends, and the parameters that they share.
 
     Args:
         g: A homogeneous DGL graph with types of nodes and edges, `dgl.NTYPE` and `dgl.ETYPE`.

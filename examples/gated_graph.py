@@ -1,4 +1,4 @@
-"""A relational gated graph layer: messages by relation go through the gates of a GRU, a few times over."""
+"""A relational gated graph layer passes messages by relation through the gates of a GRU, a few times in a row."""
 
 from torch import nn
 

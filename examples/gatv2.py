@@ -1,4 +1,4 @@
-"""GATv2: the nonlinearity stands between the projections and the query, so attention is dynamic."""
+"""GATv2 applies the nonlinearity between the projections and the query, so attention is dynamic."""
 
 from torch import nn
 

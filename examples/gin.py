@@ -1,4 +1,4 @@
-"""GIN: a perceptron of two layers over the sum of a node and its neighbours; eps is learned."""
+"""GIN applies a perceptron of two layers to the sum of a node and its neighbours; eps is learned."""
 
 import dacergnn
 from examples.training import demonstrate

@@ -1,7 +1,7 @@
-"""HAN: attention over the neighbours of each relation, then over relations.
+"""HAN computes attention over the neighbours of each relation, then over relations.
 
-The first step is a program that returns a row for each pair of destination and relation; the weights of relations are
-a few dense operations of torch; a second program sums the rows of each destination.
+A first program returns a row for each pair of destination and relation. A few dense operations of torch compute the
+weights of relations. A second program sums the rows of each destination.
 """
 
 import torch

@@ -1,4 +1,4 @@
-"""HGT: projections by node type, attention and messages by relation, a gated residual by node type."""
+"""HGT has projections by node type, attention and messages by relation, and a gated residual by node type."""
 
 from torch import nn
 

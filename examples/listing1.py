@@ -1,4 +1,4 @@
-"""The attention of a single-headed RGAT as Hector's Listing 1 prints it, and the sum of messages that it weighs."""
+"""Writes the attention of a single-headed RGAT as Hector's Listing 1 does, and sums the weighted messages."""
 
 import dacergnn
 from examples.training import demonstrate

@@ -1,4 +1,4 @@
-"""RGCN, RGAT and HGT as one writes them with PyG: layers derived from `MessagePassing`, over types as tensors."""
+"""RGCN, RGAT and HGT as users of PyG write them: layers derived from `MessagePassing`, with types as tensors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import dacergnn
 
 
 def typed_linear(x: Tensor, weight: Tensor, types: Tensor) -> Tensor:
-    """Rows x [N, ..., K], each by the matrix of its type, weight [types, ..., K, M]."""
+    """Multiplies each of the rows x [N, ..., K] by the matrix of its type, weight [types, ..., K, M]."""
     return (x.unsqueeze(-2) @ weight[types]).squeeze(-2)
 
 
@@ -23,7 +23,7 @@ def reset(*weights: Tensor) -> None:
 
 
 class RGCN(MessagePassing):
-    """The sum over neighbours, transformed by relation and weighed by ``norm`` [E], and the node itself."""
+    """Sums neighbours, transformed by relation and weighted by ``norm`` [E], and the transformed node itself."""
 
     def __init__(self, channels: int, out_channels: int, relations: int) -> None:
         super().__init__(aggr="sum")
@@ -41,7 +41,7 @@ class RGCN(MessagePassing):
 
 
 class RGAT(MessagePassing):
-    """Additive attention over all neighbours, which are transformed by relation."""
+    """Computes additive attention over all neighbours, which are transformed by relation."""
 
     def __init__(self, channels: int, out_channels: int, relations: int, heads: int = 1, slope: float = 0.2) -> None:
         super().__init__(aggr="sum", node_dim=0)
@@ -65,7 +65,7 @@ class RGAT(MessagePassing):
 
 
 class HGT(MessagePassing):
-    """The heterogeneous graph transformer: keys, queries, values by node type, attention and messages by relation."""
+    """Computes the heterogeneous graph transformer: attention and messages by relation, the rest by node type."""
 
     def __init__(self, channels: int, node_types: int, relations: int, heads: int = 1) -> None:
         super().__init__(aggr="sum", node_dim=0)
@@ -95,7 +95,7 @@ class HGT(MessagePassing):
 
 
 def main() -> None:
-    """Run each layer compiled and as it is, and say how far apart the results are."""
+    """Runs each layer compiled and as it is, and prints the largest difference of the results."""
     edge_index, edge_type = torch.randint(500, (2, 4000)), torch.randint(8, (4000,))
     x, node_type = torch.randn(500, 32), torch.randint(3, (500,))
     for layer, args in (

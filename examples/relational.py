@@ -1,4 +1,4 @@
-"""From a database to a prediction, as in relational deep learning: rows are nodes, and foreign keys are edges.
+"""Predicts from a database, as in relational deep learning: rows are nodes, and foreign keys are edges.
 
 The model reads the rows around a customer as they were at a given time, never a later one, and predicts whether the
 customer comes back. `relational_tables.py` has the database.
@@ -31,7 +31,7 @@ BATCH = 256
 
 
 class Encoder(nn.Module):
-    """Makes a vector of each row: of its numbers, of how old it is, and of each of its categories."""
+    """Makes a vector of each row from its numbers, its age and its categories."""
 
     def __init__(self, table: Table) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class Encoder(nn.Module):
 
 
 class Predictor(nn.Module):
-    """Encodes rows, passes messages along foreign keys, and gives each seed a score."""
+    """Encodes rows, passes messages along foreign keys, and computes a score for each seed."""
 
     def __init__(self, tables: dict[str, Table], data: HeteroData, table: str, layer: str) -> None:
         super().__init__()
@@ -71,7 +71,7 @@ class Predictor(nn.Module):
 
 
 def auroc(scores: Tensor, labels: Tensor) -> float:
-    """Returns how often a positive has a higher score than a negative."""
+    """Returns the share of pairs of a positive and a negative in which the positive has the higher score."""
     order = scores.argsort()
     positive = labels[order] > 0.5
     ranks = torch.arange(1, len(order) + 1)[positive].double()
@@ -80,7 +80,7 @@ def auroc(scores: Tensor, labels: Tensor) -> float:
 
 
 def make_loader(data: HeteroData, labels: Labels, *, shuffle: bool) -> NeighborLoader:
-    """Makes batches of seeds with their labels, and with the latest rows that were there at the time of each."""
+    """Makes batches of seeds with their labels, and with the latest rows that existed at the time of each seed."""
 
     def attach(batch: HeteroData) -> HeteroData:
         seeds = batch[labels.table]
@@ -94,13 +94,13 @@ def make_loader(data: HeteroData, labels: Labels, *, shuffle: bool) -> NeighborL
 
 
 def progress(loader: NeighborLoader, title: str) -> Iterable[HeteroData]:
-    """Shows a bar while batches come, if a terminal looks on."""
+    """Returns the batches of a loader, for which a terminal shows a progress bar."""
     console = Console(stderr=True)
     return track(loader, title, console=console, transient=True, disable=not console.is_terminal)
 
 
 def train(database: Database, layer: str, epochs: int, *, original: bool = False) -> float:
-    """Trains a predictor and returns its AUROC on the later labels; prints what each epoch gave."""
+    """Trains a predictor and returns its AUROC on the later labels; prints the results of each epoch."""
     tables, early, late = database
     data = to_graph(tables)
     model: nn.Module = Predictor(tables, data, early.table, layer)

@@ -1,7 +1,7 @@
-"""The database of `examples.relational`: tables that are made or those of RelBench, and the graph that they are.
+"""Makes the database of `examples.relational`, from simulated tables or those of RelBench, and turns it into a graph.
 
-Customers write reviews of products. Whether a customer writes another one within a month follows from how good the last
-products were.
+In the simulated tables, customers write reviews of products. A customer is more likely to write another one within a
+month if the last products were good.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MONTH = 30 * 24 * 60 * 60
 
 @dataclass
 class Table:
-    """Rows of a database: float numbers [rows, k], categories [rows, c], other tables' rows, and seconds [rows]."""
+    """Holds a table: float numbers [rows, k], categories [rows, c], other tables' rows, and seconds [rows]."""
 
     numbers: Tensor
     categories: Tensor
@@ -28,7 +28,7 @@ class Table:
 
 @dataclass
 class Labels:
-    """What is to be predicted: whether ``value`` is 1 or 0 for rows of a table at given times."""
+    """Holds what a model predicts: for rows of a table at given times, whether ``value`` is 1 or 0."""
 
     table: str
     row: Tensor
@@ -36,7 +36,7 @@ class Labels:
     value: Tensor
 
 
-Database = tuple[dict[str, Table], Labels, Labels]  # tables, labels to train with, later ones to judge by
+Database = tuple[dict[str, Table], Labels, Labels]  # tables, labels for training, later labels for tests
 
 
 def made_database(customers: int, months: int = 12) -> Database:
@@ -80,7 +80,7 @@ def relbench_database(dataset: str, task: str) -> Database:
         found = load_dataset(dataset).load_task(task)
         database = found.get_db()
         labels = [found.get_table(split).df for split in ("train", "val")]
-    except Exception as error:  # the package is missing, or the name is unknown, or the data cannot be had
+    except Exception as error:  # the package is missing, the name is unknown, or the data cannot be loaded
         raise click.ClickException(
             f"RelBench's {dataset} {task} cannot be read ({type(error).__name__}: {error}); "
             "install it with pip install 'relbench>=3' and give it access to the network, or leave --relbench out."
@@ -113,7 +113,7 @@ def relbench_database(dataset: str, task: str) -> Database:
 
 
 def to_graph(tables: dict[str, Table]) -> HeteroData:
-    """Makes each row a node, and each foreign key an edge, with another one in the opposite direction."""
+    """Makes each row a node, and each foreign key two edges in opposite directions."""
     data = HeteroData()
     for name, table in tables.items():
         data[name].numbers, data[name].categories = table.numbers, table.categories

@@ -1,4 +1,4 @@
-"""RGAT with several heads, which are an axis of the rows and averaged at the end."""
+"""RGAT has several heads here, which are an axis of the rows and are averaged at the end."""
 
 from torch import nn
 

@@ -1,4 +1,4 @@
-"""RGCN: the mean over the neighbours of each relation, a matrix per relation."""
+"""RGCN takes the mean over the neighbours of each relation, with a matrix per relation."""
 
 from torch import nn
 

@@ -1,4 +1,4 @@
-"""R-GIN: sums of transformed neighbours by relation, with a perceptron behind."""
+"""R-GIN sums neighbours, which are transformed by relation, and applies a perceptron to the sums."""
 
 import dacergnn
 from examples.training import demonstrate

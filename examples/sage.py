@@ -1,4 +1,4 @@
-"""GraphSAGE: the mean of all neighbours, whatever the relation."""
+"""GraphSAGE takes the mean of all neighbours, for all relations together."""
 
 import dacergnn
 from examples.training import demonstrate

@@ -1,4 +1,4 @@
-"""SimpleHGN: GAT whose attention has a term of the edge type, and a residual."""
+"""SimpleHGN is GAT with a residual, and with a term of the edge type in its attention."""
 
 from torch import nn
 

@@ -1,4 +1,4 @@
-"""What the examples share: a graph with features and labels, and a few steps of training."""
+"""Provides what the examples share: a graph with features and labels, and a few steps of training."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Make = Callable[[HeteroGraph, int, int], nn.Module]
 
 
 def small_problem(channels: int, classes: int, scale: float = 0.02) -> tuple[HeteroGraph, Tensor, Tensor]:
-    """A graph with the types of AIFB, node features [NS, channels] and labels [ND]."""
+    """Makes a graph with the types of AIFB, node features [NS, channels] and labels [ND]."""
     graph = datasets.synthetic("aifb", scale).graph
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(graph.size("NS"), channels, generator=generator)
@@ -22,7 +22,7 @@ def small_problem(channels: int, classes: int, scale: float = 0.02) -> tuple[Het
 
 
 def train(forward: Callable[[], Tensor], parameters: Any, labels: Tensor, steps: int = 5) -> list[float]:
-    """Losses of gradient descent on the cross entropy of ``forward()``, [ND, classes]."""
+    """Returns the losses of gradient descent on the cross entropy of ``forward()``, [ND, classes]."""
     optimizer, losses = torch.optim.SGD(parameters, lr=0.1), []
     for _ in range(steps):
         optimizer.zero_grad()
@@ -34,7 +34,7 @@ def train(forward: Callable[[], Tensor], parameters: Any, labels: Tensor, steps:
 
 
 def demonstrate(make: Make) -> list[float]:
-    """Train ``make(graph, channels, classes)``, a module called with the graph and x; prints and returns the losses."""
+    """Trains ``make(graph, channels, classes)``, a module of the graph and x, and prints and returns the losses."""
     graph, x, labels = small_problem(16, 4)
     torch.manual_seed(0)
     net = make(graph, 16, 4)

@@ -1,4 +1,4 @@
-"""Defines `dacergnn cache`, which shows the folder of builds and plans, lists them with their sizes, or deletes them."""
+"""Defines `dacergnn cache`, which shows the folder of builds and plans, and lists or deletes them."""
 
 from __future__ import annotations
 
