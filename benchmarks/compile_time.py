@@ -28,7 +28,7 @@ def first_call(layer: str, data: str) -> float:
     from dacergnn import datasets, modules
 
     graph = datasets.load(data).graph
-    second = graph.size("T") if layer == "HGT" else 64  # node types, or channels that go out
+    second = graph.size("T") if layer == "HGT" else 64  # node types, or output channels
     module = getattr(modules, layer)(64, second, graph.size("R"))
     x = torch.randn(graph.size("NS"), 64, requires_grad=True)
     seconds: list[float] = []

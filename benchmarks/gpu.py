@@ -107,7 +107,7 @@ def machine(device: torch.device) -> Line:
         with precision(name):
             rates[f"{name}_gflop_s"] = gemm_rate(size, device, PRECISIONS[name]) / 1e9
     if device.type == "cuda":
-        torch.cuda.empty_cache()  # for the processes that measure
+        torch.cuda.empty_cache()  # leaves the memory to the processes that measure
     line = {
         "command": " ".join(["python benchmarks/gpu.py", *sys.argv[1:]]),
         "environment": environment(),

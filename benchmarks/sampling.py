@@ -67,7 +67,7 @@ def of_dacergnn(counts: dict[str, int], edges: Edges, fanouts: list[int], seed_t
 def of_dgl(counts: dict[str, int], edges: Edges, fanouts: list[int], seed_type: str) -> Draw:
     graph = dgl.heterograph(edges, counts)
     graph.create_formats_()
-    sampler = dgl.dataloading.NeighborSampler(fanouts[::-1])  # DGL names the hop next to the seeds last
+    sampler = dgl.dataloading.NeighborSampler(fanouts[::-1])  # DGL lists the hop next to the seeds last
 
     def draw(seeds: Tensor) -> int:
         _, _, blocks = sampler.sample(graph, {seed_type: seeds})

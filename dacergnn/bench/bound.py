@@ -1,4 +1,4 @@
-"""Roofline bound of a layer: the work of the best known plan over the rates measured on this machine.
+"""Computes the roofline bound of a layer: the work of the best known plan over the rates measured on this machine.
 
 d is the feature size, r = 4 d the bytes of a float32 row, W = 4 R d^2 those of the weights; N, E, U, V, R are sizes:
 time >= max(FLOP / GEMM rate, streamed bytes / copy bandwidth, gathered bytes / gather bandwidth).

@@ -16,7 +16,7 @@ from dacergnn.native import nvcc
 from dacergnn.native.build import compiler as found_compiler
 
 PACKAGES = ("torch", "dace", "numpy", "torch_geometric", "dgl", "triton")
-# The instruction sets that the kernels or the libraries beneath them choose between.
+# Instruction sets of which the kernels, or the libraries that they call, choose one.
 CPU_FEATURES = ("avx2", "fma", "avx512f", "avx512_bf16", "avx512_vnni", "amx_tile", "amx_bf16")
 
 

@@ -111,4 +111,4 @@ ALL = (
     Candidate("HGTConv", "dgl", "hgt", _hgt(presorted=False), "hgt_linear"),
     Candidate("HGTConv presorted", "dgl", "hgt", _hgt(presorted=True), "hgt_linear"),
 )
-"""Every way that the library offers."""
+"""Every way in which the library computes these models."""

@@ -146,4 +146,4 @@ ALL = (
     Candidate("HeteroConv(GATConv)", "pyg", "rgat", _hetero_gat, "", hetero_memory),
     Candidate("HGTConv", "pyg", "hgt", _hgt, "hgt", _hgt_memory),
 )
-"""Every way that the library offers; the first of each model is the one that ours replaces."""
+"""Every way in which the library computes these models; ours replaces the first one of each model."""

@@ -64,7 +64,7 @@ def serve(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
     except Exception as error:  # the library's failure is a result
         response = {"error": reason(error)}
     os.write(reply, json.dumps(response).encode())
-    os._exit(0)  # no time spent on tearing down
+    os._exit(0)  # saves the time of an orderly exit
 
 
 def reason(error: Exception) -> str:

@@ -11,7 +11,7 @@ from dacergnn.bench.settings import check
 from dacergnn.errors import DatasetError
 
 PLAIN = ("SAGEConv", "GATConv", "GATv2Conv", "ResGatedGraphConv")
-"""Layers of PyG that know no types."""
+"""Layers of PyG that ignore types."""
 RELATIONAL = ("RGCNConv", "RGATConv")
 """Layers of PyG that take a vector of edge types."""
 TYPED = ("HGTConv", "HeteroConv(SAGEConv)", "HeteroConv(GATv2Conv)", "to_hetero(SAGEConv)")

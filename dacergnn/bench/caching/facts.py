@@ -27,7 +27,7 @@ def saved_bytes(built: Built) -> int:
     first, before = _kept(built)
     second, after = _kept(built)
     own = sum(v.forward.prepare(graph).saved for v, graph in _variants(built))
-    del first, second  # alive until now, so that no address came twice
+    del first, second  # kept until now, so that no address is used twice
     return own + sum(size for address, size in after.items() if address not in before)
 
 

@@ -26,7 +26,7 @@ _MARKS = (
     (0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0),
     tuple(2.0**k for k in range(-20, 21)),
 )
-"""Marks for axes of ratios; an axis has the first ones that reach from end to end."""
+"""Marks for axes of ratios; each axis has the first tuple that reaches from its one end to the other."""
 _MODES = {"infer": "inference", "forward": "forward", "train": "forward and backward"}
 
 
