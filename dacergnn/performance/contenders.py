@@ -23,8 +23,8 @@ def graph_networks(
 ) -> Predictor:
     """So many networks, from different seeds, as one model."""
     make = partial(GraphNetwork, pooled=pooled)
-    found = [train(make, samples, seed=seed + n, epochs=epochs).network for n in range(members)]
-    return Predictor(tuple(n.weights() for n in found if isinstance(n, GraphNetwork)), pooled)
+    networks = [train(make, samples, seed=seed + n, epochs=epochs).network for n in range(members)]
+    return Predictor(tuple(n.weights() for n in networks if isinstance(n, GraphNetwork)), pooled)
 
 
 def baselines(samples: Sequence[Sample], *, seed: int, epochs: int) -> dict[str, Model]:

@@ -34,7 +34,7 @@ def samples_of(rows: Iterable[Row]) -> list[Measured]:
     """
     programs: dict[tuple[int | str, int], tuple[Described, str]] = {}
     graphs: dict[str, GraphFacts] = {}
-    found: list[Measured] = []
+    samples: list[Measured] = []
     for row in rows:
         if "programs" in row:
             described = describe(*(read(part) for part in row["programs"]))
@@ -49,10 +49,10 @@ def samples_of(rows: Iterable[Row]) -> list[Measured]:
                 )
             described, family = programs[key]
             means, deviations = zip(*row["seconds"], strict=True)
-            found.append(
+            samples.append(
                 Measured(described.on(graphs[graph]), sum(means), hypot(*deviations), str(key[0]), graph, family)
             )
-    return found
+    return samples
 
 
 @dataclass(frozen=True)
@@ -80,10 +80,10 @@ def divide(samples: Sequence[Measured], seed: int = 0, fold: int = 0) -> Divisio
         return {*ordered[fold::FOLDS]}
 
     layers, graphs = kept(s.layer for s in samples), kept(s.graph for s in samples)
-    found = Division(
+    division = Division(
         [s for s in samples if s.layer not in layers and s.graph not in graphs],
         [s for s in samples if s.layer in layers and s.graph in graphs],
     )
-    if not found.learned or not found.unseen:
+    if not division.learned or not division.unseen:
         raise DacergnnError(f"samples: {len(samples)} of them are too few to keep layers and graphs apart; give more.")
-    return found
+    return division

@@ -38,8 +38,8 @@ def draw_ranks(by_family: Mapping[str, Scores], folder: Path) -> Path:
     """Write the share of pairs of plans that are ranked right in each family of layers, as ``ranked.png``."""
     figure = _figure(7, 0.8 + 0.25 * len(by_family))
     panel = figure.subplots()
-    labels = [f"{family} ({found.pairs})" for family, found in by_family.items()]
-    panel.barh(labels, [100 * found.ranked for found in by_family.values()], color=COLORS[0])
+    labels = [f"{family} ({scores.pairs})" for family, scores in by_family.items()]
+    panel.barh(labels, [100 * scores.ranked for scores in by_family.values()], color=COLORS[0])
     panel.invert_yaxis()
     panel.set(xlabel="% of pairs ranked right", xlim=(0, 100), ylabel="family (pairs)")
     return _saved(figure, folder / "ranked.png")

@@ -78,16 +78,16 @@ class GraphNetwork(nn.Module):
 
     def weights(self) -> dict[str, np.ndarray]:
         """Returns what a `Predictor` takes to be the same model, with the running statistics of batch normalization."""
-        found: dict[str, Tensor] = {}
+        arrays: dict[str, Tensor] = {}
         for kind, layer in (("invariant", self.invariant), ("dependent", self.dependent)):
-            found |= {f"{kind}_mean": layer.mean, f"{kind}_scale": layer.scale}
-            found |= {f"{kind}_weight": layer.linear.weight.T, f"{kind}_bias": layer.linear.bias}
+            arrays |= {f"{kind}_mean": layer.mean, f"{kind}_scale": layer.scale}
+            arrays |= {f"{kind}_weight": layer.linear.weight.T, f"{kind}_bias": layer.linear.bias}
         for number, layer in enumerate(self.convolutions):
             assert isinstance(layer, Convolution)
             norm = layer.norm
             assert norm.running_mean is not None and norm.running_var is not None
             parts = {"weight": layer.weight, "gain": norm.weight, "shift": norm.bias}
             parts |= {"mean": norm.running_mean, "variance": norm.running_var}
-            found |= {f"convolution{number}_{name}": value for name, value in parts.items()}
-        found |= {"readout_weight": self.readout.weight.T, "readout_bias": self.readout.bias}
-        return {name: value.detach().clone().numpy() for name, value in found.items()}
+            arrays |= {f"convolution{number}_{name}": value for name, value in parts.items()}
+        arrays |= {"readout_weight": self.readout.weight.T, "readout_bias": self.readout.bias}
+        return {name: value.detach().clone().numpy() for name, value in arrays.items()}

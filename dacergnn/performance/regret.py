@@ -69,34 +69,34 @@ def regret(
     settle_schedules(chosen, facts, model)
     choosing = time.perf_counter() - start
     searched = [c.found for c in beam_search(run, facts, model, evaluations=evaluations)[: MEASURED - 1]]
-    found = [run(Plan()), chosen, *searched, *_others(run, builds, random.Random(seed))]
-    runnables = [Runnable(one, results) for one in found]
+    compilations = [run(Plan()), chosen, *searched, *_others(run, builds, random.Random(seed))]
+    runnables = [Runnable(one, results) for one in compilations]
     distinct = {_identity(runnable): n for n, runnable in reversed([*enumerate(runnables)])}
     numbers = [distinct[_identity(runnable)] for runnable in runnables]
     steps = ready({n: runnables[n] for n in distinct.values()}, graph)
-    samples = {n: _sample(found[n], facts, times) for n, times in measure(steps, REPEAT).items()}
+    samples = {n: _sample(compilations[n], facts, times) for n, times in measure(steps, REPEAT).items()}
     default, model_choice, *others = numbers
     picked = fastest({n: steps[n] for n in {default, *others[: len(searched)]}})
     finalists = {default, model_choice, picked, *sorted(samples, key=lambda n: samples[n].seconds)[:FINALISTS]}
     final = seconds({n: steps[n] for n in finalists}, FINAL_REPEAT)
-    fastest_plan = found[min(final, key=final.__getitem__)].plan
+    fastest_plan = compilations[min(final, key=final.__getitem__)].plan
     predicted = model.predict([sample.program for sample in samples.values()])
     return Regret(
         default=final[default],
         model=final[model_choice],
         measure=final[picked],
         best=min(final.values()),
-        deviations=dict({*fastest_plan.answers} - {*found[default].plan.answers}),
+        deviations=dict({*fastest_plan.answers} - {*compilations[default].plan.answers}),
         plans=len(samples),
         choosing=choosing,
         scores=scores([*samples.values()], predicted, REPEAT),
     )
 
 
-def _sample(found: Compilation, facts: GraphFacts, times: Iterable[Times | None]) -> Measured:
+def _sample(compilation: Compilation, facts: GraphFacts, times: Iterable[Times | None]) -> Measured:
     parts = [part for part in times if part is not None]
     total, deviation = sum(part.mean for part in parts), hypot(*(part.deviation for part in parts))
-    return Measured(describe(*found.parts).on(facts), total, deviation, layer="", graph="", family="")
+    return Measured(describe(*compilation.parts).on(facts), total, deviation, layer="", graph="", family="")
 
 
 def _others(run: Compile, builds: int, rng: random.Random) -> Iterator[Compilation]:
@@ -110,8 +110,8 @@ def _others(run: Compile, builds: int, rng: random.Random) -> Iterator[Compilati
                 yield run(plan)
             except DacergnnError:  # the answer does away with another
                 continue
-    for _, found in random_plans(run, rng, builds // 4, about=needs_build):
-        yield found
+    for _, compilation in random_plans(run, rng, builds // 4, about=needs_build):
+        yield compilation
 
 
 def _identity(runnable: Runnable) -> tuple[object, ...]:

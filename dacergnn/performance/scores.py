@@ -49,11 +49,11 @@ def scores(samples: Sequence[Measured], predicted: np.ndarray, repeat: int) -> S
 
 def scores_by_family(samples: Sequence[Measured], predicted: np.ndarray, repeat: int) -> dict[str, Scores]:
     """Scores of the samples of each family of layers."""
-    found: dict[str, Scores] = {}
+    by_family: dict[str, Scores] = {}
     for family in sorted({s.family for s in samples}):
         chosen = [n for n, s in enumerate(samples) if s.family == family]
-        found[family] = scores([samples[n] for n in chosen], predicted[chosen], repeat)
-    return found
+        by_family[family] = scores([samples[n] for n in chosen], predicted[chosen], repeat)
+    return by_family
 
 
 def certain_pairs(samples: Sequence[Measured], repeat: int) -> Iterator[tuple[int, int]]:

@@ -45,8 +45,8 @@ class Trained:
         """Seconds of each program, float64."""
         self.network.eval()
         with torch.no_grad():
-            found = [self.network(Batch.of(part)).double().numpy() for part in _parts(programs, PREDICTED_AT_ONCE)]
-        return np.concatenate(found) if found else np.zeros(0)
+            seconds = [self.network(Batch.of(part)).double().numpy() for part in _parts(programs, PREDICTED_AT_ONCE)]
+        return np.concatenate(seconds) if seconds else np.zeros(0)
 
 
 def relative_error(predicted: Tensor, measured: Tensor, weight: Tensor) -> Tensor:

@@ -117,7 +117,7 @@ class Collector:
                 layer, plans = self._plans(seed, names[0])
                 runnables = _built(layer, plans)
                 if measures:
-                    data.describe(_program(seed, n, layer, found) for n, found in enumerate(plans))
+                    data.describe(_program(seed, n, layer, compilation) for n, compilation in enumerate(plans))
                     count = sum(self._measure(data, seed, name, plans, runnables) for name in left)
             yield seed, count
 
@@ -142,11 +142,11 @@ class Collector:
         def run(plan: Plan) -> Compilation:
             return compile_program(sdfg, wrt, Config(), INDEX, profile, found=plan, keep=False)
 
-        found: list[Compilation] = []
+        compilations: list[Compilation] = []
         for plan, compilation in random_plans(run, rng, self.settings.builds, DEVIATIONS, needs_build):
             variants = [run(random_variant(plan, compilation, rng)) for _ in range(self.settings.variants)]
-            found += [compilation, *variants]
-        return layer, found
+            compilations += [compilation, *variants]
+        return layer, compilations
 
     def _measure(
         self, data: DataSet, seed: int, name: str, plans: Sequence[Compilation], runnables: Sequence[Runnable]
@@ -169,24 +169,24 @@ class Collector:
 
 def _built(layer: RandomLayer, plans: Sequence[Compilation]) -> list[Runnable]:
     results = len(Program(parse(layer.text)).outputs)
-    runnables = [Runnable(found, results) for found in plans]
+    runnables = [Runnable(compilation, results) for compilation in plans]
     build_runnables(runnables)
     return runnables
 
 
-def _program(seed: int, number: int, layer: RandomLayer, found: Compilation) -> Row:
+def _program(seed: int, number: int, layer: RandomLayer, compilation: Compilation) -> Row:
     return {
         "layer": seed,
         "plan": number,
         "family": layer.family,
-        "answers": dict(found.plan.answers),
-        "programs": [written(part) for part in found.parts],
+        "answers": dict(compilation.plan.answers),
+        "programs": [written(part) for part in compilation.parts],
     }
 
 
-def _fits(found: Compilation, facts: GraphFacts) -> bool:
+def _fits(compilation: Compilation, facts: GraphFacts) -> bool:
     """Returns whether its ELLPACK matrices are not much larger than the graph."""
-    if not any(getattr(o, "adjacency", "") == "ell" for part in found.parts for o in Program(part).operators):
+    if not any(getattr(o, "adjacency", "") == "ell" for part in compilation.parts for o in Program(part).operators):
         return True
     sizes, longest = facts.sizes, facts.longest
     groups = {"src": "NS", "dst": "ND", "srcpair": "U", "dstpair": "V"}

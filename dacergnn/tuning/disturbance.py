@@ -62,11 +62,11 @@ class Undisturbed:
         attempts: list[tuple[float, T]] = []
         before = self.slowdown()
         for _ in range(ATTEMPTS):
-            found = run()
+            result = run()
             after = self.slowdown()
-            attempts.append((max(before, after), found))
+            attempts.append((max(before, after), result))
             if attempts[-1][0] <= TOLERATED:
                 break
             before = after
-        slowdown, found = min(attempts, key=lambda attempt: attempt[0])
-        return found, slowdown
+        slowdown, result = min(attempts, key=lambda attempt: attempt[0])
+        return result, slowdown

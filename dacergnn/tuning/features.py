@@ -58,9 +58,9 @@ class Described:
 
     def on(self, facts: GraphFacts, rates: Rates = RATES, threads: int = THREADS) -> ProgramFeatures:
         """The features on a graph, of a machine that runs them on so many threads at these rates."""
-        found = [self.of_operator(number, facts, rates, threads) for number in range(len(self.scheduled))]
-        seconds = np.array([seconds for _, seconds in found], np.float32)
-        return ProgramFeatures(self.invariant, _stack([row for row, _ in found], FEATURE_NAMES[1]), self.edges, seconds)
+        rows = [self.of_operator(number, facts, rates, threads) for number in range(len(self.scheduled))]
+        seconds = np.array([seconds for _, seconds in rows], np.float32)
+        return ProgramFeatures(self.invariant, _stack([row for row, _ in rows], FEATURE_NAMES[1]), self.edges, seconds)
 
     def of_operator(
         self, number: int, facts: GraphFacts, rates: Rates = RATES, threads: int = THREADS
@@ -87,8 +87,8 @@ def describe(*programs: dace.SDFG) -> Described:
             edges += [(producers[name], position) for name in operator.read_arrays if name in producers]
             producers |= dict.fromkeys(operator.written_arrays, position)
             schedule = Scheduled.of(sdfg, operator, before, number > 0)
-            found = operations.invariant_features(schedule.works, shapes, schedule.item)
-            invariant.append(_vector(*found, operations.COUNTS, operations.SHARES))
+            features = operations.invariant_features(schedule.works, shapes, schedule.item)
+            invariant.append(_vector(*features, operations.COUNTS, operations.SHARES))
             scheduled.append(schedule)
         before.update(s for operator in operators for s in operator.statements)
     pairs = np.array(sorted({*edges}), np.int64).reshape(-1, 2)
@@ -98,8 +98,8 @@ def describe(*programs: dace.SDFG) -> Described:
 def _vector(
     counts: Mapping[str, float], shares: Mapping[str, float], names: Sequence[str], share_names: Sequence[str]
 ) -> Floats:
-    found = np.log1p(np.array([counts[name] for name in names], np.float64))
-    return np.concatenate([found, [shares[name] for name in share_names]]).astype(np.float32)
+    logs = np.log1p(np.array([counts[name] for name in names], np.float64))
+    return np.concatenate([logs, [shares[name] for name in share_names]]).astype(np.float32)
 
 
 def _stack(rows: Sequence[Floats], names: Sequence[str]) -> Floats:

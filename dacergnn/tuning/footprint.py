@@ -25,7 +25,7 @@ SHARES = tuple(f"fits_{cache}" for cache in CACHES)
 
 def counts(works: Sequence[Work], transient: Collection[str], sizes: Mapping[str, int]) -> dict[str, float]:
     """Features by `COUNTS`; ``transient`` are the arrays that the program allocates."""
-    found: Counter[str] = Counter(dict.fromkeys(COUNTS, 0))
+    features: Counter[str] = Counter(dict.fromkeys(COUNTS, 0))
     unique = touched = 0
     for work in works:
         for access in work.accesses:
@@ -34,26 +34,26 @@ def counts(works: Sequence[Work], transient: Collection[str], sizes: Mapping[str
             rows, reached = (table, table) if streamed else (visits, min(visits, table))
             kind = row_kind(access.table if streamed else access.visits)
             moved, size = rows * access.width, table * access.width
-            found[f"{kind}_{access.way}_bytes"] += moved
-            found["index_bytes"] += access.index_bytes(sizes)
+            features[f"{kind}_{access.way}_bytes"] += moved
+            features["index_bytes"] += access.index_bytes(sizes)
             if streamed:
-                found["lines"] += -(-size // LINE)
+                features["lines"] += -(-size // LINE)
             else:  # rows share no lines with their neighbours
                 lines = reached * -(-access.width // LINE)
-                found.update(lines=lines, gathered_lines=lines, tables=size)
-                found["largest_table"] = max(found["largest_table"], size)
+                features.update(lines=lines, gathered_lines=lines, tables=size)
+                features["largest_table"] = max(features["largest_table"], size)
                 unique += reached * access.width
                 touched += moved
             if access.ref == work.statement.target:
-                found["written_bytes"] += moved
-                found["allocated" if access.ref.name in transient else "returned"] += size
+                features["written_bytes"] += moved
+                features["allocated" if access.ref.name in transient else "returned"] += size
             else:
-                found["read_bytes"] += moved
-    found["allocated_pages"] = -(-found["allocated"] // PAGE_BYTES)
-    per_cache = {f"tables_per_{cache}": found["tables"] / room for cache, room in CACHES.items()}
-    return {**found, **per_cache, "reuse": touched / max(unique, 1)}
+                features["read_bytes"] += moved
+    features["allocated_pages"] = -(-features["allocated"] // PAGE_BYTES)
+    per_cache = {f"tables_per_{cache}": features["tables"] / room for cache, room in CACHES.items()}
+    return {**features, **per_cache, "reuse": touched / max(unique, 1)}
 
 
-def fits(found: Mapping[str, float]) -> dict[str, float]:
+def fits(features: Mapping[str, float]) -> dict[str, float]:
     """Features by `SHARES`, given those by `COUNTS`."""
-    return {f"fits_{cache}": float(found["tables"] <= room) for cache, room in CACHES.items()}
+    return {f"fits_{cache}": float(features["tables"] <= room) for cache, room in CACHES.items()}

@@ -44,10 +44,10 @@ class GraphFacts(Profile):
     def of(cls, graph: HeteroGraph) -> GraphFacts:
         """The facts of a graph, kept with it; counts its unique pairs."""
         if cls not in graph.derived:
-            found = Profile.of(graph)
+            profile = Profile.of(graph)
             lengths = {path: _quantiles(counts.cpu().numpy()) for path, counts in _group_lengths(graph).items()}
             own = tuple(lengths.items())
-            graph.derived[cls] = cls(found.rows, found.single_typed, found.hubs, found.origin, own)
+            graph.derived[cls] = cls(profile.rows, profile.single_typed, profile.hubs, profile.origin, own)
         return graph.derived[cls]
 
     @cached_property
@@ -73,10 +73,10 @@ class GraphFacts(Profile):
     def from_json(cls, text: str) -> GraphFacts:
         """Returns what `to_json` wrote; DacergnnError for anything else."""
         try:
-            found: Any = json.loads(text)
-            lengths = tuple((path, tuple(found["lengths"][path])) for path in GROUPS)
-            rows, hubs = tuple(found["rows"].items()), tuple(found["hubs"].items())
-            return cls(rows, found["single_typed"], hubs, lengths=lengths)
+            facts: Any = json.loads(text)
+            lengths = tuple((path, tuple(facts["lengths"][path])) for path in GROUPS)
+            rows, hubs = tuple(facts["rows"].items()), tuple(facts["hubs"].items())
+            return cls(rows, facts["single_typed"], hubs, lengths=lengths)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise DacergnnError(f"facts: {text[:60]!r}: {error}; pass the text that to_json() makes.") from None
 

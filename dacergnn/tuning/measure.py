@@ -67,9 +67,9 @@ class Runnable:
         results: How many outputs of the forward are those of the program.
     """
 
-    def __init__(self, found: Compilation, results: int) -> None:
-        backward = None if found.backward is None else lower(found.backward)
-        self.program = LoweredProgram(lower(found.forward), backward, results, tuple(found.wrt))
+    def __init__(self, compilation: Compilation, results: int) -> None:
+        backward = None if compilation.backward is None else lower(compilation.backward)
+        self.program = LoweredProgram(lower(compilation.forward), backward, results, tuple(compilation.wrt))
 
     @property
     def code(self) -> list[tuple[str, str]]:
@@ -96,7 +96,7 @@ class TimedStep:
         spaces = self._forward.lowered.spaces
         made = {n: arrays.take(graph.size(spaces[n][0]), *spaces[n][1]) for n in taken}
         self._inputs = [made[name] for name in taken]
-        self._given: list[Tensor | int] = []
+        self._backward_inputs: list[Tensor | int] = []
         """Tells what the backward takes: arrays, or the positions of outputs of the forward."""
         if self._backward is not None:
             self._backward_prepared = self._backward.prepare(graph, giver=self._giver)
@@ -106,7 +106,7 @@ class TimedStep:
                 if kind == "gradient":
                     space, shape = spaces[name]
                     made[name] = arrays.take(graph.size(space), *shape)
-                self._given.append(i if kind == "output" else made[name])
+                self._backward_inputs.append(i if kind == "output" else made[name])
 
     def __call__(self) -> tuple[float, float | None]:
         """Seconds of the forward, and of the backward if there is one."""
@@ -117,9 +117,9 @@ class TimedStep:
             return forward, None
         if lease is not None:
             outputs = [*outputs, *self._forward.saved(self._prepared, lease)]
-        given = [outputs[source] if isinstance(source, int) else source for source in self._given]
+        inputs = [outputs[source] if isinstance(source, int) else source for source in self._backward_inputs]
         start = time.perf_counter()
-        self._backward.run(self._backward_prepared, given, lease if self._giver is not None else None)
+        self._backward.run(self._backward_prepared, inputs, lease if self._giver is not None else None)
         return forward, time.perf_counter() - start
 
 

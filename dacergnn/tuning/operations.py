@@ -91,18 +91,18 @@ def invariant_features(works: Sequence[Work], shapes: ShapeOf, item: int) -> tup
         max(map(len, row_widths)),
         item > 4,
     )
-    found = {**dict.fromkeys(COUNTS, 0.0), **counts, **dict(zip(_SHAPES, map(float, facts), strict=True))}
-    return found, dict(zip(SHARES, map(float, shares), strict=True))
+    features = {**dict.fromkeys(COUNTS, 0.0), **counts, **dict(zip(_SHAPES, map(float, facts), strict=True))}
+    return features, dict(zip(SHARES, map(float, shares), strict=True))
 
 
 def totals(operations: Iterable[tuple[int, Mapping[str, int]]], threads: int) -> dict[str, float]:
     """Features by `TOTALS` of statements with so many rows and operations for each of them."""
-    found = dict.fromkeys(TOTALS, 0.0)
+    features = dict.fromkeys(TOTALS, 0.0)
     for rows, by_name in operations:
         for name, number in by_name.items():
-            found[f"all_{name}"] += rows * number
-    found["functions_ns"] = sum(ns * found[f"all_{name}"] for name, ns in FUNCTION_NS.items()) / threads
-    return found
+            features[f"all_{name}"] += rows * number
+    features["functions_ns"] = sum(ns * features[f"all_{name}"] for name, ns in FUNCTION_NS.items()) / threads
+    return features
 
 
 def _matrix(shape: Shape) -> tuple[int, int, int]:
@@ -124,14 +124,14 @@ def _pattern(access: Access) -> str:
 
 def row_operations(work: Work, shapes: ShapeOf) -> Counter[str]:
     """Operations for one row of a statement, by `OPERATIONS`."""
-    statement, found = work.statement, Counter[str]()
+    statement, operations = work.statement, Counter[str]()
     gemm = match_gemm(statement)
     if gemm is not None:
-        found[_OPERATIONS[gemm.kind]] += work.flops // 2
-        found["add"] += work.sum_flops
-        return found
+        operations[_OPERATIONS[gemm.kind]] += work.flops // 2
+        operations["add"] += work.sum_flops
+        return operations
     if statement.op != "=":
-        found[_OPERATIONS[statement.op]] += size(shapes(statement.target))
+        operations[_OPERATIONS[statement.op]] += size(shapes(statement.target))
     seen: dict[Expr, Shape] = {}
 
     def visit(expr: Expr) -> Shape:
@@ -144,13 +144,13 @@ def row_operations(work: Work, shapes: ShapeOf) -> Counter[str]:
             inputs = [visit(arg) for arg in expr.args]
             seen[expr] = shape = _shape(expr, inputs, shapes)
             elements = size(_longest(inputs) if expr.name in ("sum", "dot_prd", "sum_heads") else shape)
-            found[_OPERATIONS[expr.name]] += elements if expr.name != "linear" else size(inputs[1])
+            operations[_OPERATIONS[expr.name]] += elements if expr.name != "linear" else size(inputs[1])
             if expr.name == "dot_prd":
-                found["add"] += elements
+                operations["add"] += elements
         return seen[expr]
 
     visit(statement.expr)
-    return found
+    return operations
 
 
 def _shape(expr: Op, inputs: Sequence[Shape], shapes: ShapeOf) -> Shape:

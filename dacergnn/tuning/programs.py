@@ -89,8 +89,8 @@ class _Layer:
         self.depth = joined.depth
 
     def result(self) -> RandomLayer:
-        given = ", ".join(f"{name}: {spec}" for name, spec in self.inputs.items())
-        text = "\n".join([f"def layer(g, {given}):", *self.lines]) + "\n"
+        parameters = ", ".join(f"{name}: {spec}" for name, spec in self.inputs.items())
+        text = "\n".join([f"def layer(g, {parameters}):", *self.lines]) + "\n"
         learned = tuple(n for n, spec in self.inputs.items() if n == "x" or spec.split("[")[0] in ("R", "T", "ONE"))
         return RandomLayer(text, "+".join(sorted(self.messages)), learned)
 

@@ -88,12 +88,12 @@ class DataSet:
         Raises:
             DacergnnError: Another description of the same is there.
         """
-        found = {_described(row): json.loads(json.dumps(row)) for row in rows}
-        for name, row in found.items():
+        descriptions = {_described(row): json.loads(json.dumps(row)) for row in rows}
+        for name, row in descriptions.items():
             if self._described.get(name, row) != row:
                 raise DacergnnError(f"{self._path}: {name} was another one when it was made; start another file.")
-        self._writer.write(row for name, row in found.items() if name not in self._described)
-        self._described |= found
+        self._writer.write(row for name, row in descriptions.items() if name not in self._described)
+        self._described |= descriptions
 
     def add(self, layer: int, graph: str, times: Mapping[int, Sequence[Times | None]], slowdown: float) -> None:
         """Samples of plans of a layer on a graph, and how much other work slowed the machine down meanwhile."""

@@ -73,5 +73,5 @@ def weights(samples: Sequence[Sample]) -> Floats:
         best[sample.group] = min(sample.seconds, best.get(sample.group, sample.seconds))
     seconds = np.array([sample.seconds for sample in samples])
     deviation = np.clip(np.array([sample.deviation for sample in samples]) / seconds, *DEVIATIONS)
-    found = np.array([best[sample.group] for sample in samples]) / seconds / deviation
-    return (found / found.mean()).astype(np.float32)
+    importance = np.array([best[sample.group] for sample in samples]) / seconds / deviation
+    return (importance / importance.mean()).astype(np.float32)

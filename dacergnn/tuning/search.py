@@ -32,12 +32,12 @@ class PlanCandidate:
     seconds: float
 
 
-def predicted(found: Compilation, facts: GraphFacts, model: Model) -> float:
+def predicted(compilation: Compilation, facts: GraphFacts, model: Model) -> float:
     """Seconds that a compiled program is predicted to take, forward and backward."""
-    return float(model.predict([describe(*found.parts).on(facts)])[0])
+    return float(model.predict([describe(*compilation.parts).on(facts)])[0])
 
 
-def settle_schedules(found: Compilation, facts: GraphFacts, model: Model, plan: Plan | None = None) -> float:
+def settle_schedules(compilation: Compilation, facts: GraphFacts, model: Model, plan: Plan | None = None) -> float:
     """Decide on schedules that need no other code by a model, in place; returns the predicted seconds.
 
     Each other answer is tried alone, if it is about an operator that takes long enough by its analytic cost to matter;
@@ -46,11 +46,11 @@ def settle_schedules(found: Compilation, facts: GraphFacts, model: Model, plan: 
     Args:
         plan: Leaves what it answers as it is.
     """
-    described = describe(*found.parts)
+    described = describe(*compilation.parts)
     best = described.on(facts)
-    given = plan.by_question if plan is not None else {}
+    answered = plan.by_question if plan is not None else {}
     matters = best.seconds >= (1 - CLEARLY) * best.seconds.sum()
-    trials = [trial for trial in _open(found) if matters[trial.operator] and trial.question not in given]
+    trials = [trial for trial in _open(compilation) if matters[trial.operator] and trial.question not in answered]
     alone = [_with(described, best, trial, facts) for trial in trials]
     seconds, *times = map(float, model.predict([best, *alone]))
     settled: set[str] = set()
@@ -65,7 +65,7 @@ def settle_schedules(found: Compilation, facts: GraphFacts, model: Model, plan: 
             best, seconds = alone[n], least
             settled.add(trial.question)
             setattr(described.scheduled[trial.operator].node, trial.choice, int(trial.answer))
-            found.asked[trial.question] = replace(found.asked[trial.question], answer=trial.answer)
+            compilation.asked[trial.question] = replace(compilation.asked[trial.question], answer=trial.answer)
     return seconds
 
 
@@ -79,14 +79,14 @@ class _Trial:
     answer: str
 
 
-def _open(found: Compilation) -> Iterator[_Trial]:
+def _open(compilation: Compilation) -> Iterator[_Trial]:
     """The answers that schedules do not have, to questions that need no other code."""
     number = 0
-    for role, part in zip(("forward", "backward"), found.parts, strict=False):
+    for role, part in zip(("forward", "backward"), compilation.parts, strict=False):
         for operator in Program(part).operators:
             for choice in operator.run_time:
                 name = f"{role}/select_schedule/{operator.statements[0].target.name}/{choice}"
-                asked = found.asked.get(name)
+                asked = compilation.asked.get(name)
                 if asked is not None and _has_groups(operator):
                     yield from (_Trial(name, number, choice, o) for o in asked.options if o != asked.answer)
             number += 1
@@ -133,8 +133,8 @@ def beam_search(
     """
 
     def candidate(plan: Plan) -> PlanCandidate:
-        found = run(plan)
-        return PlanCandidate(plan, found, settle_schedules(found, facts, model, plan))
+        compilation = run(plan)
+        return PlanCandidate(plan, compilation, settle_schedules(compilation, facts, model, plan))
 
     start = candidate(Plan())
     best, beam, seen = [start], [start], {start.found.plan}
@@ -148,13 +148,13 @@ def beam_search(
         for before, plan, answer in further[: (evaluations - compiled) // min(left, 2)]:
             compiled += 1
             try:
-                found = candidate(plan)
+                child = candidate(plan)
             except DacergnnError:  # an answer does away with a question that was answered before it
                 continue
-            effects.setdefault(answer, found.seconds / before.seconds)
-            if found.found.plan not in seen:
-                seen.add(found.found.plan)
-                reached.append(found)
+            effects.setdefault(answer, child.seconds / before.seconds)
+            if child.found.plan not in seen:
+                seen.add(child.found.plan)
+                reached.append(child)
         beam = sorted(reached, key=lambda c: c.seconds)[:width]
         best = sorted([*best, *reached], key=lambda c: c.seconds)
         on_step(best, compiled)

@@ -17,14 +17,14 @@ Compile = Callable[[Plan], Compilation]
 """Compiles a program, as `compile_program` does, by a plan."""
 
 
-def neighbours(plan: Plan, found: Compilation) -> Iterator[Plan]:
+def neighbours(plan: Plan, compilation: Compilation) -> Iterator[Plan]:
     """The plans with one more deviation.
 
     Args:
         plan: Deviations from what passes choose by cost.
-        found: The program as it is compiled by them.
+        compilation: The program as it is compiled by them.
     """
-    for name, question in found.asked.items():
+    for name, question in compilation.asked.items():
         if name not in plan.by_question:
             for option in question.options:
                 if option != question.answer:
@@ -57,9 +57,9 @@ def random_plans(
     for _ in range(4 * count):
         if len(seen) >= count:
             return
-        plan, found = Plan(), start
+        plan, compilation = Plan(), start
         for _ in range(rng.randint(1, deviations)):
-            others = {n: q for n, q in found.asked.items() if n not in plan.by_question and len(q.options) > 1}
+            others = {n: q for n, q in compilation.asked.items() if n not in plan.by_question and len(q.options) > 1}
             open_questions = {n: q for n, q in others.items() if about(n)}
             if not open_questions:
                 break
@@ -68,17 +68,17 @@ def random_plans(
             option = rng.choice([o for o in question.options if o != question.answer])
             further = Plan.of({**plan.by_question, name: option})
             try:
-                plan, found = further, run(further)
+                plan, compilation = further, run(further)
             except DacergnnError:  # an answer does away with a question that was answered before it
                 continue
-        if found.plan not in seen:
-            seen.add(found.plan)
-            yield plan, found
+        if compilation.plan not in seen:
+            seen.add(compilation.plan)
+            yield plan, compilation
 
 
-def random_variant(plan: Plan, found: Compilation, rng: random.Random, deviations: int = 6) -> Plan:
+def random_variant(plan: Plan, compilation: Compilation, rng: random.Random, deviations: int = 6) -> Plan:
     """The plan with 1 to ``deviations`` other answers that need no build; none of them leads to other questions."""
-    questions = {n: q for n, q in found.asked.items() if not needs_build(n) and len(q.options) > 1}
+    questions = {n: q for n, q in compilation.asked.items() if not needs_build(n) and len(q.options) > 1}
     changed = rng.sample(sorted(questions), min(rng.randint(1, deviations), len(questions)))
     others = {n: rng.choice([o for o in questions[n].options if o != questions[n].answer]) for n in changed}
     return Plan.of({**plan.by_question, **others})

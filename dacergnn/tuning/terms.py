@@ -27,6 +27,6 @@ _SCALE = np.array([*TERMS.values()], np.float32)
 
 def terms(dependent: Floats) -> Floats:
     """[operators, COUNT] seconds, of features that depend on schedule and graph."""
-    found = np.expm1(dependent[:, _COLUMNS]) * _SCALE
-    start = np.full((len(found), 1), START_NS, np.float32)
-    return np.concatenate((found, start), axis=1) / np.float32(NANO)
+    nanoseconds = np.expm1(dependent[:, _COLUMNS]) * _SCALE
+    start = np.full((len(nanoseconds), 1), START_NS, np.float32)
+    return np.concatenate((nanoseconds, start), axis=1) / np.float32(NANO)

@@ -58,9 +58,9 @@ def tuned(
         return compile_program(sdfg, wrt, config, index, facts, found=plan, shared=shared, keep=False)
 
     if config.tune == "model":
-        found = run(Plan())
-        settle_schedules(found, facts, model, config.plan)
-        return found
+        compilation = run(Plan())
+        settle_schedules(compilation, facts, model, config.plan)
+        return compilation
     promising = beam_search(run, facts, model)[: MEASURED - 1]
     candidates = [run(Plan()), *(candidate.found for candidate in promising)]
     results = len(Program(sdfg).outputs)
