@@ -1,7 +1,7 @@
 """Training of performance models: networks that learn how long compiled programs take.
 
-It stands above `modules`, as its graph convolutions are compiled layers themselves; what a search needs to use a
-trained one is `dacergnn.tuning.predictor`.
+The package imports `modules`, because its graph convolutions are compiled layers themselves. A search uses trained
+networks by `dacergnn.tuning.predictor`, which does not import it.
 """
 
 from dacergnn.performance.network import GraphNetwork

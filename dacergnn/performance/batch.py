@@ -1,4 +1,4 @@
-"""Programs side by side, as networks take them."""
+"""Programs side by side as input of networks, and layers that the networks have in common."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from dacergnn.tuning.samples import Joined, joined
 from dacergnn.tuning.terms import COUNT, START, terms
 
 LEAST_SPREAD = 1e-3
-"""Features that vary less in the training set are left as they are, but for their mean."""
+"""Features with a smaller standard deviation in the training set are not scaled; their mean is subtracted."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Operators of several programs: a block-diagonal graph."""
+    """Holds the operators of several programs as a block-diagonal graph."""
 
     parts: Joined
 
     @classmethod
     def of(cls, programs: Sequence[ProgramFeatures]) -> Batch:
-        """The programs, at least one."""
+        """Joins programs, at least one."""
         return cls(joined(programs))
 
     @cached_property
@@ -43,22 +43,22 @@ class Batch:
 
     @cached_property
     def terms(self) -> Tensor:
-        """[operators, COUNT] seconds."""
+        """Returns the terms: [operators, COUNT] seconds."""
         return torch.from_numpy(terms(self.parts.dependent))
 
     @cached_property
     def graph(self) -> HeteroGraph:
-        """Operators, with edges to themselves and to and from those that they share data with."""
+        """Returns the graph of operators: edges to themselves, and both ways to operators that share data with them."""
         return HeteroGraph.from_arrays(both_ways(self.parts), None, num_nodes=len(self.parts.owner))
 
     def sums(self, rows: Tensor) -> Tensor:
-        """[programs, ...]: sums of rows over the operators of each program."""
+        """Returns [programs, ...]: the sums of rows over the operators of each program."""
         zeros = rows.new_zeros(self.parts.count, *rows.shape[1:])
         return zeros.index_add(0, torch.from_numpy(self.parts.owner), rows)
 
 
 class Embedding(nn.Module):
-    """A linear layer on features of one kind, normalized over the training set.
+    """Applies a linear layer to features of one kind, normalized over the training set.
 
     Args:
         features: [operators, features] of the training set.
@@ -80,7 +80,7 @@ class Embedding(nn.Module):
 
 
 class Coefficients(nn.Linear):
-    """Coefficients of terms, which are never negative; all of them are `START` before anything is learned."""
+    """Computes coefficients of terms, which are never negative and equal `START` before training."""
 
     def __init__(self, features: int) -> None:
         super().__init__(features, COUNT)

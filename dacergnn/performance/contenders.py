@@ -1,4 +1,4 @@
-"""All performance models, trained on the same samples."""
+"""Trains all performance models on the same samples."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ OURS = "graph network"
 def graph_networks(
     samples: Sequence[Sample], *, seed: int, epochs: int, members: int, pooled: bool = False
 ) -> Predictor:
-    """So many networks, from different seeds, as one model."""
+    """Trains ``members`` networks from different seeds and returns them as one model."""
     make = partial(GraphNetwork, pooled=pooled)
     networks = [train(make, samples, seed=seed + n, epochs=epochs).network for n in range(members)]
     return Predictor(tuple(n.weights() for n in networks if isinstance(n, GraphNetwork)), pooled)
 
 
 def baselines(samples: Sequence[Sample], *, seed: int, epochs: int) -> dict[str, Model]:
-    """Those that graph networks are compared with, by name."""
+    """Returns, by name, the models that graph networks are compared with."""
     return {
         "trees": Trees(samples, seed=seed),
         "terms": train(TermNetwork, samples, seed=seed, epochs=epochs),
@@ -38,7 +38,7 @@ def baselines(samples: Sequence[Sample], *, seed: int, epochs: int) -> dict[str,
 
 
 def calibrated(samples: Sequence[Sample]) -> Analytic:
-    """The analytic cost times the factor that fits the samples: the median of measured over analytic seconds."""
+    """Returns the analytic cost times the median over the samples of measured / analytic seconds."""
     times = Analytic().predict([s.program for s in samples])
     return Analytic(float(np.median([s.seconds for s in samples] / times)))
 
@@ -46,10 +46,10 @@ def calibrated(samples: Sequence[Sample]) -> Analytic:
 def predictions(
     division: Division, *, seed: int, epochs: int, members: int, pooled: bool = False
 ) -> dict[str, np.ndarray]:
-    """Seconds of the unseen samples by models that learn from the others, by name.
+    """Returns the predicted seconds of the unseen samples by model; the models learn from the other samples.
 
     Args:
-        pooled: Whether to train networks that read sums over operators, too.
+        pooled: Whether to train also networks that read sums over operators.
     """
     networks = partial(graph_networks, division.learned, seed=seed, epochs=epochs, members=members)
     models: dict[str, Model] = {OURS: networks()}

@@ -1,4 +1,4 @@
-"""Data sets of measured programs as samples to learn from, and their division by programs and by graphs."""
+"""Reads samples from data sets of measured programs, and divides them by layers and by graphs."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from dacergnn.tuning.samples import Sample
 from dacergnn.tuning.written import read
 
 FOLDS = 5
-"""Parts of the layers, and of the graphs, of which nothing is learned from one."""
+"""Number of parts of the layers, and of the graphs; one part is kept from training."""
 
 
 @dataclass(frozen=True)
 class Measured(Sample):
-    """A sample of a data set; layers of one family resemble each other."""
+    """Holds a sample of a data set; layers of one family resemble each other."""
 
     family: str
 
 
 def samples_of(rows: Iterable[Row]) -> list[Measured]:
-    """The samples of a data set, a forward and its backward as one program.
+    """Returns the samples of a data set; a forward and its backward are one program.
 
     Raises:
-        DacergnnError: A sample names a program or a graph that is not there.
+        DacergnnError: A sample names a program or a graph that no row before it describes.
     """
     programs: dict[tuple[int | str, int], tuple[Described, str]] = {}
     graphs: dict[str, GraphFacts] = {}
@@ -57,20 +57,20 @@ def samples_of(rows: Iterable[Row]) -> list[Measured]:
 
 @dataclass(frozen=True)
 class Division:
-    """Samples to learn from, and those of layers and graphs that are in none of them."""
+    """Holds samples to learn from, and unseen samples, whose layers and graphs are in none of the former."""
 
     learned: Sequence[Measured]
     unseen: Sequence[Measured]
 
 
 def divide(samples: Sequence[Measured], seed: int = 0, fold: int = 0) -> Division:
-    """Keep one of `FOLDS` parts of the layers, and of the graphs, from the samples to learn from.
+    """Divides samples: one of `FOLDS` parts of the layers and one of the graphs are kept from training.
 
-    Samples of a layer that is kept on a graph that is not, or the other way round, are in neither part. Each layer,
+    A sample is unseen if both its layer and its graph are kept; if only one of them is, it is left out. Each layer,
     and each graph, is kept in one ``fold`` of 0 to ``FOLDS`` - 1.
 
     Raises:
-        DacergnnError: A part is empty.
+        DacergnnError: The samples to learn from or the unseen samples would be empty.
     """
     rng = random.Random(seed)
 

@@ -1,4 +1,4 @@
-"""Figures of how well performance models predict, and of what plans they lead to."""
+"""Draws figures of the predictions of performance models, and of the plans that they choose."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00")
 
 
 def draw_predictions(samples: Sequence[Measured], predicted: Mapping[str, np.ndarray], folder: Path) -> Path:
-    """Write measured against predicted times, a panel for each model, as ``predicted.png``.
+    """Draws measured against predicted times, a panel for each model, as ``predicted.png``.
 
     Raises:
         DacergnnError: matplotlib is not installed.
@@ -35,7 +35,7 @@ def draw_predictions(samples: Sequence[Measured], predicted: Mapping[str, np.nda
 
 
 def draw_ranks(by_family: Mapping[str, Scores], folder: Path) -> Path:
-    """Write the share of pairs of plans that are ranked right in each family of layers, as ``ranked.png``."""
+    """Draws the share of pairs of plans that are ranked right in each family of layers, as ``ranked.png``."""
     figure = _figure(7, 0.8 + 0.25 * len(by_family))
     panel = figure.subplots()
     labels = [f"{family} ({scores.pairs})" for family, scores in by_family.items()]
@@ -46,11 +46,11 @@ def draw_ranks(by_family: Mapping[str, Scores], folder: Path) -> Path:
 
 
 def draw_regrets(rows: Sequence[Row], choices: Mapping[str, str], folder: Path) -> Path:
-    """Write how long chosen plans take over the fastest, and how well a model ranks, as ``regret.png``.
+    """Draws the times of chosen plans over the fastest, and how well a model ranks, as ``regret.png``.
 
     Args:
-        rows: Cases, by the names of `Regret`, and what they are about.
-        choices: What rows have the seconds of, and how to call it.
+        rows: Cases: the fields of `Regret`, and the layer, widths, graph and mode.
+        choices: Names of fields with the seconds of a plan, and their labels.
     """
     figure = _figure(8, 1 + 0.2 * len(rows))
     left, right = figure.subplots(1, 2, sharey=True, width_ratios=(2, 1))

@@ -1,15 +1,16 @@
 """The performance model of Singh et al.: graph convolutions over the operators of a program.
 
-Features of two kinds are normalized, embedded by a linear layer and ReLU each and put side by side. Two convolutions
-follow: a linear layer, the average over an operator and those that it shares data with, batch normalization, ReLU.
-Embeddings before, between and after them are summed over the operators of a program, and one linear layer reads all.
+Features of each kind are normalized and embedded by a linear layer and ReLU; the two embeddings are concatenated. Two
+convolutions follow: a linear layer, the average over an operator and its neighbours in the data flow, batch
+normalization, ReLU. Embeddings before, between and after them are summed over the operators, and a linear layer reads
+the sums.
 
-The paper reads the run time from that layer. Here times span seven orders of magnitude and must be positive, so that
-it gives coefficients of hand-made terms of the time (`dacergnn.tuning.terms`). There are two forms. A linear layer of
-sums is a sum of linear layers, so the paper's prediction is a sum over operators; ``pooled=False`` reads coefficients
-for the terms of each of them. ``pooled=True`` reads, from the sums, those for the terms of the whole program.
+The paper reads the run time from that layer. Here times span seven orders of magnitude and must be positive, so it
+gives coefficients of hand-made terms of the time (`dacergnn.tuning.terms`), in two forms. A linear layer of sums is a
+sum of linear layers, so the paper's prediction is a sum over operators: ``pooled=False`` reads coefficients for each
+operator's terms. ``pooled=True`` reads coefficients for the terms of the whole program from the sums.
 
-The convolutions are compiled layers themselves: programs of a mean over neighbours.
+The convolutions are compiled layers themselves, whose program is a mean over neighbours.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ def average(g, h, W):
     return y
 """,
     {},
-    Config(tune="off"),  # by no performance model: this is what trains one
+    Config(tune="off"),  # uses no performance model, because this function serves to train one
 )
 
 
 class Convolution(nn.Module):
-    """relu(norm(A' h W)), where A' averages over neighbours."""
+    """Computes relu(norm(A' h W)), where A' averages over neighbours."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -51,9 +52,9 @@ class GraphNetwork(nn.Module):
     """Predicts the seconds of programs.
 
     Args:
-        sample: Operators to take the normalization of features from: those of the training set.
-        width: Of each of the two embeddings of features; operators have twice as many.
-        pooled: Whether the readout is of sums over operators.
+        sample: Operators of the training set, by which features are normalized.
+        width: Width of each of the two embeddings; an operator has both.
+        pooled: Whether the readout reads sums over operators.
     """
 
     def __init__(self, sample: Batch, width: int = 32, *, pooled: bool = False) -> None:
@@ -65,7 +66,7 @@ class GraphNetwork(nn.Module):
         self.readout = Coefficients((LAYERS + 1) * 2 * width)
 
     def forward(self, batch: Batch) -> Tensor:
-        """[programs] seconds."""
+        """Returns [programs] predicted seconds."""
         hidden = torch.relu(torch.cat((self.invariant(batch.invariant), self.dependent(batch.dependent)), dim=1))
         embeddings = [hidden]
         for convolution in self.convolutions:
@@ -77,7 +78,7 @@ class GraphNetwork(nn.Module):
         return batch.sums((self.readout(read) * batch.terms).sum(dim=1))
 
     def weights(self) -> dict[str, np.ndarray]:
-        """Returns what a `Predictor` takes to be the same model, with the running statistics of batch normalization."""
+        """Returns the weights for a `Predictor`, with the running statistics of batch normalization."""
         arrays: dict[str, Tensor] = {}
         for kind, layer in (("invariant", self.invariant), ("dependent", self.dependent)):
             arrays |= {f"{kind}_mean": layer.mean, f"{kind}_scale": layer.scale}

@@ -1,4 +1,4 @@
-"""How far the plans that are chosen are from the fastest that were measured, on the layers and graphs of users."""
+"""Measures by how much chosen plans are slower than the fastest measured ones, on layers and graphs in use."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from dacergnn.tuning.space import Compile, needs_build, neighbours, random_plans
 from dacergnn.tuning.tuned import FINAL_REPEAT, FINALISTS, MEASURED, REPEAT, fastest, ready
 
 VARIANTS = 8
-"""Plans that differ from the default in one schedule that needs no build."""
+"""The most plans that differ from the default in one schedule that needs no build."""
 
 
 @dataclass(frozen=True)
 class Regret:
-    """Seconds of the plans of one program on one graph.
+    """Holds the seconds of plans of one program on one graph.
 
     Attributes:
-        default: Of what passes choose by cost (``tune="off"``).
-        model: Of what ``tune="model"`` chooses.
-        measure: Of what ``tune="measure"`` chooses, out of ten that it has measured.
-        best: The least of all.
-        deviations: Answers of the fastest plan that are not those of what passes choose by cost, by question.
+        default: Seconds of the plan that passes choose by cost (``tune="off"``).
+        model: Seconds of the plan that ``tune="model"`` chooses.
+        measure: Seconds of the plan that ``tune="measure"`` chooses, out of ten that it has measured.
+        best: Seconds of the fastest plan.
+        deviations: Answers in which the fastest plan differs from the default one, by question.
         plans: How many different programs have been measured.
         choosing: Seconds that the choice of ``tune="model"`` took.
-        scores: Of the model's predictions for them.
+        scores: Scores of the model's predictions for these programs.
     """
 
     default: float
@@ -54,14 +54,14 @@ class Regret:
 def regret(
     run: Compile, results: int, graph: HeteroGraph, model: Model, *, builds: int, evaluations: int, seed: int = 0
 ) -> Regret:
-    """Measure the plans that are chosen beside others, in turns.
+    """Measures chosen plans and others in turns.
 
     Args:
         run: Compiles the program by a plan, for this graph.
         results: How many arrays the program returns.
-        builds: The most other plans that need a build of their own: all that deviate in one answer, or so many of them,
-            and a quarter as many that deviate in more.
-        evaluations: Programs that the search of ``tune="measure"`` compiles at most.
+        builds: The most plans that deviate in one answer and need a build of their own; a quarter as many plans with
+            more deviations are measured, too.
+        evaluations: The most programs that the search of ``tune="measure"`` compiles.
     """
     facts = GraphFacts.of(graph)
     chosen = run(Plan())
@@ -100,7 +100,7 @@ def _sample(compilation: Compilation, facts: GraphFacts, times: Iterable[Times |
 
 
 def _others(run: Compile, builds: int, rng: random.Random) -> Iterator[Compilation]:
-    """Programs by plans that deviate in one answer, then by some that deviate in more."""
+    """Yields programs by plans that deviate in one answer, then by plans that deviate in more."""
     default = run(Plan())
     plans = [*neighbours(Plan(), default)]
     for building, most in ((True, builds), (False, VARIANTS)):
@@ -115,5 +115,5 @@ def _others(run: Compile, builds: int, rng: random.Random) -> Iterator[Compilati
 
 
 def _identity(runnable: Runnable) -> tuple[object, ...]:
-    """Returns what programs that run alike have in common."""
+    """Returns a key that is equal for programs with the same code and schedule."""
     return tuple((part.code, *part.schedule.items()) for part in runnable.program.parts)

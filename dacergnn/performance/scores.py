@@ -1,4 +1,4 @@
-"""How well predicted times agree with measured ones, and how well they rank plans (Singh et al., IV)."""
+"""Scores predicted times by their agreement with measured ones, and by their ranking of plans (Singh et al., IV)."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ import numpy as np
 from dacergnn.performance.dataset import Measured
 
 CERTAIN = 2.0
-"""Two plans differ where their means do by more than so many standard errors of the difference."""
+"""Two plans differ if their mean times differ by more than so many standard errors of the difference."""
 
 
 @dataclass(frozen=True)
 class Scores:
-    """Agreement of predictions with measurements.
+    """Describes how well predictions agree with measurements.
 
     Attributes:
-        samples: How many have been predicted.
-        mean_error, largest_error: Of |predicted / measured - 1|.
+        samples: How many samples have been predicted.
+        mean_error, largest_error: Mean and largest |predicted / measured - 1|.
         r2: Coefficient of determination of the logarithm of seconds.
-        ranked: Share of the pairs of plans, of one layer on one graph, that are in the right order.
-        pairs: How many pairs these are: those whose times differ for certain.
+        ranked: Share of the pairs of plans of one layer on one graph that are predicted in the right order.
+        pairs: How many pairs these are; only pairs whose times differ for certain count.
     """
 
     samples: int
@@ -36,7 +36,7 @@ class Scores:
 
 
 def scores(samples: Sequence[Measured], predicted: np.ndarray, repeat: int) -> Scores:
-    """Scores of predictions; each sample is the mean of ``repeat`` runs."""
+    """Scores predictions; each sample is the mean of ``repeat`` runs."""
     seconds = np.array([s.seconds for s in samples])
     error = np.abs(predicted / seconds - 1)
     logs = np.log(seconds)
@@ -48,7 +48,7 @@ def scores(samples: Sequence[Measured], predicted: np.ndarray, repeat: int) -> S
 
 
 def scores_by_family(samples: Sequence[Measured], predicted: np.ndarray, repeat: int) -> dict[str, Scores]:
-    """Scores of the samples of each family of layers."""
+    """Scores predictions for the samples of each family of layers."""
     by_family: dict[str, Scores] = {}
     for family in sorted({s.family for s in samples}):
         chosen = [n for n, s in enumerate(samples) if s.family == family]
@@ -57,7 +57,7 @@ def scores_by_family(samples: Sequence[Measured], predicted: np.ndarray, repeat:
 
 
 def certain_pairs(samples: Sequence[Measured], repeat: int) -> Iterator[tuple[int, int]]:
-    """Pairs of samples of one group whose times differ for certain."""
+    """Yields pairs of samples of one group whose times differ for certain, as positions."""
     groups: dict[tuple[str, str], list[int]] = defaultdict(list)
     for number, sample in enumerate(samples):
         groups[sample.group].append(number)

@@ -1,6 +1,6 @@
 """A feed-forward model in the manner of Halide's (Adams et al.): it predicts coefficients of hand-made terms.
 
-Each operator stands by itself.
+It predicts each operator without the others.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ class TermNetwork(nn.Module):
     """Predicts the seconds of programs.
 
     Args:
-        sample: Operators to take the normalization of features from: those of the training set.
-        width: Of each of the two embeddings of features.
+        sample: Operators of the training set, by which features are normalized.
+        width: Width of each of the two embeddings of features.
     """
 
     def __init__(self, sample: Batch, width: int = 32) -> None:
@@ -27,7 +27,7 @@ class TermNetwork(nn.Module):
         self.coefficients = Coefficients(2 * width)
 
     def forward(self, batch: Batch) -> Tensor:
-        """[programs] seconds."""
+        """Returns [programs] predicted seconds."""
         kinds = (self.invariant(batch.invariant), self.dependent(batch.dependent))
         hidden = torch.relu(self.hidden(torch.relu(torch.cat(kinds, dim=1))))
         return batch.sums((self.coefficients(hidden) * batch.terms).sum(dim=1))

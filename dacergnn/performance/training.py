@@ -1,7 +1,7 @@
-"""Training of performance models on measured programs, as Singh et al. have it: their loss, Adagrad.
+"""Trains performance models on measured programs by the loss of Singh et al. and Adagrad.
 
-A search compares programs that compute the same on one graph. So the loss has a second term, which is theirs not: how
-far apart the errors of such programs are, whatever they have in common. Some of them are in each batch together.
+A search compares programs that compute the same on one graph. So the loss has a second term, which the paper has not:
+how far the errors of such programs are from their mean. Each batch has some of such programs together.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from dacergnn.tuning.samples import Sample, weights
 LEARNING_RATE, WEIGHT_DECAY = 0.0075, 1e-4
 PREDICTED_AT_ONCE = 256
 RANKING = 2.0
-"""Tells how much the second term of the loss counts."""
+"""Weight of the second term of the loss."""
 TOGETHER = 4
 """The most samples of a group that stay together."""
 T = TypeVar("T")
 Network = Callable[[Batch], nn.Module]
-"""Makes a network, given the operators of a training set."""
+"""Makes a network from the operators of a training set."""
 
 
 @dataclass(frozen=True)
 class Trained:
-    """A trained network, and the losses after each epoch on what it learned from and on what it did not see."""
+    """Holds a trained network, and its losses by epoch on the training samples and on the validation samples."""
 
     network: nn.Module
     losses: tuple[float, ...]
     validation: tuple[float, ...]
 
     def predict(self, programs: Sequence[ProgramFeatures]) -> np.ndarray:
-        """Seconds of each program, float64."""
+        """Returns the predicted seconds of each program, float64."""
         self.network.eval()
         with torch.no_grad():
             seconds = [self.network(Batch.of(part)).double().numpy() for part in _parts(programs, PREDICTED_AT_ONCE)]
@@ -50,15 +50,15 @@ class Trained:
 
 
 def relative_error(predicted: Tensor, measured: Tensor, weight: Tensor) -> Tensor:
-    """The mean of weight * |predicted / measured - 1| over programs; `weights` has the weights."""
+    """Returns the mean of weight * |predicted / measured - 1| over programs; `weights` returns the weights."""
     return (weight * (predicted / measured - 1).abs()).mean()
 
 
 def ranking_error(predicted: Tensor, measured: Tensor, group: Tensor) -> Tensor:
-    """The mean of |e - mean of e over its group|, where e = log(predicted / measured), over programs.
+    """Returns the mean over programs of |e - mean of e in the program's group|, where e = log(predicted / measured).
 
     Args:
-        group: [programs] int64, the number of the group of each, from 0 on.
+        group: [programs] int64, the number of each program's group, from 0 on.
     """
     error = torch.log(predicted / measured)
     zeros = torch.zeros(int(group.max()) + 1, dtype=error.dtype)
@@ -78,14 +78,14 @@ def train(
     learning_rate: float = LEARNING_RATE,
     weight_decay: float = WEIGHT_DECAY,
 ) -> Trained:
-    """Train a network; the same again for the same arguments. Kept are its weights at the least validation loss.
+    """Trains a network and keeps its weights at the least validation loss; equal arguments give equal weights.
 
     Args:
-        make: The kind of network, such as `GraphNetwork`.
+        make: Makes the network, such as `GraphNetwork`.
         samples: Measured programs; at least two.
         batch: Programs of a step.
-        validation: Share of the layers to leave out for validation, at least one of them.
-        ranking: How much `ranking_error` counts beside `relative_error`.
+        validation: Share of the layers to leave out for validation, at least one layer.
+        ranking: Weight of `ranking_error` beside `relative_error`.
 
     Raises:
         DacergnnError: There are too few samples to leave some out, or one has no positive time.
@@ -126,7 +126,7 @@ def train(
 
 
 def _split(samples: Sequence[Sample], share: float, rng: random.Random) -> tuple[list[Sample], list[Sample]]:
-    """Samples to learn from and to validate with: no layer is in both."""
+    """Returns samples to learn from and samples to validate with; no layer is in both."""
     layers = [*dict.fromkeys(s.layer for s in samples)]
     rng.shuffle(layers)
     held = {*layers[: max(round(share * len(layers)), 1)]}
@@ -134,7 +134,7 @@ def _split(samples: Sequence[Sample], share: float, rng: random.Random) -> tuple
 
 
 def _shuffled(samples: Sequence[Sample], rng: random.Random) -> list[int]:
-    """Positions of samples in random order, but for some of a group that stay together."""
+    """Returns positions of samples in random order, in which some samples of a group stay together."""
     groups: dict[tuple[str, str], list[int]] = {}
     for position, sample in enumerate(samples):
         groups.setdefault(sample.group, []).append(position)
@@ -148,7 +148,7 @@ def _shuffled(samples: Sequence[Sample], rng: random.Random) -> list[int]:
 
 @dataclass(frozen=True)
 class _Step:
-    """Programs side by side, their measured seconds, weights and groups."""
+    """Holds programs side by side, with their measured seconds, weights and groups."""
 
     programs: Batch
     measured: Tensor
@@ -162,7 +162,7 @@ class _Step:
 
 
 def _steps(samples: Sequence[Sample], weight: np.ndarray, order: Sequence[int], size: int) -> Iterator[_Step]:
-    """The samples in an order, so many at a time."""
+    """Yields the samples in the order of ``order``, ``size`` at a time."""
     for part in _parts(order, size):
         chosen = [samples[n] for n in part]
         numbers = {group: n for n, group in enumerate(dict.fromkeys(s.group for s in chosen))}

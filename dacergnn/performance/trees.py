@@ -17,7 +17,7 @@ class Trees:
     """Predicts the logarithm of seconds from the sums and maxima of features over the operators of a program."""
 
     def __init__(self, samples: Sequence[Sample], *, seed: int = 0, rounds: int = 300) -> None:
-        """Learn from measured programs.
+        """Learns from measured programs.
 
         Raises:
             DacergnnError: scikit-learn is not installed.
@@ -33,12 +33,12 @@ class Trees:
         self._model.fit(_pooled([s.program for s in samples]), np.log(seconds), sample_weight=weights(samples))
 
     def predict(self, programs: Sequence[ProgramFeatures]) -> np.ndarray:
-        """Seconds of each program, float64."""
+        """Returns the predicted seconds of each program, float64."""
         return np.exp(self._model.predict(_pooled(programs))) if programs else np.zeros(0)
 
 
 def _pooled(programs: Sequence[ProgramFeatures]) -> np.ndarray:
-    """[programs, features]: sums and maxima over operators, their number, and the logarithm of analytic seconds."""
+    """Returns [programs, features]: sums and maxima over operators, their number, the logarithm of analytic seconds."""
     rows: list[np.ndarray] = []
     for program in programs:
         features = np.concatenate((program.invariant, program.dependent), axis=1)

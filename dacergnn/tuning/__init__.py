@@ -1,1 +1,1 @@
-"""Choosing the plan of a program: what there is to choose from, and programs and graphs to learn from."""
+"""Chooses the plan of a program: the space of plans, a performance model, and random programs and graphs for it."""

@@ -1,4 +1,4 @@
-"""Measures random plans of random layers on random graphs: what performance models learn from (Singh et al., III-A)."""
+"""Measures random plans of random layers on random graphs, as samples for performance models (Singh et al., III-A)."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ from dacergnn.tuning.written import written
 FORMAT = 1
 INDEX: Any = dace.int32
 PADDING = 4
-"""The most slots of an ELLPACK matrix for each edge: other graphs than the one that a plan is of may have hubs."""
+"""The most slots of an ELLPACK matrix for each edge; plans also run on graphs with hubs that they were not made for."""
 DEVIATIONS = 8
-"""The most answers in which plans deviate that need a build of their own."""
+"""The most answers that need a build of their own by which a plan deviates from the default."""
 TRAINED = 0.5
 """Share of the layers that are measured with their gradients."""
 _ELEMENTS = 1 << 26
@@ -51,8 +51,8 @@ class CollectSettings:
     Args:
         layers: Seeds of the layers.
         graphs: Graphs for each layer, out of ``pool`` with relations and as many without.
-        builds: Plans of a layer that lead to different code; the first deviates in nothing from what costs least on
-            the first of its graphs.
+        builds: Plans of a layer that lead to different code; the first is the plan that costs least on the first of
+            its graphs.
         variants: Further plans for each of these that need no build of their own.
         repeat: Runs of each sample.
         limit: Seconds that a run may take; layers on graphs that take longer are left out.
@@ -77,10 +77,10 @@ class CollectSettings:
 
 @dataclass
 class Collector:
-    """Collects samples into a file, and goes on where an earlier run stopped.
+    """Collects samples into a file, and continues where an earlier run stopped.
 
     Args:
-        about: How and where the samples are made; the first row of the file.
+        about: The first row of the file, which says how and where the samples are made.
     """
 
     settings: CollectSettings
@@ -97,10 +97,10 @@ class Collector:
         return Undisturbed(Reference())
 
     def run(self, deadline: float = float("inf"), *, measures: bool = True) -> Iterator[tuple[int, int]]:
-        """Measure layer after layer until ``deadline`` (`time.monotonic`); yields each seed and its samples.
+        """Measures layer after layer until ``deadline`` (`time.monotonic`); yields each seed and its number of samples.
 
         Args:
-            measures: False only builds, into the cache: that may be done while the machine has other work.
+            measures: False only builds the programs, into the cache; the machine may do other work meanwhile.
 
         Raises:
             DacergnnError: The file holds samples that were made in another way.
@@ -122,7 +122,7 @@ class Collector:
             yield seed, count
 
     def _names(self, seed: int) -> list[str]:
-        """The graphs of a layer; those without relations are for layers that know none."""
+        """Returns the names of a layer's graphs; graphs without relations are for layers without weights by type."""
         rng = random.Random(f"graphs of {seed}")
         kind = "typed" if "type" in random_layer(seed).text or rng.random() < 0.3 else "plain"
         return [f"{kind}/{number}" for number in rng.sample(range(self.settings.pool), self.settings.graphs)]
@@ -134,7 +134,7 @@ class Collector:
         return self._graphs[name]
 
     def _plans(self, seed: int, first: str) -> tuple[RandomLayer, list[Compilation]]:
-        """The layer of a seed as it is compiled by several plans, for the graph ``first``."""
+        """Returns the layer of a seed, compiled by several plans for the graph ``first``."""
         rng, layer = random.Random(f"plans of {seed}"), random_layer(seed)
         sdfg, profile = parse(layer.text), Profile.of(self._graph(first))
         wrt = list(layer.learned) if rng.random() < TRAINED else []
@@ -151,7 +151,7 @@ class Collector:
     def _measure(
         self, data: DataSet, seed: int, name: str, plans: Sequence[Compilation], runnables: Sequence[Runnable]
     ) -> int:
-        """Run plans of a layer on a graph; returns how many of them the samples are of."""
+        """Measures plans of a layer on a graph; returns how many samples were added."""
         graph = self._graph(name)
         facts = GraphFacts.of(graph)
         data.describe([{"graph": name, "facts": json.loads(facts.to_json())}])
@@ -185,7 +185,7 @@ def _program(seed: int, number: int, layer: RandomLayer, compilation: Compilatio
 
 
 def _fits(compilation: Compilation, facts: GraphFacts) -> bool:
-    """Returns whether its ELLPACK matrices are not much larger than the graph."""
+    """Tells whether the ELLPACK matrices of a program are not much larger than the graph."""
     if not any(getattr(o, "adjacency", "") == "ell" for part in compilation.parts for o in Program(part).operators):
         return True
     sizes, longest = facts.sizes, facts.longest
@@ -194,7 +194,7 @@ def _fits(compilation: Compilation, facts: GraphFacts) -> bool:
 
 
 def _forget(graph: HeteroGraph) -> None:
-    """Let go of what programs have prepared on a graph."""
+    """Frees what programs have prepared for a graph."""
     for key in [*graph.derived]:
         if isinstance(key, Executable) or (isinstance(key, tuple) and isinstance(key[0], Executable)):
             del graph.derived[key]

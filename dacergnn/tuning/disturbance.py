@@ -1,8 +1,8 @@
-"""Measurements while a machine does nothing else.
+"""Detects other work on the machine during a measurement, and repeats the measurement.
 
-Other work on a machine, or on the one that it is a part of, makes programs take several times as long for seconds on
-end. It slows all runs of a sample alike, so that their deviation does not tell. A reference does: a few parallel loops
-over data in the cache and one over data in memory, timed before and after.
+Other work on this machine, or on the host of a virtual machine, can slow programs down several times, for seconds. It
+slows all runs of a sample alike, so their deviation does not show it. So a reference is timed before and after the
+measurement: many parallel loops over data in the cache, and one over data in memory.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import TypeVar
 import torch
 
 TOLERATED = 1.7
-"""Tells how much longer than at its fastest the reference may take."""
+"""The largest slowdown of the reference, over its fastest time, at which a measurement counts."""
 ATTEMPTS = 4
 ROUNDS = 9
-"""Times that the reference runs, for its median."""
+"""Number of runs of the reference, whose median is taken."""
 T = TypeVar("T")
 
 
 class Reference:
-    """A computation of about a millisecond on all threads; calls give its seconds."""
+    """Computes for about a millisecond on all threads; a call returns the seconds that this took."""
 
     def __init__(self) -> None:
         self._near, self._far = torch.ones(1 << 16), torch.ones(1 << 23)
@@ -37,10 +37,10 @@ class Reference:
 
 
 class Undisturbed:
-    """Measures again what other work has disturbed.
+    """Repeats measurements that other work has disturbed.
 
     Args:
-        reference: Seconds that the same computation takes now.
+        reference: Runs a fixed computation and returns the seconds that it took.
     """
 
     def __init__(self, reference: Callable[[], float]) -> None:
@@ -51,14 +51,15 @@ class Undisturbed:
         return median(self._reference() for _ in range(ROUNDS))
 
     def slowdown(self) -> float:
-        """Returns how many times as long as at its fastest the reference takes now."""
+        """Returns the time that the reference takes now, divided by its fastest time."""
         seconds = self._seconds()
         self._fastest = min(self._fastest, seconds)
         return seconds / self._fastest
 
     def measure(self, run: Callable[[], T]) -> tuple[T, float]:
-        """Returns what ``run`` returns, and the larger slowdown before and after: of the first run with no more than
-        `TOLERATED`, or of the least disturbed of `ATTEMPTS`."""
+        """Returns the result of ``run`` and its slowdown, the larger one of before and after.
+
+        It takes the first run with at most `TOLERATED`, or the least disturbed of `ATTEMPTS` runs."""
         attempts: list[tuple[float, T]] = []
         before = self.slowdown()
         for _ in range(ATTEMPTS):

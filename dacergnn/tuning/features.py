@@ -1,7 +1,7 @@
 """Features of the operators of compiled programs, for performance models (Singh et al., section II-C).
 
-Two kinds, as in the paper: those of what an operator computes, and those of how it does so on a graph, with the facts
-of the graph itself. Numbers without a bound stand as log(1 + x).
+There are two kinds, as in the paper. Some features describe what an operator computes; the others describe how it runs
+on a graph, and include the facts of the graph. A feature x without an upper bound is stored as log(1 + x).
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from dacergnn.tuning.graph_facts import GraphFacts
 from dacergnn.tuning.schedules import Scheduled
 
 FEATURE_NAMES = ((*operations.COUNTS, *operations.SHARES), (*schedules.COUNTS, *schedules.SHARES))
-"""Names of the features that no schedule changes, and of those that depend on schedule and graph, in order."""
+"""Names, in order, of the features that no schedule changes and of the features that depend on schedule and graph."""
 THREADS = 2
 RATES = Rates(1.2e11, 2.0e10, 3.5e10, 3.5e8)
-"""Of the machine that features tell of, which a trained model has learned to read; passes may go by others."""
+"""Rates of the machine by which features are computed; trained models expect these. Passes may use other rates."""
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 Indices = np.ndarray[Any, np.dtype[np.int64]]
@@ -33,13 +33,13 @@ Indices = np.ndarray[Any, np.dtype[np.int64]]
 
 @dataclass(frozen=True)
 class ProgramFeatures:
-    """A program on a graph, as models see it.
+    """Holds the features of a program on a graph, as models see it.
 
     Args:
         invariant: [operators, len(FEATURE_NAMES[0])] float32.
         dependent: [operators, len(FEATURE_NAMES[1])] float32.
-        edges: [edges, 2] int64, the operator that writes an array and one that reads it.
-        seconds: [operators] float32, by the analytic cost and the time to start.
+        edges: [edges, 2] int64, the operator that writes an array and an operator that reads it.
+        seconds: [operators] float32, the analytic cost plus the time to start.
     """
 
     invariant: Floats
@@ -50,14 +50,14 @@ class ProgramFeatures:
 
 @dataclass(frozen=True)
 class Described:
-    """Describes what features of programs depend on no graph; `on` adds the rest."""
+    """Holds the features of programs that depend on no graph; `on` adds the others."""
 
     scheduled: tuple[Scheduled, ...]
     invariant: Floats
     edges: Indices
 
     def on(self, facts: GraphFacts, rates: Rates = RATES, threads: int = THREADS) -> ProgramFeatures:
-        """The features on a graph, of a machine that runs them on so many threads at these rates."""
+        """Returns the features on a graph, for a machine with this number of threads and these rates."""
         rows = [self.of_operator(number, facts, rates, threads) for number in range(len(self.scheduled))]
         seconds = np.array([seconds for _, seconds in rows], np.float32)
         return ProgramFeatures(self.invariant, _stack([row for row, _ in rows], FEATURE_NAMES[1]), self.edges, seconds)
@@ -65,15 +65,15 @@ class Described:
     def of_operator(
         self, number: int, facts: GraphFacts, rates: Rates = RATES, threads: int = THREADS
     ) -> tuple[Floats, float]:
-        """A row of the features that depend on the schedule, as its node has it now, and analytic seconds."""
+        """Returns an operator's dependent features and analytic seconds, for the current schedule of its node."""
         counts, shares, seconds = self.scheduled[number].on(facts, rates, threads)
         return _vector(counts, shares, schedules.COUNTS, schedules.SHARES), seconds
 
 
 def describe(*programs: dace.SDFG) -> Described:
-    """Describe compiled programs that run one after the other, such as forward and backward, operator by operator.
+    """Describes, operator by operator, compiled programs that run one after the other, such as forward and backward.
 
-    A later program may read by name what an earlier one has written, and may compute it again.
+    A later program may read by name arrays that an earlier one has written, and may compute values again.
     """
     scheduled: list[Scheduled] = []
     invariant: list[Floats] = []

@@ -1,4 +1,4 @@
-"""What memory an operator touches on a graph: bytes, lines and tables against caches, and what is allocated for it."""
+"""Counts the memory that an operator uses on a graph: bytes, cache lines, tables against caches, and allocations."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dacergnn.cost import CACHE_BYTES, LINE, Work
 from dacergnn.tuning.operations import ROWS, row_kind
 
 CACHES = {"L1": 32 << 10, "L2": 1 << 20, "L3": CACHE_BYTES}
-"""Bytes of the caches of a server's core, and of what stays in the one that cores share."""
+"""Bytes of the caches of a server's core, and of data that stay in the cache that cores share."""
 PAGE_BYTES = 4096
 _WAYS = ("streamed", "gathered", "scattered")
 COUNTS = (
@@ -17,14 +17,15 @@ COUNTS = (
     "largest_table", "tables", *(f"tables_per_{cache}" for cache in CACHES), "read_bytes", "written_bytes",
     "allocated", "allocated_pages", "returned",
 )  # fmt: skip
-"""Bytes by the kind of rows and the way to them; unique lines; visits of a row that is not streamed; bytes of the
-tables whose rows are; what is written to arrays of the program, and to those of its caller."""
+"""Names of features: bytes by kind of rows and way of access, unique cache lines, mean visits of a row that is not
+streamed, bytes of the tables of such rows, bytes read and written, and bytes of arrays that the program allocates
+(`allocated`) or its caller does (`returned`)."""
 SHARES = tuple(f"fits_{cache}" for cache in CACHES)
-"""Tells whether a cache holds those tables."""
+"""Names of features: whether each cache holds the tables."""
 
 
 def counts(works: Sequence[Work], transient: Collection[str], sizes: Mapping[str, int]) -> dict[str, float]:
-    """Features by `COUNTS`; ``transient`` are the arrays that the program allocates."""
+    """Returns features by `COUNTS`; ``transient`` names the arrays that the program allocates."""
     features: Counter[str] = Counter(dict.fromkeys(COUNTS, 0))
     unique = touched = 0
     for work in works:
@@ -55,5 +56,5 @@ def counts(works: Sequence[Work], transient: Collection[str], sizes: Mapping[str
 
 
 def fits(features: Mapping[str, float]) -> dict[str, float]:
-    """Features by `SHARES`, given those by `COUNTS`."""
+    """Returns features by `SHARES`; ``features`` are those by `COUNTS`."""
     return {f"fits_{cache}": float(features["tables"] <= room) for cache, room in CACHES.items()}

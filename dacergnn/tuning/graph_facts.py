@@ -1,4 +1,4 @@
-"""What performance models know of a graph: its sizes, and how its groups of edges are distributed."""
+"""Facts of a graph for performance models: its sizes and the distribution of its groups of edges."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dacergnn.graph.sorting import occurrences
 
 QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
 GROUPS = ("src", "dst", "srcpair", "dstpair")
-"""Paths to what edges are grouped by: their ends, and the pairs of these with a relation."""
+"""Paths from edges to the rows that group them: end points, and pairs of an end point with a relation."""
 LENGTHS = tuple(f"{round(100 * q)}%" for q in QUANTILES)
 _SIZES = ("NS", "ND", "E", "U", "V", "R", "T")
 _RATIOS = (("E", "NS"), ("E", "ND"), ("E", "U"), ("E", "V"), ("E", "R"), ("NS", "T"))
@@ -27,22 +27,22 @@ GRAPH_COUNTS = (
     *(f"graph_{a}_per_{b}" for a, b in _RATIOS),
     *(f"graph_{path}_{length}" for path in GROUPS for length in LENGTHS),
 )
-"""Names of what a graph adds to the features of operators."""
+"""Names of the features that a graph adds to those of operators."""
 
 
 @dataclass(frozen=True)
 class GraphFacts(Profile):
-    """Facts of one graph: its profile, by which passes choose, and more.
+    """Holds the facts of one graph: its profile, by which passes choose, and the lengths of its groups of edges.
 
     Args:
-        lengths: By path, the `QUANTILES` of the number of edges in a group; zeros where there is none.
+        lengths: By path, the `QUANTILES` of the number of edges in a group; zeros where there are no groups.
     """
 
     lengths: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
     @classmethod
     def of(cls, graph: HeteroGraph) -> GraphFacts:
-        """The facts of a graph, kept with it; counts its unique pairs."""
+        """Returns the facts of a graph, which are kept with it; counts its unique pairs."""
         if cls not in graph.derived:
             profile = Profile.of(graph)
             lengths = {path: _quantiles(counts.cpu().numpy()) for path, counts in _group_lengths(graph).items()}
@@ -52,12 +52,12 @@ class GraphFacts(Profile):
 
     @cached_property
     def quantiles(self) -> Mapping[str, tuple[int, ...]]:
-        """The lengths by path."""
+        """Returns the lengths by path."""
         return dict(self.lengths)
 
     @cached_property
     def counts(self) -> dict[str, float]:
-        """Features of the graph, by `GRAPH_COUNTS`."""
+        """Returns the features of the graph, by `GRAPH_COUNTS`."""
         sizes = self.sizes
         values = [float(sizes[space]) for space in _SIZES]
         values += [sizes[a] / max(sizes[b], 1) for a, b in _RATIOS]
@@ -65,13 +65,13 @@ class GraphFacts(Profile):
         return dict(zip(GRAPH_COUNTS, values, strict=True))
 
     def to_json(self) -> str:
-        """One line of JSON."""
+        """Returns the facts as one line of JSON."""
         own = {"hubs": self.longest, "lengths": dict(self.lengths)}
         return json.dumps({"rows": self.sizes, "single_typed": self.single_typed, **own})
 
     @classmethod
     def from_json(cls, text: str) -> GraphFacts:
-        """Returns what `to_json` wrote; DacergnnError for anything else."""
+        """Returns the facts that `to_json` wrote; raises DacergnnError for any other text."""
         try:
             facts: Any = json.loads(text)
             lengths = tuple((path, tuple(facts["lengths"][path])) for path in GROUPS)
@@ -82,13 +82,13 @@ class GraphFacts(Profile):
 
 
 def _quantiles(counts: np.ndarray) -> tuple[int, ...]:
-    """`QUANTILES` of counts, each one of them: the next larger where none is exact."""
+    """Returns the `QUANTILES` of counts; each is one of the counts, the next larger one where none is exact."""
     if not len(counts):
         return (0,) * len(QUANTILES)
     return tuple(int(n) for n in np.quantile(counts, QUANTILES, method="higher"))
 
 
 def _group_lengths(graph: HeteroGraph) -> dict[str, Tensor]:
-    """Edges of every group by the path to its row: end points, and pairs of them with a type."""
+    """Returns the number of edges of every group, by the path to its row: end points, and pairs of them with a type."""
     ends = {path: occurrences(graph.index("E", path), graph.size(n)) for path, n in (("src", "NS"), ("dst", "ND"))}
     return ends | {path: graph.encoding(f"ptr_E_{path}").diff() for path in ("srcpair", "dstpair")}

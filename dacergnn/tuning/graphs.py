@@ -9,7 +9,7 @@ from dacergnn.datasets.synthetic import Specification, drawn
 from dacergnn.graph import HeteroGraph
 
 EDGES = (2_000, 600_000)
-"""Least and largest number of edges: what fits into the caches of a core, and what does not."""
+"""Least and largest number of edges: the least fit into the caches of a core, the largest do not."""
 DEGREE = (1.5, 60.0)
 RELATIONS, NODE_TYPES = (2, 300), (1, 12)
 COMPACTION = (0.05, 0.95)
@@ -17,7 +17,7 @@ SKEW = (1.0, 3.0)
 
 
 def random_specification(seed: int, single: bool = False) -> Specification:
-    """Counts of the graph of a seed, drawn evenly from the logarithms of the ranges.
+    """Returns the counts of the graph of a seed; sizes, degrees and types are uniform on a logarithmic scale.
 
     Args:
         single: Whether there is one relation and one node type, as for homogeneous layers.
@@ -39,7 +39,7 @@ def random_specification(seed: int, single: bool = False) -> Specification:
 
 
 def random_graph(seed: int, single: bool = False) -> HeteroGraph:
-    """The graph of a seed; `random_specification` says what it is like."""
+    """Returns the graph of a seed, which `random_specification` describes."""
     return drawn(random_specification(seed, single), f"random{seed}", seed=seed).graph
 
 

@@ -1,4 +1,4 @@
-"""Running compiled programs on graphs, on arrays of random numbers, to see how long they take."""
+"""Runs compiled programs on graphs, with arrays of random numbers, and measures their times."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ from dacergnn.runtime.plan_cache import LoweredProgram
 from dacergnn.sdfg_passes import Compilation
 
 INTERRUPTED = 2.0
-"""A run that takes so many times the median has been interrupted, and counts no more than the median."""
+"""A run that takes longer than so many times the median has been interrupted, and counts as the median."""
 _ALIGNED = 16
-"""Elements between the starts of arrays are a multiple of this."""
+"""Arrays start at multiples of so many elements."""
 
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds of the runs of a program: mean and standard deviation."""
+    """Holds the mean and the standard deviation of the seconds of a program's runs."""
 
     mean: float
     deviation: float
 
     @classmethod
     def of(cls, samples: Sequence[float]) -> Times:
-        """Those of single runs."""
+        """Returns mean and deviation of the seconds of single runs."""
         middle = median(samples)
         kept = [s if s <= INTERRUPTED * middle else middle for s in samples]
         return cls(fmean(kept), pstdev(kept))
 
 
 class RandomArrays:
-    """Arrays of random numbers between -1/2 and 1/2, cut from one that is made once: their values do not matter."""
+    """Cuts arrays of random numbers between -1/2 and 1/2 from one array; times do not depend on their values."""
 
     def __init__(self, elements: int, seed: int = 0) -> None:
         generator = torch.Generator().manual_seed(seed)
@@ -50,7 +50,7 @@ class RandomArrays:
         self._next = 0
 
     def take(self, *shape: int) -> Tensor:
-        """Another part of them, next to the last one as long as there is room."""
+        """Returns the next part of the numbers as an array, from the start again where too few are left."""
         size = prod(shape)
         if size > len(self._numbers):
             self._numbers = self._numbers.repeat(-(-size // len(self._numbers)))
@@ -61,10 +61,10 @@ class RandomArrays:
 
 
 class Runnable:
-    """A compiled program: a forward, and a backward that overwrites what the forward has saved for it.
+    """Holds a compiled program: a forward, and a backward that overwrites the arrays which the forward saved for it.
 
     Args:
-        results: How many outputs of the forward are those of the program.
+        results: How many outputs of the forward are results of the program; the others are saved for the backward.
     """
 
     def __init__(self, compilation: Compilation, results: int) -> None:
@@ -73,19 +73,19 @@ class Runnable:
 
     @property
     def code(self) -> list[tuple[str, str]]:
-        """Returns what `build_all` is to build; loading builds what is not there."""
+        """Returns names and code for `build_all`; `loaded` builds what is missing."""
         return [(part.name, part.code) for part in self.program.parts]
 
     @cached_property
     def loaded(self) -> tuple[Executable, Executable | None]:
-        """Forward and backward."""
+        """Returns forward and backward."""
         build_all(self.code)
         forward, backward = self.program.forward, self.program.backward
         return Executable(forward, self.program.results), None if backward is None else Executable(backward)
 
 
 class TimedStep:
-    """A program on a graph and float32 arrays of random numbers, run by calls, which give the seconds of its parts."""
+    """Runs a program on a graph with float32 arrays of random numbers; a call returns the seconds of its parts."""
 
     def __init__(self, runnable: Runnable, graph: HeteroGraph, arrays: RandomArrays) -> None:
         self._forward, self._backward = runnable.loaded
@@ -97,7 +97,7 @@ class TimedStep:
         made = {n: arrays.take(graph.size(spaces[n][0]), *spaces[n][1]) for n in taken}
         self._inputs = [made[name] for name in taken]
         self._backward_inputs: list[Tensor | int] = []
-        """Tells what the backward takes: arrays, or the positions of outputs of the forward."""
+        """Inputs of the backward: arrays, or positions among the outputs of the forward."""
         if self._backward is not None:
             self._backward_prepared = self._backward.prepare(graph, giver=self._giver)
             spaces = self._backward.lowered.spaces
@@ -109,7 +109,7 @@ class TimedStep:
                 self._backward_inputs.append(i if kind == "output" else made[name])
 
     def __call__(self) -> tuple[float, float | None]:
-        """Seconds of the forward, and of the backward if there is one."""
+        """Returns the seconds of the forward, and of the backward if there is one."""
         start = time.perf_counter()
         outputs, lease = self._forward.run(self._prepared, self._inputs)
         forward = time.perf_counter() - start
@@ -124,16 +124,16 @@ class TimedStep:
 
 
 def build_runnables(runnables: Sequence[Runnable]) -> None:
-    """Build all that is not there yet, at the same time and each code once."""
+    """Builds all missing programs in parallel, each code once."""
     build_all([*dict.fromkeys(part for runnable in runnables for part in runnable.code)])
 
 
 def measure(
     steps: Mapping[int, TimedStep], repeat: int, limit: float = float("inf")
 ) -> dict[int, tuple[Times, Times | None]]:
-    """Times of forward and backward of numbered programs, run in turns, ``repeat`` times each after a first time.
+    """Returns the times of forward and backward of numbered programs; they run in turns, ``repeat`` times each.
 
-    Nothing is measured where the first time took more than ``limit`` seconds a program.
+    Every program runs once before. Where that took more than ``limit`` seconds in the mean, nothing is measured.
     """
     samples: dict[int, list[tuple[float, float | None]]] = {number: [] for number in steps}
     first = [sum(part for part in step() if part is not None) for step in steps.values()]
@@ -157,5 +157,5 @@ def measure(
 
 
 def seconds(steps: Mapping[int, TimedStep], repeat: int) -> dict[int, float]:
-    """Mean seconds of numbered programs, forward and backward together."""
+    """Returns the mean seconds of numbered programs, forward and backward together."""
     return {n: sum(part.mean for part in parts if part is not None) for n, parts in measure(steps, repeat).items()}

@@ -1,7 +1,7 @@
-"""What an operator computes, whatever its schedule: a histogram of its operations, and how it reaches rows.
+"""Features of an operator that no schedule changes: a histogram of its operations, and how it reaches rows.
 
-Invariant features are numbers for one row of the row space of a statement, summed over the statements by the kind of
-that space, so that they depend on no graph. With the rows of a graph they make totals.
+Invariant features count per row of a statement's row space, and are summed over the statements by the kind of that
+space. So they depend on no graph. Times the rows of a graph they give totals.
 """
 
 from __future__ import annotations
@@ -32,37 +32,38 @@ _OPERATIONS = {
     **dict.fromkeys(WEIGHT_PRODUCTS, "weights"),
 }
 OPERATIONS = (*COSTS, "move", "linear", "outer", "weights", "index")
-"""Kinds of operations: of products, those of their multiplications with an addition; look-ups of rows."""
+"""Kinds of operations. Of a product, multiplications with an addition are counted; "index" counts look-ups of rows."""
 PATTERNS = (
     "read", "in_order", "gathered", "repeated", "typed", "transposed", "written", "reduced", "scattered", "summed",
 )  # fmt: skip
-"""Elements that are read from the own row, through a map in the order of the rows or in any, from one row for all, by
-type, transposed; written to the own row, added into groups, out of order, into types."""
+"""Elements by access: "read" from the own row; through a map in the order of its rows ("in_order") or not ("gathered");
+from one row for all ("repeated"), by type or transposed; "written" to the own row; added into groups ("reduced"), out
+of order ("scattered") or into types ("summed")."""
 _SHAPES = ("K", "M", "heads", "widest", "narrowest", "statements", "reads", "writes")
 COUNTS = (
     *(f"{rows}_{name}" for rows in ROWS for name in (*OPERATIONS, *PATTERNS)),
     *_SHAPES,
 )
 TOTALS = (*(f"all_{name}" for name in OPERATIONS), "functions_ns")
-"""Operations of each kind on all rows, and about how many nanoseconds those take that `FUNCTION_NS` has."""
+"""Operations of each kind on all rows, and about how many nanoseconds the operations of `FUNCTION_NS` take."""
 FUNCTION_NS = {"divide": 0.2, "exp": 0.5, "erf": 1.0, "tanh": 1.0, "root": 0.5}
-"""Of a thread, in vectors, for one that is neither an addition nor a multiplication."""
+"""Nanoseconds of one operation on one thread with vectors, for kinds slower than additions and multiplications."""
 SHARES = ("product", "scaled", "pairs_first", "most_rank", "wide_items")
-"""Numbers from 0 to 3: whether it is a product, scales its rows, sums those of a pair before; the rank of rows, and
-whether elements have eight bytes."""
+"""Numbers from 0 to 3: whether the operator is a product, scales its rows, or sums the rows of a pair first; the
+largest rank of its rows; whether elements have more than four bytes."""
 
 
 def row_kind(space: str) -> str:
-    """The kind of a row space."""
+    """Returns the kind of a row space, one of `ROWS`."""
     return _ROWS.get(kind(space), "nonzeros")
 
 
 def invariant_features(works: Sequence[Work], shapes: ShapeOf, item: int) -> tuple[dict[str, float], dict[str, float]]:
-    """Features of an operator's statements by `COUNTS` and by `SHARES`.
+    """Returns features of an operator's statements by `COUNTS` and by `SHARES`.
 
     Args:
-        works: What its statements do.
-        shapes: Row shape of a reference.
+        works: The work of its statements.
+        shapes: Returns the row shape of a reference.
         item: Bytes of an element.
     """
     counts: Counter[str] = Counter()
@@ -96,7 +97,7 @@ def invariant_features(works: Sequence[Work], shapes: ShapeOf, item: int) -> tup
 
 
 def totals(operations: Iterable[tuple[int, Mapping[str, int]]], threads: int) -> dict[str, float]:
-    """Features by `TOTALS` of statements with so many rows and operations for each of them."""
+    """Returns features by `TOTALS`; ``operations`` are, for each statement, its rows and the operations per row."""
     features = dict.fromkeys(TOTALS, 0.0)
     for rows, by_name in operations:
         for name, number in by_name.items():
@@ -106,7 +107,7 @@ def totals(operations: Iterable[tuple[int, Mapping[str, int]]], threads: int) ->
 
 
 def _matrix(shape: Shape) -> tuple[int, int, int]:
-    """Heads, rows and columns of weights."""
+    """Returns heads, rows and columns of weights."""
     heads, k, m = (1, 1, 1, *shape)[-3:]
     return heads, k, m
 
@@ -123,7 +124,7 @@ def _pattern(access: Access) -> str:
 
 
 def row_operations(work: Work, shapes: ShapeOf) -> Counter[str]:
-    """Operations for one row of a statement, by `OPERATIONS`."""
+    """Counts the operations for one row of a statement, by `OPERATIONS`."""
     statement, operations = work.statement, Counter[str]()
     gemm = match_gemm(statement)
     if gemm is not None:
@@ -135,7 +136,7 @@ def row_operations(work: Work, shapes: ShapeOf) -> Counter[str]:
     seen: dict[Expr, Shape] = {}
 
     def visit(expr: Expr) -> Shape:
-        """The shape of an expression; equal ones are computed once."""
+        """Returns the shape of an expression and counts its operations; equal expressions count once."""
         if isinstance(expr, Const):
             return ()
         if isinstance(expr, Ref):
@@ -154,7 +155,7 @@ def row_operations(work: Work, shapes: ShapeOf) -> Counter[str]:
 
 
 def _shape(expr: Op, inputs: Sequence[Shape], shapes: ShapeOf) -> Shape:
-    """The shape of an expression whose operands have these."""
+    """Returns the shape of an expression whose operands have the shapes ``inputs``."""
     known = {f"{n}": shape for n, shape in enumerate(inputs)}
     args = tuple(arg if isinstance(arg, Ref | Const) else Ref(f"{n}") for n, arg in enumerate(expr.args))
     own = {arg for arg in expr.args if isinstance(arg, Ref)}

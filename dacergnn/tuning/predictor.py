@@ -1,4 +1,4 @@
-"""Models that predict the time of programs, without what it takes to train them."""
+"""Models that predict the time of programs; the code to train them is elsewhere (`dacergnn.performance`)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dacergnn.tuning.terms import terms
 
 Array = np.ndarray[Any, Any]
 EPSILON = 1e-5
-"""Tells what batch normalization adds to a variance."""
+"""Added to a variance by batch normalization."""
 LAYERS = 2
 _CONVOLUTION = ("weight", "gain", "shift", "mean", "variance")
 WEIGHTS = (
@@ -25,37 +25,37 @@ WEIGHTS = (
     *(f"convolution{layer}_{name}" for layer in range(LAYERS) for name in _CONVOLUTION),
     "readout_weight", "readout_bias",
 )  # fmt: skip
-"""Arrays of a trained network; `Predictor.save` stacks those of several."""
+"""Names of the arrays of a trained network; `Predictor.save` stacks the arrays of several networks."""
 
 
 class Model(Protocol):
     """Predicts the time of programs."""
 
     def predict(self, programs: Sequence[ProgramFeatures]) -> Array:
-        """Seconds of each program, float64, positive."""
+        """Returns the seconds of each program: float64, positive."""
         ...
 
 
 @dataclass(frozen=True)
 class Analytic:
-    """The sum of the operators' times by their analytic cost, times a factor for the machine."""
+    """Predicts the sum of the operators' analytic seconds, times a factor for the machine."""
 
     factor: float = 1.0
 
     def predict(self, programs: Sequence[ProgramFeatures]) -> Array:
-        """Seconds of each program."""
+        """Returns the seconds of each program."""
         return self.factor * np.array([p.seconds.sum(dtype=np.float64) for p in programs])
 
 
 @dataclass(frozen=True)
 class Predictor:
-    """Trained `dacergnn.performance` networks: features of operators, two graph convolutions, sums over operators.
+    """Holds trained `dacergnn.performance` networks: operator features, two graph convolutions, sums over operators.
 
-    What several of them predict is the geometric mean.
+    The prediction is the geometric mean of the networks' predictions.
 
     Args:
         members: The weights of each network, float32, by the names in `WEIGHTS`.
-        pooled: Whether they read coefficients of terms for a program as a whole, or operator by operator.
+        pooled: Whether the networks read coefficients for a program as a whole, or operator by operator.
     """
 
     members: tuple[Mapping[str, Array], ...]
@@ -63,7 +63,7 @@ class Predictor:
 
     @classmethod
     def load(cls, path: Path) -> Predictor:
-        """Returns what `save` wrote.
+        """Returns the predictor that `save` wrote.
 
         Raises:
             DacergnnError: The file is of another version, which had other weights or features.
@@ -78,7 +78,7 @@ class Predictor:
             return cls(members, bool(file["pooled"]))
 
     def save(self, path: Path) -> None:
-        """Write all weights, and the names of the features that they are for, to one .npz file."""
+        """Writes all weights, and the names of the features that they are for, to one .npz file."""
         with path.open("wb") as file:
             names = np.array([*FEATURE_NAMES[0], *FEATURE_NAMES[1]])
             stacked = {name: np.stack([weights[name] for weights in self.members]) for name in WEIGHTS}
@@ -86,7 +86,7 @@ class Predictor:
             np.savez_compressed(file, allow_pickle=False, **arrays)
 
     def predict(self, programs: Sequence[ProgramFeatures]) -> Array:
-        """Seconds of each program."""
+        """Returns the seconds of each program."""
         if not programs:
             return np.zeros(0)
         batch = joined(programs)
@@ -96,7 +96,7 @@ class Predictor:
 
 
 def _predicted(w: Mapping[str, Array], batch: Joined, averages: csr_array, sums: csr_array, pooled: bool) -> Array:
-    """Returns what one network predicts, given its weights."""
+    """Returns the seconds that the network with the weights ``w`` predicts."""
     kinds = (("invariant", batch.invariant), ("dependent", batch.dependent))
     hidden = np.maximum(np.concatenate([_embedded(w, kind, values) for kind, values in kinds], axis=1), 0)
     embeddings = [hidden]
@@ -112,7 +112,7 @@ def _predicted(w: Mapping[str, Array], batch: Joined, averages: csr_array, sums:
 
 
 def _coefficients(w: Mapping[str, Array], embeddings: Array) -> Array:
-    """Those of terms: positive."""
+    """Returns the coefficients of terms, which are positive."""
     return np.logaddexp(0, embeddings @ w["readout_weight"] + w["readout_bias"])
 
 
@@ -122,15 +122,16 @@ def _embedded(w: Mapping[str, Array], kind: str, values: Array) -> Array:
 
 
 def both_ways(batch: Joined) -> tuple[Array, Array]:
-    """Returns where data flow between operators, in both directions, and from each to itself: (from, to), each
-    int64."""
+    """Returns the edges of the data flow between operators, in both directions, and from each operator to itself.
+
+    They are two int64 arrays: (from, to)."""
     loops = np.arange(len(batch.owner))
     here, there = batch.edges.T
     return np.concatenate((here, there, loops)), np.concatenate((there, here, loops))
 
 
 def _averages(batch: Joined) -> csr_array:
-    """[operators, operators]: what averages rows over an operator and those around it."""
+    """Returns the matrix [operators, operators] that averages rows over an operator and its neighbours."""
     sources, targets = both_ways(batch)
     degrees = np.bincount(targets, minlength=len(batch.owner))
     shape = (len(batch.owner),) * 2
@@ -138,6 +139,6 @@ def _averages(batch: Joined) -> csr_array:
 
 
 def _sums(batch: Joined) -> csr_array:
-    """[programs, operators]: what sums rows over the operators of each program."""
+    """Returns the matrix [programs, operators] that sums rows over the operators of each program."""
     count = len(batch.owner)
     return csr_array((np.ones(count, np.float32), (batch.owner, np.arange(count))), shape=(batch.count, count))

@@ -1,9 +1,9 @@
 """Random layers in program form (Singh et al., section III-A, algorithm 1), for performance models to learn from.
 
-A layer is built stage by stage: each stage has a few nodes, each of which makes a new feature of nodes from the
-features that earlier stages left: a product, a sum over neighbours, attention, a network on edges, an activation. What
-no stage used goes on to the next; the last one joins them. Like the paper's filters, the sampler has one output, a
-least depth and a largest size, and prefers what layers in use consist of.
+A layer is built stage by stage. A stage has a few nodes, each of which makes a new feature from a feature of earlier
+stages: by a product, a sum over neighbours, attention, a network on edges, or an activation. Features that no node used
+go on to the next stage; at the end, those left are joined. As by the paper's filters, layers have one output, a
+least depth and a largest size, and consist mostly of common parts.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from dataclasses import dataclass, field, replace
 LEAST_DEPTH = 4
 """Statements on the longest way from the input to the output."""
 MOST_LINES = 30
-"""Lines of a layer: those in use have up to twenty, and the time to compile one grows fast."""
+"""Lines of a layer: common layers have up to twenty, and the time to compile grows fast with the number."""
 WIDTHS = (8, 16, 32, 48, 64, 96, 128)
 HEADS = (1, 2, 4, 8)
 KINDS = {"product": 3.0, "sum": 3.0, "attention": 2.5, "gate": 1.0, "edge_network": 1.0, "activation": 1.0}
-"""Nodes of a stage, and how often they are drawn."""
+"""Kinds of nodes of a stage, with the weights by which they are drawn."""
 NODE_WISE = ("product", "activation")
 MOST_EDGE_VALUES = 64
-"""Elements of a value of edges, of which large graphs have millions."""
+"""The most elements of a value of an edge; large graphs have millions of edges."""
 ACTIVATIONS = ("relu({})", "tanh({})", "sigmoid({})", "leakyrelu({}, 0.2)", "elu({}, 1.0)", "gelu({})")
 
 
 @dataclass(frozen=True)
 class RandomLayer:
-    """A layer in program form.
+    """Holds a layer in program form.
 
     Args:
         text: Its source, for `dacergnn.parse`.
         family: The kinds of nodes that make messages, joined by "+": layers of one family resemble each other.
-        learned: Inputs that a training step needs the gradients of.
+        learned: Inputs whose gradients a training step needs.
     """
 
     text: str
@@ -41,7 +41,7 @@ class RandomLayer:
 
 
 def random_layer(seed: int, relations: bool | None = None) -> RandomLayer:
-    """The layer of a seed.
+    """Returns the layer of a seed.
 
     Args:
         relations: Whether weights may belong to relations and node types; None leaves it to chance.
@@ -57,7 +57,7 @@ def random_layer(seed: int, relations: bool | None = None) -> RandomLayer:
 
 @dataclass(frozen=True)
 class _Feature:
-    """A value of nodes, its width and depth; those of sums over neighbours belong to destinations alone."""
+    """Describes a value of nodes: its width, depth and row space, which is "ND" for sums over neighbours."""
 
     name: str
     width: int
@@ -97,7 +97,7 @@ class _Layer:
     # Stages
 
     def _stage(self, features: list[_Feature]) -> list[_Feature]:
-        """New features, and those that none of them is made of."""
+        """Adds a stage; returns its new features, and the earlier features that it did not use."""
         rng = self.rng
         new: list[_Feature] = []
         used: set[_Feature] = set()
@@ -110,7 +110,7 @@ class _Layer:
         return [*new, *(f for f in features if f not in used and f.depth)]
 
     def _joined(self, features: list[_Feature]) -> _Feature:
-        """One feature of all: sums of products, and perhaps a bias, the input and an activation."""
+        """Joins all features to one by sums of products, in some layers with a bias, the input and an activation."""
         rng = self.rng
         features = sorted(features, key=lambda f: f.space)
         first = features[0]
@@ -140,7 +140,7 @@ class _Layer:
         return self._of_nodes(self.rng.choice(ACTIVATIONS).format(f"n.{source.name}"), source)
 
     def _sum(self, source: _Feature) -> _Feature:
-        """A sum, mean or maximum over neighbours, of rows or of products by relation."""
+        """Adds a sum, mean or maximum over neighbours, of rows or of products by relation."""
         rng = self.rng
         self.messages.add("sum")
         message, width = f"e.src.{source.name}", source.width
@@ -159,7 +159,7 @@ class _Layer:
         return _Feature(name, width, source.depth + 2, "ND")
 
     def _attention(self, source: _Feature) -> _Feature:
-        """Sums weighted by a softmax over the edges of a node, of one or several heads."""
+        """Adds sums that a softmax over the edges of a node weights, of one or several heads."""
         rng = self.rng
         self.messages.add("attention")
         heads, channels = rng.choice(HEADS), rng.choice((8, 16, 32))
@@ -188,7 +188,7 @@ class _Layer:
         return _Feature(flat, width, source.depth + 6, "ND")
 
     def _gate(self, source: _Feature) -> _Feature:
-        """Sums over neighbours, each row times a number in 0 to 1 that both ends make."""
+        """Adds sums over neighbours of rows, each times a number from 0 to 1 that depends on both end points."""
         rng = self.rng
         self.messages.add("gate")
         a, b = (self._vector(source.width) for _ in range(2))
@@ -205,7 +205,7 @@ class _Layer:
         return _Feature(name, width, source.depth + 4, "ND")
 
     def _edge_network(self, source: _Feature) -> _Feature:
-        """A function of both ends of an edge, summed up or the largest."""
+        """Adds the sum, mean or maximum over a node's edges of a function of both end points."""
         rng = self.rng
         self.messages.add("edge_network")
         width = rng.choice([w for w in WIDTHS if w <= MOST_EDGE_VALUES])
@@ -239,18 +239,18 @@ class _Layer:
 
     @property
     def x(self) -> _Feature:
-        """The input features."""
+        """Returns the input features."""
         return _Feature("x", int(self.inputs["x"][len("NS[") : -1]), 0)
 
     def _of_nodes(self, expr: str, like: _Feature) -> _Feature:
-        """Returns what ``expr`` computes for the nodes that have ``like``."""
+        """Adds a feature that ``expr`` computes, for the nodes that have ``like``."""
         name = self._name("n")
         loop = {"NS": "src_nodes", "ND": "dst_nodes"}[like.space]
         self.lines += [f"    for n in g.{loop}():", f'        n["{name}"] = {expr}']
         return replace(like, name=name, depth=like.depth + 1)
 
     def _weight(self, rows: int, columns: int, variable: str) -> str:
-        """A matrix, of a relation or a node type where there are some."""
+        """Adds a matrix, in layers with types perhaps one for each relation or node type; returns its text."""
         kinds = {"n": ("one", "ntype"), "e": ("one", "etype", "etype", "etype")}[variable]
         kind = self.rng.choice(kinds) if self.typed else "one"
         space = {"one": "ONE", "ntype": "T", "etype": "R"}[kind]
@@ -258,7 +258,7 @@ class _Layer:
         return name if kind == "one" else f"{name}[{variable}.{kind}]"
 
     def _vector(self, width: int) -> str:
-        """A vector for edges, of a relation where there are some."""
+        """Adds a vector for edges, in layers with types perhaps one for each relation; returns its text."""
         typed = self.typed and self.rng.random() < 0.5
         name = self._input("a", f"{'R' if typed else 'ONE'}[{width}]")
         return f"{name}[e.etype]" if typed else name

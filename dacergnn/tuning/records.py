@@ -1,7 +1,7 @@
 """Data sets of measured programs: files of JSON lines, one for each graph, program and sample.
 
-The first line says how and where it was made. A graph comes with its facts, a program with the layer and the plan that
-it was made from and the SDFGs as `written` has them; samples name both.
+The first line says how and where the set was made. A graph is stored with its facts; a program with its layer, its plan
+and its SDFGs as `written` returns them. Samples name both.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _COMPRESSED = ".xz"
 
 
 def load(path: Path) -> list[Row]:
-    """The rows of a file, which xz may have compressed; one that was not written to its end is left out.
+    """Returns the rows of a file, which xz may have compressed; an incomplete last row is left out.
 
     Raises:
         DacergnnError: There is no such file, or one of its lines is no row.
@@ -44,7 +44,7 @@ def load(path: Path) -> list[Row]:
 
 
 class Writer:
-    """Appends rows to a file that is not compressed; a last line that was not written to its end is removed first."""
+    """Appends rows to a file that is not compressed; an incomplete last line is removed first."""
 
     def __init__(self, path: Path) -> None:
         if path.suffix == _COMPRESSED:
@@ -56,7 +56,7 @@ class Writer:
         self._path = path
 
     def write(self, rows: Iterable[Row]) -> None:
-        """Append rows, all at once."""
+        """Appends all rows at once."""
         with self._path.open("a") as file:
             file.write("".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows))
             file.flush()
@@ -64,17 +64,17 @@ class Writer:
 
 
 class DataSet:
-    """A file of samples that grows. Graphs and programs are described in it once, before their samples.
+    """Appends samples to a file, which describes each graph and program once, before its samples.
 
     Attributes:
         done: The pairs of layer and graph that have been measured.
     """
 
     def __init__(self, path: Path, about: Row) -> None:
-        """Open or make a file.
+        """Opens or makes a file.
 
         Raises:
-            DacergnnError: It holds samples that were made in another way, ``about`` says.
+            DacergnnError: By ``about``, the samples in the file were made in another way.
         """
         rows = load(path) if path.exists() else []
         self.done = {(row["layer"], row["graph"]) for row in rows if "graph" in row and "layer" in row}
@@ -83,10 +83,10 @@ class DataSet:
         self.describe([about])
 
     def describe(self, rows: Iterable[Row]) -> None:
-        """Write what samples refer to, if it is not there.
+        """Writes the descriptions that samples refer to, unless they are in the file.
 
         Raises:
-            DacergnnError: Another description of the same is there.
+            DacergnnError: The file has another description of the same graph, program or machine.
         """
         descriptions = {_described(row): json.loads(json.dumps(row)) for row in rows}
         for name, row in descriptions.items():
@@ -96,7 +96,7 @@ class DataSet:
         self._described |= descriptions
 
     def add(self, layer: int, graph: str, times: Mapping[int, Sequence[Times | None]], slowdown: float) -> None:
-        """Samples of plans of a layer on a graph, and how much other work slowed the machine down meanwhile."""
+        """Adds samples of plans of a layer on a graph, with the slowdown of the machine by other work meanwhile."""
         for_all = {"layer": layer, "graph": graph, "slowdown": round(slowdown, 2)}
         self._writer.write(
             {**for_all, "plan": plan, "seconds": [[t.mean, t.deviation] for t in parts if t is not None]}
@@ -105,7 +105,7 @@ class DataSet:
         self.done.add((layer, graph))
 
     def leave_out(self, layer: int, graph: str, limit: float) -> None:
-        """A layer took longer than ``limit`` seconds on a graph."""
+        """Notes that a layer took longer than ``limit`` seconds on a graph."""
         self._writer.write([{"layer": layer, "graph": graph, "too_slow": limit}])
         self.done.add((layer, graph))
 
@@ -115,7 +115,7 @@ def _is_result(row: Row) -> bool:
 
 
 def _described(row: Row) -> str:
-    """Returns what a row describes."""
+    """Returns a name for the program, graph or machine that a row describes."""
     if "programs" in row:
         return f"plan {row['plan']} of layer {row['layer']}"
     return f"graph {row['graph']}" if "facts" in row else "the machine or the number of runs"

@@ -1,4 +1,4 @@
-"""What performance models learn from: programs on graphs and the time that they took, and how much each counts."""
+"""Samples for performance models: programs on graphs with their measured times, and the weights of samples."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 from dacergnn.tuning.features import Floats, Indices, ProgramFeatures
 
 DEVIATIONS = (0.02, 0.5)
-"""Relative deviations of measurements are taken to be no less and no more."""
+"""The least and the largest relative deviation that a sample counts with."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A measured program.
+    """Holds a measured program.
 
     Args:
         program: Its features on the graph that it ran on.
@@ -33,24 +33,24 @@ class Sample:
 
     @property
     def group(self) -> tuple[str, str]:
-        """Returns what the program computes, and the graph: the best of a group is what a search is after."""
+        """Returns the layer and the graph; a search looks for the fastest program of a group."""
         return self.layer, self.graph
 
 
 @dataclass(frozen=True)
 class Joined:
-    """Several programs as one graph without edges between them; `owner` is the program of each operator."""
+    """Holds several programs as one graph without edges between them; `owner` is the program of each operator."""
 
     invariant: Floats
     dependent: Floats
     edges: Indices
     owner: Indices
     count: int
-    """Programs."""
+    """Number of programs."""
 
 
 def joined(programs: Sequence[ProgramFeatures]) -> Joined:
-    """The programs, at least one, side by side."""
+    """Puts programs, at least one, side by side."""
     counts = [len(p.seconds) for p in programs]
     starts = np.cumsum([0, *counts[:-1]])
     return Joined(
@@ -63,10 +63,10 @@ def joined(programs: Sequence[ProgramFeatures]) -> Joined:
 
 
 def weights(samples: Sequence[Sample]) -> Floats:
-    """Returns how much each sample counts, 1 on average: the best time of its group over its own, over its relative
-    deviation.
+    """Returns the weight of each sample, 1 on average: best time of its group / its time / its relative deviation.
 
-    Both are of Singh et al.: fast programs matter more than slow ones, sure measurements more than noisy ones.
+    Both factors are those of Singh et al. Fast programs count more than slow ones, and exact measurements more than
+    noisy ones.
     """
     best: dict[tuple[str, str], float] = {}
     for sample in samples:

@@ -1,4 +1,4 @@
-"""How an operator runs on a graph: features of its loops, its threads, and of its cost."""
+"""Features of an operator that depend on schedule and graph: its loops, threads, memory and cost."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from dacergnn.tuning.operations import ROWS, row_kind
 
 VECTOR_BYTES = 64
 SERIAL_WORK = 16384
-"""Element operations from which on threads share a loop (`kSerialWork` of ``parallel.h``)."""
+"""The least number of element operations for which threads share a loop (`kSerialWork` of ``parallel.h``)."""
 PRODUCT_BLOCKS = 16
-"""The most blocks of a product for each thread."""
+"""The most blocks of a product per thread."""
 GEMM_WORK = 32
-"""Multiplications of a product in the time of one element operation."""
+"""Multiplications of a product that take the time of one element operation."""
 NANO = 1e9
 
 _FORMATS = ADJACENCIES[1:]
@@ -53,14 +53,14 @@ SHARES = (
 
 @dataclass(frozen=True)
 class Scheduled:
-    """Describes what of an operator's features depends on no graph: `on` gives all of them on one.
+    """Holds an operator with its schedule, and all that its features need besides a graph; `on` returns the features.
 
     Attributes:
-        row_operations: For each of the works, operations by kind for a row.
+        row_operations: For each of the works, the operations of one row by kind.
         spaces: Row spaces of its loops, from the outside in.
         group: Path from rows of the innermost loop to their group, "" for none.
-        row_work: Element operations for a row, as kernels count them.
-        again: Which of the statements an earlier program has computed before.
+        row_work: Element operations of one row, as kernels count them.
+        again: Whether an earlier program has computed each of the statements before.
         later: Whether an earlier program runs before this one.
     """
 
@@ -80,7 +80,7 @@ class Scheduled:
 
     @classmethod
     def of(cls, sdfg: dace.SDFG, node: GraphOperator, before: Collection[Statement], later: bool) -> Scheduled:
-        """The schedule of an operator of ``sdfg``; ``before`` are statements of programs that ran earlier."""
+        """Reads an operator of ``sdfg`` with its schedule; ``before`` are the statements of earlier programs."""
         shapes = row_shapes(sdfg)
         works = tuple(operator_work(sdfg, node))
         statements = node.statements
@@ -106,7 +106,7 @@ class Scheduled:
         )  # fmt: skip
 
     def on(self, facts: GraphFacts, rates: Rates, threads: int) -> tuple[dict[str, float], dict[str, float], float]:
-        """Features by `COUNTS` and by `SHARES`, and the seconds that it takes by its cost, on one thread's start."""
+        """Returns features by `COUNTS` and by `SHARES`, and seconds: the analytic cost plus the time to start."""
         sizes = facts.sizes
         work_costs = [work.on(sizes) for work in self.works]
         cost = sum(work_costs, Cost())
@@ -129,7 +129,7 @@ class Scheduled:
         return counts | facts.counts, shares, seconds
 
     def _loops(self, counts: dict[str, float], shares: dict[str, float], facts: GraphFacts) -> None:
-        """Extents of loops, the lengths of groups, tiles and formats."""
+        """Adds the extents of loops, the lengths of groups, tiles and formats."""
         node, sizes = self.node, facts.sizes
         rows = [sizes[space] for space in self.spaces]
         inner = rows[-1]
@@ -155,7 +155,7 @@ class Scheduled:
             counts.update(slots=rows[0] * lengths[-1], padding=rows[0] * lengths[-1] / max(inner, 1))
 
     def _threads(self, counts: dict[str, float], shares: dict[str, float], facts: GraphFacts, threads: int) -> None:
-        """Returns how rows are shared among threads, and elements among the lanes of a vector."""
+        """Adds how threads share rows, and how lanes of a vector share elements."""
         sizes = facts.sizes
         rows, items = counts["rows_inner"], counts["rows_inner"] if self._is_product else counts["rows_outer"]
         work = (rows + (0 if self._is_product else items)) * self.row_work
@@ -179,13 +179,13 @@ class Scheduled:
         )
 
     def _again(self, counts: dict[str, float], shares: dict[str, float], flops: Sequence[int]) -> None:
-        """Work that an earlier program has done before."""
+        """Adds the work that an earlier program has done before."""
         again = sum(number for number, repeated in zip(flops, self.again, strict=True) if repeated)
         counts["again_flops"] = again
         shares.update(again=sum(self.again) / len(self.again), later=float(self.later))
 
     def _compound(self, counts: dict[str, float], shares: dict[str, float], cost: Cost, rates: Rates) -> None:
-        """The terms of the cost and their times; the longest bounds what overlaps."""
+        """Adds the terms of the cost and their times; the longest is the time if all terms overlap."""
         times: dict[str, float] = {}
         for term in _TERMS:
             counts[term] = getattr(cost, term)
@@ -197,7 +197,7 @@ class Scheduled:
         counts["roof_ns"] = max(times.values())
 
     def _undivided(self, rows: int) -> int:
-        """Rows of the longest group that threads do not share, out of so many rows."""
+        """Returns the most rows of a group that threads do not share; ``rows`` are the rows of all groups."""
         return (not self._is_product and self.node.hub_rows) or longest_undivided(rows)
 
     @property
@@ -210,7 +210,7 @@ class Scheduled:
 
 
 def _columns(work: Work, shapes: ShapeOf) -> int:
-    """Elements of a row that vectors run along: the last axis of a product, all elements of a map or a sum."""
+    """Returns the elements of a row along which vectors run: a product's last axis, all elements of a map or a sum."""
     shape = shapes(work.statement.target)
     if match_gemm(work.statement) is not None:
         return shape[-1] if shape else 1
@@ -218,7 +218,7 @@ def _columns(work: Work, shapes: ShapeOf) -> int:
 
 
 def _row_work(works: Sequence[Work], shapes: ShapeOf) -> int:
-    """Work of a row as kernels estimate it."""
+    """Returns the work of one row as kernels estimate it."""
     statements = [work.statement for work in works]
     if match_gemm(statements[0]) is not None:
         return -(-works[0].flops // (2 * GEMM_WORK))

@@ -1,6 +1,6 @@
-"""Guided search for plans: a beam of those that a performance model predicts to be fastest (Singh et al.).
+"""Searches for plans by a beam, which holds the plans that a performance model predicts to be fastest (Singh et al.).
 
-Choices that need no other code are settled operator by operator, without running a pass again.
+Questions that need no other code are settled operator by operator; no pass runs again for them.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from dacergnn.tuning.predictor import Model
 from dacergnn.tuning.space import Compile, needs_build, neighbours
 
 CLEARLY = 0.95
-"""Another schedule is taken where it is predicted to take less than this share of the time."""
+"""Another schedule is taken where its predicted time is less than this share of the present one."""
 
 
 @dataclass(frozen=True)
 class PlanCandidate:
-    """A plan, by what it deviates from what costs least; the program that it leads to; its predicted seconds."""
+    """Holds a plan as its deviations from the default, the program that it leads to, and its predicted seconds."""
 
     plan: Plan
     found: Compilation
@@ -33,18 +33,18 @@ class PlanCandidate:
 
 
 def predicted(compilation: Compilation, facts: GraphFacts, model: Model) -> float:
-    """Seconds that a compiled program is predicted to take, forward and backward."""
+    """Returns the predicted seconds of a compiled program, forward and backward together."""
     return float(model.predict([describe(*compilation.parts).on(facts)])[0])
 
 
 def settle_schedules(compilation: Compilation, facts: GraphFacts, model: Model, plan: Plan | None = None) -> float:
-    """Decide on schedules that need no other code by a model, in place; returns the predicted seconds.
+    """Settles schedules that need no other code by a model, in place; returns the predicted seconds.
 
-    Each other answer is tried alone, if it is about an operator that takes long enough by its analytic cost to matter;
-    those that clearly help are then given together, the best first, as far as they still help.
+    Each other answer is first tried alone, for operators that take a relevant share of the analytic seconds. Answers
+    that clearly help are then taken together, the best first, as long as each still helps.
 
     Args:
-        plan: Leaves what it answers as it is.
+        plan: Answers that stay as they are.
     """
     described = describe(*compilation.parts)
     best = described.on(facts)
@@ -71,7 +71,7 @@ def settle_schedules(compilation: Compilation, facts: GraphFacts, model: Model, 
 
 @dataclass(frozen=True)
 class _Trial:
-    """Another answer to a question about the schedule of an operator, which is a property of its node."""
+    """Holds another answer to a question about an operator's schedule; ``choice`` is the property of its node."""
 
     question: str
     operator: int
@@ -80,7 +80,7 @@ class _Trial:
 
 
 def _open(compilation: Compilation) -> Iterator[_Trial]:
-    """The answers that schedules do not have, to questions that need no other code."""
+    """Yields the other answers to questions that need no other code."""
     number = 0
     for role, part in zip(("forward", "backward"), compilation.parts, strict=False):
         for operator in Program(part).operators:
@@ -93,12 +93,12 @@ def _open(compilation: Compilation) -> Iterator[_Trial]:
 
 
 def _has_groups(operator: GraphOperator) -> bool:
-    """Returns whether an operator loops over groups: the model has not learned of others what an answer does."""
+    """Tells whether an operator loops over groups; of others, the model has not learned the effect of answers."""
     return len(Levels.of(operator.space, operator.statements).spaces) > 1
 
 
 def _with(described: Described, best: ProgramFeatures, trial: _Trial, facts: GraphFacts) -> ProgramFeatures:
-    """The features with another answer for one operator."""
+    """Returns the features with another answer for one operator."""
     node, number = described.scheduled[trial.operator].node, trial.operator
     before = getattr(node, trial.choice)
     setattr(node, trial.choice, int(trial.answer))
@@ -121,15 +121,15 @@ def beam_search(
     evaluations: int = 200,
     on_step: Callable[[Sequence[PlanCandidate], int], None] = lambda beam, seen: None,
 ) -> list[PlanCandidate]:
-    """The plans that a model predicts to be fastest, best first, each leading to another program.
+    """Returns the plans that a model predicts to be fastest, best first, each leading to another program.
 
-    From what costs least, plans deviate in one more answer in every step, and the ``width`` best go on. Where not all
-    can be looked at, those come first whose answers helped most when they were given for the first time.
+    The search starts from the plan that costs least. In each step plans deviate in one more answer, and the ``width``
+    best go on. If there are too many to compile, answers that helped most at their first use come first.
 
     Args:
         run: Compiles the program by a plan.
-        evaluations: Programs to compile at most; each step but the last leaves half of them to those after it.
-        on_step: Called with the best so far, and how many programs have been compiled.
+        evaluations: The most programs to compile; each step but the last leaves half of the rest to later steps.
+        on_step: Called with the best plans so far, and the number of compiled programs.
     """
 
     def candidate(plan: Plan) -> PlanCandidate:
@@ -164,6 +164,6 @@ def beam_search(
 
 
 def _last(plan: Plan, before: Plan) -> tuple[str, str]:
-    """The question that a plan answers and the one before it does not, and its answer."""
+    """Returns the question that a plan answers and the plan before it does not, and its answer."""
     (question,) = plan.by_question.keys() - before.by_question.keys()
     return question, plan.by_question[question]

@@ -1,6 +1,6 @@
-"""The space of plans of a program: what follows from what the passes choose by cost, one answer changed at a time.
+"""The space of a program's plans: the default, which passes choose by cost, and plans that deviate in some answers.
 
-A plan in this space holds only the answers that deviate, since each of them may change what is asked after it.
+A plan in this space holds only the deviating answers, since each of them may change which questions follow.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ Compile = Callable[[Plan], Compilation]
 
 
 def neighbours(plan: Plan, compilation: Compilation) -> Iterator[Plan]:
-    """The plans with one more deviation.
+    """Yields the plans with one more deviation.
 
     Args:
-        plan: Deviations from what passes choose by cost.
-        compilation: The program as it is compiled by them.
+        plan: Deviations from the plan that passes choose by cost.
+        compilation: The program, compiled by that plan.
     """
     for name, question in compilation.asked.items():
         if name not in plan.by_question:
@@ -32,7 +32,7 @@ def neighbours(plan: Plan, compilation: Compilation) -> Iterator[Plan]:
 
 
 def needs_build(question: str) -> bool:
-    """Returns whether another answer leads to other code."""
+    """Tells whether another answer to a question leads to other code."""
     return question.rpartition("/")[2] not in RUN_TIME
 
 
@@ -43,13 +43,13 @@ def random_plans(
     deviations: int = 6,
     about: Callable[[str], bool] = lambda question: True,
 ) -> Iterator[tuple[Plan, Compilation]]:
-    """Up to ``count`` plans that lead to different programs, and these; the first deviates in nothing.
+    """Yields up to ``count`` plans that lead to different programs, with these programs; the first is the default.
 
-    Each of the others has 1 to ``deviations`` random deviations. A question is as likely as any other, and so are its
-    options, so that those with many do not crowd out the rest.
+    Each of the others has 1 to ``deviations`` random deviations. All questions are equally likely, and so are the
+    options of a question; so questions with many options are not drawn more often.
 
     Args:
-        about: Which questions are answered in another way.
+        about: Tells which questions may be answered in another way.
     """
     start = run(Plan())
     yield Plan(), start
@@ -77,7 +77,7 @@ def random_plans(
 
 
 def random_variant(plan: Plan, compilation: Compilation, rng: random.Random, deviations: int = 6) -> Plan:
-    """The plan with 1 to ``deviations`` other answers that need no build; none of them leads to other questions."""
+    """Returns the plan with 1 to ``deviations`` other answers that need no build, and so lead to no other questions."""
     questions = {n: q for n, q in compilation.asked.items() if not needs_build(n) and len(q.options) > 1}
     changed = rng.sample(sorted(questions), min(rng.randint(1, deviations), len(questions)))
     others = {n: rng.choice([o for o in questions[n].options if o != questions[n].answer]) for n in changed}

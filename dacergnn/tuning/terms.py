@@ -1,6 +1,6 @@
 """Hand-made terms of the time of an operator, in the manner of Halide's model (Adams et al.).
 
-Models give each a coefficient that is never negative; the time of a program is the sum over its operators.
+Models predict a coefficient for each, never negative; the time of a program is the sum over its operators.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ TERMS = {
     "ns_waiting": 0.1, "vector_operations": 0.01, "scalar_operations": 0.1, "work": 0.01, "tasks": 100.0, "tiles": 10.0,
     "lines": 0.1, "gathered_lines": 1.0, "rows_outer": 0.1, "rows_inner": 0.1, "allocated_pages": 100.0,
 }  # fmt: skip
-"""Features that are terms, and about how many nanoseconds one of them may stand for."""
+"""Features that are terms, each with the nanoseconds that one unit of it takes, roughly."""
 START_NS = 1000.0
-"""The last term: an operator has to be started."""
+"""The last term: nanoseconds to start an operator."""
 COUNT = len(TERMS) + 1
 START = 0.5
-"""Tells what coefficients are before anything is learned."""
+"""Coefficients before training."""
 _COLUMNS = [FEATURE_NAMES[1].index(name) for name in TERMS]
 _SCALE = np.array([*TERMS.values()], np.float32)
 
 
 def terms(dependent: Floats) -> Floats:
-    """[operators, COUNT] seconds, of features that depend on schedule and graph."""
+    """Returns [operators, COUNT] seconds, from the features that depend on schedule and graph."""
     nanoseconds = np.expm1(dependent[:, _COLUMNS]) * _SCALE
     start = np.full((len(nanoseconds), 1), START_NS, np.float32)
     return np.concatenate((nanoseconds, start), axis=1) / np.float32(NANO)

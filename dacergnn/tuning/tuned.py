@@ -1,4 +1,4 @@
-"""Programs whose plan is found by a performance model, or by measuring those that it thinks well of."""
+"""Compiles programs by a plan that a performance model finds, or that is the fastest measured of a model's best."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from dacergnn.tuning.predictor import Model, Predictor
 from dacergnn.tuning.search import beam_search, settle_schedules
 
 MEASURED = 10
-"""Plans that are measured."""
+"""Number of plans that are measured."""
 REPEAT = 10
 FINALISTS, FINAL_REPEAT = 5, 3 * REPEAT
-"""So many of the fastest are measured again, longer: the least of many means is too low."""
+"""So many of the fastest are measured again, longer, because the least of many means is too low."""
 MODEL = Path(__file__).with_name("model.npz")
-"""The model that comes with the package; `dacergnn tune evaluate --out` trained it."""
+"""File of the model that comes with the package; `dacergnn tune evaluate --out` trained it."""
 _ELEMENTS = 1 << 24
 
 
 @cache
 def shipped() -> Predictor:
-    """The model that comes with the package."""
+    """Returns the model that comes with the package."""
     return Predictor.load(MODEL)
 
 
@@ -45,11 +45,11 @@ def tuned(
     *,
     shared: bool = False,
 ) -> Compilation:
-    """`compile_program` with a plan that is found as ``config.tune`` says, for a graph on the CPU.
+    """Runs `compile_program` with a plan that is found as ``config.tune`` says, for a graph on the CPU.
 
-    What ``config.plan`` answers stays as it is.
+    Answers of ``config.plan`` stay as they are.
 
-    "model" settles the schedules that need no other code, which takes milliseconds; "measure" searches for plans,
+    "model" settles the schedules that need no other code, which takes milliseconds. "measure" searches for plans,
     builds the most promising and runs them on the graph, which takes minutes.
     """
     facts, model = GraphFacts.of(graph), model or shipped()
@@ -68,14 +68,14 @@ def tuned(
 
 
 def ready(runnables: Mapping[int, Runnable], graph: HeteroGraph) -> dict[int, TimedStep]:
-    """Numbered programs, built and given arrays of random numbers."""
+    """Builds numbered programs and gives them arrays of random numbers."""
     build_runnables([*runnables.values()])
     arrays = RandomArrays(_ELEMENTS)
     return {number: TimedStep(runnable, graph, arrays) for number, runnable in runnables.items()}
 
 
 def fastest(steps: Mapping[int, TimedStep]) -> int:
-    """The number of the program that takes the least time: of a first round, the best are run again, longer."""
+    """Returns the number of the fastest program; the best of a first round run again, longer."""
     first = seconds(steps, REPEAT)
     best = sorted(first, key=first.__getitem__)[:FINALISTS]
     again = seconds({n: steps[n] for n in best}, FINAL_REPEAT)

@@ -1,4 +1,4 @@
-"""Compiled programs as values of JSON, so that what was measured of them outlives the passes that made them."""
+"""Compiled programs as values of JSON, so that measurements stay usable after the passes have changed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BODY = ("space", "body", "spaces", "locals")
 
 
 def written(sdfg: dace.SDFG) -> Written:
-    """The arrays, operators and schedules of a compiled program, without its encodings."""
+    """Returns the arrays, operators and schedules of a compiled program, without its encodings."""
     program = Program(sdfg)
     operators: list[Any] = program.operators
     used = {name for o in operators for name in (*o.read_arrays, *o.written_arrays, *o.locals)}
@@ -37,7 +37,7 @@ def _operator(operator: Any) -> Written:
 
 
 def read(record: Written) -> dace.SDFG:
-    """The program that `written` wrote; it runs like that one once encodings have been chosen for it."""
+    """Returns the program that `written` wrote; it runs like the original once encodings have been chosen for it."""
     program = Program.empty(record["name"])
     dtype: Any = getattr(dace, record["dtype"])
     arrays = {name: (space, tuple(shape)) for name, (space, *shape) in record["arrays"].items()}
