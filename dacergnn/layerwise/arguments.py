@@ -22,17 +22,17 @@ def check_batch(batch: object) -> None:
         raise ArrayError("batch", f"is {batch!r}; give the number of destinations in a range, 1 or more")
 
 
-def by_type(name: str, given: Any, typed: bool, only: Any) -> dict[Any, Any]:
+def by_type(name: str, argument: Any, typed: bool, only: Any) -> dict[Any, Any]:
     """Returns an argument as a dictionary by type, also for a graph without types, whose one type is ``only``.
 
     Raises:
         ArrayError: It is a dictionary and the graph is not, or the other way round.
     """
-    if isinstance(given, Mapping) != typed:
-        kind = type(given).__name__
+    if isinstance(argument, Mapping) != typed:
+        kind = type(argument).__name__
         rule = "give dictionaries by type for all of graph, x, out and edge arrays, or for none"
         raise ArrayError(name, f"is a {kind}, and graph is {'' if typed else 'not '}a dictionary; {rule}")
-    return dict(given) if typed else {only: given}
+    return dict(argument) if typed else {only: argument}
 
 
 def check_features(x: Mapping[str, Array], targets: Mapping[str, Target]) -> None:

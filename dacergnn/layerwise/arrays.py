@@ -82,11 +82,11 @@ class Results:
         if isinstance(self._target, str | os.PathLike):
             return self._in_named_file(Path(self._target), shape, dtype)
         if self._target is not None:
-            given = self._target if isinstance(self._target, Tensor) else torch.from_numpy(self._target)
-            if given.shape != shape or given.dtype != dtype:
-                asked = f"{given.dtype} {list(given.shape)}"
+            tensor = self._target if isinstance(self._target, Tensor) else torch.from_numpy(self._target)
+            if tensor.shape != shape or tensor.dtype != dtype:
+                asked = f"{tensor.dtype} {list(tensor.shape)}"
                 raise ArrayError("out", f"is {asked}, but the results are {dtype} {list(shape)}")
-            return given
+            return tensor
         if self._scratch is not None and torch.Size(shape).numel():
             return _in_unnamed_file(self._scratch, shape, dtype)
         return torch.empty(shape, dtype=dtype, device=self._device)

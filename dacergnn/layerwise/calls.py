@@ -36,9 +36,9 @@ class Given:
         return "" not in self.x
 
 
-def call(stage: Stage, given: Given, kind: str, which: slice) -> Tensor | None:
+def call(stage: Stage, inputs: Given, kind: str, which: slice) -> Tensor | None:
     """Returns the results of some nodes of a type; None if the layer gives this type none."""
-    rows = given.x[kind] if stage.layer is None else _layer_results(stage.layer, given, kind)
+    rows = inputs.x[kind] if stage.layer is None else _layer_results(stage.layer, inputs, kind)
     if rows is None:
         return None
     rows = rows[which]
@@ -47,17 +47,17 @@ def call(stage: Stage, given: Given, kind: str, which: slice) -> Tensor | None:
     return rows
 
 
-def _layer_results(layer: Step, given: Given, kind: str) -> Tensor | None:
-    arrays: dict[str, Any] = {name: array for name, array in given.arrays.items() if layer.takes(name)}
-    if not given.typed:
+def _layer_results(layer: Step, inputs: Given, kind: str) -> Tensor | None:
+    arrays: dict[str, Any] = {name: array for name, array in inputs.arrays.items() if layer.takes(name)}
+    if not inputs.typed:
         arrays = {name: array[ONLY] for name, array in arrays.items()}
-        return _checked(layer, layer.function(given.x[""], given.edges[ONLY], **arrays), len(given.x[""]))
-    found = layer.function(given.x, given.edges, **arrays)
-    if not isinstance(found, Mapping):
+        return _checked(layer, layer.function(inputs.x[""], inputs.edges[ONLY], **arrays), len(inputs.x[""]))
+    results = layer.function(inputs.x, inputs.edges, **arrays)
+    if not isinstance(results, Mapping):
         remedy = "give layers that return a dictionary by node type"
-        raise UnsupportedLayerError("result", type(found).__name__, remedy, layer.name)
-    rows = found.get(kind)
-    return None if rows is None else _checked(layer, rows, len(given.x[kind]))
+        raise UnsupportedLayerError("result", type(results).__name__, remedy, layer.name)
+    rows = results.get(kind)
+    return None if rows is None else _checked(layer, rows, len(inputs.x[kind]))
 
 
 def _checked(step: Step, rows: object, count: int) -> Tensor:

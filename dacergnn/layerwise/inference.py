@@ -73,10 +73,10 @@ def inference(
     stages = stages_of(model)
     check_features(features, targets)
     check_types(edges, features, "x has")
-    found = SortedEdges(edges, {kind: len(array) for kind, array in features.items()})
-    check_edge_arrays(arrays, found.edges, [stage.layer for stage in stages if stage.layer is not None])
+    sorted_edges = SortedEdges(edges, {kind: len(array) for kind, array in features.items()})
+    check_edge_arrays(arrays, sorted_edges.edges, [stage.layer for stage in stages if stage.layer is not None])
     with torch.no_grad():
-        results = _Run(found, arrays, batch, device_of(model)).all(stages, features, targets)
+        results = _Run(sorted_edges, arrays, batch, device_of(model)).all(stages, features, targets)
     return results if typed else results[""]
 
 
@@ -104,11 +104,11 @@ class _Run:
             check_types(self._edges.edges, x, f"{stage.name} gets")
         written = {kind: Results(len(x[kind]), targets.get(kind), scratch, _home(x[kind])) for kind in x}
         try:
-            given = [kind for kind in x if self._ranges(stage, x, kind, written[kind])]
+            kinds = [kind for kind in x if self._ranges(stage, x, kind, written[kind])]
             for kind in targets:
-                if kind not in given:
+                if kind not in kinds:
                     raise ArrayError("out", f"has a target for {kind!r}, a type that the model gives no results for")
-            return {kind: written[kind].finished() for kind in given}
+            return {kind: written[kind].finished() for kind in kinds}
         finally:
             for result in written.values():
                 result.drop()
@@ -118,8 +118,8 @@ class _Run:
         size, device = len(x[kind]), self._device or _home(x[kind])
         for start in range(0, max(size, 1), self._batch):
             stop = min(start + self._batch, size)
-            found = self._edges.range(kind, start, stop, x) if stage.layer else _rows(kind, start, stop)
-            rows = call(stage, self._given(found, x, device), kind, found.destinations)
+            subgraph = self._edges.range(kind, start, stop, x) if stage.layer else _rows(kind, start, stop)
+            rows = call(stage, self._given(subgraph, x, device), kind, subgraph.destinations)
             if rows is None:
                 return False
             if start == 0:  # behind a call, since compiled layers are chosen for the first graph that they meet
@@ -127,14 +127,14 @@ class _Run:
             written.write(start, rows)
         return True
 
-    def _given(self, found: Range, x: dict[str, Array], device: torch.device) -> Given:
+    def _given(self, subgraph: Range, x: dict[str, Array], device: torch.device) -> Given:
         """Returns what a stage is called with for a range."""
         arrays = {
-            name: {key: take(array, found.positions[key], device) for key, array in by_key.items()}
-            for name, by_key in (self._arrays.items() if found.edges else ())
+            name: {key: take(array, subgraph.positions[key], device) for key, array in by_key.items()}
+            for name, by_key in (self._arrays.items() if subgraph.edges else ())
         }
-        rows = {name: take(x[name], ids, device) for name, ids in found.rows.items()}
-        return Given(rows, {key: edges.to(device) for key, edges in found.edges.items()}, arrays)
+        rows = {name: take(x[name], ids, device) for name, ids in subgraph.rows.items()}
+        return Given(rows, {key: edges.to(device) for key, edges in subgraph.edges.items()}, arrays)
 
     def _trial(self, stage: Stage, x: dict[str, Array], device: torch.device) -> Trial:
         if stage.layer is None:

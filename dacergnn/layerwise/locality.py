@@ -59,8 +59,8 @@ class Trial:
         )
         large = Given(rows, {key: torch.cat([edges[key], others[key]], 1) for key in edges}, arrays)
         destinations = slice(used[kind] // 2)
-        expected, found = call(stage, small, kind, destinations), call(stage, large, kind, slice(None))
-        if expected is not None and not (found is not None and _close(found[destinations], expected)):
+        expected, actual = call(stage, small, kind, destinations), call(stage, large, kind, slice(None))
+        if expected is not None and not (actual is not None and _close(actual[destinations], expected)):
             raise UnsupportedCallError(
                 f"{stage.name} cannot be computed range by range: results of nodes change with edges and nodes beyond "
                 "their in-edges and the sources of these. Give the layers of a model one by one, in a list. For a "
@@ -74,11 +74,11 @@ class Trial:
 
     def _sample(self, array: Array, count: int) -> Tensor:
         """Returns random numbers; of integers, which may be types, some that the array has."""
-        found = take(array, torch.arange(count) * 7919 % max(len(array), 1), self.device)
-        if not found.is_floating_point():
-            return found
+        sample = take(array, torch.arange(count) * 7919 % max(len(array), 1), self.device)
+        if not sample.is_floating_point():
+            return sample
         generator = torch.Generator().manual_seed(0)
-        return torch.rand(found.shape, generator=generator).to(found)
+        return torch.rand(sample.shape, generator=generator).to(sample)
 
     def _edges(self, key: Key, kind: str, used: Mapping[str, int]) -> Tensor:
         """Returns two in-edges for each destination, if these are of the type that is tried."""
@@ -100,11 +100,11 @@ class Trial:
         return torch.stack([numbers % sources, first + numbers // sources])
 
 
-def _close(found: Tensor, expected: Tensor) -> bool:
-    if found.shape != expected.shape or found.dtype != expected.dtype:
+def _close(actual: Tensor, expected: Tensor) -> bool:
+    if actual.shape != expected.shape or actual.dtype != expected.dtype:
         return False
-    if not found.is_floating_point():
-        return torch.equal(found, expected)
-    tolerance = torch.finfo(found.dtype).eps ** 0.5
+    if not actual.is_floating_point():
+        return torch.equal(actual, expected)
+    tolerance = torch.finfo(actual.dtype).eps ** 0.5
     scale = float(expected.abs().max()) if expected.numel() else 0.0
-    return torch.allclose(found, expected, tolerance, tolerance * scale, equal_nan=True)
+    return torch.allclose(actual, expected, tolerance, tolerance * scale, equal_nan=True)

@@ -42,9 +42,9 @@ class SortedEdges:
             ArrayError: Edges are no tensor [2, E] of integers.
             GraphError: A node is out of range.
         """
-        given = {key: index for key, index in edges.items() if _is_index(key, index)}
-        self._device = next((index.device for index in given.values()), torch.device("cpu"))
-        self.edges = {key: _plain(index).to(self._device) for key, index in given.items()}
+        indices = {key: index for key, index in edges.items() if _is_index(key, index)}
+        self._device = next((index.device for index in indices.values()), torch.device("cpu"))
+        self.edges = {key: _plain(index).to(self._device) for key, index in indices.items()}
         self._order: dict[Key, Tensor] = {}
         self._destinations: dict[Key, Tensor] = {}
         for key, index in self.edges.items():
@@ -60,13 +60,13 @@ class SortedEdges:
         Nodes keep their order, as edges do, so that sums over in-edges are made in the order of the whole graph.
         """
         positions = {key: self._in_edges(key, start, stop if key[2] == kind else start) for key in self.edges}
-        found = {key: index[:, positions[key]] for key, index in self.edges.items()}
+        in_edges = {key: index[:, positions[key]] for key, index in self.edges.items()}
         none = torch.empty(0, dtype=torch.int64, device=self._device)
         own = torch.arange(start, stop, device=self._device)
-        rows = {name: _rows(name, found, own if name == kind else none) for name in kinds}
+        rows = {name: _rows(name, in_edges, own if name == kind else none) for name in kinds}
         numbers = {
             key: torch.stack([_numbers(rows[end], nodes) for end, nodes in zip((key[0], key[2]), index, strict=True)])
-            for key, index in found.items()
+            for key, index in in_edges.items()
         }
         first = int((rows[kind] < start).sum())
         return Range(rows, slice(first, first + stop - start), numbers, positions)
@@ -102,8 +102,8 @@ def _is_index(key: Key, index: object) -> bool:
         ArrayError: They are anything else.
     """
     if not isinstance(index, Tensor) or index.layout != torch.strided:
-        given = f"{index.layout} tensor" if isinstance(index, Tensor) else type(index).__name__
-        raise ArrayError(_named(key), f"is a {given}; give a dense tensor [2, E] of sources and destinations")
+        kind = f"{index.layout} tensor" if isinstance(index, Tensor) else type(index).__name__
+        raise ArrayError(_named(key), f"is a {kind}; give a dense tensor [2, E] of sources and destinations")
     if index.dim() != 2 or index.size(0) != 2 or index.is_floating_point() or index.dtype == torch.bool:
         raise ArrayError(_named(key), f"is {index.dtype} {list(index.shape)}; give integers [2, E]")
     return True

@@ -74,7 +74,7 @@ def device_of(model: Any) -> torch.device | None:
     if isinstance(model, nn.Module):
         return next((p.device for p in model.parameters()), None)
     parts = cast("Iterable[Any]", model if isinstance(model, list | tuple) else ())
-    return next((found for found in map(device_of, parts) if found is not None), None)
+    return next((device for device in map(device_of, parts) if device is not None), None)
 
 
 def _steps(model: Any) -> list[Step]:
@@ -112,27 +112,27 @@ def _step(function: Any) -> Step:
     """Returns the step that a layer or function is: a graph layer if it needs a second argument, or one of edges."""
     name = getattr(function, "__name__", type(function).__name__)
     try:
-        found = inspect.signature(function.forward if isinstance(function, nn.Module) else function).parameters
+        parameters = inspect.signature(function.forward if isinstance(function, nn.Module) else function).parameters
     except ValueError:  # of functions that are not written in Python, such as torch.relu
         return Step(function, name)
-    kinds = {p.kind for p in found.values()}
-    places = [p for p in found.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    kinds = {p.kind for p in parameters.values()}
+    places = [p for p in parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     second = places[1] if len(places) > 1 else None
     asked = second is not None and (second.default is second.empty or second.name.startswith(("edge", "adj")))
     if asked or inspect.Parameter.VAR_POSITIONAL in kinds:
-        others = None if inspect.Parameter.VAR_KEYWORD in kinds else frozenset([*found][2:])
+        others = None if inspect.Parameter.VAR_KEYWORD in kinds else frozenset([*parameters][2:])
         return Step(function, name, takes_edges=True, arrays=others)
     return Step(function, name, takes_dict=bool(places) and places[0].name.endswith("_dict"))
 
 
 def _of_sequential(model: Any) -> list[Step]:
     """Returns the steps of PyG's `Sequential`, each of which must take what the one before gives."""
-    current, *given = model.signature.param_dict
+    current, *arguments = model.signature.param_dict
     steps: list[Step] = []
     for child in model._children:
         first, *others = child.param_names
-        wired = first == current and others[:1] in ([], given[:1]) and set(others[1:]) <= set(given[1:])
-        if not wired or len(child.return_names) != 1 or child.return_names[0] in given:
+        wired = first == current and others[:1] in ([], arguments[:1]) and set(others[1:]) <= set(arguments[1:])
+        if not wired or len(child.return_names) != 1 or child.return_names[0] in arguments:
             wiring = f"{', '.join(child.param_names)} -> {', '.join(child.return_names)}"
             remedy = "give a chain, in which each step takes what the one before gives"
             raise UnsupportedLayerError(child.name, wiring, remedy, "Sequential")

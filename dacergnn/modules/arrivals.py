@@ -60,9 +60,9 @@ class Arrival:
         )
 
 
-def arrive(found: Sequence[EncodedGraph]) -> None:
+def arrive(graphs: Sequence[EncodedGraph]) -> None:
     """Lets layers find graphs as long as their edge tensors are there; those of DGL, as long as these items are."""
-    for item in found:
+    for item in graphs:
         if not item.tensors:
             _numbered[item.owner, item.sizes] = item.graph
             continue
@@ -78,8 +78,8 @@ def arrived(owner: object, key: GraphKey) -> HeteroGraph | None:
     numbers = _checksum(key) if _numbered else None
     if numbers is not None:
         return _numbered.get((owner, (*key[1], numbers)))
-    found = _arrived.get(id(key[0][0])) if _arrived and key[0] else None
-    return next((a.graph for a in found if a.is_of(owner, key)), None) if found else None
+    arrivals = _arrived.get(id(key[0][0])) if _arrived and key[0] else None
+    return next((a.graph for a in arrivals if a.is_of(owner, key)), None) if arrivals else None
 
 
 @contextmanager
@@ -99,14 +99,14 @@ def is_collecting() -> list[EncodedGraph] | None:
 
 def collect(owner: object, key: GraphKey, graph: HeteroGraph) -> None:
     """Notes a graph that a layer has found, while graphs are collected."""
-    found = is_collecting()
-    if found is None:
+    graphs = is_collecting()
+    if graphs is None:
         return
     tensors, numbers = tuple([t for t in key[0] if isinstance(t, Tensor)]), _checksum(key)
     if numbers is not None:
-        found.append(EncodedGraph(owner, (), (*key[1], numbers), graph))
+        graphs.append(EncodedGraph(owner, (), (*key[1], numbers), graph))
     elif len(tensors) == len(key[0]) > 0:
-        found.append(EncodedGraph(owner, tensors, key[1], graph))
+        graphs.append(EncodedGraph(owner, tensors, key[1], graph))
 
 
 def _checksum(key: GraphKey) -> int | None:

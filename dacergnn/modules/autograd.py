@@ -53,7 +53,7 @@ class Invocation:
     mask: Mask
     lease: Lease | None = None
     """Holds what the forward has saved."""
-    given: bool = False
+    overwritten: bool = False
     """Tells whether a backward has overwritten that."""
 
     def backward(self, saved: Sequence[Any], again: bool, gradients: Sequence[Tensor]) -> list[Tensor | None]:
@@ -68,18 +68,18 @@ class Invocation:
         results: list[Tensor | None] = [None] * count
         if variant.backward is None:
             return results
-        if self.given:
+        if self.overwritten:
             raise RuntimeError(RUN_AGAIN)
         outputs = list(saved[count:])
         giver = None if again else variant.giver
-        given = None if giver is None else self.lease
+        lease = None if giver is None else self.lease
         if self.lease is not None:
             outputs += variant.forward.saved(variant.forward.prepare(self.graph), self.lease)
-        if given is not None:
-            self.lease, self.given = None, True
+        if lease is not None:
+            self.lease, self.overwritten = None, True
         pools = {"input": saved[:count], "output": outputs, "gradient": gradients}
         arrays = [pools[kind][i] for kind, i in variant.sources]
-        values = variant.backward(variant.backward.prepare(self.graph, giver=giver), arrays, given)
+        values = variant.backward(variant.backward.prepare(self.graph, giver=giver), arrays, lease)
         for slot, value in zip(variant.slots, values, strict=True):
             results[slot] = value
         return results
@@ -106,9 +106,9 @@ class Invocation:
         if again is None:
             return results
         arrays = [inputs[made.inputs[i]] for i in again.inputs]
-        given = [tangents[made.wrt[i]] for i in again.seeds]
-        found = again.program.run(self.graph, [*arrays, *[t for t in given if t is not None]])
-        for slot, value in zip(again.wrt, found, strict=True):
+        seeds = [tangents[made.wrt[i]] for i in again.seeds]
+        derivatives = again.program.run(self.graph, [*arrays, *[t for t in seeds if t is not None]])
+        for slot, value in zip(again.wrt, derivatives, strict=True):
             results[made.seeds[slot - count]] = value
         return results
 

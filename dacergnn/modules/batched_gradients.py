@@ -29,8 +29,8 @@ def for_each_item(backward: Backward, gradients: Sequence[Tensor]) -> list[Tenso
     if count is None:
         return list(backward(gradients))
     items = [backward([g[i] if b else g for g, b in zip(plain, batched, strict=True)]) for i in range(count)]
-    found: list[Tensor | None] = []
+    batches: list[Tensor | None] = []
     for values in zip(*items, strict=True):
-        given = [v for v in values if v is not None]
-        found.append(_torch._add_batch_dim(torch.stack(given), 0, level) if given else None)
-    return found
+        tensors = [v for v in values if v is not None]
+        batches.append(_torch._add_batch_dim(torch.stack(tensors), 0, level) if tensors else None)
+    return batches

@@ -84,7 +84,7 @@ class Captures:
         layer = self._layer()
         if layer is not None and captured.ran is not None:
             layer.remember(*captured.ran)
-        return captured.run([leaves[i] for i in captured.given])
+        return captured.run([leaves[i] for i in captured.input_places])
 
     @property
     def summary(self) -> str | None:
@@ -95,8 +95,8 @@ class Captures:
 
 def _device(leaves: Sequence[Any], tensors: Sequence[Tensor]) -> torch.device:
     """The device that a call is about."""
-    given = [v for kind in (HeteroGraph, Tensor) for v in leaves if isinstance(v, kind)]
-    (device, *_) = [v.device for v in (*given, *tensors)] or [torch.device("cpu")]
+    values = [v for kind in (HeteroGraph, Tensor) for v in leaves if isinstance(v, kind)]
+    (device, *_) = [v.device for v in (*values, *tensors)] or [torch.device("cpu")]
     check_capturable("the call", device)
     return device
 

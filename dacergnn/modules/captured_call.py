@@ -42,10 +42,10 @@ class Captured:
         self.signature, self._key, self._tensors = signature, key, list(tensors)
         leaves = signature.leaves(args, kwargs) or []
         first = {id(leaves[place]): place for place in reversed(signature.features)}
-        self.given = [*first.values()]
+        self.input_places = [*first.values()]
         """Positions, among the leaves of a call, of those tensors that are copied in."""
-        given = {i: leaves[place] for i, place in first.items()}
-        own = {i: t.detach().clone().requires_grad_(t.requires_grad) for i, t in given.items()}
+        features = {i: leaves[place] for i, place in first.items()}
+        own = {i: t.detach().clone().requires_grad_(t.requires_grad) for i, t in features.items()}
         args, kwargs = pytree.tree_map(lambda v: own.get(id(v), v), (args, kwargs))
         self._inputs = [t.detach() for t in own.values()]
         self._wanted = [t.requires_grad for t in (*own.values(), *tensors)]
@@ -84,8 +84,8 @@ class Captured:
             if self.differentiable:
                 roots = [outputs[i] for i in self._roots]
                 self._incoming = [torch.zeros_like(r) for r in roots]
-                found, self._backward = self._recorder.record(lambda: backward(roots, self._incoming))
-                self._gradients = [None if g is None else g.detach() for g in found]
+                input_gradients, self._backward = self._recorder.record(lambda: backward(roots, self._incoming))
+                self._gradients = [None if g is None else g.detach() for g in input_gradients]
         self._outputs = [t.detach() for t in outputs]
         self._places = [i for i, v in enumerate(leaves) if isinstance(v, Tensor)]
         self._leaves = [None if isinstance(v, Tensor) else v for v in leaves]
@@ -102,22 +102,22 @@ class Captured:
         """Returns whether a backward may still read what the last replay has left for it."""
         return self._token() is not None
 
-    def run(self, given: Sequence[Tensor]) -> Any:
+    def run(self, features: Sequence[Tensor]) -> Any:
         """The result for other features."""
         if self.differentiable:
-            outputs: Sequence[Tensor] = _Replay.apply(self, *given, *self._tensors)  # pyright: ignore[reportUnknownMemberType, reportAssignmentType]
+            outputs: Sequence[Tensor] = _Replay.apply(self, *features, *self._tensors)  # pyright: ignore[reportUnknownMemberType, reportAssignmentType]
         else:
-            outputs = self.replay(given)
+            outputs = self.replay(features)
         leaves = self._leaves.copy()
         for place, output in zip(self._places, outputs, strict=True):
             leaves[place] = output
         return pytree.tree_unflatten(leaves, self._form)
 
-    def replay(self, given: Sequence[Tensor]) -> list[Tensor]:
+    def replay(self, features: Sequence[Tensor]) -> list[Tensor]:
         """Copies of the outputs."""
         with self._turn(), torch.no_grad():
             self.generation += 1
-            _copy(self._inputs, given)
+            _copy(self._inputs, features)
             self._forward()
             return _copies(self._outputs)
 
@@ -132,8 +132,8 @@ class Captured:
             _copy(self._incoming, [gradients[i] for i in self._roots])
             self._backward()
             made = iter(_copies([g for g in self._gradients if g is not None]))
-        found = iter([None if g is None else next(made) for g in self._gradients])
-        return [next(found) if wanted else None for wanted in self._wanted]
+        input_gradients = iter([None if g is None else next(made) for g in self._gradients])
+        return [next(input_gradients) if wanted else None for wanted in self._wanted]
 
     def _turn(self) -> AbstractContextManager[None]:
         return self._recorder.turn(None if self.ran is None else self.ran[1])
@@ -153,7 +153,7 @@ class _Replay(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, captured: Captured, *tensors: Tensor) -> tuple[Tensor, ...]:
-        outputs = captured.replay(tensors[: len(captured.given)])
+        outputs = captured.replay(tensors[: len(captured.input_places)])
         # Saved tensors are let go of after the last backward, and only then. On the CPU, where it can be read.
         token = torch.tensor(captured.generation, device="cpu")
         ctx.save_for_backward(token, *captured.read_again)

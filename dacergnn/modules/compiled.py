@@ -166,20 +166,20 @@ class CompiledProgram:
 
     def variant(self, mask: Mask) -> Variant:
         """The build for inputs of which those in ``mask`` need gradients."""
-        found = self._variants.get(mask)
-        if found is None:
+        variant = self._variants.get(mask)
+        if variant is None:
             with _building:
-                found = self._variants.get(mask)
-                if found is None:
-                    found = self._variants[mask] = self._build(mask)
-        return found
+                variant = self._variants.get(mask)
+                if variant is None:
+                    variant = self._variants[mask] = self._build(mask)
+        return variant
 
     def inference(self) -> Executable:
         """The forward of the build for inputs of which none needs gradients."""
-        found = self._inference
-        if found is None:
-            found = self._inference = self.variant((False,) * len(self._taken))
-        return found.forward
+        variant = self._inference
+        if variant is None:
+            variant = self._inference = self.variant((False,) * len(self._taken))
+        return variant.forward
 
     def _build(self, mask: Mask) -> Variant:
         wrt, program = self._built(mask)
@@ -218,9 +218,9 @@ class CompiledProgram:
             return self._load(program, lambda: plan)
 
     def _plan(self, wrt: list[str], answers: Answers = (), *, keep: bool = False) -> Compilation:
-        found, shared = Plan(answers), self.shared
+        plan, shared = Plan(answers), self.shared
         return compile_program(
-            self.sdfg, wrt, self.config, self.index_type, self.profile, found=found, shared=shared, keep=keep
+            self.sdfg, wrt, self.config, self.index_type, self.profile, found=plan, shared=shared, keep=keep
         )
 
     @property

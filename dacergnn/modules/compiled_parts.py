@@ -22,11 +22,11 @@ class CompiledPart(NamedTuple):
 
 def compiled_parts(model: nn.Module) -> list[CompiledPart]:
     """Returns the compiled layers, forwards and own layers of a model, in the order of its modules."""
-    found: list[CompiledPart] = []
+    parts: list[CompiledPart] = []
     for name, module in model.named_modules():
         if isinstance(module, GraphLayer):
-            found.append(CompiledPart(name, module, module.notes))
+            parts.append(CompiledPart(name, module, module.notes))
             continue
         runners = [core_of(module).runner] if isinstance(module, CompiledLayer) else compiled_forwards(module)
-        found += [CompiledPart(name, runner.core, runner.notes) for runner in runners]
-    return found
+        parts += [CompiledPart(name, runner.core, runner.notes) for runner in runners]
+    return parts

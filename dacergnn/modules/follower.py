@@ -24,7 +24,7 @@ class Followed:
         activation, program = activation_of(function), binding.program
         if activation is None or not binding.reshapes or program.then is not None:
             finish, repeats = binding.finish, binding.repeats or binding.reshapes
-            return replace(binding, finish=lambda *given: function(finish(*given)), reshapes=False, repeats=repeats)
+            return replace(binding, finish=lambda *results: function(finish(*results)), reshapes=False, repeats=repeats)
         key = id(program), activation
         if key not in self._programs:  # kept beside it, so that its id stays its own
             self._programs[key] = program, replace(program, then=activation)

@@ -68,17 +68,17 @@ class FrontendRunner(Runner):
         return self._run(self.frontend, args, kwargs)
 
     def _own_parameters(self) -> list[Tensor]:
-        found = self._parameters_within
-        if found is None:
+        parameters = self._parameters_within
+        if parameters is None:
             paths = [tuple(name.split(".")) for name, _ in self.original.named_parameters()]
-            found = self._parameters_within = Parameters(self.original, paths)
-        return found.read(self.original)
+            parameters = self._parameters_within = Parameters(self.original, paths)
+        return parameters.read(self.original)
 
     def renew(self, training: bytes, *, same_tensors: bool) -> None:
         self._training = training
         if not same_tensors:
             self.attempts = {}
-        self.repeated = {mode: found for mode, found in self.repeated.items() if same_tensors and found.renewed()}
+        self.repeated = {mode: call for mode, call in self.repeated.items() if same_tensors and call.renewed()}
 
     def _run(self, frontend: Frontend, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if is_collecting() is not None:
@@ -100,9 +100,9 @@ class FrontendRunner(Runner):
         binding = self._bind(frontend, graph, args, kwargs)
         compiled = self.compiled(binding.program, binding.dtype, graph, binding.sparse)
         if own and (binding.repeats or binding.reshapes) and not binding.sparse:
-            found = self._noted(mode, args, kwargs, graph, compiled, binding, None if leaves is None else last)
-            if found is not None:
-                self.repeated[mode] = found
+            repeated = self._noted(mode, args, kwargs, graph, compiled, binding, None if leaves is None else last)
+            if repeated is not None:
+                self.repeated[mode] = repeated
             else:
                 self.repeated.pop(mode, None)
         return self._execute(binding, graph, compiled)
@@ -143,13 +143,13 @@ class FrontendRunner(Runner):
         leaves = None if signature is None else signature.leaves(args, kwargs)
         if signature is None or leaves is None:
             return None
-        found = Repeated(signature, leaves, self.original, graph, compiled, binding)
-        if not found.possible:
+        repeated = Repeated(signature, leaves, self.original, graph, compiled, binding)
+        if not repeated.possible:
             return None
-        if found.unused:
+        if repeated.unused:
             # What is kept may have been made of the numbers of features that the program does not take.
-            found.signature = CallSignature(args, kwargs, check, found.unused)
-        return found
+            repeated.signature = CallSignature(args, kwargs, check, repeated.unused)
+        return repeated
 
     def _autocast(self, frontend: Frontend, graph: HeteroGraph, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call under autocast: arguments and parameters are cast to one type, in which gradients flow back."""
@@ -198,15 +198,15 @@ class FrontendRunner(Runner):
         return result
 
 
-def _zeros(shape: Any, given: Any) -> Any:
+def _zeros(shape: Any, arguments: Any) -> Any:
     """Returns zeros of the shapes in a structure, of the type and on the device of the features that are given."""
     if isinstance(shape, dict):
-        return {name: _zeros(own, given) for name, own in shape.items()}
+        return {name: _zeros(own, arguments) for name, own in shape.items()}
     if isinstance(shape, list):
-        return tuple([_zeros(own, given) for own in shape])
+        return tuple([_zeros(own, arguments) for own in shape])
     if shape is None:
         return None
-    like = next(t for t in tree_leaves(given) if isinstance(t, Tensor) and t.is_floating_point())
+    like = next(t for t in tree_leaves(arguments) if isinstance(t, Tensor) and t.is_floating_point())
     return torch.zeros(shape, dtype=like.dtype, device=like.device)
 
 

@@ -71,16 +71,16 @@ class UserLayer(GraphLayer):
             own = next((a.dtype for a in arrays if isinstance(a, Tensor) and a.is_floating_point()), torch.float32)
             dtype = autocast_type(graph.device, self.config, own)
             arrays = arrays if dtype is None else [cast(a, dtype) for a in arrays]
-        given = [a for a in arrays if a is not None]
+        tensors = [a for a in arrays if a is not None]
         try:
-            call = (graph.key, given[0].dtype, *[None if a is None else (a.shape, a.layout) for a in arrays])
+            call = (graph.key, tensors[0].dtype, *[None if a is None else (a.shape, a.layout) for a in arrays])
         except (AttributeError, IndexError):
             self.user.check(graph, arrays, self.config)
             raise
         compiled = self._calls.get(call) or self._specialize(call, graph, arrays)
         self.remember(compiled, graph)
         try:
-            return compiled(graph, given)
+            return compiled(graph, tensors)
         except ArrayError:
             self.user.check(graph, arrays, self.config)  # says more of the array
             raise
@@ -94,8 +94,8 @@ class UserLayer(GraphLayer):
         dtype = call[1]
         named = zip(self.user.names, arrays, strict=True)
         sparse = frozenset(sdfg_name(n) for n, a in named if a is not None and is_sparse(a))
-        self._calls[call] = found = self.compiled((dtype, program), graph, dtype, lambda: program, sparse)
-        return found
+        self._calls[call] = compiled = self.compiled((dtype, program), graph, dtype, lambda: program, sparse)
+        return compiled
 
     def run(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[int, Tensor]:
         graph, *inputs = args
@@ -215,8 +215,8 @@ class FunctionModule(UserLayer):
         return f"{self.kind}: {', '.join(f'{n} {list(p.shape)}' for n, p in self.named_parameters())}"
 
     def arrays(self, inputs: Sequence[Any]) -> list[Any]:
-        own, given = Attributes(self), iter(inputs)
-        return [own[n] if n in self._own else None if n in self._absent else next(given) for n in self.user.names]
+        own, values = Attributes(self), iter(inputs)
+        return [own[n] if n in self._own else None if n in self._absent else next(values) for n in self.user.names]
 
     def forward(self, graph: HeteroGraph, *args: Tensor | None, **kwargs: Tensor | None) -> Result:
         """The results of the program on ``graph``, given the arrays that are no parameters."""

@@ -78,7 +78,7 @@ def compile_forward(
     if config is not None and not isinstance(config, Config):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise DacergnnError(f"config is a {type(config).__name__}; pass a dacergnn.Config.")
     if target is None:
-        return lambda found: compile_forward(found, config=config, on_unsupported=on_unsupported)  # pyright: ignore[reportUnknownLambdaType]
+        return lambda decorated: compile_forward(decorated, config=config, on_unsupported=on_unsupported)  # pyright: ignore[reportUnknownLambdaType]
     options = (config or Config(), on_unsupported)
     if isinstance(target, type) and issubclass(target, nn.Module):
         target.forward = _compiled(target.forward, *options)

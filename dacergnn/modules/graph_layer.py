@@ -95,13 +95,13 @@ class GraphLayer(ProgramModule, ABC):
     ) -> CompiledProgram:
         """The compiled program under ``key``; choices are made for the first graph of its kind."""
         key = (*key, graph.index_dtype, graph.single_typed, graph.device.type, sparse)
-        found = self._compiled.get(key)
-        if found is None:
+        compiled = self._compiled.get(key)
+        if compiled is None:
             config, program = self.config.on(graph.device.type), make()
             self.check_loaded(program)
-            found = compiled_program(program, dtype, graph.index_dtype, config, Profile.of(graph), sparse)
-            self._compiled[key] = found
-        return found
+            compiled = compiled_program(program, dtype, graph.index_dtype, config, Profile.of(graph), sparse)
+            self._compiled[key] = compiled
+        return compiled
 
     def run(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A traced call, with the parameters of ``module``."""

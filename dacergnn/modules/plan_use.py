@@ -24,8 +24,8 @@ class PlanUse:
 
     def layer(self, name: str = MODEL) -> LayerUse:
         """A further layer."""
-        found = self.layers[name] = LayerUse(self)
-        return found
+        use = self.layers[name] = LayerUse(self)
+        return use
 
     @property
     def unasked(self) -> list[str]:

@@ -42,22 +42,22 @@ class Repeated:
         self.signature, self.graph, self.compiled = signature, graph, compiled
         self.binding = replace(binding, arrays={}, parts=[], stacks=binding.stacks or stacks_of())
         tensors, self._made = binding.tensors(compiled.inputs)
-        given = {id(leaves[i]): i for i in signature.features}
+        places = {id(leaves[i]): i for i in signature.features}
         paths = {id(p): tuple(name.split(".")) for name, p in module.named_parameters()}
         sources: list[Tensor] = [*[leaves[i] for i in signature.features], *module.parameters()]
-        self._given: list[tuple[int, int, torch.Size | None]] = []
+        self._argument_slots: list[tuple[int, int, torch.Size | None]] = []
         self._own_slots: list[int] = []
         self._own_views: list[tuple[int, int, torch.Size]] = []
         own: list[tuple[str, ...]] = []
         self._arrays: list[Any] = [None] * len(tensors)
         self._kept: list[int] = []
         for slot, tensor in enumerate(tensors):
-            viewed = id(tensor) not in given and id(tensor) not in paths
+            viewed = id(tensor) not in places and id(tensor) not in paths
             shown = [s for s in sources if _shows(tensor, s)] if viewed else []
             source = shown[0] if len(shown) == 1 else tensor
             shape = tensor.shape if viewed else None
-            if id(source) in given:
-                self._given.append((slot, given[id(source)], shape))
+            if id(source) in places:
+                self._argument_slots.append((slot, places[id(source)], shape))
             elif id(source) in paths:
                 if shape is not None:
                     self._own_views.append((slot, len(own), shape))
@@ -68,9 +68,9 @@ class Repeated:
                 self._kept.append(slot)
         self._module, self._paths, self._dtype = module, Parameters(module, own), binding.dtype
         self.renewed()
-        self.unused = frozenset(signature.features) - {place for _, place, _ in self._given}
+        self.unused = frozenset(signature.features) - {place for _, place, _ in self._argument_slots}
         """Positions of features that the program does not take as they are."""
-        self.possible = not paths.keys() & given.keys()
+        self.possible = not paths.keys() & places.keys()
         """Tells whether one can tell arguments from parameters."""
         self.settled = not self._kept
         """Tells whether it is known where all tensors come from: one that two calls have is kept for all of them."""
@@ -98,7 +98,7 @@ class Repeated:
         if own and own[0].dtype is not self._dtype:
             return None
         arrays = self._arrays.copy()
-        for slot, place, shape in self._given:
+        for slot, place, shape in self._argument_slots:
             arrays[slot] = leaves[place] if shape is None else leaves[place].view(shape)
         for slot, place, shape in self._own_views:
             arrays[slot] = own[place].view(shape)

@@ -63,10 +63,10 @@ class Runner:
         index = graph.index_dtype
         # Hashing a program takes longer than a lookup; it is kept, so that its id stays its own.
         key = (id(program), dtype, index, graph.single_typed, graph.device.type, sparse)
-        found = self._compiled.get(key)
-        if found is None:
-            found = self._compiled[key] = (program, self._compile(program, dtype, graph, sparse))
-        return found[1]
+        entry = self._compiled.get(key)
+        if entry is None:
+            entry = self._compiled[key] = (program, self._compile(program, dtype, graph, sparse))
+        return entry[1]
 
     def _compile(
         self, program: ProgramSource, dtype: torch.dtype, graph: HeteroGraph, sparse: frozenset[str]
@@ -74,14 +74,14 @@ class Runner:
         """The compiled form, whose choices are made for the first graph of its kind that the layer was called with."""
         core, index = self.core, graph.index_dtype
         key = (program, dtype, index, graph.single_typed, graph.device.type, sparse)
-        found = core.compiled.get(key)
-        if found is None:
+        compiled = core.compiled.get(key)
+        if compiled is None:
             core.check_loaded(program)
             profile, config = Profile.of(core.graphs.like(graph)), core.config.on(graph.device.type)
             shared = core.plan_use is not None and not (core.plan_use.alone and self.runs_one_program)
-            found = compiled_program(program, dtype, index, config, profile, sparse, shared=shared)
-            core.compiled[key] = found
-        return found
+            compiled = compiled_program(program, dtype, index, config, profile, sparse, shared=shared)
+            core.compiled[key] = compiled
+        return compiled
 
     def check_plan(self) -> None:
         """DacergnnError if a call has shown that nobody asks a question that the user's plan answers."""

@@ -113,16 +113,16 @@ class Record:
         ahead, behind = Program(forward), Program(backward)
         outputs = _rows(ahead, ahead.outputs)
         results = [*outputs][: self.results]
-        given = {**_rows(ahead, ahead.inputs), **outputs, **{GRADIENT + name: outputs[name] for name in results}}
+        available = {**_rows(ahead, ahead.inputs), **outputs, **{GRADIENT + name: outputs[name] for name in results}}
         path, other = (folder / self.parts[role].file for role in (BACKWARD, FORWARD))
         for name, rows in _rows(behind, behind.inputs).items():
-            if name not in given:
+            if name not in available:
                 raise VerificationError(
                     f'{path}: it reads "{name}", which the layer does not take and {other} does not return; make it an '
                     "output there."
                 )
-            if given[name] != rows:
-                raise VerificationError(f'{path}: "{name}" has {_said(rows)}, but {_said(given[name])} in {other}.')
+            if available[name] != rows:
+                raise VerificationError(f'{path}: "{name}" has {_said(rows)}, but {_said(available[name])} in {other}.')
 
 
 def write(folder: Path, program: str, compilation: Compilation, gradients: list[str], results: int) -> list[Path]:
@@ -197,15 +197,15 @@ def _rows(view: Program, names: list[str]) -> _Rows:
     return {name: [view.space(name), *view.shape(name)] for name in names}
 
 
-def _check_arrays(kind: str, found: _Rows, known: _Rows) -> None:
+def _check_arrays(kind: str, arrays: _Rows, known: _Rows) -> None:
     """ProgramError unless arrays are those that are known, in the same order."""
-    if [*found] != [*known]:
-        given, wanted = (", ".join(names) or "none" for names in (found, known))
-        raise ProgramError(f"the {kind} are {given}, and those of the layer's program {wanted}; keep names and order.")
+    if [*arrays] != [*known]:
+        actual, wanted = (", ".join(names) or "none" for names in (arrays, known))
+        raise ProgramError(f"the {kind} are {actual}, and those of the layer's program {wanted}; keep names and order.")
     for name, rows in known.items():
-        if found[name] != rows:
+        if arrays[name] != rows:
             raise ProgramError(
-                f'"{name}" has {_said(found[name])}, but {_said(rows)} in the layer\'s program; keep them.'
+                f'"{name}" has {_said(arrays[name])}, but {_said(rows)} in the layer\'s program; keep them.'
             )
 
 

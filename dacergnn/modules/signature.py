@@ -123,22 +123,22 @@ class CallSignature:
 
     def leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any] | None:
         """Returns the tensors and graphs among the arguments of a call that is like this one; None for another."""
-        found = self._same(args, kwargs, self._address, False)
-        if found is False or [state() for state in _STATE] != self.state:
+        leaves = self._same(args, kwargs, self._address, False)
+        if leaves is False or [state() for state in _STATE] != self.state:
             return None
-        if self._sampled and any(is_taken(found[i]) for i in self._sampled):
+        if self._sampled and any(is_taken(leaves[i]) for i in self._sampled):
             return None
         watched = self._watched
-        if watched is not None and not watched.same([found[i] for i in self._watched_places]):
+        if watched is not None and not watched.same([leaves[i] for i in self._watched_places]):
             return None
         if self._graphs:
-            if any(graph_form(found[place]) != form for place, form in self._graphs):
+            if any(graph_form(leaves[place]) != form for place, form in self._graphs):
                 return None
-            shared = self._aliases(found)
-            found += self._of_graphs(found)
+            shared = self._aliases(leaves)
+            leaves += self._of_graphs(leaves)
             if shared != self._shared:
                 return None
-        return found
+        return leaves
 
     @property
     def count(self) -> int:
@@ -152,10 +152,10 @@ class CallSignature:
 
     def _of_graphs(self, leaves: list[Any]) -> list[Any]:
         """The sizes of graphs that may be others, and the columns that they have."""
-        found: list[Any] = []
+        graph_leaves: list[Any] = []
         for place, _ in self._graphs:
-            found += [Counted(leaves[place], size), *columns(leaves[place])]
-        return found
+            graph_leaves += [Counted(leaves[place], size), *columns(leaves[place])]
+        return graph_leaves
 
     def _aliases(self, leaves: list[Any]) -> list[int]:
         """Returns which of these graphs and their columns are the same object as a leaf before."""

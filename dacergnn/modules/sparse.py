@@ -15,19 +15,19 @@ from dacergnn.sdfg_passes.sparse_products import WeightRows
 
 @dataclass(frozen=True)
 class SparseArrays:
-    """Makes the arrays of a rewritten program from those in ``given``, which its author knows."""
+    """Makes the arrays of a rewritten program from those in ``inputs``, which its author knows."""
 
-    given: tuple[str, ...]
+    inputs: tuple[str, ...]
     program: SparseProgram
 
     @classmethod
-    def of(cls, sdfg: dace.SDFG, given: Sequence[str], sparse: Sequence[str]) -> SparseArrays:
+    def of(cls, sdfg: dace.SDFG, inputs: Sequence[str], sparse: Sequence[str]) -> SparseArrays:
         """For a program of which the inputs ``sparse`` are sparse; UnsupportedCallError where that is not possible."""
-        return cls(tuple(given), sparse_features(sdfg, sparse))
+        return cls(tuple(inputs), sparse_features(sdfg, sparse))
 
     def make(self, graph: HeteroGraph, tensors: Sequence[Tensor]) -> tuple[HeteroGraph, list[Tensor]]:
         """The graph with the nonzeros of a call, and the arrays of the program; differentiable."""
-        arrays = dict(zip(self.given, tensors, strict=True))
+        arrays = dict(zip(self.inputs, tensors, strict=True))
         sides = {side: arrays[name] for name, side in self.program.sparse.items()}
         features = graph.with_features(sides.get("S"), sides.get("D"))
         values = {"S": features.src, "D": features.dst}

@@ -204,9 +204,9 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 def _backward(ctx: Any, gradients: list[Tensor]) -> tuple[Any, ...]:
     saved = list(ctx.saved_tensors)
     tensors, parameters = saved[: ctx.count], saved[ctx.count :]
-    found = layer_backward(list(gradients), tensors, parameters, ctx.layer, ctx.call, ctx.names, ctx.wanted)
+    input_gradients = layer_backward(list(gradients), tensors, parameters, ctx.layer, ctx.call, ctx.names, ctx.wanted)
     results: list[Tensor | None] = [None] * ctx.total
-    for position, gradient in zip(ctx.wanted, found, strict=True):
+    for position, gradient in zip(ctx.wanted, input_gradients, strict=True):
         results[position] = gradient
     return results[: ctx.count], results[ctx.count :], None, None, None
 

@@ -96,9 +96,9 @@ class TracedRunner(Runner):
         assert leaves is not None
         return recording.run(self, leaves)
 
-    def graph_of(self, form: Form, given: set[int]) -> HeteroGraph:
-        """The graph of some edges; ``given`` holds the ids of tensors that others keep."""
-        return form.find(self.core.graphs, all(id(t) in given for t in form.tensors))
+    def graph_of(self, form: Form, kept: set[int]) -> HeteroGraph:
+        """The graph of some edges; ``kept`` holds the ids of tensors that others keep."""
+        return form.find(self.core.graphs, all(id(t) in kept for t in form.tensors))
 
     def run_program(self, program: ProgramSource, graph: HeteroGraph, arrays: Sequence[Tensor]) -> Sequence[Tensor]:
         """The outputs of a program for arrays in the order of its parameters."""
@@ -116,9 +116,9 @@ class TracedRunner(Runner):
 class _Runtime:
     """Finds graphs and runs programs for one call."""
 
-    def __init__(self, runner: TracedRunner, given: set[int], attempt: Attempt | None) -> None:
+    def __init__(self, runner: TracedRunner, kept: set[int], attempt: Attempt | None) -> None:
         self.runner = runner
-        self.given = given
+        self.kept = kept
         self.attempt = attempt
         self.tape: Tape | None = None if attempt is None else attempt.tape
 
@@ -135,7 +135,7 @@ class _Runtime:
         """The graph of some edges, encoded unless it was seen before."""
         if self.attempt is not None:
             self.attempt.edges += edges.tensors
-        return edges.find(self.runner.core.graphs, self.given)
+        return edges.find(self.runner.core.graphs, self.kept)
 
     def run(self, program: ProgramSource, graph: HeteroGraph, arrays: Sequence[Tensor]) -> Sequence[Tensor]:
         """The outputs of a program for arrays in the order of its parameters."""

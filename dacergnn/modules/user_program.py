@@ -57,11 +57,11 @@ class UserProgram:
 
     def spaces(self, absent: frozenset[str]) -> Spaces:
         """Row spaces and declared shapes, where the arrays ``absent`` are not there."""
-        found = self._spaces.get(absent)
-        if found is None:
+        spaces = self._spaces.get(absent)
+        if spaces is None:
             bindings = {**self.bindings, **dict.fromkeys(absent)}
-            found = self._spaces[absent] = infer(flatten(self.source, bindings))
-        return found
+            spaces = self._spaces[absent] = infer(flatten(self.source, bindings))
+        return spaces
 
     def absent(self, arrays: Sequence[object]) -> frozenset[str]:
         """Names of the arrays that are None."""
@@ -75,8 +75,8 @@ class UserProgram:
                 self.name,
                 f"takes {len(open_names)} arrays besides the graph ({', '.join(open_names)}), not {len(args)}",
             )
-        given = {**taken, **dict(zip(open_names, args, strict=False)), **kwargs}
-        if len(given) < len(taken) + len(args) + len(kwargs):
+        values = {**taken, **dict(zip(open_names, args, strict=False)), **kwargs}
+        if len(values) < len(taken) + len(args) + len(kwargs):
             double = next(n for n in kwargs if n in taken or n in open_names[: len(args)])
             owner = "is a parameter of this module already" if double in taken else "is given twice"
             raise ArrayError(double, f"{owner}; leave it out")
@@ -84,9 +84,9 @@ class UserProgram:
             if name not in self.names:
                 raise ArrayError(name, f"is no array of {self.name}{_guess(name, self.names)}")
         for name in open_names:
-            if name not in given and name not in self.optional and self.bindings.get(name, "") is not None:
+            if name not in values and name not in self.optional and self.bindings.get(name, "") is not None:
                 raise ArrayError(name, f"is missing; {self.name} takes {', '.join(open_names)}")
-        return [given.get(name) for name in self.names]
+        return [values.get(name) for name in self.names]
 
     def program(self, arrays: Arrays) -> ProgramSource:
         """The program for arrays of these row shapes."""
@@ -122,14 +122,14 @@ class UserProgram:
             self._check_rows(name, array, spaces, graph)
 
     def _check_rows(self, name: str, array: Tensor, spaces: Spaces, graph: HeteroGraph) -> None:
-        space, given = spaces.spaces[name], tuple(array.shape)
+        space, actual = spaces.spaces[name], tuple(array.shape)
         rows = tuple([graph.size(s) for s in LEADING.get(space, (space,))])
-        declared = spaces.shapes.get(name, given[len(rows) :])
-        if given != (*rows, *declared):
+        declared = spaces.shapes.get(name, actual[len(rows) :])
+        if actual != (*rows, *declared):
             shape = ", ".join([*map(str, rows), *(map(str, declared) if name in spaces.shapes else ["..."])])
             counts = f", of which the graph has {' x '.join(map(str, rows))}" if rows else ""
             raise ArrayError(
-                name, f"has shape {given}, but its rows are {MEANING[space]}{counts}; it must have shape [{shape}]"
+                name, f"has shape {actual}, but its rows are {MEANING[space]}{counts}; it must have shape [{shape}]"
             )
 
 
@@ -161,13 +161,13 @@ def _in_text(text: str) -> Reading:
 
 def _mentioned(code: CodeType) -> set[str]:
     """All names in a function."""
-    found = {*code.co_names, *code.co_varnames, *code.co_freevars, *code.co_cellvars}
+    names = {*code.co_names, *code.co_varnames, *code.co_freevars, *code.co_cellvars}
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            found |= _mentioned(constant)
-    return found
+            names |= _mentioned(constant)
+    return names
 
 
 def _guess(name: str, known: Sequence[str] | set[str]) -> str:
-    found = closest(name, known)
-    return f"; perhaps {found} is meant" if found else ""
+    nearest = closest(name, known)
+    return f"; perhaps {nearest} is meant" if nearest else ""

@@ -181,11 +181,11 @@ class Reach:
                 raise Unwatchable(f"it calls {where}")
             self.mentioned |= reads(f.__code__).names - BY_NAME - {"__init__"}
             return
-        found = reads(f.__code__)
-        odd = [n for n in sorted(found.names) if method_of_dgl(n)]
-        if found.problem or odd:
-            raise Unwatchable(found.problem or f"{where} uses {odd[0]} of a graph")
-        self.mentioned |= found.names
+        mentions = reads(f.__code__)
+        odd = [n for n in sorted(mentions.names) if method_of_dgl(n)]
+        if mentions.problem or odd:
+            raise Unwatchable(mentions.problem or f"{where} uses {odd[0]} of a graph")
+        self.mentioned |= mentions.names
         self.functions.append(f)
         self._table(vars(f), where)
         self._parts((f.__defaults__, f.__kwdefaults__), where)
@@ -197,7 +197,7 @@ class Reach:
                 raise Unwatchable(f"{name} in {where} has no value yet") from None
             if name != "__class__":
                 self.add(content, name)
-        for path in found.chains:
+        for path in mentions.chains:
             self._resolve(f.__globals__, path)
 
     def _owned(self, f: types.FunctionType) -> bool:

@@ -34,8 +34,8 @@ from dacergnn.modules.signature import SIMPLE, CallSignature
 class Runner(Protocol):
     """Runs programs."""
 
-    def graph_of(self, form: Form, given: set[int]) -> HeteroGraph:
-        """The graph of some edges; ``given`` holds the ids of tensors that others keep."""
+    def graph_of(self, form: Form, kept: set[int]) -> HeteroGraph:
+        """The graph of some edges; ``kept`` holds the ids of tensors that others keep."""
         ...
 
     def run_program(self, program: ProgramSource, graph: HeteroGraph, arrays: Sequence[Tensor]) -> Sequence[Tensor]:
@@ -138,14 +138,14 @@ class Recording:
             Differs: A size that is found on the way is not as it was.
         """
         tensors: list[Any] = [*leaves, *[None] * (self._slots - len(leaves))]
-        given = {*map(id, leaves), *self.watch.ids}
+        kept = {*map(id, leaves), *self.watch.ids}
         grad = torch.is_grad_enabled()
         for step in self.steps:
             if step.grad is grad:
-                _run(step, runner, tensors, given)
+                _run(step, runner, tensors, kept)
             else:
                 with torch.set_grad_enabled(step.grad):
-                    _run(step, runner, tensors, given)
+                    _run(step, runner, tensors, kept)
         if self._later and not hold(self._later, tensors):
             raise Differs
         return filled(self._result, tensors)
@@ -155,14 +155,14 @@ class Differs(Exception):
     """A size is not as it was when a call was recorded."""
 
 
-def _run(step: Step, runner: Runner, tensors: list[Any], given: set[int]) -> None:
+def _run(step: Step, runner: Runner, tensors: list[Any], kept: set[int]) -> None:
     if isinstance(step, TorchCall):
-        found = step.function(*filled(step.args, tensors), **filled(step.kwargs, tensors))
-        made = () if found is None else (found,) if isinstance(found, Tensor) else found
+        result = step.function(*filled(step.args, tensors), **filled(step.kwargs, tensors))
+        made = () if result is None else (result,) if isinstance(result, Tensor) else result
         for slot, tensor in zip(step.results, made, strict=True):
             tensors[slot] = tensor
         return
-    graph = step.edges if isinstance(step.edges, HeteroGraph) else runner.graph_of(filled(step.edges, tensors), given)
+    graph = step.edges if isinstance(step.edges, HeteroGraph) else runner.graph_of(filled(step.edges, tensors), kept)
     arrays: list[Tensor] = []
     for source in step.inputs:
         if source.tensor is None:
@@ -170,9 +170,9 @@ def _run(step: Step, runner: Runner, tensors: list[Any], given: set[int]) -> Non
         else:
             array = filled(source.tensor, tensors)
             arrays.append(graph.to_canonical(array) if source.on_edges else array)
-    found = runner.run_program(step.program, graph, arrays)
+    outputs = runner.run_program(step.program, graph, arrays)
     for output in step.outputs:
-        rows = found[output.position]
+        rows = outputs[output.position]
         rows = tensors[output.slot] = graph.from_canonical(rows) if output.on_edges else rows
         for slot, row in output.views:
             tensors[slot] = rows if row is None else rows.view(rows.size(0), *row)

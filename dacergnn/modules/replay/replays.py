@@ -62,8 +62,8 @@ class Replays:
             self._last = self._signature(args, kwargs)
             return None
         self._left[self._mode()] = left - 1
-        given = [] if last.takes_any_graph else [v for v in leaves if not isinstance(v, (torch.Tensor, HeteroGraph))]
-        graphs = {f"graph {i}": graph for i, graph in enumerate(given)}
+        foreign = [] if last.takes_any_graph else [v for v in leaves if not isinstance(v, (torch.Tensor, HeteroGraph))]
+        graphs = {f"graph {i}": graph for i, graph in enumerate(foreign)}
         like = [r for r in self._recordings if r.signature.leaves(args, kwargs) is not None]
         try:
             return Attempt(last, leaves, Watch(self._module, self._others | graphs), like)
@@ -76,7 +76,7 @@ class Replays:
     def keep(self, attempt: Attempt, result: Any) -> None:
         """Note a call that has succeeded, if it can be repeated."""
         try:
-            found = attempt.finish(result, partial(_forget, weakref.ref(self)))
+            recording = attempt.finish(result, partial(_forget, weakref.ref(self)))
         except Unwatchable as reason:
             self.reason = str(reason)
             if attempt.signature.takes_any_graph:  # a call on the very same graph may be repeated all the same
@@ -84,17 +84,17 @@ class Replays:
                 self._left.pop(self._mode(), None)
             return
         self.reason = None
-        covered = [r for r in attempt.like if found.widen(r)]
+        covered = [r for r in attempt.like if recording.widen(r)]
         # Those of parameters that are not there any more would keep them alive.
-        others = [r for r in self._recordings if r.watch.own == found.watch.own and r not in covered]
-        self._recordings = [found, *others[: _KEPT - 1]]
+        others = [r for r in self._recordings if r.watch.own == recording.watch.own and r not in covered]
+        self._recordings = [recording, *others[: _KEPT - 1]]
 
     def _signature(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallSignature | None:
         """Returns what a call looks like, whatever its sizes; exactly, for one with objects that only the very same is
         like."""
-        found = CallSignature.of(args, kwargs, self._check, any_size=True)
-        exact = found is not None and (found.same or (found.takes_any_graph and self._of_one_graph))
-        return CallSignature.of(args, kwargs, self._check) if exact else found
+        signature = CallSignature.of(args, kwargs, self._check, any_size=True)
+        exact = signature is not None and (signature.same or (signature.takes_any_graph and self._of_one_graph))
+        return CallSignature.of(args, kwargs, self._check) if exact else signature
 
     def _mode(self) -> tuple[bool, bool]:
         return self._module.training, torch.is_grad_enabled()
@@ -118,6 +118,6 @@ def _has_attributes(value: Any) -> bool:
 
 
 def _forget(replays: weakref.ref[Replays], _: object) -> None:
-    found = replays()
-    if found is not None:
-        found.forget()
+    referent = replays()
+    if referent is not None:
+        referent.forget()

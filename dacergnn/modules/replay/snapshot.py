@@ -84,10 +84,10 @@ class Snapshot:
             [(f, ABSENT if f.__kwdefaults__ is None else f.__kwdefaults__) for f in functions],
         )
         for part in parts:
-            found = [*chain.from_iterable(part)]
+            entries = [*chain.from_iterable(part)]
             words.append(len(part))
-            words.extend(0 if v is ABSENT else id(v) for v in found)
-            self.kept += found
+            words.extend(0 if v is ABSENT else id(v) for v in entries)
+            self.kept += entries
         self._words = words
         self.check: tuple[Callable[[int], bool], int] = _function("same_objects"), words.buffer_info()[0]
         """A function, and its argument, that tell whether everything is as it was."""
@@ -131,5 +131,5 @@ def forms(tensors: Sequence[Tensor]) -> list[Any]:
     Raises:
         RuntimeError: A tensor does not have all of them.
     """
-    found: list[Any] = [(t.requires_grad, t.dtype, t.shape, t.stride(), t.device) for t in tensors]
-    return found + [(t._version, len(t.__dict__)) for t in tensors if not t.is_floating_point()]
+    properties: list[Any] = [(t.requires_grad, t.dtype, t.shape, t.stride(), t.device) for t in tensors]
+    return properties + [(t._version, len(t.__dict__)) for t in tensors if not t.is_floating_point()]

@@ -91,10 +91,10 @@ def is_user(owner: str) -> bool:
 
 def owner(function: FunctionType) -> str:
     """The module whose names a function sees; PyG's, for what PyG has written for a user's class."""
-    found = str(function.__globals__.get("__name__"))
-    if found.endswith(("_propagate", "_edge_updater")) and "CollectArgs" in function.__globals__:
+    module = str(function.__globals__.get("__name__"))
+    if module.endswith(("_propagate", "_edge_updater")) and "CollectArgs" in function.__globals__:
         return "torch_geometric.nn"
-    return found
+    return module
 
 
 def mentioned(cls: type) -> set[str]:

@@ -28,27 +28,27 @@ class Watch:
     def __init__(self, module: nn.Module, others: dict[str, Any]) -> None:
         names = frozenset(("forward", "__call__"))
         while True:  # what is found mentions further names
-            found = Reach(module, names)
-            self.own = frozenset(map(id, found.tensors))
+            reach = Reach(module, names)
+            self.own = frozenset(map(id, reach.tensors))
             """Tensors of the module."""
             for name, value in others.items():
-                found.add(value, name)
-            if found.mentioned <= names:
+                reach.add(value, name)
+            if reach.mentioned <= names:
                 break
-            names = frozenset(found.mentioned)
-        self.tensors = found.tensors
-        self.ids = frozenset(map(id, found.tensors))
-        self.integers = [t for t in found.tensors if not t.is_floating_point()]
+            names = frozenset(reach.mentioned)
+        self.tensors = reach.tensors
+        self.ids = frozenset(map(id, reach.tensors))
+        self.integers = [t for t in reach.tensors if not t.is_floating_point()]
         self._snapshot = Snapshot(
-            tables=found.tables,
-            sequences=found.sequences,
-            items=found.places.values(),
-            objects=found.modules,
-            classes=found.kinds,
-            cells=found.cells,
-            functions=found.functions,
+            tables=reach.tables,
+            sequences=reach.sequences,
+            items=reach.places.values(),
+            objects=reach.modules,
+            classes=reach.kinds,
+            cells=reach.cells,
+            functions=reach.functions,
         )
-        self._forms = Forms(found.tensors)
+        self._forms = Forms(reach.tensors)
         if len(self._snapshot.kept) > _MOST:
             raise Unwatchable(f"it can reach more than {_MOST} objects")
         if any(GLOBAL_HOOKS):
