@@ -1,4 +1,4 @@
-"""Graphs that another process has encoded, found by the edge tensors that came with them, or by their numbers."""
+"""Finds graphs that another process has encoded, by the edge tensors that came with them or by a checksum."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from dacergnn.graph.native_sorting import checksum
 _local = threading.local()
 _arrived: dict[int, list[Arrival]] = {}
 _numbered: weakref.WeakValueDictionary[tuple[object, tuple[object, ...]], HeteroGraph] = weakref.WeakValueDictionary()
-"""Graphs of DGL by owner and sizes, the last of which is a checksum of their edges."""
+"""Graphs of DGL by owner and sizes; the last size is a checksum of the edges."""
 
 
 @dataclass(frozen=True)
 class EncodedGraph:
-    """A graph, and what a layer looks for it by.
+    """Describes a graph, and the key by which a layer looks for it.
 
     Args:
-        owner: As of `GraphCache.find`.
-        tensors: Those that hold the edges; none for a graph of DGL.
-        sizes: The rest of the key, and the checksum of a graph of DGL.
+        owner: The owner that `GraphCache.find` takes.
+        tensors: The tensors that hold the edges; none for a graph of DGL.
+        sizes: The rest of the key; for a graph of DGL, the checksum comes last.
     """
 
     owner: object
@@ -40,7 +40,7 @@ class EncodedGraph:
 
 @dataclass(frozen=True)
 class Arrival:
-    """An encoded graph that does not keep its tensors, and how often these had been written to."""
+    """Describes an encoded graph, with weak references to its tensors and how often these had been written to."""
 
     owner: object
     references: list[weakref.ref[Tensor]]
@@ -61,7 +61,7 @@ class Arrival:
 
 
 def arrive(graphs: Sequence[EncodedGraph]) -> None:
-    """Lets layers find graphs as long as their edge tensors are there; those of DGL, as long as these items are."""
+    """Lets layers find graphs while their edge tensors exist; for graphs of DGL, while the encoded graphs exist."""
     for item in graphs:
         if not item.tensors:
             _numbered[item.owner, item.sizes] = item.graph
@@ -84,7 +84,7 @@ def arrived(owner: object, key: GraphKey) -> HeteroGraph | None:
 
 @contextmanager
 def collecting() -> Generator[list[EncodedGraph]]:
-    """While it is active, layers on this thread encode graphs and compute nothing; gives the graphs."""
+    """Makes layers on this thread encode graphs and compute nothing within the context; yields the graphs."""
     before, _local.found = is_collecting(), list[EncodedGraph]()
     try:
         yield _local.found
@@ -93,12 +93,12 @@ def collecting() -> Generator[list[EncodedGraph]]:
 
 
 def is_collecting() -> list[EncodedGraph] | None:
-    """Returns where graphs are collected, None if they are not."""
+    """Returns the list that graphs are collected in; None if they are not collected."""
     return getattr(_local, "found", None)
 
 
 def collect(owner: object, key: GraphKey, graph: HeteroGraph) -> None:
-    """Notes a graph that a layer has found, while graphs are collected."""
+    """Notes a graph that a layer has looked up, while graphs are collected."""
     graphs = is_collecting()
     if graphs is None:
         return
@@ -110,10 +110,10 @@ def collect(owner: object, key: GraphKey, graph: HeteroGraph) -> None:
 
 
 def _checksum(key: GraphKey) -> int | None:
-    """Returns a number that tells the edges and types of a key with a graph of DGL; None for other keys.
+    """Returns a checksum of the edges and types in a key with a graph of DGL; None for other keys.
 
-    It stands in for the identity of the graph: a relation of a heterograph is another object whenever it is asked for,
-    and anyone may write to the memory of edges. There is none for graphs on devices.
+    It replaces the identity of the graph: a heterograph returns a new object for a relation at each access, and anyone
+    may write to the memory of edges. Graphs on devices have none.
     """
     graph: Any = key[0][0] if key[0] else None
     types = [t for t in key[0][1:] if isinstance(t, Tensor)]

@@ -1,4 +1,4 @@
-"""What everything that runs compiled programs offers besides its results."""
+"""Base of everything that runs compiled programs: reports, and SDFGs in files."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ class RunsPrograms:
 
     @property
     def last_call(self) -> tuple[CompiledProgram, HeteroGraph] | None:
-        """The compiled program and the graph of the last call."""
+        """Returns the compiled program and the graph of the last call; None before the first one."""
         return self.__dict__.get("_last")
 
     def remember(self, compiled: CompiledProgram, graph: HeteroGraph) -> None:
-        """Note what a call runs."""
+        """Notes the program and the graph of a call."""
         self.__dict__["_last"] = (compiled, graph)
 
     @property
     def compiled_programs(self) -> dict[Any, CompiledProgram]:
-        """Programs that have run, by what they depend on."""
+        """Returns the programs that have run, by the properties of calls that they depend on."""
         raise NotImplementedError
 
     def forget_calls(self) -> None:
-        """Look the program of the next call up again, however much it is like one before."""
+        """Forgets repeated calls, so that the next call looks up its program again even if it is like one before."""
         raise NotImplementedError
 
     def save_sdfg(self, folder: str | Path) -> list[Path]:
-        """Write the SDFGs of every step of the last call's program: ``00_frontend.sdfg``, ...; returns their paths.
+        """Writes the SDFGs of every step of the last call's program, ``00_frontend.sdfg``, ..., and returns their paths.
 
-        They are those of the build with the most gradients. What runs has the highest number, forward and backward;
-        `load_sdfg` reads that when it has been changed.
+        They belong to the build with the most gradients. The files with the highest number, forward and backward, are
+        those that run; `load_sdfg` reads them after changes.
 
         Raises:
             UnsupportedCallError: The module has not been called yet.
@@ -51,13 +51,13 @@ class RunsPrograms:
         return self._last_program("save_sdfg").save(Path(folder))
 
     def load_sdfg(self, folder: str | Path) -> list[Path]:
-        """Run SDFGs that `save_sdfg` wrote, and somebody has changed, in all calls like that which they were saved of.
+        """Runs changed SDFGs of a folder that `save_sdfg` wrote, in all calls like the one that they were saved from.
 
-        Names, row spaces, shapes and element types of inputs, results and gradients have to be those that were saved.
-        Nobody checks what is computed. It has first derivatives only.
+        Names, row spaces, shapes and element types of inputs, results and gradients must stay as they were saved.
+        The computation itself is not checked. It has first derivatives only.
 
         Args:
-            folder: Where `save_sdfg` wrote to. What is read are the files with the highest number.
+            folder: The folder that `save_sdfg` wrote to. The files with the highest number are read.
 
         Returns:
             The paths that were read.
@@ -78,22 +78,22 @@ class RunsPrograms:
         self._exchange(known, LoadedProgram(known, path, record))
         for key, program in [*self.compiled_programs.items()]:
             if program.program == known.program and program.key != known.key:
-                del self.compiled_programs[key]  # calls that it was for are refused from now on
+                del self.compiled_programs[key]  # its calls are refused from now on
         return [path / part.file for part in record.parts.values()]
 
     def unload_sdfg(self) -> None:
-        """Run what was compiled, in place of all that `load_sdfg` has read."""
+        """Runs the compiled programs again, in place of all SDFGs that `load_sdfg` has read."""
         for program in [*self.compiled_programs.values()]:
             if isinstance(program, LoadedProgram):
                 self._exchange(program, program.original)
 
     @property
     def loaded_programs(self) -> dict[Any, LoadedProgram]:
-        """Programs that `load_sdfg` has read, by what they depend on."""
+        """Returns the programs that `load_sdfg` has read, by the properties of calls that they depend on."""
         return {key: program for key, program in self.compiled_programs.items() if isinstance(program, LoadedProgram)}
 
     def check_loaded(self, program: ProgramSource) -> None:
-        """DacergnnError if a program was loaded for other calls; this one would be compiled as if it had not been."""
+        """Raises DacergnnError if SDFGs of a program were loaded for other calls, since this call would not run them."""
         for loaded in self.loaded_programs.values():
             if loaded.program == program:
                 loaded.refuse_others()
@@ -112,7 +112,7 @@ class RunsPrograms:
 
 
 class ProgramModule(RunsPrograms, nn.Module):
-    """A module of this package whose calls run compiled programs."""
+    """Represents a module of this package whose calls run compiled programs."""
 
     @property
     def kind(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]

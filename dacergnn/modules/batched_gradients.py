@@ -1,4 +1,4 @@
-"""Backwards for a batch of gradients at once, as ``is_grads_batched=True`` of `torch.autograd.grad` asks for them."""
+"""Runs backwards for a batch of gradients at once, as `torch.autograd.grad` asks with ``is_grads_batched=True``."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Backward = Callable[[Sequence[Tensor]], Sequence[Tensor | None]]
 
 
 def batch_level() -> int:
-    """Returns how deep this call is in the batches of torch's first `vmap`, which still serves autograd; 0 for not."""
+    """Returns how many batches of torch's first `vmap`, which still serves autograd, contain this call; 0 for none."""
     level = _C._vmapmode_increment_nesting() - 1
     _C._vmapmode_decrement_nesting()
     return level
 
 
 def for_each_item(backward: Backward, gradients: Sequence[Tensor]) -> list[Tensor | None]:
-    """Returns what ``backward`` makes of each item of the batch, as a batch again."""
+    """Returns the results of ``backward`` for all items of the batch, as batches again."""
     level = batch_level()
     batched = [not _C._has_storage(g) for g in gradients]
     plain = [_torch._remove_batch_dim(g, level, 0, 0) if b else g for g, b in zip(gradients, batched, strict=True)]

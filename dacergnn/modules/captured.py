@@ -1,4 +1,4 @@
-"""Calls of a layer as CUDA graphs: recorded when they come again, replayed from then on."""
+"""Records calls of a layer as CUDA graphs when they come again, and replays them from then on."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _KEPT = 8
 
 
 class Captures:
-    """The recorded calls of a layer, latest first.
+    """Holds the recorded calls of a layer, latest first.
 
     A call is recorded when one like it was made before: with the same graph, integers and parameters, features of the
-    same types and shapes, gradients asked for of the same. All others run as they are, so do calls whose memory is
-    still in use by a backward to come, and calls that are part of somebody else's recording.
+    same types and shapes, and gradients of the same tensors. All others run as they are. So do calls whose memory a
+    later backward still needs, and calls within another recording.
     """
 
     def __init__(self, layer: RunsPrograms, check: CheckGraph) -> None:
@@ -43,11 +43,11 @@ class Captures:
         tensors: Sequence[Tensor],
         owner: object,
     ) -> Any:
-        """``function(*args, **kwargs)``, whose result follows from the arguments and ``tensors``.
+        """Returns ``function(*args, **kwargs)``, which depends on the arguments, ``tensors`` and ``owner`` alone.
 
         Args:
-            tensors: What it reads besides, and may be differentiated by: parameters.
-            owner: What else it depends on; compared by equality.
+            tensors: Parameters that the function reads; gradients with respect to them may be needed.
+            owner: Anything else that the result depends on; compared by equality.
 
         Raises:
             ArrayError: The arguments are not on a CUDA device.
@@ -88,13 +88,13 @@ class Captures:
 
     @property
     def summary(self) -> str | None:
-        """For reports."""
+        """Returns a text for reports on the recorded calls; None if there are none."""
         count = len(self._kept)
         return f"CUDA graphs replay {count} kind{'s' * (count > 1)} of calls" if count else None
 
 
 def _device(leaves: Sequence[Any], tensors: Sequence[Tensor]) -> torch.device:
-    """The device that a call is about."""
+    """Returns the device of a call; raises ArrayError unless it has CUDA graphs."""
     values = [v for kind in (HeteroGraph, Tensor) for v in leaves if isinstance(v, kind)]
     (device, *_) = [v.device for v in (*values, *tensors)] or [torch.device("cpu")]
     check_capturable("the call", device)
@@ -102,17 +102,17 @@ def _device(leaves: Sequence[Any], tensors: Sequence[Tensor]) -> torch.device:
 
 
 def check_capturable(name: str, device: torch.device) -> None:
-    """ArrayError unless there are CUDA graphs for a device."""
+    """Raises ArrayError unless there are CUDA graphs for a device."""
     if device.type != cuda_graph.Recorder.kind:
         problem = f"is on {device}, but cuda_graph=True records calls on CUDA devices; move model, graph and inputs"
         raise ArrayError(name, f"{problem} there with .to('cuda'), or leave cuda_graph out")
 
 
 def _in_backward() -> bool:
-    """Returns whether this is a call that a checkpoint makes again, and so has to do what it did before."""
+    """Returns whether a checkpoint repeats this call in a backward, so that it must do what it did before."""
     return torch._C._current_graph_task_id() != -1  # pyright: ignore[reportPrivateUsage]
 
 
 def _circumstances() -> list[Any]:
-    """Returns what kernels are chosen by besides the call."""
+    """Returns the settings of torch that the choice of kernels depends on besides the call."""
     return [allows_tf32(), torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda")]

@@ -1,4 +1,4 @@
-"""Everything in a model that runs compiled programs, for reports."""
+"""Lists everything in a model that runs compiled programs, for reports."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dacergnn.modules.layer import CompiledLayer, core_of
 
 
 class CompiledPart(NamedTuple):
-    """A module that runs programs: its name, what knows its last call, and how calls are repeated."""
+    """Describes a module that runs programs: its name, the object that knows its last call, and notes for reports."""
 
     name: str
     part: RunsPrograms

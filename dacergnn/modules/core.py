@@ -1,4 +1,4 @@
-"""What a compiled layer was compiled with, and what is to be told of it."""
+"""Holds the options and the state of a compiled layer."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from dacergnn.modules.plan_use import LayerUse, PlanUse
 
 
 class Core(RunsPrograms):
-    """Stands behind a compiled layer, which shares all its attributes with the original and holds nothing else.
+    """Holds what a compiled layer needs besides the original's attributes, which are its only attributes.
 
     Args:
-        original: The layer of the library; its attributes are those of the compiled layer.
+        original: The layer of the library, whose attributes the compiled layer shares.
     """
 
     def __init__(self, original: nn.Module, config: Config, graphs: GraphCache, on_unsupported: OnUnsupported) -> None:
@@ -28,17 +28,17 @@ class Core(RunsPrograms):
         self.graphs = graphs
         self.on_unsupported: OnUnsupported = on_unsupported
         self.find_self: Callable[[], nn.Module | None] = lambda: None
-        """Returns the module that users call, which hooks are given; None where that is the original."""
+        """Returns the module that users call and that hooks receive; None if it is the original."""
         self.follower: nn.Module | None = None
-        """The activation that calls of the layer apply, too."""
+        """The activation that calls of the layer apply as well."""
         self.refusal: str | None = None
-        """Why the last uncompiled call ran the original."""
+        """The reason for which the last uncompiled call ran the original."""
         self.warned: set[str] = set()
         self.compiled: dict[Any, CompiledProgram] = {}
         self.plan_use: LayerUse | None = None if config.plan is None else PlanUse(config.plan).layer()
-        """Notes what is asked of the plan, which may be that of a whole model; None if there is no plan."""
+        """Notes the questions to the plan, which may belong to a whole model; None if there is no plan."""
         self.captures: Captures | None = Captures(self, self.config.check_graph) if config.cuda_graph else None
-        """Calls that are replayed as CUDA graphs; None if none are to be."""
+        """The calls that are replayed as CUDA graphs; None without ``cuda_graph``."""
 
     @property
     def compiled_programs(self) -> dict[Any, CompiledProgram]:
@@ -59,5 +59,5 @@ class Core(RunsPrograms):
 
     @property
     def applied(self) -> Callable[[Any], Any] | None:
-        """The activation, where nothing else sees the layer's own results: no hook."""
+        """Returns the activation to apply; None if there is none, or if hooks see the layer's own results."""
         return None if self.is_watched else self.follower

@@ -1,4 +1,4 @@
-"""Types of elements: those that programs are compiled for, and the one that a call computes in under autocast."""
+"""Element types: those that programs are compiled for, and the one that a call computes in under autocast."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ ELEMENTS: dict[torch.dtype, Typeclass] = {
 
 
 def known_elements(implementation: str | None, device: str = "cpu") -> tuple[torch.dtype, ...]:
-    """The types of elements that there are kernels for.
+    """Returns the element types that there are kernels for.
 
-    Kernels of devices compute in float32 for all types but float64, and store what they are given.
+    Kernels of devices compute in float32 for all types but float64, and store rows in the type of the arrays.
     """
     return tuple(
         dtype for dtype in ELEMENTS if str(dtype).removeprefix("torch.") in find(implementation, device).elements
@@ -36,7 +36,7 @@ def known_elements(implementation: str | None, device: str = "cpu") -> tuple[tor
 
 
 def check_elements(name: str, dtype: torch.dtype, implementation: str | None, device: str = "cpu") -> None:
-    """Raise ArrayError, with the name of the array, unless there are kernels for its element type."""
+    """Raises ArrayError, with the name of the array, unless there are kernels for its element type."""
     known = known_elements(implementation, device)
     if dtype not in known:
         *most, last = map(str, known)
@@ -51,9 +51,9 @@ def is_autocast() -> bool:
 
 
 def autocast_type(device: torch.device, config: Config, own: torch.dtype) -> torch.dtype | None:
-    """The type that a call computes in, and that its results have, under autocast; None where that is off.
+    """Returns the type of a call's computation and results under autocast; None if autocast is off.
 
-    That of autocast where there are kernels for it, else ``own``, the type of the parameters, but float32 at least.
+    It is autocast's type if there are kernels for it, else ``own``, the type of the parameters, but float32 at least.
     float64 stays.
     """
     if device.type not in DEVICES or not torch.is_autocast_enabled(device.type):
@@ -66,7 +66,7 @@ def autocast_type(device: torch.device, config: Config, own: torch.dtype) -> tor
 
 @contextmanager
 def without_autocast() -> Generator[None]:
-    """No autocast, for what computes in the type that it is given."""
+    """Turns autocast off within the context, for code that computes in the type of its inputs."""
     with ExitStack() as stack:
         for device in DEVICES:
             if torch.is_autocast_enabled(device):
@@ -75,7 +75,7 @@ def without_autocast() -> Generator[None]:
 
 
 def cast(value: Any, dtype: torch.dtype) -> Any:
-    """``value`` with the floating-point tensors in it, also those in dictionaries and tuples, in another type."""
+    """Returns ``value`` with all floating-point tensors in it, also in dictionaries and tuples, cast to a type."""
     if isinstance(value, Tensor) and value.is_floating_point():
         return value.to(dtype)
     if isinstance(value, dict):
@@ -86,7 +86,7 @@ def cast(value: Any, dtype: torch.dtype) -> Any:
 
 
 def with_parameters(module: Any, parameters: Mapping[str, Tensor], prefix: str = "") -> Any:
-    """A shallow copy of ``module`` whose parameters are the given tensors."""
+    """Returns a shallow copy of ``module`` whose parameters are the given tensors."""
     stand_in = copy.copy(module)
     own = {n: parameters.get(prefix + n, p) for n, p in module._parameters.items()}
     children = {n: m and with_parameters(m, parameters, f"{prefix}{n}.") for n, m in module._modules.items()}

@@ -1,4 +1,4 @@
-"""Activations behind layers: done by their programs, while rows are at hand."""
+"""Lets the programs of layers apply the activations that follow the layers."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from dacergnn.program.flatten import Activation
 
 
 class Followed:
-    """The programs of a layer with activations behind them."""
+    """Holds the programs of a layer together with activations that follow them."""
 
     def __init__(self) -> None:
         self._programs: dict[tuple[int, Activation], tuple[ProgramSource, ProgramSource]] = {}
 
     def bind(self, binding: Binding, function: Callable[[Any], Any]) -> Binding:
-        """A call with an activation behind it: in its program, or where that is not its last step, behind that."""
+        """Returns a call followed by an activation, which is part of its program if possible, else a step after it."""
         activation, program = activation_of(function), binding.program
         if activation is None or not binding.reshapes or program.then is not None:
             finish, repeats = binding.finish, binding.repeats or binding.reshapes
             return replace(binding, finish=lambda *results: function(finish(*results)), reshapes=False, repeats=repeats)
         key = id(program), activation
-        if key not in self._programs:  # kept beside it, so that its id stays its own
+        if key not in self._programs:  # the program is kept, so that no other one gets its id
             self._programs[key] = program, replace(program, then=activation)
         return replace(binding, program=self._programs[key][1])
 
 
 class DoneBefore(nn.Module):
-    """Stands where an activation stood that layers before it compute, unless a hook is to see their own results."""
+    """Replaces an activation that the layers before it compute; runs it if hooks see the layers' own results."""
 
     original: nn.Module
 

@@ -1,4 +1,4 @@
-"""What modules that take a `HeteroGraph` have in common: compiled programs, registration, pickles, initial values."""
+"""Base of modules that take a `HeteroGraph`: compiled programs, registration, pickles, initial values."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from dacergnn.modules.traced import register_layer
 
 
 class GraphLayer(ProgramModule, ABC):
-    """A module that runs programs on the graph that it is called with."""
+    """Represents a module that runs programs on the graph of each call."""
 
     _captures: Captures | None
-    """Calls that are replayed as CUDA graphs; None if none are to be."""
+    """The calls that are replayed as CUDA graphs; None without ``cuda_graph``."""
     original: GraphLayer
     number: int
 
@@ -37,7 +37,7 @@ class GraphLayer(ProgramModule, ABC):
         self._register()
 
     def _register(self) -> None:
-        # What traced calls look for; past nn.Module, which would take the layer for a part of itself.
+        # Traced calls look for these. They are set past nn.Module, which would make the layer its own submodule.
         object.__setattr__(self, "original", self)
         object.__setattr__(self, "number", register_layer(self))
         object.__setattr__(
@@ -55,7 +55,7 @@ class GraphLayer(ProgramModule, ABC):
 
     @property
     def notes(self) -> list[str | None]:
-        """Returns how calls are repeated, for reports."""
+        """Returns notes on how calls are repeated, for reports."""
         return [] if self._captures is None else [self._captures.summary]
 
     @property
@@ -67,7 +67,7 @@ class GraphLayer(ProgramModule, ABC):
             object.__setattr__(self, "_captures", Captures(self, self.config.check_graph))
 
     def reset_parameters(self) -> None:
-        """Glorot-uniform matrices and vectors, zero biases, one for priors, gates and scalars."""
+        """Sets matrices and vectors to Glorot-uniform values, biases to zero, and priors, gates and scalars to one."""
         for name, parameter in self.named_parameters():
             if name == "bias":
                 nn.init.zeros_(parameter)
@@ -79,7 +79,7 @@ class GraphLayer(ProgramModule, ABC):
                 nn.init.uniform_(parameter, -bound, bound)
 
     def _run(self, function: Callable[..., Any], *args: Any) -> Any:
-        """``function(*args)``, a call of this layer that reads its parameters besides; replayed if it can be."""
+        """Returns ``function(*args)``, which may also read the parameters of this layer; replays the call if possible."""
         if self._captures is None:
             return function(*args)
         own = [p for p in self._parameters.values() if p is not None]
@@ -93,7 +93,7 @@ class GraphLayer(ProgramModule, ABC):
         make: Callable[[], ProgramSource],
         sparse: frozenset[str] = frozenset(),
     ) -> CompiledProgram:
-        """The compiled program under ``key``; choices are made for the first graph of its kind."""
+        """Returns the compiled program under ``key``; choices are made for the first graph of its kind."""
         key = (*key, graph.index_dtype, graph.single_typed, graph.device.type, sparse)
         compiled = self._compiled.get(key)
         if compiled is None:
@@ -104,16 +104,16 @@ class GraphLayer(ProgramModule, ABC):
         return compiled
 
     def run(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A traced call, with the parameters of ``module``."""
+        """Runs a traced call with the parameters of ``module``."""
         return module.forward(*args, **kwargs)
 
     @abstractmethod
     def result(self, *args: Any, **kwargs: Any) -> Any:
-        """Shapes of what a call returns, for tracers."""
+        """Returns the shapes of a call's results, for tracers."""
 
 
 def check_graph(graph: object) -> None:
-    """Raise ArrayError unless this is a graph that there are kernels for."""
+    """Raises ArrayError unless this is a graph that there are kernels for."""
     if not isinstance(graph, HeteroGraph):
         kind = type(graph).__name__
         raise ArrayError("graph", f"is a {kind}; make a HeteroGraph of it with from_pyg, from_dgl or from_arrays")

@@ -23,15 +23,15 @@ from dacergnn.target import find
 
 
 class LoadedProgram(CompiledProgram):
-    """Runs SDFGs of a folder in place of those that the passes make; belongs to one layer, and no cache of plans.
+    """Runs SDFGs of a folder in place of those that the passes make; belongs to one layer, and to no cache of plans.
 
-    What the SDFGs compute is what the user says. So there is nothing that they could be differentiated by beyond the
-    backward that stands beside them.
+    The user decides what the SDFGs compute. Hence no derivative of them is known, except for the backward in the same
+    folder.
 
     Args:
-        original: In whose place this one comes.
-        folder: Holds what `CompiledProgram.save` wrote of it, changed.
-        record: That of the folder.
+        original: The program that this one replaces.
+        folder: Holds the files that `CompiledProgram.save` wrote for it, with changes.
+        record: The record of the folder.
 
     Raises:
         VerificationError: A file is missing, broken, or does not fit the layer.
@@ -66,7 +66,7 @@ class LoadedProgram(CompiledProgram):
         return made
 
     def _connect(self, sdfg: dace.SDFG) -> None:
-        """Connect encodings for the formats that nodes have."""
+        """Connects the encodings that the formats of the nodes need."""
         target = find(self.config.implementation)
         operators: list[Any] = Program(sdfg).operators
         for operator in operators:
@@ -109,7 +109,7 @@ class LoadedProgram(CompiledProgram):
         self._refuse(f"are for indices of {self.index}, and this call has features with too many nonzeros for that")
 
     def refuse_others(self) -> NoReturn:
-        """DacergnnError about a call that the program would have to be compiled for in another way."""
+        """Raises DacergnnError about a call that would need another compiled program."""
         kind = f"elements of {self.dtype}, indices of {self.index}"
         self._refuse(f"are for {kind} and graphs of one kind; make such calls, as when they were saved")
 
@@ -117,7 +117,7 @@ class LoadedProgram(CompiledProgram):
         raise DacergnnError(f"{self.folder}: the SDFGs that were loaded {problem}. unload_sdfg() undoes it.")
 
     def __deepcopy__(self, memo: object) -> LoadedProgram:
-        return self  # nothing of it changes
+        return self  # it never changes
 
     def __reduce__(self) -> NoReturn:
         raise DacergnnError(

@@ -1,7 +1,7 @@
-"""What a module is made of besides numbers: its options, hooks, submodules and the shapes of its parameters.
+"""Describes a module apart from its numbers: its options, hooks, submodules and the shapes of its parameters.
 
-Whether it is as it was is asked at every call. C code compares objects by identity; where one is another, a longer look
-tells whether that means anything: a parameter of the same shape, or a tensor that a hook makes at every call, does not.
+Every call checks whether the module has changed. C code compares objects by identity. If one differs, a slower check
+tells whether it matters: a new parameter of the same shape, or a tensor that a hook makes at every call, does not.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _TRACKED = ("_parameters", "_buffers", "_modules")
 _AT_EVERY_CALL = ("training",)
 """Attributes that front ends read at every call."""
 _ASIDE = ("_state_dict", "_load_state_dict", "_non_persistent", "_with_kwargs", "_always_called")
-"""Parts of the names of tables that no call depends on, or that change with others only."""
+"""Parts of the names of dictionaries that no call depends on, or that change only together with others."""
 
 
 class ModuleState:
-    """The state of some modules, and of those within them, at one moment."""
+    """Describes the state of some modules, and of those within them, at one moment."""
 
     def __init__(self, *modules: nn.Module) -> None:
         self._modules = [m for top in modules for m in top.modules()]
@@ -35,10 +35,10 @@ class ModuleState:
         """Holds a byte for each module, those within others too: 1 if it is in training."""
         self._snapshot: Snapshot | None = None
         self.check: tuple[Callable[[int], bool], int] = (_unknown, 0)
-        """A function, and its argument, that tell whether every attribute is known to be the object that it was."""
+        """A function and its argument; it returns whether every attribute is known to be the same object as before."""
 
     def watch(self) -> None:
-        """Let `check` compare with this moment, unless a parameter has no shape yet: it gets one unnoticed."""
+        """Makes `check` compare with this moment, unless a parameter has no shape yet, since it gets one unnoticed."""
         parameters = [p for m in self._modules for p in vars(m)["_parameters"].values()]
         if any(p is not None and is_lazy(p) for p in parameters):
             return
@@ -54,7 +54,7 @@ class ModuleState:
         return self._outline == other._outline
 
     def same_tensors(self, other: ModuleState) -> bool:
-        """Returns whether the modules hold the very same tensors in both states, besides parameters."""
+        """Returns whether the modules hold the same tensor objects in both states, apart from parameters."""
         pairs = zip(self._tensors, other._tensors, strict=False)
         return len(self._tensors) == len(other._tensors) and all(a is b for a, b in pairs)
 
@@ -64,7 +64,7 @@ def _unknown(_: int) -> bool:
 
 
 class _Is:
-    """An object that equals itself alone, kept alive so that nothing else gets its place."""
+    """Wraps an object that equals itself alone, and keeps it alive so that no other object gets its id."""
 
     def __init__(self, value: object) -> None:
         self.value = value
@@ -76,7 +76,7 @@ class _Is:
 
 
 def _outline(module: nn.Module, tensors: list[Tensor]) -> list[Any]:
-    """Returns what can be compared of a module; its tensors besides parameters are added to ``tensors``."""
+    """Returns the comparable parts of a module, and adds its tensors apart from parameters to ``tensors``."""
     own = vars(module)
     parameters = [(name, _shape(p)) for name, p in own["_parameters"].items()]
     children = [(name, _Is(m)) for name, m in own["_modules"].items()]
@@ -87,20 +87,20 @@ def _outline(module: nn.Module, tensors: list[Tensor]) -> list[Any]:
 
 
 def _shape(parameter: Tensor | None) -> object:
-    """Returns what front ends read of a parameter when they are made."""
+    """Returns the shape of a parameter, which front ends read when they are made; its class if it has no shape."""
     if parameter is None or is_lazy(parameter):
         return type(parameter)
     return parameter.shape
 
 
 def _frozen(value: Any, tensors: list[Tensor]) -> object:
-    """Returns what can be compared with the same attribute at another moment."""
+    """Returns a form of an attribute's value that can be compared with its form at another moment."""
     kind: type[Any] = type(value)
     if isinstance(value, Tensor):
         tensors.append(value)
         return Tensor
     if kind in _SIMPLE:
-        return kind, repr(value)  # NaN equals itself then
+        return kind, repr(value)  # as text, since NaN does not equal itself
     if kind in (dict, OrderedDict):
         return kind, [(_frozen(k, tensors), _frozen(v, tensors)) for k, v in value.items()]
     if kind in (list, tuple):
@@ -109,7 +109,7 @@ def _frozen(value: Any, tensors: list[Tensor]) -> object:
 
 
 def _holders(table: dict[Any, Any], tables: list[Any], sequences: list[Any]) -> None:
-    """Collect a dictionary, and the dictionaries and lists in it."""
+    """Collects a dictionary, and the dictionaries, lists and sets in it."""
     tables.append(table)
     for name, value in table.items():
         kind = type(value)

@@ -1,7 +1,7 @@
-"""Which questions of a user's plan the programs of a model ask; one that none of them asks is an error.
+"""Checks that the programs of a model ask all questions that a user's plan answers.
 
-Layers are compiled when they are called. So it is known that nobody asks a question once all layers that it may be
-about have been called, with gradients where it is about gradients.
+Layers are compiled when they are called. A question is known to be unused once all layers that it may concern have
+been called, with gradients if it concerns gradients.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ _OF_GRADIENTS = ("backward/", "cache_or_recompute/")
 
 
 class PlanUse:
-    """Knows the layers that follow a plan, and what has been asked of it."""
+    """Knows the layers that follow a plan, and the questions that they have asked."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.layers: dict[str, LayerUse] = {}
 
     def layer(self, name: str = MODEL) -> LayerUse:
-        """A further layer."""
+        """Adds a layer, and returns the object that notes its questions."""
         use = self.layers[name] = LayerUse(self)
         return use
 
     @property
     def unasked(self) -> list[str]:
-        """The questions that no program has asked so far."""
+        """Returns the questions that no program has asked so far."""
         return [question for question, _ in self._unasked()]
 
     def check(self) -> None:
-        """DacergnnError if it is known that nobody asks a question."""
+        """Raises DacergnnError if it is known that nobody asks a question."""
         for question, layers in self._unasked():
             if all(layer.would_have_asked(question) for layer in layers):
                 whom = "this layer" if len(layers) == 1 else "any layer of this model"
@@ -43,7 +43,7 @@ class PlanUse:
                 )
 
     def _unasked(self) -> Iterator[tuple[str, list[LayerUse]]]:
-        """Questions without anybody who asks them so far, and the layers that they may be about."""
+        """Yields each question that nobody has asked so far, and the layers that it may concern."""
         everywhere = [*self.layers.values()]
         own = [(plan, [self.layers[name]]) for name, plan in self.plan.layers if name in self.layers]
         for plan, layers in [(self.plan, everywhere), *own]:
@@ -71,7 +71,7 @@ class LayerUse:
         return self.differentiated if question.startswith(_OF_GRADIENTS) else self._builds > 0
 
     def note(self, programs: Iterable[CompiledProgram]) -> None:
-        """Take note of all programs that the layer has, after a call; DacergnnError as `PlanUse.check` has it."""
+        """Notes all programs that the layer has after a call; raises DacergnnError as `PlanUse.check` does."""
         variants = [variant for program in programs for variant in program.variants]
         if len(variants) == self._builds:
             return
@@ -82,5 +82,5 @@ class LayerUse:
         try:
             self.model.check()
         except DacergnnError:
-            self._builds = before  # so that the next call says it again
+            self._builds = before  # so that the next call raises the error again
             raise

@@ -1,4 +1,4 @@
-"""Whether what a forward has saved is needed again after a backward."""
+"""Tells whether the arrays that a forward has saved are needed again after a backward."""
 
 from __future__ import annotations
 
@@ -16,6 +16,5 @@ _keeps_graph = getattr(_autograd, "_get_current_graph_task_keep_graph", None)
 
 
 def is_retained() -> bool:
-    """Returns whether the backward that runs now may come again: ``retain_graph=True``, or a torch that does not
-    tell."""
+    """Returns whether the running backward may run again: with ``retain_graph=True``, or if torch does not tell."""
     return _keeps_graph is None or bool(_keeps_graph())

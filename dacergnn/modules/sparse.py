@@ -1,4 +1,4 @@
-"""Calls with sparse features: the graph with their nonzeros, and the arrays that programs take in their place."""
+"""Prepares calls with sparse features: the graph holds their nonzeros, and programs take other arrays instead."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from dacergnn.sdfg_passes.sparse_products import WeightRows
 
 @dataclass(frozen=True)
 class SparseArrays:
-    """Makes the arrays of a rewritten program from those in ``inputs``, which its author knows."""
+    """Makes the arrays of a rewritten program from ``inputs``, the arrays of the program as its author wrote it."""
 
     inputs: tuple[str, ...]
     program: SparseProgram
 
     @classmethod
     def of(cls, sdfg: dace.SDFG, inputs: Sequence[str], sparse: Sequence[str]) -> SparseArrays:
-        """For a program of which the inputs ``sparse`` are sparse; UnsupportedCallError where that is not possible."""
+        """Rewrites a program for the sparse inputs ``sparse``; raises UnsupportedCallError where that is not possible."""
         return cls(tuple(inputs), sparse_features(sdfg, sparse))
 
     def make(self, graph: HeteroGraph, tensors: Sequence[Tensor]) -> tuple[HeteroGraph, list[Tensor]]:
-        """The graph with the nonzeros of a call, and the arrays of the program; differentiable."""
+        """Returns the graph with the nonzeros of a call, and the arrays of the rewritten program; differentiable."""
         arrays = dict(zip(self.inputs, tensors, strict=True))
         sides = {side: arrays[name] for name, side in self.program.sparse.items()}
         features = graph.with_features(sides.get("S"), sides.get("D"))

@@ -1,4 +1,4 @@
-"""Whether the edges that a call is about are those of a call before (docs/graphs.md, "Graphs that change")."""
+"""Tells whether a call has the same edges as an earlier call (docs/graphs.md, "Graphs that change")."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dacergnn.runtime.seen import Seen
 
 
 class Watched:
-    """Tensors and graph objects as they were at one moment; those are not kept alive.
+    """Describes tensors and graph objects as they were at one moment, without keeping them alive.
 
     Args:
         items: Tensors, sparse ones too, graphs of DGL, or objects that never change.
@@ -29,11 +29,11 @@ class Watched:
         self._references = [_reference(item) for item in items]
         self._indices = [getattr(item, "_graph", None) if is_graph_class(type(item)) else None for item in items]
         edges = [edge for item, index in zip(items, self._indices, strict=True) if index for edge in _edges(item)]
-        # DGL takes the memory of the tensors that a graph is made of, and gives it away again: anyone may write to it.
+        # DGL shares the memory of edges with tensors that users pass to it and get from it: anyone may write to it.
         self._of_graphs = edges, Seen(edges, check, shared=True)
 
     def same(self, items: Sequence[object]) -> bool:
-        """Returns whether these are the very same objects, and hold what they held."""
+        """Returns whether these are the same objects with the same contents as at that moment."""
         if self._alone:
             return self._seen.same(items)  # type: ignore[arg-type]
         if len(items) != len(self._references):
@@ -50,7 +50,7 @@ def _tensors(items: Sequence[object]) -> list[Tensor]:
 
 
 def _edges(graph: Any) -> list[Tensor]:
-    """Both ends of the edges of all relations of a graph of DGL, in its own memory."""
+    """Returns both ends of the edges of all relations of a graph of DGL, in its own memory."""
     return [end for relation in graph.canonical_etypes for end in graph.edges(etype=relation, order="eid")]
 
 
