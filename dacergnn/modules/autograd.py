@@ -1,8 +1,8 @@
-"""How torch differentiates programs: backwards, backwards of these, tangents, and batches of all of them.
+"""Lets torch differentiate programs: backwards, backwards of these, tangents, and batches of all of them.
 
-A backward that nobody differentiates runs the build that belongs to its forward. Everything else follows from one
-program, that of the gradients (`sdfg_passes/gradient_program.py`): it is a program like any other, so its own gradients
-are those of second order, and its gradients by the seeds, in which it is linear, are the tangents.
+A backward that nobody differentiates runs the build that belongs to its forward. Everything else uses the program of
+the gradients (`sdfg_passes/gradient_program.py`), which can be differentiated like any other. Its own gradients are
+those of second order. It is linear in the seeds, and its gradients with respect to them are the tangents.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Mask = tuple[bool, ...]
 
 @dataclass(frozen=True)
 class Gradients:
-    """The compiled program of the gradients of another one.
+    """Describes the compiled program that computes the gradients of another program.
 
     Args:
         program: Takes inputs of the other one, then gradients of its results, and returns gradients of its inputs.
@@ -46,23 +46,23 @@ class Gradients:
 
 @dataclass
 class Invocation:
-    """One run of a program, whose backward may come; ``mask`` tells which inputs need gradients."""
+    """Describes one run of a program, which a backward may follow; ``mask`` tells which inputs need gradients."""
 
     program: CompiledProgram
     graph: HeteroGraph
     mask: Mask
     lease: Lease | None = None
-    """Holds what the forward has saved."""
+    """Holds the arrays that the forward has saved."""
     overwritten: bool = False
-    """Tells whether a backward has overwritten that."""
+    """Tells whether a backward has overwritten these arrays."""
 
     def backward(self, saved: Sequence[Any], again: bool, gradients: Sequence[Tensor]) -> list[Tensor | None]:
-        """The gradients of all inputs by the build of the forward, None where there is none.
+        """Returns the gradients of all inputs by the build of the forward; None for an input without one.
 
         Args:
             saved: The inputs, then the results, as far as the build reads them.
-            again: Whether a backward may come after this one, so that what is saved has to stay as it is.
-            gradients: Those of the results.
+            again: Whether another backward may follow, so that the saved arrays must stay as they are.
+            gradients: The gradients of the results.
         """
         variant, count = self.program.variant(self.mask), len(self.mask)
         results: list[Tensor | None] = [None] * count
@@ -85,7 +85,7 @@ class Invocation:
         return results
 
     def gradients(self, inputs: Sequence[Any], wanted: Mask, seeds: Sequence[Tensor]) -> list[Tensor | None]:
-        """The gradients of the inputs in ``wanted``, which can be differentiated again."""
+        """Returns the gradients of the inputs in ``wanted``, which can be differentiated again."""
         results: list[Tensor | None] = [None] * len(wanted)
         made = self.program.gradients(wanted)
         if made is not None:
@@ -95,7 +95,7 @@ class Invocation:
         return results
 
     def tangents(self, inputs: Sequence[Tensor], tangents: Sequence[Tensor | None]) -> list[Tensor | None]:
-        """The derivatives of the results along ``tangents`` of the inputs; None for a result without any."""
+        """Returns the derivatives of the results along ``tangents`` of the inputs; None for a result without any."""
         results: list[Tensor | None] = [None] * len(self.program.outputs)
         made = self.program.gradients(tuple([t is not None for t in tangents]))
         if made is None:
@@ -114,14 +114,14 @@ class Invocation:
 
 
 def run(invocation: Invocation, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """The results of a program, as a step of autograd."""
+    """Returns the results of a program, which runs as a step of autograd."""
     step = _TransformedRun if is_transformed() else _step_of(invocation.program.name)
     return step.apply(invocation, *inputs)  # pyright: ignore[reportUnknownMemberType, reportReturnType]
 
 
 @cache
 def _step_of(name: str) -> type[_Run]:
-    """Returns the step under the name of a program, which profilers show."""
+    """Returns a step with the name of a program, which profilers show."""
     return type(name, (_Run,), {})
 
 
@@ -132,7 +132,7 @@ def _forward(invocation: Invocation, inputs: Sequence[Tensor]) -> tuple[Tensor, 
 
 
 def _keep(ctx: Any, invocation: Invocation, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
-    """Save what backwards read."""
+    """Saves the tensors that backwards read."""
     variant = invocation.program.variant(invocation.mask)
     ctx.invocation, ctx.shapes = invocation, [t.shape for t in inputs]
     ctx.save_for_backward(
@@ -142,7 +142,7 @@ def _keep(ctx: Any, invocation: Invocation, inputs: Sequence[Tensor], outputs: S
 
 
 class _Run(torch.autograd.Function):
-    """Autograd for eager calls; the torch.library operator of `traced.py` serves those that are compiled by torch."""
+    """Differentiates eager calls; the torch.library operator of `traced.py` serves calls that torch compiles."""
 
     @staticmethod
     def forward(ctx: Any, invocation: Invocation, *inputs: Tensor) -> tuple[Tensor, ...]:
@@ -168,7 +168,7 @@ class _Run(torch.autograd.Function):
 
 
 class _TransformedRun(torch.autograd.Function):
-    """The same under a transform, in the form that transforms ask for, which takes torch longer."""
+    """Differentiates calls under a transform, in the form that transforms require, which is slower in torch."""
 
     @staticmethod
     def forward(invocation: Invocation, *inputs: Tensor) -> tuple[Tensor, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]

@@ -40,7 +40,7 @@ class RunsPrograms:
         raise NotImplementedError
 
     def save_sdfg(self, folder: str | Path) -> list[Path]:
-        """Writes the SDFGs of every step of the last call's program, ``00_frontend.sdfg``, ..., and returns their paths.
+        """Writes the SDFGs of every step of the last call's program: ``00_frontend.sdfg``, ...; returns their paths.
 
         They belong to the build with the most gradients. The files with the highest number, forward and backward, are
         those that run; `load_sdfg` reads them after changes.
@@ -93,7 +93,7 @@ class RunsPrograms:
         return {key: program for key, program in self.compiled_programs.items() if isinstance(program, LoadedProgram)}
 
     def check_loaded(self, program: ProgramSource) -> None:
-        """Raises DacergnnError if SDFGs of a program were loaded for other calls, since this call would not run them."""
+        """Raises DacergnnError if SDFGs of a program were loaded for other calls, since this call would ignore them."""
         for loaded in self.loaded_programs.values():
             if loaded.program == program:
                 loaded.refuse_others()

@@ -1,4 +1,4 @@
-"""One call of a layer as CUDA graphs: what it does forward, and backward, recorded to be done again."""
+"""Records one call of a layer as CUDA graphs, the forward and the backward, and replays it."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ Function = Callable[..., Any]
 
 
 class Captured:
-    """One recorded call. Its memory stays where it is: what comes in is copied there, results are copied out.
+    """Represents one recorded call. Its memory stays in place: inputs are copied in, and results are copied out.
 
-    So results and gradients are tensors like any other, and parameters are read where they are at every replay.
+    Hence results and gradients are ordinary tensors. Every replay reads parameters in place.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Captured:
         leaves = signature.leaves(args, kwargs) or []
         first = {id(leaves[place]): place for place in reversed(signature.features)}
         self.input_places = [*first.values()]
-        """Positions, among the leaves of a call, of those tensors that are copied in."""
+        """Positions of the tensors that are copied in, among the leaves of a call."""
         features = {i: leaves[place] for i, place in first.items()}
         own = {i: t.detach().clone().requires_grad_(t.requires_grad) for i, t in features.items()}
         args, kwargs = pytree.tree_map(lambda v: own.get(id(v), v), (args, kwargs))
@@ -61,7 +61,7 @@ class Captured:
             return leaves
 
         def backward(roots: list[Tensor], gradients: list[Tensor]) -> Sequence[Tensor | None]:
-            # Kept, so that gradients can be asked for again.
+            # The graph is kept, so that gradients can be computed again.
             return torch.autograd.grad(roots, wanted, gradients, retain_graph=True, allow_unused=True)
 
         def once() -> None:
@@ -75,7 +75,7 @@ class Captured:
             saved.add(tensor.data_ptr())
             return tensor
 
-        with saved_tensors_hooks(note, lambda t: t):  # none of the user's, who does not see what is recorded
+        with saved_tensors_hooks(note, lambda t: t):  # hides hooks of the user
             self._recorder.warm_up(once)
             leaves, self._forward = self._recorder.record(forward)
             outputs = [v for v in leaves if isinstance(v, Tensor)]
@@ -90,20 +90,20 @@ class Captured:
         self._places = [i for i, v in enumerate(leaves) if isinstance(v, Tensor)]
         self._leaves = [None if isinstance(v, Tensor) else v for v in leaves]
         self.read_again = [t for t in tensors if t.data_ptr() in saved]
-        """Tells what a backward reads where it is, so that autograd has to see to it that nobody has written to it."""
+        """The tensors that a backward reads in place; autograd checks that nobody has written to them."""
         self.ran = None if layer is None else layer.last_call
 
     def covers(self, key: list[Any], tensors: Sequence[Tensor]) -> bool:
-        """Returns whether a call that has this signature depends on the same things besides."""
+        """Returns whether a call with this signature has the same key, and reads the same tensors."""
         return key == self._key and all(map(is_, tensors, self._tensors))
 
     @property
     def busy(self) -> bool:
-        """Returns whether a backward may still read what the last replay has left for it."""
+        """Returns whether a backward may still read the memory of the last replay."""
         return self._token() is not None
 
     def run(self, features: Sequence[Tensor]) -> Any:
-        """The result for other features."""
+        """Returns the result for other features."""
         if self.differentiable:
             outputs: Sequence[Tensor] = _Replay.apply(self, *features, *self._tensors)  # pyright: ignore[reportUnknownMemberType, reportAssignmentType]
         else:
@@ -114,7 +114,7 @@ class Captured:
         return pytree.tree_unflatten(leaves, self._form)
 
     def replay(self, features: Sequence[Tensor]) -> list[Tensor]:
-        """Copies of the outputs."""
+        """Runs the forward for other features, and returns copies of its outputs."""
         with self._turn(), torch.no_grad():
             self.generation += 1
             _copy(self._inputs, features)
@@ -122,7 +122,7 @@ class Captured:
             return _copies(self._outputs)
 
     def replay_backward(self, generation: int, gradients: Sequence[Tensor]) -> list[Tensor | None]:
-        """Copies of the gradients of what was given, then of the tensors, None for those that need none."""
+        """Returns copies of the gradients of the features, then of the tensors; None for those that need none."""
         if generation != self.generation:
             raise DeviceError(
                 "What a call with cuda_graph=True left for its backward was overwritten by a later one; call backward "
@@ -139,22 +139,22 @@ class Captured:
         return self._recorder.turn(None if self.ran is None else self.ran[1])
 
     def left(self, token: Tensor) -> None:
-        """Note what lives as long as a backward of the last replay may come."""
+        """Notes a tensor that lives as long as a backward of the last replay may come."""
         self._token = weakref.ref(token)
 
     @property
     def constant(self) -> list[int]:
-        """Outputs that no gradient comes to."""
+        """Returns the positions of the outputs that get no gradient."""
         return [i for i in range(len(self._outputs)) if i not in self._roots]
 
 
 class _Replay(torch.autograd.Function):
-    """A replay as one step of autograd."""
+    """Runs a replay as one step of autograd."""
 
     @staticmethod
     def forward(ctx: Any, captured: Captured, *tensors: Tensor) -> tuple[Tensor, ...]:
         outputs = captured.replay(tensors[: len(captured.input_places)])
-        # Saved tensors are let go of after the last backward, and only then. On the CPU, where it can be read.
+        # Saved tensors are freed after the last backward, and only then. The token is on the CPU, where it can be read.
         token = torch.tensor(captured.generation, device="cpu")
         ctx.save_for_backward(token, *captured.read_again)
         captured.left(token)

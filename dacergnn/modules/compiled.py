@@ -1,4 +1,4 @@
-"""A program compiled for one element and index type: builds forward and backward for what needs gradients."""
+"""Compiles a program for one element type and index type: a build for each set of inputs that need gradients."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ _building = threading.RLock()  # DaCe keeps global state
 
 
 def _free_building() -> None:
-    """Another thread may have been building when this process was forked."""
+    """Replaces the lock, since another thread may have held it when this process was forked."""
     global _building
     _building = threading.RLock()
 
 
 def building() -> AbstractContextManager[object]:
-    """A lock for what makes, rewrites or lowers SDFGs."""
+    """Returns a lock for code that makes, rewrites or lowers SDFGs."""
     return _building
 
 
@@ -64,12 +64,12 @@ os.register_at_fork(after_in_child=_free_building)
 
 @dataclass(frozen=True)
 class Variant:
-    """Executables for one set of inputs that need gradients, and how their arrays correspond.
+    """Holds the executables for one set of inputs that need gradients, and how their arrays correspond.
 
     The forward returns ``results`` outputs of the program, then the saved arrays. The backward's inputs are
     picked from (gradients, inputs, saved arrays, outputs) by ``sources``; ``slots`` are the inputs
-    that its outputs belong to. ``kept`` are the inputs that gradients are computed from, by whatever program,
-    ``read`` the results that the backward reads.
+    that its outputs belong to. ``kept`` are the inputs that any program of gradients reads, ``read`` the results
+    that the backward reads.
     """
 
     forward: Executable
@@ -85,19 +85,19 @@ class Variant:
 
     @property
     def giver(self) -> Executable | None:
-        """The forward, if a backward that comes once overwrites what it has saved."""
+        """Returns the forward if a backward that runs once overwrites the arrays that the forward has saved, else None."""
         saves = len(self.forward.lowered.outputs) > self.results
         return self.forward if saves and self.backward is not None and self.backward.overwrites else None
 
     @property
     def plan(self) -> Compilation:
-        """The SDFGs behind the executables, and how they came about; runs the passes, keeping what each leaves."""
+        """Returns the SDFGs behind the executables, and those after each pass; runs the passes to get them."""
         with _building:
             return self.make_plan()
 
 
 class CompiledProgram:
-    """A program, compiled on demand; shared by all layers that run it. Get one from `compiled_program`."""
+    """Compiles a program on demand; all layers that run it share the object. Get one from `compiled_program`."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class CompiledProgram:
         self.config = config if config.plan is None else replace(config, plan=config.plan.of_model())
         self.shared = shared
         self.profile = profile
-        """Tells what choices are made for; with sparse features, that of the first call."""
+        """Describes the graphs that choices are made for; with sparse features, the graph of the first call."""
         self.name: str = flat.name
         self.inputs = [sdfg_name(name) for name in flat.arrays]
         """The arrays that calls take."""
@@ -137,7 +137,7 @@ class CompiledProgram:
 
     @cached_property
     def sdfg(self) -> dace.SDFG:
-        """The program as it was parsed, and rewritten for sparse features, before all passes."""
+        """Returns the program as it was parsed, and rewritten for sparse features, before all passes."""
         return self._parsed if self._arrays is None else self._arrays.program.sdfg
 
     @property
@@ -147,17 +147,17 @@ class CompiledProgram:
 
     @cached_property
     def _arrays(self) -> SparseArrays | None:
-        """Returns what makes the arrays that builds take, where features are sparse."""
+        """Returns the maker of the arrays that builds take; None without sparse features."""
         return SparseArrays.of(self._parsed, self.inputs, self.sparse) if self.sparse else None
 
     @cached_property
     def _taken(self) -> list[str]:
-        """The arrays that builds take."""
+        """Returns the arrays that builds take."""
         return self.inputs if self._arrays is None else [*self._arrays.program.arrays]
 
     @cached_property
     def outputs(self) -> list[str]:
-        """The arrays that it returns."""
+        """Returns the names of the results."""
         return Program(self.sdfg).outputs
 
     @property
@@ -165,7 +165,7 @@ class CompiledProgram:
         return find(self.config.implementation)
 
     def variant(self, mask: Mask) -> Variant:
-        """The build for inputs of which those in ``mask`` need gradients."""
+        """Returns the build for calls in which the inputs in ``mask`` need gradients."""
         variant = self._variants.get(mask)
         if variant is None:
             with _building:
@@ -175,7 +175,7 @@ class CompiledProgram:
         return variant
 
     def inference(self) -> Executable:
-        """The forward of the build for inputs of which none needs gradients."""
+        """Returns the forward of the build for calls in which no input needs gradients."""
         variant = self._inference
         if variant is None:
             variant = self._inference = self.variant((False,) * len(self._taken))
@@ -193,7 +193,7 @@ class CompiledProgram:
         return self._load(program, cache(partial(self._plan, wrt, program.answers, keep=True)))
 
     def _built(self, mask: Mask) -> tuple[list[str], LoweredProgram]:
-        """Returns what there is a gradient of, and the program, whose library is in the cache of builds."""
+        """Returns the inputs that need gradients, and the program, whose library is in the cache of builds."""
         wrt = [n for n, needed in zip(self._taken, mask, strict=True) if needed]
         choices = self.config, self._target.version, self.profile, mask, self.shared
         key = plan_cache.plan_key(*self._text, self.dtype, self.index, *choices)
@@ -225,12 +225,12 @@ class CompiledProgram:
 
     @property
     def index_type(self) -> Typeclass:
-        """Element type of encodings."""
+        """Returns the element type of encodings."""
         return _INDICES[self.index]
 
     @cached_property
     def key(self) -> str:
-        """Tells a program and the calls that it serves apart from others, whatever passes make of it."""
+        """Returns a key of the program and the calls that it serves, whatever the passes make of it."""
         calls = self.dtype, self.index, self.config.implementation, self.profile.single_typed
         return sha256(repr((*self._text, *calls)).encode()).hexdigest()[:20]
 
@@ -239,7 +239,7 @@ class CompiledProgram:
         return self.config.tune != "off" and self._target.tunes
 
     def _tuned(self, wrt: list[str]) -> Compilation:
-        from dacergnn.tuning.tuned import tuned  # the others need nothing of it
+        from dacergnn.tuning.tuned import tuned  # imported only where programs are tuned
 
         graph = self.profile.origin()
         if graph is None:
@@ -270,7 +270,7 @@ class CompiledProgram:
         return Variant(forward, backward, program.results, sources, slots, kept, read, make_plan, asked)
 
     def gradients(self, mask: Mask) -> Gradients | None:
-        """The program of the gradients of the inputs in ``mask``, which is differentiable itself; None for no inputs.
+        """Returns the program of the gradients of the inputs in ``mask``, itself differentiable; None for no inputs.
 
         Backwards that nobody differentiates run the builds of `variant`, which compute nothing twice.
         """
@@ -293,9 +293,9 @@ class CompiledProgram:
         )
 
     def save(self, folder: Path) -> list[Path]:
-        """Write the SDFGs of every step, and a record of them; returns the SDFGs' paths.
+        """Writes the SDFGs of every step, and a record of them; returns the SDFGs' paths.
 
-        Of several builds, they are those of the one with the most gradients: it can do what the others can.
+        It takes the build with the most gradients, since that can do all that the other builds can.
         """
         if not self._variants:
             return []
@@ -306,14 +306,14 @@ class CompiledProgram:
 
     @property
     def variants(self) -> list[Variant]:
-        """The builds so far, oldest first."""
+        """Returns the builds so far, oldest first."""
         return list(self._variants.values())
 
     def __call__(self, graph: HeteroGraph, inputs: list[Tensor]) -> tuple[Tensor, ...]:
-        """Run on ``graph``; differentiable with respect to the inputs that require it."""
+        """Runs on ``graph``; differentiable with respect to the inputs that require it."""
         if self._arrays is not None:
             features, arrays = self._arrays.make(graph, inputs)
-            if features.index_dtype is not self.index:  # so many nonzeros
+            if features.index_dtype is not self.index:  # there are too many nonzeros
                 return self.of_index(features.index_dtype)(graph, inputs)
             if not self._variants:
                 self.profile = Profile.of(features)
@@ -322,17 +322,17 @@ class CompiledProgram:
         return self.run(graph, inputs)
 
     def of_index(self, index: torch.dtype) -> CompiledProgram:
-        """The same for graphs with other indices."""
+        """Returns the same program for graphs with other indices."""
         others = self.config, self.profile, frozenset(self.sparse)
         return compiled_program(self.program, self.dtype, index, *others, shared=self.shared)
 
     def measured(self, graph: HeteroGraph) -> HeteroGraph:
-        """The graph that tells the sizes of a call on ``graph``, the last one: that with its sparse features."""
+        """Returns the graph with the sizes of the last call, on ``graph``: the one with its sparse features, if any."""
         features = None if self._features is None else self._features()
         return graph if features is None else features
 
     def run(self, graph: HeteroGraph, inputs: list[Tensor]) -> tuple[Tensor, ...]:
-        """Run on the arrays that builds take; differentiable likewise."""
+        """Runs on the arrays that builds take; differentiable likewise."""
         if torch.is_grad_enabled() or is_transformed():
             mask = tuple([t.requires_grad for t in inputs])
             if True in mask or is_transformed():
@@ -343,10 +343,10 @@ class CompiledProgram:
     def stacked(
         self, graph: HeteroGraph, tensors: list[Tensor], stacks: Stacks | None, gate: Gate | None = None
     ) -> tuple[Tensor, ...]:
-        """Run on the inputs that ``stacks`` does not make, in order, then on its parts; differentiable likewise.
+        """Runs on the inputs that ``stacks`` does not make, in order, then on its parts; differentiable likewise.
 
         Args:
-            gate: Is shown what torch makes of parts that are differentiated.
+            gate: Is called with the arrays that torch makes of differentiated parts.
         """
         if stacks is None:
             return self(graph, tensors)
@@ -378,11 +378,11 @@ def compiled_program(
     *,
     shared: bool = False,
 ) -> CompiledProgram:
-    """The compiled form of a program, its choices made for graphs like ``profile``; equal programs share it.
+    """Returns the compiled form of a program, with choices for graphs like ``profile``; equal programs share it.
 
     Args:
         sparse: Arrays that come as sparse tensors.
-        shared: Whether ``config.plan`` is that of other programs, too, which may ask what this one does not.
+        shared: Whether ``config.plan`` also belongs to other programs, which may ask questions that this one does not.
     """
     with _building:
         return CompiledProgram(program, dtype, index, config, profile, sparse, shared=shared)

@@ -1,4 +1,4 @@
-"""Calls of a layer that has a front end: one program, whose arrays the front end names."""
+"""Runs calls of a layer that has a front end: one program, whose arrays the front end names."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from dacergnn.modules.signature import CallSignature
 _Mode = tuple[bytes, bool]
 """A mode says which parts of the layer are in training, and whether gradients are on."""
 _ATTEMPTS = 8
-"""So many calls of a mode are noted until one is repeated, or the layer changes."""
+"""The number of calls of a mode that are noted until one is repeated, or the layer changes."""
 
 
 class FrontendRunner(Runner):
@@ -43,7 +43,7 @@ class FrontendRunner(Runner):
         self.repeated: dict[_Mode, Repeated] = {}
         """Holds for each mode how a call like the last one runs without being examined."""
         self.attempts: dict[_Mode, int] = {}
-        """Counts for each mode the calls that are still noted; a mode that is missing has them all."""
+        """Counts for each mode the calls that may still be noted; a missing mode has all of them left."""
         self._followed = Followed()
         self._parameters_within: Parameters | None = None
 
@@ -51,7 +51,7 @@ class FrontendRunner(Runner):
         return self.run(self.frontend, args, kwargs)
 
     def run(self, frontend: Frontend, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """An eager call through ``frontend``."""
+        """Runs an eager call through ``frontend``."""
         captures = self.core.captures
         try:
             if captures is None or frontend is not self.frontend or not frontend.repeatable:
@@ -108,7 +108,7 @@ class FrontendRunner(Runner):
         return self._execute(binding, graph, compiled)
 
     def _collected(self, frontend: Frontend, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A call that encodes its graph, and gives zeros."""
+        """Encodes the graph of a call, and returns zeros."""
         self.find_graph(frontend, args, kwargs)
         try:
             shape = frontend.result(*args, **kwargs)
@@ -126,10 +126,10 @@ class FrontendRunner(Runner):
         binding: Binding,
         before: Repeated | None,
     ) -> Repeated | None:
-        """Returns how to repeat a call; None if graphs take turns, or no call was repeated for long: it takes time.
+        """Returns how to repeat a call; None if graphs alternate, or if notes, which take time, were of no use for long.
 
         Args:
-            before: What is known, if that is about a call like this one.
+            before: The notes on an earlier call, if this one is like it.
         """
         core = self.core
         left = self.attempts.get(mode, _ATTEMPTS)
@@ -147,12 +147,12 @@ class FrontendRunner(Runner):
         if not repeated.possible:
             return None
         if repeated.unused:
-            # What is kept may have been made of the numbers of features that the program does not take.
+            # Kept tensors may depend on the numbers in features that the program does not take.
             repeated.signature = CallSignature(args, kwargs, check, repeated.unused)
         return repeated
 
     def _autocast(self, frontend: Frontend, graph: HeteroGraph, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A call under autocast: arguments and parameters are cast to one type, in which gradients flow back."""
+        """Runs a call under autocast: casts arguments and parameters to one type, with gradients through the casts."""
         module = frontend.module
         own = next((p.dtype for p in module.parameters()), None)
         dtype = None if own is None else autocast_type(graph.device, self.core.config, own)
@@ -177,11 +177,11 @@ class FrontendRunner(Runner):
         return binding
 
     def find_graph(self, frontend: Frontend, args: tuple[Any, ...], kwargs: dict[str, Any]) -> HeteroGraph:
-        """The graph that a call is about, encoded unless it was seen before."""
+        """Returns the graph of a call, encoded unless it was seen before."""
         try:
             key = frontend.edges(*args, **kwargs)
         except TypeError:
-            self.original.forward(*args, **kwargs)  # names, as Python does, the argument that is too much or missing
+            self.original.forward(*args, **kwargs)  # raises Python's error, which names the argument
             raise
         graphs = self.core.graphs
         if key is None:
@@ -199,7 +199,7 @@ class FrontendRunner(Runner):
 
 
 def _zeros(shape: Any, arguments: Any) -> Any:
-    """Returns zeros of the shapes in a structure, of the type and on the device of the features that are given."""
+    """Returns zeros of the shapes in a structure, with the type and the device of the features in ``arguments``."""
     if isinstance(shape, dict):
         return {name: _zeros(own, arguments) for name, own in shape.items()}
     if isinstance(shape, list):
@@ -211,7 +211,7 @@ def _zeros(shape: Any, arguments: Any) -> Any:
 
 
 def _check_types(binding: Binding) -> None:
-    """ArrayError unless all arrays have one element type, before anything is built for them."""
+    """Raises ArrayError unless all arrays have one element type, before anything is built for them."""
     types = {array.dtype for array in (*binding.arrays.values(), *binding.parts)}
     if len(types) == 1:
         return

@@ -46,18 +46,18 @@ class UserLayer(GraphLayer):
     @property
     @abstractmethod
     def user(self) -> UserProgram:
-        """The program."""
+        """Returns the program."""
 
     @property
     def kind(self) -> str:
         return self.user.name
 
     def arrays(self, inputs: Sequence[Any]) -> list[Any]:
-        """All arrays of the program, given the inputs of a call."""
+        """Returns all arrays of the program for the inputs of a call."""
         return list(inputs)
 
     def compute(self, graph: HeteroGraph, *inputs: Any) -> Result:
-        """A call with one value for each input."""
+        """Runs a call with one value for each input."""
         if torch.compiler.is_compiling():
             outputs = tuple(traced_outputs(self, (graph, *inputs), {}))
         else:
@@ -65,7 +65,7 @@ class UserLayer(GraphLayer):
         return outputs[0] if len(outputs) == 1 else outputs
 
     def _eager(self, graph: HeteroGraph, *inputs: Any) -> tuple[Tensor, ...]:
-        """A call that runs the kernels."""
+        """Runs the kernels of a call."""
         arrays = self.arrays(inputs)
         if is_autocast():
             own = next((a.dtype for a in arrays if isinstance(a, Tensor) and a.is_floating_point()), torch.float32)
@@ -82,11 +82,11 @@ class UserLayer(GraphLayer):
         try:
             return compiled(graph, tensors)
         except ArrayError:
-            self.user.check(graph, arrays, self.config)  # says more of the array
+            self.user.check(graph, arrays, self.config)  # raises an error that says more
             raise
 
     def _specialize(self, call: tuple[Any, ...], graph: HeteroGraph, arrays: list[Any]) -> CompiledProgram:
-        """The program for the row shapes of a call; calls of the same shapes on the same graph find it quickly."""
+        """Returns the program for the row shapes of a call; calls of equal shapes on this graph find it quickly then."""
         self.user.check(graph, arrays, self.config)
         program = self.user.program(arrays)
         if len(self._calls) >= _CALLS:
@@ -108,15 +108,15 @@ class UserLayer(GraphLayer):
 
 
 class ProgramFunction(UserLayer):
-    """A program as a function ``f(graph, x, W=W, ...)`` of a graph and its arrays; `dacergnn.compile` makes it.
+    """Represents a program as a function ``f(graph, x, W=W, ...)``, which `dacergnn.compile` makes.
 
     Returns a tensor for each result of the program, differentiable with respect to all arrays. Rows of edge arrays
-    are in the graph's canonical order (`HeteroGraph.to_canonical`). Arrays of one row come without an axis for it,
-    those of (edge type, source) pairs with one axis for each.
+    are in the graph's canonical order (`HeteroGraph.to_canonical`). Arrays of one row have no axis for it. Arrays of
+    (edge type, source) pairs have one axis for each of the two.
 
     Args:
         source: The program, a function or text.
-        wrapped: The function that it was made from, if another one; gives name and documentation.
+        wrapped: The function that the source was made from, if it is another one; gives name and documentation.
     """
 
     __qualname__: str
@@ -137,14 +137,14 @@ class ProgramFunction(UserLayer):
     def user(self) -> UserProgram:
         return self._user
 
-    def __reduce__(self) -> str:  # found again by its name, as functions are
+    def __reduce__(self) -> str:  # unpickled by its name, as functions are
         return self.__qualname__
 
     def __repr__(self) -> str:
         return f"<compiled program {self.__qualname__}({', '.join(self.user.names)})>"
 
     def forward(self, graph: HeteroGraph, *args: Tensor | None, **kwargs: Tensor | None) -> Result:
-        """The results of the program on ``graph``.
+        """Returns the results of the program on ``graph``.
 
         Raises:
             ProgramError: The function is not in program form; with file, line and column.
@@ -164,7 +164,7 @@ class ProgramFunction(UserLayer):
         num_node_types: int | None = None,
         **shapes: Shape,
     ) -> FunctionModule:
-        """A module whose parameters are the arrays in ``shapes``, given by the shape of one row.
+        """Returns a module whose parameters are the arrays in ``shapes``, which holds the shape of one row of each.
 
         Args:
             graph: Tells the numbers of edge types, node types and nodes.
@@ -183,7 +183,7 @@ class ProgramFunction(UserLayer):
 
 
 class FunctionModule(UserLayer):
-    """A program with parameters of its own; called with the graph and the remaining arrays."""
+    """Represents a program with parameters of its own; calls take the graph and the remaining arrays."""
 
     _function: ProgramFunction
 
@@ -191,7 +191,7 @@ class FunctionModule(UserLayer):
         self, function: ProgramFunction, counts: Mapping[str, int | None], shapes: Mapping[str, Shape]
     ) -> None:
         super().__init__(function.config)
-        object.__setattr__(self, "_function", function)  # past nn.Module, which would take it for a part
+        object.__setattr__(self, "_function", function)  # past nn.Module, which would make it a submodule
         user = function.user
         user.arrange((), dict.fromkeys(shapes), dict.fromkeys(n for n in user.names if n not in shapes))
         self._absent = frozenset(n for n, s in shapes.items() if s is None)
@@ -219,7 +219,7 @@ class FunctionModule(UserLayer):
         return [own[n] if n in self._own else None if n in self._absent else next(values) for n in self.user.names]
 
     def forward(self, graph: HeteroGraph, *args: Tensor | None, **kwargs: Tensor | None) -> Result:
-        """The results of the program on ``graph``, given the arrays that are no parameters."""
+        """Returns the results of the program on ``graph`` for the arrays that are not parameters."""
         check_graph(graph)
         if not kwargs and len(args) == self._count:
             return self.compute(graph, *args)

@@ -1,4 +1,4 @@
-"""`compile` for modules whose forward takes DGL graphs."""
+"""Compiles modules whose forward takes DGL graphs."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class ForwardRunner(TracedRunner):
 
 
 _COMPILED = "_dacergnn_compiled"
-"""Attribute of compiled forwards."""
+"""Name of the attribute that marks compiled forwards."""
 
 
 class _Forwards(dict[Any, ForwardRunner]):
-    """The compiled forwards of a module by the functions that they run; copies of the module begin with none."""
+    """Holds the compiled forwards of a module by the functions that they run; copies of the module begin with none."""
 
     owner: nn.Module | None = None
 
@@ -58,10 +58,10 @@ class _Forwards(dict[Any, ForwardRunner]):
 def compile_forward(
     target: Any = None, /, *, config: Config | None = None, on_unsupported: OnUnsupported = "warn"
 ) -> Any:
-    """Compile a forward over DGL graphs: a method ``forward(self, g, ...)``, a class of modules, or a module.
+    """Compiles a forward over DGL graphs: a method ``forward(self, g, ...)``, a class of modules, or a module.
 
-    The forward is run as it is with a stand-in for the graph, and what it computes over edges is computed by compiled
-    programs. The module keeps its parameters, buffers and hooks. A class is changed and returned, so is a module.
+    The forward runs as it is with a stand-in for the graph, and compiled programs compute all values over edges. The
+    module keeps its parameters, buffers and hooks. A class is changed and returned, so is a module.
 
     Args:
         target: The method, the class or the module; None to decorate with options.
@@ -98,7 +98,7 @@ def compile_forward(
 
 @functools.cache
 def _subclass(base: type[nn.Module], config: Config, on_unsupported: OnUnsupported) -> type[nn.Module]:
-    """The class of single modules with a compiled forward; bears the name of theirs."""
+    """Returns a subclass with a compiled forward, for single modules; it has the name of the base."""
     names = {"__module__": base.__module__, "__qualname__": base.__qualname__, "__doc__": base.__doc__}
 
     def reduce(self: nn.Module) -> tuple[Any, ...]:
@@ -112,22 +112,22 @@ def _subclass(base: type[nn.Module], config: Config, on_unsupported: OnUnsupport
 
 
 def _blank(base: type[nn.Module], config: Config, on_unsupported: OnUnsupported) -> nn.Module:
-    """A module without state, which copying and unpickling fill in."""
+    """Returns a module without state, which copying and unpickling fill in."""
     return nn.Module.__new__(_subclass(base, config, on_unsupported))
 
 
 def compiled_forwards(module: nn.Module) -> list[ForwardRunner]:
-    """The layers that run the compiled forwards of a module, for reports; none before its first call."""
+    """Returns the runners of a module's compiled forwards, for reports; none before its first call."""
     return list(vars(module).get(FORWARDS, {}).values())
 
 
 def _compiled(function: Callable[..., Any], config: Config, on_unsupported: OnUnsupported) -> Callable[..., Any]:
     @functools.wraps(function)
     def forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
-        if torch.compiler.is_compiling() or recording() is not None:  # within another one, it is part of that
+        if torch.compiler.is_compiling() or recording() is not None:  # within another forward, it is a part of that
             return function(self, *args, **kwargs)
         layers = self.__dict__.get(FORWARDS)
-        if layers is None or layers.owner is not self:  # those of a shallow copy
+        if layers is None or layers.owner is not self:  # a shallow copy holds the original's
             layers = self.__dict__[FORWARDS] = _Forwards()
             layers.owner = self
         layer = layers.get(function)

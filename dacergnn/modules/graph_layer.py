@@ -79,7 +79,7 @@ class GraphLayer(ProgramModule, ABC):
                 nn.init.uniform_(parameter, -bound, bound)
 
     def _run(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Returns ``function(*args)``, which may also read the parameters of this layer; replays the call if possible."""
+        """Returns ``function(*args)``, which may also read the layer's parameters; replays the call if possible."""
         if self._captures is None:
             return function(*args)
         own = [p for p in self._parameters.values() if p is not None]

@@ -1,4 +1,4 @@
-"""Which graph a call is about: encodings are found again by the identity of the tensors that they were made of."""
+"""Finds the encoded graph of a call again by the identity of the tensors that it was made of."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _KEPT = 16
 
 
 class _Entry(NamedTuple):
-    """A graph, and what it was made of."""
+    """Holds a graph, and the objects that it was made of."""
 
     owner: object
     sizes: tuple[object, ...]
@@ -35,7 +35,7 @@ class _Entry(NamedTuple):
 
 
 class GraphCache:
-    """The last graphs by their edge tensors; a tensor that was written to since, or is gone, is not the same.
+    """Holds the last graphs by their edge tensors; a tensor that was written to since, or is gone, does not match.
 
     Args:
         check: How thoroughly the numbers in the tensors are compared (`Config.check_graph`).
@@ -49,15 +49,15 @@ class GraphCache:
         self.encoded = 0
 
     def offer(self, graph: HeteroGraph) -> None:
-        """Keep a graph, whose encodings calls with equal edges will share."""
+        """Keeps a graph, whose encodings calls with equal edges will share."""
         self._offered.append(graph)
 
     def like(self, graph: HeteroGraph) -> HeteroGraph:
-        """The graph whose sizes choices for ``graph`` are made by: the one that was offered, where types agree."""
+        """Returns the graph whose sizes decide choices for ``graph``: an offered graph of its kind, or itself."""
         return next((g for g in self._offered if g.single_typed == graph.single_typed), graph)
 
     def find(self, owner: object, key: GraphKey, encode: Callable[[], HeteroGraph]) -> HeteroGraph:
-        """The graph for ``key``; ``owner`` stands for everything else that `encode` depends on."""
+        """Returns the graph for ``key``; ``owner`` stands for everything else that `encode` depends on."""
         ids = [*map(id, key[0])]
         for entry in self._entries:
             if entry.ids == ids and entry.matches(owner, key):
@@ -69,14 +69,14 @@ class GraphCache:
         encoded.check = self._check
         graph = self._known(encoded)
         collect(owner, key, graph)
-        if self._check == "always":  # of a graph that others have offered, too
+        if self._check == "always":  # also for an offered graph
             graph.check = self._check
         entry = _Entry(owner, key[1], ids, Watched(key[0], self._check), graph)
         self._entries = [entry, *self._entries[: _KEPT - 1]]
         return graph
 
     def encode(self, encode: Callable[[], HeteroGraph]) -> HeteroGraph:
-        """A graph that was not met before."""
+        """Encodes a graph that was not met before."""
         if cuda_graph.capturing():
             raise DeviceError(
                 "A graph that was not met before cannot be encoded while a CUDA graph is recorded; make the call once "
@@ -89,10 +89,10 @@ class GraphCache:
     def find_edges(
         self, tensors: tuple[Tensor, ...], sizes: tuple[object, ...], own: bool, encode: Callable[[], HeteroGraph]
     ) -> HeteroGraph:
-        """The graph with just this edge index and these types; ``own`` tells that the caller keeps the tensors.
+        """Returns the graph with these edges and types; ``own`` tells that the caller keeps the tensors.
 
-        Those that were made during a call, with self loops perhaps, are other tensors in every call: they are kept,
-        and compared.
+        A call that makes its edges, to add self loops for example, has new tensors each time. Copies of these are
+        kept, and compared.
         """
         if own:
             return self.find("edges", (tensors, sizes), encode)
@@ -107,20 +107,19 @@ class GraphCache:
                 return graph
         graph = self.find("edges", (tensors, sizes), encode)
         with lasting():
-            tensors = tuple([t.clone() for t in tensors])  # those that a module holds may be written to
+            tensors = tuple([t.clone() for t in tensors])  # a module may hold and change the tensors
         self._copies = [(tensors, sizes, [*map(_version, tensors)], graph), *self._copies[: _KEPT - 1]]
         return graph
 
     def _known(self, graph: HeteroGraph) -> HeteroGraph:
-        """A graph that is kept already and equal to ``graph``, with what was encoded of it; else ``graph``."""
+        """Returns a kept graph that is equal to ``graph``, since it has encodings already; else ``graph``."""
         extent = graph.extent
         kept = [k for k in (*self._offered, *[entry.graph for entry in self._entries]) if k.extent == extent]
         return next((k for k in kept if k.checksum == graph.checksum and _serves(k, graph)), graph)
 
 
 def _serves(a: HeteroGraph, b: HeteroGraph) -> bool:
-    """Returns whether two graphs have the same edges in the same order, and the same types where ``b`` has node
-    types."""
+    """Returns whether two graphs have the same edges in the same order, and the same types as far as ``b`` has any."""
     if a is b:
         return True
     if a.extent != b.extent or a.device != b.device or (b.has_node_types and a.size("T") != b.size("T")):

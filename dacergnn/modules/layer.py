@@ -27,9 +27,9 @@ _CORE = "_dacergnn"
 class CompiledLayer(nn.Module):
     """Takes the arguments of the original layer and returns its results, computed by compiled programs.
 
-    A compiled layer is an instance of a class made of this one and of the original's class (`compile_layer`). Its
-    attributes are those of the original, the very same dictionary: parameters, options, submodules and hooks that are
-    set on either of the two count for both, at the next call.
+    A compiled layer is an instance of a class made of this one and of the original's class (`compile_layer`). The two
+    layers share one dictionary of attributes. Hence parameters, options, submodules and hooks that are set on either
+    layer count for both, at the next call.
     """
 
     __slots__ = (_CORE,)
@@ -62,7 +62,7 @@ class CompiledLayer(nn.Module):
     unload_sdfg.__doc__ = RunsPrograms.unload_sdfg.__doc__
 
     def __getattr__(self, name: str) -> Any:
-        if name == _CORE:  # of a copy that was made attribute by attribute
+        if name == _CORE:  # a copy that was made attribute by attribute has none
             return _stand_for(self, LayerCore(_plain(self, None), Config(), GraphCache()))
         try:
             return super().__getattr__(name)
@@ -70,7 +70,7 @@ class CompiledLayer(nn.Module):
             core = self._dacergnn
             if name.startswith("__"):
                 raise
-            # Of a class that the original was given since, by parametrizations for example.
+            # The original may have another class by now, through parametrizations for example.
             return getattr(core.original if hasattr(type(core.original), name) else core, name)
 
     def __repr__(self) -> str:
@@ -83,7 +83,7 @@ class CompiledLayer(nn.Module):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> CompiledLayer:
         core = self._dacergnn
-        # Known before the original is copied, since an attribute may lead back here: PyG keeps bound methods.
+        # Noted before the original is copied, since an attribute may lead back here: PyG keeps bound methods.
         result = memo[id(self)] = _blank(type(core.original))
         return _again(self, copy.deepcopy(core.original, memo), copy.deepcopy(core.follower, memo), result)
 
@@ -94,17 +94,17 @@ class CompiledLayer(nn.Module):
         return _blank, (type(core.original),), state, None, None, _restore  # the state may lead back here
 
     def __prepare_scriptable__(self) -> nn.Module:
-        """Returns what torch.jit.script takes in place of this module."""
+        """Returns the module that torch.jit.script takes in place of this one."""
         return self._dacergnn.original
 
 
 def core_of(layer: CompiledLayer) -> LayerCore:
-    """Returns what stands behind a compiled layer."""
+    """Returns the core of a compiled layer, which holds its state."""
     return layer._dacergnn  # pyright: ignore[reportPrivateUsage]
 
 
 def compile_layer(core: LayerCore, layer: CompiledLayer | None = None) -> CompiledLayer:
-    """Returns the module that stands for the original of ``core``: ``layer``, if that is given, which was blank."""
+    """Returns the compiled layer for the original of ``core``: the blank ``layer`` if that is given, or a new one."""
     if layer is None:
         layer = _blank(type(core.original))
     layer.__dict__ = core.original.__dict__
@@ -113,17 +113,17 @@ def compile_layer(core: LayerCore, layer: CompiledLayer | None = None) -> Compil
 
 
 def _blank(original: type[nn.Module]) -> CompiledLayer:
-    """Returns a compiled layer of a class without anything behind it."""
+    """Returns a compiled layer for a class, still without a core."""
     kind = _compiled_class(original)
     return kind.__new__(kind)
 
 
 @cache
 def _compiled_class(original: type[nn.Module]) -> type[CompiledLayer]:
-    """The class of compiled layers of a class, whose names they bear."""
+    """Returns the class of compiled layers for a class, with the same names."""
 
     ours: Any = CompiledLayer.forward
-    # A function of its own, which bears the signature of the original's.
+    # A function of its own, since it has the signature of the original's forward.
     forward = update_wrapper(FunctionType(ours.__code__, ours.__globals__), original.forward)
     names = {"__module__": original.__module__, "__qualname__": original.__qualname__, "__doc__": original.__doc__}
     return type(original.__name__, (CompiledLayer, original), {**names, "__slots__": (), "forward": forward})
@@ -132,15 +132,15 @@ def _compiled_class(original: type[nn.Module]) -> type[CompiledLayer]:
 def _stand_for(layer: CompiledLayer, core: LayerCore) -> LayerCore:
     object.__setattr__(layer, _CORE, core)
     layers = weakref.ref(layer)
-    core.find_original = lambda known: _plain(layers(), known)  # holds no core, which would hold itself
+    core.find_original = lambda known: _plain(layers(), known)  # a reference to the core would be a cycle
     core.find_self = layers
     return core
 
 
 def _plain(layer: CompiledLayer | None, original: nn.Module | None) -> nn.Module:
-    """The object that a layer would be without being compiled, with the same attributes.
+    """Returns the uncompiled form of a layer, with the same attributes.
 
-    That is the original, unless the layer is of another class by now: parametrizations add properties to classes.
+    It is the original, unless the layer has another class by now: parametrizations add properties to classes.
     """
     if original is not None and (layer is None or CompiledLayer in type(layer).__bases__):
         return original
@@ -163,7 +163,7 @@ def _plain(layer: CompiledLayer | None, original: nn.Module | None) -> nn.Module
 def _again(
     layer: CompiledLayer, original: nn.Module, follower: nn.Module | None, blank: CompiledLayer | None = None
 ) -> CompiledLayer:
-    """A layer for a copy of the original, which shares graphs with ``layer``; it becomes ``blank`` if that is given."""
+    """Returns a layer for a copy of the original that shares graphs with ``layer``; uses ``blank`` if that is given."""
     core = core_of(layer)
     result = LayerCore(original, core.config, core.graphs, core.on_unsupported)
     result.follower, result.plan_use = follower, core.plan_use
@@ -175,7 +175,7 @@ def _restore(
     layer: CompiledLayer,
     state: tuple[nn.Module, Config, OnUnsupported, nn.Module | None, LayerUse | None, dict[Any, LoadedProgram]],
 ) -> None:
-    """Make a blank layer one from a pickle; builds come from the cache, graphs are encoded again."""
+    """Restores a blank layer from a pickle; builds come from the cache, and graphs are encoded again."""
     original, config, on_unsupported, follower, plan_use, loaded = state
     core = LayerCore(original, config, GraphCache(config.check_graph), on_unsupported)
     core.follower, core.plan_use = follower, plan_use

@@ -1,4 +1,4 @@
-"""The way that calls of a compiled layer take, in the state that the layer has at the moment."""
+"""Decides how calls of a compiled layer run in the present state of the layer."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ class LayerCore(Core):
 
     @property
     def frontend(self) -> Any:
-        """Returns what expresses the layer; None where calls are traced, or run the original."""
+        """Returns the front end of the layer; None where calls are traced, or run the original."""
         return getattr(self.runner, "frontend", None)
 
     @untraced
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The result of a call."""
-        if _tracing_state() is not None:  # what torch.jit.trace writes down are torch's own operations
+        """Returns the result of a call."""
+        if _tracing_state() is not None:  # torch.jit.trace records torch's own operations only
             return self.runner.uncompiled(*args, **kwargs)
         if _dispatch_mode(_FAKE) is not None:
             return self.runner.fall_back("tensors of FakeTensorMode hold no numbers", args, kwargs)
@@ -65,7 +65,7 @@ class LayerCore(Core):
             self.runner.raise_alike(problem, args, kwargs)
 
     def refresh(self) -> None:
-        """Choose again how calls run if something has changed that this depends on."""
+        """Chooses again how calls run if the state of the layer has changed."""
         self.original = self.find_original(self.original)
         others = () if self.follower is None else (self.follower,)
         before, self._state = self._state, ModuleState(self.original, *others)
@@ -73,9 +73,9 @@ class LayerCore(Core):
         if not self._state.same(before):
             runner = self._choose()
             traced = isinstance(runner, TracedRunner) and isinstance(self.runner, TracedRunner)
-            if not traced or runner.original is not self.runner.original:  # which read all options at every call
+            if not traced or runner.original is not self.runner.original:  # a traced one reads all options itself
                 self.runner = runner
-            super().forget_calls()  # what was recorded belongs to the state before
+            super().forget_calls()  # recordings belong to the state before
         self.runner.renew(self._state.training, same_tensors=self._state.same_tensors(before))
 
     def forget_calls(self) -> None:
@@ -83,7 +83,7 @@ class LayerCore(Core):
         self.runner.forget_calls()
 
     def run(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A call of the original layer with other parameters, those of ``module``."""
+        """Runs a call of the layer with the parameters of ``module``."""
         unchanged, state = self._state.check
         if not unchanged(state):
             self.refresh()
@@ -94,21 +94,21 @@ class LayerCore(Core):
         return self.runner.run(frontend, args, kwargs)
 
     def result(self, *args: Any, **kwargs: Any) -> Any:
-        """Shapes of what a call returns, for tracers."""
+        """Returns the shapes of a call's results, for tracers."""
         return self.frontend.result(*args, **kwargs)
 
     def follow(self, activation: nn.Module) -> None:
-        """Apply an activation to the results of all calls from now on."""
+        """Applies an activation to the results of all calls from now on."""
         self.follower, self._state = activation, ModuleState(self.original, activation)
 
     @property
     def takes_activations(self) -> bool:
-        """Returns whether `follow` may be asked for: hooks would see other results."""
+        """Returns whether `follow` may be called; not if hooks see the layer's results, which it would change."""
         return self.runner.takes_activations and not self.is_watched
 
     def _choose(self) -> Runner:
         self.refused: UnsupportedLayerError | None = None
-        """Why no call can be compiled as the layer is."""
+        """The reason for which no call can be compiled in the present state of the layer."""
         original = self.original
         if any(is_lazy(p) for p in original.parameters()):
             reason = "it has parameters without a shape, which its first call gives them"
@@ -130,7 +130,7 @@ class LayerCore(Core):
         return OriginalRunner(self, str(self.refused or "it computes what no front end expresses"))
 
     def _check_hooks(self, frontend: type[Frontend]) -> None:
-        """UnsupportedLayerError if there are hooks on a part of the layer that a program would compute without it."""
+        """Raises UnsupportedLayerError if a part of the layer has hooks that a program would not run."""
         for name, part in self.original.named_children() if frontend.called is not None else ():
             within = part.modules() if name not in (frontend.called or ()) else ()
             watched = next((m for m in within if has_hooks(m)), None)

@@ -20,38 +20,38 @@ from dacergnn.modules.traced import traced_call
 
 
 class NativeLayer(GraphLayer):
-    """A layer from node features to node features; subclasses declare the program and its arrays besides x."""
+    """Represents a layer from node features to node features; subclasses declare the program and its other arrays."""
 
     @abstractmethod
     def program(self) -> ProgramSource:
-        """The program and the specifications of its arrays."""
+        """Returns the program and the specifications of its arrays."""
 
     @property
     @abstractmethod
     def options(self) -> tuple[object, ...]:
-        """Returns what the program depends on besides the shapes of the parameters; it may be set at any time."""
+        """Returns the options that the program depends on besides parameter shapes; they may be set at any time."""
 
     @property
     @abstractmethod
     def width(self) -> int:
-        """Size of a row of the result."""
+        """Returns the size of a row of the result."""
 
     @property
     def dtype(self) -> torch.dtype:
-        """Element type of the parameters."""
+        """Returns the element type of the parameters."""
         own = next((p for p in self._parameters.values() if p is not None), None)
         return (next(self.parameters()) if own is None else own).dtype
 
     def array(self, name: str, graph: HeteroGraph) -> Tensor:
-        """An array of the program besides x."""
+        """Returns an array of the program other than x."""
         return Attributes(self)[name]
 
     def arrays(self, graph: HeteroGraph) -> dict[str, Tensor]:
-        """The arrays of the program besides x."""
+        """Returns all arrays of the program other than x."""
         return {name: self.array(name, graph) for name in self.program().arrays if name != "x"}
 
     def forward(self, x: Tensor, graph: HeteroGraph) -> Tensor:
-        """[ND, out_channels] from node features x [NS, in_channels].
+        """Returns rows [ND, out_channels] for node features x [NS, in_channels].
 
         Raises:
             ArrayError: x or the graph does not fit the layer.
@@ -79,7 +79,7 @@ class NativeLayer(GraphLayer):
 
 
 class RGCN(NativeLayer):
-    """Relational graph convolution: mean (or sum) over each relation's neighbours, a matrix per relation.
+    """Computes a relational graph convolution: mean (or sum) over each relation's neighbours, a matrix per relation.
 
     Args:
         aggr: "mean" over the edges of each (destination, relation), or "add".
@@ -116,7 +116,7 @@ class RGCN(NativeLayer):
 
     @property
     def dtype(self) -> torch.dtype:
-        """Element type of the parameters."""
+        """Returns the element type of the parameters."""
         own = next((p for p in self._parameters.values() if p is not None), None)
         return (next(self.parameters()) if own is None else own).dtype
 
@@ -125,7 +125,7 @@ class RGCN(NativeLayer):
 
 
 class RGAT(NativeLayer):
-    """Relational graph attention: additive attention over all incoming edges, a matrix per relation.
+    """Computes relational graph attention: additive attention over all incoming edges, a matrix per relation.
 
     ``q`` and ``k`` [heads, out_channels] weigh the transformed destination and source.
     """
@@ -160,7 +160,7 @@ class RGAT(NativeLayer):
 
 
 class HGT(NativeLayer):
-    """Heterogeneous graph transformer layer; ``channels`` come in and go out, divided over ``heads``."""
+    """Computes a heterogeneous graph transformer layer; ``channels`` come in and go out, divided over ``heads``."""
 
     def __init__(
         self,

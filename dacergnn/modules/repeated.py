@@ -19,15 +19,15 @@ from dacergnn.runtime.stacks import stacks_of
 
 
 class Repeated:
-    """Describes what a call runs that is like a known one, and where its tensors come from.
+    """Describes how to run calls that are like a known one: their program, and where its tensors come from.
 
     A tensor of the program is an argument of the call, a parameter of the module, a view of one of these, or an object
-    that something keeps for all calls: coefficients that belong to the graph.
+    that is kept for all calls, such as coefficients of the graph.
 
     Args:
-        signature: That of the known call.
+        signature: The signature of the known call.
         leaves: The tensors and graphs among its arguments.
-        binding: What it has run, in whose place this one comes.
+        binding: The binding of the known call, which is taken over without its arrays.
     """
 
     def __init__(
@@ -71,19 +71,19 @@ class Repeated:
         self.unused = frozenset(signature.features) - {place for _, place, _ in self._argument_slots}
         """Positions of features that the program does not take as they are."""
         self.possible = not paths.keys() & places.keys()
-        """Tells whether one can tell arguments from parameters."""
+        """Tells whether no tensor is both an argument and a parameter."""
         self.settled = not self._kept
-        """Tells whether it is known where all tensors come from: one that two calls have is kept for all of them."""
+        """Tells whether the source of every tensor is known; a tensor that two calls share is kept for all calls."""
 
     def settle(self, binding: Binding) -> Repeated | None:
-        """Returns this, settled by the binding of another such call; None if some tensor is made at every call."""
+        """Returns this object, settled by the binding of another such call; None if calls make some tensor anew."""
         tensors, _ = binding.tensors(self.compiled.inputs)
         same = [tensors[slot] is self._arrays[slot] and not tensors[slot].requires_grad for slot in self._kept]
         self.settled = all(same)
         return self if self.settled else None
 
     def renewed(self) -> bool:
-        """Read the parameters of the module again, which may be others now; returns whether there still are some."""
+        """Reads the parameters of the module again, which may have changed; returns whether all of them still exist."""
         try:
             self._own = self._paths.read(self._module)
         except (KeyError, AttributeError):
@@ -93,7 +93,7 @@ class Repeated:
         return True
 
     def tensors(self, leaves: Sequence[Any]) -> list[Tensor] | None:
-        """Returns arrays of the program, then its parts, for the leaves of a call; None if their type is another."""
+        """Returns arrays of the program, then its parts, for a call's leaves; None if parameters have another type."""
         own = self._own
         if own and own[0].dtype is not self._dtype:
             return None

@@ -1,4 +1,4 @@
-"""How calls of a compiled layer run: what all ways have in common, and the way of the original."""
+"""Runs calls of a compiled layer: the base of all runners, and the one that runs the original."""
 
 from __future__ import annotations
 
@@ -20,15 +20,14 @@ from dacergnn.modules.core import Core
 FAILURES = (
     ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError,
 )  # fmt: skip
-"""Tells what is raised where something fails. torch leaves calls early by exceptions of other kinds, as checkpoints
-do."""
+"""Exceptions of failures. Others are none: torch leaves calls early by exceptions, in checkpoints for example."""
 
 
 class Runner:
-    """Runs the calls of a layer in the state that it has now; another one takes over when an option changes."""
+    """Runs the calls of a layer in its present state; another runner takes over when an option changes."""
 
     runs_one_program = True
-    """Tells whether each call runs one program, which asks all that the layer asks of a plan."""
+    """Tells whether each call runs one program, which asks all of the layer's questions to a plan."""
     takes_activations = False
     """Tells whether an activation that follows the layer may become part of its programs."""
 
@@ -39,29 +38,29 @@ class Runner:
         self._compiled: dict[tuple[object, ...], tuple[ProgramSource, CompiledProgram]] = {}
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The result of a call."""
+        """Returns the result of a call."""
         raise NotImplementedError
 
     def renew(self, training: bytes, *, same_tensors: bool) -> None:
-        """Take note that attributes of the layer may be other objects.
+        """Notes that attributes of the layer may be other objects.
 
         Args:
             training: Whether the layer, and each part of it, is in training.
-            same_tensors: Whether tensors that are not parameters are the objects that they were.
+            same_tensors: Whether tensors that are not parameters are the same objects as before.
         """
 
     @property
     def notes(self) -> list[str | None]:
-        """Returns how calls are repeated, for reports."""
+        """Returns notes on how calls are repeated, for reports."""
         captures = self.core.captures
         return [] if captures is None else [captures.summary]
 
     def compiled(
         self, program: ProgramSource, dtype: torch.dtype, graph: HeteroGraph, sparse: frozenset[str] = frozenset()
     ) -> CompiledProgram:
-        """The compiled form of the program of a call whose arrays ``sparse`` are sparse."""
+        """Returns the compiled form of the program of a call whose arrays ``sparse`` are sparse."""
         index = graph.index_dtype
-        # Hashing a program takes longer than a lookup; it is kept, so that its id stays its own.
+        # Hashing a program takes longer than a lookup by id. The program is kept, so that no other one gets its id.
         key = (id(program), dtype, index, graph.single_typed, graph.device.type, sparse)
         entry = self._compiled.get(key)
         if entry is None:
@@ -71,7 +70,7 @@ class Runner:
     def _compile(
         self, program: ProgramSource, dtype: torch.dtype, graph: HeteroGraph, sparse: frozenset[str]
     ) -> CompiledProgram:
-        """The compiled form, whose choices are made for the first graph of its kind that the layer was called with."""
+        """Returns the compiled form, whose choices are made for the layer's first graph of its kind."""
         core, index = self.core, graph.index_dtype
         key = (program, dtype, index, graph.single_typed, graph.device.type, sparse)
         compiled = core.compiled.get(key)
@@ -84,21 +83,21 @@ class Runner:
         return compiled
 
     def check_plan(self) -> None:
-        """DacergnnError if a call has shown that nobody asks a question that the user's plan answers."""
+        """Raises DacergnnError if a call has shown that nobody asks a question that the user's plan answers."""
         use = self.core.plan_use
         if use is not None:
             try:
                 use.note(self.core.compiled.values())
             except DacergnnError:
-                self.forget_calls()  # so that the next call says it again
+                self.forget_calls()  # so that the next call raises the error again
                 raise
 
     def forget_calls(self) -> None:
-        """Examine the next call, however much it is like one before."""
+        """Forgets repeated calls, so that the next call is examined even if it is like one before."""
         self._compiled.clear()
 
     def fall_back(self, reason: str, args: tuple[Any, ...], kwargs: dict[str, Any], *, expected: bool = True) -> Any:
-        """Run the original layer; warns once of every reason that was to be expected or turns out to be ours."""
+        """Runs the original layer, and warns once for each reason; raises if the original fails on the call as well."""
         if expected and self.core.on_unsupported == "error":
             self.warn(reason)
         try:
@@ -112,7 +111,7 @@ class Runner:
         return result
 
     def raise_alike(self, problem: DacergnnError, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NoReturn:
-        """Raise an error about the arguments of a call such that handlers of what the original raises catch it, too."""
+        """Raises an error about a call's arguments in a class that handlers of the original's error catch as well."""
         tensors = [*self.original.parameters(), *[a for a in (*args, *kwargs.values()) if isinstance(a, Tensor)]]
         if not all(t.is_cpu for t in tensors):  # a device on which a kernel fails is lost
             raise problem
@@ -124,20 +123,20 @@ class Runner:
         raise problem
 
     def uncompiled(self, *args: Any, **kwargs: Any) -> Any:
-        """The original's result; the hooks are the same, and run around this call already.
+        """Returns the original's result without the hooks of the layer, which run around this call already.
 
-        Hooks of messages run within, and are given the layer that users call, whose attributes are the original's.
+        Hooks of messages run within, and receive the layer that users call, whose attributes are the original's.
         """
         layer = self.core.find_self() or self.original
         return self.finished(type(self.original).forward(layer, *args, **kwargs))
 
     def finished(self, result: Any) -> Any:
-        """The layer's own result with the activation that follows, if there is one."""
+        """Returns the layer's own result after the activation that follows, if there is one."""
         follower = self.core.applied
         return result if follower is None else follower(result)
 
     def warn(self, reason: str) -> None:
-        """Say once of every reason that a call ran the original layer, or raise, as ``on_unsupported`` has it."""
+        """Warns once for each reason that a call ran the original layer, or raises, as ``on_unsupported`` says."""
         core = self.core
         if core.on_unsupported == "error":
             raise UnsupportedCallError(f"{core.kind} cannot be compiled: {reason}")
@@ -148,7 +147,7 @@ class Runner:
 
 
 class OriginalRunner(Runner):
-    """Runs the original layer, and says why unless that is in the nature of the call."""
+    """Runs the original layer, and warns with the reason unless it is to be silent."""
 
     def __init__(self, core: Core, reason: str, *, silent: bool = False) -> None:
         super().__init__(core)
@@ -161,7 +160,7 @@ class OriginalRunner(Runner):
 
 
 def _alike(problem: DacergnnError, error: Exception) -> DacergnnError:
-    """Returns our error of a class that handlers of the original's error catch as well, with what that one says."""
+    """Returns our error in a class that handlers of the original's error catch as well, with a note of its message."""
     kind = _both(type(problem), type(error))
     result = kind.__new__(kind, *problem.args)
     result.__dict__.update(vars(problem))
@@ -184,7 +183,7 @@ def _both(ours: type[DacergnnError], other: type[Exception]) -> type[DacergnnErr
 
 
 def _level_of_caller() -> int:
-    """Returns the level, for a warning of the function that calls this one, of the first frame of other packages."""
+    """Returns the `stacklevel` at which a warning of the calling function names the first frame of other packages."""
     level, frame = 1, sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("dacergnn", "torch"):
         level, frame = level + 1, frame.f_back

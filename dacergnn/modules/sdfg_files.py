@@ -1,7 +1,7 @@
-"""The folder of SDFGs that `save_sdfg` writes and `load_sdfg` reads: whose program they are, and whether they fit it.
+"""Writes the folder of SDFGs for `save_sdfg`, reads it for `load_sdfg`, and checks that they fit their program.
 
-Beside the SDFGs there is a record. It tells the program that they belong to, its arrays, which files run (those of the
-last step), and what all files held when they were written.
+Beside the SDFGs there is a record. It names the program that they belong to, its arrays, the files that run (those of
+the last step), and a checksum of each file.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Part:
 
     @classmethod
     def of(cls, file: str, sdfg: dace.SDFG) -> Part:
-        """Returns what is to be known of a program."""
+        """Returns the description of the program in a file."""
         view = Program(sdfg)
         return cls(file, sdfg.name, _rows(view, view.inputs), _rows(view, view.outputs))
 
@@ -52,12 +52,12 @@ class Record:
     """Describes the SDFGs of one build of a program.
 
     Args:
-        version: That of the compiler.
+        version: The version of the compiler.
         program: Key of the program that the SDFGs belong to.
         gradients: Inputs that gradients were asked for.
-        wrt: Those that the outputs of the backward belong to.
-        results: So many outputs of the forward are those of the program; the others are saved for the backward.
-        parts: What runs, by role.
+        wrt: Inputs that the outputs of the backward belong to.
+        results: The number of outputs of the forward that are results; the others are saved for the backward.
+        parts: The programs that run, by role.
         files: Checksums of all files, by name.
     """
 
@@ -70,7 +70,7 @@ class Record:
     files: dict[str, str]
 
     def check_files(self, folder: Path) -> None:
-        """VerificationError if a file that runs is missing, or one that does not run is changed or new."""
+        """Raises VerificationError if a file that runs is missing, or one that does not run is changed or new."""
         running = [part.file for part in self.parts.values()]
         for path in sorted(folder.glob("[0-9][0-9]_*.sdfg")):
             if path.name not in self.files:
@@ -89,7 +89,7 @@ class Record:
                 )
 
     def read(self, folder: Path, role: str, dtype: Typeclass) -> dace.SDFG:
-        """The program of a role, without encodings; VerificationError if it is none in the form, or of other arrays."""
+        """Returns the program of a role, without encodings; raises VerificationError for a wrong form or other arrays."""
         part = self.parts[role]
         with about(folder / part.file):
             sdfg = _read(folder / part.file)
@@ -109,7 +109,7 @@ class Record:
         return sdfg
 
     def check_pair(self, folder: Path, forward: dace.SDFG, backward: dace.SDFG) -> None:
-        """VerificationError if the backward reads what neither the layer takes nor the forward gives."""
+        """Raises VerificationError if the backward reads what neither the layer takes nor the forward returns."""
         ahead, behind = Program(forward), Program(backward)
         outputs = _rows(ahead, ahead.outputs)
         results = [*outputs][: self.results]
@@ -126,7 +126,7 @@ class Record:
 
 
 def write(folder: Path, program: str, compilation: Compilation, gradients: list[str], results: int) -> list[Path]:
-    """Write the SDFGs of all steps, ``NN_step[_backward].sdfg``, and the record of them; returns the SDFGs' paths."""
+    """Writes the SDFGs of all steps, ``NN_step[_backward].sdfg``, and their record; returns the SDFGs' paths."""
     folder.mkdir(parents=True, exist_ok=True)
     _remove_unchanged(folder)
     written: list[Path] = []
@@ -144,11 +144,11 @@ def write(folder: Path, program: str, compilation: Compilation, gradients: list[
 
 
 def _remove_unchanged(folder: Path) -> None:
-    """Removes what was written before, and nobody has changed since."""
+    """Removes the files that were written before and have not been changed since."""
     try:
         files = json.loads((folder / RECORD).read_text())["files"].items()
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
-        return  # there is no record, and so nothing that is known to be ours
+        return  # without a record, no file is known to be ours
     for name, before in files:
         path = folder / Path(name).name
         if path.is_file() and _checksum(path) == before:
@@ -156,7 +156,7 @@ def _remove_unchanged(folder: Path) -> None:
 
 
 def read_record(folder: Path) -> Record:
-    """The record of a folder that `write` wrote with this version; VerificationError if there is none."""
+    """Returns the record that `write` wrote to a folder with this version; raises VerificationError without one."""
     path = folder / RECORD
     try:
         fields = json.loads(path.read_text())
@@ -175,7 +175,7 @@ def read_record(folder: Path) -> Record:
 
 @contextmanager
 def about(path: Path) -> Generator[None]:
-    """Errors of any kind name the file that they are about, since anything may be in it."""
+    """Turns errors of any kind into ones that name the file, since anything may be in it."""
     try:
         yield
     except DacergnnError as error:
@@ -186,7 +186,7 @@ def about(path: Path) -> Generator[None]:
 
 
 def _read(path: Path) -> dace.SDFG:
-    """The SDFG in a file; an error for what DaCe would warn of and leave out, but for what the viewer notes."""
+    """Returns the SDFG in a file; raises where DaCe would warn and drop something, except for notes of the viewer."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
         warnings.filterwarnings("ignore", r"Unused properties: (layout|position)(, position)?$")
@@ -198,7 +198,7 @@ def _rows(view: Program, names: list[str]) -> _Rows:
 
 
 def _check_arrays(kind: str, arrays: _Rows, known: _Rows) -> None:
-    """ProgramError unless arrays are those that are known, in the same order."""
+    """Raises ProgramError unless the arrays are the known ones, in the same order."""
     if [*arrays] != [*known]:
         actual, wanted = (", ".join(names) or "none" for names in (arrays, known))
         raise ProgramError(f"the {kind} are {actual}, and those of the layer's program {wanted}; keep names and order.")

@@ -1,7 +1,7 @@
-"""When two calls are so alike that what was made for one serves the other.
+"""Tells when two calls are so alike that what was made for one serves the other.
 
-They are if they have the same structure and numbers, features that look alike, and edges that are the very same and
-hold what they held. Everything that remembers a call asks here: repeated calls of layers with front ends, recordings of
+They are if they have the same structure and numbers, features that look alike, and the same edge tensors with the same
+contents. Everything that remembers calls uses this test: repeated calls of layers with front ends, recordings of
 traced layers, and CUDA graphs.
 """
 
@@ -37,7 +37,7 @@ extern "C" void *same_call(void *, void *const *arguments, std::ptrdiff_t) { ret
 """
 _NAMES = ("requires_grad", "_version")
 _FEATURES, _EDGES, _SAME, _EQUAL, _REAL, _TUPLE, _LIST, _DICTIONARY, _ROWS, _INDICES, _ANY_OBJECT = range(11)
-"""`Argument` of the C++ code."""
+"""Values of `Argument` in the C++ code."""
 _FLOATS = frozenset((torch.float64, torch.float32, torch.float16, torch.bfloat16))
 _CONTAINERS: dict[type[Any], int] = {tuple: _TUPLE, list: _LIST, dict: _DICTIONARY}
 _C: Any = torch._C  # pyright: ignore[reportPrivateUsage]
@@ -60,13 +60,13 @@ class CallSignature:
         args: Tensors, graphs, simple values, and tuples, lists and dictionaries of them.
         kwargs: Likewise.
         check: How thoroughly the numbers of edges are compared (`Config.check_graph`).
-        compared: Positions among the `leaves` of floating-point tensors whose numbers are compared, as those of edges
-            are: others only have to look alike.
-        any_size: Whether features may have more or fewer rows, and tensors of integers may be other ones, with more or
-            fewer columns. Graphs of DGL may be others of the same form; their columns and sizes are leaves, then.
+        compared: Positions, among the `leaves`, of floating-point tensors whose numbers are compared like those of edges.
+        Others only have to look alike.
+        any_size: Whether features may have another number of rows, and integer tensors other numbers and columns.
+        Graphs of DGL may then be others of the same form, and their columns and sizes are leaves.
 
     Raises:
-        TypeError: A value is of a kind that says nothing about itself, or torch does not tell how a tensor looks.
+        TypeError: A value is of a kind that cannot be compared, or torch does not tell how a tensor looks.
     """
 
     def __init__(
@@ -84,22 +84,21 @@ class CallSignature:
         self._compared = compared
         self._any_size = any_size
         self.axes: list[tuple[int, ...]] = []
-        """Of each leaf, the axes whose sizes may be others."""
+        """The axes of each leaf whose sizes may change."""
         self._words = array("q", [1, DESCRIBE, *map(id, _NAMES)])
-        self._kept: list[Any] = []  # so that their ids stay their own
+        self._kept: list[Any] = []  # so that no other objects get their ids
         self._references: list[weakref.ref[Any]] = []
         self._kinds: list[int] = []
         self._watched_places: list[int] = []
         self._sampled: list[int] = []
         watched: list[Any] = []
         self._graphs: list[tuple[int, object]] = []
-        """Positions of graphs that may be others, and their forms."""
+        """Positions of graphs that may be replaced by others, and their forms."""
         self._add(args, watched)
         self._add(kwargs, watched)
         self._watched = Watched(watched, check) if watched else None
         self.state = [state() for state in _STATE]
-        """Tells whether gradients and inference mode are on, the default type, and whether algorithms are
-        deterministic."""
+        """The settings of torch: gradients, inference mode, default type, deterministic algorithms."""
         self._address = self._words.buffer_info()[0]
         self._same = _same_call()
         leaves = self._same(args, kwargs, self._address, True)
@@ -109,7 +108,7 @@ class CallSignature:
             self.axes.append((0,) if isinstance(leaf, Tensor) else ())
         self._shared = self._aliases(leaves)
         self.features = [i for i, kind in enumerate(self._kinds) if kind == _FEATURES]
-        """Positions among the leaves of tensors whose numbers do not matter."""
+        """Positions, among the leaves, of tensors whose numbers do not matter."""
 
     @classmethod
     def of(
@@ -142,23 +141,23 @@ class CallSignature:
 
     @property
     def count(self) -> int:
-        """Returns how many leaves are arguments themselves; columns and sizes of graphs come behind them."""
+        """Returns the number of leaves that are arguments themselves; columns and sizes of graphs follow them."""
         return len(self._kinds)
 
     @property
     def takes_any_graph(self) -> bool:
-        """Returns whether graphs among the arguments may be others."""
+        """Returns whether graphs among the arguments may be replaced by others."""
         return bool(self._graphs)
 
     def _of_graphs(self, leaves: list[Any]) -> list[Any]:
-        """The sizes of graphs that may be others, and the columns that they have."""
+        """Returns the sizes and the columns of graphs that may be replaced by others."""
         graph_leaves: list[Any] = []
         for place, _ in self._graphs:
             graph_leaves += [Counted(leaves[place], size), *columns(leaves[place])]
         return graph_leaves
 
     def _aliases(self, leaves: list[Any]) -> list[int]:
-        """Returns which of these graphs and their columns are the same object as a leaf before."""
+        """Returns, for each leaf and each column of a graph, the place of the first one that is the same object."""
         if not self._graphs:
             return []
         ids = [*map(id, leaves), *[id(leaf) for leaf in self._of_graphs(leaves) if isinstance(leaf, Tensor)]]
@@ -166,11 +165,11 @@ class CallSignature:
 
     @property
     def same(self) -> list[Any]:
-        """The tensors and graphs that have to be the very same, None in place of one that is gone."""
+        """Returns the tensors and graphs that must be the same objects; None in place of one that is gone."""
         return [reference() for reference in self._references]
 
     def when_gone(self, function: Callable[[object], None]) -> None:
-        """Call ``function`` when one of these goes, after which no call is like this one."""
+        """Calls ``function`` when one of these objects is freed, after which no call is like this one."""
         self._references += [weakref.ref(r(), function) for r in self._references]
 
     def _add(self, value: Any, watched: list[Any]) -> None:
@@ -235,12 +234,12 @@ class CallSignature:
         return id(value)
 
     def _lasts(self, value: Any) -> int:
-        """Returns the id of an object, which is nobody else's while this signature covers any call."""
+        """Returns the id of an object; when the object is freed, this signature no longer covers any call."""
         words = self._words
         self._references.append(weakref.ref(value, lambda _: words.__setitem__(0, 0)))
         return id(value)
 
 
 def is_modified() -> bool:
-    """Returns whether a mode or a transformation of torch sees what a call does, so that it is like no other."""
+    """Returns whether a mode or a transformation of torch sees what a call does, so that the call is like no other."""
     return bool(_functions() or _dispatches()) or _tracing() is not None or _transforms() is not None

@@ -22,7 +22,7 @@ class SparseArrays:
 
     @classmethod
     def of(cls, sdfg: dace.SDFG, inputs: Sequence[str], sparse: Sequence[str]) -> SparseArrays:
-        """Rewrites a program for the sparse inputs ``sparse``; raises UnsupportedCallError where that is not possible."""
+        """Rewrites a program for the sparse inputs ``sparse``; raises UnsupportedCallError if that is not possible."""
         return cls(tuple(inputs), sparse_features(sdfg, sparse))
 
     def make(self, graph: HeteroGraph, tensors: Sequence[Tensor]) -> tuple[HeteroGraph, list[Tensor]]:

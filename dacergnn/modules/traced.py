@@ -1,7 +1,7 @@
-"""Layers under torch.compile and torch.export: one torch.library operator that holds a whole call.
+"""Lets torch.compile and torch.export trace layers: one torch.library operator holds a whole call.
 
-Inside a traced graph a layer is opaque: which graph its edge tensors are, and what is encoded already, is known when
-the operator runs. Its backward runs the eager call again with gradients, so nothing but its inputs is saved.
+Tracers do not look into a layer, since the graph of its edge tensors is known only when the operator runs. The
+backward runs the eager call again with gradients, so nothing but the inputs is saved.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _Function = TypeVar("_Function", bound=Any)
 
 
 def untraced(function: _Function) -> _Function:
-    """Returns a function of ours that torch.compile neither traces nor looks into, where it calls it as it is.
+    """Returns a function of ours, marked so that torch.compile calls it as it is and does not trace it.
 
-    It would follow our compiler otherwise. `torch.compiler.disable` does the same at a price for every call.
+    torch.compile would trace our compiler otherwise. `torch.compiler.disable` does the same, but slows every call.
     """
     torch_c: Any = torch._C  # pyright: ignore[reportPrivateUsage]
     frames = torch_c._dynamo.eval_frame
@@ -45,7 +45,7 @@ def untraced(function: _Function) -> _Function:
 
 @cache
 def _worker(_process: int) -> ThreadPoolExecutor:
-    """A thread beside the calling one; each process has its own, since a fork takes none along."""
+    """Returns a thread beside the calling one; each process has its own, since a fork copies no other threads."""
     return ThreadPoolExecutor(max_workers=1, thread_name_prefix="dacergnn")
 
 
@@ -53,7 +53,7 @@ _LAYERS: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 
 
 def register_layer(layer: LayerCore | GraphLayer) -> int:
-    """A number by which traced calls find ``layer``: no other layer ever has it, in this process or another."""
+    """Returns a number by which traced calls find ``layer``; no other layer has it, in this process or another."""
     number = secrets.randbits(62)
     _LAYERS[number] = layer
     return number
@@ -71,26 +71,26 @@ def _find_layer(number: int) -> LayerCore | GraphLayer:
 
 
 def traced_call(layer: LayerCore | GraphLayer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The result of a call, in the structure that the layer's front end describes."""
+    """Returns the result of a call, in the structure that the layer's front end describes."""
     outputs = traced_outputs(layer, args, kwargs)
     return _rebuild(layer.result(*args, **kwargs), iter(outputs))
 
 
 def traced_outputs(layer: LayerCore | GraphLayer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
-    """A call in terms that a tracer understands: tensors, and a text that says how they make up the arguments."""
+    """Returns the outputs of a call that tracers see as tensors, and a text that tells how these make the arguments."""
     tensors: list[Tensor] = []
     text = _describe((args, kwargs), tensors)
     names = [n for n, _ in layer.original.named_parameters()]
     parameters = [p for _, p in layer.original.named_parameters()]
     like = next((t for t in [*parameters, *tensors] if t.is_floating_point()), None)
     dtype = None if like is None else autocast_type(like.device, layer.config, like.dtype)
-    if dtype is not None:  # the operator computes in the type that it is given
+    if dtype is not None:  # the operator computes in the type of its inputs
         tensors, parameters = [cast(t, dtype) for t in tensors], [p.to(dtype) for p in parameters]
     return call_layer(tensors, parameters, layer.number, text, ",".join(names))
 
 
 def _describe(value: Any, tensors: list[Tensor]) -> str:
-    """A Python literal in which ``{n}`` stands for the n-th tensor, ``[n]`` for the graph with that key."""
+    """Returns a Python literal in which ``{n}`` stands for the n-th tensor, ``[n]`` for the graph with that key."""
     if isinstance(value, Tensor):
         tensors.append(value)
         return "{" + str(len(tensors) - 1) + "}"
@@ -122,7 +122,7 @@ def _rebuild(shape: Any, outputs: Iterator[Tensor]) -> Any:
 
 
 def _leaves(value: Any) -> list[Any]:
-    """The tensors of a result, or the shapes of a description of one, in order."""
+    """Returns the tensors of a result, or the shapes in the description of a result, in order."""
     if isinstance(value, dict):
         return [leaf for v in value.values() for leaf in _leaves(v)]
     return [] if value is None else [value]
@@ -133,7 +133,7 @@ def _arguments(text: str, tensors: list[Tensor]) -> tuple[tuple[Any, ...], dict[
 
 
 def _eager(number: int, text: str, tensors: list[Tensor], names: str, parameters: list[Tensor]) -> list[Tensor]:
-    """The call with the given tensors in place of the layer's own parameters."""
+    """Runs a call with the given tensors in place of the layer's own parameters."""
     layer = _find_layer(number)
     own = dict(zip(names.split(","), parameters, strict=True)) if names else {}
     args, kwargs = _arguments(text, tensors)
@@ -142,7 +142,7 @@ def _eager(number: int, text: str, tensors: list[Tensor], names: str, parameters
 
 @torch.library.custom_op("dacergnn::layer", mutates_args=())
 def call_layer(tensors: list[Tensor], parameters: list[Tensor], layer: int, call: str, names: str) -> list[Tensor]:
-    """One call of a compiled layer; ``call`` describes the arguments in terms of ``tensors``."""
+    """Runs one call of a compiled layer; ``call`` describes the arguments in terms of ``tensors``."""
     with torch.no_grad():
         return [t.clone() for t in _eager(layer, call, tensors, names, parameters)]
 
@@ -164,7 +164,7 @@ def layer_backward(
     names: str,
     wanted: list[int],
 ) -> list[Tensor]:
-    """Gradients of the tensors, then the parameters, at the positions ``wanted``."""
+    """Returns the gradients at the positions ``wanted`` among the tensors, followed by the parameters."""
     originals = [*tensors, *parameters]
 
     def differentiate() -> list[Tensor]:
@@ -175,7 +175,7 @@ def layer_backward(
             torch.zeros_like(originals[i]) if r is None else r.clone() for i, r in zip(wanted, results, strict=True)
         ]
 
-    # Inside an operator this thread dispatches below autograd; another one records as usual.
+    # Inside an operator, autograd does not see what this thread does; another thread is recorded as usual.
     return _worker(os.getpid()).submit(on_this_stream(differentiate, gradients[0].device)).result()
 
 

@@ -1,4 +1,4 @@
-"""Calls of a layer without a front end: they are traced, unless they are like one before."""
+"""Runs calls of a layer without a front end: traces them, unless they are like an earlier call."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from dacergnn.runtime.cuda_device import random_state, set_random_state
 
 
 class TracedRunner(Runner):
-    """Runs the layer's own Python with recorded values; what it asks for is computed by compiled programs.
+    """Runs the layer's own Python with recorded values; compiled programs compute the values that it asks for.
 
     Attributes, options and preprocessing of edges are honoured at every call. A call that no program covers runs the
-    original, with a warning once (or as ``on_unsupported`` has it).
+    original, with a warning once (or as ``on_unsupported`` says).
     """
 
     runs_one_program = False
@@ -60,7 +60,7 @@ class TracedRunner(Runner):
             state = random_state(recording.device(leaves)) if recording.draws else None
             try:
                 result = self._repeat(recording, leaves, args, kwargs)
-            except (Differs, DacergnnError, *FAILURES):  # so that the call says itself what is wrong with it
+            except (Differs, DacergnnError, *FAILURES):  # the call is traced anew, and raises its own error
                 if state is not None:
                     set_random_state(recording.device(leaves), state)
             else:
@@ -97,14 +97,14 @@ class TracedRunner(Runner):
         return recording.run(self, leaves)
 
     def graph_of(self, form: Form, kept: set[int]) -> HeteroGraph:
-        """The graph of some edges; ``kept`` holds the ids of tensors that others keep."""
+        """Returns the graph of some edges; ``kept`` holds the ids of tensors that others keep."""
         return form.find(self.core.graphs, all(id(t) in kept for t in form.tensors))
 
     def run_program(self, program: ProgramSource, graph: HeteroGraph, arrays: Sequence[Tensor]) -> Sequence[Tensor]:
-        """The outputs of a program for arrays in the order of its parameters."""
+        """Returns the outputs of a program for arrays in the order of its parameters."""
         try:
             compiled = self.compiled(program, arrays[0].dtype, graph)
-        except ProgramError as error:  # what is recorded may be deeper than programs are
+        except ProgramError as error:  # recorded values may be nested deeper than programs
             raise UnsupportedCallError(str(error)) from error
         sparse = frozenset([n for n, a in zip(compiled.inputs, arrays, strict=True) if is_sparse(a)])
         if sparse:
@@ -123,7 +123,7 @@ class _Runtime:
         self.tape: Tape | None = None if attempt is None else attempt.tape
 
     def known(self, module: nn.Module) -> nn.Module:
-        """The compiled layer for its original; other modules are known as they are."""
+        """Returns the compiled layer for its original, and any other module itself."""
         core = self.runner.core
         return (core.find_self() if module is self.runner.original else None) or module
 
@@ -132,24 +132,24 @@ class _Runtime:
         return dtype in known_elements(self.runner.core.config.implementation, device.type)
 
     def find_graph(self, edges: EdgeSet) -> HeteroGraph:
-        """The graph of some edges, encoded unless it was seen before."""
+        """Returns the graph of some edges, encoded unless it was seen before."""
         if self.attempt is not None:
             self.attempt.edges += edges.tensors
         return edges.find(self.runner.core.graphs, self.kept)
 
     def run(self, program: ProgramSource, graph: HeteroGraph, arrays: Sequence[Tensor]) -> Sequence[Tensor]:
-        """The outputs of a program for arrays in the order of its parameters."""
+        """Returns the outputs of a program for arrays in the order of its parameters."""
         return self.runner.run_program(program, graph, arrays)
 
     def looking(self) -> AbstractContextManager[Any]:
-        """A context for the layer's own Python, to see what it does besides."""
+        """Returns a context for the layer's own Python that notes what else it does."""
         return nullcontext() if self.attempt is None else self.attempt.looks
 
 
 def _check_hooks(module: nn.Module) -> None:
-    """UnsupportedCallError if hooks see what a part of the module takes or gives, which may not be there as numbers.
+    """Raises UnsupportedCallError if hooks see arguments or results of a part, which may not exist as numbers.
 
-    Those of torch that set a parameter (weight norm, spectral norm, pruning) do not look at it.
+    Hooks of torch that set a parameter (weight norm, spectral norm, pruning) do not look at them.
     """
     for name, part in module.named_modules():
         if part is not module and has_hooks(part):
@@ -162,7 +162,7 @@ def _check_hooks(module: nn.Module) -> None:
 
 @contextmanager
 def _as_before(module: nn.Module) -> Generator[None]:
-    """Buffers and random numbers as they were if a call that has begun is run by the original after all."""
+    """Restores buffers and the state of random numbers if a call fails, so that the original can run it."""
     if not module.training:
         yield
         return
@@ -175,6 +175,6 @@ def _as_before(module: nn.Module) -> Generator[None]:
         set_random_state(device, state)
         with torch.no_grad():
             for buffer, before in buffers:
-                if not torch.equal(buffer, before):  # a backward may need others as they are, unwritten
+                if not torch.equal(buffer, before):  # a backward may need the others unwritten
                     buffer.copy_(before)
         raise

@@ -1,4 +1,4 @@
-"""A function in program form together with what `compile` was given: which arrays it takes, for which graphs."""
+"""Describes a function in program form and its declarations: which arrays it takes, and for which graphs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Arrays = Sequence[Tensor | None]
 
 
 class UserProgram:
-    """A program whose arrays are declared as far as its author cared to.
+    """Represents a program of a user, with declarations of some or all arrays.
 
     Args:
         source: A function of the graph, then arrays; parsed, never run. Arrays with the default None may be left out.
@@ -56,7 +56,7 @@ class UserProgram:
                 raise ProgramError(f"compile: {name} is of type {type(value).__name__}; it must be {form}.")
 
     def spaces(self, absent: frozenset[str]) -> Spaces:
-        """Row spaces and declared shapes, where the arrays ``absent`` are not there."""
+        """Returns row spaces and declared shapes for calls without the arrays ``absent``."""
         spaces = self._spaces.get(absent)
         if spaces is None:
             bindings = {**self.bindings, **dict.fromkeys(absent)}
@@ -64,11 +64,11 @@ class UserProgram:
         return spaces
 
     def absent(self, arrays: Sequence[object]) -> frozenset[str]:
-        """Names of the arrays that are None."""
+        """Returns the names of the arrays that are None."""
         return frozenset([n for n, a in zip(self.names, arrays, strict=True) if a is None])
 
     def arrange(self, args: Sequence[Any], kwargs: Mapping[str, Any], taken: Mapping[str, Any]) -> list[Any]:
-        """One value for each array: those of a call, else those of ``taken``, else None where that is allowed."""
+        """Returns a value for each array: from the call, else from ``taken``, else None where that is allowed."""
         open_names = [n for n in self.names if n not in taken] if taken else self.names
         if len(args) > len(open_names):
             raise ArrayError(
@@ -89,7 +89,7 @@ class UserProgram:
         return [values.get(name) for name in self.names]
 
     def program(self, arrays: Arrays) -> ProgramSource:
-        """The program for arrays of these row shapes."""
+        """Returns the program for arrays of these row shapes."""
         spaces = self.spaces(self.absent(arrays))
         specs: dict[str, str | None] = dict.fromkeys(self.names)
         for name, array in zip(self.names, arrays, strict=True):
@@ -99,7 +99,7 @@ class UserProgram:
         return ProgramSource(self.source, tuple(sorted({**self.bindings, **specs}.items())))
 
     def check(self, graph: HeteroGraph, arrays: Sequence[object], config: Config) -> None:
-        """Raise ArrayError, with the name of the array, unless the arrays fit each other and the graph."""
+        """Raises ArrayError, with the name of the array, unless the arrays fit each other and the graph."""
         named: list[tuple[str, Any]] = [(n, a) for n, a in zip(self.names, arrays, strict=True) if a is not None]
         if not named:
             raise ArrayError("arrays", "are missing: a program needs one at least, which tells the element type")
@@ -134,7 +134,7 @@ class UserProgram:
 
 
 LEADING: dict[str, tuple[str, ...]] = {"ONE": (), "RNS": ("R", "NS")}
-"""Rows of the axes in front of the row shape, where they are not those of the row space."""
+"""Row spaces of the axes in front of the row shape; other row spaces have one axis, for their own rows."""
 
 
 Reading = tuple[str, dict[str, bool], set[str]]
@@ -160,7 +160,7 @@ def _in_text(text: str) -> Reading:
 
 
 def _mentioned(code: CodeType) -> set[str]:
-    """All names in a function."""
+    """Returns all names in a function."""
     names = {*code.co_names, *code.co_varnames, *code.co_freevars, *code.co_cellvars}
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
