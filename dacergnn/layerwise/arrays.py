@@ -41,13 +41,13 @@ def take(array: Array, rows: Tensor, device: torch.device) -> Tensor:
 
 
 class Results:
-    """The results for all nodes of a type, whose shape is known once the first of them are written.
+    """Holds the results for all nodes of a type; their shape is known once the first of them are written.
 
     Args:
         rows: The number of nodes.
         target: An array or the path of a ``.npy`` file that takes the results; None for a tensor in memory.
         scratch: A folder for a temporary file in place of memory; None for memory.
-        device: Where a tensor in memory is to lie.
+        device: The device of a tensor in memory.
     """
 
     def __init__(self, rows: int, target: Target | None, scratch: Path | None, device: torch.device) -> None:
@@ -101,7 +101,7 @@ class Results:
 
 
 def _in_unnamed_file(folder: Path, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """Returns a tensor in a file that goes with it."""
+    """Returns a tensor in a temporary file, which is removed with the tensor."""
     size = torch.Size(shape).numel() * dtype.itemsize
     with tempfile.TemporaryFile(dir=folder) as file:
         return torch.from_numpy(np.memmap(file, np.uint8, "w+", shape=size)).view(dtype).view(shape)

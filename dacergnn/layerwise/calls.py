@@ -1,4 +1,4 @@
-"""One call of a stage on a small graph."""
+"""Calls a stage on a small graph."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ONLY: Key = ("", "", "")
 
 @dataclass(frozen=True)
 class Given:
-    """Describes what a stage is called with.
+    """Describes the arguments of a stage.
 
     Args:
         x: Features by node type.
@@ -37,7 +37,7 @@ class Given:
 
 
 def call(stage: Stage, inputs: Given, kind: str, which: slice) -> Tensor | None:
-    """Returns the results of some nodes of a type; None if the layer gives this type none."""
+    """Returns the results of some nodes of a type; None if the layer returns none for this type."""
     rows = inputs.x[kind] if stage.layer is None else _layer_results(stage.layer, inputs, kind)
     if rows is None:
         return None
@@ -61,7 +61,7 @@ def _layer_results(layer: Step, inputs: Given, kind: str) -> Tensor | None:
 
 
 def _checked(step: Step, rows: object, count: int) -> Tensor:
-    """Returns what a step gave.
+    """Returns the result of a step.
 
     Raises:
         UnsupportedLayerError: It is no tensor with a row for each of ``count`` nodes.

@@ -1,4 +1,4 @@
-"""The results of a model for all nodes, layer after layer, without the memory of a full forward."""
+"""Computes the results of a model for all nodes, layer after layer, without the memory of a full forward."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def inference(
 ) -> Tensor | dict[str, Tensor]:
     """Returns the results of a trained model for all nodes, computed layer by layer and range by range.
 
-    A layer is called with the in-edges of ``batch`` destinations at a time, and with the rows that these read. Hence a
-    call takes the memory of one range, and each layer's results are computed once. They are those of the full forward,
-    up to rounding. Layers whose results depend on more than that are refused: each layer is tried on a small graph.
+    A layer is called with the in-edges of ``batch`` destinations at a time, and with the rows that these edges read.
+    Hence a call takes the memory of one range, and each result is computed once. Results equal those of a full forward
+    up to rounding. A layer that depends on more than these edges and rows is refused, after a trial on a small graph.
 
     Args:
         model: A graph layer; or a list, `torch.nn.Sequential`, `ModuleList`, PyG `Sequential` or PyG model such as
@@ -51,17 +51,17 @@ def inference(
             from files (`numpy.load` with ``mmap_mode="r"``). Rows are read when a range needs them.
         batch: The number of destinations in a range.
         out: An array, or the path of a ``.npy`` file that is written, for the results, [N, ...]; by node type if ``x``
-            is. With a path, what lies between layers is in temporary files beside it.
+            is. With a path, results between layers are in temporary files beside it.
         edge_arrays: Further arguments of layers by name, such as ``edge_type`` or ``edge_weight``, with a row for each
             edge; dictionaries by relation if ``graph`` is one. A layer gets those that its forward names.
 
     Returns:
-        The results, [N, ...] or by node type, on the device of ``x``; or those in ``out``, which share its memory.
+        The results, [N, ...] or by node type, on the device of ``x``; with ``out``, they share its memory.
 
     Raises:
         ArrayError: An argument has the wrong type, shape, dtype or number of rows.
         GraphError: A node is out of range.
-        UnsupportedLayerError: A step is in training mode, returns no rows of nodes, or stands in no chain.
+        UnsupportedLayerError: A step is in training mode, returns no rows of nodes, or is not part of a chain.
         UnsupportedCallError: Results of a step depend on more than in-edges and their sources.
     """
     check_batch(batch)
@@ -81,7 +81,7 @@ def inference(
 
 
 class _Run:
-    """Describes what the stages of one inference have in common."""
+    """Runs the stages of one inference, and holds what they have in common."""
 
     def __init__(
         self, edges: SortedEdges, arrays: dict[str, dict[Key, Array]], batch: int, device: torch.device | None
@@ -99,7 +99,7 @@ class _Run:
     def _stage(
         self, stage: Stage, x: dict[str, Array], targets: dict[str, Target], scratch: Path | None
     ) -> dict[str, Tensor]:
-        """Returns the results of one stage, for the node types that it gives any."""
+        """Returns the results of one stage, for the node types that have any."""
         if stage.layer is not None:
             check_types(self._edges.edges, x, f"{stage.name} gets")
         written = {kind: Results(len(x[kind]), targets.get(kind), scratch, _home(x[kind])) for kind in x}
@@ -114,7 +114,7 @@ class _Run:
                 result.drop()
 
     def _ranges(self, stage: Stage, x: dict[str, Array], kind: str, written: Results) -> bool:
-        """Writes the results of a node type range by range; returns False if the stage gives it none."""
+        """Writes the results of a node type range by range; returns False if the stage returns none for it."""
         size, device = len(x[kind]), self._device or _home(x[kind])
         for start in range(0, max(size, 1), self._batch):
             stop = min(start + self._batch, size)
@@ -122,13 +122,13 @@ class _Run:
             rows = call(stage, self._given(subgraph, x, device), kind, subgraph.destinations)
             if rows is None:
                 return False
-            if start == 0:  # behind a call, since compiled layers are chosen for the first graph that they meet
+            if start == 0:  # after a call, since compiled layers make choices for their first graph
                 self._trial(stage, x, device).check(stage, kind)
             written.write(start, rows)
         return True
 
     def _given(self, subgraph: Range, x: dict[str, Array], device: torch.device) -> Given:
-        """Returns what a stage is called with for a range."""
+        """Returns the arguments of a stage for a range."""
         arrays = {
             name: {key: take(array, subgraph.positions[key], device) for key, array in by_key.items()}
             for name, by_key in (self._arrays.items() if subgraph.edges else ())
@@ -143,7 +143,7 @@ class _Run:
 
 
 def _rows(kind: str, start: int, stop: int) -> Range:
-    """Returns the range that functions of rows are called with, which read no edges."""
+    """Returns a range without edges, for functions of rows."""
     return Range({kind: torch.arange(start, stop)}, slice(None), {}, {})
 
 

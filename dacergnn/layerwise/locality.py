@@ -1,8 +1,8 @@
-"""A trial of each stage: do the results of nodes depend on their in-edges and the sources of these alone?
+"""Tests whether a stage's results for nodes depend on their in-edges and the sources of these alone.
 
-Only then are results that are computed range by range those of the whole graph. No list of layers could tell, since
-users bring their own. The trial is a small graph with random features, to which nodes and edges are added that must not
-matter. It finds layers that read degrees of sources, look farther than one edge, or normalize over all nodes.
+Only then do results range by range equal the results on the whole graph. A list of layers would not do, since users
+write their own. The trial compares results on a small graph of random features with and without nodes and edges that
+must not matter. It finds layers that read degrees of sources, look beyond one edge, or normalize over all nodes.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _ROWS = 4
 
 @dataclass(frozen=True)
 class Trial:
-    """Describes where features and edge arrays of a trial come from.
+    """Describes the features and edge arrays that trials are made from, and runs them.
 
     Args:
         x: Features of all nodes, by node type.
         edges: The number of edges of each relation.
         arrays: Edge arrays by name and relation.
-        device: Where the stage runs.
+        device: The device that the stage runs on.
     """
 
     x: Mapping[str, Array]
@@ -39,10 +39,10 @@ class Trial:
     device: torch.device
 
     def check(self, stage: Stage, kind: str) -> None:
-        """Tries the results of one node type.
+        """Tests the results of one node type.
 
         Raises:
-            UnsupportedCallError: They change with what must not matter.
+            UnsupportedCallError: They change with nodes and edges that must not matter.
         """
         rows = {name: self._features(name, 3 if name == kind else 2) for name in self.x}
         used = {name: len(x) // (3 if name == kind else 2) * (2 if name == kind else 1) for name, x in rows.items()}
@@ -73,7 +73,7 @@ class Trial:
         return self._sample(self.x[kind], parts * _ROWS if len(self.x[kind]) else 0)
 
     def _sample(self, array: Array, count: int) -> Tensor:
-        """Returns random numbers; of integers, which may be types, some that the array has."""
+        """Returns random numbers; for integers, which may be types, numbers of the array itself."""
         sample = take(array, torch.arange(count) * 7919 % max(len(array), 1), self.device)
         if not sample.is_floating_point():
             return sample
@@ -81,7 +81,7 @@ class Trial:
         return torch.rand(sample.shape, generator=generator).to(sample)
 
     def _edges(self, key: Key, kind: str, used: Mapping[str, int]) -> Tensor:
-        """Returns two in-edges for each destination, if these are of the type that is tried."""
+        """Returns two in-edges for each destination, if these are of the type that is tested."""
         source, _, destination = key
         if destination != kind or not used[source] or not used[kind] or not self.edges[key]:
             return torch.empty(2, 0, dtype=torch.int64, device=self.device)
@@ -90,7 +90,7 @@ class Trial:
         return torch.stack([first + numbers % _ROWS, numbers // 2])
 
     def _other_edges(self, key: Key, kind: str, rows: Mapping[str, Tensor]) -> Tensor:
-        """Returns edges from all sources into everything but the destinations that are tried."""
+        """Returns edges from all sources to all nodes except the destinations that are tested."""
         source, _, destination = key
         first = _ROWS if destination == kind else 0
         sources, destinations = len(rows[source]), len(rows[destination]) - first

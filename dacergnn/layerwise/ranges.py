@@ -17,13 +17,13 @@ Key = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class Range:
-    """The graph that successive destinations of one node type are computed on.
+    """Describes the graph that successive destinations of one node type are computed on.
 
     Args:
-        rows: Which nodes the graph has, by node type, in ascending order.
-        destinations: Which of these rows the destinations are.
+        rows: The nodes of the graph by node type, in ascending order.
+        destinations: The destinations among these rows.
         edges: The in-edges of the destinations, [2, E'] by relation, as numbers of rows.
-        positions: Which edges of the whole graph these are, [E'] by relation.
+        positions: The positions of these edges in the whole graph, [E'] by relation.
     """
 
     rows: dict[str, Tensor]
@@ -33,7 +33,7 @@ class Range:
 
 
 class SortedEdges:
-    """The edges of a graph, found by their destinations; those of one destination stay in the given order."""
+    """Finds the edges of a graph by their destinations; the edges of one destination stay in the given order."""
 
     def __init__(self, edges: Mapping[Key, Tensor], sizes: Mapping[str, int]) -> None:
         """Sorts the edges, [2, E] by relation, of a graph with ``sizes`` nodes of each type.
@@ -72,7 +72,7 @@ class SortedEdges:
         return Range(rows, slice(first, first + stop - start), numbers, positions)
 
     def _in_edges(self, key: Key, start: int, stop: int) -> Tensor:
-        """Returns which edges of a relation end in the destinations ``start`` to ``stop``."""
+        """Returns the positions of a relation's edges that end in the destinations ``start`` to ``stop``."""
         destinations = self._destinations[key]
         bounds = torch.tensor([start, stop], dtype=destinations.dtype, device=destinations.device)
         first, last = torch.searchsorted(destinations, bounds).tolist()
@@ -80,18 +80,18 @@ class SortedEdges:
 
 
 def _rows(kind: str, edges: Mapping[Key, Tensor], destinations: Tensor) -> Tensor:
-    """Returns the nodes of a type that a range has: its destinations, and the sources of its edges."""
+    """Returns the nodes of a type in a range: its destinations, and the sources of its edges."""
     sources = [index[0].long() for key, index in edges.items() if key[0] == kind]
     return torch.cat([*sources, destinations]).unique()
 
 
 def _numbers(rows: Tensor, nodes: Tensor) -> Tensor:
-    """Returns where nodes stand among rows in ascending order."""
+    """Returns the positions of nodes among rows in ascending order."""
     return torch.searchsorted(rows, nodes.long()).to(nodes.dtype)
 
 
 def _plain(index: Any) -> Tensor:
-    """Returns the tensor of an `EdgeIndex` of PyG, whose slices would not know their graph; others as they are."""
+    """Returns the tensor of PyG's `EdgeIndex`, whose slices would not know their graph; other tensors as they are."""
     return index.as_tensor() if hasattr(index, "as_tensor") else index
 
 

@@ -1,4 +1,4 @@
-"""What the steps of a model are: graph layers, which take edges, and functions of rows, which take features alone."""
+"""Splits a model into steps: graph layers, which take edges, and functions of rows, which take features alone."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _MODELS = "torch_geometric.nn."
 
 @dataclass(frozen=True)
 class Step:
-    """A part of a model that is called once for each range.
+    """Describes a part of a model that is called once for each range.
 
     Args:
-        function: What is called, as ``function(x, edges, **arrays)`` or ``function(x)``.
-        name: What messages call it.
+        function: The function, called as ``function(x, edges, **arrays)`` or ``function(x)``.
+        name: The name of the step in messages.
         takes_edges: Whether it is a graph layer.
         takes_dict: Whether a function of rows takes a dictionary by node type.
         arrays: Names of the edge arrays that a graph layer takes; None if it takes any.
@@ -41,14 +41,14 @@ class Step:
 
 @dataclass(frozen=True)
 class Stage:
-    """A graph layer, or none, and the functions of rows behind it."""
+    """Describes a graph layer, or none, and the functions of rows that follow it."""
 
     layer: Step | None
     functions: tuple[Step, ...]
 
     @property
     def name(self) -> str:
-        """Returns what messages call the stage."""
+        """Returns the name of the stage in messages."""
         return ", ".join(step.name for step in (self.layer, *self.functions) if step is not None)
 
 
@@ -70,7 +70,7 @@ def stages_of(model: object) -> list[Stage]:
 
 
 def device_of(model: Any) -> torch.device | None:
-    """Returns where the parameters of a model lie; None if it has none."""
+    """Returns the device of a model's parameters; None if it has none."""
     if isinstance(model, nn.Module):
         return next((p.device for p in model.parameters()), None)
     parts = cast("Iterable[Any]", model if isinstance(model, list | tuple) else ())
@@ -93,7 +93,7 @@ def _steps(model: Any) -> list[Step]:
 
 
 def _splitter(model: object) -> Callable[[Any], list[Step]] | None:
-    """Returns what splits a model into steps; None for what is one step."""
+    """Returns the function that splits a model into steps; None if the model is one step."""
     if isinstance(model, list | tuple | nn.ModuleList):
         return _of_parts
     if isinstance(model, nn.Sequential) and type(model).forward is nn.Sequential.forward:
@@ -109,11 +109,11 @@ def _of_parts(model: Iterable[Any]) -> list[Step]:
 
 
 def _step(function: Any) -> Step:
-    """Returns the step that a layer or function is: a graph layer if it needs a second argument, or one of edges."""
+    """Returns a layer or function as a step: a graph layer if it needs a second argument, or takes one of edges."""
     name = getattr(function, "__name__", type(function).__name__)
     try:
         parameters = inspect.signature(function.forward if isinstance(function, nn.Module) else function).parameters
-    except ValueError:  # of functions that are not written in Python, such as torch.relu
+    except ValueError:  # for functions that are not written in Python, such as torch.relu
         return Step(function, name)
     kinds = {p.kind for p in parameters.values()}
     places = [p for p in parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]

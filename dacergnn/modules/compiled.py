@@ -85,7 +85,7 @@ class Variant:
 
     @property
     def giver(self) -> Executable | None:
-        """Returns the forward if a backward that runs once overwrites the arrays that the forward has saved, else None."""
+        """Returns the forward if a backward that runs once overwrites what the forward has saved, else None."""
         saves = len(self.forward.lowered.outputs) > self.results
         return self.forward if saves and self.backward is not None and self.backward.overwrites else None
 

@@ -126,7 +126,7 @@ class FrontendRunner(Runner):
         binding: Binding,
         before: Repeated | None,
     ) -> Repeated | None:
-        """Returns how to repeat a call; None if graphs alternate, or if notes, which take time, were of no use for long.
+        """Returns how to repeat a call; None if graphs alternate, or if notes, which take time, have been useless.
 
         Args:
             before: The notes on an earlier call, if this one is like it.

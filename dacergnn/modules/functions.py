@@ -86,7 +86,7 @@ class UserLayer(GraphLayer):
             raise
 
     def _specialize(self, call: tuple[Any, ...], graph: HeteroGraph, arrays: list[Any]) -> CompiledProgram:
-        """Returns the program for the row shapes of a call; calls of equal shapes on this graph find it quickly then."""
+        """Returns the program for the row shapes of a call, and keeps it for calls of equal shapes on this graph."""
         self.user.check(graph, arrays, self.config)
         program = self.user.program(arrays)
         if len(self._calls) >= _CALLS:

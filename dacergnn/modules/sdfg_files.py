@@ -89,7 +89,7 @@ class Record:
                 )
 
     def read(self, folder: Path, role: str, dtype: Typeclass) -> dace.SDFG:
-        """Returns the program of a role, without encodings; raises VerificationError for a wrong form or other arrays."""
+        """Returns the program of a role, without encodings; raises VerificationError if form or arrays are wrong."""
         part = self.parts[role]
         with about(folder / part.file):
             sdfg = _read(folder / part.file)

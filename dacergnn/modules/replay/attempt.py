@@ -1,4 +1,4 @@
-"""A call that is recorded so that calls like it can do what it did at once."""
+"""Records a call so that calls like it can run its programs at once."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FORM = frozenset(("shape", "dtype", "device", "layout", "requires_grad", "ndim"
 
 
 class Looks(TorchFunctionMode):
-    """While it is active, notes on a tape what is done with tensors that are not recorded."""
+    """Notes on a tape, while it is active, what is done with tensors that are not recorded."""
 
     def __init__(self, tape: Tape) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class Looks(TorchFunctionMode):
         return result
 
     def _form(self, func: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        """Returns what is asked about the form of a tensor, with sizes that are noted."""
+        """Returns the answer to a question about the form of a tensor, with sizes that note their use."""
         tensor = args[0] if args else None
         result = func(*args, **options)
         if type(tensor) is not Tensor:
@@ -61,7 +61,7 @@ class Looks(TorchFunctionMode):
 
 
 def _axis(tensor: Tensor, args: tuple[Any, ...], options: dict[str, Any]) -> int:
-    """The axis that `Tensor.size` is asked for."""
+    """Returns the axis that `Tensor.size` is asked for."""
     axis = args[1] if len(args) > 1 else options["dim"]
     return int(axis) % tensor.dim()
 
@@ -80,12 +80,12 @@ def _about_form(func: Any) -> bool:
 
 @dataclass
 class Attempt:
-    """A call that is recorded with an eye on what it does besides, so that it can be run again without recording.
+    """Represents a call that is recorded, and watched for other effects, so that it can run again without recording.
 
     Args:
-        signature: That of the call.
+        signature: The signature of the call.
         leaves: The tensors and graphs among its arguments.
-        watch: What else it can reach.
+        watch: The other objects that it can reach.
     """
 
     signature: CallSignature
@@ -111,10 +111,10 @@ class Attempt:
         return [s.numpy().tobytes() for s in random_state(device)]
 
     def finish(self, result: Any, forget: Callable[[object], None]) -> Recording:
-        """Returns what repeats the call; ``forget`` is called when a graph is gone.
+        """Returns a recording that repeats the call; ``forget`` is called when a graph is gone.
 
         Raises:
-            Unwatchable: The call did more than the tape says, or its result is more than what was made.
+            Unwatchable: The call did more than the tape says, or its result holds more than what the call made.
         """
         tape = self.tape
         if tape.problem is not None:

@@ -1,4 +1,4 @@
-"""Everything that the result of a forward may depend on besides its arguments."""
+"""Finds everything that the result of a forward may depend on besides its arguments."""
 
 from __future__ import annotations
 
@@ -22,39 +22,39 @@ _CONSTANT = frozenset((
     torch.device, torch.layout, torch.memory_format, types.GenericAlias, types.UnionType,
 ))  # fmt: skip
 _OPEN = ("dgl.heterograph.DGLGraph", "dgl.frame.Frame", "dgl.frame.Column")
-"""Classes of objects that are what their attributes are."""
+"""Classes of objects whose whole state is in their attributes."""
 _CLOSED = ("dgl.heterograph_index.HeteroGraphIndex", "torch_geometric.inspector.Inspector", "dacergnn.config.Config",
            "torch.utils.hooks.RemovableHandle", "torch.autograd.grad_mode.no_grad",
            "torch.autograd.grad_mode.enable_grad")  # fmt: skip
-"""Classes of objects that stay as they are made."""
+"""Classes of objects that never change."""
 _WRAPPERS = ("torch.utils._contextlib", "dacergnn.modules.graph_forward", "contextlib")
-"""Whose decorators return functions that add nothing to those that they hold."""
+"""Modules whose decorators return functions that add nothing to the functions that they hold."""
 _AROUND = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-"""Of a module that is called, what runs before and after its forward."""
+"""Hooks that run before and after the forward of a module that is called."""
 _NEVER = (FORWARDS, "_dacergnn_refused", "_state_dict_hooks", "_state_dict_pre_hooks", "_load_state_dict_pre_hooks",
           "_load_state_dict_post_hooks")  # fmt: skip
 GLOBAL_HOOKS = [v for n, v in vars(nn.modules.module).items() if n.startswith("_global_") and isinstance(v, dict)]
 
 
 class Unwatchable(Exception):
-    """Something might change, or have an effect, unnoticed."""
+    """Signals that something might change, or have an effect, unnoticed."""
 
 
 class Reach:
-    """Attributes of the module tree and of graphs, and what users' code on the way names, by how it is compared.
+    """Collects attributes of modules and graphs, and objects that users' code names, by how they are compared.
 
     Args:
-        module: Whose forward it is.
-        names: Attributes that the code is known to mention, which alone matter in users' classes.
+        module: The module of the forward.
+        names: Attributes that the code is known to mention; only these matter in users' classes.
     """
 
     def __init__(self, module: nn.Module, names: frozenset[str]) -> None:
         self.mentioned = set(names)
-        """Those names, and what is found besides."""
+        """These names, and further ones that the code mentions."""
         self.tables: list[Any] = [*GLOBAL_HOOKS]
         """Dictionaries; keys and values stay the same objects."""
         self.sequences: list[Any] = []
-        """Lists and sets, alike."""
+        """Lists and sets; items stay the same objects."""
         self.tensors: list[Tensor] = []
         self.modules: list[nn.Module] = []
         self.kinds: list[type] = []
@@ -72,7 +72,7 @@ class Reach:
         self.add(module, type(module).__name__)
 
     def add(self, value: Any, where: str) -> None:
-        """Note a value and what can be reached from it; ``where`` names it.
+        """Notes a value and everything that can be reached from it; ``where`` names it.
 
         Raises:
             Unwatchable: Some of it has no state that can be compared, or does more than compute.

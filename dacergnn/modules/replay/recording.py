@@ -1,4 +1,4 @@
-"""How to do what a recorded call did for others that are like it."""
+"""Repeats a recorded call for other calls that are like it."""
 
 from __future__ import annotations
 
@@ -35,27 +35,27 @@ class Runner(Protocol):
     """Runs programs."""
 
     def graph_of(self, form: Form, kept: set[int]) -> HeteroGraph:
-        """The graph of some edges; ``kept`` holds the ids of tensors that others keep."""
+        """Returns the graph of some edges; ``kept`` holds the ids of tensors that others keep."""
         ...
 
     def run_program(self, program: ProgramSource, graph: HeteroGraph, arrays: Sequence[Tensor]) -> Sequence[Tensor]:
-        """The outputs of a program for arrays in the order of its parameters."""
+        """Returns the outputs of a program for arrays in the order of its parameters."""
         ...
 
 
 class Recording:
-    """Describes how to do what a call did for others that are like it.
+    """Describes the steps of a call, so that other calls that are like it can run them.
 
     Args:
-        signature: That of the call.
-        watch: What it can reach besides its arguments.
+        signature: The signature of the call.
+        watch: The objects that it can reach besides its arguments.
         leaves: The tensors and graphs among its arguments.
-        tape: What it did.
-        result: What it returned.
+        tape: The steps that it ran.
+        result: The result that it returned.
         forget: Is called when a graph is gone.
 
     Raises:
-        Unwatchable: The result is more than what was made.
+        Unwatchable: The result holds more than what the call made.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Recording:
         self.draws = tape.draws
         """Tells whether it draws random numbers."""
         self.sizes = tape.sizes
-        """Sizes that the call was about."""
+        """The sizes of tensors that the call has used."""
         self._slots = tape.slots
         count = len(leaves)
         self._first: list[Guard] = []
@@ -88,14 +88,14 @@ class Recording:
         self._fix(frozenset(self.sizes))
 
     def _fix(self, roles: frozenset[Role]) -> None:
-        """Let the recording be about calls alone that have the same sizes of these."""
+        """Restricts the recording to calls with the same sizes in these roles."""
         self._fixed = [(role, self.sizes[role]) for role in roles if role[0] < len(self.signature.axes)]
 
     def widen(self, other: Recording) -> bool:
-        """Cover calls of other sizes, those that differ from ``other``, if both calls have done the same.
+        """Covers calls of other sizes, where those of ``other`` differ, if both calls have done the same.
 
-        What Python does with a size is noticed for the most part. That two calls of different sizes have done the same
-        tells that it did nothing unnoticed. Returns whether this one covers all calls that the other one does.
+        Most of what Python does with a size is noticed. If two calls of different sizes have done the same, nothing has
+        gone unnoticed. Returns whether this recording covers all calls that the other one covers.
         """
         same = self.steps == other.steps and self._result == other._result and self.sizes.keys() == other.sizes.keys()
         if same:
@@ -107,7 +107,7 @@ class Recording:
     def leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any] | None:
         """Returns the tensors and graphs among the arguments of a call that is like the recorded one.
 
-        None if it is not, or something else is not as it was then.
+        None if the call is not like it, or if anything else has changed.
         """
         leaves = self.signature.leaves(args, kwargs)
         if leaves is None or not self.watch.unchanged() or self._overlap(leaves) != self._known:
@@ -117,25 +117,25 @@ class Recording:
         return leaves if hold(self._first, leaves) else None
 
     def device(self, leaves: Sequence[Any]) -> torch.device:
-        """Returns where a call is, whose leaves these are."""
+        """Returns the device of a call with these leaves."""
         return next((leaf.device for leaf in leaves if isinstance(leaf, Tensor)), torch.device("cpu"))
 
     def tensors(self, leaves: Sequence[Any]) -> list[Tensor]:
-        """Returns what programs read besides the arguments: parameters, and columns of graphs among the arguments."""
+        """Returns the tensors that programs read besides arguments: parameters, and columns of the arguments' graphs."""
         inputs = [i.tensor for s in self.steps if isinstance(s, ProgramRun) for i in s.inputs]
         columns = [t for t in leaves[self.signature.count :] if isinstance(t, Tensor)]
         return [*[own.tensor for own in inputs if isinstance(own, Own)], *columns]
 
     def _overlap(self, leaves: Sequence[Any]) -> list[int]:
-        """Returns which arguments are tensors that the layer, or a graph, holds as well."""
+        """Returns the ids of leaves that the layer, or a graph, holds as well; 0 for other leaves."""
         ids = self.watch.ids
         return [i if i in ids else 0 for i in map(id, leaves)]
 
     def run(self, runner: Runner, leaves: Sequence[Any]) -> Any:
-        """The result for other arguments.
+        """Returns the result for other arguments.
 
         Raises:
-            Differs: A size that is found on the way is not as it was.
+            Differs: A size within the call is not as it was.
         """
         tensors: list[Any] = [*leaves, *[None] * (self._slots - len(leaves))]
         kept = {*map(id, leaves), *self.watch.ids}
@@ -152,7 +152,7 @@ class Recording:
 
 
 class Differs(Exception):
-    """A size is not as it was when a call was recorded."""
+    """Signals that a size is not as it was when a call was recorded."""
 
 
 def _run(step: Step, runner: Runner, tensors: list[Any], kept: set[int]) -> None:
@@ -179,10 +179,10 @@ def _run(step: Step, runner: Runner, tensors: list[Any], kept: set[int]) -> None
 
 
 def _template(tree: Any, tape: Tape) -> Any:
-    """The result with `Slot` and the like in place of tensors.
+    """Returns the result with `Slot` and the like in place of tensors.
 
     Raises:
-        Unwatchable: It is more than tensors and simple values.
+        Unwatchable: It holds more than tensors and simple values.
     """
     if isinstance(tree, Tensor):
         try:

@@ -23,33 +23,32 @@ _ATTEMPTS = 3
 
 
 class Replays:
-    """The recordings of a layer, latest first, and whether it is worth to look for more."""
+    """Holds the recordings of a layer, latest first, and decides whether to make more."""
 
     def __init__(self, module: nn.Module, others: dict[str, Any], check: CheckGraph) -> None:
         self.reason: str | None = None
-        """Why the last call that could have been repeated was not."""
+        """The reason for which the last call that could have been repeated was not."""
         self._module, self._others = module, others
         self._check: CheckGraph = check
         self._recordings: list[Recording] = []
         self._last: CallSignature | None = None
         self._of_one_graph = False
-        """Tells whether calls have done what depends on more than the form of a graph."""
+        """Tells whether calls have depended on more than the form of a graph."""
         self._left: dict[tuple[bool, bool], int] = {}
 
     def find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[Recording, list[Any]]]:
-        """The recordings that may cover a call, and the tensors and graphs among the arguments."""
+        """Yields the recordings that may cover a call, with the tensors and graphs among the arguments."""
         for recording in () if is_modified() else self._recordings:
             leaves = recording.leaves(args, kwargs)
             if leaves is not None:
                 yield recording, leaves
 
     def repeated(self) -> None:
-        """Take note that a recording was of use, so that it is worth to make others."""
+        """Notes that a recording was of use, so that more are worth making."""
         self._left.pop(self._mode(), None)
 
     def attempt(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Attempt | None:
-        """Returns what records a call so that it can be repeated; None if the call before it was another, or that is
-        vain."""
+        """Returns an attempt to record a call for repetition; None if the call before it differs, or if it is vain."""
         if is_modified():
             return None
         left = self._left.get(self._mode(), _ATTEMPTS)
@@ -69,29 +68,28 @@ class Replays:
             return Attempt(last, leaves, Watch(self._module, self._others | graphs), like)
         except Unwatchable as reason:
             self.reason = str(reason)
-        except Exception as error:  # of descriptors, say; no reason not to record
+        except Exception as error:  # of descriptors, for example; tracing is possible all the same
             self.reason = f"finding out what it depends on fails with {type(error).__name__}: {error}"
         return None
 
     def keep(self, attempt: Attempt, result: Any) -> None:
-        """Note a call that has succeeded, if it can be repeated."""
+        """Keeps a call that has succeeded, if it can be repeated."""
         try:
             recording = attempt.finish(result, partial(_forget, weakref.ref(self)))
         except Unwatchable as reason:
             self.reason = str(reason)
-            if attempt.signature.takes_any_graph:  # a call on the very same graph may be repeated all the same
+            if attempt.signature.takes_any_graph:  # a call on the same graph may still be repeated
                 self._of_one_graph, self._last = True, None
                 self._left.pop(self._mode(), None)
             return
         self.reason = None
         covered = [r for r in attempt.like if recording.widen(r)]
-        # Those of parameters that are not there any more would keep them alive.
+        # Recordings with former parameters would keep these alive.
         others = [r for r in self._recordings if r.watch.own == recording.watch.own and r not in covered]
         self._recordings = [recording, *others[: _KEPT - 1]]
 
     def _signature(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallSignature | None:
-        """Returns what a call looks like, whatever its sizes; exactly, for one with objects that only the very same is
-        like."""
+        """Returns the signature of a call for any sizes; an exact one if some objects may not be replaced by others."""
         signature = CallSignature.of(args, kwargs, self._check, any_size=True)
         exact = signature is not None and (signature.same or (signature.takes_any_graph and self._of_one_graph))
         return CallSignature.of(args, kwargs, self._check) if exact else signature
@@ -101,19 +99,19 @@ class Replays:
 
     @property
     def summary(self) -> str | None:
-        """For reports: whether calls are repeated, and why some are not."""
+        """Returns a text for reports: whether calls are repeated, and why some are not."""
         if not self._recordings:
             return None if self.reason is None else f"every call is recorded: {self.reason}"
         others = "" if self.reason is None else f"; others are recorded: {self.reason}"
         return f"calls like one before run its program at once{others}"
 
     def forget(self) -> None:
-        """Drop what is about graphs that are gone."""
+        """Drops recordings about graphs that are gone."""
         self._recordings = [r for r in self._recordings if all(v is not None for v in r.signature.same)]
 
 
 def _has_attributes(value: Any) -> bool:
-    """Returns whether a tensor of edges holds more than numbers, which a forward may read."""
+    """Returns whether a tensor of edges has attributes of its own, which a forward may read."""
     return isinstance(value, torch.Tensor) and not value.is_floating_point() and bool(vars(value))
 
 

@@ -1,4 +1,4 @@
-"""What objects hold at one moment; whether they still do is found by C code, which touches little memory."""
+"""Describes what objects hold at one moment; C code, which touches little memory, tells whether they still do."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ def _function(name: str) -> Callable[..., bool]:
 
 
 class Snapshot:
-    """The objects that others hold, which it keeps alive; compared by identity.
+    """Holds the contents of objects, to be compared by identity, and keeps them alive.
 
     Args:
-        tables: Dictionaries, those of classes too: their keys and values, in order.
-        sequences: Lists and sets: their items, in order.
-        items: Dictionaries, and keys that they may have or not.
-        objects: Their classes, and the dictionaries of their attributes.
-        classes: Their bases, and those of their bases.
-        cells: What they hold.
-        functions: Their code, defaults and attributes.
+        tables: Dictionaries, also of classes; compared by keys and values, in order.
+        sequences: Lists and sets; compared by their items, in order.
+        items: Pairs of a dictionary and a key; compared by the value, or its absence.
+        objects: Objects; compared by their classes and dictionaries of attributes.
+        classes: Classes; compared by their bases, and the bases of these.
+        cells: Cells; compared by their contents.
+        functions: Functions; compared by their code, defaults and attributes.
     """
 
     def __init__(
@@ -59,14 +59,14 @@ class Snapshot:
     ) -> None:
         tables = [gc.get_referents(t)[0] if type(t) is MappingProxyType else t for t in tables]
         contents = [[*chain.from_iterable(dict.items(t))] for t in tables]
-        ordered = [t for t in tables if type(t) is OrderedDict and len(t) > 1]  # the dictionary has an order of its own
+        ordered = [t for t in tables if type(t) is OrderedDict and len(t) > 1]  # its order is not the dictionary's
         lists = [s for s in sequences if type(s) is list]
         sets = [s for s in sequences if type(s) is not list]
         words = array("q", [len(tables), *map(id, tables)])
         for table, content in zip(tables, contents, strict=True):
             words.extend((len(table), *map(id, content)))
         self.kept = [*tables, *chain.from_iterable(contents)]
-        """Everything that is compared, and what holds it."""
+        """Everything that is compared, and the objects that hold it."""
         for group in (lists, [*sets, *ordered]):
             words.append(len(group))
             for holder in group:
@@ -90,7 +90,7 @@ class Snapshot:
             self.kept += entries
         self._words = words
         self.check: tuple[Callable[[int], bool], int] = _function("same_objects"), words.buffer_info()[0]
-        """A function, and its argument, that tell whether everything is as it was."""
+        """A function and its argument; it returns whether everything is as it was."""
 
     def unchanged(self) -> bool:
         """Returns whether everything is as it was."""
@@ -101,7 +101,7 @@ class Snapshot:
 class Forms:
     """Describes what tensors look like: types, shapes, strides, devices, whether they need gradients.
 
-    Of those that hold no floating-point numbers also how often they were written to, and how many attributes they have.
+    For tensors without floating-point numbers, it also counts attributes and how often they were written to.
 
     Raises:
         Unwatchable: Torch cannot tell.
@@ -118,15 +118,15 @@ class Forms:
             self._numbers.extend([0] * sum(9 + 2 * t.dim() for t in tensors))
             self._address = self._numbers.buffer_info()[0]
             same = _function("same_forms")
-            self._same = same if same(tensors, self._address, True) else None  # it knows no tensors without memory
+            self._same = same if same(tensors, self._address, True) else None  # C code knows no tensors without memory
 
     def same(self, tensors: list[Tensor]) -> bool:
-        """Returns whether others look like these."""
+        """Returns whether other tensors look like these."""
         return forms(tensors) == self._forms if self._same is None else self._same(tensors, self._address, False)
 
 
 def forms(tensors: Sequence[Tensor]) -> list[Any]:
-    """That as a list of properties.
+    """Returns the properties of tensors as a list.
 
     Raises:
         RuntimeError: A tensor does not have all of them.

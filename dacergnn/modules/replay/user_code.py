@@ -1,4 +1,4 @@
-"""What a user's function depends on besides its arguments, as far as its byte code tells."""
+"""Finds what a user's function depends on besides its arguments, as far as its byte code tells."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ _PURE = frozenset((
     "setattr", "slice", "sorted", "staticmethod", "str", "sum", "super", "tuple", "type", "zip",
 ))  # fmt: skip
 BY_NAME = frozenset(("getattr", "hasattr", "attrgetter", "methodcaller", "format", "format_map"))
-"""Functions that reach attributes which no code spells out."""
+"""Functions that reach attributes whose names are not in the code."""
 _SPECIAL = frozenset(("__init__", "__call__", "__class__", "__name__", "__getitem__", "__len__"))
 _FRAMES = frozenset(("gi_frame", "cr_frame", "ag_frame", "tb_frame", "f_globals", "f_locals", "f_builtins", "f_back"))
 _ELSEWHERE = ("IMPORT_", "STORE_GLOBAL", "DELETE_GLOBAL", "LOAD_NAME", "STORE_NAME", "DELETE_NAME", "LOAD_BUILD_CLASS",
               "LOAD_CLASSDEREF", "LOAD_FROM_DICT", "LOAD_LOCALS", "MATCH_CLASS")  # fmt: skip
-"""Operations on names other than those of functions, or on attributes that are not among the names of the code."""
+"""Operations on names outside of functions, or on attributes that are not among the names of the code."""
 _MODULES = ("torch.functional", "torch.nn.functional", "torch._jit_internal", "torch_geometric.utils",
             "torch_geometric.nn", "torch_geometric._compile", "torch_geometric.index", "torch_geometric.typing",
             "dgl.function", "dgl.ops", "dgl.nn", "operator", "typing")  # fmt: skip
-"""Their functions depend on their arguments and the state of torch; what they draw at random is noticed otherwise."""
+"""Modules whose functions depend on arguments and the state of torch only; random numbers are noticed elsewhere."""
 _CLASSES = ("torch_geometric.typing", "dgl.heterograph", "typing", "collections", "numbers", "functools", "itertools")
 _HOLDERS = ("math", "_operator", "torch._C._nn", "torch._C._special", "torch._C._linalg", "torch._C._fft")
 _TORCH: Any = torch._C._VariableFunctions  # pyright: ignore[reportAttributeAccessIssue, reportPrivateUsage]
 _GUARDED: tuple[Any, ...] = (torch.is_grad_enabled, torch.get_default_dtype, torch.is_tensor, torch.no_grad,
                              torch.enable_grad, torch.finfo, torch.iinfo)  # fmt: skip
-"""Of torch; what they tell of its state is compared at every call."""
+"""Functions and classes of torch; the state that they read or set is compared at every call."""
 
 
 @dataclass(frozen=True)
 class Reads:
-    """Describes what some code mentions, that of functions in it included.
+    """Describes what some code mentions, including the functions in it.
 
     Args:
         chains: Global names with the attributes that are asked of them, as ``("torch", "relu")``.
         names: All names, those of attributes too.
-        problem: What it does that nobody can watch.
+        problem: An action that cannot be watched; None if there is none.
     """
 
     chains: tuple[tuple[str, ...], ...]
@@ -90,7 +90,7 @@ def is_user(owner: str) -> bool:
 
 
 def owner(function: FunctionType) -> str:
-    """The module whose names a function sees; PyG's, for what PyG has written for a user's class."""
+    """Returns the module whose names a function sees; PyG's module for code that PyG has written for a user's class."""
     module = str(function.__globals__.get("__name__"))
     if module.endswith(("_propagate", "_edge_updater")) and "CollectArgs" in function.__globals__:
         return "torch_geometric.nn"
@@ -98,7 +98,7 @@ def owner(function: FunctionType) -> str:
 
 
 def mentioned(cls: type) -> set[str]:
-    """The names in all functions of a class of a library, which makes no instances of users' classes."""
+    """Returns the names in all functions of a library's class; a library makes no instances of users' classes."""
     names: set[str] = set()
     for value in vars(cls).values():
         for part in (value, *[getattr(value, n, None) for n in ("fget", "fset", "__func__", "__wrapped__")]):
@@ -108,8 +108,7 @@ def mentioned(cls: type) -> set[str]:
 
 
 def known(value: Any) -> bool:
-    """Returns whether a function or class of a library, or of Python, depends on nothing but what is guarded
-    otherwise."""
+    """Returns whether a function or class of a library or Python depends only on state that is guarded elsewhere."""
     if any(value is g for g in _GUARDED):
         return True
     if isinstance(value, BuiltinFunctionType):

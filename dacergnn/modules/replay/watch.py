@@ -1,4 +1,4 @@
-"""Whether everything is as it was when a call was recorded."""
+"""Tells whether everything that a forward can reach is as it was when a call was recorded."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _MOST = 10_000
 
 
 class Watch:
-    """The state that a forward can reach, compared at every call, by identity for the most part.
+    """Describes the state that a forward can reach; every call compares it, by identity for the most part.
 
-    Of tensors, dtype, shape and the like are compared (`Forms`): floating-point numbers are read by the programs alone.
+    For tensors, dtype, shape and the like are compared (`Forms`): only programs read floating-point numbers.
 
     Args:
-        module: Whose forward it is.
+        module: The module of the forward.
         others: Further objects that it can reach, by name.
 
     Raises:
@@ -27,10 +27,10 @@ class Watch:
 
     def __init__(self, module: nn.Module, others: dict[str, Any]) -> None:
         names = frozenset(("forward", "__call__"))
-        while True:  # what is found mentions further names
+        while True:  # objects that are reached mention further names
             reach = Reach(module, names)
             self.own = frozenset(map(id, reach.tensors))
-            """Tensors of the module."""
+            """The ids of the module's tensors."""
             for name, value in others.items():
                 reach.add(value, name)
             if reach.mentioned <= names:
@@ -59,5 +59,5 @@ class Watch:
         return self._snapshot.unchanged() and self._forms.same(self.tensors)
 
     def versions(self) -> list[int]:
-        """Returns how often tensors were written to."""
+        """Returns how often each tensor was written to."""
         return [t._version for t in self.tensors]
