@@ -153,7 +153,7 @@ class _Run(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         invocation: Invocation = ctx.invocation
-        saved = ctx.saved_tensors  # once: checkpoints allow no more
+        saved = ctx.saved_tensors  # read once, since checkpoints allow no more
         batched = batch_level() > 0
         if torch.is_grad_enabled() or is_transformed():
             count = len(invocation.mask)

@@ -332,7 +332,7 @@ class CompiledProgram:
         return graph if features is None else features
 
     def run(self, graph: HeteroGraph, inputs: list[Tensor]) -> tuple[Tensor, ...]:
-        """Runs on the arrays that builds take; differentiable likewise."""
+        """Runs on the arrays that builds take; differentiable as well."""
         if torch.is_grad_enabled() or is_transformed():
             mask = tuple([t.requires_grad for t in inputs])
             if True in mask or is_transformed():
@@ -343,14 +343,14 @@ class CompiledProgram:
     def stacked(
         self, graph: HeteroGraph, tensors: list[Tensor], stacks: Stacks | None, gate: Gate | None = None
     ) -> tuple[Tensor, ...]:
-        """Runs on the inputs that ``stacks`` does not make, in order, then on its parts; differentiable likewise.
+        """Runs on the inputs that ``stacks`` does not make, in order, followed by its parts; differentiable as well.
 
         Args:
             gate: Is called with the arrays that torch makes of differentiated parts.
         """
         if stacks is None:
             return self(graph, tensors)
-        # Kernels of the CPU take parts where they lie; on devices, and for autograd, torch puts them together.
+        # Kernels of the CPU read parts in place; on devices, and for autograd, torch joins them first.
         in_place = self._target.executable_class().takes_parts and not self.sparse
         differentiated = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
         if not in_place or differentiated or is_transformed():

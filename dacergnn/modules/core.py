@@ -16,7 +16,7 @@ from dacergnn.modules.plan_use import LayerUse, PlanUse
 
 
 class Core(RunsPrograms):
-    """Holds what a compiled layer needs besides the original's attributes, which are its only attributes.
+    """Holds the state of a compiled layer, which shares all its attributes with the original.
 
     Args:
         original: The layer of the library, whose attributes the compiled layer shares.

@@ -107,7 +107,7 @@ class GraphCache:
                 return graph
         graph = self.find("edges", (tensors, sizes), encode)
         with lasting():
-            tensors = tuple([t.clone() for t in tensors])  # a module may hold and change the tensors
+            tensors = tuple([t.clone() for t in tensors])  # a module may hold the originals and change them
         self._copies = [(tensors, sizes, [*map(_version, tensors)], graph), *self._copies[: _KEPT - 1]]
         return graph
 

@@ -152,7 +152,7 @@ def _plain(layer: CompiledLayer | None, original: nn.Module | None) -> nn.Module
         added.append(cls)
     else:
         raise AssertionError(f"{type(layer).__name__} is not made by compile_layer")
-    for cls in reversed(added):  # of parametrizations
+    for cls in reversed(added):  # classes that parametrizations have added
         names = {n: v for n, v in vars(cls).items() if n not in ("__dict__", "__weakref__")}
         base = type(cls.__name__, (base,), names)
     plain: nn.Module = object.__new__(base)

@@ -32,7 +32,7 @@ class ModuleState:
         self._tensors: list[Tensor] = []
         self._outline = [_outline(m, self._tensors) for m in self._modules]
         self.training = bytes(m.training for m in self._modules)
-        """Holds a byte for each module, those within others too: 1 if it is in training."""
+        """Holds a byte for each module, also within others: 1 if it is in training."""
         self._snapshot: Snapshot | None = None
         self.check: tuple[Callable[[int], bool], int] = (_unknown, 0)
         """A function and its argument; it returns whether every attribute is known to be the same object as before."""

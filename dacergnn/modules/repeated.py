@@ -21,8 +21,8 @@ from dacergnn.runtime.stacks import stacks_of
 class Repeated:
     """Describes how to run calls that are like a known one: their program, and where its tensors come from.
 
-    A tensor of the program is an argument of the call, a parameter of the module, a view of one of these, or an object
-    that is kept for all calls, such as coefficients of the graph.
+    A tensor of the program is an argument of the call, a parameter of the module, or a view of one of these. Any other
+    tensor is kept for all calls, such as coefficients of the graph.
 
     Args:
         signature: The signature of the known call.

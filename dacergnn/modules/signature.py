@@ -60,8 +60,8 @@ class CallSignature:
         args: Tensors, graphs, simple values, and tuples, lists and dictionaries of them.
         kwargs: Likewise.
         check: How thoroughly the numbers of edges are compared (`Config.check_graph`).
-        compared: Positions, among the `leaves`, of floating-point tensors whose numbers are compared, as those of edges
-            are. Others only have to look alike.
+        compared: Positions, among the `leaves`, of floating-point tensors whose numbers are compared like edges. Others
+            only have to look alike.
         any_size: Whether features may have more or fewer rows, and integer tensors other numbers and more or fewer
             columns. Graphs of DGL may then be others of the same form, and their columns and sizes are leaves.
 

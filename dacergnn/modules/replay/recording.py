@@ -92,7 +92,7 @@ class Recording:
         self._fixed = [(role, self.sizes[role]) for role in roles if role[0] < len(self.signature.axes)]
 
     def widen(self, other: Recording) -> bool:
-        """Covers calls of other sizes, where those of ``other`` differ, if both calls have done the same.
+        """Covers calls of any size in roles where the sizes of ``other`` differ, if both calls have done the same.
 
         Most of what Python does with a size is noticed. If two calls of different sizes have done the same, nothing has
         gone unnoticed. Returns whether this recording covers all calls that the other one covers.
@@ -121,7 +121,7 @@ class Recording:
         return next((leaf.device for leaf in leaves if isinstance(leaf, Tensor)), torch.device("cpu"))
 
     def tensors(self, leaves: Sequence[Any]) -> list[Tensor]:
-        """Returns the tensors that programs read besides arguments: parameters, and columns of the arguments' graphs."""
+        """Returns the tensors that programs read besides arguments: parameters, and columns of graphs among these."""
         inputs = [i.tensor for s in self.steps if isinstance(s, ProgramRun) for i in s.inputs]
         columns = [t for t in leaves[self.signature.count :] if isinstance(t, Tensor)]
         return [*[own.tensor for own in inputs if isinstance(own, Own)], *columns]

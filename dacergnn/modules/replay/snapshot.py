@@ -59,7 +59,7 @@ class Snapshot:
     ) -> None:
         tables = [gc.get_referents(t)[0] if type(t) is MappingProxyType else t for t in tables]
         contents = [[*chain.from_iterable(dict.items(t))] for t in tables]
-        ordered = [t for t in tables if type(t) is OrderedDict and len(t) > 1]  # its order is not the dictionary's
+        ordered = [t for t in tables if type(t) is OrderedDict and len(t) > 1]  # an OrderedDict has an order of its own
         lists = [s for s in sequences if type(s) is list]
         sets = [s for s in sequences if type(s) is not list]
         words = array("q", [len(tables), *map(id, tables)])

@@ -46,7 +46,7 @@ class Reads:
 
     Args:
         chains: Global names with the attributes that are asked of them, as ``("torch", "relu")``.
-        names: All names, those of attributes too.
+        names: All names, also of attributes.
         problem: An action that cannot be watched; None if there is none.
     """
 
