@@ -20,7 +20,7 @@ from dacergnn.modules.core import Core
 FAILURES = (
     ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError,
 )  # fmt: skip
-"""Exceptions of failures. Others are none: torch leaves calls early by exceptions, in checkpoints for example."""
+"""Exceptions that signal failures. torch leaves calls early by other kinds, in checkpoints for example."""
 
 
 class Runner:
