@@ -183,16 +183,16 @@ def compile(
         DacergnnError: ``function`` or an option is none of these.
     """
 
-    def compiled(found: Any) -> Any:
-        if _is_forward(found):
+    def compiled(decorated: Any) -> Any:
+        if _is_forward(decorated):
             if bindings:
                 raise DacergnnError(f"{next(iter(bindings))} is given for a forward, which takes no bindings.")
-            return compile_forward(found, config=config, on_unsupported=on_unsupported)
-        if is_dace_program(found):
-            return ProgramFunction(program_text(found), bindings, config, found.f)
-        if not isinstance(found, FunctionType):
-            raise ProgramError(f"compile takes a function in program form, not a {type(found).__name__}.")
-        return ProgramFunction(found, bindings, config)
+            return compile_forward(decorated, config=config, on_unsupported=on_unsupported)
+        if is_dace_program(decorated):
+            return ProgramFunction(program_text(decorated), bindings, config, decorated.f)
+        if not isinstance(decorated, FunctionType):
+            raise ProgramError(f"compile takes a function in program form, not a {type(decorated).__name__}.")
+        return ProgramFunction(decorated, bindings, config)
 
     return compiled if function is None else compiled(function)
 
@@ -209,10 +209,12 @@ def _fuse_activations(model: nn.Module) -> None:
     uses = Counter(module for _, module in model.named_modules(remove_duplicate=False))
     for container in list(model.modules()):
         for paths, place in followed(container):
-            found, activation = [container.get_submodule(path) for path in paths], container.get_submodule(place)
-            layers = [layer for layer in found if isinstance(layer, CompiledLayer) and core_of(layer).takes_activations]
-            alone = all(uses[module] == 1 for module in (*found, activation))
-            if alone and len(layers) == len(found) and activation_of(activation) is not None:
+            modules, activation = [container.get_submodule(path) for path in paths], container.get_submodule(place)
+            layers = [
+                layer for layer in modules if isinstance(layer, CompiledLayer) and core_of(layer).takes_activations
+            ]
+            alone = all(uses[module] == 1 for module in (*modules, activation))
+            if alone and len(layers) == len(modules) and activation_of(activation) is not None:
                 for layer in layers:
                     core_of(layer).follow(activation)
                 setattr(container, place, DoneBefore(activation, layers))

@@ -102,17 +102,17 @@ def ell_slots(adjacency: str) -> float | None:
     if adjacency == "ell":
         return ELL_SLOTS
     head, _, figure = adjacency.partition(":")
-    found = _number(figure)
-    return found if head == "ell" and found is not None and found >= 1 else None
+    slots = _number(figure)
+    return slots if head == "ell" and slots is not None and slots >= 1 else None
 
 
 def _number(text: str) -> float | None:
     """The finite number that a text is; None for others."""
     try:
-        found = float(text)
+        number = float(text)
     except ValueError:
         return None
-    return found if abs(found) < float("inf") else None
+    return number if abs(number) < float("inf") else None
 
 
 def _check_choice(name: str, value: object, known: Sequence[str], others: str = "") -> None:
@@ -128,7 +128,7 @@ def _names(name: str, value: object, example: str) -> tuple[str, ...]:
     if not isinstance(value, Iterable):
         raise DacergnnError(f"{name}={short(value)} is a {type(value).__name__}; pass a tuple of names.")
     names: tuple[Any, ...] = tuple(value)
-    wrong = [found for found in names if not isinstance(found, str)]
+    wrong = [entry for entry in names if not isinstance(entry, str)]
     if wrong:
         raise DacergnnError(f"{name}={names!r} holds {short(wrong[0])}; names are strings.")
     return names
@@ -221,14 +221,14 @@ class Config:
         if value is not None and not isinstance(value, kind):
             raise DacergnnError(f"{name}={short(value)} is a {type(value).__name__}; {remedy}.")
 
-    def _check_architectures(self, given: object) -> None:
-        found: tuple[Any, ...] = tuple(given) if isinstance(given, Iterable) else ()
-        if not found or not all(type(a) is int and a >= OLDEST_ARCHITECTURE for a in found):
+    def _check_architectures(self, value: object) -> None:
+        architectures: tuple[Any, ...] = tuple(value) if isinstance(value, Iterable) else ()
+        if not architectures or not all(type(a) is int and a >= OLDEST_ARCHITECTURE for a in architectures):
             raise DacergnnError(
-                f"cuda_arch={short(given)}: pass compute capabilities without the dot, "
+                f"cuda_arch={short(value)}: pass compute capabilities without the dot, "
                 f"{OLDEST_ARCHITECTURE} or more, as in (80, 90)."
             )
-        object.__setattr__(self, "cuda_arch", found)
+        object.__setattr__(self, "cuda_arch", architectures)
 
     def on(self, device: str) -> Config:
         """Returns what a build for arrays on a type of device ("cpu", "cuda") depends on.

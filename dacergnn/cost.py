@@ -202,7 +202,7 @@ class Work:
 
 def operator_work(sdfg: dace.SDFG, node: GraphOperator) -> list[Work]:
     """Returns what the statements of an operator do, as `operator_cost` has it."""
-    found: list[Work] = []
+    works: list[Work] = []
     at_hand = {(name, path) for name in node.locals for path in ("", *(p for _, p in MAPS))}
     shapes = row_shapes(sdfg)
     for statement in node.statements:
@@ -213,10 +213,10 @@ def operator_work(sdfg: dace.SDFG, node: GraphOperator) -> list[Work]:
             item=sdfg.arrays[statement.target.name].dtype.bytes,
             at_hand=at_hand,
         )
-        found.append(work)
+        works.append(work)
         at_hand.update((r.name, r.path) for r in statement.reads)
         at_hand.update((statement.target.name, path) for path in ("", statement.target.path))
-    return found
+    return works
 
 
 def row_shapes(sdfg: dace.SDFG) -> ShapeOf:
@@ -291,10 +291,10 @@ def read_cost(statement: Statement, ref: Ref, rows: int, width: int, table: int)
 
     Rows that come in the order of the table need not be looked for; products find theirs while they multiply.
     """
-    found = gather_cost(rows, width, table)
+    cost = gather_cost(rows, width, table)
     if _is_in_order(statement, ref.path):
-        return Cost(gathered=found.gathered)
-    return found if match_gemm(statement) is None else replace(found, rows=0)
+        return Cost(gathered=cost.gathered)
+    return cost if match_gemm(statement) is None else replace(cost, rows=0)
 
 
 def is_gathered(statement: Statement, ref: Ref) -> bool:

@@ -80,12 +80,12 @@ class Encoded:
 
     def encode(self, batch: Any) -> EncodedGraphs:
         """Returns the graphs that the model's layers read when it is called with a batch."""
-        with torch.random.fork_rng(devices=[]), torch.no_grad(), collecting() as found:
+        with torch.random.fork_rng(devices=[]), torch.no_grad(), collecting() as graphs:
             (self._call or _call)(self.model, batch)
         names = self.names()
-        for item in found:
+        for item in graphs:
             item.graph.build(names)
-        return EncodedGraphs(self.key, found)
+        return EncodedGraphs(self.key, graphs)
 
     def names(self) -> list[str]:
         """Returns what is encoded of graphs, by the names of the encodings."""
@@ -136,23 +136,23 @@ class EncodedSampler:
 class EncodedGraphs:
     """The graphs of a batch; when they are received by another process, layers there find them."""
 
-    def __init__(self, key: tuple[int, int], found: list[EncodedGraph]) -> None:
-        self._key, self._found = key, found
+    def __init__(self, key: tuple[int, int], graphs: list[EncodedGraph]) -> None:
+        self._key, self._graphs = key, graphs
 
     def __reduce__(self) -> tuple[Any, ...]:
-        keys = [(item.owner, item.tensors, item.sizes) for item in self._found]
-        return _receive, (self._key, keys, PackedGraphs.of([item.graph for item in self._found]))
+        keys = [(item.owner, item.tensors, item.sizes) for item in self._graphs]
+        return _receive, (self._key, keys, PackedGraphs.of([item.graph for item in self._graphs]))
 
 
 def _receive(
     key: tuple[int, int], keys: list[tuple[object, tuple[Tensor, ...], tuple[object, ...]]], packed: PackedGraphs
 ) -> EncodedGraphs:
-    found = [EncodedGraph(*own, graph) for own, graph in zip(keys, packed.graphs(), strict=True)]
+    graphs = [EncodedGraph(*own, graph) for own, graph in zip(keys, packed.graphs(), strict=True)]
     encoder = _LIVE.get(key)
-    for item in found:
+    for item in graphs:
         item.graph.tell(None if encoder is None else encoder.learn)
-    arrive(found)
-    return EncodedGraphs(key, found)
+    arrive(graphs)
+    return EncodedGraphs(key, graphs)
 
 
 def _call(model: nn.Module, batch: Any) -> object:

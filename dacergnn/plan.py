@@ -85,12 +85,12 @@ class Plan:
     def from_json(cls, text: str) -> Plan:
         """Returns what `to_json` wrote; DacergnnError for anything else."""
         try:
-            found = json.loads(text, object_pairs_hook=_object)
+            answers = json.loads(text, object_pairs_hook=_object)
         except json.JSONDecodeError as error:
             raise DacergnnError(f"plan: {error}; pass the text that to_json() makes.") from None
-        if not isinstance(found, dict):
+        if not isinstance(answers, dict):
             raise DacergnnError(f"plan: {text[:60]!r} is no object of answers by question.")
-        return cls.of(found)  # pyright: ignore[reportUnknownArgumentType]
+        return cls.of(answers)  # pyright: ignore[reportUnknownArgumentType]
 
     def save(self, path: str | Path) -> None:
         """Write a file, which `load` reads, and ``--plan`` of the command line."""

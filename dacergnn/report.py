@@ -158,16 +158,16 @@ def _build_report(variant: Variant, graph: HeteroGraph) -> BuildReport:
 
 
 def _pass_reports(plan: Compilation, sizes: Mapping[str, int]) -> list[PassReport]:
-    found: list[PassReport] = []
+    reports: list[PassReport] = []
     costs: dict[str, Cost] = {}
     for step in plan.steps:
         for role, sdfg in step.sdfgs.items():
             cost = program_cost(sdfg, sizes)
             fired = step.fired.get(role, 0)
             if fired and role in costs and step.name in (*PASSES, "cache_or_recompute"):
-                found.append(PassReport(step.name, role, fired, costs[role] - cost))
+                reports.append(PassReport(step.name, role, fired, costs[role] - cost))
             costs[role] = cost
-    return found
+    return reports
 
 
 def _build_lines(build: BuildReport, *, verbose: bool) -> list[str]:

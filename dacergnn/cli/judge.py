@@ -165,7 +165,7 @@ def _program(case: Row) -> tuple[Any, int, Any]:
     wrt = [name for name in wrt if name != "x"]  # as in a first layer, like all measured samples
 
     def run(plan: Plan) -> Compilation:
-        return compile_program(compiled.sdfg, wrt, Config(), INDEX, compiled.profile, found=plan, keep=False)
+        return compile_program(compiled.sdfg, wrt, Config(), INDEX, compiled.profile, tuned=plan, keep=False)
 
     return run, len(Program(compiled.sdfg).outputs), graph
 

@@ -99,7 +99,7 @@ def run(
     console = Console(width=None if sys.stdout.isatty() else 200)
 
     def compile_by(plan: Plan, level: str = "O2") -> Compilation:
-        return compile_program(compiled.sdfg, wrt, Config(level=level), INDEX, facts, found=plan, keep=False)
+        return compile_program(compiled.sdfg, wrt, Config(level=level), INDEX, facts, tuned=plan, keep=False)
 
     def on_step(best: Sequence[PlanCandidate], count: int) -> None:
         changes = ", ".join(f"{q}: {a}" for q, a in best[0].plan.answers) or "none"

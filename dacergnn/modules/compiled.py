@@ -218,9 +218,9 @@ class CompiledProgram:
             return self._load(program, lambda: plan)
 
     def _plan(self, wrt: list[str], answers: Answers = (), *, keep: bool = False) -> Compilation:
-        plan, shared = Plan(answers), self.shared
+        tuned, shared = Plan(answers), self.shared
         return compile_program(
-            self.sdfg, wrt, self.config, self.index_type, self.profile, found=plan, shared=shared, keep=keep
+            self.sdfg, wrt, self.config, self.index_type, self.profile, tuned=tuned, shared=shared, keep=keep
         )
 
     @property

@@ -34,9 +34,9 @@ def format_seconds(
         longest: Edges of the longest group by path.
         index: Bytes of an index.
     """
-    found = edge_groups(operator.space, operator.statements)
-    assert found is not None
-    outer, inner, path = found
+    grouping = edge_groups(operator.space, operator.statements)
+    assert grouping is not None
+    outer, inner, path = grouping
     groups, edges = sizes[outer], max(sizes[inner], 1)
     alone = longest.get(path, 0)
     if operator.split_hubs:

@@ -111,18 +111,18 @@ class AggregationOrder(Pass):
             total += taken
         return listing, total
 
-    def _seconds(self, context: Context, found: Listing) -> float:
+    def _seconds(self, context: Context, listing: Listing) -> float:
         """Price of a program in some order, with that of its gradients."""
         sizes, rates = context.profile.sizes, context.rates
-        asked_for = penalty(found, self.order)
+        asked_for = penalty(listing, self.order)
         if not self.wrt:
-            return listing_seconds(found, sizes, rates) + asked_for
-        gradient = derive(found, self.wrt)
+            return listing_seconds(listing, sizes, rates) + asked_for
+        gradient = derive(listing, self.wrt)
         compact(gradient.backward)
         if self.caching == "recompute_all":
             again = replace(gradient.forward.copy(), outputs=tuple(gradient.saved))
             again.drop_unused()
-            parts = (found, again, gradient.backward)
+            parts = (listing, again, gradient.backward)
         else:
             parts = (gradient.forward, gradient.backward)
             asked_for += HANDED_ON * len(gradient.saved)
@@ -148,10 +148,10 @@ def _sites(listing: Listing, parted: bool) -> dict[str, list[Option]]:
 
 def _aggregate_first(listing: Listing, statement: Statement) -> list[Option]:
     """Multiply the sums in place of the rows of pairs that the statement gathers."""
-    found = _product_of_sums(listing, statement)
-    if found is None:
+    product_sum = _product_of_sums(listing, statement)
+    if product_sum is None:
         return []
-    new, constant = found
+    new, constant = product_sum
 
     def apply(listing: Listing) -> None:
         if constant is None:
@@ -292,16 +292,16 @@ def _sum_first(statement: Statement, inner: Ref, scale: Ref | None, via: str, pa
 
 def _by_relation(listing: Listing, statement: Statement) -> list[Option]:
     """Each part of the edges in the order in which its products have the fewest rows."""
-    found = (statement, None) if match_gemm(statement) is not None else _product_of_sums(listing, statement)
-    gemm = None if found is None else match_gemm(found[0])
+    product_sum = (statement, None) if match_gemm(statement) is not None else _product_of_sums(listing, statement)
+    gemm = None if product_sum is None else match_gemm(product_sum[0])
     target = statement.target
-    if found is None or gemm is None or statement.space != "E":
+    if product_sum is None or gemm is None or statement.space != "E":
         return []
     if listing.space(target.name) != MAPS["E", target.path]:
         return []
     if any(not ref.path or along("Es", "edge", ref.path) is None for ref in (gemm.x, gemm.w, target)):
         return []  # values of edges and of pairs, which are others in a part
-    whole, constant = found
+    whole, constant = product_sum
     orders = [_orders(listing, replace(whole, space="E" + suffix), constant) for suffix in PARTS]
 
     def apply(listing: Listing, choice: int) -> None:

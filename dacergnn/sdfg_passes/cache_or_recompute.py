@@ -139,8 +139,8 @@ class _Choice:
 
     def follow(self, questions: Questions) -> None:
         """Decide as a plan does."""
-        given = {name: questions.given(name) for name in self._producers}
-        for name, answer in given.items():
+        answers = {name: questions.given(name) for name in self._producers}
+        for name, answer in answers.items():
             if answer is not None:
                 questions.note(name, ANSWERS, answer)
                 self._forced[name] = answer == SAVE
@@ -215,10 +215,10 @@ class _Choice:
                 allowed[position[name] + (count if saved else 0)] = 0
         cost = np.concatenate([2 * size / self._rates.streamed, again])
         bounds = Bounds(0, allowed)  # pyright: ignore[reportArgumentType]
-        found = milp(cost / cost.max(), constraints=constraints, integrality=np.ones(2 * count), bounds=bounds)
-        if found.x is None:
-            raise ProgramError(f"budget: no choice of saved arrays takes {budget:.0f} bytes or less; {found.message}")
-        return {n for n, chosen in zip(names, found.x[count:], strict=True) if chosen > 0.5}
+        optimum = milp(cost / cost.max(), constraints=constraints, integrality=np.ones(2 * count), bounds=bounds)
+        if optimum.x is None:
+            raise ProgramError(f"budget: no choice of saved arrays takes {budget:.0f} bytes or less; {optimum.message}")
+        return {n for n, chosen in zip(names, optimum.x[count:], strict=True) if chosen > 0.5}
 
 
 def _row(length: int, entries: Mapping[int, float]) -> np.ndarray:

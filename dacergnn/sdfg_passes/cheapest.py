@@ -67,11 +67,11 @@ def choose(
 
 def _allowed(name: str, options: Sequence[Option], questions: Questions) -> list[Option | None]:
     """Returns what may be taken at a site, None for nothing: all, or what the plan says."""
-    given = questions.given(name)
-    if given is None:
+    answer = questions.given(name)
+    if answer is None:
         return [None, *options]
-    questions.note(name, _names(options), given)
-    return [next((option for option in options if option.name == given), None)]
+    questions.note(name, _names(options), answer)
+    return [next((option for option in options if option.name == answer), None)]
 
 
 def _names(options: Sequence[Option]) -> list[str]:

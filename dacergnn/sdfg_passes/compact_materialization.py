@@ -83,10 +83,10 @@ def compact(
     for position in range(len(listing.statements)):
         statement = listing.statements[position]
         ways = (*_TYPES.get(kind(statement.space), ()), *(sides if kind(statement.space) == "E" else ()))
-        found = ((via, expr) for via in ways if (expr := _rebased(listing, statement, via, single_typed)) is not None)
-        via, expr = next(found, (KEEP, None))
+        moves = ((via, expr) for via in ways if (expr := _rebased(listing, statement, via, single_typed)) is not None)
+        via, expr = next(moves, (KEEP, None))
         if questions is not None and expr is not None:
-            options = {KEEP: None, via: expr, **dict(found)}
+            options = {KEEP: None, via: expr, **dict(moves)}
             via = questions.ask(statement.target.name, tuple(options), via)
             expr = options[via]
         if expr is not None:

@@ -80,7 +80,7 @@ def compile_program(
     index: Typeclass,
     profile: Profile = TYPICAL,
     *,
-    found: Plan | None = None,
+    tuned: Plan | None = None,
     shared: bool = False,
     keep: bool = True,
 ) -> Compilation:
@@ -90,7 +90,7 @@ def compile_program(
         config: What the user says.
         index: Element type of the graph's encodings.
         profile: The graph that choices are made for; the result is right for every graph.
-        found: A plan that tuning has found, which decides on what ``config.plan`` leaves open.
+        tuned: A plan that tuning has found, which decides on what ``config.plan`` leaves open.
         shared: Whether ``config.plan`` is that of other programs, too, which may ask what this one does not.
         keep: Whether to keep a copy of what every pass left behind, which takes as long as the passes.
 
@@ -99,7 +99,7 @@ def compile_program(
             Where there is no backward, what it says of one is left aside.
     """
     user = (config.plan or Plan()).of_model()
-    questions = Questions(user.over(found or Plan()))
+    questions = Questions(user.over(tuned or Plan()))
     code = find(config.implementation).name
     questions.ask("implementation", (code,), code)  # a plan is one for what it was made for
     context = Context(profile, config.machine, code, questions)

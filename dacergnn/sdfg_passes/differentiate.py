@@ -263,9 +263,9 @@ class _Differentiation:
             )
             return
         # Of nodes, results are mostly saved for what reads them next; of edges there are more than of end points.
-        given = isinstance(expr.args[0], Ref) and expr.args[0].name in self.forward.inputs
+        is_input = isinstance(expr.args[0], Ref) and expr.args[0].name in self.forward.inputs
         at_hand = isinstance(result, Ref) and self._is_at_hand(result.name)
-        by_operand = OPERATORS[expr.name].slope_of_either and not at_hand and (given or space not in ("NS", "ND"))
+        by_operand = OPERATORS[expr.name].slope_of_either and not at_hand and (is_input or space not in ("NS", "ND"))
         y = expr if result is None or by_operand else result
         gradients = OPERATORS[expr.name].derivative(expr.args, seed, y)
         for arg, gradient in zip(expr.args, gradients, strict=True):

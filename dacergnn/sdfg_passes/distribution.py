@@ -86,10 +86,10 @@ class _Rewriting:
         """The expression in place of a product of rows with weights; None where nothing is to be gained."""
         if gemm.kind != "linear":
             return None
-        found, whole = self._worthwhile(gemm.x, gemm.w)
+        distributed, whole = self._worthwhile(gemm.x, gemm.w)
         shape, target = self._shape(Op("linear", (gemm.x, gemm.w))), self.listing.shape(self.statement.target)
         scale = () if gemm.scale is None else self.listing.shape(gemm.scale)
-        if found is None or (shape != target and (found.scaled or scale)):
+        if distributed is None or (shape != target and (distributed.scaled or scale)):
             return None
         width = self._shape(gemm.x)[-1]
 
@@ -102,7 +102,7 @@ class _Rewriting:
             array = self._array(name, space, target, Op("linear", (x, w)))
             return replace(array, path=item.via if space != self.statement.space else "")
 
-        total = _insert(whole, found.parts, part)
+        total = _insert(whole, distributed.parts, part)
         return total if gemm.scale is None else op("mul", gemm.scale, total)
 
     def dot_products(self, expr: Expr) -> Expr:
@@ -112,12 +112,12 @@ class _Rewriting:
         if expr.name == "dot_prd":
             for x, weight in (expr.args, expr.args[::-1]):
                 if self._shape(x) == self._shape(Op("mul", expr.args)):
-                    found, whole = self._worthwhile(x, weight)
-                    if found is not None:
-                        return self._dot_product(found, whole, x, weight)
+                    distributed, whole = self._worthwhile(x, weight)
+                    if distributed is not None:
+                        return self._dot_product(distributed, whole, x, weight)
         return replace(expr, args=tuple(self.dot_products(a) for a in expr.args))
 
-    def _dot_product(self, found: _Distributed, whole: Expr, x: Expr, weight: Expr) -> Expr:
+    def _dot_product(self, distributed: _Distributed, whole: Expr, x: Expr, weight: Expr) -> Expr:
         shape, rank = self._shape(x), len(self._shape(weight))
 
         def part(item: _Part) -> Expr:
@@ -128,7 +128,7 @@ class _Rewriting:
             array = self._array(name, space, shape[:-1], op("dot_prd", a, b))
             return replace(array, path=item.via if space != self.statement.space else "")
 
-        return _insert(whole, found.parts, part)
+        return _insert(whole, distributed.parts, part)
 
     # What they consist of
 
@@ -138,39 +138,39 @@ class _Rewriting:
         Parts that hang on a pair count as edges, a little cheaper if they come from a concatenation: these are as
         much work as the whole on edges, and less where compaction gives pairs rows of their own.
         """
-        found = _Distributed()
+        distributed = _Distributed()
         width = self._shape(x)[-1]
-        whole = self._parts(found, x, weight, 0)
+        whole = self._parts(distributed, x, weight, 0)
         work = 0.0
-        for part in found.parts:
+        for part in distributed.parts:
             at_node = part.via in ENDS[self.statement.space]
-            discount = 0.999 if found.joined and part.via in _PAIRS else 1.0
+            discount = 0.999 if distributed.joined and part.via in _PAIRS else 1.0
             work += 0 if at_node else discount * (part.stop - part.start)
-        return (found if work < width else None), whole
+        return (distributed if work < width else None), whole
 
-    def _parts(self, found: _Distributed, expr: Expr, weight: Expr, start: int) -> Expr:
+    def _parts(self, distributed: _Distributed, expr: Expr, weight: Expr, start: int) -> Expr:
         shape = self._shape(expr)
         for candidate in dict.fromkeys((expr, self._behind(expr))):
             via = self._hangs_on(candidate, weight)
             if via:
-                return _leaf(found, candidate, start, shape, via)
+                return _leaf(distributed, candidate, start, shape, via)
         inner = self._behind(expr)
         if isinstance(inner, Op):
             args = inner.args
             shapes = [self._shape(a) for a in args]
             if inner.name in ("add", "sub", "neg") and all(s == shape for s in shapes):
-                return op(inner.name, *(self._parts(found, a, weight, start) for a in args))
+                return op(inner.name, *(self._parts(distributed, a, weight, start) for a in args))
             if inner.name in ("mul", "div"):
                 for x, factor in ((0, 1), (1, 0))[: 1 if inner.name == "div" else 2]:
                     if shapes[x] == shape and len(shapes[factor]) < len(shape):
-                        found.scaled |= shapes[factor] != ()
-                        part = self._parts(found, args[x], weight, start)
+                        distributed.scaled |= shapes[factor] != ()
+                        part = self._parts(distributed, args[x], weight, start)
                         return op(inner.name, *((part, args[1]) if x == 0 else (args[0], part)))
             if inner.name == "concat":
-                found.joined = True
-                first = self._parts(found, args[0], weight, start)
-                return op("add", first, self._parts(found, args[1], weight, start + shapes[0][-1]))
-        return _leaf(found, expr, start, shape, "")
+                distributed.joined = True
+                first = self._parts(distributed, args[0], weight, start)
+                return op("add", first, self._parts(distributed, args[1], weight, start + shapes[0][-1]))
+        return _leaf(distributed, expr, start, shape, "")
 
     def _behind(self, expr: Expr) -> Expr:
         """The expression that an intermediate array of edges or pairs holds, in terms of the statement's rows."""
@@ -246,9 +246,9 @@ class _Rewriting:
         return shape_of(expr, self.listing.shape)
 
 
-def _leaf(found: _Distributed, expr: Expr, start: int, shape: Shape, via: str) -> Expr:
-    found.parts.append(_Part(expr, start, start + shape[-1], via))
-    return Op(_PART, (), (len(found.parts) - 1,))
+def _leaf(distributed: _Distributed, expr: Expr, start: int, shape: Shape, via: str) -> Expr:
+    distributed.parts.append(_Part(expr, start, start + shape[-1], via))
+    return Op(_PART, (), (len(distributed.parts) - 1,))
 
 
 def _insert(whole: Expr, parts: Sequence[_Part], make: Callable[[_Part], Expr]) -> Expr:

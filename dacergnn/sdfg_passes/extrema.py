@@ -42,8 +42,10 @@ _FLIPPED = {"max=": "min=", "min=": "max="}
 
 def behind_extrema(listing: Listing, singular: Set[str]) -> int:
     """Postpone wherever there is something to; returns for how many statements."""
-    found = [s for s in listing.statements if s.op in _FLIPPED and s.space in ENDS and s.target.path not in TYPE_PATHS]
-    return sum(_postpone(listing, s, singular) for s in found)
+    extrema = [
+        s for s in listing.statements if s.op in _FLIPPED and s.space in ENDS and s.target.path not in TYPE_PATHS
+    ]
+    return sum(_postpone(listing, s, singular) for s in extrema)
 
 
 def _postpone(listing: Listing, statement: Statement, singular: Set[str]) -> bool:

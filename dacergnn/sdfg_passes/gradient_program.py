@@ -81,12 +81,12 @@ def _names(forward: Listing, backward: Listing) -> dict[str, str]:
             names[name] = name
             continue
         wanted = _PREFIX + name.removeprefix(GRADIENT) if name.startswith(GRADIENT) else name
-        found, count = wanted, 0
-        while found in taken:
+        candidate, count = wanted, 0
+        while candidate in taken:
             count += 1
-            found = f"{wanted}_{count}"
-        taken.add(found)
-        names[name] = found
+            candidate = f"{wanted}_{count}"
+        taken.add(candidate)
+        names[name] = candidate
     return names
 
 

@@ -25,7 +25,7 @@ from dacergnn.program.listing import Listing
 def read_held_values(listing: Listing) -> list[Statement]:
     """The statements, in order, with sums over types of equal values reading the array that holds them."""
     held: dict[tuple[str, Expr], str] = {}
-    found: list[Statement] = []
+    statements: list[Statement] = []
     for statement in listing.statements:
         name, key = statement.target.name, (statement.space, statement.expr)
         other = held.get(key)
@@ -34,8 +34,8 @@ def read_held_values(listing: Listing) -> list[Statement]:
             statement = replace(statement, expr=Ref(other))
         elif statement.op == "=" and statement.target == Ref(name) and _is_held(listing, name):
             held.setdefault(key, name)
-        found.append(statement)
-    return found
+        statements.append(statement)
+    return statements
 
 
 def _is_held(listing: Listing, name: str) -> bool:

@@ -105,7 +105,7 @@ def _options(listing: Listing, statement: Statement, single_typed: bool, parted:
     options: list[Option] = []
     chain = _chain(listing, statement, single_typed)
     if chain is not None:
-        options.append(Option("merge_weights", lambda found, chain=chain: _merge(found, statement, chain)))
+        options.append(Option("merge_weights", lambda candidate, chain=chain: _merge(candidate, statement, chain)))
     if isinstance(statement.expr, Op) and statement.expr.name == "dot_prd":
         for side, (first, second) in zip("ab", (statement.expr.args, statement.expr.args[::-1]), strict=True):
             factors = _factors(listing, statement, first, second)

@@ -43,7 +43,7 @@ def listing_cost(listing: Listing, sizes: Mapping[str, int]) -> Cost:
 
 def _values_inside(listing: Listing) -> list[str]:
     """Values of edges that only loops touch which can be merged: they reduce to the same end point, or to none."""
-    found: list[str] = []
+    names: list[str] = []
     for name in listing.arrays:
         writer = listing.producer(name)
         if writer is None or kind(writer.space) != "E" or writer.target.path or not listing.is_internal(name):
@@ -51,8 +51,8 @@ def _values_inside(listing: Listing) -> list[str]:
         loops = [writer, *listing.consumers(name)]
         sides = {_side(loop) for loop in loops} - {None}
         if len(sides) <= 1 and all(loop.space == writer.space and match_gemm(loop) is None for loop in loops):
-            found.append(name)
-    return found
+            names.append(name)
+    return names
 
 
 def _shared(listing: Listing, sizes: Mapping[str, int]) -> Cost:
@@ -76,8 +76,8 @@ def _shared(listing: Listing, sizes: Mapping[str, int]) -> Cost:
         side = _side(statement) or max(saved, key=lambda side: saved[side].gathered)
         total += saved[side]
         if _is_regrouped(statement.target.path, sizes):
-            given = [r for r in statement.reads if not r.path and listing.producer(r.name) is None]
-            total -= sum((_read(listing, statement, ref, sizes) for ref in given), Cost())
+            inputs = [r for r in statement.reads if not r.path and listing.producer(r.name) is None]
+            total -= sum((_read(listing, statement, ref, sizes) for ref in inputs), Cost())
         if _side(statement) or saved[side].gathered:
             known.setdefault((statement.space, side), set()).update(gathered)
     return total

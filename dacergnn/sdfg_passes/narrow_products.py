@@ -75,7 +75,7 @@ def _turn_fold(listing: Listing, statement: Statement) -> bool:
     *heads, d, m = listing.shape(gemm.w)
     if gemm.w.transposed:
         d, m = m, d
-    products = [found.kind for found in map(match_gemm, listing.consumers(name)) if found is not None]
+    products = [product.kind for product in map(match_gemm, listing.consumers(name)) if product is not None]
     if size(tuple(heads)) != 1 or m != 1 or d == 1 or {*products} - {"linear"}:  # others need it in its own shape
         return False
     k = size(listing.shape(gemm.x)) // d

@@ -49,8 +49,8 @@ class Questions:
         Raises:
             DacergnnError: The plan's answer is none of the options.
         """
-        given = self.given(name)
-        self.note(name, options, default if given is None else given)
+        answer = self.given(name)
+        self.note(name, options, default if answer is None else answer)
         return self.asked[self.prefix + name].answer
 
     def note(self, name: str, options: Sequence[str], answer: str) -> None:

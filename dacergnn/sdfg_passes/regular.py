@@ -25,8 +25,8 @@ def is_regular(expr: Expr, singular: Set[str]) -> bool:
 
 def singular_arrays(listing: Listing) -> set[str]:
     """Arrays of nodes and types that may hold no number in a row that no edge has."""
-    found: set[str] = set()
+    singular: set[str] = set()
     for statement in listing.statements:
-        if kind(statement.space) not in PARTED and not is_regular(statement.expr, found):
-            found.add(statement.target.name)
-    return found
+        if kind(statement.space) not in PARTED and not is_regular(statement.expr, singular):
+            singular.add(statement.target.name)
+    return singular

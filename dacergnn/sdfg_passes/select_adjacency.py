@@ -140,9 +140,9 @@ def _cheapest(operator: Any, sdfg: dace.SDFG, index: int, profile: Profile, rate
 
 def _padding(operator: Any, slots: float, index: int, profile: Profile) -> str | None:
     """Returns what is wrong with an ELLPACK matrix that is large and has more than so many slots for each edge."""
-    found = edge_groups(operator.space, operator.statements)
-    assert found is not None
-    outer, inner, path = found
+    grouping = edge_groups(operator.space, operator.statements)
+    assert grouping is not None
+    outer, inner, path = grouping
     groups, width, edges = profile.sizes[outer], profile.longest.get(path, 0), profile.sizes[inner]
     size = groups * width * index
     if size <= SMALL_MATRIX or groups * width <= slots * edges:

@@ -60,18 +60,18 @@ def sparse_features(sdfg: dace.SDFG, sparse: Sequence[str]) -> SparseProgram:
         UnsupportedCallError: One is used otherwise than in products with weights; names it and its use.
     """
     listing = Listing.of(sdfg)
-    given, sides = listing.inputs, _sides(listing, sparse)
+    inputs, sides = listing.inputs, _sides(listing, sparse)
     values = {name: listing.add(name, f"Z{side}", ()) for name, side in sides.items()}
     products = SparseProducts(listing, sides, values)
     for statement in list(listing.statements):
         products.rewrite(statement)
-    listing.inputs = (*given, *values.values(), *products.weights.values())
+    listing.inputs = (*inputs, *values.values(), *products.weights.values())
     listing.drop_unused()
     read = {r.name: s for s in listing.statements for r in s.reads}
     for name in sides.keys() & read.keys():
         products.refuse(read[name].expr, read[name], "only products with weights take it")
     arrays: dict[str, str | WeightRows] = {}
-    for old in given:
+    for old in inputs:
         rows = {array: made for (made, _), array in products.weights.items() if made.source == old}
         arrays |= rows
         if old in sides or old in read or not rows:

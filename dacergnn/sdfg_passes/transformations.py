@@ -35,7 +35,7 @@ PRICED = ("linear_operator_reordering", "compact_materialization", "aggregation_
 def _passes(level: str = "O2", index: Typeclass = dace.int32) -> dict[str, Pass]:
     """All passes over one program, in pipeline order, by name."""
     pipeline = Pipeline.of(Config(level, PASSES), index=index)
-    return {found.name: found for found in (*pipeline.forward, *pipeline.both)}
+    return {step.name: step for step in (*pipeline.forward, *pipeline.both)}
 
 
 def _sizes() -> DictProperty:

@@ -142,10 +142,10 @@ class _Fusion:
     def run(self, questions: Questions) -> int:
         """Merge the best pair until none gains, or what a plan has together; returns the number of mergers."""
         before = len(self.units)
-        given = questions.given("groups")
-        if given is not None:
-            self._group(given)
-            questions.note("groups", [given], given)
+        answer = questions.given("groups")
+        if answer is not None:
+            self._group(answer)
+            questions.note("groups", [answer], answer)
             return before - len(self.units)
         stages = [self.groups]
         while (best := self._best()) is not None:

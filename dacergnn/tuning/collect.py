@@ -140,7 +140,7 @@ class Collector:
         wrt = list(layer.learned) if rng.random() < TRAINED else []
 
         def run(plan: Plan) -> Compilation:
-            return compile_program(sdfg, wrt, Config(), INDEX, profile, found=plan, keep=False)
+            return compile_program(sdfg, wrt, Config(), INDEX, profile, tuned=plan, keep=False)
 
         compilations: list[Compilation] = []
         for plan, compilation in random_plans(run, rng, self.settings.builds, DEVIATIONS, needs_build):

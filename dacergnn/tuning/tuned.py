@@ -55,7 +55,7 @@ def tuned(
     facts, model = GraphFacts.of(graph), model or shipped()
 
     def run(plan: Plan) -> Compilation:
-        return compile_program(sdfg, wrt, config, index, facts, found=plan, shared=shared, keep=False)
+        return compile_program(sdfg, wrt, config, index, facts, tuned=plan, shared=shared, keep=False)
 
     if config.tune == "model":
         compilation = run(Plan())

@@ -97,9 +97,9 @@ def test_answers_change_the_program(question: str, option: str) -> None:
 
 def test_what_users_say_comes_before_what_tuning_has_found() -> None:
     said, others = "forward/select_schedule/out/tile_rows", "forward/select_adjacency/out"
-    user, found = Plan.of({said: "64"}), Plan.of({said: "4096", others: "coo"})
+    user, tuned = Plan.of({said: "64"}), Plan.of({said: "4096", others: "coo"})
     made = compile_program(
-        parsed("rgat"), learned("rgat"), Config(plan=user), dace.int32, ONE_TYPE_EACH, found=found, keep=False
+        parsed("rgat"), learned("rgat"), Config(plan=user), dace.int32, ONE_TYPE_EACH, tuned=tuned, keep=False
     )
     assert (made.asked[said].answer, made.asked[others].answer) == ("64", "coo")
 
