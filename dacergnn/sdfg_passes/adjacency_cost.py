@@ -1,8 +1,8 @@
-"""Seconds of a nest over groups of edges on each sparse format.
+"""Estimates the seconds that a nest over groups of edges takes on each sparse format.
 
-Compressed rows, COO, ELLPACK and the hybrid visit edges group by group, and differ in the bytes of their own encodings
-and padding, and in whether threads wait for the one with the longest group. Columns trade the rows that are gathered
-from the other end point for sums that are read and written out of order.
+Compressed rows, COO, ELLPACK and the hybrid visit edges group by group. They differ in the bytes of their encodings and
+padding, and in whether threads wait for the thread with the longest group. Columns read the rows of the other end point
+in order, but read and write sums out of order.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from dacergnn.library_nodes.node import row_shape, row_space
 from dacergnn.library_nodes.traversal.formats import OTHER_END, edge_groups
 
 THREADS = 8
-"""Threads to choose for: a build is kept for any number of them."""
+"""Number of threads that choices assume, since a build serves any number."""
 ADDED = 1.5
-"""Time of adding to a row out of order, in that of reading it."""
+"""Time of adding to a row out of order, relative to reading it."""
 
 
 def format_seconds(
     operator: Any, sdfg: dace.SDFG, sizes: Mapping[str, int], longest: Mapping[str, int], index: int, rates: Rates
 ) -> dict[str, float]:
-    """Seconds on each sparse format of a traversal whose mapping is groups of edges (`edge_groups`).
+    """Returns the seconds of a traversal over groups of edges (`edge_groups`) on each sparse format, by its name.
 
     Args:
         longest: Edges of the longest group by path.
@@ -58,14 +58,14 @@ def format_seconds(
 
 
 def _lists(operator: Any, inner: str, path: str) -> int:
-    """Lists of rows that the edges of a nest lead to, other than those of their groups."""
+    """Counts the paths from edges to the rows that a nest reads or writes, other than the path to their groups."""
     refs = [r for s in operator.statements if s.space == inner for r in (*s.reads, s.target)]
     return len({r.path for r in refs if r.name not in operator.locals} - {path})
 
 
 def _moved(operator: Any, sdfg: dace.SDFG, sizes: Mapping[str, int], inner: str, order: str) -> Cost:
-    """Bytes that the statements over edges move when these run by the end point ``order``; every array once."""
-    # Edges stand by type, then destination.
+    """Returns the bytes that statements over edges move when they visit edges by ``order``; accesses count once."""
+    # Edges are sorted by type, then by destination.
     in_order = order_name(inner, order) is None or (order == "dst" and sizes["R"] == 1)
     edges, total = sizes[inner], Cost()
     statements = [s for s in operator.statements if s.space == inner]

@@ -1,6 +1,6 @@
-"""Aggregation order: transform each row first, or sum rows first and transform the sums.
+"""Chooses the aggregation order: transform each row first, or sum rows first and transform the sums.
 
-(Cached Operator Reordering, tables 1 and 2, for one relation; here for typed products, on both sides.)
+(Cached Operator Reordering, tables 1 and 2, for one relation; here for typed products, at both end points.)
 
 Precondition: an inter-operator SDFG whose operators hold one statement each, after compact_materialization.
 
@@ -11,14 +11,14 @@ Transform-first::
     for n in g.dst_nodes(): for e in n.incoming_edges():
         n["out"] += e["a"] * e.src_pair["m"]
 
-Aggregate-first: the product is linear, so rows of one (destination, type) pair are summed before it. The
-product over E rows says so; its kernel sums what shares a pair, and multiplies V rows::
+Aggregate-first: the product is linear, so rows of one (destination, type) pair can be summed before it. The
+program states a product over E rows; its kernel sums the rows of each pair, and multiplies V rows::
 
     for n in g.dst_nodes(): for e in n.incoming_edges():
         n["out"] += e["a"] * linear(e.src.x, W[e.etype])       # V products
 
-The mirror over (source, type) pairs serves gradients: a sum over edges of an outer product, or of a product
-that flows to the sources, factors through the pairs of either side::
+The same over (source, type) pairs serves gradients. A sum over edges of an outer product, or of a product that
+flows to the sources, can first be formed over the pairs of either side::
 
     dW[e.etype] += e["a"] * outer_prod(e.src.x, e.dst.g)
 
@@ -26,9 +26,9 @@ that flows to the sources, factors through the pairs of either side::
         p["sum"] += e["a"] * e.dst.g
     dW[p.etype] += outer_prod(p.src.x, p["sum"])               # U rows
 
-Relations differ: in one, few sources reach many destinations, in its inverse many reach few. The edges are then
-divided by relation into the part with fewer pairs of sources and the part with fewer pairs of destinations
-(`graph.spaces`), each in its own order, and the sums of both are added::
+Relations differ: in one, few sources reach many destinations; in its inverse, many sources reach few destinations.
+The edges are then divided by relation into a part with fewer source pairs and a part with fewer destination pairs
+(`graph.spaces`). Each part has its own order, and the sums of both are added::
 
     for p in g.src_pairs_s():
         p["m"] = linear(p.src.x, W[p.etype])                   # Us rows
@@ -37,8 +37,8 @@ divided by relation into the part with fewer pairs of sources and the part with 
     for n in g.dst_nodes(): for e in n.incoming_edges_d():
         n["out_d"] += e.edge["a"] * linear(e.src.x, W[e.etype])    # Vd products
 
-Where rows have a bias of their type, those that are multiplied first get it added, and sums get it times the sum of the
-factors::
+Rows may have a bias of their type. Transform-first adds it to each product; aggregate-first adds it to the sums, times
+the sum of the factors::
 
     for p in g.dst_pairs(): for e in p.incoming_edges():
         p["total"] += e["a"]
@@ -73,9 +73,9 @@ from dacergnn.sdfg_passes.listing_cost import listing_seconds
 from dacergnn.sdfg_passes.node_orders import node_orders
 
 HANDED_ON = 1.5e-5
-"""Seconds in which a call allocates an array that is saved, and hands it to the backward."""
+"""Seconds that a call takes to allocate a saved array and to hand it to the backward."""
 DOUBT = 0.02
-"""Share of the price that other orders must save: less is within what prices do not see, such as loops that fuse."""
+"""Share of the price that other orders must save; prices are not exact enough for less, for example on fused loops."""
 _OPPOSITE = {"src": "dstpair", "dst": "srcpair"}
 
 
@@ -84,9 +84,9 @@ class AggregationOrder(Pass):
     """Rewrites every sum over edges in its cheapest order; counts these sums.
 
     Args:
-        order: "transform_first" or "aggregate_first" wherever that is possible, whatever it costs, or "auto".
-        wrt: Inputs that gradients will be generated for; their programs are part of the price.
-        caching: With "recompute_all" the backward computes again what others save, at its price.
+        order: "transform_first" or "aggregate_first" wherever that is possible, at any cost, or "auto".
+        wrt: Inputs that gradients will be generated for; the price includes the programs of these gradients.
+        caching: With "recompute_all", the price includes that the backward computes saved arrays again.
     """
 
     name: ClassVar[str] = "aggregation_order"
@@ -101,7 +101,7 @@ class AggregationOrder(Pass):
         return taken
 
     def cheapest(self, listing: Listing, context: Context) -> tuple[Listing, int]:
-        """The cheapest combination of orders, and the number of statements that it rewrites."""
+        """Returns the listing with the cheapest combination of orders, and the number of rewritten statements."""
         total, price = 0, partial(self._seconds, context)
         parted, doubt = has_parts(context.profile.sizes), DOUBT if self.order == "auto" else 0.0
         for asked in context.questions.rounds():  # a sum that is transformed afterwards may go through pairs
@@ -112,7 +112,7 @@ class AggregationOrder(Pass):
         return listing, total
 
     def _seconds(self, context: Context, listing: Listing) -> float:
-        """Price of a program in some order, with that of its gradients."""
+        """Returns the price of a program in seconds, including the programs of its gradients."""
         sizes, rates = context.profile.sizes, context.rates
         asked_for = penalty(listing, self.order)
         if not self.wrt:
@@ -130,7 +130,7 @@ class AggregationOrder(Pass):
 
 
 def _sites(listing: Listing, parted: bool) -> dict[str, list[Option]]:
-    """For every sum over edges the ways to compute it besides the present one; by parts where both have edges."""
+    """Returns other ways to compute each sum over edges, by its array; by relation only if both parts have edges."""
     sites: dict[str, list[Option]] = {}
     for statement in listing.statements:
         options = [*node_orders(listing, statement)]
@@ -147,7 +147,7 @@ def _sites(listing: Listing, parted: bool) -> dict[str, list[Option]]:
 
 
 def _aggregate_first(listing: Listing, statement: Statement) -> list[Option]:
-    """Multiply the sums in place of the rows of pairs that the statement gathers."""
+    """Returns the option to multiply sums, in place of the rows of pairs that the statement gathers."""
     product_sum = _product_of_sums(listing, statement)
     if product_sum is None:
         return []
@@ -168,7 +168,7 @@ def _aggregate_first(listing: Listing, statement: Statement) -> list[Option]:
 
 
 def _product_of_sums(listing: Listing, statement: Statement) -> tuple[Statement, Ref | None] | None:
-    """A sum of rows of pairs that are products, as a product over edges, and what is added to each of these rows."""
+    """Returns a product over edges in place of a sum of products of pairs, and the constant added to each of these."""
     scale, rows = _scaled(statement)
     side = _OPPOSITE.get(statement.target.path)
     if rows is None or rows.path != side:
@@ -181,24 +181,24 @@ def _product_of_sums(listing: Listing, statement: Statement) -> tuple[Statement,
     if gemm is None or producer is None or gemm.kind != "linear" or gemm.w.path != "etype":
         return None
     if gemm.scale is not None:
-        return None  # its rows are those of pairs, a product over edges takes the scale of the edge
+        return None  # this scale has rows of pairs, but a product over edges takes a scale of edges
     if scale is not None and size(listing.shape(scale)) == 1:
         scale = replace(scale, view=() if listing.shape(scale) else None)
     product = Op("linear", (_from_edge(gemm.x, rows.path), gemm.w))
     if scale is not None and listing.shape(scale) not in ((), listing.shape(gemm.x)[:-1]):
-        return None  # heads that the product does not know
+        return None  # the scale has heads that the product lacks
     if size(listing.shape(statement.target)) != size(listing.shape(rows)):
         return None
     new = replace(statement, expr=product if scale is None else Op("mul", (scale, product)))
     if match_gemm(new) is None or (constant is not None and scale is None):
         return None
     if constant is not None and listing.shape(constant) != listing.shape(statement.target):
-        return None  # sums of the two are added
+        return None  # sums of the two are added, so their shapes must agree
     return new, constant
 
 
 def _sum_of_constants(listing: Listing, product: Statement, constant: Ref, target: Ref) -> list[Statement]:
-    """The sum of ``scale * constant`` over the edges of a product: that of the scales of a pair comes first."""
+    """Returns statements that sum ``scale * constant`` over the edges of a product: first the scales of each pair."""
     gemm = match_gemm(product)
     side = {"src": "srcpair", "dst": "dstpair"}[target.path]
     assert gemm is not None and gemm.scale is not None
@@ -211,7 +211,7 @@ def _sum_of_constants(listing: Listing, product: Statement, constant: Ref, targe
 
 
 def _transform_first(listing: Listing, statement: Statement, constant: Ref | None = None) -> list[Option]:
-    """Gather rows of pairs that are multiplied once each, in place of multiplying the sums; a constant joins each."""
+    """Returns the option to gather products of pairs, in place of multiplying sums; adds ``constant`` to each."""
     gemm, side = match_gemm(statement), _OPPOSITE.get(statement.target.path)
     if gemm is None or side is None or gemm.kind != "linear" or gemm.w.path != "etype":
         return []
@@ -233,12 +233,12 @@ def _transform_first(listing: Listing, statement: Statement, constant: Ref | Non
 
 
 def _from_edge(ref: Ref, via: str) -> Ref:
-    """A reference that rows of a pair make, as the edge makes it."""
+    """Turns a reference from the rows of a pair into one from edges, which reach the pair by ``via``."""
     return replace(ref, path=ref.path or via)
 
 
 def _scaled(statement: Statement) -> tuple[Ref | None, Ref | None]:
-    """(s, x) of ``s * x`` or ``x``, s an own-row value."""
+    """Splits ``s * x`` or ``x`` into (s, x), where s is a value of the own row; returns (None, None) for others."""
     expr = statement.expr
     if isinstance(expr, Ref):
         return None, expr
@@ -257,7 +257,7 @@ def _scaled(statement: Statement) -> tuple[Ref | None, Ref | None]:
 def _through_pairs(
     listing: Listing, statement: Statement, sides: Sequence[str] = ("srcpair", "dstpair")
 ) -> list[Option]:
-    """Sum inside each (end point, type) pair first, where the rest of the statement depends on the pair alone."""
+    """Returns options to sum inside (end point, type) pairs first, if all other operands depend on the pair alone."""
     gemm = match_gemm(statement)
     if gemm is None:
         return []
@@ -291,7 +291,7 @@ def _sum_first(statement: Statement, inner: Ref, scale: Ref | None, via: str, pa
 
 
 def _by_relation(listing: Listing, statement: Statement) -> list[Option]:
-    """Each part of the edges in the order in which its products have the fewest rows."""
+    """Returns the options to give each part of the edges the order in which its products have the fewest rows."""
     product_sum = (statement, None) if match_gemm(statement) is not None else _product_of_sums(listing, statement)
     gemm = None if product_sum is None else match_gemm(product_sum[0])
     target = statement.target
@@ -300,7 +300,7 @@ def _by_relation(listing: Listing, statement: Statement) -> list[Option]:
     if listing.space(target.name) != MAPS["E", target.path]:
         return []
     if any(not ref.path or along("Es", "edge", ref.path) is None for ref in (gemm.x, gemm.w, target)):
-        return []  # values of edges and of pairs, which are others in a part
+        return []  # the edges and pairs of a part are other rows than those of the whole
     whole, constant = product_sum
     orders = [_orders(listing, replace(whole, space="E" + suffix), constant) for suffix in PARTS]
 
@@ -332,19 +332,19 @@ def _by_relation(listing: Listing, statement: Statement) -> list[Option]:
 
 
 def _like(listing: Listing, target: Ref) -> Ref:
-    """A new array with rows as those of another, reached in the same way."""
+    """Adds an array with rows like those of another; returns a reference that reaches it in the same way."""
     rows = listing.arrays[target.name]
     return replace(target, name=listing.add(target.name, rows.space, rows.shape))
 
 
 def _is_transformed_first(statement: Statement) -> bool:
-    """Returns whether a part has fewer pairs of the end points whose rows are multiplied than of those that get the
+    """Returns whether a part has fewer pairs at the end points whose rows are multiplied than at those that get
     sums."""
     return _OPPOSITE[statement.target.path] == f"{FEWER[part(statement.space)]}pair"
 
 
 def _orders(listing: Listing, statement: Statement, constant: Ref | None = None) -> list[Option]:
-    """Orders for a product over the edges of a part, with the fewest rows: sums of pairs in the kernel, or kept."""
+    """Returns the orders with the fewest rows for a product over a part: sums of pairs in its kernel, or stored."""
     gemm, fewest = match_gemm(statement), f"{FEWER[part(statement.space)]}pair"
     first = _transform_first(listing, statement, constant)
     through_pairs = _through_pairs(listing, statement, (fewest,))

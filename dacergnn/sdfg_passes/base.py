@@ -1,4 +1,4 @@
-"""What a pass is: a rewrite of SDFGs whose options are the fields of an object."""
+"""Defines passes: rewrites of SDFGs whose options are the fields of an object."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from dacergnn.sdfg_passes.context import Context
 
 
 class Pass(ABC):
-    """A rewrite of an inter-operator SDFG; subclasses are frozen dataclasses, which print their options."""
+    """Rewrites an inter-operator SDFG; subclasses are frozen dataclasses, which print their options."""
 
     name: ClassVar[str]
     """Selects the pass (`config.PASSES`), and begins the names of its questions."""
 
     @abstractmethod
     def run(self, sdfg: dace.SDFG, context: Context) -> int:
-        """Rewrite ``sdfg`` in place; returns how often the pass fired, and 0 only if the program is as it was."""
+        """Rewrites ``sdfg`` in place; returns how often the pass fired, and 0 only if the program is unchanged."""

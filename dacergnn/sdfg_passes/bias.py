@@ -1,4 +1,4 @@
-"""Rows that are computed as a value and a bias of their type."""
+"""Splits rows into a value and a bias of their type."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dacergnn.program.listing import Listing
 
 
 def without_bias(listing: Listing, y: Ref) -> tuple[Ref, Ref | None]:
-    """(t, c) of rows that are computed as ``t + c``, c of the type of a row; else the rows themselves."""
+    """Returns (t, c) of rows that are computed as ``t + c``, where c depends on the type of a row; else (y, None)."""
     producer = listing.producer(y.name)
     expr = None if producer is None or producer.op != "=" else producer.expr
     if isinstance(expr, Op) and expr.name == "add":
@@ -21,7 +21,7 @@ def without_bias(listing: Listing, y: Ref) -> tuple[Ref, Ref | None]:
 
 
 def _is_typed(listing: Listing, ref: Ref) -> bool:
-    """Returns whether the type of a row tells the value: that of a weight, or made of weights alone."""
+    """Returns whether a value depends on the type of a row alone: it is a weight, or made of weights alone."""
     producer = listing.producer(ref.name) if ref.path == "" else None
     made = () if producer is None or producer.op != "=" else producer.reads
     return ref.path in TYPE_PATHS or (bool(made) and all(r.path in TYPE_PATHS for r in made))

@@ -1,25 +1,25 @@
-"""Caching or recomputation: which arrays of the forward are saved for the backward, and which it computes again.
+"""Chooses which arrays of the forward are saved for the backward, and which the backward computes again.
 
 (Cached Operator Reordering, tables 1 to 3; Zhang et al., section 6.)
 
-Precondition: a forward and the backward that `differentiate` made of it, which reads what it needs as saved arrays;
-operators hold one statement each. Both have been optimized but for fusion: clones are in the order that was chosen
-for the forward.
+Precondition: a forward and the backward that `differentiate` made of it, which reads saved arrays; operators hold one
+statement each. Both have been optimized except for fusion, so that clones have the order that was chosen for the
+forward.
 
 Before, with e["a"] saved, E rows::
 
     e["a"] = exp(e.src.s + e.dst.t)            # forward
     grad_s[e.src] += e["grad_a"] * e["a"]      # backward, reads a
 
-After, the backward has a clone of the producer, which fusion makes a local of the loop that reads it::
+After, the backward has a clone of the producer, whose result fusion makes local to the loop that reads it::
 
     e["a"] = exp(e.src.s + e.dst.t)            # backward, reads s and t
     grad_s[e.src] += e["grad_a"] * e["a"]
 
-What is recomputed reads inputs of the program, saved arrays, or further recomputed ones. With s_i and r_i saying
-whether array i is saved and recomputed, the choice is a 0-1 program: every array that the backward reads has
-s_i + r_i >= 1, and r_i <= s_j + r_j for every array j that its producer reads; the sum of s_i bytes_i stays within
-the budget; the time to write and read saved arrays and to run producers again is least.
+Clones read inputs of the program, saved arrays, or other recomputed arrays. The choice is a 0-1 program, where s_i and
+r_i say whether array i is saved and recomputed. Every array that the backward reads has s_i + r_i >= 1, and
+r_i <= s_j + r_j for every array j that its producer reads. The sum of s_i bytes_i stays within the budget. The time to
+write and read saved arrays, and to run producers again, is minimized.
 
 Saves: ``rows(i) * bytes(i)`` of memory for every array that is not saved.
 """
@@ -49,17 +49,17 @@ from dacergnn.target import find
 ALIGNMENT = 64
 """Saved arrays begin at multiples of this many bytes."""
 SAVE, RECOMPUTE = ANSWERS = ("save", "recompute")
-"""Tells what may become of an array."""
+"""Answers to the question of what becomes of an array."""
 
 
 @dataclass(frozen=True)
 class CacheOrRecompute:
-    """Chooses what a forward saves; like a `Pass`, but over two programs, of which it makes others.
+    """Chooses what a forward saves; like a `Pass`, but it takes two programs and makes new ones.
 
     Args:
-        caching: "cache_all", "recompute_all" or "papers" (what a reduction or a product gives is saved, what takes a
-            constant number of operations an element is computed again), or what may be saved: "budget:BYTES", "auto".
-        cache: Names of arrays to save whatever else is said, if the backward has a use for them.
+        caching: "cache_all", "recompute_all" or "papers" (saves results of reductions and products, and recomputes what
+            takes a constant number of operations per element), or a limit on saved bytes: "budget:BYTES", "auto".
+        cache: Names of arrays to save in any case, if the backward has a use for them.
         recompute: Names of arrays to compute again.
     """
 
@@ -69,13 +69,13 @@ class CacheOrRecompute:
     recompute: tuple[str, ...] = ()
 
     def run(self, gradient: Gradient, results: Sequence[str], context: Context) -> Gradient:
-        """Forward and backward after the choice; the same SDFGs where nothing changes.
+        """Returns forward and backward after the choice; the same SDFGs where nothing changes.
 
         Args:
-            gradient: Its forward returns ``results``, then what the backward reads of its arrays.
+            gradient: Its forward returns ``results``, then the arrays that the backward reads.
 
         Raises:
-            ProgramError: A name is not one of an array that the forward computes.
+            ProgramError: The forward computes no array of one of the names.
         """
         forward, backward, questions = gradient.forward, gradient.backward, context.questions
         before, after = Listing.of(forward), Listing.of(backward)
@@ -95,12 +95,12 @@ class CacheOrRecompute:
         return replace(gradient, forward=forward, backward=backward, saved=saved)
 
     def _budget(self, implementation: str) -> float | None:
-        """The bytes that may be saved, within which the least time is what counts; None for other strategies."""
+        """Returns the bytes that may be saved, for strategies that minimize time within them; None for others."""
         return free_memory(find(implementation).device) / 2 if self.caching == "auto" else budget_of(self.caching)
 
 
 def _compute_again(before: Listing, after: Listing, again: set[str]) -> None:
-    """Put clones of the producers of ``again`` in front of the backward."""
+    """Puts clones of the producers of ``again`` in front of the backward."""
     clones = [s for s in before.statements if s.target.name in again]
     read = dict.fromkeys(r.name for s in clones for r in s.reads)
     after.arrays |= {n: before.arrays[n] for n in (*again, *read)}
@@ -109,7 +109,7 @@ def _compute_again(before: Listing, after: Listing, again: set[str]) -> None:
 
 
 class _Choice:
-    """Describes which of the arrays that the forward computes are saved, and which computed again."""
+    """Decides which of the arrays that the forward computes are saved, and which are computed again."""
 
     def __init__(
         self,
@@ -124,12 +124,12 @@ class _Choice:
         self._producers = {s.target.name: s for s in before.statements}
         self._needed = [n for n in after.inputs if n in self._producers]
         self._free = {*results}
-        """There in any case."""
+        """Results of the forward, which are kept anyway."""
         self._listing, self._sizes, self._rates = before, sizes, rates
         self._forced: dict[str, bool] = {}
 
     def force(self, cache: Collection[str], recompute: Collection[str]) -> None:
-        """Decide on single arrays: saved, or computed again."""
+        """Decides that single arrays are saved (``cache``) or computed again (``recompute``)."""
         for option, names in (("cache", cache), ("recompute", recompute)):
             for name in names:
                 if name not in self._producers:
@@ -138,7 +138,7 @@ class _Choice:
                 self._forced[name] = option == "cache"
 
     def follow(self, questions: Questions) -> None:
-        """Decide as a plan does."""
+        """Takes over the decisions of a plan."""
         answers = {name: questions.given(name) for name in self._producers}
         for name, answer in answers.items():
             if answer is not None:
@@ -146,7 +146,7 @@ class _Choice:
                 self._forced[name] = answer == SAVE
 
     def made(self, strategy: str, budget: float | None) -> set[str]:
-        """The arrays to compute again."""
+        """Returns the arrays to compute again."""
         if budget is not None:
             return self._cheapest(budget)
         again: set[str] = set()
@@ -167,7 +167,7 @@ class _Choice:
         return strategy == "cache_all"
 
     def _read(self, name: str) -> list[str]:
-        """Computed arrays that the producer of an array reads."""
+        """Returns the computed arrays that the producer of an array reads."""
         return [n for n in dict.fromkeys(r.name for r in self._producers[name].reads) if n in self._producers]
 
     def _bytes(self, name: str) -> int:
@@ -175,7 +175,7 @@ class _Choice:
         return -(-self._sizes[rows.space] * prod(rows.shape) * self.dtype.bytes // ALIGNMENT) * ALIGNMENT
 
     def _seconds(self, statement: Statement) -> float:
-        """Time to run a statement again; what is light becomes a local of the loop that reads it."""
+        """Returns the time to run a statement again; the result of a light one is local to the loop that reads it."""
         own = {(ref.name, "") for ref in (*statement.reads, statement.target)} if _is_light(statement) else ()
         return statement_cost(
             statement, self._sizes, space=self._listing.space, shapes=self._listing.shape, item=self.dtype.bytes,
@@ -183,7 +183,7 @@ class _Choice:
         ).seconds(self._rates)  # fmt: skip
 
     def _cheapest(self, budget: float) -> set[str]:
-        """The 0-1 program, over all s, then all r."""
+        """Solves the 0-1 program over all s, then all r; returns the arrays to compute again."""
         names = [n for n in self._producers if n not in self._free]
         position = {n: i for i, n in enumerate(names)}
         count = len(names)
@@ -205,7 +205,7 @@ class _Choice:
                     least.append(0)
         if not rows:
             return set()
-        # scipy's annotations know no bounds of more than one number.
+        # scipy's annotations lack bounds of more than one number.
         constraints = [LinearConstraint(np.array(rows), np.array(least), np.inf)]  # pyright: ignore[reportArgumentType]
         if budget < size.sum():
             constraints.append(LinearConstraint(np.concatenate([size, np.zeros(count)]), -np.inf, budget))
@@ -229,8 +229,7 @@ def _row(length: int, entries: Mapping[int, float]) -> np.ndarray:
 
 
 def _is_light(statement: Statement) -> bool:
-    """Returns whether an element takes a constant number of operations (Zhang et al.): neither a product nor a
-    reduction."""
+    """Returns whether a statement takes constant work per element (Zhang et al.): no product and no reduction."""
     return statement.op == "=" and not statement.is_gemm and not _has_sum(statement.expr)
 
 

@@ -1,4 +1,4 @@
-"""One form for programs that say the same in different words, so that all passes behind it treat them alike.
+"""Brings equivalent programs into one form, so that all later passes treat them alike.
 
 Precondition: an inter-operator SDFG whose operators hold one statement each.
 
@@ -9,10 +9,10 @@ Before::
     n["out"] += e["msg"] * (e["y"] / e.dst["total"])
     n["agg"] += e["att"] * linear(e.src["v"], W[e.etype])
 
-After: copies are forwarded and equal values computed once; an element-wise value that one element-wise statement reads
-in its own rows is part of that statement, unless it lives in fewer rows than edges and could move there; the narrow
-factors of a sum over edges, and its products with typed weights, are arrays; numbers stand behind what they scale, and
-else narrow factors in front of wide ones; a product has the row shape in which all read it::
+After: copies are forwarded, and equal values are computed once. An element-wise value joins the one element-wise
+statement that reads it in its own rows, unless the value alone could move from edges to fewer rows. Narrow factors of a
+sum over edges, and its products with typed weights, are arrays. Numbers stand behind what they scale; other narrow
+factors stand in front of wide ones. A product has the row shape in which all statements read it::
 
     e["att"] = leakyrelu(e["a"] + e["b"], 0.2)
     e["w"] = e["y"] / e.dst["total"]
@@ -20,7 +20,7 @@ else narrow factors in front of wide ones; a product has the row shape in which 
     e["rows"] = linear(e.src["v"], W[e.etype])
     n["agg"] += e["att"] * e["rows"]
 
-Saves nothing itself: what comes of a program does not depend on who wrote it, or on the front end that read it.
+Saves nothing itself. It makes results independent of how a program was written, and of the front end that read it.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from dacergnn.sdfg_passes.base import Pass
 from dacergnn.sdfg_passes.context import Context
 
 _FEWER = ("one", "etype", "srcpair", "dstpair")
-"""Tells where values of edges live in fewer rows."""
+"""Paths from edges to fewer rows, in which values of edges may live."""
 
 
 @dataclass(frozen=True)
 class CanonicalForm(Pass):
-    """Brings a program into the form; counts the statements that became others."""
+    """Brings a program into canonical form; counts the statements that changed."""
 
     name: ClassVar[str] = "canonical_form"
 
@@ -63,7 +63,7 @@ class CanonicalForm(Pass):
 
 
 def _shape_products(listing: Listing) -> None:
-    """Give the results of products the row shape in which they are read, if it is one for all readers."""
+    """Gives results of products the row shape in which they are read, if all readers agree on one."""
     products = [s.target.name for s in listing.statements if s.is_gemm and s.op == "="]
     for name in filter(listing.is_internal, products):
         views = {r.view for s in listing.statements for r in s.reads if r.name == name}
@@ -74,7 +74,7 @@ def _shape_products(listing: Listing) -> None:
 
 
 def _join(listing: Listing) -> None:
-    """Put element-wise values into the one statement that reads them."""
+    """Puts element-wise values into the one statement that reads them."""
     fewer: dict[str, frozenset[str]] = {}
     for statement in list(listing.statements):
         current = listing.producer(statement.target.name)
@@ -100,7 +100,7 @@ def _joins(listing: Listing, made: Statement, reader: Statement) -> bool:
     name = made.target.name
     if not _is_map(made) or not _is_map(reader) or made.space != reader.space or not listing.is_internal(name):
         return False
-    if listing.shape(Ref(name)) != shape_of(made.expr, listing.shape):  # spread over the axes of its array
+    if listing.shape(Ref(name)) != shape_of(made.expr, listing.shape):  # broadcast along axes of its array
         return False
     if _is_narrow(listing, made.expr, reader.expr):
         return False
@@ -114,13 +114,13 @@ def _is_map(statement: Statement) -> bool:
 
 
 def _is_narrow(listing: Listing, value: Expr, around: Expr) -> bool:
-    """Returns whether a value has fewer elements in a row than what it is part of, and depends on more than types."""
+    """Returns whether a value is narrower than the expression around it, and depends on more than types."""
     own = any(r.path not in TYPE_PATHS for r in refs(value))
     return own and size(shape_of(value, listing.shape)) < size(shape_of(around, listing.shape))
 
 
 def _fewer(statement: Statement, known: dict[str, frozenset[str]]) -> frozenset[str]:
-    """The paths from edges to fewer rows that the value of a statement of edges depends on alone."""
+    """Returns the paths from edges to fewer rows on which alone the value of a statement depends."""
     if kind(statement.space) != "E" or statement.op != "=" or statement.target.path:
         return frozenset()
 
@@ -131,7 +131,7 @@ def _fewer(statement: Statement, known: dict[str, frozenset[str]]) -> frozenset[
 
 
 def _separated(listing: Listing, statement: Statement) -> list[Statement]:
-    """A statement behind those of its narrow factors, and of its product with weights if it sums over edges."""
+    """Splits narrow factors off a statement, and its product with weights if it sums over edges; it comes last."""
     made: list[Statement] = []
 
     def own(value: Expr, name: str) -> Ref:
@@ -160,7 +160,7 @@ def _separated(listing: Listing, statement: Statement) -> list[Statement]:
 
 
 def _ordered(listing: Listing, expr: Expr) -> Expr:
-    """The expression with the operands of products and sums in their order."""
+    """Returns the expression with the operands of products and sums in canonical order."""
     if not isinstance(expr, Op):
         return expr
     expr = replace(expr, args=tuple(_ordered(listing, a) for a in expr.args))

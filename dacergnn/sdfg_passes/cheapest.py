@@ -1,4 +1,4 @@
-"""Choosing among rewrites by the price of the whole program, so that products that are shared are paid once."""
+"""Chooses among rewrites by the price of the whole program, so that shared products are paid once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dacergnn.sdfg_passes.questions import KEEP, Questions
 
 @dataclass(frozen=True)
 class Option:
-    """A rewrite of a listing; its name tells it from the others of its site."""
+    """Describes a rewrite of a listing; its name is unique among the options of its site."""
 
     name: str
     apply: Callable[[Listing], None]
@@ -23,7 +23,7 @@ Sites = Mapping[str, Sequence[Option]]
 Price = Callable[[Listing], float]
 
 MOST_COMBINATIONS = 64
-"""Beyond this many, sites are decided one after the other, each with those before it fixed."""
+"""Most combinations that are all tried; with more, sites are decided one after the other."""
 
 
 def choose(
@@ -33,12 +33,12 @@ def choose(
     questions: Questions,
     doubt: float = 0.0,
 ) -> tuple[Listing, int]:
-    """The listing with the cheapest combination of options, at most one a site, and how many were taken.
+    """Returns the listing with the cheapest combination of options, at most one per site, and how many were taken.
 
     Args:
-        sites: For every site, by name, the rewrites that could be made; making none is always possible.
-        price: Seconds of a listing that is settled.
-        questions: Decides on the sites that its plan knows.
+        sites: Possible rewrites of every site, by its name; each site may also stay as it is.
+        price: Gives the seconds of a settled listing.
+        questions: Decides on the sites that its plan answers.
         doubt: Share of the price that rewrites must save to be made.
     """
     allowed = [_allowed(name, options, questions) for name, options in sites.items()]
@@ -66,7 +66,7 @@ def choose(
 
 
 def _allowed(name: str, options: Sequence[Option], questions: Questions) -> list[Option | None]:
-    """Returns what may be taken at a site, None for nothing: all, or what the plan says."""
+    """Returns the options that a site may take, with None for no rewrite: all of them, or the plan's answer."""
     answer = questions.given(name)
     if answer is None:
         return [None, *options]

@@ -1,4 +1,4 @@
-"""Compact materialization: edge values that depend on less than the edge live in fewer rows (Hector 3.2.2).
+"""Compacts materialized values: edge values that depend on less than the edge live in fewer rows (Hector 3.2.2).
 
 Precondition: an inter-operator SDFG whose operators hold one statement each.
 
@@ -19,8 +19,8 @@ Hector lacks::
     for e in g.edges():
         e["s"] = e.src_pair["hs"] * e.dst_pair["t"]
 
-Saves, for a product of K x M: 2 (E - U) K M FLOPs and (E - U) M values of memory; (E - V) on the other side. What
-depends on the type of an edge, a pair or a node alone moves to R or T rows.
+Saves, for a product of K x M: 2 (E - U) K M FLOPs and (E - U) M values of memory; (E - V) on the other side. Values
+that depend only on the type of an edge, a pair or a node move to R or T rows.
 """
 
 from __future__ import annotations
@@ -73,11 +73,11 @@ class CompactMaterialization(Pass):
 def compact(
     listing: Listing, sides: Sequence[str] = SIDES, *, single_typed: bool = False, questions: Questions | None = None
 ) -> int:
-    """Move the values of a listing; returns how many were moved.
+    """Moves the values of a listing to fewer rows; returns how many were moved.
 
     Args:
-        single_typed: Whether the type of an edge tells those of its end points.
-        questions: Decides on the values that its plan knows.
+        single_typed: Whether the type of an edge determines the types of its end points.
+        questions: Decides on the values that its plan answers.
     """
     moved = 0
     for position in range(len(listing.statements)):
@@ -97,7 +97,7 @@ def compact(
 
 
 def _rebased(listing: Listing, statement: Statement, via: str, single_typed: bool) -> Expr | None:
-    """Returns what a statement computes as the rows that ``via`` leads to see it; None where it has to stay."""
+    """Returns the expression of a statement as seen from the rows behind ``via``; None if it has to stay."""
     space, name = statement.space, statement.target.name
     if statement.op != "=" or statement.target != Ref(name) or not listing.is_internal(name) or not statement.reads:
         return None
@@ -112,7 +112,7 @@ def _rebased(listing: Listing, statement: Statement, via: str, single_typed: boo
 
 
 def _move(listing: Listing, statement: Statement, via: str, expr: Expr) -> None:
-    """Let ``expr`` compute the value in the rows that ``via`` leads to."""
+    """Moves a value to the rows that ``via`` leads to, where ``expr`` computes it."""
     space, name = statement.space, statement.target.name
 
     def moved(reader: Statement, ref: Ref) -> Ref:
@@ -125,13 +125,13 @@ def _move(listing: Listing, statement: Statement, via: str, expr: Expr) -> None:
 
 
 def _scales(statement: Statement, name: str) -> bool:
-    """Returns whether an array scales a product, which takes values of own rows."""
+    """Returns whether a statement is a product that an array scales; scales must be values of its own rows."""
     gemm = match_gemm(statement)
     return gemm is not None and gemm.scale is not None and gemm.scale.name == name
 
 
 def _own_weights(listing: Listing, expr: Expr) -> Expr | None:
-    """The expression with a linear by the weights of the own row as a product of weights; None where it is inside."""
+    """Turns a linear by weights of the own row into a product of weights; returns None if it is nested."""
     if isinstance(expr, Op) and expr.name == "linear":
         x, w = expr.args
         if isinstance(x, Ref) and isinstance(w, Ref) and w.path == "":
@@ -141,7 +141,7 @@ def _own_weights(listing: Listing, expr: Expr) -> Expr | None:
 
 
 def _weights(expr: Expr) -> Iterator[Ref]:
-    """Weights of the linears in an expression."""
+    """Yields the weights of the linears in an expression."""
     if isinstance(expr, Op):
         if expr.name == "linear" and isinstance(expr.args[1], Ref):
             yield expr.args[1]

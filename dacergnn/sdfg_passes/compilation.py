@@ -1,4 +1,4 @@
-"""Compiling: runs the passes of a pipeline over a program and its gradients, and keeps what each left behind."""
+"""Compiles programs: runs the passes of a pipeline over a program and its gradients, and keeps every step."""
 
 from __future__ import annotations
 
@@ -28,11 +28,10 @@ ROLES = ("forward", "backward")
 
 @dataclass
 class PassStep:
-    """Describes what a pass left behind: its name, the SDFGs by role, how often it fired on each, and its time in
-    seconds.
+    """Describes the result of a pass: its name, the SDFGs by role, how often it fired on each, and its time in seconds.
 
-    Where a pass did not fire, the SDFG is that of the step before. None of them changes later; there are none where
-    `compile_program` was not to keep them.
+    Where a pass did not fire, the SDFG is that of the step before. SDFGs do not change later; there are none if
+    `compile_program` was not asked to keep them.
     """
 
     name: str
@@ -43,11 +42,11 @@ class PassStep:
 
 @dataclass
 class Compilation:
-    """Result of `compile_program`: what to build, and how it came about.
+    """Holds the result of `compile_program`: the programs to build, and the steps that led to them.
 
-    ``saved`` are the forward arrays that the backward reads besides the inputs; ``wrt`` the inputs that get a
-    gradient, in the order of the backward's outputs. ``keeps`` tells whether steps have their SDFGs. ``asked`` are
-    the decisions of the passes; ``plan`` makes them again.
+    ``saved`` are the forward arrays that the backward reads besides the inputs. ``wrt`` are the inputs that get a
+    gradient, in the order of the backward's outputs. ``keeps`` tells whether steps have their SDFGs. ``asked`` are the
+    decisions of the passes, which ``plan`` repeats.
     """
 
     forward: dace.SDFG
@@ -60,12 +59,12 @@ class Compilation:
 
     @property
     def by_role(self) -> dict[str, dace.SDFG]:
-        """Forward and, where there is one, backward."""
+        """Returns the forward and, if there is one, the backward, by their names."""
         return {r: s for r, s in zip(ROLES, (self.forward, self.backward), strict=True) if s is not None}
 
     @property
     def parts(self) -> list[dace.SDFG]:
-        """The same without their names."""
+        """Returns the same SDFGs without their names."""
         return [*self.by_role.values()]
 
     @property
@@ -84,24 +83,24 @@ def compile_program(
     shared: bool = False,
     keep: bool = True,
 ) -> Compilation:
-    """Run the passes on a copy of ``sdfg``; with names in ``wrt``, also generate the backward.
+    """Runs the passes on a copy of ``sdfg``; with names in ``wrt``, also generates the backward.
 
     Args:
-        config: What the user says.
+        config: The user's options.
         index: Element type of the graph's encodings.
         profile: The graph that choices are made for; the result is right for every graph.
         tuned: A plan that tuning has found, which decides on what ``config.plan`` leaves open.
-        shared: Whether ``config.plan`` is that of other programs, too, which may ask what this one does not.
-        keep: Whether to keep a copy of what every pass left behind, which takes as long as the passes.
+        shared: Whether ``config.plan`` also serves other programs, which may ask questions that this one does not.
+        keep: Whether to keep copies of the SDFGs after every pass, which takes as long as the passes.
 
     Raises:
-        DacergnnError: A plan answers a question that no pass asks of this program, or with what is no option.
-            Where there is no backward, what it says of one is left aside.
+        DacergnnError: A plan answers a question that no pass asks of this program, or its answer is no option.
+            If there is no backward, answers about one are ignored.
     """
     user = (config.plan or Plan()).of_model()
     questions = Questions(user.over(tuned or Plan()))
     code = find(config.implementation).name
-    questions.ask("implementation", (code,), code)  # a plan is one for what it was made for
+    questions.ask("implementation", (code,), code)  # a plan is valid for one implementation
     context = Context(profile, config.machine, code, questions)
     pipeline = Pipeline.of(config, wrt, index)
     plan = Compilation(copied(sdfg), None, [], list(wrt), keep, asked=questions.asked)
@@ -122,7 +121,7 @@ def compile_program(
 
 
 def _run(plan: Compilation, step: Pass, context: Context, roles: Collection[str] = ROLES) -> None:
-    """Run a pass over the programs of some roles."""
+    """Runs a pass over the programs of some roles."""
     sdfgs = {role: sdfg for role, sdfg in plan.by_role.items() if role in roles}
     _record(plan, step.name, lambda: {r: step.run(sdfg, context.of(f"{r}/{step.name}")) for r, sdfg in sdfgs.items()})
 
@@ -136,7 +135,7 @@ def _differentiate(plan: Compilation, kept: Sequence[str]) -> dict[str, int]:
 
 
 def _cache(plan: Compilation, caching: CacheOrRecompute, results: list[str], context: Context) -> dict[str, int]:
-    """Counts the arrays that are saved no more, which both programs show."""
+    """Runs ``caching`` on both programs; returns for each how many arrays are no longer saved."""
     if plan.backward is None:
         return {}
     before = Gradient(plan.forward, plan.backward, plan.saved, plan.wrt)

@@ -1,4 +1,4 @@
-"""What passes go by: the graph and the machine that a program is compiled for, and what a plan has decided."""
+"""Describes the context of passes: the graph, the machine, and the decisions of a plan."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ class Context:
     """Describes what a pass knows besides the program and its own options.
 
     Args:
-        profile: The graph to choose for; what passes make is right for every graph.
-        rates: What the machine does in a second.
-        implementation: The expansion of the library nodes that the program will have.
-        questions: Decides on what its plan knows, and takes notes.
+        profile: The graph to choose for; results of passes are right for every graph.
+        rates: The speeds of the machine.
+        implementation: The expansion of the program's library nodes.
+        questions: Answers questions by its plan, and records them.
     """
 
     profile: Profile = TYPICAL
@@ -26,5 +26,5 @@ class Context:
     questions: Questions = field(default_factory=Questions)
 
     def of(self, part: str) -> Context:
-        """The same for the questions of a part."""
+        """Returns the same context for the questions of a part."""
         return replace(self, questions=self.questions.of(part))

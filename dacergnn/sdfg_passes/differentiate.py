@@ -1,9 +1,9 @@
-"""Differentiation: from a program to the program of its gradients, one rule per kind of statement (Hector 3.5).
+"""Differentiates a program into the program of its gradients, with one rule per kind of statement (Hector 3.5).
 
-The backward program consists of the same operators: a value gathered along a map receives its gradient by
-a reduction along that map; ``Y = X W`` gives ``dX = dY W^T`` and ``dW = X^T dY``; a maximum hands its
-gradient to the rows that attain it, ties in equal shares. It reads arrays of the forward program, which therefore
-saves them (`cache_all`).
+The backward program consists of the same operators. A value gathered along a map receives its gradient by a reduction
+along that map; ``Y = X W`` gives ``dX = dY W^T`` and ``dW = X^T dY``; a maximum hands its gradient to the rows that
+attain it, ties in equal shares. The backward reads arrays of the forward program, which therefore saves them
+(`cache_all`).
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from dacergnn.sdfg_passes.operand_gradients import structural_gradients
 
 @dataclass(frozen=True)
 class Gradient:
-    """Result of `differentiate`.
+    """Holds the result of `differentiate`.
 
-    ``forward`` returns the outputs of the program, then the arrays in ``saved``; ``backward`` takes the
-    gradients of the outputs, then what it reads of the forward's inputs and of ``saved``, and
-    returns one gradient for every name in ``wrt`` (inputs that no output depends on are left out).
+    ``forward`` returns the outputs of the program, then the arrays in ``saved``. ``backward`` takes the gradients of
+    the outputs, then the inputs of the forward and the arrays in ``saved`` that it reads. It returns one gradient for
+    every name in ``wrt`` (inputs that no output depends on are left out).
     """
 
     forward: dace.SDFG
@@ -51,7 +51,7 @@ class Gradient:
 
 @dataclass(frozen=True)
 class Derivation:
-    """Result of `derive`: `Gradient` as listings."""
+    """Holds the result of `derive`: a `Gradient` as listings."""
 
     forward: Listing
     backward: Listing
@@ -60,12 +60,12 @@ class Derivation:
 
 
 def differentiate(sdfg: dace.SDFG, wrt: Sequence[str], kept: Collection[str] = ()) -> Gradient:
-    """Programs for forward and backward of ``sdfg`` with gradients for the inputs ``wrt``.
+    """Returns the forward and the backward of ``sdfg``, with gradients for the inputs ``wrt``.
 
     Gradients that nobody asks for, and what only they need, are not generated.
 
     Args:
-        kept: Arrays that are to be saved: like results, they stand for operands where they tell enough of them.
+        kept: Arrays to save anyway. Like results, they replace operands where gradients can be computed from them.
     """
     program = Program(sdfg)
     unknown = [n for n in wrt if n not in program.inputs]
@@ -84,7 +84,7 @@ def differentiate(sdfg: dace.SDFG, wrt: Sequence[str], kept: Collection[str] = (
 
 
 def derive(forward: Listing, wrt: Sequence[str], kept: Collection[str] = ()) -> Derivation:
-    """`differentiate` on listings."""
+    """Does the same as `differentiate`, on listings."""
     return _Differentiation(forward, list(wrt), kept).run()
 
 
@@ -118,7 +118,7 @@ class _Differentiation:
         return Derivation(replace(forward, outputs=outputs), backward, saved, reached)
 
     def _active(self) -> set[str]:
-        """Arrays that depend on the inputs in question through something that has a derivative."""
+        """Returns the arrays that depend on the inputs ``wrt`` through operators that have a derivative."""
         active = set(self.wrt)
         for statement in self.forward.statements:
             if active.intersection(r.name for r in _differentiable(statement.expr)):
@@ -142,15 +142,15 @@ class _Differentiation:
         value = Ref(self._found_again(statement))
         attains = op("eq", statement.expr, replace(value, path=path))
         count = self.arrays.emit(f"count_{name}", space, path, [attains], shape, owner)
-        # What is NaN equals nothing: all rows of its group receive NaN, as in torch.
+        # NaN equals nothing: all rows of its group receive NaN, as in torch.
         known = op("eq", value, value)
         equal = op("div", op("mul", replace(seed, path=""), known), op("mul", op("clamp_min", Ref(count), 1.0), known))
         share = self.arrays.emit(f"share_{name}", owner, "", [equal], shape)
         self._pull(statement.expr, op("mul", Ref(share, path), attains), space, None)
 
     def _found_again(self, statement: Statement) -> str:
-        """The array of an extremum. Of values of nodes it is not saved: what counts the rows that attain it reads them
-        all, and first finds it again."""
+        """Returns the array of an extremum. Extrema of node values are not saved but computed again: counting the rows
+        that attain them reads all these rows anyway."""
         name = statement.target.name
         at_hand = not self.forward.is_internal(name) or name in self.backward.inputs
         if at_hand or any(r.path == "" for r in statement.reads):
@@ -164,7 +164,7 @@ class _Differentiation:
         return array
 
     def _product(self, statement: Statement, gemm: Gemm, seed: Ref) -> None:
-        """``Y += s * X W`` and ``dW += s * X^T Y``: each operand's gradient is a product of the other two."""
+        """Differentiates ``Y += s * X W`` and ``dW += s * X^T Y``: each gradient is a product of the other two."""
         space, x, w = statement.space, gemm.x, gemm.w
         if gemm.kind in WEIGHT_PRODUCTS:
             self._product_of_weights(statement, gemm, seed)
@@ -190,7 +190,7 @@ class _Differentiation:
                 self.arrays.accumulate(replace(ref, transposed=False), space, scaled)
 
     def _product_of_weights(self, statement: Statement, gemm: Gemm, seed: Ref) -> None:
-        """``Y = A B`` and ``P = A^T Y``, head by head."""
+        """Differentiates ``Y = A B`` and ``P = A^T Y``, head by head."""
         space, x, w = statement.space, gemm.x, gemm.w
         shape = shape_of(statement.expr, self.forward.shape)
         seed = replace(seed, view=shape) if shape != self.forward.shape(statement.target) else seed
@@ -206,14 +206,14 @@ class _Differentiation:
                 self._accumulate_seen(ref, space, gradient)
 
     def _accumulate_seen(self, ref: Ref, space: str, term: Expr) -> None:
-        """`_accumulate` of the gradient of what ``ref`` sees, which may be transposed."""
+        """Accumulates the gradient of the value that ``ref`` refers to, which may be transposed."""
         if ref.transposed:
             shape = shape_of(ref, self.forward.shape)
             term = Ref(self.arrays.emit("tmp", space, "", [term], shape), transposed=True)
         self.arrays.accumulate(replace(ref, transposed=False), space, term)
 
     def _pull(self, expr: Expr, seed: Expr, space: str, result: Expr | None) -> None:
-        """Hand the gradient ``seed`` of an expression on to the references in it."""
+        """Hands the gradient ``seed`` of an expression on to the references in it."""
         if isinstance(expr, Ref) and expr.name in self.active:
             self._accumulate_seen(expr, space, seed)
         if not isinstance(expr, Op) or self.active.isdisjoint(r.name for r in _differentiable(expr)):
@@ -225,9 +225,9 @@ class _Differentiation:
                 self._pull(arg, self._reduce(gradient, shape, shape_of(arg, self.forward.shape)), space, None)
 
     def _pull_softmax(self, quotient: Op, seed: Expr, space: str, result: Expr | None) -> bool:
-        """The rule for ``y = p / t``, ``p = exp(z)``, t the sums of p over groups of rows, where that is what it is.
+        """Differentiates ``y = p / t`` if ``p = exp(z)`` and t sums p over groups of rows; else returns False.
 
-        z receives ``(s - d) * y`` with d the sums of ``s * y`` over the same groups: neither p nor t is read.
+        With seed s, z receives ``(s - d) * y``, d the sums of ``s * y`` over these groups: neither p nor t is read.
         """
         power, total = quotient.args
         if not isinstance(power, Ref) or not isinstance(total, Ref):
@@ -253,7 +253,7 @@ class _Differentiation:
     def _operands(
         self, expr: Op, seed: Expr, space: str, result: Expr | None
     ) -> Iterator[tuple[Expr, Expr | None, Shape]]:
-        """Operands with their gradients and the row shape that these nominally have."""
+        """Yields the operands with their gradients and the row shapes that these nominally have."""
         if expr.name not in OPERATORS:
             yield from structural_gradients(
                 expr,
@@ -262,7 +262,7 @@ class _Differentiation:
                 lambda value, shape: Ref(self.arrays.emit("tmp", space, "", [value], shape)),
             )
             return
-        # Of nodes, results are mostly saved for what reads them next; of edges there are more than of end points.
+        # Results of nodes are mostly saved for their readers; those of edges have more rows than operands at end points.
         is_input = isinstance(expr.args[0], Ref) and expr.args[0].name in self.forward.inputs
         at_hand = isinstance(result, Ref) and self._is_at_hand(result.name)
         by_operand = OPERATORS[expr.name].slope_of_either and not at_hand and (is_input or space not in ("NS", "ND"))
@@ -272,13 +272,12 @@ class _Differentiation:
             yield arg, gradient, shape_of(expr, self.forward.shape)
 
     def _is_at_hand(self, name: str) -> bool:
-        """Returns whether an array is saved whatever reads it: as a result, by choice, or for the gradient of
-        weights."""
+        """Returns whether an array is saved anyway: as a result, by choice, or for the gradient of weights."""
         gemms = [match_gemm(s) for s in self.forward.consumers(name)]
         return name in self.at_hand or any(g and g.x.name == name and g.w.name in self.active for g in gemms)
 
     def _reduce(self, gradient: Expr, nominal: Shape, wanted: Shape) -> Expr:
-        """Sum a gradient of row shape ``nominal`` over the trailing axes that its operand was broadcast along."""
+        """Sums a gradient of row shape ``nominal`` over the trailing axes along which its operand was broadcast."""
         for rank in range(len(nominal), len(wanted), -1):
             actual = len(shape_of(gradient, self.arrays.shape))
             if actual < rank:  # constant along this axis
@@ -291,7 +290,7 @@ class _Differentiation:
 
 
 def _differentiable(expr: Expr) -> Iterator[Ref]:
-    """References that are not under detach or a comparison."""
+    """Yields the references that are not inside a detach or a comparison."""
     if isinstance(expr, Ref):
         yield expr
     elif isinstance(expr, Op) and expr.name not in ("detach", "gt", "ge", "eq"):

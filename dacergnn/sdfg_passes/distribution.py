@@ -1,4 +1,4 @@
-"""Linear functions of sums and concatenations of edge values, as sums of linear functions of the parts.
+"""Distributes linear functions over sums and concatenations of edge values.
 
 ::
 
@@ -8,8 +8,8 @@
     n["y_src"] = linear(n["x"], W_0_64); n["y_dst"] = linear(n["x"], W_64_128)        # and once more by W_64_128
     e["y"] = e.src["y_src"] + (e.dst["y_dst"] - e.src["y_src_1"])
 
-`linear` is linear in its rows, `dot_prd` in both operands; sums, differences, negation, concatenations, and factors and
-divisors of lower rank are distributed over, also where an intermediate array stands between.
+`linear` is linear in its rows, `dot_prd` in both operands. Both are distributed over sums, differences, negation,
+concatenations, and factors and divisors of lower rank, also through intermediate arrays.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ ENDS: dict[str, tuple[str, ...]] = {
     for part in ("", *PARTS)
     for space, ends in {"E": ("src", "dst"), "U": ("src",), "V": ("dst",)}.items()
 }
-"""Paths to the end points that rows of edges and pairs have."""
+"""Paths from the rows of edges and pairs to their end points."""
 _PAIRS = ("srcpair", "dstpair")
 _PART = "part"  # stands for a part in the distributed expression
 
 
 def new_array(listing: Listing, name: str, space: str, shape: Shape) -> str:
-    """Declare an array under a name that is no encoding's."""
+    """Declares an array, under another name if the name is that of an encoding."""
     return listing.add("part" if is_encoding(name) else name, space, shape)
 
 
 def distribute(listing: Listing, statement: Statement, singular: Set[str] = frozenset()) -> bool:
-    """Split the linear functions of a statement where parts of their operands hang on different end points.
+    """Splits the linear functions of a statement where parts of their operands depend on different end points.
 
-    What reads an array of ``singular`` does not move to nodes.
+    Expressions that read an array of ``singular`` do not move to nodes.
     """
     rewriting = _Rewriting(listing, statement, singular)
     gemm = match_gemm(statement)
@@ -55,8 +55,8 @@ def distribute(listing: Listing, statement: Statement, singular: Set[str] = froz
 
 @dataclass(frozen=True)
 class _Part:
-    """An operand that takes the columns ``start`` to ``stop`` of the whole; ``via`` leads to the row that it depends on
-    together with its weight: an end point, a pair, or "" for the edge itself."""
+    """Describes an operand that takes the columns ``start`` to ``stop`` of the whole. ``via`` leads to the row on which
+    it depends together with its weight: an end point, a pair, or "" for the edge itself."""
 
     expr: Expr
     start: int
@@ -66,7 +66,7 @@ class _Part:
 
 @dataclass
 class _Distributed:
-    """The parts of a whole, and how they make it."""
+    """Holds the parts of a whole, and how they are combined."""
 
     parts: list[_Part] = field(default_factory=list[_Part])
     joined: bool = False  # parts of a concatenation, which share the work of the whole
@@ -80,10 +80,10 @@ class _Rewriting:
     singular: Set[str]
     statements: list[Statement] = field(default_factory=list[Statement])
 
-    # The two functions
+    # The two linear functions
 
     def linear(self, gemm: Gemm) -> Expr | None:
-        """The expression in place of a product of rows with weights; None where nothing is to be gained."""
+        """Returns the expression in place of a product of rows with weights; None if distribution gains nothing."""
         if gemm.kind != "linear":
             return None
         distributed, whole = self._worthwhile(gemm.x, gemm.w)
@@ -106,7 +106,7 @@ class _Rewriting:
         return total if gemm.scale is None else op("mul", gemm.scale, total)
 
     def dot_products(self, expr: Expr) -> Expr:
-        """The expression with its dot products split."""
+        """Returns the expression with its dot products split."""
         if not isinstance(expr, Op):
             return expr
         if expr.name == "dot_prd":
@@ -130,13 +130,13 @@ class _Rewriting:
 
         return _insert(whole, distributed.parts, part)
 
-    # What they consist of
+    # Operands and their parts
 
     def _worthwhile(self, x: Expr, weight: Expr) -> tuple[_Distributed | None, Expr]:
-        """The distribution, if less is left to multiply at edges, and the whole in terms of `_PART` operators.
+        """Returns the distribution, or None if edges multiply no less, and the whole in terms of `_PART` operators.
 
-        Parts that hang on a pair count as edges, a little cheaper if they come from a concatenation: these are as
-        much work as the whole on edges, and less where compaction gives pairs rows of their own.
+        Parts that depend on a pair count like edges, but slightly cheaper if they come from a concatenation. These are
+        as much work as the whole on edges, and less where compaction gives pairs rows of their own.
         """
         distributed = _Distributed()
         width = self._shape(x)[-1]
@@ -173,7 +173,7 @@ class _Rewriting:
         return _leaf(distributed, expr, start, shape, "")
 
     def _behind(self, expr: Expr) -> Expr:
-        """The expression that an intermediate array of edges or pairs holds, in terms of the statement's rows."""
+        """Returns the expression that an intermediate array holds, as seen from the statement's rows; else ``expr``."""
         if not isinstance(expr, Ref) or expr.transposed:
             return expr
         made, space = self.listing.producer(expr.name), self.statement.space
@@ -186,7 +186,7 @@ class _Rewriting:
         return map_refs(made.expr, lambda r: replace(r, path=paths[r.path] or ""))
 
     def _hangs_on(self, expr: Expr, weight: Expr) -> str:
-        """The end point, or else the pair, on which an operand and its weight depend; "" where there is none."""
+        """Returns the path to the end point, or else pair, on which an operand and its weight depend; else ""."""
         space = self.statement.space
         for via in ENDS[space] if is_regular(expr, self.singular) and is_regular(weight, self.singular) else ():
             if rebase(expr, space, via) is not None and rebase(weight, space, via) is not None:
@@ -197,7 +197,7 @@ class _Rewriting:
         return ""
 
     def _depends(self, expr: Expr, via: str) -> bool:
-        """Returns whether edges of one pair have one value of the expression, followed through intermediate edge
+        """Returns whether the edges of a pair share one value of the expression, also through intermediate edge
         values."""
 
         def same(ref: Ref) -> bool:
@@ -212,7 +212,7 @@ class _Rewriting:
     # New statements
 
     def _at(self, part: _Part, *exprs: Expr) -> tuple[str, list[Expr]]:
-        """The row space that a part moves to, and expressions as its rows see them."""
+        """Returns the row space that a part moves to, and the expressions as seen from its rows."""
         space = self.statement.space
         if part.via not in ENDS[space]:
             return space, list(exprs)
@@ -220,7 +220,7 @@ class _Rewriting:
         return MAPS[space, part.via], [e for e in moved if e is not None]
 
     def _rows_of(self, weight: Ref, part: _Part) -> Ref:
-        """The rows of the weights that a part of a concatenation is multiplied with."""
+        """Returns the rows of the weights that multiply a part of a concatenation."""
         dims = (part.start, part.stop)
         taken = Op("slice" if weight.transposed else "take_rows", (Ref(weight.name),), dims)
         name = f"{weight.name}_{part.start}_{part.stop}"
@@ -228,7 +228,7 @@ class _Rewriting:
         return replace(weight, name=array.name)
 
     def _columns_of(self, weight: Expr, part: _Part) -> Expr:
-        """Likewise of the other operand of a dot product: an array if that is a weight, with a narrow gradient."""
+        """Returns columns of a dot product's other operand; of a weight as an array, whose gradient is narrow."""
         dims = (part.start, part.stop)
         if not isinstance(weight, Ref) or weight.path not in TYPE_PATHS or weight.transposed:
             return Op("slice", (weight,), dims)
@@ -252,7 +252,7 @@ def _leaf(distributed: _Distributed, expr: Expr, start: int, shape: Shape, via: 
 
 
 def _insert(whole: Expr, parts: Sequence[_Part], make: Callable[[_Part], Expr]) -> Expr:
-    """The distributed expression with what is made of its parts."""
+    """Returns the distributed expression with the results of ``make`` in place of its parts."""
 
     def inserted(expr: Expr) -> Expr:
         if not isinstance(expr, Op):

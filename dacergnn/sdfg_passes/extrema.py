@@ -1,4 +1,4 @@
-"""Behind the maximum: what all edges of a node do alike, and does not fall as their values rise, is done once.
+"""Moves functions behind extrema: monotone functions that all edges of a node share are computed once per node.
 
 Precondition: a listing, as `propagation_postponing` has it.
 
@@ -17,11 +17,11 @@ After::
         n["out"] = relu((n["a"] - n["out_min"]) * clamp_max(n["degree"], 1.0))
 
 Nodes that no edge reaches keep their 0. Rounding is monotone, too: results are the same to the last digit, unless terms
-of a sum change places. Gradients are the same but where different values become equal in the function, which has a
-slope of 0 there, or loses them by rounding.
+of a sum change places. Gradients are the same, except where the function makes different values equal: there its slope
+is 0, or rounding loses the difference.
 
-Saves, for values of M elements: (E - N) M operations for each function, E M values of memory, and, backward, all of
-that but the gradient of the operand.
+Saves, for values of M elements: (E - N) M operations for each function and E M values of memory; in the backward, the
+same except for the gradient of the operand.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _FLIPPED = {"max=": "min=", "min=": "max="}
 
 
 def behind_extrema(listing: Listing, singular: Set[str]) -> int:
-    """Postpone wherever there is something to; returns for how many statements."""
+    """Postpones functions behind extrema wherever possible; returns the number of statements that were rewritten."""
     extrema = [
         s for s in listing.statements if s.op in _FLIPPED and s.space in ENDS and s.target.path not in TYPE_PATHS
     ]
@@ -55,7 +55,7 @@ def _postpone(listing: Listing, statement: Statement, singular: Set[str]) -> boo
         return False
 
     def shared(expr: Expr) -> Expr | None:
-        """Returns what all rows of a group have, as a value of the group."""
+        """Returns an expression that is the same for all rows of a group, as a value of the group; else None."""
         moved = rebase(expr, space, path)
         return moved if moved is not None and is_regular(moved, singular) else None
 
@@ -66,7 +66,7 @@ def _postpone(listing: Listing, statement: Statement, singular: Set[str]) -> boo
         return False
     operand, shape = peeled.expr, shape_of(peeled.expr, listing.shape)
     new: list[Statement] = []
-    if not isinstance(operand, Ref):  # the gradient compares it with the result: it must be the same bits
+    if not isinstance(operand, Ref):  # the gradient compares it with the result, bit by bit
         own = Ref(new_array(listing, "tmp", space, shape))
         new.append(Statement(space, own, "=", operand))
         operand = own
@@ -83,7 +83,7 @@ def _postpone(listing: Listing, statement: Statement, singular: Set[str]) -> boo
 
 
 def _whole(listing: Listing, statement: Statement, expr: Expr) -> Expr:
-    """The expression with what is computed element by element for this statement alone in its place."""
+    """Returns the expression with the element-wise values that only this statement reads put in place."""
 
     def value(ref: Ref) -> Expr:
         made = listing.producer(ref.name)
@@ -102,7 +102,7 @@ def _whole(listing: Listing, statement: Statement, expr: Expr) -> Expr:
 
 @dataclass
 class _Peeled:
-    """An expression, the extremum to take of it, and the functions to apply to that, the innermost last."""
+    """Holds an expression, the extremum to take of it, and the functions to apply to that, the innermost last."""
 
     expr: Expr
     op: str
@@ -110,7 +110,7 @@ class _Peeled:
     keeps_zero: list[bool] = field(default_factory=list[bool])
 
     def sum(self, shared: Callable[[Expr], Expr | None]) -> bool:
-        """Take the terms that all rows share off a sum, or a sign."""
+        """Removes from a sum the terms that all rows share, or its sign; returns whether there were any."""
         terms = [*_terms(self.expr, "add")]
         moved = [(sign, shared(term)) for sign, term in terms]
         fixed = [(sign, value) for sign, value in moved if value is not None]
@@ -124,7 +124,7 @@ class _Peeled:
         return True
 
     def function(self) -> bool:
-        """Take a rising function, or a constant factor, off."""
+        """Removes a rising function or a constant factor; returns whether there was one."""
         expr = self.expr
         if not isinstance(expr, Op):
             return False
@@ -152,7 +152,7 @@ class _Peeled:
         self.keeps_zero.append(keeps_zero)
 
     def rebuilt(self, value: Expr, reached: Expr | None) -> Expr:
-        """The functions of ``value``, 0 where ``reached`` is."""
+        """Returns the removed functions of ``value``, with 0 where ``reached`` is 0."""
         for position in range(len(self.outer) - 1, -1, -1):
             value = self.outer[position](value)
             if reached is not None and self.keeps_zero.index(False) == position:
@@ -161,7 +161,7 @@ class _Peeled:
 
 
 def _terms(expr: Expr, sign: str) -> list[tuple[str, Expr]]:
-    """The terms of a sum, each to be added ("add") or subtracted ("sub")."""
+    """Returns the terms of a sum, each to be added ("add") or subtracted ("sub")."""
     if not isinstance(expr, Op) or expr.name not in ("add", "sub", "neg"):
         return [(sign, expr)]
     other = "sub" if sign == "add" else "add"
@@ -171,7 +171,7 @@ def _terms(expr: Expr, sign: str) -> list[tuple[str, Expr]]:
 
 
 def _total(terms: list[tuple[str, Expr]]) -> Expr:
-    """The sum of terms."""
+    """Returns the sum of terms."""
     ordered = sorted(terms, key=lambda term: term[0] == "sub")
     (sign, total), *rest = ordered
     total = op("neg", total) if sign == "sub" else total

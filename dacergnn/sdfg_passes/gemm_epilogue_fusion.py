@@ -1,4 +1,4 @@
-"""Epilogues: what is done to the rows of a product is done while they are in the cache (Hector 3.4.1, Zhang 5).
+"""Fuses epilogues: rows of a product are processed further while they are in the cache (Hector 3.4.1, Zhang 5).
 
 Precondition: an inter-operator SDFG, its Traversals not fused yet.
 
@@ -13,13 +13,13 @@ After: one SegmentGemm with the body::
     n["out_1"] = n["out"] + n["own"] + bias
 
 in which ``out`` is local and lives in the rows of ``out_1``. Saves a pass over the rows: N M values written and read
-once less, and N M values of memory. So do statements that gather the same rows as a product does, and nothing wide
-besides::
+once less, and N M values of memory. Statements that gather the same rows as a product, and nothing else that is wide,
+are fused as well::
 
     p["hs"] = linear(p.src["x"], W[p.etype])
     p["score"] = dot_prd(p.src["x"], W_k[p.etype])
 
-are one SegmentGemm, which looks for a row of ``x`` once.
+become one SegmentGemm, which looks up a row of ``x`` once.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _fuse_one(program: Program) -> bool:
 
 
 def _product(operators: list[GraphOperator], statement: Statement) -> GraphOperator | None:
-    """The last operator that makes rows for a statement, if that is a product before which all else can be there."""
+    """Returns the last operator that makes rows for a statement, if it is a product that all else can precede."""
     rows = {ref.name for ref in statement.reads if not is_few(ref.path)}
     producers = [o for o in operators if not rows.isdisjoint(o.written_arrays)]
     if not producers or any(_sums_edges(o) for o in producers):
@@ -80,7 +80,7 @@ def _product(operators: list[GraphOperator], statement: Statement) -> GraphOpera
 
 
 def _of_same_rows(operators: list[GraphOperator], statement: Statement) -> GraphOperator | None:
-    """A product of the rows that a statement gathers, and nothing else but rows of types; all else can be there."""
+    """Returns a product of the only rows (but for types) that a statement gathers, if all else can precede it."""
     gathered = {(ref.name, ref.path) for ref in statement.reads if not is_few(ref.path)}
     if len(gathered) != 1 or not all(path for _, path in gathered):
         return None
@@ -94,7 +94,7 @@ def _of_same_rows(operators: list[GraphOperator], statement: Statement) -> Graph
 
 
 def _waits_for(operators: list[GraphOperator], product: GraphOperator) -> set[str]:
-    """Returns what cannot be there before a product has ended."""
+    """Returns the arrays that cannot be complete before a product has ended."""
     after = set(product.written_arrays)
     for operator in operators[operators.index(product) + 1 :]:
         if not after.isdisjoint(operator.read_arrays):
@@ -103,7 +103,7 @@ def _waits_for(operators: list[GraphOperator], product: GraphOperator) -> set[st
 
 
 def _sums_edges(operator: GraphOperator) -> bool:
-    """Returns whether it is a loop over edges that what follows can join, for less: it waits for rows from memory
+    """Returns whether an operator is a reduction over edges, where an epilogue costs less: it waits for memory
     anyway."""
     return isinstance(operator, Traversal) and kind(operator.space) == "E" and operator.statements[0].op != "="
 
@@ -111,7 +111,7 @@ def _sums_edges(operator: GraphOperator) -> bool:
 def _fits(program: Program, product: GraphOperator, statement: Statement) -> bool:
     """Returns whether the statement can run on each finished row of the product."""
     if target_is_prefix(statement, program.space(statement.target.name)):
-        return False  # the product knows nothing of the other rows, which have to be 0
+        return False  # the product does not write the other rows, which have to be 0
     body = (*product.statements, statement)
     gemm = match_gemm(body[0])
     return gemm is not None and gemm.kind == "linear" and problem(statement.space, body) is None
@@ -129,6 +129,6 @@ def _fuse(program: Program, operators: list[GraphOperator], product: GraphOperat
 
 
 def _in_place(program: Program, body: tuple[Statement, ...]) -> bool:
-    """Returns whether the rows of the product can lie in those of the last statement: element by element."""
+    """Returns whether a product's rows can lie in the last statement's: equally wide, and all is element-wise."""
     widths = {size(program.shape(s.target.name)) for s in (body[0], body[-1])}
     return len(widths) == 1 and all(is_elementwise(s.expr) for s in body[1:])

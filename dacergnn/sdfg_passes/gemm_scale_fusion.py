@@ -1,4 +1,4 @@
-"""Fusing what one SegmentGemm can express: gathers and per-row scalars of its operand, the reduction of its result
+"""Fuses into a SegmentGemm what it can express: gathers and per-row scalars of its operand, the reduction of its result
 (Hector 3.4.1, 3.4.2).
 
 Precondition: an inter-operator SDFG.
@@ -67,7 +67,7 @@ def _single(operator: GraphOperator) -> Statement | None:
 
 
 def _scaled(expr: Expr) -> tuple[Ref | None, Ref] | None:
-    """(s, x) of an expression ``s * x`` or ``x`` with an own-row s."""
+    """Splits ``s * x`` or ``x`` into (s, x), where s is a value of the own row; returns None for others."""
     if isinstance(expr, Ref):
         return None, expr
     if isinstance(expr, Op) and expr.name == "mul":
@@ -78,7 +78,7 @@ def _scaled(expr: Expr) -> tuple[Ref | None, Ref] | None:
 
 
 def _fit(scale: Ref | None, shape: Shape, rows: Shape) -> Ref | None:
-    """The scale viewed so that it goes with GEMM rows of row shape ``rows``; None where it cannot."""
+    """Returns the scale viewed so that it fits GEMM rows of row shape ``rows``; None where it cannot."""
     if scale is None or size(shape) == 1:
         return None if scale is None else replace(scale, view=() if shape else scale.view)
     return scale if shape == rows[:-1] else None
@@ -87,7 +87,7 @@ def _fit(scale: Ref | None, shape: Shape, rows: Shape) -> Ref | None:
 def _into_operands(
     program: Program, statement: Statement, consumers: list[GraphOperator]
 ) -> list[tuple[GraphOperator, Statement]] | None:
-    """New bodies of the products that read an array which is only a gathered, scaled row."""
+    """Returns new bodies of the products that read an array, if it is only a gathered, scaled row."""
     parts = _scaled(statement.expr)
     shape = program.shape(statement.target)
     if parts is None or not consumers or not isinstance(program.producer(statement.target.name), Traversal):
@@ -131,7 +131,7 @@ def _into_operands(
 def _into_reduction(
     program: Program, statement: Statement, consumers: list[GraphOperator]
 ) -> list[tuple[GraphOperator, Statement]] | None:
-    """The product that sums its rows itself, in place of the traversal that is their only reader."""
+    """Returns a product that sums its rows itself, in place of the traversal that is their only reader."""
     gemm = match_gemm(statement)
     body = _single(consumers[0]) if len(consumers) == 1 else None
     if gemm is None or gemm.kind != "linear" or body is None or not isinstance(consumers[0], Traversal):

@@ -1,4 +1,4 @@
-"""How far a program is from a given order of products and sums over edges, for `aggregation_order`."""
+"""Measures how far a program is from a given order of products and sums over edges, for `aggregation_order`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SECONDS = 1e3
 
 
 def penalty(listing: Listing, order: str) -> float:
-    """Seconds to add to the price of a program, so that the given order is the cheapest wherever it is possible.
+    """Returns seconds to add to a program's price, so that the given order is the cheapest wherever possible.
 
     Args:
         order: "transform_first": no product reads a sum over edges. "aggregate_first": no sum over edges reads a
@@ -42,7 +42,7 @@ def _sums_products(listing: Listing, statement: Statement) -> bool:
 
 
 def _multiplies_sums(listing: Listing, statement: Statement) -> bool:
-    """Returns whether a product is one of sums over edges: those that its kernel makes, or those that its rows hold."""
+    """Returns whether a product multiplies sums over edges: its kernel makes them, or its rows hold them."""
     gemm = match_gemm(statement)
     if gemm is None or gemm.kind != "linear":
         return False
@@ -50,7 +50,7 @@ def _multiplies_sums(listing: Listing, statement: Statement) -> bool:
 
 
 def _holds_sums(listing: Listing, name: str) -> bool:
-    """Returns whether rows are sums over edges, or computed of such without a product."""
+    """Returns whether rows are sums over edges, or computed from such sums without a product."""
     producer = listing.producer(name)
     if producer is None or match_gemm(producer) is not None:
         return False
