@@ -262,7 +262,7 @@ class _Differentiation:
                 lambda value, shape: Ref(self.arrays.emit("tmp", space, "", [value], shape)),
             )
             return
-        # Results of nodes are mostly saved for their readers; those of edges have more rows than operands at end points.
+        # Results of nodes are mostly saved for readers; those of edges have more rows than operands at end points.
         is_input = isinstance(expr.args[0], Ref) and expr.args[0].name in self.forward.inputs
         at_hand = isinstance(result, Ref) and self._is_at_hand(result.name)
         by_operand = OPERATORS[expr.name].slope_of_either and not at_hand and (is_input or space not in ("NS", "ND"))

@@ -1,4 +1,4 @@
-"""The arrays of a backward program: gradients, each the sum of what flows into it, and what their expressions need."""
+"""Holds the arrays of a backward program: gradients, which sum their contributions, and intermediate values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GRADIENT = "grad_"
 
 @dataclass
 class _Contributions:
-    """Describes what flows into the gradient of an array: expressions by (row space, path, row shape)."""
+    """Holds the contributions to the gradient of an array: expressions by (row space, path, row shape)."""
 
     terms: dict[tuple[str, str, Shape], list[Expr]] = field(default_factory=dict[tuple[str, str, Shape], list[Expr]])
 
@@ -27,11 +27,11 @@ class _Contributions:
 
 
 class GradientArrays:
-    """The backward of a program as it grows, with the gradients of arrays that are asked for.
+    """Builds the backward of a program, with the gradients of arrays that are asked for.
 
     Attributes:
         backward: The program.
-        contributions: What flows into the gradients of arrays, by the names of these.
+        contributions: Contributions to the gradients of arrays, by the names of the arrays.
     """
 
     def __init__(self, forward: Listing) -> None:
@@ -42,31 +42,31 @@ class GradientArrays:
         self._emitted: dict[object, str] = {}
 
     def add_input(self, name: str, rows: Rows) -> None:
-        """Let the program take an array."""
+        """Makes an array an input of the program."""
         self.backward.arrays[name] = rows
         self.backward.inputs += (name,)
 
     def accumulate(self, ref: Ref, space: str, term: Expr) -> None:
-        """Note that ``term``, for every row of ``space``, flows into the row that ``ref`` leads to."""
+        """Adds ``term``, for every row of ``space``, to the gradient of the row that ``ref`` leads to."""
         shape = self._forward.shape(ref)
         self.contributions.setdefault(ref.name, _Contributions()).add(space, ref.path, shape, term)
 
     def gradient(self, name: str) -> str:
-        """The array that holds the gradient of ``name``; emits its operators at the first call."""
+        """Returns the array that holds the gradient of ``name``; emits its operators at the first call."""
         if name not in self._gradients:
             self._gradients[name] = self._sum_contributions(name)
         return self._gradients[name]
 
     def result(self, name: str) -> str:
-        """The gradient of ``name`` as an array of its own, which the program can return."""
+        """Returns the gradient of ``name`` as an array of its own, which the program can return."""
         gradient, rows = self.gradient(name), self._forward.arrays[name]
         if self.backward.is_internal(gradient):
             return gradient
-        self._emitted.clear()  # an output gradient handed on, or one result twice
+        self._emitted.clear()  # the gradient is that of an output, or is a result already
         return self.emit(gradient, rows.space, "", [Ref(gradient)], rows.shape)
 
     def emit(self, name: str, space: str, path: str, terms: list[Expr], shape: Shape, owner: str | None = None) -> str:
-        """Add an operator to the backward program that writes the sum of ``terms``."""
+        """Adds to the backward program an operator that writes the sum of ``terms``; returns its array."""
         expr = fold(_sum(terms))
         if not self._is_product(space, path, expr):
             expr = self._hoist(expr, space, top=not (isinstance(expr, Op) and expr.name in GEMM_OPERATORS))
@@ -85,7 +85,7 @@ class GradientArrays:
         return array
 
     def fresh(self, name: str) -> str:
-        """A name that no array of either program has."""
+        """Returns a name that no array of either program has."""
         candidate, count = name, 0
         while candidate in self._forward.arrays or candidate in self.backward.arrays:
             count += 1
@@ -93,7 +93,7 @@ class GradientArrays:
         return candidate
 
     def shape(self, ref: Ref) -> Shape:
-        """Row shape of a reference to an array of either program."""
+        """Returns the row shape of a reference to an array of either program."""
         return self.backward.shape(ref) if ref.name in self.backward.arrays else self._forward.shape(ref)
 
     def _sum_contributions(self, name: str) -> str:
@@ -126,7 +126,7 @@ class GradientArrays:
         return match_gemm(Statement(space, Ref("gradient", path), "+=" if path else "=", term)) is not None
 
     def _hoist(self, expr: Expr, space: str, top: bool = False) -> Expr:
-        """The expression with products and reductions inside it moved into operators of their own."""
+        """Moves products and reductions inside an expression into operators of their own; returns the rest."""
         if not isinstance(expr, Op):
             return expr
         expr = replace(expr, args=tuple(self._hoist(a, space) for a in expr.args))

@@ -1,4 +1,4 @@
-"""The gradients of a program as a program of its own, so that they can be compiled and differentiated like any other.
+"""Makes a program of the gradients of a program, which can be compiled and differentiated like any other.
 
 Before, as a program with an input x and a result y::
 
@@ -9,8 +9,8 @@ After, which takes x and the gradient of y, and returns the gradient of x::
     for n in g.nodes(): n["y"] = exp(n["x"])
     for n in g.nodes(): n["d_x"] = n["d_y"] * n["y"]
 
-It computes the forward again. `differentiate` is for backwards that come once: it divides the work in two programs, of
-which the second reads what the first has saved.
+It computes the forward again. `differentiate` is for a backward that runs once: it makes two programs, and the second
+reads what the first has saved.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _PREFIX = "d_"
 
 @dataclass(frozen=True)
 class GradientProgram:
-    """Result of `gradient_program`.
+    """Holds the result of `gradient_program`.
 
     Args:
         text: The program, which returns one gradient for every name in ``wrt``.
-        inputs: What it takes of the inputs of the program that was given, in order.
-        seeds: Results of that program whose gradients it takes behind them, by name.
-        wrt: Inputs that there is a gradient of; no result depends on the others.
+        inputs: Inputs of the original program that it takes, in order.
+        seeds: Results of the original program whose gradients it takes after the inputs.
+        wrt: Inputs that get a gradient; no result depends on the others.
     """
 
     text: str
@@ -47,7 +47,7 @@ class GradientProgram:
 
 
 def gradient_program(sdfg: dace.SDFG, wrt: Sequence[str]) -> GradientProgram | None:
-    """The program of the gradients of the inputs ``wrt``; None if no result depends on any of them.
+    """Returns the program of the gradients of the inputs ``wrt``; None if no result depends on any of them.
 
     Args:
         sdfg: An inter-operator SDFG as it was parsed, one statement in each operator; stays as it is.
@@ -73,7 +73,7 @@ def gradient_program(sdfg: dace.SDFG, wrt: Sequence[str]) -> GradientProgram | N
 
 
 def _names(forward: Listing, backward: Listing) -> dict[str, str]:
-    """New names of the backward's arrays, so that they differ from the forward's and can have gradients themselves."""
+    """Returns new names for the backward's own arrays, which the forward does not use and which may get gradients."""
     names: dict[str, str] = {}
     taken = {*forward.arrays}
     for name in backward.arrays:

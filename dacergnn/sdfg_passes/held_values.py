@@ -1,4 +1,4 @@
-"""Sums of values that are in memory anyway read them there.
+"""Lets sums read values that are in memory anyway.
 
 Before, in a backward whose gather or product needs grad_y as an array::
 
@@ -10,7 +10,7 @@ After::
 
     grad_bias += n["grad_y"]
 
-Saves: a read of rows for each operand but one, and holding on to operands that nothing else reads.
+Saves: reading the rows of all operands but one, and keeping operands that nothing else reads.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dacergnn.program.listing import Listing
 
 
 def read_held_values(listing: Listing) -> list[Statement]:
-    """The statements, in order, with sums over types of equal values reading the array that holds them."""
+    """Returns the statements in order; sums over types of equal values read the array that holds these values."""
     held: dict[tuple[str, Expr], str] = {}
     statements: list[Statement] = []
     for statement in listing.statements:
@@ -39,7 +39,7 @@ def read_held_values(listing: Listing) -> list[Statement]:
 
 
 def _is_held(listing: Listing, name: str) -> bool:
-    """Returns whether fusion leaves an array in memory: a product reads it, or others gather its rows."""
+    """Returns whether fusion leaves an array in memory: a product reads it, or other statements gather its rows."""
     made = listing.producer(name)
     computed = made is not None and isinstance(made.expr, Op) and not made.is_gemm
     return computed and any(

@@ -1,4 +1,4 @@
-"""Linear operator reordering: products with weights move to where they are cheapest (Hector 3.2.3, Pigeon 3.4.1).
+"""Reorders linear operators: products with weights move to where they are cheapest (Hector 3.2.3, Pigeon 3.4.1).
 
 Precondition: an inter-operator SDFG whose operators hold one statement each.
 
@@ -7,15 +7,15 @@ A linear after a linear is one linear by the product of their weights::
     e["hs"] = linear(e.src.x, W[e.etype])                  r["F"] = compose(W[r], q[r])
     e["s"] = linear(e["hs"], q[e.etype])                   e["s"] = linear(e.src.x, F[e.etype])
 
-where a `dot_prd` with a weight is a linear to one column. A product with one operand of a dot product may serve the
-other, which may have fewer rows::
+Here, a `dot_prd` with a weight is a linear to one column. A product with one operand of a dot product may move to the
+other operand, which may have fewer rows::
 
     e["k2"] = linear(e.src.k, A[e.etype])                  e["q2"] = linear(e.dst.q, A[e.etype].T)
     e["s"] = dot_prd(e["k2"], e.dst.q)                     e["s"] = dot_prd(e.src.k, e["q2"])
 
-or the one in some relations and the other in the rest, by the side on which they have fewer pairs (`graph.spaces`). A
-bias that a type has between two products is multiplied alone; one that an operand of a dot product has meets the other
-operand.
+The operand may also differ by relation: each relation takes the side on which it has fewer pairs (`graph.spaces`). A
+bias of a type between two products is multiplied separately. A bias of an operand of a dot product is multiplied with
+the other operand.
 
 Saves in the first case 2 E K M FLOPs, if ``hs`` is not needed anyway, for 2 R K M more. Every combination of orders is
 priced for the whole program, so that a product that others need stays shared.
@@ -51,7 +51,7 @@ class LinearOperatorReordering(Pass):
     weights by relation.
 
     Args:
-        merge_all: Makes every product of weights whatever it costs, as Hector does, and no other rewrite.
+        merge_all: Makes every product of weights at any cost, as Hector does, and no other rewrite.
     """
 
     name: ClassVar[str] = "linear_operator_reordering"
@@ -74,9 +74,9 @@ class LinearOperatorReordering(Pass):
 
 
 def _cheapest(listing: Listing, context: Context, questions: Questions) -> tuple[Listing, int]:
-    """The cheapest combination of rewrites, and how many these are."""
+    """Returns the listing with the cheapest combination of rewrites, and how many these are."""
     sizes, rates, single_typed = context.profile.sizes, context.rates, context.profile.single_typed
-    later = replace(context, questions=Questions())  # a plan has no say in what prices try
+    later = replace(context, questions=Questions())  # trials for a price do not ask the plan
 
     def price(candidate: Listing) -> float:
         trial = candidate.copy()
@@ -128,14 +128,14 @@ def _options(listing: Listing, statement: Statement, single_typed: bool, parted:
 
 @dataclass(frozen=True)
 class _Chain:
-    """``linear(linear(x, a), b)`` seen from a statement: ``rows`` is the row space of the product of a and b."""
+    """Describes ``linear(linear(x, a), b)`` as seen from a statement; ``rows`` is the row space of a times b."""
 
     x: Ref
     a: Ref
     b: Ref
     rows: str
     path: str  # from the statement to those rows
-    constant: Expr | None  # what b makes of a bias between the two
+    constant: Expr | None  # b applied to a bias between the two
 
 
 def _chain(listing: Listing, statement: Statement, single_typed: bool) -> _Chain | None:
@@ -172,10 +172,10 @@ def _chain(listing: Listing, statement: Statement, single_typed: bool) -> _Chain
 
 
 def _linear_operands(listing: Listing, statement: Statement) -> tuple[Ref, Ref] | None:
-    """(y, b) of a statement ``linear(y, b)``; a dot product with a weight is a linear to one column for each head."""
+    """Returns (y, b) of ``linear(y, b)``; a dot product with a weight is a linear to one column for each head."""
     gemm = match_gemm(statement)
     if statement.op != "=" or statement.target.path:
-        return None  # a sum over edges is a matter of aggregation_order
+        return None  # aggregation_order rewrites sums over edges
     if gemm is not None:
         plain = gemm.kind == "linear" and gemm.scale is None and gemm.w.view is None
         return (gemm.x, gemm.w) if plain else None
@@ -192,13 +192,13 @@ def _linear_operands(listing: Listing, statement: Statement) -> tuple[Ref, Ref] 
 
 
 def _from(ref: Ref, space: str, via: str) -> Ref | None:
-    """A reference of the rows that ``via`` leads to, made from rows of ``space``."""
+    """Returns a reference of the rows behind ``via`` as seen from rows of ``space``; None if no path leads there."""
     path = along(space, via, ref.path)
     return None if path is None else replace(ref, path=path)
 
 
 def _merge(listing: Listing, statement: Statement, chain: _Chain) -> None:
-    """Put one linear by the product of the weights in the place of two."""
+    """Replaces two linears by one with the product of their weights."""
     expr = Op("compose", (chain.a, chain.b))
     columns = size(listing.shape(statement.target))
     name = listing.add(f"{chain.a.name}_{chain.b.name}", chain.rows, (size(listing.shape(chain.x)), columns))
@@ -223,17 +223,17 @@ def _merge(listing: Listing, statement: Statement, chain: _Chain) -> None:
 
 @dataclass(frozen=True)
 class _Factors:
-    """``dot_prd(linear(x, w) + constant, y)`` seen from a statement; ``row`` is y in the shape that w multiplies."""
+    """Describes ``dot_prd(linear(x, w) + constant, y)`` in a statement; ``row`` is y in the shape that w multiplies."""
 
     x: Ref
     w: Ref
     y: Ref
     row: Ref
-    constant: Ref | None  # of the type of a row
+    constant: Ref | None  # depends on the type of a row
 
 
 def _factors(listing: Listing, statement: Statement, first: Expr, second: Expr) -> _Factors | None:
-    """Returns what a dot product is made of whose first operand is a product; one head is as good as none."""
+    """Returns the factors of a dot product whose first operand is a product; one head is as good as none."""
     if not isinstance(first, Ref) or not isinstance(second, Ref) or second.path in TYPE_PATHS:
         return None
     if first.transposed or second.transposed or listing.shape(first) != listing.shape(second):
@@ -259,7 +259,7 @@ def _factors(listing: Listing, statement: Statement, first: Expr, second: Expr) 
 def _from_other_side(
     listing: Listing, space: str, heads: Shape, factors: _Factors, constant: Ref | None
 ) -> tuple[list[Statement], Expr]:
-    """dot_prd(x, linear(y, W^T)) + dot_prd(constant, y) on rows of ``space``: statements, and the value."""
+    """Returns statements and the value of dot_prd(x, linear(y, W^T)) + dot_prd(constant, y) on rows of ``space``."""
     x, w, y, row = factors.x, factors.w, factors.y, factors.row
     product = Ref(listing.add(y.name, space, listing.shape(x)))
     made = [Statement(space, product, "=", Op("linear", (row, replace(w, transposed=not w.transposed))))]
@@ -275,7 +275,7 @@ def _from_other_side(
 
 
 def _transpose(statement: Statement, first: Expr, second: Expr, factors: _Factors, listing: Listing) -> None:
-    """dot_prd(linear(x, W), y) becomes dot_prd(x, linear(y, W^T)); W may have been merged with another before."""
+    """Turns dot_prd(linear(x, W), y) into dot_prd(x, linear(y, W^T)); W may be a merged weight by now."""
     factors = _factors(listing, statement, first, second) or factors
     heads = listing.shape(statement.target)
     made, value = _from_other_side(listing, statement.space, heads, factors, factors.constant)
@@ -289,7 +289,7 @@ def _may_part(statement: Statement, factors: _Factors) -> bool:
 
 
 def _by_relation(statement: Statement, factors: _Factors, listing: Listing) -> None:
-    """dot_prd(linear(x, W), y), in each part of the edges with the product on the side of fewer pairs."""
+    """Computes dot_prd(linear(x, W), y) by parts of the edges, with products on the side of fewer pairs."""
     values: list[Ref] = []
     new: list[Statement] = []
     heads, constant = listing.shape(statement.target), factors.constant
@@ -311,7 +311,7 @@ def _by_relation(statement: Statement, factors: _Factors, listing: Listing) -> N
 def _from_own_side(
     listing: Listing, space: str, factors: _Factors, constant: Ref | None
 ) -> tuple[list[Statement], Expr]:
-    """dot_prd(linear(x, W) + constant, y) on rows of ``space``: statements, and the value."""
+    """Returns statements and the value of dot_prd(linear(x, W) + constant, y) on rows of ``space``."""
     rows = listing.shape(factors.y)
     product = Ref(listing.add(factors.y.name, space, rows))
     made = [Statement(space, product, "=", Op("linear", (factors.x, factors.w)))]
@@ -325,7 +325,7 @@ def _from_own_side(
 def _merged_by_relation(
     statement: Statement, first: Expr, second: Expr, product: Statement, chain: _Chain, listing: Listing
 ) -> None:
-    """The same with the product of weights that makes the first operand one product."""
+    """Merges the products that make the first operand into one, then rewrites as `_by_relation` does."""
     if product in listing.statements:  # else another rewrite has merged it
         _merge(listing, product, chain)
     factors = _factors(listing, statement, first, second)

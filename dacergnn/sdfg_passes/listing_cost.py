@@ -1,4 +1,4 @@
-"""What a listing costs once its loops are fused, estimated without fusing them: the price by which passes choose."""
+"""Estimates the cost of a listing with fused loops, without fusing them: the price by which passes choose."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from dacergnn.library_nodes.form import Ref, Statement, match_gemm, size
 from dacergnn.program.listing import Listing
 
 START = 4e-6
-"""Seconds that the threads take to start on a statement, which decide on small graphs."""
+"""Seconds that threads take to start a statement, which dominate on small graphs."""
 _SIDES = {"dst": ("dst", "dstpair"), "src": ("src", "srcpair")}
-"""By the end point that loops over edges are grouped by: paths to rows that such loops visit once."""
+"""Paths to rows that loops over edges visit once, by the end point that groups the edges."""
 
 
 def listing_seconds(listing: Listing, sizes: Mapping[str, int], rates: Rates) -> float:
-    """Time of all statements on a graph with ``sizes``."""
+    """Returns the time of all statements on a graph with ``sizes``."""
     return listing_cost(listing, sizes).seconds(rates) + START * len(listing.statements)
 
 
 def listing_cost(listing: Listing, sizes: Mapping[str, int]) -> Cost:
-    """FLOPs and bytes of all statements on a graph with ``sizes``, as `traversal_fusion` can merge them.
+    """Returns FLOPs and bytes of all statements on a graph with ``sizes``, as `traversal_fusion` can merge them.
 
     Loops over edges that reduce to the same end point gather a row once, and read rows of that end point once each.
-    Values of edges that no other loop needs stay inside them. Other such values are gathered, too, by loops that
-    visit the edges in another order than theirs, and written row by row.
+    Values of edges that no other loop needs stay inside them. Loops that visit edges in another order also gather other
+    values of edges, and write them row by row.
     """
     inside = {(name, "") for name in _values_inside(listing)}
     total = Cost()
@@ -42,7 +42,7 @@ def listing_cost(listing: Listing, sizes: Mapping[str, int]) -> Cost:
 
 
 def _values_inside(listing: Listing) -> list[str]:
-    """Values of edges that only loops touch which can be merged: they reduce to the same end point, or to none."""
+    """Returns values of edges whose loops can all be merged: they reduce to the same end point, or to none."""
     names: list[str] = []
     for name in listing.arrays:
         writer = listing.producer(name)
@@ -56,11 +56,11 @@ def _values_inside(listing: Listing) -> list[str]:
 
 
 def _shared(listing: Listing, sizes: Mapping[str, int]) -> Cost:
-    """Returns what merged loops over edges need not read, less what they read out of order."""
+    """Returns the reading that merged loops over edges save, less what they read out of order."""
     total = Cost()
     known: dict[tuple[str, str], set[tuple[str, str]]] = {}
     loops = [s for s in listing.statements if kind(s.space) == "E" and match_gemm(s) is None]
-    for statement in sorted(loops, key=lambda s: _side(s) is None):  # edge values join the reductions
+    for statement in sorted(loops, key=lambda s: _side(s) is None):  # those of edge values join reductions
         gathered = {(r.name, r.path): r for r in statement.reads if is_gathered(statement, r)}
 
         def saving(
@@ -84,27 +84,25 @@ def _shared(listing: Listing, sizes: Mapping[str, int]) -> Cost:
 
 
 def _side(statement: Statement) -> str | None:
-    """The end point that a loop over edges is grouped by."""
+    """Returns the end point by which a loop over edges is grouped, if any."""
     return next((side for side, paths in _SIDES.items() if statement.target.path in paths), None)
 
 
 def _is_regrouped(path: str, sizes: Mapping[str, int]) -> bool:
-    """Returns whether a loop that reduces to the ends of a path visits edges in another order: theirs is type,
-    destination."""
+    """Returns whether a loop that reduces along a path visits edges out of their order: by type, then destination."""
     return path in _SIDES["src"] or (path == "dst" and sizes["R"] > 1)
 
 
 def _read(listing: Listing, statement: Statement, ref: Ref, sizes: Mapping[str, int]) -> Cost:
-    """Returns what a loop over edges pays for the rows of a reference, one for each edge."""
+    """Returns what a loop over edges pays for the rows of a reference, one row for each edge."""
     width, table = size(listing.shape(ref)) * listing.item, sizes[listing.space(ref.name)]
     return read_cost(statement, ref, sizes[statement.space], width, table)
 
 
 def _own_rows(listing: Listing, statement: Statement, side: str, ref: Ref, sizes: Mapping[str, int]) -> Cost:
-    """Returns what a loop grouped by the end points of a side pays for rows of these, or of their pairs: each is read
-    once.
+    """Returns what a loop grouped by end points pays for rows of these, or of their pairs: each is read once.
 
-    Values of edges join a loop that has the rows they read in order, if there is any.
+    A loop that computes values of edges joins a loop that has the rows it reads in order, if there is any.
     """
     width, table = size(listing.shape(ref)) * listing.item, sizes[listing.space(ref.name)]
     groups = statement.target.path

@@ -1,4 +1,4 @@
-"""Narrow products: a linear from or to a single value is no matrix product, and fuses with the loops around it.
+"""Turns narrow products, linears from or to a single value, into row-wise statements, which fuse with other loops.
 
 Precondition: an inter-operator SDFG whose operators hold one statement each.
 
@@ -12,8 +12,8 @@ After::
     p["s"] = dot_prd(p.src["x"], reshape(W[p.etype], K))
     p.src["y"] += p["s"] * reshape(Y[p.etype], M)
 
-A product of weights through a single value becomes an outer product, and part of the sum that reads it; one with a
-single column becomes dot products of rows, so that one loop over the types folds several vectors into a matrix.
+A product of weights through a single value becomes an outer product, and part of the sum that reads it. A product with
+a single column becomes dot products of rows, so that one loop over the types folds several vectors into a matrix.
 
 Saves nothing itself: a traversal over the nodes and their pairs can read each x once, and sum y in registers.
 """
@@ -76,7 +76,7 @@ def _turn_fold(listing: Listing, statement: Statement) -> bool:
     if gemm.w.transposed:
         d, m = m, d
     products = [product.kind for product in map(match_gemm, listing.consumers(name)) if product is not None]
-    if size(tuple(heads)) != 1 or m != 1 or d == 1 or {*products} - {"linear"}:  # others need it in its own shape
+    if size(tuple(heads)) != 1 or m != 1 or d == 1 or {*products} - {"linear"}:  # other readers need its own shape
         return False
     k = size(listing.shape(gemm.x)) // d
     vector = Op("to_heads", (_seen(listing, replace(gemm.w, transposed=False), (d,)),), (k,))
@@ -87,7 +87,7 @@ def _turn_fold(listing: Listing, statement: Statement) -> bool:
 
 
 def _flatten(listing: Listing, name: str, shape: Shape) -> None:
-    """Give an array rows of another shape; who reads it goes on seeing those that it had."""
+    """Gives an array rows of another shape; its readers still see the old shape."""
     had = listing.arrays[name].shape
     listing.arrays[name] = listing.arrays[name]._replace(shape=shape)
     listing.retarget(lambda _, ref: replace(ref, view=ref.view or had) if ref.name == name else ref)
@@ -116,7 +116,7 @@ def _turn_weights(listing: Listing, statement: Statement) -> bool:
 
 
 def _is_plain(reader: Statement, name: str) -> bool:
-    """Returns whether a statement adds the array, as it is, to something."""
+    """Returns whether a statement is a sum with the array itself as a term, read once."""
     terms: list[Expr] = [reader.expr]
     while any(isinstance(t, Op) and t.name == "add" for t in terms):
         terms = [a for t in terms for a in (t.args if isinstance(t, Op) and t.name == "add" else (t,))]
@@ -125,5 +125,5 @@ def _is_plain(reader: Statement, name: str) -> bool:
 
 
 def _seen(listing: Listing, ref: Ref, shape: Shape) -> Ref:
-    """The reference as a value of ``shape``, of as many elements."""
+    """Returns the reference viewed as a value of ``shape``, which has as many elements."""
     return replace(ref, view=None if listing.arrays[ref.name].shape == shape else shape)

@@ -1,4 +1,4 @@
-"""The order of a product of nodes and a sum over edges: A (X W) or (A X) W.
+"""Orders a product of nodes and a sum over edges: A (X W) or (A X) W.
 
 (Cached Operator Reordering, 3.1, tables 1 and 2.)
 
@@ -35,7 +35,7 @@ _ENDS = ("src", "dst")
 
 
 def node_orders(listing: Listing, statement: Statement) -> Iterator[Option]:
-    """The other order of a sum over edges of products, or of a product of such sums."""
+    """Yields the other order of a sum over edges of products, or of a product of such sums."""
     if kind(statement.space) == "E":
         yield from _propagate_first(listing, statement)
     else:
@@ -44,14 +44,14 @@ def node_orders(listing: Listing, statement: Statement) -> Iterator[Option]:
 
 @dataclass(frozen=True)
 class _Sum:
-    """A sum over edges of rows of one end point, each times a value of the edge."""
+    """Describes a sum over edges of rows of one end point, each times a value of the edge."""
 
     statement: Statement
     scale: Ref | None
     rows: Ref
 
     def of(self, rows: str) -> Expr:
-        """Returns what is summed, with the rows of another array in place of these."""
+        """Returns the summed expression, with the rows of another array in place of its own."""
         return Ref(rows, self.rows.path) if self.scale is None else Op("mul", (self.scale, Ref(rows, self.rows.path)))
 
 
@@ -74,7 +74,7 @@ def _sum(listing: Listing, statement: Statement | None) -> _Sum | None:
 
 
 def _product(statement: Statement | None) -> Gemm | None:
-    """The product of own rows with the one weight of all nodes that a statement is."""
+    """Returns the product of a statement, if it multiplies own rows with the one weight of all nodes."""
     if statement is None or statement.target.path:
         return None
     gemm = match_gemm(statement)
@@ -120,7 +120,7 @@ def _transform_first(listing: Listing, statement: Statement) -> Iterator[Option]
 
 @dataclass
 class _Moving:
-    """Moves the product of own rows with ``weight`` in front of the sums that the rows are made of."""
+    """Moves the product of own rows with ``weight`` in front of the sums that make up these rows."""
 
     listing: Listing
     statement: Statement
@@ -130,12 +130,12 @@ class _Moving:
     sums: int = 0
 
     def reaches_sums(self, expr: Expr) -> bool:
-        """Returns whether there is a sum over edges that a product of ``expr`` can be moved in front of."""
+        """Returns whether a product of ``expr`` can be moved in front of a sum over edges."""
         self.product(expr)
         return self.sums > 0
 
     def product(self, expr: Expr) -> Expr:
-        """The product of ``expr``, an expression of rows that is linear in them."""
+        """Returns the product of ``expr`` with the weight; ``expr`` is linear in the rows that it reads."""
         if isinstance(expr, Op):
             return replace(expr, args=tuple(self.product(a) if self._is_row(a) else a for a in expr.args))
         assert isinstance(expr, Ref)
@@ -153,13 +153,13 @@ class _Moving:
         return Ref(self._added(self.statement.space, Op("linear", (expr, self.weight))))
 
     def _added(self, space: str, product: Op) -> str:
-        """The array of a product of rows of ``space``."""
+        """Adds a product on rows of ``space`` as a statement; returns its array."""
         name = self.listing.add("rows", space, self.listing.shape(self.statement.target))
         self.statements.append(Statement(space, Ref(name), "=", product))
         return name
 
     def _is_linear(self, expr: Expr) -> bool:
-        """Returns whether an expression is a linear function of own rows, with factors that columns share."""
+        """Returns whether an expression is a linear function of own rows, with the same factor for all columns."""
         if isinstance(expr, Ref):
             return not expr.path and not expr.view
         if not isinstance(expr, Op):

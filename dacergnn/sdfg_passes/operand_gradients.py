@@ -1,4 +1,4 @@
-"""Gradients of the operands of operators that change the shape of a row."""
+"""Computes gradients of the operands of operators that change the shape of a row."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dacergnn.library_nodes.shapes import shape_of
 def structural_gradients(
     expr: Op, seed: Expr, shapes: ShapeOf, array: Callable[[Expr, Shape], Ref]
 ) -> Iterator[tuple[Expr, Expr, Shape]]:
-    """Operands of ``expr`` with their gradients and the row shape that these nominally have.
+    """Yields the operands of ``expr`` with their gradients and the row shapes that these nominally have.
 
     Args:
         seed: Gradient of the result; of lower rank where it is the same along the last axes.
@@ -63,7 +63,7 @@ def structural_gradients(
 
 
 def _full(value: Expr, shape: Shape, shapes: ShapeOf) -> Expr:
-    """The value with all axes of ``shape``."""
+    """Returns the value with all axes of ``shape``."""
     rank = len(shape_of(value, shapes))
     return Op("expand", (value,), shape[rank:]) if rank < len(shape) else value
 

@@ -1,4 +1,4 @@
-"""The pipeline: the passes in order, from a front end's program to fixed access schemes."""
+"""Defines the pipeline: the passes in order, from a front end's program to fixed access schemes."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from dacergnn.sdfg_passes.traversal_fusion import TraversalFusion
 
 @dataclass(frozen=True)
 class Pipeline:
-    """The passes over a program, in order; printed, it says the options of each.
+    """Holds the passes over a program, in order; its text shows the options of each.
 
     Args:
-        forward: Those over the program that was given, until gradients are generated.
-        backward: Those over the program of the gradients.
+        forward: Passes over the original program, until gradients are generated.
+        backward: Passes over the program of the gradients.
         caching: Divides the work between the two.
-        both: Those over forward and backward; they fuse, which passes before them do not expect.
+        both: Passes over forward and backward; they fuse operators, which earlier passes do not expect.
     """
 
     forward: tuple[Pass, ...]
@@ -42,7 +42,7 @@ class Pipeline:
 
     @classmethod
     def of(cls, config: Config, wrt: Sequence[str] = (), index: Typeclass = dace.int32) -> Pipeline:
-        """The passes that a config selects.
+        """Returns the passes that a config selects.
 
         Args:
             wrt: Inputs that gradients will be generated for.
@@ -60,9 +60,9 @@ class Pipeline:
             GemmScaleFusion(),
         )
         backward: tuple[Pass, ...] = (*rewrites, AggregationOrder())
-        if hector:  # generates gradients after C and R (3.5)
+        if hector:  # Hector generates gradients after compaction and reordering (3.5)
             backward = (GemmScaleFusion(),)
-        elif config.aggregation != "auto":  # gradients are what follows from the order of the forward
+        elif config.aggregation != "auto":  # gradients follow from the order of the forward
             backward = rewrites
         order = AggregationOrder(config.aggregation, tuple(wrt), config.caching)
         return cls(

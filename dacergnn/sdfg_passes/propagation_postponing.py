@@ -1,5 +1,5 @@
-"""Propagation postponing: what depends on one end point alone is computed at the node, then handed to the edges
-(Zhang et al., section 4).
+"""Postpones propagation: edge values that depend on one end point alone are computed at the node, then handed to the
+edges (Zhang et al., section 4).
 
 Precondition: an inter-operator SDFG whose operators hold one statement each.
 
@@ -22,9 +22,9 @@ move to nodes::
         e["s"] = e.src["s_src"] + e.dst["s_dst"]
         e["y"] = e.src["y_src"] - e.dst["y_src"]
 
-What all edges of a node add to the values that it takes the maximum of, it adds to the maximum (`extrema`).
-A value that destinations need and that all sources have anyway is computed once. Copies of node values are not moved:
-their readers read the node. What nodes without edges might have no value for, quotients, logarithms and roots, stays.
+A term that all edges of a node add before a maximum is added after it, at the node (`extrema`). A value that
+destinations need and that all sources have anyway is computed once. Copies of node values are not moved: their readers
+read the node. Quotients, logarithms and roots stay at edges, since nodes without edges might have no value for them.
 
 Saves, for a product of K x M that moves: 2 (E - N) K M FLOPs, N = NS or ND, and (E - N) M values of memory; for one
 that is split over both end points: 2 (E - NS - ND) K M FLOPs for E M additions.
@@ -64,7 +64,7 @@ class PropagationPostponing(Pass):
 
 
 def postpone(listing: Listing) -> int:
-    """Postpone in a listing; returns how many statements were rewritten."""
+    """Postpones propagation in a listing; returns how many statements were rewritten."""
     fired = 0
     while taken := _round(listing) or behind_extrema(listing, singular_arrays(listing)):
         listing.settle()
@@ -93,7 +93,7 @@ def _is_map(statement: Statement) -> bool:
 
 
 def _forward(listing: Listing, statement: Statement) -> bool:
-    """Readers of a copy of a node's value read the node."""
+    """Lets readers of a copy of a node's value read the node."""
     name, copied = statement.target.name, statement.expr
     if not isinstance(copied, Ref) or copied.transposed or not _is_map(statement) or not listing.is_internal(name):
         return False
@@ -111,7 +111,7 @@ def _forward(listing: Listing, statement: Statement) -> bool:
 
 
 def _move(listing: Listing, statement: Statement, singular: Set[str]) -> bool:
-    """A value that depends on one end point becomes one of the node; a result keeps a copy of it."""
+    """Moves a value that depends on one end point to the node; a result keeps a copy at the edges."""
     name, end = statement.target.name, _end(statement)
     if end is None or not _is_map(statement) or isinstance(statement.expr, Ref):
         return False
@@ -134,7 +134,7 @@ def _move(listing: Listing, statement: Statement, singular: Set[str]) -> bool:
 
 
 def _share(listing: Listing, statement: Statement) -> bool:
-    """Destinations are among the sources: where these have the value too, it is read there."""
+    """Lets readers of a value of destinations read it at the sources, which include them, if these have it too."""
     name = statement.target.name
     own = [listing.space(r.name) for r in statement.reads if r.path == ""]
     if not own or {*own} != {"NS"} or not _is_map(statement) or listing.space(name) != "ND":
@@ -150,7 +150,7 @@ def _share(listing: Listing, statement: Statement) -> bool:
 
 
 def _end(statement: Statement) -> tuple[str, Expr] | None:
-    """The end point that a statement depends on alone, and its expression there."""
+    """Returns the end point on which alone a statement depends, and its expression there."""
     if all(ref.path == "one" for ref in statement.reads):
         return None
     for via in ENDS[statement.space]:
@@ -171,7 +171,7 @@ def _along(reader: Statement, ref: Ref, via: str) -> str:
 
 
 def _redirect(listing: Listing, name: str, rewrite: Callable[[Statement, Ref], Ref]) -> bool:
-    """Rewrite what reads an array, unless a product would not be one any more: it scales by own rows only."""
+    """Rewrites the readers of an array, unless one would no longer be a product: these scale by own rows only."""
 
     def rewritten(statement: Statement) -> Statement:
         expr = map_refs(statement.expr, lambda r: rewrite(statement, r) if r.name == name else r)

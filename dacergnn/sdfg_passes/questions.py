@@ -1,4 +1,4 @@
-"""Questions of passes: what is decided by cost unless a plan says otherwise."""
+"""Records questions of passes, which are decided by cost unless a plan answers them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KEEP = "keep"
 
 @dataclass(frozen=True)
 class Question:
-    """Describes what a pass decided: one of several options, all of which give a right program."""
+    """Describes a decision of a pass: one of several options, all of which give a right program."""
 
     options: tuple[str, ...]
     answer: str
@@ -27,7 +27,7 @@ class Question:
 class Questions:
     """Answers questions by a plan, and keeps a record of all that were asked.
 
-    Questions have names like paths: what asks them, the program that it is about, what is decided.
+    Names of questions are like paths: the program, the pass that asks, and what it decides.
     """
 
     plan: Plan = field(default_factory=Plan)
@@ -36,15 +36,15 @@ class Questions:
     by_plan_only: bool = False
 
     def of(self, part: str) -> Questions:
-        """The questions of a part, in the same record."""
+        """Returns the questions of a part, with the same record."""
         return Questions(self.plan, f"{self.prefix}{part}/", self.asked)
 
     def given(self, name: str) -> str | None:
-        """The plan's answer, if it has one."""
+        """Returns the plan's answer, if it has one."""
         return self.plan.by_question.get(self.prefix + name)
 
     def ask(self, name: str, options: Sequence[str], default: str) -> str:
-        """The plan's answer, or else the default, which must be one of the options.
+        """Returns the plan's answer, or else the default, which must be one of the options.
 
         Raises:
             DacergnnError: The plan's answer is none of the options.
@@ -54,7 +54,7 @@ class Questions:
         return self.asked[self.prefix + name].answer
 
     def note(self, name: str, options: Sequence[str], answer: str) -> None:
-        """Record a decision; DacergnnError where it is none of the options."""
+        """Records a decision; raises DacergnnError if it is none of the options."""
         if answer not in options:
             raise DacergnnError(
                 f'plan: "{self.prefix}{name}" cannot be answered with {answer!r}; options: {", ".join(options)}.'
@@ -62,9 +62,9 @@ class Questions:
         self.asked[self.prefix + name] = Question(tuple(options), answer)
 
     def rounds(self) -> Iterator[Questions]:
-        """Parts for a pass that goes over a program until it finds nothing more to do.
+        """Yields parts for a pass that goes over a program until it finds nothing more to do.
 
-        Where the plan decides anything, later rounds do only what it says: they would undo what costs more.
+        If the plan decides anything, later rounds do only what it says: else they would undo choices that cost more.
         """
         decided = any(question.startswith(self.prefix) for question in self.plan.by_question)
         for number in count():
@@ -73,14 +73,14 @@ class Questions:
             yield part
 
     def open(self, sites: Mapping[str, Site]) -> dict[str, Site]:
-        """The sites that there is something to decide about."""
+        """Returns the sites to decide about: all of them, or those that the plan answers."""
         return {name: site for name, site in sites.items() if not self.by_plan_only or self.given(name) is not None}
 
     def check(self, absent: Sequence[str] = (), elsewhere: Collection[str] = ()) -> None:
-        """DacergnnError if the plan answers a question that nobody asked.
+        """Raises DacergnnError if the plan answers a question that was not asked.
 
         Args:
-            absent: Parts that are not there to ask.
+            absent: Parts that this program lacks, so that they cannot ask.
             elsewhere: Questions that another program may ask.
         """
         others = tuple(f"{part}/" for part in absent)
@@ -94,5 +94,5 @@ class Questions:
 
 
 def answers(asked: Mapping[str, Question]) -> Plan:
-    """The plan that answers all questions as they were."""
+    """Returns the plan that repeats all answers."""
     return Plan.of({name: question.answer for name, question in asked.items()})

@@ -1,7 +1,7 @@
-"""Which expressions have a value, and a derivative, wherever one may compute them.
+"""Tells which expressions have a value and a derivative on all nodes.
 
-A node without edges may have degree 0. What edges divide by is not to be computed for all nodes, then: nobody would
-read the quotient, but its derivative times a gradient of 0 is no number, and weights sum it over all nodes.
+A node without edges may have degree 0. Quotients by such values must not be computed for all nodes: nobody would read
+the quotient of this node, but its derivative times a gradient of 0 is NaN, and gradients of weights sum over all nodes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dacergnn.program.listing import Listing
 
 
 def is_regular(expr: Expr, singular: Set[str]) -> bool:
-    """Returns whether an expression of nodes and types can be computed for all; it cannot of arrays in ``singular``."""
+    """Returns whether an expression can be computed for all nodes and types; arrays in ``singular`` cannot."""
     if isinstance(expr, Ref):
         return expr.name not in singular
     if not isinstance(expr, Op):
@@ -24,7 +24,7 @@ def is_regular(expr: Expr, singular: Set[str]) -> bool:
 
 
 def singular_arrays(listing: Listing) -> set[str]:
-    """Arrays of nodes and types that may hold no number in a row that no edge has."""
+    """Returns the arrays of nodes and types that may hold no number in rows that no edge has."""
     singular: set[str] = set()
     for statement in listing.statements:
         if kind(statement.space) not in PARTED and not is_regular(statement.expr, singular):

@@ -1,11 +1,11 @@
-"""Adjacency selection: connects the graph encodings that each operator's kernel reads (Hector 3.3.2, 3.6).
+"""Selects adjacencies: connects the graph encodings that each operator's kernel reads (Hector 3.3.2, 3.6).
 
 Precondition: an inter-operator SDFG. Before: ``for n: for e in n.incoming_edges(): n["out"] += e["att"] * e.src["h"]``.
 After: the same with ``ptr_ND``-style row pointers, row lists and index lists connected, which fixes the access
-scheme. Saves nothing itself; what no kernel reads is never encoded.
+scheme. Saves nothing itself; encodings that no kernel reads are never made.
 
-``adjacency`` of a traversal is the sparse format that its kernel runs on (`traversal.formats`): what is asked for where
-it fits, else compressed rows, unless another is clearly cheaper by `adjacency_cost`.
+``adjacency`` of a traversal is the sparse format that its kernel runs on (`traversal.formats`): the requested format
+where it fits, else compressed rows. "auto" takes another format where `adjacency_cost` finds it clearly cheaper.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from dacergnn.target import find
 SMALL_MATRIX = 2**26
 """Bytes that an ELLPACK matrix may always take."""
 CLEARLY = 0.8
-"""Price of a format in that of compressed rows, from which on it is taken in their place."""
+"""Share of the price of compressed rows below which another format replaces them."""
 
 
 @dataclass(frozen=True)
 class SelectAdjacency(Pass):
-    """Fixes implementation, sparse format and encodings of every operator; counts those that get others than they had.
+    """Fixes implementation, sparse format and encodings of every operator; counts the operators that change.
 
     Implementations for devices, and "pure", know compressed rows only. A plan names a traversal by the array that it
     writes first.
@@ -91,7 +91,7 @@ class SelectAdjacency(Pass):
 
 
 def _format(operator: Any, sdfg: dace.SDFG, asked: str, index: int, profile: Profile, rates: Rates) -> str:
-    """The sparse format of a traversal; ``index`` are the bytes of an index."""
+    """Returns the sparse format of a traversal; ``index`` is the number of bytes of an index."""
     form = asked.partition(":")[0]
     if form == "auto":
         return _cheapest(operator, sdfg, index, profile, rates)
@@ -106,8 +106,7 @@ def _format(operator: Any, sdfg: dace.SDFG, asked: str, index: int, profile: Pro
 
 
 def _fits(operator: Any, sdfg: dace.SDFG, form: str) -> bool:
-    """Returns whether a traversal can run on a format; coordinates leave it to other arrays to tell the number of
-    groups."""
+    """Returns whether a traversal can run on a format; for COO, another array must tell the number of groups."""
     if misfit(form, operator.space, operator.statements, hubs=operator.split_hubs) is not None:
         return False
     if form != "coo":
@@ -119,7 +118,7 @@ def _fits(operator: Any, sdfg: dace.SDFG, form: str) -> bool:
 
 
 def _fitting(operator: Any, sdfg: dace.SDFG, form: str, index: int, profile: Profile) -> list[str]:
-    """The formats that a traversal can run on; ELLPACK where it is ``form`` already, or not much larger than others."""
+    """Returns the formats that a traversal can run on; ELLPACK only if it is ``form``, or has little padding."""
     fit = [f for f in ADJACENCIES[1:] if _fits(operator, sdfg, f)]
     if "ell" in fit and form != "ell" and _padding(operator, ELL_SLOTS, index, profile) is not None:
         fit.remove("ell")
@@ -127,7 +126,7 @@ def _fitting(operator: Any, sdfg: dace.SDFG, form: str, index: int, profile: Pro
 
 
 def _cheapest(operator: Any, sdfg: dace.SDFG, index: int, profile: Profile, rates: Rates) -> str:
-    """The format of the lowest price, if that is clearly below the one of compressed rows."""
+    """Returns the cheapest format, if it is clearly cheaper than compressed rows; else "csr"."""
     if not profile.longest or edge_groups(operator.space, operator.statements) is None:
         return "csr"
     seconds = format_seconds(operator, sdfg, profile.sizes, profile.longest, index, rates)
@@ -139,7 +138,7 @@ def _cheapest(operator: Any, sdfg: dace.SDFG, index: int, profile: Profile, rate
 
 
 def _padding(operator: Any, slots: float, index: int, profile: Profile) -> str | None:
-    """Returns what is wrong with an ELLPACK matrix that is large and has more than so many slots for each edge."""
+    """Returns what is wrong with an ELLPACK matrix that is large and has more than ``slots`` slots per edge."""
     grouping = edge_groups(operator.space, operator.statements)
     assert grouping is not None
     outer, inner, path = grouping
@@ -160,7 +159,7 @@ def _template(name: str, index: Typeclass) -> Array:
 
 
 def encoding_length(name: str) -> object:
-    """Number of elements of an encoding, as a symbolic expression; of an ELLPACK matrix, that of the edges in it."""
+    """Returns the symbolic number of elements of an encoding; for an ELLPACK matrix, the number of its edges."""
     kind, space, paths = parse_encoding(name)
     if kind in ("ptr", "len", "reg"):
         return SYMBOLS[MAPS[space, paths[0]]] + 1

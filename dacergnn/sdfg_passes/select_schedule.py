@@ -1,18 +1,18 @@
-"""Schedule selection: how threads walk the groups of a traversal, and how products are cut (Hector 3.3.2, 3.4.1).
+"""Selects schedules: how threads visit the groups of a traversal, and how products are tiled (Hector 3.3.2, 3.4.1).
 
 Precondition: a fused inter-operator SDFG.
 
-- ``schedule_by``: "groups" runs a loop over the rows of each group, which keeps a sum in a register; "edges" runs one
-  loop over all rows of a tile and adds each value to the sum of its group, which costs a load and a store a row and no
-  mispredicted branch a group. Only sums of a few elements have the choice.
-- ``split_hubs``: all threads share the rows of each group of very many, chunk by chunk, also in nests of three levels.
-  That takes a second form of the kernel, so only where the graph has such a group. On devices, several blocks of
-  threads share them, also in products that sum up rows, in one launch more for every loop over a group.
-- ``tile_rows``: rows that the loops of a nest run over one after the other, as many as have their scratch in the cache.
-- ``hub_rows``: rows of the longest group that is no hub, where hubs are divided; 0 goes by the number of all rows.
+- ``schedule_by``: "groups" runs a loop over the rows of each group, which keeps a sum in a register. "edges" runs one
+  loop over all rows of a tile and adds each value to the sum of its group: a load and a store per row, but no
+  mispredicted branch per group. Only sums of a few elements have the choice.
+- ``split_hubs``: all threads share the rows of each very long group, chunk by chunk, also in nests of three levels.
+  This needs a second form of the kernel, so it is used only if the graph has such a group. On devices, several blocks
+  of threads share the rows, also in products that sum up rows; every loop over a group takes one more launch.
+- ``tile_rows``: rows that all loops of a nest visit before the next tile, as many as have their scratch in the cache.
+- ``hub_rows``: rows of the longest group that is no hub, where hubs are divided; 0 derives it from the number of rows.
 - ``chunks``: parts into which loops are cut for each thread.
 - ``row_tile``, ``depth_block``, ``least_blocks``: rows and depth of a product that are multiplied at a time, and blocks
-  of a multiprocessor that registers have room for. 0 leaves them to the kernel, which goes by the sizes.
+  of a multiprocessor that registers have room for. 0 lets the kernel choose by the sizes.
 
 On the CPU, ``tile_rows``, ``hub_rows`` and ``chunks`` are arguments of the kernel: programs that differ in nothing else
 share a build.
@@ -40,14 +40,14 @@ from dacergnn.sdfg_passes.context import Context
 from dacergnn.target import Target, find
 
 BRANCH = 4.0
-"""Time of the mispredicted branch that ends a short group, in additions to a sum in memory."""
+"""Time of the mispredicted branch that ends a short group, relative to an addition to a sum in memory."""
 _USUAL = {"chunks": "16"}
-"""Answers where none is known to be better than another; 0 leaves a choice to the kernel."""
+"""Defaults for questions without a rule by cost; for others 0, which leaves the choice to the kernel."""
 
 
 @dataclass(frozen=True)
 class SelectSchedule(Pass):
-    """Fixes the schedule of every operator; counts those that get another one than they had.
+    """Fixes the schedule of every operator; counts the operators whose schedule changes.
 
     A plan names the operator by the array that it writes first: "out/schedule_by".
     """
@@ -76,7 +76,7 @@ class SelectSchedule(Pass):
 
 @dataclass(frozen=True)
 class _Scheduled:
-    """An operator whose schedule is chosen, and what it is chosen by."""
+    """Holds an operator whose schedule is chosen, and what the choice depends on."""
 
     operator: Any
     target: Target
@@ -86,12 +86,12 @@ class _Scheduled:
 
     @property
     def plan(self) -> Any:
-        """The plan under the schedule so far."""
+        """Returns the operator's plan under its schedule so far."""
         return self.operator.plan(self.target.name, self.arrays)
 
     @property
     def levels(self) -> tuple[str, str, str]:
-        """Row spaces of the groups and of the rows in them, and the path from these to those."""
+        """Returns the row spaces of the groups and of the rows in them, and the path from the rows to the groups."""
         statement = self.operator.statements[0]
         if statement.is_gemm:
             path = pair_path(statement) or statement.target.path
@@ -101,7 +101,7 @@ class _Scheduled:
         return outer, inner, levels.up(inner, outer) or ""
 
     def default(self, question: str) -> str:
-        """The answer by cost."""
+        """Returns the answer by cost."""
         if question not in ("schedule_by", "split_hubs", "tile_rows"):
             return _USUAL.get(question, "0")
         outer, inner, path = self.levels
@@ -112,6 +112,6 @@ class _Scheduled:
         return str(tile_rows(self.plan.kept_elements * self.plan.arrays.item))
 
     def answer(self, question: str, answer: str) -> None:
-        """Set the property of the operator."""
+        """Sets the property of the operator."""
         words: dict[str, object] = {"yes": True, "no": False, "groups": "groups", "edges": "edges"}
         setattr(self.operator, question, words[answer] if answer in words else int(answer))

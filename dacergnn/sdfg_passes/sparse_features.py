@@ -1,4 +1,4 @@
-"""Sparse features: products of sparse rows with weights become sums over the nonzeros.
+"""Turns products of sparse rows with weights into sums over the nonzeros.
 
 Precondition: an inter-operator SDFG as it was parsed, one statement in each operator; some inputs are sparse.
 
@@ -9,20 +9,20 @@ Before::
     for n in g.dst_nodes():
         n["y"] = linear(n["sum"], W)
 
-After: products are moved in front of what is linear, and the product of x itself is a sum of rows of W, one for each
-nonzero of x. x has become the values of the nonzeros, W an array over the columns of x::
+After: products move in front of linear statements, and the product of x itself is a sum of rows of W, one for each
+nonzero of x. The input x now holds the values of the nonzeros, and W is an array over the columns of x::
 
     for z in g.src_nonzeros():
         z.row["x_W"] += z["x"] * z.column["W"]
     for n in g.dst_nodes(): for e in n.incoming_edges():
         n["y"] += e["norm"] * e.src["x_W"]
 
-Weights chosen by node type have a row for each (node type, column); where edge types choose them, products belong to
-pairs of an end point and a type, and the loop runs over the nonzeros of all pairs. Gradients follow: that of W is a sum
-over the nonzeros of a column.
+Weights chosen by node type have a row for each (node type, column). If edge types choose the weights, products belong
+to pairs of an end point and a type, and the loop runs over the nonzeros of all pairs. Gradients follow: the gradient of
+W is a sum over the nonzeros of a column.
 
-Saves, for Z nonzeros in N rows of K values: (N K - Z) values of memory, 2 (N K - Z) M FLOPs. Products come first then:
-sums of sparse rows, which `aggregation_order` might prefer, are denser than the rows.
+Saves, for Z nonzeros in N rows of K values: (N K - Z) values of memory, 2 (N K - Z) M FLOPs. Products come first,
+since sums of sparse rows, which `aggregation_order` might prefer, are denser than the rows.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ _SIDES = {nodes: side for side, nodes in NODE_SIDES.items()}
 
 @dataclass(frozen=True)
 class SparseProgram:
-    """Result of `sparse_features`: the program, and what its inputs are, those of the program that was given.
+    """Holds the result of `sparse_features`: the program, and what its inputs are made of.
 
-    Sparse arrays come as the values of their nonzeros; ``sparse`` tells which, and whether they belong to sources
-    ("S") or destinations ("D"). Some weights come as rows over columns.
+    ``arrays`` tells the original input of each input, or the rows of weights to make of one. Sparse arrays come as the
+    values of their nonzeros; ``sparse`` tells whether they belong to sources ("S") or destinations ("D").
     """
 
     sdfg: dace.SDFG
@@ -54,10 +54,10 @@ class SparseProgram:
 
 
 def sparse_features(sdfg: dace.SDFG, sparse: Sequence[str]) -> SparseProgram:
-    """The program for inputs of which those in ``sparse`` are sparse matrices; ``sdfg`` stays as it is.
+    """Returns the program for inputs of which ``sparse`` are sparse matrices; ``sdfg`` stays as it is.
 
     Raises:
-        UnsupportedCallError: One is used otherwise than in products with weights; names it and its use.
+        UnsupportedCallError: A sparse input is used other than in products with weights; names it and its use.
     """
     listing = Listing.of(sdfg)
     inputs, sides = listing.inputs, _sides(listing, sparse)
@@ -84,7 +84,7 @@ def sparse_features(sdfg: dace.SDFG, sparse: Sequence[str]) -> SparseProgram:
 
 
 def _sides(listing: Listing, sparse: Sequence[str]) -> dict[str, str]:
-    """Returns which nodes the sparse arrays belong to."""
+    """Returns the nodes, sources ("S") or destinations ("D"), that each sparse array belongs to."""
     sides: dict[str, str] = {}
     for name in sparse:
         rows = listing.arrays[name]
@@ -100,7 +100,7 @@ def _sides(listing: Listing, sparse: Sequence[str]) -> dict[str, str]:
 
 
 def _names(arrays: dict[str, str | WeightRows]) -> dict[str, str]:
-    """Returns what inputs are called: like the array that they are made of, the first one of each."""
+    """Returns names for inputs; the first input made of an array gets the name of that array."""
     names: dict[str, str] = {}
     for array, made in arrays.items():
         old = made if isinstance(made, str) else made.source

@@ -1,4 +1,4 @@
-"""Products of sparse rows, and of what is linear in them, with weights: sums over nonzeros (see `sparse_features`)."""
+"""Turns products of sparse rows, or of linear functions of them, into sums over nonzeros (see `sparse_features`)."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _OWN_TYPE = (("", "ntype"), ("src", "srctype"), ("dst", "dsttype"))
 
 @dataclass(frozen=True)
 class WeightRows:
-    """Rows of weights, as an array over columns of features has them: of each matrix of ``source``, one for each type.
+    """Describes an array of weight rows over columns of features: rows of each matrix of ``source``, one per type.
 
-    Matrices have the row shape ``shape``; rows ``start`` to ``stop`` are meant, of what they are transposed if so.
+    Matrices have the row shape ``shape``, perhaps to be ``transposed``; then rows ``start`` to ``stop`` are taken.
     """
 
     source: str
@@ -33,7 +33,7 @@ class WeightRows:
     stop: int
 
     def of(self, weights: Tensor) -> Tensor:
-        """The rows; the weights themselves where these have them in order."""
+        """Returns the rows of ``weights``; the weights themselves if these have the rows in order."""
         if not self.transposed and (self.start, self.stop) == (0, self.shape[0]):
             return weights
         matrices = weights.reshape(-1, *self.shape)
@@ -42,7 +42,7 @@ class WeightRows:
 
 @dataclass(frozen=True)
 class _Weight:
-    """Weights as rows of a product reach them, of which features take the rows ``start`` to ``stop``."""
+    """Describes weights as seen from the rows of a product; features multiply their rows ``start`` to ``stop``."""
 
     ref: Ref
     start: int
@@ -59,8 +59,8 @@ class _Weight:
 class SparseProducts:
     """Rewrites the products of a listing.
 
-    ``sides`` are those of the sparse arrays, ``values`` the arrays of the values of their nonzeros. ``weights`` are the
-    arrays of rows that products need.
+    ``sides`` are the sides of the sparse arrays, ``values`` the arrays that hold their nonzeros. ``weights`` are the
+    arrays of weight rows that products need.
     """
 
     listing: Listing
@@ -71,7 +71,7 @@ class SparseProducts:
     _new: list[Statement] = field(default_factory=list[Statement])
 
     def rewrite(self, statement: Statement) -> None:
-        """Rewrite a statement if it is a product of sparse rows."""
+        """Rewrites a statement if it is a product of sparse rows."""
         gemm, listing = match_gemm(statement), self.listing
         if gemm is None or gemm.kind != "linear" or not self.is_sparse(gemm.x.name):
             return
@@ -87,7 +87,7 @@ class SparseProducts:
         last = self._new[-1] if self._new else statement
         alone = product == Ref(last.target.name) and gemm.scale is None and (statement.op, target.path) == ("=", "")
         if alone and listing.space(last.target.name) == listing.space(target.name):
-            # Its array takes the place of the one that was made last.
+            # The statement's own array replaces the one that was made last.
             self._made = {k: target.name if name == last.target.name else name for k, name in self._made.items()}
             into = replace(last, target=replace(last.target, name=target.name), expr=viewed(last.expr))
             listing.exchange(statement, *self._new[:-1], into)
@@ -97,14 +97,14 @@ class SparseProducts:
             listing.exchange(statement, *self._new, replace(statement, expr=expr))
 
     def is_sparse(self, name: str) -> bool:
-        """Returns whether an array consists of sparse rows, or is computed of some without a product in between."""
+        """Returns whether an array consists of sparse rows, or is computed from some without a product in between."""
         made = self.listing.producer(name)
         return name in self.sides or (
             made is not None and not made.is_gemm and any(self.is_sparse(r.name) for r in made.reads)
         )
 
     def refuse(self, expr: Expr, statement: Statement, reason: str) -> NoReturn:
-        """Raise UnsupportedCallError because of what a statement does with an expression of sparse rows."""
+        """Raises UnsupportedCallError for the use of an expression of sparse rows in a statement."""
         name = next((r.name for r in refs(expr) if self.is_sparse(r.name)), next(iter(self.sides)))
         made = self.listing.producer(name)
         if made is not None:
@@ -115,7 +115,7 @@ class SparseProducts:
     # Moving products to the front
 
     def _product(self, expr: Expr, weight: _Weight, space: str) -> Expr:
-        """The product of an expression in rows of ``space`` with weights, in terms of those of what it consists of."""
+        """Returns the product of an expression in rows of ``space`` with weights, in terms of products of its parts."""
         if not any(self.is_sparse(r.name) for r in refs(expr)):
             return self._dense(expr, weight, space)
         if isinstance(expr, Ref):
@@ -147,7 +147,7 @@ class SparseProducts:
         return self._seen(self._of_array(ref.name, weight.along(own)), ref.path, weight)
 
     def _of_array(self, name: str, weight: _Weight) -> str:
-        """The array of the products of an array's rows with weights, which they choose."""
+        """Returns the array of the products of an array's rows with the weights that these rows choose."""
         key, made = (name, weight), self.listing.producer(name)
         if key not in self._made:
             assert made is not None
@@ -164,7 +164,7 @@ class SparseProducts:
     # Products
 
     def _of_features(self, ref: Ref, weight: _Weight, space: str) -> Expr:
-        """The product of a sparse row with weights: a sum over its nonzeros, in an array of its own."""
+        """Returns the product of a sparse row with weights: a sum over its nonzeros, in an array of its own."""
         side, path = self.sides[ref.name], weight.ref.path
         pairs = _PAIRS.get((ref.path, side)) if path == "etype" else None
         if path == "one" or (ref.path, path) in _OWN_TYPE:
@@ -185,7 +185,7 @@ class SparseProducts:
         return self._seen(self._made[key], back, weight)
 
     def _rows(self, weight: _Weight, space: str) -> str:
-        """The array of rows of weights over columns, which calls make of an input."""
+        """Returns the array of weight rows over columns, which each call makes of an input."""
         ref = weight.ref
         if ref.name not in self.listing.inputs:
             self.refuse(self._statement.expr, self._statement, f"{ref.name} is no input; compute it before, with torch")
@@ -196,7 +196,7 @@ class SparseProducts:
         return self.weights[key]
 
     def _dense(self, expr: Expr, weight: _Weight, space: str) -> Expr:
-        """The product of an expression without sparse rows, with its part of the weights."""
+        """Returns the product of an expression without sparse rows with its part of the weights."""
         if not isinstance(expr, Ref):
             name = self.listing.add("part", space, shape_of(expr, self.listing.shape))
             self._new.append(Statement(space, Ref(name), "=", expr))
@@ -214,14 +214,14 @@ class SparseProducts:
         return Ref(name)
 
     def _seen(self, name: str, path: str, weight: _Weight) -> Ref:
-        """A reference to an array of products, in the shape of these."""
+        """Returns a reference to an array of products, viewed in the shape of these products."""
         shape = self._matrix(weight.ref)[1:]
         return Ref(name, path, None if self.listing.arrays[name].shape == shape else shape)
 
     def _array(self, name: str, space: str, weight: _Weight) -> str:
-        """A new array of rows as products with weights have them."""
+        """Adds an array whose rows have the shape of products with the weights; returns its name."""
         return self.listing.add(name, space, self._matrix(weight.ref)[1:])
 
     def _matrix(self, ref: Ref) -> Shape:
-        """(K, M) of weights as a product sees them."""
+        """Returns the shape (K, M) of weights as a product sees them."""
         return shape_of(ref, self.listing.shape)

@@ -1,6 +1,6 @@
-"""The passes as DaCe transformations, for VS Code's SDFG extension, DaCe's command line and `apply_transformations`.
+"""Offers the passes as DaCe transformations: to VS Code's SDFG extension, DaCe's command line, `apply_transformations`.
 
-Importing this module is all it takes: DaCe finds transformations as subclasses. A pass rewrites a whole program, so
+It is enough to import this module: DaCe finds transformations as subclasses. A pass rewrites a whole program, so
 its transformation matches the one state of an inter-operator SDFG, and only where the pass would change something.
 """
 
@@ -29,17 +29,17 @@ from dacergnn.sdfg_passes.pipeline import Pipeline
 from dacergnn.target import TARGETS
 
 PRICED = ("linear_operator_reordering", "compact_materialization", "aggregation_order", "traversal_fusion")
-"""The passes that go by the level or the graph; the others always do all they can."""
+"""Passes that choose by the level or the graph; the others always do all they can."""
 
 
 def _passes(level: str = "O2", index: Typeclass = dace.int32) -> dict[str, Pass]:
-    """All passes over one program, in pipeline order, by name."""
+    """Returns all passes over one program by name, in pipeline order."""
     pipeline = Pipeline.of(Config(level, PASSES), index=index)
     return {step.name: step for step in (*pipeline.forward, *pipeline.both)}
 
 
 def _sizes() -> DictProperty:
-    """The property by which choices go; spaces that it leaves out have the rows of a typical graph."""
+    """Returns the property by which passes choose; spaces that it leaves out have the rows of a typical graph."""
     typical = dict(TYPICAL.sizes)
     return DictProperty(
         key_type=str, value_type=int, default=typical, desc="Rows of row spaces of the graph to choose for"
@@ -56,7 +56,7 @@ def _rows(sizes: object) -> tuple[tuple[str, int], ...]:
 
 @make_properties
 class ProgramTransformation(MultiStateTransformation, ABC):
-    """A pass over an inter-operator SDFG, as a match on its state."""
+    """Offers a pass over an inter-operator SDFG, as a match on its state."""
 
     __explicit_cf_compatible__ = True  # it matches no loops or branches, and DaCe need not warn about them
     program = PatternNode(dace.SDFGState)
@@ -64,20 +64,20 @@ class ProgramTransformation(MultiStateTransformation, ABC):
     @property
     @abstractmethod
     def step(self) -> str:
-        """The name of the pass."""
+        """Returns the name of the pass."""
 
     @property
     def passes(self) -> dict[str, Pass]:
-        """The passes by name, with options as the properties say."""
+        """Returns the passes by name, with the options that the properties set."""
         return _passes()
 
     @property
     def context(self) -> Context:
-        """Returns what the pass goes by, as the properties say."""
+        """Returns the context of the pass, as the properties set it."""
         return Context()
 
     def rewrite(self, sdfg: dace.SDFG) -> int:
-        """Run the pass on ``sdfg``, in place; returns how often it fired."""
+        """Runs the pass on ``sdfg``, in place; returns how often it fired."""
         return self.passes[self.step].run(sdfg, self.context)
 
     @classmethod
@@ -85,8 +85,7 @@ class ProgramTransformation(MultiStateTransformation, ABC):
         return [node_path_graph(cls.program)]
 
     def can_be_applied(self, graph: object, expr_index: int, sdfg: dace.SDFG, permissive: bool = False) -> bool:
-        """Returns whether the pass fires on a copy: that takes milliseconds, and no pass has to say twice when it
-        would."""
+        """Returns whether the pass fires on a copy, which takes milliseconds; no pass needs a check of its own."""
         nodes = [node for state in sdfg.states() for node in state.nodes()]
         operators = [node for node in nodes if isinstance(node, GraphOperator)]
         if not operators or any(operator.implementation for operator in operators):
@@ -94,7 +93,7 @@ class ProgramTransformation(MultiStateTransformation, ABC):
         try:
             verify(sdfg)
             return self.rewrite(copied(sdfg)) > 0
-        except DacergnnError:  # not in the form, or not in that of this pass any more
+        except DacergnnError:  # not in program form, or no longer in the form that this pass takes
             return False
 
     def apply(self, graph: object, sdfg: dace.SDFG) -> int:
@@ -108,7 +107,7 @@ class ProgramTransformation(MultiStateTransformation, ABC):
 
 @make_properties
 class PricedPass(ProgramTransformation):
-    """A pass that chooses by the level and by the graph."""
+    """Offers a pass that chooses by the level and by the graph."""
 
     level = Property(dtype=str, default="O2", choices=list(LEVELS), desc='"hector": as the paper; "O2": by cost')
     sizes = _sizes()
@@ -127,7 +126,7 @@ class PricedPass(ProgramTransformation):
 
 @make_properties
 class SchedulingPass(ProgramTransformation):
-    """A pass that chooses schedules by the graph."""
+    """Offers a pass that chooses schedules by the graph."""
 
     sizes = _sizes()
     longest = DictProperty(
@@ -144,7 +143,7 @@ class SchedulingPass(ProgramTransformation):
 
 @make_properties
 class EncodingPass(ProgramTransformation):
-    """A pass that fixes the encodings."""
+    """Offers a pass that fixes the encodings."""
 
     index = Property(dtype=str, default="int32", choices=["int32", "int64"], desc="Element type of encodings")
     code = _code()
@@ -163,11 +162,11 @@ _KINDS: dict[str, type[ProgramTransformation]] = {
     "select_schedule": SchedulingPass,
     "select_adjacency": EncodingPass,
 }
-"""Name of a pass -> what has its properties, if it has any."""
+"""Name of a pass -> class with its properties, if it has any."""
 
 
 def _transformation(step: Pass) -> type[ProgramTransformation]:
-    """The class of a pass, of the same name; a viewer shows the documentation of the pass's module."""
+    """Returns the class of a pass, with its name; a viewer shows the documentation of the pass's module."""
     kind, base = type(step), _KINDS.get(step.name, ProgramTransformation)
     members: dict[str, Any] = {
         "__doc__": sys.modules[kind.__module__].__doc__, "__module__": __name__, "step": step.name
@@ -176,5 +175,5 @@ def _transformation(step: Pass) -> type[ProgramTransformation]:
 
 
 TRANSFORMATIONS = {name: _transformation(step) for name, step in _passes().items()}
-"""Name of a pass -> its transformation, in pipeline order. Differentiation is none: it makes two SDFGs of one."""
+"""Name of a pass -> its transformation, in pipeline order. Differentiation is not among them: it makes two SDFGs."""
 globals().update({kind.__name__: kind for kind in TRANSFORMATIONS.values()})  # where the history of an SDFG finds them

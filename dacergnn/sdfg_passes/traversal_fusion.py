@@ -1,7 +1,6 @@
-"""Traversal fusion: statements over different row spaces in one loop nest (Hector 3.2.4, 3.2.5; Zhang 5).
+"""Fuses traversals: statements over different row spaces run in one loop nest (Hector 3.2.4, 3.2.5; Zhang 5).
 
-Precondition: an inter-operator SDFG; gradients have been generated, for later passes expect one statement in each
-operator.
+Precondition: an inter-operator SDFG. Gradients have been generated, since that takes one statement in each operator.
 
 Before, five loops::
 
@@ -24,13 +23,13 @@ After, one loop over destinations, in which att, total, weight and out are local
             n["out"] += e["weight"] * e.src["h"]
         n["y"] = n["out"] + bias
 
-Saves: for every array of row space S and width M that becomes local, writing it and reading it once for each reader,
-(1 + readers) S M values; for every array that several of the statements read, all readings but one.
+Saves: for every array of row space S and width M that becomes local, one write and a read for each reader,
+(1 + readers) S M values; for every array that several of the statements read, all reads but one.
 
 Pairs of operators are merged as long as that lowers the traffic that `_traffic` counts, the best pair first. E rows
-visited by destination or source lie apart in memory, so that streaming them in the order of edges is cheaper: a
-statement over edges joins nodes only where it saves more than that. On devices, blocks of threads share the hubs of
-nests of two levels, so where the graph has hubs, their rows are not summed up in a loop inside of another.
+visited by destination or source lie apart in memory, so streaming them in the order of edges is cheaper. A statement
+over edges joins nodes only where it saves more than that. On devices, blocks of threads share hubs only in nests of two
+levels. If the graph has hubs, their rows are therefore not summed up in a loop inside another one.
 """
 
 from __future__ import annotations
@@ -58,19 +57,19 @@ from dacergnn.sdfg_passes.context import Context
 from dacergnn.sdfg_passes.questions import KEEP, Questions
 from dacergnn.target import find
 
-# What moving a row of w values costs, in values streamed; measured on narrow rows in cache and wide rows in memory.
-_WIDTH_APART, _ROW_APART = 1.25, 4.0  # reading a row through an index, or in another order than rows lie in
+# Costs of moving a row of w values, in values streamed; measured on narrow rows in cache and wide rows in memory.
+_WIDTH_APART, _ROW_APART = 1.25, 4.0  # reading a row by an index, or in another order than rows have in memory
 _ROW_TWICE = 10.0  # reading through an index in such an order: no neighbors share a line
 _WIDTH_SCATTERED, _ROW_SCATTERED = 2.0, 8.0  # writing in such an order
 _ONE_BY_ONE = 4.0  # computing a few values between wide rows, where they do not vectorize
 _SCRATCH = 0.5  # keeping a value for another loop of the nest
 _WIDEST = 1024  # elements of a row that fits on the stack with others
-_LOCAL_WIDTH = 16  # of an array that several loops of a nest use
+_LOCAL_WIDTH = 16  # elements of a row below which several loops of a nest may use a local array
 
 
 @dataclass(frozen=True)
 class TraversalFusion(Pass):
-    """Merges traversals wherever that saves traffic; counts the operators that there are fewer.
+    """Merges traversals wherever that saves traffic; counts the mergers.
 
     A plan names the groups of statements by the arrays that they write and the mapping: "a+b:ND c+d:E". A launch on a
     device takes longer than a loop on a processor.
@@ -89,7 +88,7 @@ class TraversalFusion(Pass):
 
 @dataclass(eq=False)
 class _Unit:
-    """Describes what is or becomes one operator: statements by their place in the program, and mappings that suit."""
+    """Describes a present or future operator: its statements by their place in the program, and its mapping."""
 
     statements: dict[int, Statement]
     mapping: str
@@ -110,7 +109,7 @@ class _Unit:
 
     @cached_property
     def rows(self) -> set[str]:
-        """Returns what it reads other than weights."""
+        """Returns the arrays that it reads, other than weights."""
         return {r.name for s in self.statements.values() for r in s.reads if not is_few(r.path)}
 
 
@@ -140,7 +139,7 @@ class _Fusion:
         )
 
     def run(self, questions: Questions) -> int:
-        """Merge the best pair until none gains, or what a plan has together; returns the number of mergers."""
+        """Merges the best pair until none gains, or the groups of a plan; returns the number of mergers."""
         before = len(self.units)
         answer = questions.given("groups")
         if answer is not None:
@@ -162,12 +161,12 @@ class _Fusion:
 
     @property
     def groups(self) -> str:
-        """The units of several statements that were merged."""
+        """Returns the merged units as text, in the form that plans use."""
         merged = [u for u in self.units if u.operator is None]
         return " ".join(f"{'+'.join(s.target.name for s in u.body)}:{u.mapping}" for u in merged) or KEEP
 
     def _group(self, groups: str) -> None:
-        """Merge what the text has together; ProgramError where that cannot be."""
+        """Merges the groups that the text names; raises ProgramError where that cannot be."""
         for group in groups.split() if groups != KEEP else ():
             names, _, mapping = group.partition(":")
             wanted = set(names.split("+"))
@@ -200,11 +199,11 @@ class _Fusion:
         return None if best is None else best[1]
 
     def _related(self, one: _Unit, other: _Unit) -> bool:
-        """Returns whether they share an array, other than weights."""
+        """Returns whether two units share an array, other than weights."""
         return bool(one.targets & other.reads or other.targets & one.reads or one.rows & other.rows)
 
     def _reachability(self) -> list[set[int]]:
-        """For every unit the units that depend on it."""
+        """Returns for every unit the units that depend on it."""
         producer = {name: k for k, unit in enumerate(self.units) for name in unit.targets}
         next_to = [set[int]() for _ in self.units]
         for k, unit in enumerate(self.units):
@@ -222,11 +221,11 @@ class _Fusion:
         return after
 
     def _apart(self, after: list[set[int]], i: int, j: int) -> bool:
-        """Returns whether a third unit depends on one of them and is needed by the other."""
+        """Returns whether a third unit depends on one of two units and is needed by the other."""
         return any(j in after[k] for k in after[i] - {j}) or any(i in after[k] for k in after[j] - {i})
 
     def _keeps_hubs_whole(self, unit: _Unit) -> bool:
-        """Returns whether one block would have to sum up a hub: an inner loop has another one inside."""
+        """Returns whether one block would have to sum up a hub, because an inner loop has another one inside."""
         if find(self.implementation).divides_inner_loops:
             return False
         levels = Levels.of(unit.mapping, unit.body)
@@ -235,18 +234,18 @@ class _Fusion:
         path = levels.up(inner, outer) or ""
         return nested and has_hubs(self.sizes, self.longest, self.implementation, inner, outer, path)
 
-    # What a unit costs
+    # Costs of a unit
 
     def local_arrays(self, unit: _Unit) -> list[str]:
-        """Arrays that nothing outside of the unit touches, unless they are wide and several loops use them."""
+        """Returns arrays that nothing outside of the unit touches, unless they are wide and several loops use them."""
         outside = {n for u in self.units if not u.targets <= unit.targets for n in u.reads}
         body, arrays = unit.body, self.program.sdfg.arrays
         names = [s.target.name for s in body if arrays[s.target.name].transient]
         return [n for n in names if n not in outside and self._stays(n, body)]
 
     def _stays(self, name: str, body: Sequence[Statement]) -> bool:
-        """Returns whether an array fits on the stack or in scratch: narrow, of the rows that threads share out, or used
-        once written, before anything is finished that spans rows."""
+        """Returns whether an array fits on the stack or in scratch: it is narrow, belongs to the rows that threads
+        share out, or its readers need no finished sums over other rows."""
         if size(self.program.shape(name)) < _LOCAL_WIDTH:
             return True
         writer = next(s for s in body if s.target.name == name)
@@ -257,7 +256,7 @@ class _Fusion:
         return home in ("ND", "NS") or all(later.isdisjoint(r.name for r in s.reads) for s in readers)
 
     def _traffic(self, unit: _Unit) -> float:
-        """Values that a unit moves from and to memory, those out of order weighted."""
+        """Returns the values that a unit moves to and from memory, with weights for those out of order."""
         body = unit.body
         levels = Levels.of(unit.mapping, body)
         kept = set(self.local_arrays(unit)) if len(body) > 1 else set[str]()
@@ -286,21 +285,21 @@ class _Fusion:
         return all(size(self.program.shape(r)) <= NARROW for r in (*statement.reads, statement.target))
 
     def _is_apart(self, levels: Levels, space: str) -> bool:
-        """Returns whether a nest visits the rows of a space in another order than they lie in."""
+        """Returns whether a nest visits the rows of a space in another order than they have in memory."""
         path = levels.up(space, levels.spaces[0])
         if path is None or order_name(space, path) is None:
             return False
         return path != "dst" or self.sizes["R"] > 1  # edges of one type are in order of their destinations
 
     def _read(self, levels: Levels, space: str, path: str, width: int, apart: bool) -> float:
-        """Values that reading a row of this width costs for all rows of a space."""
+        """Returns the cost, in values, of reading a row of this width for every row of a space."""
         rows = self.sizes[space]
         if path == "":
             return rows * (width * _WIDTH_APART + _ROW_APART if apart else width)
         outer = [s for s in levels.spaces if levels.up(space, s) == path]
         if outer and outer[0] == levels.spaces[0]:
             return self.sizes[outer[0]] * width
-        # In the order of edges, and in that of destinations, the edges of a (destination, type) pair stand together.
+        # In the order of edges, and in that of destinations, edges of a (destination, type) pair are adjacent.
         sides = {"NS": ("srcpair",), "U": ("srcpair", "src"), "ND": ("dstpair",)}.get(kind(levels.spaces[0]))
         if kind(space) == "E" and path in (sides or ("dstpair", "dst")):
             pairs = self.sizes[("U" if path.startswith("src") else "V") + part(space)]
@@ -310,7 +309,7 @@ class _Fusion:
     # The result
 
     def write(self) -> None:
-        """Put the units in the place of the operators, in an order in which they can run."""
+        """Puts the units in the place of the operators, in an order in which they can run."""
         waiting = sorted(self.units, key=lambda u: max(u.statements))
         ordered: list[_Unit] = []
         while waiting:
@@ -324,7 +323,7 @@ class _Fusion:
 
 
 def _mappings(one: _Unit, other: _Unit) -> list[str]:
-    """Row spaces that both may be shared out by, the innermost first."""
+    """Returns the row spaces that both units may be shared out by, the innermost first."""
     order = ("E", "V", "U", "ND", "NS", "R", "T", "RNS", "ONE", *FEATURE_SPACES)
     mappings = sorted(ROW_SPACES, key=lambda space: order.index(kind(space)))
     return [m for m in mappings if _suits(m, one) and _suits(m, other)]

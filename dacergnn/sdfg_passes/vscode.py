@@ -1,4 +1,4 @@
-"""The file for "Load Custom Transformations" of VS Code's SDFG extension, which runs it by its path."""
+"""Serves "Load Custom Transformations" of VS Code's SDFG extension, which runs this file by its path."""
 
 from __future__ import annotations
 
