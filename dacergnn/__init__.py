@@ -1,8 +1,8 @@
 """dacergnn: a data-centric compiler for relational graph neural networks.
 
 `optimize` replaces the relational layers of a model by compiled ones, `revert` puts the originals back,
-`explain` says what happened. `compile` makes a layer of a function in program form. Whatever is refused is refused by a
-`DacergnnError`, of the kind that `dacergnn.errors` describes.
+`explain` says what happened. `compile` makes a layer of a function in program form. Every refusal raises a
+`DacergnnError`, of a kind that `dacergnn.errors` describes.
 """
 
 from dacergnn import datasets

@@ -1,4 +1,4 @@
-"""The entry points: `optimize`, `revert`, `explain` and `compile`."""
+"""Provides the entry points: `optimize`, `revert`, `explain` and `compile`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Filter = Callable[[nn.Module, str], bool]
 
 @dataclass
 class _Replacement:
-    """One pass over a module tree: what was replaced, what was not and why."""
+    """Replaces layers in one pass over a module tree, and records which were refused and why."""
 
     config: Config
     filter_fn: Filter | None
@@ -87,7 +87,7 @@ def optimize(
     filter_fn: Filter | None = None,
     on_unsupported: OnUnsupported = "warn",
 ) -> nn.Module:
-    """The model with its supported layers replaced by compiled ones; ``model`` itself stays as it is.
+    """Returns the model with its supported layers replaced by compiled ones; ``model`` itself stays as it is.
 
     The result shares all parameters and buffers with ``model``, under the same names. Layers are compiled at
     their first call, for the element type and the gradients that it asks for, and run on any graph.
@@ -98,9 +98,9 @@ def optimize(
             device of the model, if it is on another one.
         config: How to compile layers, and how to call them.
         filter_fn: Takes a module and its qualified name; False leaves the layer as it is.
-        on_unsupported: What to do with a layer that has a front end but an option that cannot be expressed, and, in
-            layers that are traced, with a call that no program expresses: "error" raises UnsupportedCallError. With
-            "warn" a model without anything to compile is told, too.
+        on_unsupported: What to do with a layer that has a front end but an option that cannot be expressed, and with a
+            call of a traced layer that no program expresses ("error" raises UnsupportedCallError). "warn" also warns of
+            a model without anything to compile.
 
     Raises:
         UnsupportedLayerError: With ``on_unsupported="error"``.
@@ -129,7 +129,7 @@ def optimize(
     if replacement.plan_use is not None:
         replacement.plan_use.plan.check_layers([*replacement.plan_use.layers])
     _fuse_activations(result)
-    if not isinstance(result, CompiledLayer):  # whose attributes are those of the user's layer
+    if not isinstance(result, CompiledLayer):  # it has the attributes of the user's layer
         result.__dict__["_dacergnn_refused"] = replacement.refused
     if on_unsupported == "warn":
         for name, reason in replacement.refused.items():
@@ -145,7 +145,7 @@ def _holds_compiled(model: nn.Module) -> bool:
 
 
 def _beside(model: nn.Module, graph: HeteroGraph) -> HeteroGraph:
-    """The graph on the device of the model's parameters, if layers run there."""
+    """Returns the graph on the device of the model's parameters, if there are kernels for that device."""
     device = next((p.device for p in model.parameters()), graph.device)
     return graph if device == graph.device or not has_kernels(device) else graph.to(device)
 
@@ -161,7 +161,7 @@ def compile(
 def compile(
     function: Any = None, /, *, config: Config | None = None, on_unsupported: OnUnsupported = "warn", **bindings: Any
 ) -> Any:
-    """Decorator: a program, or a forward over DGL graphs, compiled.
+    """Compiles a program, or a forward over DGL graphs; also serves as a decorator.
 
     ``@dacergnn.compile`` or ``@dacergnn.compile(heads=2, slope=0.2, x="NS[64]", config=Config(...))`` on
 
@@ -198,14 +198,14 @@ def compile(
 
 
 def _is_forward(function: object) -> bool:
-    """Returns whether this is a module, a class of modules, or a method of one."""
+    """Returns whether an object is a module, a class of modules, or a method of one."""
     if isinstance(function, nn.Module) or (isinstance(function, type) and issubclass(function, nn.Module)):
         return True
     return isinstance(function, FunctionType) and next(iter(signature(function).parameters), "") == "self"
 
 
 def _fuse_activations(model: nn.Module) -> None:
-    """Let layers do the activations that follow them, where both have no other use."""
+    """Lets layers compute the activations that follow them, where both have no other use."""
     uses = Counter(module for _, module in model.named_modules(remove_duplicate=False))
     for container in list(model.modules()):
         for paths, place in followed(container):
@@ -221,20 +221,20 @@ def _fuse_activations(model: nn.Module) -> None:
 
 
 def revert(model: nn.Module) -> nn.Module:
-    """The model with the original layers in place of compiled ones; parameters stay shared."""
+    """Returns the model with the original layers in place of compiled ones; parameters stay shared."""
     _check_model(model)
     return _replace(model, lambda m, _: _original(m), "", {})
 
 
 def _original(module: nn.Module) -> nn.Module | None:
-    """Returns what stood where this module stands; None for what is no stand-in."""
+    """Returns the original of a compiled layer or of a fused activation; None for other modules."""
     if isinstance(module, CompiledLayer):
         return core_of(module).original
     return module.original if isinstance(module, DoneBefore) else None
 
 
 def explain(model: nn.Module, *, verbose: bool = False) -> Report:
-    """Returns what was replaced or why not, passes that fired, saved arrays, bytes and FLOPs; prints as text.
+    """Returns the layers replaced or refused, passes that fired, saved arrays, bytes and FLOPs; prints as text.
 
     Args:
         verbose: Whether the text also lists the questions that a `Plan` may answer, with answers and options.
@@ -258,7 +258,7 @@ def _replace(
     name: str,
     done: dict[nn.Module, nn.Module],
 ) -> nn.Module:
-    """A copy of the module tree with changed modules exchanged; what holds none of them is shared."""
+    """Returns a copy of the module tree with changed modules exchanged; subtrees without any are shared."""
     if module in done:
         return done[module]
     result = change(module, name)
@@ -270,7 +270,7 @@ def _replace(
         else:
             result = copy.copy(module)
             result.__dict__["_modules"] = children
-            # Copies that classes make themselves, as those of fx do, lack hooks and what users have set.
+            # Classes that copy themselves, such as those of fx, lose hooks and attributes that users have set.
             lost = {n: v for n, v in vars(module).items() if "_hooks" in n or n not in vars(result)}
             others = {n: v for n, v in {**vars(result), **lost}.items() if n != "_modules"}
             result.__dict__.update({n: _exchanged(v, done) for n, v in others.items()})
@@ -279,7 +279,7 @@ def _replace(
 
 
 def _exchanged(value: Any, done: dict[nn.Module, nn.Module]) -> Any:
-    """A dictionary, list or tuple in which a module keeps others, too, with changed ones exchanged; else the value."""
+    """Returns the value with changed modules exchanged, if it is a dictionary, list or tuple that holds any."""
     if type(value) is dict:
         kept: dict[Any, Any] = value
         changed = {k: done[m] for k, m in kept.items() if isinstance(m, nn.Module) and done.get(m, m) is not m}

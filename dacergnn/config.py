@@ -1,4 +1,4 @@
-"""Holds what users say of how layers are compiled and called."""
+"""Defines the user's options for how layers are compiled and called."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ LEVELS: dict[str, tuple[str, ...]] = {
 """Passes of each optimization level. "hector" reorders wherever that makes a product of weights and compacts on the
 source side, as the paper has it (C+R), before gradients are generated; "O2" does everything, chosen by cost."""
 OLDEST_ARCHITECTURE = 80
-"""Compute capability, without the dot, from which on devices have what CUDA kernels use."""
+"""Oldest compute capability, without the dot, of devices that CUDA kernels run on."""
 STRATEGIES = ("cache_all", "recompute_all", "papers", "auto", "budget:BYTES")
-"""Tells what becomes of arrays that the backward reads: all are saved, none; what reductions and products give is
-saved, what takes a constant number of operations an element is computed again; whatever is fastest by the cost model
-within half of the memory that is free, or within a budget. BYTES are a number or a size, such as 500MB or 1.5GiB."""
+"""Strategies for arrays that the backward reads. The first saves all of them, the second none. "papers" saves results
+of reductions and products, and recomputes what takes constant work per element. The others take what is fastest by the
+cost model within half of the free memory, or within BYTES: a number or a size, such as 500MB or 1.5GiB."""
 _UNITS = {
     "B": 1,
     **{f"{p}B": 1000**i for i, p in enumerate("KMGT", 1)},
@@ -48,24 +48,24 @@ AGGREGATIONS = ("auto", "transform_first", "aggregate_first")
 """Orders of a product and a sum over edges, A (X W) or (A X) W; "auto" is the cheapest by cost for each of them."""
 ADJACENCIES = ("auto", "csr", "csc", "coo", "ell", "hybrid")
 """Sparse formats that traversals of edges may run on; "auto" is the cheapest by cost. "ell:SLOTS" is ELLPACK with up to
-so many slots for each edge."""
+SLOTS slots for each edge."""
 ELL_SLOTS = 4.0
-"""Slots of an ELLPACK matrix for each edge, beyond which it has to be asked for with a number."""
+"""Most slots for each edge of an ELLPACK matrix, unless users ask for more by a number."""
 CheckGraph = Literal["always", "auto", "never"]
 CHECKS = ("always", "auto", "never")
 OnUnsupported = Literal["warn", "error", "ignore"]
-"""Tells what becomes of what no program expresses: it runs as it is, with a warning or silently, or is an error."""
+"""Choices for what no program expresses: it runs as it is, with a warning or silently, or is an error."""
 
 
 @dataclass(frozen=True)
 class Rates:
-    """Describes what a machine does in a second; passes choose by the ratios of these. `dacergnn env` measures them.
+    """Describes the speeds of a machine, per second; passes choose by their ratios. `dacergnn env` measures them.
 
     Args:
         flops: Floating-point operations of matrix products.
         streamed: Bytes read or written in order.
-        gathered: Bytes read row by row through an index, of a table that the cache holds.
-        rows: Rows looked for through an index, whatever their bytes.
+        gathered: Bytes read row by row through an index, from a table that the cache holds.
+        rows: Rows looked up through an index, of any number of bytes.
     """
 
     flops: float
@@ -81,15 +81,15 @@ class Rates:
 
 
 TYPICAL_RATES = {"cpu": Rates(1.6e11, 3.0e10, 3.5e10, 1.7e9), "cuda": Rates(4.0e13, 3.0e12, 6.0e12, 1.0e11)}
-"""Of kernels on two cores of a server, as they were measured; of a large device, by no measurement: estimates, from the
-data sheet where that has a figure."""
+"""Rates of kernels: "cpu" was measured on two cores of a server; "cuda" is estimated for a large device, from the data
+sheet where that has a figure."""
 
 TUNINGS = ("off", "model", "measure")
 """Ways to find a plan."""
 
 
 def budget_of(caching: str) -> float | None:
-    """The bytes of a strategy "budget:BYTES"; None for others."""
+    """Returns the bytes of a strategy "budget:BYTES"; None for others."""
     head, _, size = caching.partition(":")
     parts = _SIZE.fullmatch(size.strip())
     unit = None if parts is None else _UNITS.get(parts[2].upper() or "B")
@@ -98,7 +98,7 @@ def budget_of(caching: str) -> float | None:
 
 
 def ell_slots(adjacency: str) -> float | None:
-    """The most slots for each edge of the formats "ell" and "ell:SLOTS"; None for others."""
+    """Returns the most slots for each edge of the formats "ell" and "ell:SLOTS"; None for others."""
     if adjacency == "ell":
         return ELL_SLOTS
     head, _, figure = adjacency.partition(":")
@@ -107,7 +107,7 @@ def ell_slots(adjacency: str) -> float | None:
 
 
 def _number(text: str) -> float | None:
-    """The finite number that a text is; None for others."""
+    """Returns the finite number that a text spells; None for others."""
     try:
         number = float(text)
     except ValueError:
@@ -116,13 +116,13 @@ def _number(text: str) -> float | None:
 
 
 def _check_choice(name: str, value: object, known: Sequence[str], others: str = "") -> None:
-    """DacergnnError unless a value is a string, and one of those that are known."""
+    """Raises DacergnnError unless a value is one of the known strings."""
     if not isinstance(value, str) or value not in known:
         raise DacergnnError(f"{name}={short(value)} is not one of {', '.join(known)}{others}.")
 
 
 def _names(name: str, value: object, example: str) -> tuple[str, ...]:
-    """The names that an argument holds; DacergnnError unless it is some series of strings."""
+    """Returns the names that an argument holds; raises DacergnnError unless it is an iterable of strings."""
     if isinstance(value, str):
         raise DacergnnError(f"{name}={value!r} is a string; {example.format(value)}.")
     if not isinstance(value, Iterable):
@@ -144,26 +144,26 @@ class Config:
         implementation: Expansion of the library nodes: "cpu" (OpenMP C++), "cuda", or "pure" (plain SDFG maps, the
             slow reference); None for that of the device on which the arrays are.
         cuda_arch: Compute capabilities to build CUDA programs for, such as (80, 90); None for those of the devices of
-            this machine. Builds need no device: what calls on the CPU compile is built for these capabilities, too.
-        rates: Of the machine, to choose by; None for typical ones (`TYPICAL_RATES`).
-        cuda_graph: Replay the calls of each layer as CUDA graphs: forward, and backward in training. A call is recorded
-            when one like it has been made before: with the same graph and parameters (which may be written to), and
-            features of the same shapes. Changes no build.
+            this machine. Builds need no device: calls on the CPU build their programs for these capabilities, too.
+        rates: Rates of the machine to choose by; None for typical ones (`TYPICAL_RATES`).
+        cuda_graph: Whether calls of each layer are replayed as CUDA graphs: forward, and backward in training. A call
+            is recorded when one like it has been made before: with the same graph and parameters (which may be written
+            to), and features of the same shapes. Changes no build.
         caching: Which arrays are saved for the backward, and which it computes again: "cache_all", "recompute_all",
             "papers", "auto" or "budget:BYTES", such as "budget:500MB" (`STRATEGIES`).
         cache: Names of arrays to save, whatever ``caching`` says; `explain` shows the names.
         recompute: Names of arrays to compute again.
         aggregation: Order of products and sums over edges, where there is a choice: "transform_first",
-            "aggregate_first" or "auto" (`AGGREGATIONS`). The pass ``aggregation_order`` sees to it.
+            "aggregate_first" or "auto" (`AGGREGATIONS`). The pass ``aggregation_order`` applies it.
         adjacency: Sparse format that traversals of edges run on, where it fits them: "csr", "csc", "coo", "ell",
             "ell:SLOTS", "hybrid" or "auto" (`ADJACENCIES`).
-        plan: The user's own answers to questions of the passes, before all else; None answers none. `Plan` says what
-            it holds. What a search has found is no part of a `Config`.
+        plan: The user's own answers to questions of the passes (`Plan`), which come before all else; None answers
+            none. Plans that tuning finds are no part of a `Config`.
         tune: How programs for the CPU get a plan for what ``plan`` leaves open (`TUNINGS`): "off" goes by cost alone,
             "model" settles schedules by a learned performance model, "measure" builds and runs the plans that this
-            model thinks well of, for minutes, on the graph of the first call.
-        check_graph: Whether calls compare all edges with those that were encoded, by a checksum: "always", "never", or
-            where torch does not count who writes to them ("auto"; docs/graphs.md). Changes no build.
+            model rates best, for minutes, on the graph of the first call.
+        check_graph: Whether calls compare all edges with the encoded ones, by a checksum: "always", "never", or only
+            where torch does not count writes to them ("auto"; docs/graphs.md). Changes no build.
     """
 
     level: str = "O2"
@@ -231,7 +231,7 @@ class Config:
         object.__setattr__(self, "cuda_arch", architectures)
 
     def on(self, device: str) -> Config:
-        """Returns what a build for arrays on a type of device ("cpu", "cuda") depends on.
+        """Returns the config that a build for arrays on a type of device ("cpu", "cuda") depends on.
 
         Raises:
             DacergnnError: No implementation is given, and there is none for such devices.
@@ -243,11 +243,11 @@ class Config:
 
     @property
     def machine(self) -> Rates:
-        """The rates to choose by."""
+        """Returns the rates to choose by."""
         return self.rates or TYPICAL_RATES[find(self.implementation).device]
 
     @property
     def selected(self) -> tuple[str, ...]:
-        """The passes to run, in pipeline order."""
+        """Returns the passes to run, in pipeline order."""
         chosen = LEVELS[self.level] if self.passes is None else self.passes
         return tuple(p for p in PASSES if p in chosen)

@@ -1,4 +1,4 @@
-"""Bytes and floating-point operations of a program on a graph, read off its statements; sizes of tiles and hubs."""
+"""Estimates bytes and floating-point operations of programs on graphs from statements; sizes tiles and hubs."""
 
 from __future__ import annotations
 
@@ -19,35 +19,34 @@ from dacergnn.target import find
 
 INDEX_BYTES = 4
 ITEM = 4
-"""Bytes of an element where none is given: float32."""
-# Rows that kernels multiply when they sum into end points: those of one (end point, type) pair are added up first.
+"""Default bytes of an element: float32."""
+# Row spaces that kernels multiply when they sum into end points: rows of an (end point, type) pair are added first.
 _PAIRS = {"src": "U", "dst": "V"}
 
 CACHE_BYTES = 64 << 20
-"""Tells what stays in the cache of a table whose rows are gathered; it shares the last level with all that streams
-by."""
+"""Bytes of a table with gathered rows that stay in the last-level cache, which it shares with streamed data."""
 LINE = 64
 """Bytes of a cache line: the least that comes from memory."""
 SEEK = 128
 """Bytes that memory could stream while it looks for one row."""
 _SCATTER = 3
-"""Passes over a row that a product is added to out of order: read and written, and time to wait for both."""
+"""Passes over a row to which a product is added out of order: a read, a write, and the wait for both."""
 TILE_BYTES = 64 * 1024
-"""Tells what a tile's scratch may take: a quarter of a small L2 cache, next to the rows that the loops gather."""
+"""Bytes that a tile's scratch may take: a quarter of a small L2 cache, which also holds rows that loops gather."""
 TILE_ROWS = (64, 4096)
-"""Fewer rows do not make up for starting the loops of a tile; more gain nothing."""
+"""Least and most rows of a tile: fewer do not make up for starting its loops; more gain nothing."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Describes what a program computes and moves.
+    """Describes the operations and the memory traffic of a program.
 
     Attributes:
         flops: Floating-point operations.
         streamed: Bytes that are read or written once, in order.
         gathered: Bytes that are read row by row through an index.
-        rows: Rows that are looked for one by one, of those bytes.
-        far: Bytes that memory could stream while rows come from it that the cache does not hold.
+        rows: Rows of these bytes that are looked up one by one.
+        far: Bytes that memory could stream while it delivers rows that the cache does not hold.
     """
 
     flops: int = 0
@@ -75,7 +74,7 @@ class Cost:
         )
 
     def seconds(self, rates: Rates) -> float:
-        """Time of a program whose kernels overlap nothing; rows from memory come through the cache, too."""
+        """Returns the time of a program whose parts do not overlap; rows from memory pass through the cache, too."""
         return (
             self.flops / rates.flops
             + (self.streamed + self.far) / rates.streamed
@@ -85,7 +84,7 @@ class Cost:
 
 
 def gather_cost(rows: int, width: int, table: int) -> Cost:
-    """Cost of reading ``rows`` rows of ``width`` bytes in any order, out of ``table`` rows.
+    """Returns the cost of reading ``rows`` rows of ``width`` bytes in any order, out of ``table`` rows.
 
     As many rows as the cache has room for come from there, the others from memory, in whole lines.
     """
@@ -94,25 +93,25 @@ def gather_cost(rows: int, width: int, table: int) -> Cost:
 
 
 def _scatter_cost(rows: int, width: int, table: int) -> Cost:
-    """Cost of adding rows to those of a table of zeros, type by type in its order."""
+    """Returns the cost of adding rows to those of a table of zeros, by types, in table order for each type."""
     return Cost(streamed=table * width, gathered=_SCATTER * rows * width, far=_missed(2 * rows * width, table * width))
 
 
 def _missed(count: int, held: int) -> int:
-    """Returns how much of ``count`` comes from memory, where rows of ``held`` bytes are visited again and again."""
+    """Returns how many of ``count`` bytes come from memory, if rows of ``held`` bytes are visited repeatedly."""
     return count * (held - CACHE_BYTES) // held if held > CACHE_BYTES else 0
 
 
 def program_cost(sdfg: dace.SDFG, sizes: Mapping[str, int]) -> Cost:
-    """Cost of all operators of an SDFG on a graph with ``sizes[space]`` rows in every row space."""
+    """Returns the cost of all operators of an SDFG on a graph with ``sizes[space]`` rows in every row space."""
     nodes = (node for state in sdfg.states() for node in state.nodes())
     return sum((operator_cost(sdfg, n, sizes) for n in nodes if isinstance(n, GraphOperator)), Cost())
 
 
 def operator_cost(sdfg: dace.SDFG, node: GraphOperator, sizes: Mapping[str, int]) -> Cost:
-    """Cost of one operator of an SDFG.
+    """Returns the cost of one operator of an SDFG.
 
-    What an operator of several statements keeps to itself costs no bytes, what several of them read costs them once.
+    Arrays that are local to an operator cost no bytes; arrays that several of its statements read cost them once.
     """
     return sum((work.on(sizes) for work in operator_work(sdfg, node)), Cost())
 
@@ -126,7 +125,7 @@ def statement_cost(
     item: int = ITEM,
     at_hand: Collection[tuple[str, str]] = (),
 ) -> Cost:
-    """Cost of one statement on a graph with ``sizes[space]`` rows in every row space; see `statement_work`."""
+    """Returns the cost of one statement with ``sizes[space]`` rows in every row space; see `statement_work`."""
     return statement_work(statement, space=space, shapes=shapes, item=item, at_hand=at_hand).on(sizes)
 
 
@@ -135,9 +134,9 @@ class Access:
     """Describes how a statement reaches rows of an array.
 
     Attributes:
-        ref: What it reads or writes.
-        way: "streamed": all rows of the array come once, in order; "gathered": one for each visit; "scattered": each
-            visit adds to one.
+        ref: The reference that it reads or writes.
+        way: "streamed": all rows of the array come once, in order; "gathered": each visit reads one row;
+            "scattered": each visit adds to one row.
         visits: Row space with a row for every visit.
         table: Row space of the array.
         width: Bytes of a row.
@@ -153,7 +152,7 @@ class Access:
     indexed: bool
 
     def on(self, sizes: Mapping[str, int]) -> Cost:
-        """Returns what it moves on a graph with ``sizes``, without the index."""
+        """Returns the cost of the access on a graph with ``sizes``, without the index."""
         visits, table = sizes[self.visits], sizes[self.table]
         if self.way == "gathered":
             return read_cost(self.statement, self.ref, visits, self.width, table)
@@ -163,11 +162,11 @@ class Access:
 
     @property
     def in_order(self) -> bool:
-        """Returns whether visits come in the order of the rows, so that none has to be looked for."""
+        """Returns whether visits come in the order of the rows, so that none has to be looked up."""
         return self.way == "streamed" or (self.way == "gathered" and _is_in_order(self.statement, self.ref.path))
 
     def index_bytes(self, sizes: Mapping[str, int]) -> int:
-        """Bytes of the index that it reads."""
+        """Returns the bytes of the index that it reads."""
         return sizes[self.statement.space] * INDEX_BYTES if self.indexed else 0
 
 
@@ -176,10 +175,10 @@ class Work:
     """Describes what a statement does on any graph.
 
     Attributes:
-        multiplied: Row space whose rows it computes: those of the statement, or the pairs that a product sums before.
-        flops: Of each of these.
-        sum_flops: Of each row of the statement besides.
-        accesses: The rows that it reaches; none of those at hand.
+        multiplied: Row space of the rows it computes: the statement's own, or the pairs that a product sums first.
+        flops: Floating-point operations for each of these rows.
+        sum_flops: Floating-point operations for each row of the statement that is summed first.
+        accesses: Its accesses to rows, other than those at hand.
     """
 
     statement: Statement
@@ -189,19 +188,19 @@ class Work:
     accesses: tuple[Access, ...]
 
     def on(self, sizes: Mapping[str, int]) -> Cost:
-        """The cost on a graph with ``sizes[space]`` rows in every row space."""
+        """Returns the cost on a graph with ``sizes[space]`` rows in every row space."""
         total = Cost(self.flops_on(sizes))
         for access in self.accesses:
             total += access.on(sizes) + Cost(streamed=access.index_bytes(sizes))
         return total
 
     def flops_on(self, sizes: Mapping[str, int]) -> int:
-        """Floating-point operations on a graph with ``sizes``."""
+        """Returns the floating-point operations on a graph with ``sizes``."""
         return sizes[self.multiplied] * self.flops + sizes[self.statement.space] * self.sum_flops
 
 
 def operator_work(sdfg: dace.SDFG, node: GraphOperator) -> list[Work]:
-    """Returns what the statements of an operator do, as `operator_cost` has it."""
+    """Returns the work of each statement of an operator; local and shared arrays count as in `operator_cost`."""
     works: list[Work] = []
     at_hand = {(name, path) for name in node.locals for path in ("", *(p for _, p in MAPS))}
     shapes = row_shapes(sdfg)
@@ -220,7 +219,7 @@ def operator_work(sdfg: dace.SDFG, node: GraphOperator) -> list[Work]:
 
 
 def row_shapes(sdfg: dace.SDFG) -> ShapeOf:
-    """Row shapes of references to the arrays of an SDFG; it remembers them."""
+    """Returns a function that gives the row shapes of references to the arrays of an SDFG, and remembers them."""
     return lru_cache(maxsize=None)(lambda ref: view_shape(ref, row_shape(sdfg.arrays[ref.name])))
 
 
@@ -232,8 +231,7 @@ def statement_work(
     item: int = ITEM,
     at_hand: Collection[tuple[str, str]] = (),
 ) -> Work:
-    """Returns what one statement does: every array it names is read or written, through an index where a map leads to
-    it.
+    """Returns the work of one statement: it reads or writes every array it names, by an index where a map leads there.
 
     Args:
         space: Row space of an array by name.
@@ -248,7 +246,7 @@ def statement_work(
     for ref in dict.fromkeys([*statement.reads, statement.target]):
         if (ref.name, ref.path) in at_hand:
             continue
-        way, visits = "streamed", statement.space  # types are few, or come in order: once from memory
+        way, visits = "streamed", statement.space  # rows of types are few, or in order: once from memory
         if is_gathered(statement, ref):
             repeats = pairs is not None and _pairs(statement.space, ref.path) == pairs
             way, visits = "gathered", multiplied if repeats else statement.space
@@ -261,13 +259,13 @@ def statement_work(
 
 
 def tile_rows(row_bytes: int) -> int:
-    """Rows of a tile whose scratch holds ``row_bytes`` a row: as many as stay in the cache from loop to loop."""
+    """Returns the rows of a tile with ``row_bytes`` of scratch per row: as many as stay in the cache between loops."""
     least, most = TILE_ROWS
     return min(max(TILE_BYTES // max(row_bytes, 1), least), most)
 
 
 def longest_undivided(rows: int, implementation: str = "cpu") -> int:
-    """Rows of the longest group that is no hub, where groups have ``rows`` in all."""
+    """Returns the rows of the longest group that is no hub, where groups have ``rows`` in all."""
     target = find(implementation)
     return max(rows // target.hub_parts, target.hub_rows)
 
@@ -275,21 +273,21 @@ def longest_undivided(rows: int, implementation: str = "cpu") -> int:
 def has_hubs(
     sizes: Mapping[str, int], longest: Mapping[str, int], implementation: str, space: str, outer: str, path: str
 ) -> bool:
-    """Returns whether a row of ``outer`` has so many of a space, which lead there by a path, that threads ought to
-    share them.
+    """Returns whether there is a hub: so many rows of ``space`` lead to a row of ``outer`` by ``path`` that threads
+    should share them.
 
     Args:
         sizes: Rows of every row space.
-        longest: Edges of the longest group by path; for paths that it leaves out, groups are taken to be alike.
+        longest: Edges of the longest group by path; for paths that it leaves out, groups count as equally long.
     """
     known = longest.get(path, 0) if kind(space) == "E" else 0
     return max(known, sizes[space] // max(sizes[outer], 1)) > longest_undivided(sizes[space], implementation)
 
 
 def read_cost(statement: Statement, ref: Ref, rows: int, width: int, table: int) -> Cost:
-    """`gather_cost` of what a statement reads through a reference.
+    """Returns the `gather_cost` of the rows that a statement reads through a reference.
 
-    Rows that come in the order of the table need not be looked for; products find theirs while they multiply.
+    Rows that come in the order of the table need no look-up; products look theirs up while they multiply.
     """
     cost = gather_cost(rows, width, table)
     if _is_in_order(statement, ref.path):
@@ -298,13 +296,12 @@ def read_cost(statement: Statement, ref: Ref, rows: int, width: int, table: int)
 
 
 def is_gathered(statement: Statement, ref: Ref) -> bool:
-    """Returns whether the statement reads a row of the array through an index for each of its rows."""
+    """Returns whether the statement reads a row of the array through an index for each of its own rows."""
     return ref != statement.target and ref.path != "" and ref.path not in TYPE_PATHS
 
 
 def _is_in_order(statement: Statement, path: str) -> bool:
-    """Returns whether a path leads to rows in their order, type by type, in the order in which the statement's rows
-    are."""
+    """Returns whether a path leads from the statement's rows, type by type, to rows in the order of these."""
     rows = kind(statement.space)
     if rows != "E":
         return path == {"U": "src", "V": "dst"}.get(rows)
@@ -312,7 +309,7 @@ def _is_in_order(statement: Statement, path: str) -> bool:
 
 
 def _summed_first(statement: Statement) -> str | None:
-    """Rows that a product over edges is computed for, where its kernel sums those of a pair before it."""
+    """Returns the row space of pairs that the kernel of a product over edges sums before it multiplies, if any."""
     gemm = match_gemm(statement)
     space = statement.space
     if gemm is None or kind(space) != "E":
@@ -324,12 +321,12 @@ def _summed_first(statement: Statement) -> str | None:
 
 
 def _pairs(space: str, path: str) -> str | None:
-    """The pairs of edges' end points with types."""
+    """Returns the row space of pairs of a path's end point and a type, if the path leads to an end point."""
     return _PAIRS[path] + part(space) if path in _PAIRS else None
 
 
 def _sum_flops(statement: Statement, shapes: ShapeOf) -> int:
-    """FLOPs of adding one row to the sum that is multiplied, scaled."""
+    """Returns the FLOPs of adding one row to the sum that is multiplied, with its scale."""
     gemm = match_gemm(statement)
     return 0 if gemm is None else (1 if gemm.scale is None else 2) * size(shapes(gemm.x))
 

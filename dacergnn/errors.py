@@ -1,22 +1,22 @@
-"""The exceptions of the package: one class per kind, each message says what, where and what to do."""
+"""Defines the exceptions of the package: one class per kind; each message says what, where and what to do."""
 
 from __future__ import annotations
 
 
 class DacergnnError(Exception):
-    """Base of everything that this package raises on purpose."""
+    """Serves as the base of all exceptions that this package raises on purpose."""
 
 
 class GraphError(DacergnnError, ValueError):
-    """A graph was given by arrays that do not describe one."""
+    """Signals that the arrays of a graph do not describe one."""
 
 
 class EncodingError(DacergnnError):
-    """An encoding was asked for by a name that is not in the contract of `dacergnn.graph.spaces`."""
+    """Signals that the name of a requested encoding is not in the contract of `dacergnn.graph.spaces`."""
 
 
 class ProgramError(DacergnnError):
-    """A program text or an inter-operator SDFG is not in the program form.
+    """Signals that a program text or an inter-operator SDFG is not in the program form.
 
     Args:
         message: What is wrong, and the remedy.
@@ -33,11 +33,11 @@ class ProgramError(DacergnnError):
 
 
 class VerificationError(DacergnnError):
-    """A program breaks one of the invariants that docs/architecture.md lists."""
+    """Signals that a program breaks one of the invariants that docs/architecture.md lists."""
 
 
 class UnsupportedLayerError(DacergnnError):
-    """A layer cannot be replaced because of one of its options.
+    """Signals that a layer cannot be replaced because of one of its options.
 
     Args:
         option: Name of the option, e.g. ``"aggr"``, or of the layer class.
@@ -56,11 +56,11 @@ class UnsupportedLayerError(DacergnnError):
 
 
 class UnsupportedCallError(DacergnnError):
-    """A call is not covered by the compiled program of a layer, or by layer-wise inference."""
+    """Signals that the compiled program of a layer, or layer-wise inference, does not cover a call."""
 
 
 class ArrayError(DacergnnError, ValueError):
-    """An array has the wrong shape, dtype, layout or device.
+    """Signals that an array has the wrong shape, dtype, layout or device.
 
     Args:
         argument: Name of the argument.
@@ -74,16 +74,16 @@ class ArrayError(DacergnnError, ValueError):
 
 
 class BuildError(DacergnnError):
-    """The compiler is missing or rejected generated code."""
+    """Signals that the compiler is missing or rejected generated code."""
 
 
 class DeviceError(DacergnnError):
-    """A CUDA device cannot run a program."""
+    """Signals that a CUDA device cannot run a program."""
 
 
 class CacheError(DacergnnError):
-    """The build cache cannot be read or written."""
+    """Signals that the build cache cannot be read or written."""
 
 
 class DatasetError(DacergnnError):
-    """A dataset is unknown or none of its sources can be reached."""
+    """Signals that a dataset is unknown or none of its sources can be reached."""

@@ -1,4 +1,4 @@
-"""Batches whose graphs are encoded where they are loaded: in the worker processes of a loader."""
+"""Encodes the graphs of batches where they are loaded: in the worker processes of a loader."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LIVE: weakref.WeakValueDictionary[tuple[int, int], Encoded] = weakref.WeakValue
 
 
 class Encoded:
-    """A transform for loaders, so that batches arrive with what the compiled layers of a model read of graphs.
+    """Transforms batches in loaders, so that they arrive with all encodings that the compiled layers of a model read.
 
     ``NeighborLoader(..., transform=Encoded(model), num_workers=2)`` of PyG has the workers encode graphs, and the
     process that trains has nothing left to encode. Loaders of DGL take `sampler` in place of a transform. What to
@@ -50,7 +50,7 @@ class Encoded:
         self._call = call
         self._names = torch.zeros(_ROOM, dtype=torch.uint8).share_memory_()
         self.key = os.getpid(), next(_NUMBERS)
-        """Tells which object of this process a batch comes from."""
+        """Identifies the object of this process from which a batch comes."""
         _LIVE[self.key] = self
 
     def __call__(self, batch: Any) -> Any:
@@ -69,7 +69,7 @@ class Encoded:
             sampler: A sampler of DGL, or any object with a method ``sample(graph, indices)`` that returns graphs.
 
         Raises:
-            ArrayError: ``sampler`` is none, or there is no ``call``; in a worker, there is no graph in a batch.
+            ArrayError: ``sampler`` is no sampler, or there is no ``call``; in a worker, a batch holds no graph.
         """
         if not callable(getattr(sampler, "sample", None)):
             problem = "has no method sample; pass a sampler of DGL, such as NeighborSampler([10, 10])"
@@ -88,12 +88,12 @@ class Encoded:
         return EncodedGraphs(self.key, graphs)
 
     def names(self) -> list[str]:
-        """Returns what is encoded of graphs, by the names of the encodings."""
+        """Returns the names of the encodings that workers make."""
         length = int(self._names[:8].view(torch.int64))
         return bytes(self._names[8 : 8 + length].tolist()).decode().split()
 
     def learn(self, name: str) -> None:
-        """Have workers encode something that a layer has read."""
+        """Makes workers encode something that a layer has read."""
         known = self.names()
         if name in known:
             return
@@ -104,9 +104,9 @@ class Encoded:
 
 
 class EncodedSampler:
-    """A sampler of DGL whose batches are encoded in the workers of a loader.
+    """Wraps a sampler of DGL, so that workers of a loader encode its batches.
 
-    It has the attributes of the sampler that it is made of.
+    It has the attributes of the wrapped sampler.
 
     Args:
         encoder: Encodes the batches.
@@ -117,7 +117,7 @@ class EncodedSampler:
         self._encoder, self._sampler = encoder, sampler
 
     def sample(self, g: Any, indices: Any, *args: Any, **kwargs: Any) -> Any:
-        """Returns what the given sampler returns, whose first graph brings the encoded ones if this is a worker."""
+        """Returns the batch of the wrapped sampler; in a worker, its first graph carries the encoded graphs."""
         batch = self._sampler.sample(g, indices, *args, **kwargs)
         if get_worker_info() is not None:
             graph = next((leaf for leaf in tree_leaves(batch) if is_graph(leaf)), None)
@@ -128,13 +128,13 @@ class EncodedSampler:
         return batch
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # what copies and pickles look for belongs to this object
+        if name.startswith("__"):  # copy and pickle look for methods of this object
             raise AttributeError(name)
         return getattr(self._sampler, name)
 
 
 class EncodedGraphs:
-    """The graphs of a batch; when they are received by another process, layers there find them."""
+    """Holds the graphs of a batch; when another process receives them, its layers find them."""
 
     def __init__(self, key: tuple[int, int], graphs: list[EncodedGraph]) -> None:
         self._key, self._graphs = key, graphs

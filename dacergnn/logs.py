@@ -1,4 +1,4 @@
-"""Logging by area: ``DACERGNN_LOGS=passes,build`` (or ``all``) shows what these areas do, on standard error."""
+"""Sets up logs by area: ``DACERGNN_LOGS=passes,build`` (or ``all``) shows what these areas do, on standard error."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ AREAS = ("passes", "build", "cache", "modules")
 
 
 def configure_logs() -> None:
-    """Switch on the areas that ``DACERGNN_LOGS`` names; unknown names are reported by a warning in the log."""
+    """Switches on the areas that ``DACERGNN_LOGS`` names; a warning in the log reports unknown names."""
     names = [n.strip() for n in os.environ.get("DACERGNN_LOGS", "").split(",") if n.strip()]
     if not names:
         return

@@ -1,4 +1,4 @@
-"""Plans: what the passes decide, by the names of their questions, so that programs can be compiled so again."""
+"""Defines plans: the decisions of passes by the names of their questions, to compile programs the same way again."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ MODEL = "(model)"
 
 @dataclass(frozen=True)
 class Plan:
-    """Answers to the questions that passes ask; what a plan leaves out, they decide by cost.
+    """Holds answers to the questions that passes ask; where a plan has no answer, they decide by cost.
 
-    ``compile_program`` hands out the questions of a program, with their options, as those of its result; a plan of all
-    of its answers compiles the program to the same again, on every graph. ``explain(model, verbose=True)`` shows them.
+    The result of ``compile_program`` holds the questions of a program, with their options. A plan of all its answers
+    leads to the same program again, on every graph. ``explain(model, verbose=True)`` shows them.
 
     Args:
         answers: (question, answer) pairs, for all layers whose programs ask; `Plan.of` takes a mapping.
-        layers: (name, plan) pairs, which come before ``answers``: names of layers are those that `explain` prints.
+        layers: (name, plan) pairs, which come before ``answers``; `explain` prints the names of layers.
     """
 
     answers: tuple[tuple[str, str], ...] = ()
@@ -46,26 +46,26 @@ class Plan:
 
     @classmethod
     def of(cls, answers: Mapping[str, Any]) -> Plan:
-        """The plan that gives these answers by question; what is a mapping has the answers for a layer of that name."""
+        """Returns the plan with these answers by question; a mapping holds the answers for the layer of its name."""
         layers = {name: cls.of(own) for name, own in answers.items() if isinstance(own, Mapping)}
         return cls(tuple((q, a) for q, a in answers.items() if q not in layers), tuple(layers.items()))
 
     @cached_property
     def by_question(self) -> Mapping[str, str]:
-        """The answers for all layers, by question."""
+        """Returns the answers for all layers, by question."""
         return dict(self.answers)
 
     def of_layer(self, name: str) -> Plan:
-        """The answers for one layer: its own, and those for all layers."""
+        """Returns the answers for one layer: its own, and those for all layers."""
         return dict(self.layers).get(name, Plan()).over(Plan(self.answers))
 
     def of_model(self) -> Plan:
-        """The answers for a model that is one layer; DacergnnError if others are named."""
+        """Returns the answers for a model that is one layer; raises DacergnnError if others are named."""
         self.check_layers([MODEL])
         return self.of_layer(MODEL)
 
     def check_layers(self, known: Sequence[str]) -> None:
-        """DacergnnError if a layer is named that is none of those that are known."""
+        """Raises DacergnnError if a named layer is not among the known ones."""
         unknown = [name for name, _ in self.layers if name not in known]
         if unknown:
             raise DacergnnError(
@@ -74,16 +74,16 @@ class Plan:
             )
 
     def over(self, other: Plan) -> Plan:
-        """The answers of this plan, and of another one to what this one leaves open; neither names a layer."""
+        """Returns the answers of this plan, and another plan's answers to what is left open; neither names a layer."""
         return Plan.of({**other.by_question, **self.by_question})
 
     def to_json(self) -> str:
-        """One line of JSON, an object of answers by question; those for one layer are an object by its name."""
+        """Returns one line of JSON: an object of answers by question, with an object for each named layer."""
         return json.dumps({**dict(self.answers), **{name: dict(plan.answers) for name, plan in self.layers}})
 
     @classmethod
     def from_json(cls, text: str) -> Plan:
-        """Returns what `to_json` wrote; DacergnnError for anything else."""
+        """Returns the plan that `to_json` wrote; raises DacergnnError for any other text."""
         try:
             answers = json.loads(text, object_pairs_hook=_object)
         except json.JSONDecodeError as error:
@@ -93,7 +93,7 @@ class Plan:
         return cls.of(answers)  # pyright: ignore[reportUnknownArgumentType]
 
     def save(self, path: str | Path) -> None:
-        """Write a file, which `load` reads, and ``--plan`` of the command line."""
+        """Writes a file that `load` and ``--plan`` of the command line read."""
         try:
             Path(path).write_text(self.to_json() + "\n")
         except OSError as error:
@@ -101,7 +101,7 @@ class Plan:
 
     @classmethod
     def load(cls, path: str | Path) -> Plan:
-        """Returns the plan that a file holds; DacergnnError, with the name of the file, if there is none."""
+        """Returns the plan that a file holds; raises DacergnnError, with the name of the file, if there is none."""
         try:
             return cls.from_json(Path(path).read_text())
         except OSError as error:
@@ -114,14 +114,14 @@ class Plan:
 
 
 def _text(question: object, answer: object) -> str:
-    """An answer as text; DacergnnError for what stands for none."""
+    """Returns an answer as text; raises DacergnnError for values that are no answer."""
     if isinstance(answer, bool) or not isinstance(answer, str | int):
         raise DacergnnError(f'plan: the answer to "{question}" is {short(answer)}; give one of its options as text.')
     return str(answer)
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of JSON, which would lose all but the last of equal names."""
+    """Returns an object of JSON; raises DacergnnError for equal names, since a dict would keep only the last."""
     _check_once([name for name, _ in pairs])
     return dict(pairs)
 

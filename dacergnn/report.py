@@ -1,4 +1,4 @@
-"""What `explain` tells of an optimized model."""
+"""Builds the reports that `explain` returns for an optimized model."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ NOTHING = (
 
 @dataclass(frozen=True)
 class PassReport:
-    """A pass that changed a program ("forward" or "backward"), how often it fired, and what that saves on the graph."""
+    """Describes a pass that changed a program ("forward" or "backward"), its firings, and what it saves on the
+    graph."""
 
     name: str
     role: str
@@ -35,7 +36,7 @@ class PassReport:
 
 @dataclass(frozen=True)
 class BuildReport:
-    """One build of a layer's program: for inference, or with the backward of some inputs.
+    """Describes one build of a layer's program: for inference, or with the backward of some inputs.
 
     Costs and bytes are those of the graph of the layer's last call. ``questions`` are what a plan may answer, by name;
     `Config(plan=...)` with ``plan`` makes the same choices again, on any graph.
@@ -58,11 +59,11 @@ class BuildReport:
 
 @dataclass(frozen=True)
 class LayerReport:
-    """A replaced layer; ``builds`` is empty until its first compiled call.
+    """Describes a replaced layer; ``builds`` is empty until its first compiled call.
 
-    ``refusal`` tells why the last call that ran the original layer did so, ``calls`` whether calls of a layer that is
-    traced have to be recorded, and which are replayed as CUDA graphs. ``loaded`` is the folder of SDFGs that run in
-    place of what was compiled.
+    ``refusal`` tells why the last call that ran the original layer did so. ``calls`` tells whether calls of a traced
+    layer have to be recorded, and which are replayed as CUDA graphs. ``loaded`` is the folder of SDFGs that run in
+    place of the compiled ones.
     """
 
     name: str
@@ -76,7 +77,7 @@ class LayerReport:
 
 @dataclass(frozen=True)
 class Report:
-    """Replaced layers, and those that were left alone with the reason; ``print`` it.
+    """Lists replaced layers, and layers that were left alone with the reason; ``print`` it.
 
     ``unasked`` are the questions that the user's plan answers and no program has asked so far. With ``verbose``, the
     text lists what plans may answer.
@@ -89,7 +90,7 @@ class Report:
 
     @property
     def plan(self) -> Plan:
-        """The plan that makes all choices again: for each layer, those of its build with the most gradients."""
+        """Returns the plan that makes all choices again: for each layer, those of its build with the most gradients."""
         builds = {
             layer.name or MODEL: max(layer.builds, key=lambda build: len(build.gradients))
             for layer in self.layers
@@ -121,7 +122,7 @@ class Report:
 
 
 def layer_report(name: str, layer: RunsPrograms, notes: Sequence[str | None]) -> LayerReport:
-    """The report of one compiled layer; ``notes`` tell how its calls are repeated."""
+    """Returns the report of one compiled layer; ``notes`` tell how its calls are repeated."""
     kind, last = layer.kind, layer.last_call
     refusal = layer.refusal if isinstance(layer, Core) else None
     if last is None:

@@ -1,4 +1,4 @@
-"""Targets: what the compiler knows of the machines that it makes kernels for, and how these are made."""
+"""Defines targets: the machines that the compiler makes kernels for, and how these kernels are made."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ class Target:
     """Describes a kind of machine, and the code that is made for it.
 
     Args:
-        name: What `Config.implementation` calls it.
+        name: Its name in `Config.implementation`.
         device: Type of torch's devices that hold its arrays.
         elements: Types of elements that arrays may have, by torch's names.
         plan_nest: Makes the plan of a `Traversal`: (body, schedule) -> plan (`library_nodes.plan.OperatorPlan`).
         plan_gemm: Makes the plan of a `SegmentGemm`: (body, schedule) -> plan.
-        expand: Makes what stands for operators in an SDFG: (operators, arrays of each) -> node or SDFG.
+        expand: Makes the expansion of operators in an SDFG: (operators, arrays of each) -> node or SDFG.
         environment: DaCe's environment with its headers; None where code needs none.
         executable: Class of a loaded program, as "module:name".
         call: C++ of the function that the run time calls, with the program's name as ``{name}``.
         prelude: What generated code includes in place of DaCe's own headers; None where it needs those.
         adjacencies: Sparse formats that traversals run on (`library_nodes.traversal.formats`).
         schedule_options: Options of each question of a schedule that its plans have (`SelectSchedule`).
-        hub_parts: One thread, or block of threads, has a group to itself that has no more rows than all over this.
-        hub_rows: Rows of a group that make up for the work of sharing them.
+        hub_parts: One thread, or block of threads, takes a group of up to all rows divided by this number.
+        hub_rows: Rows up to which a group is not worth the work of sharing it.
         starts_together: Whether operators that do not wait for each other start together.
         divides_inner_loops: Whether threads share hubs of nests of three levels, too.
         tunes: Whether plans can be measured on the machine (`tuning`).
@@ -64,7 +64,7 @@ class Target:
 
     @cached_property
     def version(self) -> str:
-        """Tells the target from another of its name, for what is kept between processes."""
+        """Returns a text that tells the target from others of its name, for caches that outlive a process."""
         functions = (self.plan_nest, self.plan_gemm, self.expand)
         modules = sorted({f.__module__ for f in functions if not f.__module__.startswith("dacergnn.")})
         fields = {name: value for name, value in vars(self).items() if not callable(value)}
@@ -72,13 +72,13 @@ class Target:
         return repr((fields, names, [_source(name) for name in modules]))
 
     def executable_class(self) -> Any:
-        """The class of a loaded program, which is of a package above this one."""
+        """Returns the class of a loaded program, which belongs to a package above this one."""
         module, name = self.executable.split(":")
         return getattr(import_module(module), name)
 
 
 def _source(module: str) -> str:
-    """The text of a module; where nobody can read it, what no other process has."""
+    """Returns the text of a module; if it cannot be read, a text that no other process has."""
     try:
         return inspect.getsource(sys.modules[module])
     except (OSError, TypeError):
@@ -90,7 +90,7 @@ TARGETS: dict[str, Target] = {}
 
 
 def find(name: str | None, device: str = "cpu") -> Target:
-    """The target of a name, or else the first for a type of device; DacergnnError if there is none."""
+    """Returns the target of a name, or else the first for a type of device; raises DacergnnError if there is none."""
     if name is not None:
         if name not in TARGETS:
             raise DacergnnError(f"implementation={name!r} is not one of {', '.join(TARGETS)}.")
