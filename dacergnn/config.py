@@ -30,12 +30,12 @@ LEVELS: dict[str, tuple[str, ...]] = {
     "O2": PASSES,
 }
 """Passes of each optimization level. "hector" reorders wherever that makes a product of weights and compacts on the
-source side, as the paper has it (C+R), before gradients are generated; "O2" does everything, chosen by cost."""
+source side, as in the paper (C+R), before gradients are generated; "O2" does everything, chosen by cost."""
 OLDEST_ARCHITECTURE = 80
 """Oldest compute capability, without the dot, of devices that CUDA kernels run on."""
 STRATEGIES = ("cache_all", "recompute_all", "papers", "auto", "budget:BYTES")
 """Strategies for arrays that the backward reads. The first saves all of them, the second none. "papers" saves results
-of reductions and products, and recomputes what takes constant work per element. The others take what is fastest by the
+of reductions and products, and recomputes what takes constant work per element. The others minimize time by the
 cost model within half of the free memory, or within BYTES: a number or a size, such as 500MB or 1.5GiB."""
 _UNITS = {
     "B": 1,

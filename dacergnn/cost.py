@@ -28,7 +28,7 @@ CACHE_BYTES = 64 << 20
 LINE = 64
 """Bytes of a cache line: the least that comes from memory."""
 SEEK = 128
-"""Bytes that memory could stream while it looks for one row."""
+"""Bytes that memory could stream while it looks up one row."""
 _SCATTER = 3
 """Passes over a row to which a product is added out of order: a read, a write, and the wait for both."""
 TILE_BYTES = 64 * 1024
@@ -93,7 +93,7 @@ def gather_cost(rows: int, width: int, table: int) -> Cost:
 
 
 def _scatter_cost(rows: int, width: int, table: int) -> Cost:
-    """Returns the cost of adding rows to those of a table of zeros, by types, in table order for each type."""
+    """Returns the cost of adding rows to a table of zeros, type by type, in table order for each type."""
     return Cost(streamed=table * width, gathered=_SCATTER * rows * width, far=_missed(2 * rows * width, table * width))
 
 
@@ -172,7 +172,7 @@ class Access:
 
 @dataclass(frozen=True)
 class Work:
-    """Describes what a statement does on any graph.
+    """Describes the work of a statement on any graph.
 
     Attributes:
         multiplied: Row space of the rows it computes: the statement's own, or the pairs that a product sums first.
@@ -301,7 +301,7 @@ def is_gathered(statement: Statement, ref: Ref) -> bool:
 
 
 def _is_in_order(statement: Statement, path: str) -> bool:
-    """Returns whether a path leads from the statement's rows, type by type, to rows in the order of these."""
+    """Returns whether a path from the statement's rows, taken type by type, reaches rows in their own order."""
     rows = kind(statement.space)
     if rows != "E":
         return path == {"U": "src", "V": "dst"}.get(rows)

@@ -28,7 +28,7 @@ class Encoded:
 
     ``NeighborLoader(..., transform=Encoded(model), num_workers=2)`` of PyG has the workers encode graphs, and the
     process that trains has nothing left to encode. Loaders of DGL take `sampler` in place of a transform. What to
-    encode is learned from the first batches. Batches of PyG, and the first graph in those of DGL, get an attribute
+    encode is learned from the first batches. Batches of PyG, and the first graph in batches of DGL, get an attribute
     ``encoded`` and are the same otherwise. Without workers nothing is done, and layers encode what they need.
 
     Args:
@@ -60,7 +60,7 @@ class Encoded:
         return batch
 
     def sampler(self, sampler: Any) -> EncodedSampler:
-        """Returns a sampler that has workers of DGL's loaders encode the graphs of what another one samples.
+        """Returns a sampler that makes workers of DGL's loaders encode the graphs that another one samples.
 
         ``dgl.dataloading.DataLoader(graph, seeds, Encoded(model, call).sampler(NeighborSampler([10, 10])),
         num_workers=2)`` calls the model by ``call(model, (input_nodes, output_nodes, blocks))``.

@@ -25,8 +25,7 @@ NOTHING = (
 
 @dataclass(frozen=True)
 class PassReport:
-    """Describes a pass that changed a program ("forward" or "backward"), its firings, and what it saves on the
-    graph."""
+    """Describes how often a pass fired on a program ("forward" or "backward"), and what that saves on the graph."""
 
     name: str
     role: str
@@ -38,7 +37,7 @@ class PassReport:
 class BuildReport:
     """Describes one build of a layer's program: for inference, or with the backward of some inputs.
 
-    Costs and bytes are those of the graph of the layer's last call. ``questions`` are what a plan may answer, by name;
+    Costs and bytes are for the graph of the layer's last call. ``questions`` are those that a plan may answer, by name;
     `Config(plan=...)` with ``plan`` makes the same choices again, on any graph.
     """
 

@@ -45,7 +45,7 @@ the sum of the factors::
     for p in g.dst_pairs():
         p.dst["bias"] += p["total"] * b[p.etype]               # joins the sums of a * linear(x, W)
 
-Saves: 2 (U - V) K M FLOPs and U M values in the first case, 2 (E - U) K M FLOPs in the second; with parts, products
+Saves: 2 (U - V) K M FLOPs and U M values in the first case, 2 (E - U) K M FLOPs in the second. With parts, products
 have as many rows as the sum over relations of min(U, V). Equal sums are formed once. All combinations are priced with
 the sizes of the graph; the cheapest is kept.
 """

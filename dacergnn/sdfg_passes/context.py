@@ -11,7 +11,7 @@ from dacergnn.sdfg_passes.questions import Questions
 
 @dataclass(frozen=True)
 class Context:
-    """Describes what a pass knows besides the program and its own options.
+    """Holds the information that a pass has besides the program and its own options.
 
     Args:
         profile: The graph to choose for; results of passes are right for every graph.

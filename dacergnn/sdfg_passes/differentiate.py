@@ -1,9 +1,8 @@
 """Differentiates a program into the program of its gradients, with one rule per kind of statement (Hector 3.5).
 
 The backward program consists of the same operators. A value gathered along a map receives its gradient by a reduction
-along that map; ``Y = X W`` gives ``dX = dY W^T`` and ``dW = X^T dY``; a maximum hands its gradient to the rows that
-attain it, ties in equal shares. The backward reads arrays of the forward program, which therefore saves them
-(`cache_all`).
+along that map. ``Y = X W`` gives ``dX = dY W^T`` and ``dW = X^T dY``. A maximum hands its gradient to the rows that
+attain it, ties in equal shares. The backward reads arrays of the forward, which therefore saves them (`cache_all`).
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ class Derivation:
 def differentiate(sdfg: dace.SDFG, wrt: Sequence[str], kept: Collection[str] = ()) -> Gradient:
     """Returns the forward and the backward of ``sdfg``, with gradients for the inputs ``wrt``.
 
-    Gradients that nobody asks for, and what only they need, are not generated.
+    Gradients that are not asked for, and values that only they need, are not generated.
 
     Args:
         kept: Arrays to save anyway. Like results, they replace operands where gradients can be computed from them.

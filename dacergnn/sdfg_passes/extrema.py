@@ -1,6 +1,6 @@
 """Moves functions behind extrema: monotone functions that all edges of a node share are computed once per node.
 
-Precondition: a listing, as `propagation_postponing` has it.
+Precondition: a listing that `propagation_postponing` rewrites.
 
 Before::
 

@@ -1,5 +1,5 @@
-"""Fuses into a SegmentGemm what it can express: gathers and per-row scalars of its operand, the reduction of its result
-(Hector 3.4.1, 3.4.2).
+"""Fuses into a SegmentGemm: gathers and per-row scalars of its operand, and the reduction of its result (Hector 3.4.1,
+3.4.2).
 
 Precondition: an inter-operator SDFG.
 

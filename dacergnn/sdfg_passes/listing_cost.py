@@ -60,7 +60,7 @@ def _shared(listing: Listing, sizes: Mapping[str, int]) -> Cost:
     total = Cost()
     known: dict[tuple[str, str], set[tuple[str, str]]] = {}
     loops = [s for s in listing.statements if kind(s.space) == "E" and match_gemm(s) is None]
-    for statement in sorted(loops, key=lambda s: _side(s) is None):  # those of edge values join reductions
+    for statement in sorted(loops, key=lambda s: _side(s) is None):  # reductions first, which other loops join
         gathered = {(r.name, r.path): r for r in statement.reads if is_gathered(statement, r)}
 
         def saving(

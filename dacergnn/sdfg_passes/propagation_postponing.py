@@ -26,8 +26,8 @@ A term that all edges of a node add before a maximum is added after it, at the n
 destinations need and that all sources have anyway is computed once. Copies of node values are not moved: their readers
 read the node. Quotients, logarithms and roots stay at edges, since nodes without edges might have no value for them.
 
-Saves, for a product of K x M that moves: 2 (E - N) K M FLOPs, N = NS or ND, and (E - N) M values of memory; for one
-that is split over both end points: 2 (E - NS - ND) K M FLOPs for E M additions.
+Saves, for a product of K x M that moves: 2 (E - N) K M FLOPs, N = NS or ND, and (E - N) M values of memory. For one
+that is split over both end points, it saves 2 (E - NS - ND) K M FLOPs for E M additions.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def _move(listing: Listing, statement: Statement, singular: Set[str]) -> bool:
 
 
 def _share(listing: Listing, statement: Statement) -> bool:
-    """Lets readers of a value of destinations read it at the sources, which include them, if these have it too."""
+    """Lets readers of a value at destinations read it at the sources, which include them, if it exists there."""
     name = statement.target.name
     own = [listing.space(r.name) for r in statement.reads if r.path == ""]
     if not own or {*own} != {"NS"} or not _is_map(statement) or listing.space(name) != "ND":

@@ -1,7 +1,7 @@
 """Tells which expressions have a value and a derivative on all nodes.
 
-A node without edges may have degree 0. Quotients by such values must not be computed for all nodes: nobody would read
-the quotient of this node, but its derivative times a gradient of 0 is NaN, and gradients of weights sum over all nodes.
+A node without edges may have degree 0. Nobody reads a quotient by it, but the derivative of the quotient times a
+gradient of 0 is NaN, and gradients of weights sum over all nodes. So such quotients must stay at edges.
 """
 
 from __future__ import annotations

@@ -176,4 +176,4 @@ def _transformation(step: Pass) -> type[ProgramTransformation]:
 
 TRANSFORMATIONS = {name: _transformation(step) for name, step in _passes().items()}
 """Name of a pass -> its transformation, in pipeline order. Differentiation is not among them: it makes two SDFGs."""
-globals().update({kind.__name__: kind for kind in TRANSFORMATIONS.values()})  # where the history of an SDFG finds them
+globals().update({kind.__name__: kind for kind in TRANSFORMATIONS.values()})  # DaCe looks here to load histories

@@ -24,7 +24,7 @@ After, one loop over destinations, in which att, total, weight and out are local
         n["y"] = n["out"] + bias
 
 Saves: for every array of row space S and width M that becomes local, one write and a read for each reader,
-(1 + readers) S M values; for every array that several of the statements read, all reads but one.
+(1 + readers) S M values. For every array that several of the statements read, it saves all reads but one.
 
 Pairs of operators are merged as long as that lowers the traffic that `_traffic` counts, the best pair first. E rows
 visited by destination or source lie apart in memory, so streaming them in the order of edges is cheaper. A statement
@@ -59,7 +59,7 @@ from dacergnn.target import find
 
 # Costs of moving a row of w values, in values streamed; measured on narrow rows in cache and wide rows in memory.
 _WIDTH_APART, _ROW_APART = 1.25, 4.0  # reading a row by an index, or in another order than rows have in memory
-_ROW_TWICE = 10.0  # reading through an index in such an order: no neighbors share a line
+_ROW_TWICE = 10.0  # reading by an index in such an order, where no neighbors share a line
 _WIDTH_SCATTERED, _ROW_SCATTERED = 2.0, 8.0  # writing in such an order
 _ONE_BY_ONE = 4.0  # computing a few values between wide rows, where they do not vectorize
 _SCRATCH = 0.5  # keeping a value for another loop of the nest
@@ -92,7 +92,7 @@ class _Unit:
 
     statements: dict[int, Statement]
     mapping: str
-    operator: GraphOperator | None = None  # of a unit that stays as it is
+    operator: GraphOperator | None = None  # the present operator of a unit that stays as it is
     fusible: bool = True
 
     @cached_property
