@@ -8,7 +8,7 @@ class DacergnnError(Exception):
 
 
 class GraphError(DacergnnError, ValueError):
-    """Signals that the arrays of a graph do not describe one."""
+    """Signals that arrays or objects given as a graph do not describe one."""
 
 
 class EncodingError(DacergnnError):
