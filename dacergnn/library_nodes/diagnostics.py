@@ -37,16 +37,16 @@ def fail(node: ast.AST, message: str) -> NoReturn:
 
 def nearest(name: str, known: Iterable[str], form: str = "{}") -> str:
     """``; did you mean dst_nodes?`` with the known name most like ``name``, "" if none is like it."""
-    found = closest(name, known)
-    return f"; did you mean {form.format(found)}?" if found else ""
+    guess = closest(name, known)
+    return f"; did you mean {form.format(guess)}?" if guess else ""
 
 
 def closest(name: str, known: Iterable[str]) -> str:
     """The known name most like ``name``, "" if none is."""
     names = {n.casefold(): n for n in known}
     meant = _ELSEWHERE.get(name, "")
-    found = [meant] if meant in names else get_close_matches(name.casefold(), names, n=1)
-    return names[found[0]] if found else ""
+    matches = [meant] if meant in names else get_close_matches(name.casefold(), names, n=1)
+    return names[matches[0]] if matches else ""
 
 
 def located(node: Node, origin: ast.AST, everywhere: bool = False) -> Node:

@@ -159,14 +159,14 @@ class GraphOperator(nodes.LibraryNode):
         Raises:
             VerificationError: A choice of the schedule is none that kernels of the target have.
         """
-        found = find(target)
+        known_target = find(target)
         for name in self.schedule_properties:
-            value, options = getattr(self, name), found.schedule_options.get(name, ())
+            value, options = getattr(self, name), known_target.schedule_options.get(name, ())
             if type(value) is int and name not in self.run_time and options and str(value) not in options:
                 raise VerificationError(
-                    f"{self.label}: {name} is {value}; options of {found.name}: {', '.join(options)}."
+                    f"{self.label}: {name} is {value}; options of {known_target.name}: {', '.join(options)}."
                 )
-        return self._plan(found, self.facts(arrays))
+        return self._plan(known_target, self.facts(arrays))
 
     def _plan(self, target: Target, arrays: Arrays) -> OperatorPlan:
         """Asks a target for the plan of the body."""

@@ -88,10 +88,10 @@ class ExpressionParser:
 
     def ref(self, node: ast.AST) -> Ref | None:
         """The reference that ``node`` spells, or None when it is something else."""
-        found = self._ref(node)
-        if found is not None:
-            self.seen.append((found, node))
-        return found
+        reference = self._ref(node)
+        if reference is not None:
+            self.seen.append((reference, node))
+        return reference
 
     def _ref(self, node: ast.AST) -> Ref | None:
         if isinstance(node, ast.Attribute) and node.attr == "T":

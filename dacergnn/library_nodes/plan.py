@@ -39,10 +39,10 @@ class Arrays:
 
     def width(self, name: str) -> int:
         """Elements of a row."""
-        found = 1
+        elements = 1
         for extent in self.by_name[name].shape:
-            found *= extent
-        return found
+            elements *= extent
+        return elements
 
     def shapes(self, ref: Ref) -> Shape:
         """Shape of the row that a reference sees."""

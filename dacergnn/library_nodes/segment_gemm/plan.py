@@ -42,9 +42,9 @@ class ProductBody:
     @property
     def gemm(self) -> Gemm:
         """The operands of the product."""
-        found = match_gemm(self.statements[0])
-        assert found is not None
-        return found
+        gemm = match_gemm(self.statements[0])
+        assert gemm is not None
+        return gemm
 
 
 @dataclass(frozen=True)

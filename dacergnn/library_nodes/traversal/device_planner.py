@@ -34,10 +34,10 @@ def with_sums(top: Loop, levels: Levels, arrays: Arrays, lanes: Lanes) -> tuple[
 
     def name(shape: Shape) -> str:
         nonlocal known
-        found = next(n for n in (f"sum{k}" for k in count()) if n not in known)
-        known = known.with_rows({found: Rows("ONE", shape)})
-        names.append(found)
-        return found
+        array = next(n for n in (f"sum{k}" for k in count()) if n not in known)
+        known = known.with_rows({array: Rows("ONE", shape)})
+        names.append(array)
+        return array
 
     def divided(loop: Loop) -> Loop:
         apart = _lanes_of(loop, levels, arrays, lanes).lanes > 1
@@ -279,10 +279,10 @@ class Planner:
         """
         names = [n for n, home in self.homes.items() if home.reduced or n in self.in_registers]
         layouts = [Lanes() if self.arrays.width(n) < WIDE else self.lanes for n in names]
-        found = sum(lanes.held(self.homes[n].width) for n, lanes in zip(names, layouts, strict=True))
+        elements = sum(lanes.held(self.homes[n].width) for n, lanes in zip(names, layouts, strict=True))
         if self.lanes.lanes == 1:
-            return 2 * found
-        return max(found, 8) if self.lanes.vector == 1 else found
+            return 2 * elements
+        return max(elements, 8) if self.lanes.vector == 1 else elements
 
 
 def _encodings(loop: DeviceLoop, groups: Pointers | None) -> tuple[str, ...]:
@@ -294,8 +294,8 @@ def _encodings(loop: DeviceLoop, groups: Pointers | None) -> tuple[str, ...]:
 def scratch_bytes(needs: Iterable[tuple[str, int]], arrays: Arrays) -> dict[str, int]:
     """Bytes per row of each row space for arrays of so many elements a row; each starts at an aligned place."""
     item = max(arrays.item, 4)  # sums have 32 bits at least
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for space, elements in needs:
-        found[space] = found.get(space, 0) + elements * item
-        found["ONE"] = found.get("ONE", 0) + ALIGNMENT
-    return found
+        sizes[space] = sizes.get(space, 0) + elements * item
+        sizes["ONE"] = sizes.get("ONE", 0) + ALIGNMENT
+    return sizes

@@ -68,12 +68,12 @@ def misfit(adjacency: str, mapping: str, statements: Sequence[Statement], *, hub
     """
     if adjacency == "csr":
         return None
-    found = edge_groups(mapping, statements)
-    if found is None:
+    groups = edge_groups(mapping, statements)
+    if groups is None:
         return "its loops are not over groups of edges"
     if hubs and adjacency in ("csc", "hybrid"):
         return "threads share its longest groups"
-    outer, inner, path = found
+    outer, inner, path = groups
     if adjacency != "csc":
         return None
     if path not in OTHER_END:

@@ -42,8 +42,8 @@ class Lanes:
 
     def held(self, width: int) -> int:
         """Elements of a row, or of a strip of it, that a lane has room for."""
-        found = -(-width // self.round) * self.vector
-        return found if self.strip is None else min(found, self.strip)
+        elements = -(-width // self.round) * self.vector
+        return elements if self.strip is None else min(elements, self.strip)
 
     def strips(self, width: int) -> int:
         """Into how many strips rows are cut."""
@@ -55,7 +55,7 @@ def sums_first(statement: Statement, shapes: ShapeOf, name: Callable[[Shape], st
 
     ``name`` declares an array of a row shape and names it.
     """
-    found: dict[Expr, Statement] = {}
+    sums: dict[Expr, Statement] = {}
 
     def visit(expr: Expr) -> Expr:
         if not isinstance(expr, Op):
@@ -68,12 +68,12 @@ def sums_first(statement: Statement, shapes: ShapeOf, name: Callable[[Shape], st
         if size(shape) < WIDE or size(shape[:-1]) >= WIDE:
             return expr
         total = op("sum", body)
-        if total not in found:
-            found[total] = Statement(statement.space, Ref(name(shape[:-1])), "=", total)
-        return found[total].target
+        if total not in sums:
+            sums[total] = Statement(statement.space, Ref(name(shape[:-1])), "=", total)
+        return sums[total].target
 
     rest = visit(statement.expr)
-    return [*found.values(), replace(statement, expr=rest)]
+    return [*sums.values(), replace(statement, expr=rest)]
 
 
 Index = tuple[str | None, ...]

@@ -124,10 +124,10 @@ class Loop:
 
     def statements(self) -> list[Statement]:
         """All statements inside, in order."""
-        found: list[Statement] = []
+        statements: list[Statement] = []
         for item in self.items:
-            found += [item] if isinstance(item, Statement) else item.statements()
-        return found
+            statements += [item] if isinstance(item, Statement) else item.statements()
+        return statements
 
     def inside(self) -> list[Loop]:
         """The loop and those inside of it, from the outside in."""
@@ -171,15 +171,15 @@ def loops(
         return [Loop(levels.spaces[0], tuple(statements), flat=True)]
     homes = {s.target.name: reached(s.space, s.target.path) for s in statements}
     grouped = [s.target.name not in flat for s in statements]
-    found: list[Loop] = []
+    top_loops: list[Loop] = []
     for number, stage in enumerate(staged(statements, grouped, [False] * len(statements))):
         rows = stage if number % 2 == 0 else [s for s in stage if s.target.name in summed]
         groups = [s for s in stage if s not in rows]
         if rows:
-            found.append(Loop(levels.spaces[-1], tuple(rows), flat=True))
+            top_loops.append(Loop(levels.spaces[-1], tuple(rows), flat=True))
         if groups:  # after the sums, which others at this stage may read
-            found.append(_nested(levels, groups, 0, homes))
-    return found
+            top_loops.append(_nested(levels, groups, 0, homes))
+    return top_loops
 
 
 def apart(levels: Levels, statements: Sequence[Statement]) -> list[Loop]:

@@ -73,9 +73,9 @@ class Traversal(GraphOperator):
     def validate(self, sdfg: dace.SDFG, state: dace.SDFGState) -> None:
         super().validate(sdfg, state)
         statements = self.statements
-        found = problem(self.space, statements) if len(statements) > 1 else None
-        if found is not None:
-            raise VerificationError(f"{self.label}: {found}.")
+        reason = problem(self.space, statements) if len(statements) > 1 else None
+        if reason is not None:
+            raise VerificationError(f"{self.label}: {reason}.")
         for name in self.run_time:
             value = getattr(self, name)
             if not (isinstance(value, int) and -(1 << 63) <= value < 1 << 63):

@@ -229,14 +229,14 @@ class _Planner:
     def _stacked(self, loop: Loop) -> tuple[Statement, ...]:
         """Statements whose targets have a row on the stack of a loop."""
         inside = loop.statements()
-        found: list[Statement] = []
+        stacked: list[Statement] = []
         for statement in self.nest.statements:
             home = self.find.homes[statement.target.name]
             if home.space != loop.space or statement not in inside:
                 continue
             if home.reduced or (home.loop is loop and not self._direct(statement)):
-                found.append(statement)
-        return tuple(found)
+                stacked.append(statement)
+        return tuple(stacked)
 
     def _direct(self, statement: Statement) -> bool:
         """Returns whether an own row goes to memory only, because nothing here reads it."""
@@ -301,15 +301,15 @@ class _Planner:
         order = find.levels.up(space, self.top) or "one"
         own_order = places and find.list_of(space, order, "") is not None
         own = [s for s in loop.statements() if s.space == space]
-        found: dict[Prefetch, None] = {}
+        prefetches: dict[Prefetch, None] = {}
         for statement in own:
             for ref in dict.fromkeys(statement.reads):
                 inside = ref.name in find.homes or find.enclosing(statement, ref) is not None
                 narrow = self.nest.arrays.width(ref.name) < LEAST_PREFETCHED
                 if not (inside or is_few(ref.path) or narrow or (ref.path == "" and not own_order)):
-                    found[Prefetch(ref.name, find.number_at(space, at, ref.path))] = None
+                    prefetches[Prefetch(ref.name, find.number_at(space, at, ref.path))] = None
         for statement in own:
             name = statement.target.name
             if not statement.target.path and find.homes[name].stored and own_order:
-                found[Prefetch(name, find.number_at(space, at), writes=True)] = None
-        return tuple(found)
+                prefetches[Prefetch(name, find.number_at(space, at), writes=True)] = None
+        return tuple(prefetches)

@@ -44,7 +44,7 @@ def is_narrow(statement: Statement, shapes: ShapeOf) -> bool:
 
 
 def homes_of(
-    found: Sequence[Loop], statements: Sequence[Statement], shapes: ShapeOf, local_arrays: Collection[str]
+    top_loops: Sequence[Loop], statements: Sequence[Statement], shapes: ShapeOf, local_arrays: Collection[str]
 ) -> dict[str, Home]:
     """Storage of every array that the statements write, given their loops."""
     spaces = {s.target.name: reached(s.space, s.target.path) for s in statements}
@@ -60,7 +60,7 @@ def homes_of(
             for name in {r.name for r in (*item.reads, item.target)} & spaces.keys():
                 touching[name].append(around.get(spaces[name]))
 
-    for loop in found:
+    for loop in top_loops:
         visit(loop, {})
     offsets: dict[str, int] = {}
     result: dict[str, Home] = {}

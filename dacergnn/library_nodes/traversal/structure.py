@@ -38,9 +38,9 @@ def structure_of(body: Body, adjacency: str, *, by_edges: bool = False) -> Struc
     statements, arrays, terms = _divided(body, levels, form, by_edges)
     flat = narrow_maps(levels, statements, arrays.shapes) if form.flattens else []
     summed = _sums(levels, statements, arrays, flat) if by_edges else ()
-    found = loops(levels, statements, flat, summed)
-    homes = homes_of(found, statements, arrays.shapes, [*body.local_arrays, *terms])
-    return Structure(adjacency, levels, statements, arrays, found, homes)
+    top_loops = loops(levels, statements, flat, summed)
+    homes = homes_of(top_loops, statements, arrays.shapes, [*body.local_arrays, *terms])
+    return Structure(adjacency, levels, statements, arrays, top_loops, homes)
 
 
 def _divided(
@@ -104,5 +104,5 @@ def by_columns(body: Body) -> Structure:
         loop = rows if summed or statement.space == targets else edges
         width = size(body.arrays.shapes(statement.target))
         homes[name] = Home(loop.space, width, loop, None, name not in body.local_arrays, summed)
-    found = [Loop(columns.spaces[0], (edges,)), *([rows] if rows.items else [])]
-    return Structure("csc", levels, statements, body.arrays, found, homes, columns)
+    top_loops = [Loop(columns.spaces[0], (edges,)), *([rows] if rows.items else [])]
+    return Structure("csc", levels, statements, body.arrays, top_loops, homes, columns)

@@ -44,10 +44,10 @@ def _statement(plan: GemmPlan, statement: Statement, new_name: Callable[[], str]
 
     def name(shape: Shape) -> str:
         nonlocal arrays
-        found = new_name()
-        sums[found] = Rows("ONE", shape)
-        arrays = arrays.with_rows({found: sums[found]})
-        return found
+        array = new_name()
+        sums[array] = Rows("ONE", shape)
+        arrays = arrays.with_rows({array: sums[array]})
+        return array
 
     def shapes(ref: Ref) -> Shape:
         return arrays.shapes(ref)

@@ -222,14 +222,14 @@ class NestText:
         pointers: dict[tuple[str, str], str] = {}
 
         def read(ref: Ref, at: str, same: bool) -> str:
-            found = step.reads[ref.name, ref.path]
+            source = step.reads[ref.name, ref.path]
             whole = self.plan.arrays.width(ref.name) < WIDE
-            if found.registers and (whole or same):
+            if source.registers and (whole or same):
                 return f"own_{ref.name}[{at if whole else 'held'}]"
             key = (ref.name, ref.path)
             if key not in pointers:
                 pointers[key] = f"row{len(pointers)}"
-                lines.append(f"const auto* const {pointers[key]} = {self._pointer(found.memory)};")
+                lines.append(f"const auto* const {pointers[key]} = {self._pointer(source.memory)};")
             constant = ref.name not in self.plan.homes
             if same and lanes.vector > 1:
                 return emitter.load(pointers[key], constant)
