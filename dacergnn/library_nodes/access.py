@@ -1,11 +1,11 @@
-"""Access schemes: which graph encodings the kernel of a statement reads (Hector 3.6), and how rows are ordered."""
+"""Finds the graph encodings that the kernel of a statement reads: access schemes (Hector 3.6) and orders of rows."""
 
 from __future__ import annotations
 
 from dacergnn.graph.spaces import MAPS, NONZEROS, PAIR_NONZEROS, TYPE_PATHS, encoding_name, kind
 from dacergnn.library_nodes.form import WEIGHT_PRODUCTS, Ref, Statement, match_gemm
 
-# Groupings in which the rows already stand in order, so that no list of row ids is needed.
+# Groupings in which the rows already are in order, so that no list of row ids is needed.
 _IN_ORDER = {
     ("E", "etype"),
     ("E", "dstpair"),
@@ -21,12 +21,12 @@ _IN_ORDER = {
 
 
 def index_name(space: str, path: str) -> str | None:
-    """Encoding that holds, for every row of ``space``, the row that ``path`` leads to; None for the own row and ONE."""
+    """Returns the encoding of the row that ``path`` leads to, for all rows of ``space``; None for own rows and ONE."""
     return encoding_name("idx", space, path) if path not in ("", "one") else None
 
 
 def order_name(space: str, *paths: str) -> str | None:
-    """Encoding that lists the rows of ``space`` grouped by ``paths``; None where they stand in that order already."""
+    """Returns the encoding that lists the rows of ``space`` grouped by ``paths``; None if they are in that order."""
     if paths == ("one",) or (kind(space), *paths) in _IN_ORDER:
         return None
     if paths[0] == "one":
@@ -35,9 +35,9 @@ def order_name(space: str, *paths: str) -> str | None:
 
 
 def ordered_index_name(space: str, order: str, path: str) -> str | None:
-    """Encoding with the row that ``path`` leads to for every row of ``space``, rows in the order of ``order``.
+    """Returns the encoding of the row that ``path`` leads to, for all rows of ``space`` in the order of ``order``.
 
-    For ``path`` "" that is the row itself; None where no list is needed.
+    For ``path`` "" this is the row itself; None where no list is needed.
     """
     ids = order_name(space, order)
     if ids is None or path == "":
@@ -46,12 +46,12 @@ def ordered_index_name(space: str, order: str, path: str) -> str | None:
 
 
 def pointer_name(space: str, path: str) -> str | None:
-    """Encoding that delimits the groups of ``path``; None for ONE, a single group."""
+    """Returns the encoding that delimits the groups of ``path``; None for ONE, a single group."""
     return None if path == "one" else encoding_name("ptr", space, path)
 
 
 def group_path(statement: Statement) -> str:
-    """The path by which a kernel groups rows: the weight's for a GEMM, else the target's ("" for a plain map)."""
+    """Returns the path by which a kernel groups rows: the weight's for `linear`, else the target's ("" for a map)."""
     gemm = match_gemm(statement)
     if gemm is not None and gemm.kind == "linear":
         return gemm.w.path
@@ -59,14 +59,14 @@ def group_path(statement: Statement) -> str:
 
 
 def statement_encodings(statement: Statement) -> list[str]:
-    """Names of the encodings that the CPU kernel of ``statement`` reads, without repetition."""
+    """Returns the names of the encodings that the CPU kernel of ``statement`` reads, without repetition."""
     space, gemm, target = statement.space, match_gemm(statement), statement.target.path
     group = group_path(statement)
     names: list[str | None] = []
 
     def gather(ref: Ref) -> None:
         if gemm is not None and ref.path == "one":
-            names.append(encoding_name("idx", space, "one"))  # the kernels know gathered rows, not a repeated one
+            names.append(encoding_name("idx", space, "one"))  # kernels need a list even for one repeated row
             return
         if ref.path != group or gemm is not None or shares_groups(statement):
             names.append(index_name(space, ref.path))
@@ -92,7 +92,7 @@ def statement_encodings(statement: Statement) -> list[str]:
 
 
 def is_few(path: str) -> bool:
-    """Returns whether a path leads to few rows (types): long groups that several threads share."""
+    """Returns whether a path leads to few rows (types), whose long groups several threads share."""
     return path in TYPE_PATHS
 
 
@@ -108,7 +108,7 @@ def target_is_prefix(statement: Statement, array_space: str) -> bool:
 
 
 def pure_encodings(statement: Statement) -> list[str]:
-    """Names of the index lists that the `pure` expansion reads: one for every map in the statement."""
+    """Returns the names of the index lists that the `pure` expansion reads, one for every map in the statement."""
     paths = [ref.path for ref in (*statement.reads, statement.target)]
     names = (index_name(statement.space, path) for path in paths)
     return list(dict.fromkeys(n for n in names if n is not None))

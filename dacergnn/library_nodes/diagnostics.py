@@ -1,4 +1,4 @@
-"""Errors in program source: where they are, and the nearest thing that would be right."""
+"""Reports errors in program source with their place, and with the known name that is most like a wrong one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NoReturn, TypeVar
 
 from dacergnn.errors import ProgramError
 
-# What other libraries call things.
+# Names of other libraries for operators and attributes of the program form.
 _ELSEWHERE = {
     "in_edges": "incoming_edges",
     "out_edges": "outgoing_edges",
@@ -23,26 +23,26 @@ Node = TypeVar("Node", bound=ast.AST)
 
 
 def place(node: ast.AST) -> str:
-    """``layer.py:12:9`` of a node that was read from a file, else ``line 2, column 9``."""
+    """Returns ``layer.py:12:9`` for a node that was read from a file, else ``line 2, column 9``."""
     line, column = getattr(node, "lineno", 0), getattr(node, "col_offset", 0) + 1
     file = getattr(node, "file", "")
     return f"{file}:{line}:{column}" if file else f"line {line}, column {column}"
 
 
 def fail(node: ast.AST, message: str) -> NoReturn:
-    """Raise ProgramError with the place of ``node`` in the source."""
+    """Raises ProgramError with the place of ``node`` in the source."""
     text = ast.unparse(node) if isinstance(node, ast.expr | ast.stmt) else ""
     raise ProgramError(message, place(node), text.partition("\n")[0])
 
 
 def nearest(name: str, known: Iterable[str], form: str = "{}") -> str:
-    """``; did you mean dst_nodes?`` with the known name most like ``name``, "" if none is like it."""
+    """Returns ``; did you mean dst_nodes?`` with the known name most like ``name``, "" if none is like it."""
     guess = closest(name, known)
     return f"; did you mean {form.format(guess)}?" if guess else ""
 
 
 def closest(name: str, known: Iterable[str]) -> str:
-    """The known name most like ``name``, "" if none is."""
+    """Returns the known name most like ``name``, "" if none is like it."""
     names = {n.casefold(): n for n in known}
     meant = _ELSEWHERE.get(name, "")
     matches = [meant] if meant in names else get_close_matches(name.casefold(), names, n=1)
@@ -50,7 +50,7 @@ def closest(name: str, known: Iterable[str]) -> str:
 
 
 def located(node: Node, origin: ast.AST, everywhere: bool = False) -> Node:
-    """The node, with the place of ``origin`` wherever it has none, or everywhere."""
+    """Gives the place of ``origin`` to all parts of a node that have none, or to all parts, and returns the node."""
     for item in ast.walk(node):
         if isinstance(item, ast.expr | ast.stmt) and (everywhere or not hasattr(item, "lineno")):
             ast.copy_location(item, origin)

@@ -1,4 +1,4 @@
-"""The program form: expressions and statements that the bodies of library nodes are made of.
+"""Defines the program form: the expressions and statements that make up the bodies of library nodes.
 
 A statement runs once for every row of its row space and reads rows that an index map leads to
 (``e.src.x`` from an edge row, ``W[e.etype]`` from its type). Its target is a row of the same space, or
@@ -25,9 +25,9 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Ref:
-    """Row of array ``name`` that map ``path`` leads to ("" is the own row), viewed with row shape ``view``, if any.
+    """Represents the row of array ``name`` that map ``path`` leads to ("": the own row), with row shape ``view``, if any.
 
-    ``transposed`` exchanges the last two axes of what is seen then.
+    ``transposed`` then exchanges the last two axes of this view.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Ref:
 
 @dataclass(frozen=True, eq=False)
 class Const:
-    """A number. The two zeros are not equal: what is divided by them differs."""
+    """Represents a number. The two zeros are not equal, because quotients by them differ."""
 
     value: float
 
@@ -55,7 +55,7 @@ class Const:
 
 @dataclass(frozen=True)
 class Op:
-    """Operator of the table in ``operators.py``; ``dims`` holds the integers of `reshape`, `slice`, `inner`, ..."""
+    """Applies an operator of ``operators.py``; ``dims`` holds the integers of `reshape`, `slice`, `inner`, ..."""
 
     name: str
     args: tuple[Expr, ...]
@@ -66,7 +66,7 @@ Expr = Ref | Const | Op
 ShapeOf = Callable[[Ref], Shape]
 
 WEIGHT_PRODUCTS = ("compose", "inner")
-"""Products of matrices that belong to one row, a type: they stand in loops over types."""
+"""Products of the matrices of one type: such statements are in loops over types."""
 TYPE_SPACES = ("R", "T", "ONE")
 GEMM_OPERATORS = ("linear", "outer_prod", *WEIGHT_PRODUCTS)
 REDUCTIONS = ("=", "+=", "max=", "min=")
@@ -74,7 +74,7 @@ REDUCTIONS = ("=", "+=", "max=", "min=")
 
 @dataclass(frozen=True)
 class Statement:
-    """``target op expr`` for every row of ``space``."""
+    """Represents ``target op expr`` for every row of ``space``."""
 
     space: str
     target: Ref
@@ -92,7 +92,7 @@ class Statement:
 
 @dataclass(frozen=True)
 class Gemm:
-    """A statement as SegmentGemm understands it: ``target op scale * kind(x, w)``; ``dims`` are those of `inner`."""
+    """Describes a statement that SegmentGemm runs: ``target op scale * kind(x, w)``; ``dims`` are those of `inner`."""
 
     kind: str
     x: Ref
@@ -102,7 +102,7 @@ class Gemm:
 
 
 def match_gemm(statement: Statement) -> Gemm | None:
-    """The operands of a statement that one SegmentGemm can run, or None."""
+    """Returns the operands of a statement that one SegmentGemm can run, or None."""
     expr = statement.expr
     scale: Ref | None = None
     if isinstance(expr, Op) and expr.name == "mul" and isinstance(expr.args[0], Ref):
@@ -122,7 +122,7 @@ def match_gemm(statement: Statement) -> Gemm | None:
 
 
 def refs(expr: Expr) -> Iterator[Ref]:
-    """The references of an expression, left to right, repeated where they occur again."""
+    """Yields the references of an expression from left to right, repeated where they occur again."""
     if isinstance(expr, Ref):
         yield expr
     elif isinstance(expr, Op):
@@ -158,7 +158,7 @@ _COMPARE = {"gt": ">", "ge": ">=", "eq": "=="}
 
 
 def ref_text(ref: Ref, entity: str, aliases: dict[str, str] | None = None) -> str:
-    """``e.src["x"]``, ``W[e.etype].T``, ``bias``; ``aliases`` maps a path to another loop variable."""
+    """Returns ``e.src["x"]``, ``W[e.etype].T`` or ``bias``; ``aliases`` maps a path to another loop variable."""
     if ref.path == "one":
         text = ref.name
     elif ref.path in _TYPE_KEYS:
@@ -173,7 +173,7 @@ def ref_text(ref: Ref, entity: str, aliases: dict[str, str] | None = None) -> st
 
 
 def expr_text(expr: Expr, entity: str, aliases: dict[str, str] | None = None, level: int = 0) -> str:
-    """The expression in program form; ``level`` is the precedence of what stands around it."""
+    """Returns the expression in program form; ``level`` is the precedence of the operator around it."""
     if isinstance(expr, Ref):
         return ref_text(expr, entity, aliases)
     if isinstance(expr, Const):
@@ -195,7 +195,7 @@ def expr_text(expr: Expr, entity: str, aliases: dict[str, str] | None = None, le
 
 
 def statement_text(statement: Statement, entity: str | None = None, aliases: dict[str, str] | None = None) -> str:
-    """The statement on one line, as a loop over its row space would hold it."""
+    """Returns the statement on one line, as a loop over its row space would hold it."""
     entity = entity or ENTITY[statement.space]
     target = ref_text(statement.target, entity, aliases)
     expr = expr_text(statement.expr, entity, aliases)

@@ -1,7 +1,7 @@
-"""The order of operators on a device in which as many as possible share launches.
+"""Orders operators on a device so that as many as possible share launches.
 
-Operators of one step first, whenever their data are there: others wait for them, while those of several steps, which
-sum up what blocks have, share their launches with all that come until then. Those that nobody waits for come last.
+Operators of one step run as soon as their data are ready, because others wait for them. Operators of several steps,
+which sum up results of blocks, come later and share launches with more operators. Those that none waits for come last.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from collections.abc import Mapping, Sequence
 from dacergnn.library_nodes.node import GraphOperator
 
 MOST = 12
-"""Operators that start together at most, so that the code of a launch does not grow with the program."""
+"""The most operators that start together, so that the code of a launch does not grow with the program."""
 
 
 def launched_together(
     operators: Sequence[GraphOperator], steps: Mapping[GraphOperator, int]
 ) -> list[list[GraphOperator]]:
-    """Groups of operators that do not wait for each other, in an order in which they can run.
+    """Returns groups of operators that do not wait for each other, in an order in which they can run.
 
     Args:
-        operators: In an order in which they can run.
-        steps: How many launches of an operator wait for each other.
+        operators: Operators in an order in which they can run.
+        steps: Number of launches of each operator, each of which waits for the one before.
     """
     awaited = {name for o in operators for name in o.read_arrays}
     waiting, groups = list(operators), list[list[GraphOperator]]()

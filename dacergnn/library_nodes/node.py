@@ -1,4 +1,4 @@
-"""What SegmentGemm and Traversal have in common: a row space, a body of statements, connectors by array name."""
+"""Defines the base class of SegmentGemm and Traversal: a row space, a body of statements, connectors by array name."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 PREFIX = "_"
 Typeclass = Any
-"""A scalar type of DaCe: a class to type checkers, an instance of `dace.typeclass` when it runs."""
+"""A scalar type of DaCe: type checkers see a class, but at run time it is an instance of `dace.typeclass`."""
 
 
 def row_shape(desc: Data) -> Shape:
-    """Row shape of an array: its sizes behind the leading dimension."""
+    """Returns the row shape of an array: its sizes behind the leading dimension."""
     return tuple(int(s) for s in desc.shape[1:])
 
 
 def row_space(desc: Data) -> str:
-    """Row space of an array, read off its leading dimension."""
+    """Returns the row space of an array, which its leading dimension names."""
     return _named(desc.shape[0])
 
 
@@ -43,19 +43,19 @@ def _named(leading: object) -> str:
 
 
 class RunTimeProperty(properties.SymbolicProperty):
-    """An `int`, or the symbol whose value comes with each call; DaCe's own kind has SymPy's integers."""
+    """Holds an `int`, or the symbol whose value comes with each call; DaCe's own property holds SymPy's integers."""
 
     def __get__(self, obj: object, objtype: type | None = None) -> Any:
         value: Any = super().__get__(obj, objtype)
         return int(value) if getattr(value, "is_Integer", False) else value
 
     def typestring(self) -> str:
-        return "SymbolicProperty"  # what viewers know
+        return "SymbolicProperty"  # the name that viewers know
 
 
 @dataclass(frozen=True)
 class _Body:
-    """Parsed statements, the arrays that they write, and those that they read and do not write, in order."""
+    """Holds parsed statements, the arrays that they write, and those that they read and do not write, in order."""
 
     statements: tuple[Statement, ...]
     written: tuple[str, ...]
@@ -72,12 +72,12 @@ class _Body:
 
 @properties.make_properties
 class GraphOperator(nodes.LibraryNode):
-    """A library node whose body is a list of statements (`dacergnn.library_nodes.form`), each over its row space.
+    """Represents a library node whose body is a list of statements (`dacergnn.library_nodes.form`) over row spaces.
 
-    It means its statements one after the other, each over all rows. Connectors carry the names of the arrays
-    behind a "_"; inputs are what the body reads, then the graph encodings that the chosen access scheme needs;
-    outputs are what it writes, but for ``locals``: arrays that only this operator touches, which have a
-    descriptor in the SDFG and no memory.
+    Its meaning is that the statements run one after the other, each over all rows. Connectors are named "_" and the
+    name of an array. Inputs are the arrays that the body reads, then the graph encodings that its access scheme needs.
+    Outputs are the arrays that it writes, except its ``locals``. Only this operator touches its locals: they have a
+    descriptor in the SDFG, and no memory.
     """
 
     run_time: tuple[str, ...] = ()
@@ -96,7 +96,7 @@ class GraphOperator(nodes.LibraryNode):
 
     @property
     def statements(self) -> tuple[Statement, ...]:
-        """The body, parsed."""
+        """Returns the parsed body."""
         return self._parsed.statements
 
     @statements.setter
@@ -113,16 +113,16 @@ class GraphOperator(nodes.LibraryNode):
 
     @property
     def written_arrays(self) -> list[str]:
-        """Returns what the body writes for others, without its locals."""
+        """Returns the arrays that the body writes, without its locals."""
         return [n for n in self._parsed.written if n not in self.locals]
 
     @property
     def read_arrays(self) -> list[str]:
-        """Returns what the body reads and does not write."""
+        """Returns the arrays that the body reads and does not write."""
         return list(self._parsed.read)
 
     def arrays(self, sdfg: dace.SDFG, state: dace.SDFGState) -> dict[str, Data]:
-        """Descriptors of the arrays behind the connectors, by connector name without the prefix, and of the locals."""
+        """Returns the descriptors of the arrays of all connectors and of the locals, by name without the prefix."""
         edges = [(e.dst_conn, e.data.data) for e in state.in_edges(self)]
         edges += [(e.src_conn, e.data.data) for e in state.out_edges(self)]
         arrays = {connector.removeprefix(PREFIX): sdfg.arrays[data] for connector, data in edges if connector}
@@ -130,11 +130,11 @@ class GraphOperator(nodes.LibraryNode):
 
     @property
     def knobs(self) -> dict[str, Any]:
-        """Values of the properties that every call of a build may set."""
+        """Returns the values of the properties that every call of a build may set."""
         return {name: getattr(self, name) for name in self.run_time}
 
     def reset(self, name: str) -> None:
-        """Give a property the value that it has by default."""
+        """Gives a property its default value."""
         setattr(self, name, self._default(name))
 
     def _default(self, name: str) -> Any:
@@ -143,21 +143,21 @@ class GraphOperator(nodes.LibraryNode):
 
     @property
     def chosen(self) -> dict[str, Any]:
-        """Returns the properties of its schedule that are not as they are by default."""
+        """Returns the properties of its schedule that differ from their defaults."""
         values = {name: getattr(self, name) for name in self.schedule_properties}
         return {name: value for name, value in values.items() if value != self._default(name)}
 
     def facts(self, arrays: Mapping[str, Data]) -> Arrays:
-        """Returns what plans go by of the arrays that the body names."""
+        """Returns the row spaces, row shapes and element size of the arrays that the body names, for plans."""
         names = dict.fromkeys(r.name for s in self.statements for r in (*s.reads, s.target))
         rows = tuple((name, Rows(row_space(arrays[name]), row_shape(arrays[name]))) for name in names)
         return Arrays(rows, arrays[next(iter(names))].dtype.bytes)
 
     def plan(self, target: str, arrays: Mapping[str, Data]) -> OperatorPlan:
-        """Returns what its kernel on a target will do, given the descriptors of its arrays.
+        """Returns the plan of its kernel on a target, given the descriptors of its arrays.
 
         Raises:
-            VerificationError: A choice of the schedule is none that kernels of the target have.
+            VerificationError: A property of the schedule has a value that kernels of the target do not support.
         """
         known_target = find(target)
         for name in self.schedule_properties:
@@ -173,7 +173,7 @@ class GraphOperator(nodes.LibraryNode):
         raise NotImplementedError
 
     def validate(self, sdfg: dace.SDFG, state: dace.SDFGState) -> None:
-        """Check connectors, row shapes and spaces of the body against the arrays."""
+        """Checks the connectors and row shapes of the body against the arrays."""
         arrays = self.arrays(sdfg, state)
 
         def shapes(ref: Ref) -> Shape:
@@ -189,12 +189,12 @@ class GraphOperator(nodes.LibraryNode):
 
 
 def copied(sdfg: dace.SDFG) -> dace.SDFG:
-    """A copy that shares nothing with ``sdfg``, in a third of the time that `copy.deepcopy` takes."""
+    """Returns a copy that shares nothing with ``sdfg``, in a third of the time that `copy.deepcopy` takes."""
     return pickle.loads(pickle.dumps(sdfg, pickle.HIGHEST_PROTOCOL))
 
 
 def ordered_operators(state: dace.SDFGState) -> list[GraphOperator]:
-    """The operators of an inter-operator state in an order in which they can run, of insertion where data allow."""
+    """Returns the operators of a state in an order in which they can run: that of insertion as far as data allow."""
     waiting = [n for n in state.nodes() if isinstance(n, GraphOperator)]
     unwritten = {name for n in waiting for name in n.written_arrays}
     ordered: list[GraphOperator] = []

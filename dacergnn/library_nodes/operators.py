@@ -1,7 +1,7 @@
-"""The element-wise operators of the program form: a new one is a record here, and works everywhere.
+"""Defines the element-wise operators of the program form: a new operator is one record here, and works everywhere.
 
-The parser, the interpreter, kernels, gradients, passes, the features of the learned model, traced layers, activations
-behind layers and in networks all read these records.
+The parser, the interpreter, kernels, gradients, passes, the features of the learned model, traced layers, and
+activations behind layers and in networks all read these records.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from scipy import special
 from dacergnn.library_nodes.form import Const, Expr, Op, Ref, Shape
 
 Derivative = Callable[[tuple[Expr, ...], Expr, Expr], tuple[Expr | None, ...]]
-"""Gives the gradient of every operand, None for none, from the operands, the gradient of the result, and the result."""
+"""A function from operands, gradient of the result, and result to the gradient of every operand (None: no gradient)."""
 COSTS = ("add", "multiply", "divide", "exp", "erf", "tanh", "root", "compare", "select")
-"""Tells what operators are like in the time that they take."""
+"""Kinds of operators by the time that they take."""
 
 
 @dataclass(frozen=True)
 class InTorch:
-    """Describes what means an operator in torch.
+    """Describes the functions and the module of torch that stand for an operator.
 
     Args:
         functions: Names of functions and of methods of tensors.
         module: Name of the class in `torch.nn`; None for none.
-        options: What the operands behind the first are called, in functions and as attributes of the module.
+        options: Names of the operands behind the first, in functions and as attributes of the module.
         fixed: Options that must have these values.
     """
 
@@ -41,22 +41,22 @@ class InTorch:
 
 @dataclass(frozen=True)
 class Operator:
-    """An operator that works element by element.
+    """Describes an operator that works element by element.
 
     Args:
         arity: Number of operands.
-        numpy: Evaluates whole columns, whose operands are broadcast against each other already.
+        numpy: A function of whole columns, which are already broadcast against each other.
         code: A scalar C++ expression of the operands.
         derivative: The rule of its gradient.
-        python: The expression in Python, where that is another one.
+        python: The expression in Python, if it differs from the C++ one.
         cost: One of `COSTS`.
-        constants: Default values of the operands behind the first, where these are constants; None for one without.
-        rising: Whether the value does not fall as the operand grows, for a constant that is not negative.
+        constants: Default values of the operands behind the first, if these are constants; None for no default.
+        rising: Whether the value never falls as the operand grows, if the constant is not negative.
         zero_at_zero: Whether the value is 0 where the operand is.
         finite: Whether value and slope are finite wherever all operands are.
-        slope_of_either: Whether the derivative is found from the result where there is an array of it, or else from the
+        slope_of_either: Whether the derivative is computed from the result, if an array holds it, or else from the
             operand.
-        torch: What means it in torch.
+        torch: The functions and the module of torch that stand for it.
     """
 
     arity: int
@@ -74,12 +74,12 @@ class Operator:
 
     @property
     def is_activation(self) -> bool:
-        """Returns whether it takes one value, and constants besides."""
+        """Returns whether torch has it, and it takes one value and, besides, only constants."""
         return self.arity == 1 + len(self.constants) and self.torch.functions != ()
 
 
 def op(name: str, *args: Expr | float, dims: Shape = ()) -> Expr:
-    """Op(name, args) with constants wrapped and the trivial cases folded."""
+    """Returns ``Op(name, args)`` with constants wrapped and the trivial cases folded."""
     operands = tuple(Const(float(a)) if isinstance(a, int | float) else a for a in args)
     one, zero = Const(1.0), Const(0.0)
     if name == "mul":
@@ -97,7 +97,7 @@ def op(name: str, *args: Expr | float, dims: Shape = ()) -> Expr:
 def _unary(
     numpy: Callable[..., Any], code: str, slope: Callable[[Expr, Expr], Expr], python: str | None = None, **about: Any
 ) -> Operator:
-    """Element-wise function y of one operand x with derivative ``slope(x, y)``."""
+    """Returns the operator of an element-wise function y of an operand x with derivative ``slope(x, y)``."""
     return Operator(1, numpy, code, lambda a, s, y: (op("mul", s, slope(a[0], y)),), python, **about)
 
 
@@ -115,7 +115,7 @@ def _compare(numpy: Callable[..., Any], sign: str) -> Operator:
 def _extremum(numpy: Callable[..., Any], name: str, sign: str) -> Operator:
     def derivative(a: tuple[Expr, ...], s: Expr, y: Expr) -> tuple[Expr, Expr]:
         low, high = (a[1], a[0]) if name == "max" else (a[0], a[1])
-        shared = op("where", op("eq", a[0], a[1]), op("mul", s, 0.5), s)  # as torch: of ties, and whole to NaN
+        shared = op("where", op("eq", a[0], a[1]), op("mul", s, 0.5), s)  # as torch: half at ties, all at NaN
         return _unless(op("gt", low, high), shared), _unless(op("gt", high, low), shared)
 
     code = f"dacergnn::{name}imum({{0}}, {{1}})"
@@ -124,25 +124,25 @@ def _extremum(numpy: Callable[..., Any], name: str, sign: str) -> Operator:
 
 
 def _chosen(sign: str) -> str:
-    """An extremum in Python, which hands NaN on."""
+    """Returns the Python code of an extremum that passes NaN on."""
     return f"({{0}} if {{0}} {sign} {{1}} or {{0}} != {{0}} else {{1}})"
 
 
 def _unless(condition: Expr, seed: Expr) -> Expr:
-    """The gradient ``seed`` where a condition does not hold, else 0.
+    """Returns the gradient ``seed`` where a condition does not hold, else 0.
 
-    It is chosen, not multiplied: an infinite gradient of what a function hides, sqrt(relu(x)) say, is no NaN.
+    The gradient is selected, not multiplied: 0 times an infinite gradient, as in sqrt(relu(x)), would be NaN.
     """
     return op("where", condition, 0.0, seed)
 
 
 def _clamp(numpy: Callable[..., Any], name: str, order: tuple[int, int]) -> Operator:
-    """Extremum with a constant that lets the whole gradient through where both are equal, as torch.clamp does."""
+    """Returns an extremum with a constant, whose whole gradient passes where both are equal, as in torch.clamp."""
     i, j = order
     return Operator(
         2,
         numpy,
-        f"dacergnn::{name}imum({{1}}, {{0}})",  # of equal ones the operand, with its sign where it is zero
+        f"dacergnn::{name}imum({{1}}, {{0}})",  # if both are equal, the operand, which keeps the sign of zero
         lambda a, s, y: (op("where", op("ge", a[i], a[j]), s, 0.0), None),
         _chosen(">" if name == "max" else "<"),
         cost="select",
@@ -178,17 +178,17 @@ def _leaky_slope(x: Expr, slope: Expr, y: Expr) -> Expr:
 
 
 def _elu_slope(x: Expr, alpha: Expr, y: Expr) -> Expr:
-    negative = op("mul", alpha, op("exp", op("clamp_max", x, 0.0)))  # y + alpha is 0 long before
+    negative = op("mul", alpha, op("exp", op("clamp_max", x, 0.0)))  # y + alpha would round to 0 much earlier
     return op("add", op("gt", x, 0.0), op("mul", op("sub", 1.0, op("gt", x, 0.0)), negative))
 
 
 def _tells_sign(y: Expr, constant: Expr) -> bool:
-    """Returns whether a result is at hand, and positive just where the operand is."""
+    """Returns whether an array holds the result, and the result is positive exactly where the operand is."""
     return isinstance(y, Ref) and isinstance(constant, Const) and constant.value >= 0
 
 
 def power(x: Expr, exponent: Expr | float) -> Expr:
-    """A power, by simpler operators for some exponents."""
+    """Returns a power, by simpler operators for some exponents."""
     match exponent.value if isinstance(exponent, Const) else exponent:
         case 0.0:
             return Const(1.0)
@@ -362,7 +362,7 @@ OPERATORS: dict[str, Operator] = {
         "(({0} if {0} > 0 else 0) + log1p(exp(-abs({0}))))",
         cost="exp",
         finite=True,
-        # torch's threshold is where the function and its operand round to the same float32.
+        # Above torch's threshold, the function and its operand round to the same float32.
         torch=_functions("softplus", module="Softplus", fixed={"beta": 1.0, "threshold": 20.0}),
     ),
     "relu": Operator(
@@ -390,7 +390,7 @@ OPERATORS: dict[str, Operator] = {
     "leakyrelu": Operator(
         2,
         lambda x, slope: np.where(x > 0, x, slope * x),
-        "(({0} > 0 ? {0} : Value(0)) + {1} * (Value(0) < {0} ? Value(0) : {0}))",  # no branch; hands NaN on
+        "(({0} > 0 ? {0} : Value(0)) + {1} * (Value(0) < {0} ? Value(0) : {0}))",  # no branch; passes NaN on
         lambda a, s, y: (op("mul", s, _leaky_slope(a[0], a[1], y)), None),
         "({0} if {0} > 0 else {1} * {0})",
         cost="select",
@@ -404,7 +404,7 @@ OPERATORS: dict[str, Operator] = {
     "elu": Operator(
         2,
         lambda x, alpha: np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0.0))),
-        "(({0} > 0 ? {0} : Value(0)) + {1} * dacergnn::expm1({0} > 0 ? Value(0) : {0}))",  # no branch; hands NaN on
+        "(({0} > 0 ? {0} : Value(0)) + {1} * dacergnn::expm1({0} > 0 ? Value(0) : {0}))",  # no branch; passes NaN on
         lambda a, s, y: (op("mul", s, _elu_slope(a[0], a[1], y)), None),
         "({0} if {0} > 0 else {1} * expm1({0}))",
         cost="exp",
@@ -436,4 +436,4 @@ STRUCTURAL = {
 """Operators that change the shape, and their arity: their rules are in `shape_of`, `interpret`, `differentiate` and the
 emitter."""
 WITH_DIMS = ("slice", "expand", "to_heads", "take_rows", "pad_rows", "inner")
-"""Names those of them that take numbers besides."""
+"""The operators in `STRUCTURAL` that also take numbers."""

@@ -1,4 +1,4 @@
-"""From Python syntax trees to expressions and statements of the program form."""
+"""Turns Python syntax trees into expressions and statements of the program form."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _ARITY = {name: entry.arity for name, entry in OPERATORS.items()} | STRUCTURAL
 _ALIASES = {"dot_prod": "dot_prd"}
 KNOWN_OPERATORS = (*_ARITY, "reshape", *_ALIASES)
 """Names that calls in expressions may have."""
-# What to write in place of Python that is not in the form.
+# Advice for Python that is not part of the program form.
 _INSTEAD: dict[type[ast.AST], str] = {
     ast.IfExp: "rows have no branches; multiply by a comparison: (e.s > 0.0) * e.src.x",
     ast.Compare: "comparisons are >, >=, <, <= and ==, of two values: (a < b) * (b < c)",
@@ -66,7 +66,7 @@ class ExpressionParser:
         """References parsed so far, with their places."""
 
     def entity(self, node: ast.AST) -> str | None:
-        """The path that a loop variable, or an attribute like ``e.src`` of one, stands for."""
+        """Returns the path that a loop variable, or an attribute like ``e.src`` of one, stands for."""
         if isinstance(node, ast.Name):
             return self.entities.get(node.id)
         if isinstance(node, ast.Attribute) and node.attr in _ROW_ATTRIBUTES:
@@ -87,7 +87,7 @@ class ExpressionParser:
         return f"rows of this loop ({self.space}) have no .{name}{known}{nearest(name, paths, '.{}')}"
 
     def ref(self, node: ast.AST) -> Ref | None:
-        """The reference that ``node`` spells, or None when it is something else."""
+        """Returns the reference that ``node`` spells, or None when it is something else."""
         reference = self._ref(node)
         if reference is not None:
             self.seen.append((reference, node))
@@ -142,14 +142,14 @@ class ExpressionParser:
         )
 
     def _joined_type(self, key: ast.Attribute) -> str | None:
-        """The path of ``r.src.ntype``: an edge type has no end points, but types of them."""
+        """Returns the path of ``r.src.ntype``: an edge type has no end points, but their types are known."""
         end = key.value
         if key.attr != "ntype" or not isinstance(end, ast.Attribute) or self.entity(end.value) != "":
             return None
         return _NODE_TYPE.get(end.attr)
 
     def parse(self, node: ast.AST) -> Expr:
-        """The expression that ``node`` spells."""
+        """Returns the expression that ``node`` spells."""
         reference = self.ref(node)
         if reference is not None:
             return reference
@@ -218,7 +218,7 @@ class ExpressionParser:
         return op(name, *args, dims=dims) if name not in GEMM_OPERATORS else Op(name, tuple(args), dims)
 
     def _concat(self, node: ast.Call) -> Expr:
-        """``concat(a, b, ...)``, also of a list as torch has it."""
+        """Parses ``concat(a, b, ...)``, also with a single list of values, as in torch."""
         items = node.args[0].elts if len(node.args) == 1 and isinstance(node.args[0], ast.List) else node.args
         if len(items) < 2:
             fail(node, "concat() takes two operands or more")
@@ -232,7 +232,7 @@ class ExpressionParser:
         return int(value.value)
 
     def _reshape(self, node: ast.Call) -> Expr:
-        if not node.args:  # without sizes: to a scalar for each row
+        if not node.args:  # a value without sizes becomes a scalar for each row
             fail(node, "reshape() takes a value and the sizes of its new row shape")
         inner, view = self.parse(node.args[0]), tuple(self._integer(a) for a in node.args[1:])
         if isinstance(inner, Ref) and inner.transposed:
@@ -243,7 +243,7 @@ class ExpressionParser:
 
 
 def fold(expr: Expr) -> Expr:
-    """The expression with operations on constants carried out."""
+    """Returns the expression with operations on constants carried out."""
     if isinstance(expr, Op):
         args = tuple(fold(a) for a in expr.args)
         if args and all(isinstance(a, Const) for a in args) and expr.name in OPERATORS:
@@ -259,7 +259,7 @@ def fold(expr: Expr) -> Expr:
 
 @lru_cache(maxsize=4096)
 def parse_statement(text: str, space: str) -> Statement:
-    """Inverse of `form.statement_text`: one canonical statement of a loop over ``space``."""
+    """Parses one canonical statement of a loop over ``space``: the inverse of `form.statement_text`."""
     node = ast.parse(text).body[0]
 
     def bare(name: str, where: ast.AST) -> Expr:
@@ -285,7 +285,7 @@ def _target(parser: ExpressionParser, node: ast.AST) -> Ref:
 
 
 def view_shape(ref: Ref, shape: Shape) -> Shape:
-    """Row shape of a reference to an array of row shape ``shape``."""
+    """Returns the row shape of a reference to an array of row shape ``shape``."""
     if ref.view is None:
         return shape
     if size(ref.view) != size(shape):

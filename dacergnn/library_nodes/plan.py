@@ -1,4 +1,4 @@
-"""Describes kernels before their text is printed: what they read of the graph, and the memory that they need."""
+"""Describes kernels before their code is written: the encodings that they read, and the memory that they need."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Rows(NamedTuple):
 
 @dataclass(frozen=True)
 class Arrays:
-    """Describes the arrays that a kernel touches, by name, and the bytes of an element of theirs."""
+    """Describes the arrays that a kernel touches, by name, and the size of their elements in bytes."""
 
     rows: tuple[tuple[str, Rows], ...]
     item: int
@@ -38,14 +38,14 @@ class Arrays:
         return name in self.by_name
 
     def width(self, name: str) -> int:
-        """Elements of a row."""
+        """Returns the number of elements of a row."""
         elements = 1
         for extent in self.by_name[name].shape:
             elements *= extent
         return elements
 
     def shapes(self, ref: Ref) -> Shape:
-        """Shape of the row that a reference sees."""
+        """Returns the shape of the row that a reference sees."""
         return view_shape(ref, self.by_name[ref.name].shape)
 
     def with_rows(self, more: Mapping[str, Rows]) -> Arrays:
@@ -55,14 +55,14 @@ class Arrays:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class OperatorPlan:
-    """Describes what a kernel of an operator will do, for those who have to know it before there is any code.
+    """Describes what a kernel of an operator will do, for passes that need to know it before there is code.
 
     Args:
         encodings: Graph encodings that it reads.
-        scratch: Bytes of memory for itself per row of each row space ("ONE": besides).
-        in_place: Pairs of an array that is read and one that may be written in its place, if nothing else reads the
+        scratch: Bytes of scratch memory per row of each row space; those of "ONE" are needed once.
+        in_place: Pairs of an array that is read and another that may be written over it, if nothing else reads the
             first.
-        launches: Launches on a device of which each waits for the one before.
+        launches: Number of launches on a device, each of which waits for the one before.
         questions: Properties of the operator that its code or its calls depend on (`select_schedule`).
     """
 
@@ -74,6 +74,6 @@ class OperatorPlan:
 
 
 def in_order(encodings: Mapping[str, None]) -> tuple[str, ...]:
-    """Encodings in the order in which kernels list them: lengths and pointers, orders, indices."""
+    """Returns encodings in the order in which kernels list them: lengths and pointers, orders, indices."""
     kinds = ("len", "reg", "ptr", "ids", "idx", "via", "ell", "hyb")
     return tuple(sorted(encodings, key=lambda name: kinds.index(name[:3])))

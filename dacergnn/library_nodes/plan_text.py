@@ -1,4 +1,4 @@
-"""Plans as text: what a kernel will do, line by line, for people and for tests."""
+"""Prints plans as text, which tells people and tests line by line what a kernel will do."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dacergnn.library_nodes.traversal.plan import NestLoop, NestPlan, SharedSumP
 
 
 def plan_text(plan: OperatorPlan) -> str:
-    """The plan of an operator, one idea a line."""
+    """Returns the plan of an operator as text, one idea on each line."""
     lines: Iterable[str] = []
     if isinstance(plan, NestPlan):
         lines = _nest(plan)
@@ -27,7 +27,7 @@ def plan_text(plan: OperatorPlan) -> str:
 
 
 def _common(plan: OperatorPlan) -> Iterator[str]:
-    """Returns what all plans say."""
+    """Yields the lines that plans of all kinds have."""
     yield f"encodings: {', '.join(plan.encodings) or 'none'}"
     if plan.questions:
         yield f"asks: {', '.join(plan.questions)}"
@@ -83,7 +83,7 @@ def _step(step: Step) -> str:
 
 
 def _located(statement: Statement, reads: Sequence[str], goals: str) -> str:
-    """A statement with the places that it reads and writes; a finished sum reads nothing."""
+    """Returns a statement with the places that it reads and writes; a finished sum reads nothing."""
     source = f"  <-  {', '.join(reads)}" if reads else ""
     return f"{statement_text(statement) if reads else statement.target.name}{source}  ->  {goals}"
 

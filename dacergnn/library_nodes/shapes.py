@@ -1,4 +1,4 @@
-"""Row shapes of expressions, and what fits where."""
+"""Computes the row shapes of expressions, and checks that they fit their targets."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dacergnn.library_nodes.weight_shapes import WEIGHT_SHAPES
 
 
 def is_elementwise(expr: Expr) -> bool:
-    """Returns whether an element of the value depends on the same element of every operand of full shape."""
+    """Returns whether an element of the value depends only on the same element of each operand of full shape."""
     return not isinstance(expr, Op) or (expr.name in OPERATORS and all(is_elementwise(a) for a in expr.args))
 
 
 def broadcast(shapes: list[Shape], where: str) -> Shape:
-    """The common shape of operands that align along leading axes."""
+    """Returns the common shape of operands that align along leading axes."""
     longest = max(shapes, key=len)
     for shape in shapes:
         if longest[: len(shape)] != shape:
@@ -26,7 +26,7 @@ def broadcast(shapes: list[Shape], where: str) -> Shape:
 
 
 def shape_of(expr: Expr, shapes: ShapeOf) -> Shape:
-    """Row shape of an expression; raises ProgramError where operands do not fit."""
+    """Returns the row shape of an expression; raises ProgramError where operands do not fit."""
     if isinstance(expr, Ref):
         return _ref_shape(expr, shapes)
     if isinstance(expr, Const):
@@ -88,7 +88,7 @@ def _ref_shape(ref: Ref, shapes: ShapeOf) -> Shape:
 
 
 def _check_untransposed(expr: Op, operands: int = 2) -> None:
-    """Kernels read the rows of a product as they lie."""
+    """Raises ProgramError for transposed row values, because kernels read the rows of a product as they are stored."""
     for arg in expr.args[:operands]:
         if isinstance(arg, Ref) and arg.transposed:
             raise ProgramError(f'{expr.name}: "{arg.name}" is a row value, which is not transposed; only weights are.')
@@ -108,7 +108,7 @@ def _linear_shape(expr: Op, shapes: ShapeOf) -> Shape:
 
 
 def scale_fits(gemm: Gemm, shapes: ShapeOf) -> bool:
-    """Returns whether a product is scaled by one value for each row, or for each head of one."""
+    """Returns whether a product has no scale, or is scaled by one value for each row, or for each head of a row."""
     if gemm.scale is None:
         return True
     heads, scale = shapes(gemm.x)[:-1], shapes(gemm.scale)
@@ -116,7 +116,7 @@ def scale_fits(gemm: Gemm, shapes: ShapeOf) -> bool:
 
 
 def check_shapes(statement: Statement, shapes: ShapeOf) -> None:
-    """Raise ProgramError unless the expression fits the target: equal, of lower rank, or a GEMM of equal size."""
+    """Raises ProgramError unless the expression fits the target: equal, of lower rank, or a GEMM of equal size."""
     target = shapes(statement.target)
     value = shape_of(statement.expr, shapes)
     gemm = match_gemm(statement)
@@ -133,7 +133,7 @@ def check_shapes(statement: Statement, shapes: ShapeOf) -> None:
 
 
 def row_elements(shapes: ShapeOf, exprs: list[Expr]) -> int:
-    """Elements that evaluating expressions for one row touches: the measure of work in a row."""
+    """Returns how many elements are touched to evaluate expressions for one row, which measures the work of a row."""
     total = 1
     for expr in exprs:
         stack: list[Expr] = [expr]

@@ -1,4 +1,4 @@
-"""Row shapes of the operators on weights: products of them, and parts of their rows."""
+"""Computes the row shapes of operators on weights: products of weights, and parts of their rows."""
 
 from __future__ import annotations
 
@@ -58,4 +58,4 @@ WEIGHT_SHAPES: dict[str, Callable[[Sequence[Shape], Shape], Shape]] = {
     "take_rows": _take_rows,
     "pad_rows": _pad_rows,
 }
-"""Operator -> its row shape, of the shapes of its operands and its integers; ProgramError where they do not fit."""
+"""For each operator, a function from the shapes of its operands and its integers to its row shape, or ProgramError."""
