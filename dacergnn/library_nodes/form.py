@@ -25,7 +25,7 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Ref:
-    """Represents the row of array ``name`` that map ``path`` leads to ("": the own row), with row shape ``view``, if any.
+    """Represents the row of array ``name`` that map ``path`` leads to ("": the own row), in shape ``view``, if given.
 
     ``transposed`` then exchanges the last two axes of this view.
     """

@@ -27,13 +27,13 @@ from dacergnn.library_nodes.traversal.storage import homes_of
 
 @lru_cache(maxsize=512)
 def plan_device_nest(body: Body, schedule: Schedule = USUAL) -> DevicePlan:
-    """The plan of a body under a schedule, for teams of lanes."""
+    """Returns the plan of a body under a schedule, for teams of lanes."""
     statements = tuple(simplest(body.mapping, body.statements))
     lone_sum = len(statements) == 1 and is_few(statements[0].target.path)
     levels = Levels.of(body.mapping, statements)
     inner = levels.spaces[-1]
     if all(s.space == inner and not s.target.path for s in statements):
-        levels = Levels((inner,))  # maps of rows that need not know of each other
+        levels = Levels((inner,))  # maps of independent rows
     widths = [size(body.arrays.shapes(e)) for s in statements for e in (s.target, *s.reads)]
     lanes = Lanes.of(widths, body.arrays.item)
     if lone_sum:
@@ -53,7 +53,7 @@ def plan_device_nest(body: Body, schedule: Schedule = USUAL) -> DevicePlan:
 
 
 def _of_lone_sum(plan: DevicePlan, target: str) -> DevicePlan:
-    """A sum into types: few groups, which all threads share; fewer parts where the sums of each are large."""
+    """Returns the plan of a sum into types: all threads share the few groups; larger sums have fewer parts."""
     width = plan.homes[target].width
     chunks = min(1024, max(64, (1 << 22) // width))
     needs = [("ONE", chunks * width), (plan.levels.spaces[0], width)]
@@ -61,13 +61,12 @@ def _of_lone_sum(plan: DevicePlan, target: str) -> DevicePlan:
 
 
 def _with_parts(plan: DevicePlan, planner: Planner) -> DevicePlan:
-    """The plan with its hubs divided among blocks, unless a loop of theirs has another one inside.
+    """Returns the plan with its hubs divided among blocks, unless a loop of a group has another loop inside.
 
-    Every loop of a group becomes a launch of its own for hubs: in each, a block does its part of the rows, and leaves
-    what it has summed up in scratch memory, where the blocks of the next launch put it together in a fixed order.
-    Statements between the loops are run anew by each of them, in scratch of its own where their rows are needed in
-    memory; what is stored for the group, the first block of the last launch stores. The first launch is also that over
-    all other groups.
+    For hubs, every loop of a group becomes a launch of its own. In it, a block computes its part of the rows and leaves
+    its partial sums in scratch memory. The blocks of the next launch combine these in a fixed order. Every block runs
+    the statements between the loops again, with its own copy in scratch of rows that are needed in memory. The first
+    block of the last launch stores the results of the group. The first launch also computes all other groups.
     """
     top = planner.top
     inner = [item for item in top.items if isinstance(item, Loop)]
@@ -93,7 +92,7 @@ def _with_parts(plan: DevicePlan, planner: Planner) -> DevicePlan:
 
 
 def _part(planner: Planner, number: int) -> HubPart:
-    """The part of a loop over rows of the group, given its number; behind the last, all that is left to do."""
+    """Returns a block's part of the loop over rows of a hub with this number; after the last, the remaining steps."""
     top = planner.top
     around = {top.space: top}
     inner = [item for item in top.items if isinstance(item, Loop)]

@@ -1,8 +1,8 @@
-"""Plans of loop nests in which teams of lanes share rows: a crew of threads has a group, and its teams share the rows.
+"""Describes plans of loop nests on devices: a crew of threads has a group, and its teams of lanes share the rows.
 
-A row of fewer than `WIDE` elements is computed by every lane of a team alike, and each has a copy. The elements of
-other rows are shared by the lanes, each reading its own; what is read otherwise, or in another loop, goes through
-memory.
+Every lane of a team computes a whole row of fewer than `WIDE` elements, and has a copy of it. Lanes share the
+elements of wider rows, and each lane reads its own elements. Values that a lane reads otherwise, or in another loop,
+go through memory.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from dacergnn.library_nodes.traversal.storage import WIDE, Home
 CREWS = {False: 8, True: 4}
 """Threads that share a group of narrow rows; fewer where a schedule goes by edges, because groups are short."""
 STRIP = 8
-"""Elements of a wide row that a thread sums up; two runs at least, so that it has more than one read under way."""
+"""Elements of a wide row that a thread sums up: at least two runs, so that several reads are under way at once."""
 MOST_PARTS = 2048
-"""Partial results of hubs that there may be (``kMostChunks`` of ``hubs.cuh``)."""
+"""The most partial results of hubs (``kMostChunks`` of ``hubs.cuh``)."""
 
 
 @dataclass(frozen=True)
 class Read:
-    """Describes where a row is read: from ``registers``, as far as a thread has what it needs, else in memory."""
+    """Describes where a row is read: in ``registers``, if a thread holds the elements that it needs, else in memory."""
 
     registers: bool
     memory: Place
@@ -35,12 +35,12 @@ class Read:
 
 @dataclass(frozen=True, eq=False)
 class DeviceStep:
-    """A statement at a row, or what becomes of a reduced row when its loop has ended.
+    """Describes a statement at a row, or what happens to a reduced row when its loop has ended.
 
     Args:
-        reads: Where each row that it reads is, by array and path.
+        reads: Place of each row that it reads, by array and path.
         registers: Whether the result goes into registers.
-        memory: Where it goes in memory, if it does.
+        memory: Place of the result in memory, if it goes there.
         waits: Whether other threads read it there.
     """
 
@@ -53,15 +53,15 @@ class DeviceStep:
 
 @dataclass(frozen=True, eq=False)
 class DeviceLoop:
-    """A loop of a nest on a device.
+    """Describes a loop of a nest on a device.
 
     Args:
         leaf: Whether the teams of a crew share its rows; the whole crew is at each row of others.
         lanes: How the lanes of a team share a row.
-        row: What row is at a place, where that is asked for.
-        span: How its rows are found, where they are those of an outermost row.
+        row: Number of the row at a place, if it is needed.
+        span: Pointers to its rows, if they belong to an outermost row.
         run: Pointers to the part of the innermost rows that belongs to a row in the middle of three levels.
-        first_run: Pointers to where the first of these parts starts.
+        first_run: Pointers to the start of the first of these parts.
         stacked: Statements whose targets have registers in this loop.
         results: Reductions that are finished when the loop has ended, and the loop that each runs in.
         syncs: Whether the crew has to wait for its rows.
@@ -80,20 +80,20 @@ class DeviceLoop:
     results: tuple[tuple[DeviceStep, DeviceLoop], ...] = ()
 
     def inside(self) -> Iterator[DeviceLoop]:
-        """The loop and those inside of it."""
+        """Yields the loop and all loops inside it."""
         yield self
         for item in self.items:
             if isinstance(item, DeviceLoop):
                 yield from item.inside()
 
     def everything(self) -> Iterator[DeviceStep]:
-        """All steps inside, and the results of the loops inside."""
+        """Yields all steps inside, and the results of the loops inside."""
         for loop in self.inside():
             yield from (item for item in loop.items if isinstance(item, DeviceStep))
             yield from (step for step, _ in loop.results)
 
     def numbers(self) -> Iterator[Number]:
-        """Returns the numbers of rows that it asks for, in the order of its code."""
+        """Yields the numbers of rows that it needs, in the order of its code."""
         for item in self.items:
             if isinstance(item, DeviceLoop):
                 yield from item.numbers()
@@ -108,8 +108,8 @@ class DeviceLoop:
 class HubPart:
     """Describes what a block does in one launch at its part of a hub.
 
-    ``items`` are steps, the loop whose rows it shares, and reductions of loops of earlier launches, which it puts
-    together. The last launch stores what there is for the group, by the first block alone.
+    ``items`` are steps, the loop whose rows it shares, and reductions of loops of earlier launches, whose parts it
+    combines. In the last launch, the first block alone stores the results of the group.
     """
 
     items: tuple[DeviceStep | DeviceLoop | tuple[DeviceStep], ...]
@@ -120,19 +120,19 @@ class HubPart:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class DevicePlan(OperatorPlan):
-    """The plan of a loop nest on a device.
+    """Describes the plan of a loop nest on a device.
 
     Args:
         lanes: How the lanes of a team share wide rows.
         crew: Threads that share a group, or more if they share a row.
-        held: Elements that a thread has in registers, by which blocks get room.
+        held: Elements that a thread has in registers; the room for blocks depends on it.
         sums: Arrays that lanes add up together.
         kept: Arrays of the nest in scratch memory.
         in_runs: Arrays whose elements are read or written several at a time.
-        groups: How the innermost rows of an outermost one are found.
-        parts: What blocks do at hubs, launch by launch; none where a block has a group alone.
-        partial: What blocks leave of hubs in scratch memory: ("part" or "copy", array).
-        chunks: For a lone sum into types, the parts at most into which all its rows are cut; else None.
+        groups: Pointers to the innermost rows of an outermost row.
+        parts: Work of blocks at hubs, launch by launch; empty if each group has a single block.
+        partial: Rows of hubs that blocks leave in scratch memory: ("part" or "copy", array).
+        chunks: For a lone sum into types, the most parts into which all its rows are cut; else None.
     """
 
     levels: Levels
@@ -151,7 +151,7 @@ class DevicePlan(OperatorPlan):
     chunks: int | None = None
 
     def is_local(self, name: str) -> bool:
-        """Returns whether an array is of the nest alone."""
+        """Returns whether only the nest touches an array."""
         return name in self.homes and not self.homes[name].stored
 
     def held_by(self, name: str) -> Lanes:

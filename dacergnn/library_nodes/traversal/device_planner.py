@@ -17,19 +17,19 @@ from dacergnn.library_nodes.traversal.storage import WIDE, Home
 
 
 def is_leaf(loop: Loop, levels: Levels) -> bool:
-    """Returns whether the teams of a crew share the rows of a loop; the whole crew is at each row of others."""
+    """Returns whether the teams of a crew share the rows of a loop; in other loops, the whole crew is at each row."""
     inner = any(isinstance(item, Loop) for item in loop.items)
     return not inner and (len(levels.spaces) == 1 or loop.space != levels.spaces[0])
 
 
 def _lanes_of(loop: Loop, levels: Levels, arrays: Arrays, lanes: Lanes) -> Lanes:
-    """One lane a row where a loop touches few elements of it."""
+    """Returns the lanes of a loop: one lane a row if teams share the rows and they have few elements."""
     wide = any(size(arrays.shapes(r)) >= WIDE for s in loop.statements() for r in (*s.reads, s.target))
     return Lanes() if is_leaf(loop, levels) and not wide else lanes
 
 
 def with_sums(top: Loop, levels: Levels, arrays: Arrays, lanes: Lanes) -> tuple[Loop, Arrays, list[str]]:
-    """The loops in which sums that lanes add up together have statements of their own, the arrays with these."""
+    """Returns the loops with statements for sums that lanes add up together, the arrays with these, their names."""
     known, names = arrays, list[str]()
 
     def name(shape: Shape) -> str:
@@ -54,7 +54,7 @@ def with_sums(top: Loop, levels: Levels, arrays: Arrays, lanes: Lanes) -> tuple[
 
 @dataclass
 class Planner:
-    """Turns the loops of a nest into those of its plan, once it has looked at what they read."""
+    """Turns the loops of a nest into those of its plan; before that, `look` finds out what they read."""
 
     find: Finder
     arrays: Arrays
@@ -68,7 +68,7 @@ class Planner:
     in_registers: set[str] = field(default_factory=set[str])
     in_runs: dict[str, None] = field(default_factory=dict[str, None])
     shared: bool = False
-    """Tells whether the group is a hub of which the block has a part that others have to finish."""
+    """Tells whether the group is a hub of which the block has a part, which later launches finish."""
     copied: frozenset[str] = frozenset()
     """Arrays whose row of the group such a part reads from memory."""
 
@@ -86,7 +86,7 @@ class Planner:
     def lanes_of(self, loop: Loop) -> Lanes:
         return _lanes_of(loop, self.levels, self.arrays, self.lanes)
 
-    # What goes through memory
+    # Rows that go through memory
 
     def look(self) -> None:
         """Finds out which arrays are read from memory, from registers, and several elements at a time."""
@@ -121,13 +121,13 @@ class Planner:
                     self.in_runs[ref.name] = None
 
     def _from_registers(self, ref: Ref, own: bool, around: Mapping[str, Loop]) -> bool:
-        """Returns whether a thread has what a reference reads; ``own`` are the elements that it computes."""
+        """Returns whether a thread holds what a reference reads; ``own``: it reads the elements that it computes."""
         return (
             ref.name in self.homes and self._at_hand(ref.name, around) and (own or self.arrays.width(ref.name) < WIDE)
         )
 
     def read_from_memory(self, item: Statement | Loop, around: Mapping[str, Loop]) -> list[str]:
-        """Arrays of the nest that a statement or a loop reads from memory."""
+        """Returns the arrays of the nest that a statement or a loop reads from memory."""
         if isinstance(item, Loop):
             around = {**around, item.space: item}
             return [name for inner in item.items for name in self.read_from_memory(inner, around)]
@@ -135,7 +135,7 @@ class Planner:
         return [ref.name for ref in reads if ref.name in self.homes]
 
     def _reads(self, statement: Statement) -> Iterable[tuple[Ref, bool]]:
-        """The references of a statement, and whether a lane reads those of its elements that it computes."""
+        """Returns the references of a statement, and whether a lane reads each at the elements that it computes."""
         shape, expr = self.arrays.shapes(statement.target), statement.expr
         if statement.target.name in self.sums:
             assert isinstance(expr, Op)
@@ -150,7 +150,7 @@ class Planner:
         return around.get(self.homes[name].space) is self.made_in[name]
 
     def _at_part(self, name: str) -> bool:
-        """Returns whether the row of an array is that of a group, of which others have parts as well."""
+        """Returns whether the row of an array belongs to the group, and the group is a hub that blocks share."""
         return self.shared and self.homes[name].space == self.levels.spaces[0]
 
     def _goes_to_memory(self, name: str) -> bool:
@@ -162,9 +162,9 @@ class Planner:
         return Place("scratch" if self.is_local(name) else "memory", name, row)
 
     def _own_place(self, name: str) -> Place:
-        """The current row of an array that the nest writes: in scratch, innermost rows lie in its order.
+        """Returns the current row of an array that the nest writes; in scratch, innermost rows are in the nest's order.
 
-        Every part of a hub has a copy of the row of the group, since all of them compute it.
+        Every part of a hub has a copy of the row of the group, since all parts compute it.
         """
         if self._at_part(name):
             return Place("copy", name)
@@ -175,7 +175,7 @@ class Planner:
     # Steps
 
     def step(self, statement: Statement, around: Mapping[str, Loop]) -> DeviceStep:
-        """A statement at a row of the loops around."""
+        """Returns the step of a statement at a row of the loops around."""
         reads: dict[tuple[str, str], Read] = {}
         for ref in statement.reads:
             inside = ref.name in self.homes and self.homes[ref.name].space in around
@@ -194,7 +194,7 @@ class Planner:
         )
 
     def result(self, statement: Statement) -> DeviceStep:
-        """Returns what becomes of a reduced row when its loop has ended."""
+        """Returns the step that stores a reduced row when its loop has ended."""
         name = statement.target.name
         stored = self._goes_to_memory(name)
         return DeviceStep(
@@ -204,7 +204,7 @@ class Planner:
     # Loops
 
     def loop(self, loop: Loop, around: Mapping[str, Loop], outer: str = "") -> DeviceLoop:
-        """A loop inside of one over the rows of ``outer``."""
+        """Returns the plan of a loop inside one over the rows of ``outer``."""
         space, inner, top = loop.space, self.levels.spaces[-1], self.levels.spaces[0]
         around = {**around, space: loop}
         items = tuple(
@@ -238,7 +238,7 @@ class Planner:
         return replace(planned, row=row, results=results)
 
     def stacked(self, loop: Loop) -> tuple[Statement, ...]:
-        """Statements whose targets have registers in a loop."""
+        """Returns the statements whose targets have registers in a loop."""
         return tuple(
             s
             for s in loop.statements()
@@ -247,7 +247,7 @@ class Planner:
         )
 
     def plan(self, smallest_crew: int) -> DevicePlan:
-        """The plan of a nest whose groups are not divided."""
+        """Returns the plan of a nest whose groups are not divided."""
         spaces = self.levels.spaces
         loop = self.loop(self.top, {})
         several = len(spaces) > 1
@@ -272,10 +272,10 @@ class Planner:
 
     @property
     def _held(self) -> int:
-        """Elements that a thread has in registers.
+        """Returns the number of elements that a thread has in registers.
 
-        Lanes that read element by element keep an address for each; they have room as for 8 elements at least. A lone
-        lane reads whole rows that way, and several rows ahead: it has room for twice what it holds.
+        Lanes that read element by element keep an address for each, so they get room for at least 8 elements. A lone
+        lane reads whole rows that way, and several rows ahead: it gets room for twice the elements that it holds.
         """
         names = [n for n, home in self.homes.items() if home.reduced or n in self.in_registers]
         layouts = [Lanes() if self.arrays.width(n) < WIDE else self.lanes for n in names]
@@ -292,7 +292,7 @@ def _encodings(loop: DeviceLoop, groups: Pointers | None) -> tuple[str, ...]:
 
 
 def scratch_bytes(needs: Iterable[tuple[str, int]], arrays: Arrays) -> dict[str, int]:
-    """Bytes per row of each row space for arrays of so many elements a row; each starts at an aligned place."""
+    """Returns the bytes per row of each row space for arrays of so many elements a row, each of them aligned."""
     item = max(arrays.item, 4)  # sums have 32 bits at least
     sizes: dict[str, int] = {}
     for space, elements in needs:

@@ -1,10 +1,10 @@
-"""Sparse formats of the edges that a traversal runs over, and which nests they fit (Cached Operator Reordering, D).
+"""Describes sparse formats of the edges of a traversal, and the nests that they fit (Cached Operator Reordering, D).
 
-- "csr": compressed rows, the rows being those of the mapping: pointers to the edges of each.
-- "csc": compressed columns: the same sums, by the other end point of the edges.
-- "coo": a list of edges by row with the row of each.
-- "ell": a matrix of rows by the length of the longest, padded.
-- "hybrid": the first edges of each row as "csr", all others behind as "coo".
+- "csr": compressed rows: pointers to the edges of each row of the mapping.
+- "csc": compressed columns: the same sums, over edges in the order of their other end point.
+- "coo": a list of edges in the order of rows, with the row of each edge.
+- "ell": a matrix in which each row is padded to the length of the longest.
+- "hybrid": the first edges of each row as "csr", and behind them all others as "coo".
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class Format:
     """Describes how a nest finds its rows in a format.
 
     Args:
-        pointers: How the edges of a group are found (`places.Pointers`).
+        pointers: Kind of the pointers to the edges of a group (`places.Pointers`).
         lists: Kind of the encodings that have rows for every place; "" for those of compressed rows.
         splits: Whether the edges of a group stand in two parts.
         flattens: Whether loops may run over all rows of a tile, whatever their group (`nest.loops`).
-        shares_rows: Whether threads share out the edges by their number, those of one group as well.
+        shares_rows: Whether threads get equally many edges, so that they may share the edges of a group.
         questions: Properties of the schedule that a nest of several levels depends on.
     """
 
@@ -51,7 +51,7 @@ OTHER_END = {"dst": "src", "src": "dst"}
 
 
 def edge_groups(mapping: str, statements: Sequence[Statement]) -> tuple[str, str, str] | None:
-    """Row spaces of groups and edges of a nest of just these two, and the path from edges to groups; else None."""
+    """Returns the row spaces of groups and edges, and the path between, of a nest of just these two; else None."""
     levels = Levels.of(mapping, statements)
     if len(levels.spaces) != 2:
         return None
@@ -61,7 +61,7 @@ def edge_groups(mapping: str, statements: Sequence[Statement]) -> tuple[str, str
 
 
 def misfit(adjacency: str, mapping: str, statements: Sequence[Statement], *, hubs: bool) -> str | None:
-    """Why a nest cannot run on a format; None if it can.
+    """Returns why a nest cannot run on a format; None if it can.
 
     Args:
         hubs: Whether threads share the rows of long groups.

@@ -1,4 +1,4 @@
-"""Which arrays a loop nest may write in the place of others that it reads: a row is written once nothing reads it."""
+"""Finds arrays that a loop nest may write over others that it reads: nothing reads a row after it is overwritten."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dacergnn.library_nodes.traversal.storage import Home
 def in_place(
     arrays: Arrays, levels: Levels, statements: Sequence[Statement], loops: Sequence[Loop], homes: Mapping[str, Home]
 ) -> frozenset[tuple[str, str]]:
-    """Pairs of an array that a nest reads and one of equally many elements that may be written over it."""
+    """Returns pairs of an array that a nest reads and one of equally many elements that may be written over it."""
     order = _Order(arrays, levels, loops, homes)
     return frozenset(
         (ref.name, written.target.name)
@@ -27,7 +27,7 @@ def in_place(
 
 @dataclass
 class _Order:
-    """When, in the loops over a row, statements read and targets are written."""
+    """Records when, in the loops over a row, statements read and targets are written."""
 
     arrays: Arrays
     levels: Levels
@@ -57,7 +57,7 @@ class _Order:
         self.written |= dict.fromkeys((s.target.name for s in statements), self.time)
 
     def allows(self, name: str, statement: Statement) -> bool:
-        """Returns whether what a statement computes may be written over an array."""
+        """Returns whether the result of a statement may be written over an array."""
         homes, target = self.homes, statement.target.name
         space, own = self.arrays[name].space, homes[target].space
         shapes = [self.arrays[n].shape for n in (name, target)]
@@ -75,7 +75,7 @@ class _Order:
         )
 
     def _is_own(self, statement: Statement, ref: Ref, space: str) -> bool:
-        """Returns whether a reference leads to the row of the space that the loops are at."""
+        """Returns whether a reference leads to the current row of the space."""
         if statement.space == space:
             return ref.path == ""
         return ref.path != "" and self.levels.up(statement.space, space) == ref.path

@@ -1,4 +1,4 @@
-"""How the lanes of a team share the elements of a row."""
+"""Divides the elements of a row among the lanes of a team."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ INDEX = ("h", "f", "g")
 
 @dataclass(frozen=True)
 class Lanes:
-    """A row's elements go round the ``lanes`` of a team in runs of ``vector`` each.
+    """Describes how the ``lanes`` of a team share a row: they take turns, each with runs of ``vector`` elements.
 
-    Where a lane has room for ``strip`` elements only, rows are cut into strips, to which different blocks attend.
+    Where a lane has room for ``strip`` elements only, rows are cut into strips, which different blocks compute.
     """
 
     lanes: int = 1
@@ -28,7 +28,7 @@ class Lanes:
 
     @classmethod
     def of(cls, widths: Sequence[int], item: int) -> Lanes:
-        """For rows of these widths, of elements of ``item`` bytes; one lane a row where all are narrow."""
+        """Returns lanes for rows of these widths and elements of ``item`` bytes; one lane a row if all are narrow."""
         wide = [w for w in widths if w >= WIDE]
         if not wide:
             return cls()
@@ -41,19 +41,19 @@ class Lanes:
         return self.lanes * self.vector
 
     def held(self, width: int) -> int:
-        """Elements of a row, or of a strip of it, that a lane has room for."""
+        """Returns the number of elements of a row, or of a strip of it, that a lane has room for."""
         elements = -(-width // self.round) * self.vector
         return elements if self.strip is None else min(elements, self.strip)
 
     def strips(self, width: int) -> int:
-        """Into how many strips rows are cut."""
+        """Returns the number of strips into which rows are cut."""
         return -(-width // (self.held(width) * self.lanes))
 
 
 def sums_first(statement: Statement, shapes: ShapeOf, name: Callable[[Shape], str]) -> list[Statement]:
-    """The statement behind one for each of its sums of many elements to a few, which lanes add up together.
+    """Returns a statement for each sum of many elements to a few, which lanes add up together, then the statement.
 
-    ``name`` declares an array of a row shape and names it.
+    ``name`` declares an array of a row shape and returns its name.
     """
     sums: dict[Expr, Statement] = {}
 
@@ -81,7 +81,7 @@ Index = tuple[str | None, ...]
 
 
 def own_elements(expr: Expr, shape: Shape, shapes: ShapeOf) -> Iterator[tuple[Ref, bool]]:
-    """The references of an expression over a shape, and whether each is read at the element that is computed."""
+    """Yields the references of an expression over a shape, and whether each is read at the element that is computed."""
     for ref, index in _accesses(expr, shapes, INDEX[: len(shape)]):
         seen = shapes(ref)
         yield ref, not ref.transposed and size(seen) == size(shape) and index == INDEX[: len(index)]

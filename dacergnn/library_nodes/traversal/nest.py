@@ -1,8 +1,8 @@
-"""Loop nests of a traversal: which row spaces nest under a mapping, what a body may do there, and its loops.
+"""Builds the loop nests of traversals: the row spaces that nest under a mapping, what a body may do there, its loops.
 
-A mapping is the row space that threads share out. Below it stand the rows that lead to it: the edges of a
-destination, or its (destination, type) pairs and their edges. A statement runs at the level of its own row space
-and reaches its own row or a row of an enclosing level, nothing else of what the same body writes.
+A mapping is the row space that threads share out. The rows that lead to it nest below it: the edges of a
+destination, or its (destination, type) pairs and their edges. A statement runs at the level of its own row space.
+Of the arrays that its body writes, it reaches only its own row and rows of enclosing levels.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _UP: dict[tuple[str, str], str] = {
 
 
 def chain(mapping: str, spaces: Collection[str]) -> tuple[str, ...]:
-    """The row spaces that nest under a mapping: of one part of the edges, that of the first of ``spaces`` in one."""
+    """Returns the row spaces under a mapping, for the part of the edges that the mapping or ``spaces`` first name."""
     own = next((part(space) for space in (mapping, *spaces) if part(space)), "")
     below = CHAINS.get(kind(mapping), (mapping,))[1:]
     return (mapping, *(space + own if space in PARTED else space for space in below))
@@ -40,14 +40,14 @@ def chain(mapping: str, spaces: Collection[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Levels:
-    """The row spaces of a nest from the outside in; ``single`` is the path up where it is not one of the chains."""
+    """Holds the row spaces of a nest from the outside in; ``single`` is the path up if it is not one of a chain."""
 
     spaces: tuple[str, ...]
     single: str = ""
 
     @classmethod
     def of(cls, mapping: str, statements: Sequence[Statement]) -> Levels:
-        """Levels of a body under a mapping; a lone reduction is mapped to the rows that it reaches."""
+        """Returns the levels of a body under a mapping; a lone reduction is mapped to the rows that it reaches."""
         if len(statements) == 1 and statements[0].space == mapping:
             path = statements[0].target.path
             return cls((MAPS[mapping, path], mapping), path) if path else cls((mapping,))
@@ -55,7 +55,7 @@ class Levels:
         return cls((mapping, *(space for space in chain(mapping, used)[1:] if space in used)))
 
     def up(self, space: str, outer: str) -> str | None:
-        """Path from the rows of a level to those of an enclosing one."""
+        """Returns the path from the rows of a level to those of an enclosing level, None if there is none."""
         if space == outer or space not in self.spaces or outer not in self.spaces:
             return None
         if self.single:
@@ -67,19 +67,19 @@ class Levels:
 
 
 def simplest(mapping: str, statements: Sequence[Statement]) -> Sequence[Statement]:
-    """The body of a kernel: a reduction of the only row into itself is a map."""
+    """Returns the body of a kernel, where a reduction of the only row into itself becomes a map."""
     if len(statements) == 1 and (mapping, statements[0].target.path) == ("ONE", "one"):
         return [replace(statements[0], target=replace(statements[0].target, path=""), op="=")]
     return statements
 
 
 def reached(space: str, path: str) -> str:
-    """Row space that a path leads to, the own one for no path."""
+    """Returns the row space that a path leads to, the own one for no path."""
     return MAPS[space, path] if path else space
 
 
 def problem(mapping: str, statements: Sequence[Statement]) -> str | None:
-    """Why these statements cannot run as one nest under this mapping; None if they can."""
+    """Returns why these statements cannot run as one nest under this mapping; None if they can."""
     levels = Levels.of(mapping, statements)
     homes: dict[str, str] = {}
 
@@ -112,9 +112,9 @@ def problem(mapping: str, statements: Sequence[Statement]) -> str | None:
 
 @dataclass(frozen=True, eq=False)
 class Loop:
-    """A loop over the rows of ``space`` inside a row of an enclosing loop (or of a tile, for the outermost).
+    """Describes a loop over the rows of ``space`` in a row of an enclosing loop (or in a tile, for the outermost).
 
-    ``flat`` loops run over all rows of a tile, whatever their group, one statement after the other in every row: maps,
+    ``flat`` loops run over all rows of a tile, whatever their group. In each row they run all their statements: maps,
     or reductions into the groups.
     """
 
@@ -123,24 +123,24 @@ class Loop:
     flat: bool = False
 
     def statements(self) -> list[Statement]:
-        """All statements inside, in order."""
+        """Returns all statements inside, in order."""
         statements: list[Statement] = []
         for item in self.items:
             statements += [item] if isinstance(item, Statement) else item.statements()
         return statements
 
     def inside(self) -> list[Loop]:
-        """The loop and those inside of it, from the outside in."""
+        """Returns the loop and all loops inside it, from the outside in."""
         return [self, *(inner for item in self.items if isinstance(item, Loop) for inner in item.inside())]
 
 
 def staged(
     statements: Sequence[Statement], kinds: Sequence[int], finished: Sequence[bool], count: int = 2
 ) -> list[list[Statement]]:
-    """Statements of ``count`` kinds by the earliest stage at which what they read is there.
+    """Returns statements of ``count`` kinds by stage, each in the earliest stage at which its operands are ready.
 
-    Stages take turns: stage s holds statements of kind s % count, those of kind 0 by themselves, those of other kinds
-    in one loop. What a loop leaves ``finished`` only when it ends is there for later stages.
+    Stages take turns: stage s holds statements of kind s % count. Statements of kind 0 run by themselves, those of
+    other kinds in one loop. A result that is ``finished`` only when its loop ends is ready for later stages.
     """
     producer = {s.target.name: k for k, s in enumerate(statements)}
     stage: list[int] = []
@@ -161,11 +161,11 @@ def staged(
 def loops(
     levels: Levels, statements: Sequence[Statement], flat: Collection[str] = (), summed: Collection[str] = ()
 ) -> list[Loop]:
-    """The loops that run a body over a tile, a range of rows of the mapping, one after the other.
+    """Returns the loops that run a body over a tile, a range of rows of the mapping, one after the other.
 
-    Statements whose targets are in ``flat``, maps at the innermost level, run over all rows of the tile at once, so
-    that they vectorize however short the groups are. So do those with targets in ``summed``, reductions from there into
-    the rows of the mapping: no branch depends on the length of a group.
+    Innermost maps whose targets are in ``flat`` run over all rows of the tile at once, so that they vectorize however
+    short the groups are. So do reductions from the innermost rows into rows of the mapping, if their targets are in
+    ``summed``: no branch depends on the length of a group.
     """
     if len(levels.spaces) == 1:
         return [Loop(levels.spaces[0], tuple(statements), flat=True)]
@@ -183,9 +183,9 @@ def loops(
 
 
 def apart(levels: Levels, statements: Sequence[Statement]) -> list[Loop]:
-    """The loop over the outermost rows with one loop after the other inside, over rows of the one or the other level.
+    """Returns the loop over the outermost rows, with loops over middle or innermost rows inside, one after another.
 
-    For bodies in which nothing is reduced from the innermost level into the one between.
+    It is for bodies that reduce nothing from the innermost level into the middle one.
     """
     top, *inner = levels.spaces
     finished = [reached(s.space, s.target.path) == top for s in statements]
@@ -201,7 +201,7 @@ def apart(levels: Levels, statements: Sequence[Statement]) -> list[Loop]:
 
 
 def _nested(levels: Levels, statements: Sequence[Statement], level: int, homes: dict[str, str]) -> Loop:
-    """The loop over the rows of a level that runs these statements of it and of the levels inside."""
+    """Returns the loop over the rows of a level that runs these statements of the level and of those inside."""
     inner = [levels.level(s.space) > level for s in statements]
     finished = [levels.level(homes[s.target.name]) <= level for s in statements]
     items: list[Statement | Loop] = []
@@ -209,7 +209,7 @@ def _nested(levels: Levels, statements: Sequence[Statement], level: int, homes: 
         if number % 2 == 0:
             items += stage
         elif stage:
-            # The next level is the outermost one that is needed: where a statement runs, or an array of theirs lives.
+            # The next level is the outermost one where a statement runs or one of its arrays lives.
             spaces = {s.space for s in stage} | {homes[r.name] for s in stage for r in s.reads if r.name in homes}
             spaces |= {homes[s.target.name] for s in stage}
             items.append(_nested(levels, stage, min(n for n in map(levels.level, spaces) if n > level), homes))

@@ -1,4 +1,4 @@
-"""The Traversal library node."""
+"""Defines the Traversal library node."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 @dace.library.node
 class Traversal(GraphOperator):
-    """A loop nest whose body is a list of statements, each over its row space.
+    """Represents a loop nest whose body is a list of statements, each over its row space.
 
-    A statement with its target in its own row is a map (ApplyEdge, ApplyVertex, Scatter); one with a target
-    that a map leads to is a reduction (Gather). With several statements, ``space`` is the mapping: the row space
+    A statement with its target in its own row is a map (ApplyEdge, ApplyVertex, Scatter). One whose target is a row
+    that an index map leads to is a reduction (Gather). With several statements, ``space`` is the mapping: the row space
     that threads share out, under which the others nest (`traversal.nest`). Reductions run over the rows grouped by
     their target, so no two threads write one row and results do not depend on the number of threads.
     """

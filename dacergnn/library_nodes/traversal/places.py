@@ -1,7 +1,7 @@
-"""Where the rows that a loop nest touches are, as data: on the stack, in scratch, or in memory at a number.
+"""Describes where the rows that a loop nest touches are: on the stack, in scratch, or at a number in memory.
 
-Variables carry the row space: ``row_E`` is the current edge, ``at_E`` its place in the order in which edges are
-visited, ``base_E`` the first place of the tile. The outermost rows of a tile are ``first`` to ``last``.
+Names of variables end in a row space: ``row_E`` is the current edge, ``at_E`` its place in the order in which edges
+are visited, ``base_E`` the first place of the tile. The outermost rows of a tile are ``first`` to ``last``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dacergnn.library_nodes.traversal.storage import Home
 class Number:
     """Describes the number of a row: a variable, or the entry of a list at a variable.
 
-    The list is an encoding, or that of the ``owner`` in a level between of every innermost row, which a tile makes.
+    The list is an encoding, or one that a tile makes: the row of the middle level ``owner`` for each innermost row.
     """
 
     variable: str
@@ -38,7 +38,7 @@ class Number:
 class Place:
     """Describes where a row of an array is: on the stack, in scratch behind the row ``base``, or in memory.
 
-    A "copy" is that of one block of a device, which shares the row with others.
+    A "copy" belongs to one block of a device, where several blocks share the row.
     """
 
     where: Literal["stack", "scratch", "memory", "copy"]
@@ -55,12 +55,12 @@ class Place:
 
 @dataclass(frozen=True)
 class Pointers:
-    """Describes how the rows of a level that belong to a row of an outer one are found.
+    """Describes how to find the rows of a level that belong to a row of an outer level.
 
-    - "list": an encoding has the place where those of each row start, and that behind the last one.
+    - "list": an encoding has the place where the rows of each outer row start, and the place behind the last one.
     - "one": there is a single outer row.
-    - "starts": threads find them while they run ("coo").
-    - "slots": each row has as many places as the longest; the encoding has the number of those in use ("ell").
+    - "starts": threads find the places while they run ("coo").
+    - "slots": each outer row has as many places as the longest; the encoding has the number in use ("ell").
     """
 
     kind: Literal["list", "one", "starts", "slots"]
@@ -79,7 +79,7 @@ class Finder:
     form: Format
 
     def pointers(self, outer: str, inner: str) -> Pointers:
-        """Returns how the inner rows of an outer one are found."""
+        """Returns the pointers to the inner rows of an outer row."""
         path = self.levels.up(inner, outer)
         assert path is not None
         if self.form.pointers == "starts":
@@ -90,30 +90,30 @@ class Finder:
         return Pointers("list", name) if name else Pointers("one")
 
     def number_at(self, space: str, at: str, path: str = "") -> Number:
-        """The row that a path leads to from the row at a place in the order in which the nest visits a space."""
+        """Returns the row that a path leads to from the row at a place in the nest's order of a space."""
         order = self.levels.up(space, self.levels.spaces[0])
         name = self.list_of(space, order, path) if order else index_name(space, path)
         return Number("0" if path and not name else at, name)
 
     def list_of(self, space: str, order: str, path: str) -> str | None:
-        """Encoding that holds the row that a path leads to for every place; None where that is the place, or 0."""
+        """Returns the encoding of the row that a path leads to from each place; None if that row is the place, or 0."""
         if not self.form.lists:
             return ordered_index_name(space, order, path)
         return None if path == "one" else encoding_name(self.form.lists, space, *filter(None, (order, path)))
 
     def group(self, space: str) -> Number:
-        """The outermost row that the row at the current place belongs to."""
+        """Returns the outermost row that the row at the current place belongs to."""
         return self.number_at(space, f"at_{space}", self.levels.up(space, self.levels.spaces[0]) or "")
 
     def enclosing(self, statement: Statement, ref: Ref) -> str | None:
-        """The row space of the enclosing loop whose row a reference leads to."""
+        """Returns the row space of the enclosing loop whose row a reference leads to."""
         for space in self.levels.spaces:
             if space != statement.space and self.levels.up(statement.space, space) == ref.path != "":
                 return space
         return None
 
     def number(self, statement: Statement, ref: Ref, around: Collection[str]) -> Number:
-        """The row that a reference leads to, from inside loops over the spaces ``around``."""
+        """Returns the row that a reference leads to, from inside loops over the spaces ``around``."""
         if ref.path == "":
             return Number(f"row_{statement.space}")
         outer = self.enclosing(statement, ref)
@@ -123,7 +123,7 @@ class Finder:
         return self.number_at(statement.space, f"{kind}_{statement.space}", ref.path)
 
     def kept(self, name: str, space: str, around: Collection[str]) -> Place:
-        """The row of an array in scratch, from a loop over a space that is that of the array, or a flat one below."""
+        """Returns the row of an array in scratch, for a loop over the array's space, or a flat loop below."""
         home, top = self.homes[name].space, self.levels.spaces[0]
         if home == top and top not in around:
             return Place("scratch", name, self.group(space), "first")

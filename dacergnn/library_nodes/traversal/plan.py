@@ -1,4 +1,4 @@
-"""Plans of loop nests whose threads compute whole rows: loops, places of values, encodings, scratch, what streams."""
+"""Describes plans of loop nests whose threads compute whole rows: loops, places, encodings, scratch, streams."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from dacergnn.library_nodes.traversal.places import Number, Place, Pointers
 from dacergnn.library_nodes.traversal.storage import Home
 
 RUN_TIME = ("tile_rows", "hub_rows", "chunks")
-"""Choices of a schedule that are arguments of the code: every call of a build may have others."""
+"""Properties of a schedule that are arguments of the code: every call of a build may have other values."""
 PREFETCH_DISTANCE = 16
 
 
 @dataclass(frozen=True)
 class Body:
-    """Statements under a mapping, the arrays that they touch, and those of them that nothing else does."""
+    """Holds statements under a mapping, the arrays that they touch, and the names of those that only they touch."""
 
     mapping: str
     statements: tuple[Statement, ...]
@@ -41,9 +41,9 @@ USUAL = Schedule()
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """A statement at a row: where each row that it reads is, by array and path, and where its result goes.
+    """Describes a statement at a row, with the place of each row that it reads, by array and path, and of its result.
 
-    A row that ``streams`` is written as a whole, past the caches if the array is large.
+    If it ``streams``, its row is written as a whole, past the caches if the array is large.
     """
 
     statement: Statement
@@ -63,18 +63,18 @@ class Prefetch:
 
 @dataclass(frozen=True, eq=False)
 class NestLoop:
-    """A loop of a nest, with all that its rows need.
+    """Describes a loop of a nest, with all that its rows need.
 
     Args:
-        variable: What it counts: "row_E", or "at_E", the places of rows.
-        row: What row is at a place, where that is asked for.
-        span: How its rows are found, where it runs over those of one outer row or of a tile.
+        variable: Its counter: "row_E" for rows, or "at_E" for places of rows.
+        row: Number of the row at a place, if it is needed.
+        span: Pointers to its rows, if it runs over those of one outer row or of a tile.
         of_tile: Whether it runs over all rows of a tile at once.
         group: For sums over all rows of a tile, the outermost row that a row belongs to.
         vectorizes: Whether it computes a few elements for each of many rows at a time.
         stacked: Statements whose targets have a row on the stack of this loop.
         run: Pointers to the part of the innermost rows that belongs to a row in the middle of three levels.
-        first_run: Pointers to where the first of these parts starts, before the loop.
+        first_run: Pointers to the start of the first of these parts, which is read before the loop.
         prefetches: Rows that a later round will touch.
         results: Reductions that are finished when the loop has ended, with their goals.
     """
@@ -94,25 +94,25 @@ class NestLoop:
     results: tuple[Step, ...] = ()
 
     def steps(self) -> Iterator[Step]:
-        """All steps inside, in order."""
+        """Yields all steps inside, in order."""
         for item in self.items:
             yield from [item] if isinstance(item, Step) else item.steps()
 
     def everything(self) -> Iterator[Step]:
-        """All steps inside, and the results of the loops inside."""
+        """Yields all steps inside, and the results of the loops inside."""
         for loop in self.inside():
             yield from (item for item in loop.items if isinstance(item, Step))
             yield from loop.results
 
     def inside(self) -> Iterator[NestLoop]:
-        """The loop and those inside of it."""
+        """Yields the loop and all loops inside it."""
         yield self
         for item in self.items:
             if isinstance(item, NestLoop):
                 yield from item.inside()
 
     def numbers(self) -> Iterator[Number]:
-        """Returns the numbers of rows that it asks for, in the order of its code."""
+        """Yields the numbers of rows that it needs, in the order of its code."""
         yield from (fetch.row for fetch in self.prefetches)
         if self.group is not None:
             yield self.group
@@ -131,17 +131,17 @@ class NestLoop:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class NestPlan(OperatorPlan):
-    """The plan of a loop nest.
+    """Describes the plan of a loop nest.
 
     Args:
         levels: Row spaces of the nest, from the outside in.
         loops: Loops over a tile, one after the other; with a single level, the only loop.
         homes: Storage of each array that it writes.
-        owners: Row spaces of which a tile looks up the row of each innermost row, and how it is found.
-        streamed: Arrays of which large ones pass by the caches.
+        owners: Middle row spaces whose row a tile looks up for each innermost row, and the number of that row.
+        streamed: Arrays that are written past the caches if they are large.
         work: Elements that a row touches, by which threads share out rows.
-        pointers: How rows of inner levels are found from the outermost ones.
-        groups_of_edges: Encoding with the group of each edge, in formats whose drivers ask for it.
+        pointers: Pointers from the outermost rows to the rows of each inner level.
+        groups_of_edges: Encoding with the group of each edge, in formats whose drivers need it.
         hubs: The plan for groups of very many rows, which all threads share.
         columns: In compressed columns, the levels of the first loop, which runs over all edges by their other end.
         target: In compressed columns, the group of an edge.
@@ -163,18 +163,18 @@ class NestPlan(OperatorPlan):
     target: Number | None = None
 
     def kept_width(self, space: str) -> int:
-        """Elements of a row of a space in the tile's scratch."""
+        """Returns the number of elements of a row of a space in the tile's scratch."""
         return sum(h.width for h in self.homes.values() if h.offset is not None and h.space == space)
 
     @property
     def kept_elements(self) -> int:
-        """Elements of an innermost row in the tile's scratch."""
+        """Returns the number of elements of an innermost row in the tile's scratch."""
         return self.kept_width(self.levels.spaces[-1])
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SharedSumPlan(OperatorPlan):
-    """The plan of a sum over types: few groups, whose rows several threads share."""
+    """Describes the plan of a sum over types: few groups, whose rows several threads share."""
 
     statement: Statement
     reads: Mapping[tuple[str, str], Place]

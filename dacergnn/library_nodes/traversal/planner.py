@@ -36,12 +36,12 @@ from dacergnn.library_nodes.traversal.storage import WIDE, is_narrow
 from dacergnn.library_nodes.traversal.structure import Structure, by_columns, structure_of
 
 LEAST_PREFETCHED = 4
-"""Elements from which on a row that lies apart from its neighbors is worth a prefetch."""
+"""The fewest elements of a row that is worth a prefetch, if it lies apart from its neighbors."""
 
 
 @lru_cache(maxsize=512)
 def plan_nest(body: Body, schedule: Schedule = USUAL) -> NestPlan | SharedSumPlan:
-    """The plan of a body under a schedule, for threads that compute whole rows."""
+    """Returns the plan of a body under a schedule, for threads that compute whole rows."""
     if len(body.statements) == 1 and shares_groups(body.statements[0]):
         return _shared_sum(body)
     if schedule.adjacency == "csc":
@@ -127,14 +127,14 @@ def _planned(nest: Structure, hubs: NestPlan | None = None) -> NestPlan:
 
 
 def _groups_of_edges(form: Format, inner: str, path: str) -> str | None:
-    """Encoding with the group of each edge, for drivers that ask for it."""
+    """Returns the encoding with the group of each edge, for drivers that need it."""
     if form.pointers == "starts":
         return ordered_index_name(inner, path, path)
     return encoding_name("hyb", inner, path, path) if form.splits else None
 
 
 def _spans(nest: Structure, owners: Sequence[tuple[str, Number]]) -> list[str]:
-    """Inner row spaces of which the driver, or a tile, has to know where those of an outermost row are."""
+    """Returns the inner row spaces for which the driver, or a tile, needs pointers from the outermost rows."""
     kept = {home.space for home in nest.homes.values() if home.offset is not None}
     *between, inner = nest.levels.spaces[1:]
     return [*(space for space in between if space in kept or owners), inner]
@@ -156,7 +156,7 @@ class _Planner:
         return self.find.levels.spaces[-1]
 
     def outermost(self, loop: Loop) -> NestLoop:
-        """A loop over a tile: over its groups, or over all their rows."""
+        """Returns the plan of a loop over a tile: over its groups, or over all their rows."""
         several = len(self.find.levels.spaces) > 1
         of_tile = loop.flat and several
         span = self.find.pointers(self.top, loop.space) if of_tile else None
@@ -175,7 +175,7 @@ class _Planner:
         group: Number | None = None,
     ) -> NestLoop:
         space = loop.space
-        if group is None:  # sums over all rows of a tile have no row of their own loop on the stack
+        if group is None:  # sums over all rows of a tile have no row on the stack of their loop
             around = {**around, space: loop}
         items = tuple(
             self._step(item, around, group) if isinstance(item, Statement) else self._inside(item, loop, around)
@@ -204,7 +204,7 @@ class _Planner:
         return replace(planned, row=self._row(planned))
 
     def _row(self, loop: NestLoop) -> Number | None:
-        """Returns what row is at a place of a loop, where anything inside asks for that."""
+        """Returns the number of the row at a place of a loop, if anything inside needs it."""
         if loop.variable != f"at_{loop.space}":
             return None
         name = f"row_{loop.space}"
@@ -212,7 +212,7 @@ class _Planner:
         return self.find.number_at(loop.space, loop.variable) if asked else None
 
     def _inside(self, loop: Loop, outer: Loop, around: Mapping[str, Loop]) -> NestLoop:
-        """A loop inside of another, with the results of its reductions."""
+        """Returns the plan of a loop inside another one, with the results of its reductions."""
         span = first_run = None
         if outer.space == self.top:
             span = self.find.pointers(self.top, loop.space)
@@ -227,7 +227,7 @@ class _Planner:
         return replace(planned, results=results)
 
     def _stacked(self, loop: Loop) -> tuple[Statement, ...]:
-        """Statements whose targets have a row on the stack of a loop."""
+        """Returns the statements whose targets have a row on the stack of a loop."""
         inside = loop.statements()
         stacked: list[Statement] = []
         for statement in self.nest.statements:
@@ -239,7 +239,7 @@ class _Planner:
         return tuple(stacked)
 
     def _direct(self, statement: Statement) -> bool:
-        """Returns whether an own row goes to memory only, because nothing here reads it."""
+        """Returns whether a row goes to memory only, because no statement of the nest reads it."""
         name = statement.target.name
         return self.find.homes[name].stored and not any(r.name == name for s in self.nest.statements for r in s.reads)
 
@@ -263,13 +263,13 @@ class _Planner:
         return Step(statement, reads, (*goals, *([memory] if home.stored else [])), streams)
 
     def _sum(self, statement: Statement) -> Place:
-        """Returns where the sums of a tile are: in scratch, or in memory."""
+        """Returns the place of the sums of a tile: in scratch, or in memory."""
         name = statement.target.name
         kept = self.find.homes[name].offset is not None
         return Place("scratch" if kept else "memory", name, Number("first"), "first" if kept else "")
 
     def _result(self, statement: Statement, around: Mapping[str, Loop]) -> Step:
-        """Returns what becomes of a reduced row when its loop has ended."""
+        """Returns the step that stores a reduced row when its loop has ended."""
         name = statement.target.name
         home = self.find.homes[name]
         goals: list[Place] = []
@@ -281,7 +281,7 @@ class _Planner:
         return Step(statement, {}, tuple(goals), streams)
 
     def _source(self, statement: Statement, ref: Ref, around: Mapping[str, Loop]) -> Place:
-        """Returns where the row is that a reference reads."""
+        """Returns the place of the row that a reference reads."""
         home = self.find.homes.get(ref.name)
         if home is not None and home.space in around and (home.loop is not None or self._reducing(ref.name, around)):
             return Place("stack", ref.name)
@@ -290,12 +290,12 @@ class _Planner:
         return Place("memory", ref.name, self.find.number(statement, ref, around))
 
     def _reducing(self, name: str, around: Mapping[str, Loop]) -> bool:
-        """Returns whether a loop around is the one that reduces into an array."""
+        """Returns whether one of the loops around reduces into an array."""
         home = self.find.homes[name]
         return home.reduced and any(s.target.name == name for s in around[home.space].statements())
 
     def _prefetches(self, loop: Loop, variable: str) -> tuple[Prefetch, ...]:
-        """The wide rows that a later row of the loop gathers, and those that it writes apart from each other."""
+        """Returns prefetches of wide rows that a later round of the loop gathers, or writes apart from each other."""
         space, find = loop.space, self.find
         at, places = f"{variable} + {PREFETCH_DISTANCE}", variable == f"at_{loop.space}"
         order = find.levels.up(space, self.top) or "one"

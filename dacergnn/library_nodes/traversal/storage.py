@@ -1,4 +1,4 @@
-"""Where the arrays that a loop nest writes live while it runs: on the stack, in scratch of the tile, or in memory."""
+"""Decides where a loop nest keeps the arrays that it writes: on the stack, in scratch of the tile, or in memory."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from dacergnn.library_nodes.form import Ref, ShapeOf, Statement, size
 from dacergnn.library_nodes.traversal.nest import Levels, Loop, reached
 
 WIDE = 16
-"""Elements from which on a row is worth a prefetch, and not worth a second copy in scratch."""
+"""The fewest elements of a wide row, which is worth a prefetch, and not worth a second copy in scratch."""
 NARROW = 2
-"""Elements up to which a row is computed for many rows at a time."""
+"""The most elements of a narrow row; such rows are computed many at a time."""
 
 
 @dataclass(frozen=True)
 class Home:
-    """Storage of an array: ``loop`` is the one in whose body a row lives, None if several loops touch it.
+    """Describes the storage of an array: its rows live in the body of ``loop``, None if several loops touch them.
 
-    ``offset`` is the place in the tile's scratch, counted in rows of the array's space, or None. What is ``stored``
-    goes to memory for other operators; ``reduced`` is summed on the stack of the loop over its rows.
+    ``offset`` is its place in the tile's scratch, in elements per row of the array's space, or None. A ``stored`` array
+    goes to memory for other operators; a ``reduced`` one is summed on the stack of the loop over its rows.
     """
 
     space: str
@@ -31,7 +31,7 @@ class Home:
 
 
 def narrow_maps(levels: Levels, statements: Sequence[Statement], shapes: ShapeOf) -> list[str]:
-    """Targets of the maps at the innermost level that touch a few elements only (`nest.loops`, ``flat``)."""
+    """Returns the targets of innermost maps that touch only a few elements (``flat`` of `nest.loops`)."""
     if len(levels.spaces) == 1:
         return []
     own = [s for s in statements if s.space == levels.spaces[-1] and s.target.path == ""]
@@ -39,14 +39,14 @@ def narrow_maps(levels: Levels, statements: Sequence[Statement], shapes: ShapeOf
 
 
 def is_narrow(statement: Statement, shapes: ShapeOf) -> bool:
-    """Returns whether a statement touches a few elements a row only."""
+    """Returns whether a statement touches only a few elements of each row."""
     return all(size(shapes(r)) <= NARROW for r in (*statement.reads, statement.target))
 
 
 def homes_of(
     top_loops: Sequence[Loop], statements: Sequence[Statement], shapes: ShapeOf, local_arrays: Collection[str]
 ) -> dict[str, Home]:
-    """Storage of every array that the statements write, given their loops."""
+    """Returns the storage of every array that the statements write, from their loops over a tile."""
     spaces = {s.target.name: reached(s.space, s.target.path) for s in statements}
     read = {r.name for s in statements for r in s.reads}
     touching: dict[str, list[Loop | None]] = {name: [] for name in spaces}

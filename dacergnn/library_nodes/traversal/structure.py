@@ -1,4 +1,4 @@
-"""The structure of a nest: the statements that its kernel runs, their loops, and where what they write lives."""
+"""Builds the structure of a nest: the statements that its kernel runs, their loops, and storage of their results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dacergnn.library_nodes.traversal.storage import Home, homes_of, is_narrow, 
 
 @dataclass(frozen=True, eq=False)
 class Structure:
-    """Describes what a nest consists of, before it is known what its loops do.
+    """Describes the parts of a nest before its loops are planned.
 
     In compressed columns, ``columns`` are the levels of the first loop, which runs over all edges.
     """
@@ -31,7 +31,7 @@ class Structure:
 
 
 def structure_of(body: Body, adjacency: str, *, by_edges: bool = False) -> Structure:
-    """The loops of a nest over compressed rows, or over a format that stands in their place."""
+    """Returns the structure of a nest over compressed rows, or over a format that replaces them."""
     form = FORMATS[adjacency]
     body = replace(body, statements=tuple(simplest(body.mapping, body.statements)))
     levels = Levels.of(body.mapping, body.statements)
@@ -46,7 +46,7 @@ def structure_of(body: Body, adjacency: str, *, by_edges: bool = False) -> Struc
 def _divided(
     body: Body, levels: Levels, form: Format, by_edges: bool
 ) -> tuple[tuple[Statement, ...], Arrays, list[str]]:
-    """The statements, and the arrays with those that stand for reductions that are divided.
+    """Returns the statements with some reductions divided, and the arrays with those added for this, and their names.
 
     A reduction of computed narrow values becomes a map, which vectorizes, and a reduction of its result.
     """
@@ -60,7 +60,7 @@ def _divided(
     for statement in statements:
         name, term = statement.target.name, f"{statement.target.name}_term"
         if term not in arrays and statement.target.path and name in narrow and not isinstance(statement.expr, Ref):
-            terms[term] = arrays[name]  # for its row shape
+            terms[term] = arrays[name]  # which has the same row shape
             parts += [
                 Statement(statement.space, Ref(term), "=", statement.expr),
                 replace(statement, expr=Ref(term)),
@@ -71,7 +71,7 @@ def _divided(
 
 
 def _sums(levels: Levels, statements: Sequence[Statement], arrays: Arrays, flat: Collection[str]) -> list[str]:
-    """Targets of the reductions of values that are there for all rows of a tile into its outermost rows."""
+    """Returns the targets of reductions into outermost rows whose operands are ready for all rows of a tile."""
     written = {s.target.name for s in statements}
     return [
         s.target.name
@@ -86,9 +86,9 @@ def _sums(levels: Levels, statements: Sequence[Statement], arrays: Arrays, flat:
 
 
 def by_columns(body: Body) -> Structure:
-    """One loop over all edges in compressed columns, then one over the rows of the targets.
+    """Returns a nest of one loop over all edges in compressed columns, then one over the rows of the targets.
 
-    Each thread passes over all edges and takes those that lead to its range of targets: nothing is written by two
+    Each thread visits all edges and takes those that lead to its range of targets. So no row is written by two
     threads, and every sum has the order of the columns.
     """
     statements = simplest(body.mapping, body.statements)
