@@ -1,4 +1,4 @@
-"""Plans of products on a device: sums of many rows take launches of their own, and scratch memory."""
+"""Makes the plans of products on a device: sums of many rows take launches of their own, and scratch memory."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from dacergnn.library_nodes.plan import ALIGNMENT, in_order
 from dacergnn.library_nodes.segment_gemm.plan import USUAL, GemmPlan, ProductBody, ProductSchedule, Segments, describe
 
 MOST_CHUNKS = 2048
-"""Partial sums of hubs that there may be (``kMostChunks`` of ``hubs.cuh``)."""
+"""The most partial sums of hubs (``kMostChunks`` of ``hubs.cuh``)."""
 MOST_BLOCKS, PARTIAL_ELEMENTS = 512, 1 << 22
-"""Partial sums of weight gradients, and the elements of all of them beyond which there are fewer."""
+"""The most partial sums of a weight gradient; there are fewer if all together would have more than these elements."""
 
 
 def pair_path(statement: Statement) -> str | None:
-    """The path to the pairs of target and type whose rows are added before they are multiplied, if they are."""
+    """Returns the path to pairs of target and type, if the rows of a pair are added before they are multiplied."""
     path = statement.target.path
     summed = path in ("src", "dst") and kind(statement.space) == "E" and group_path(statement) == "etype"
     return f"{path}pair" if summed else None
@@ -27,7 +27,7 @@ def pair_path(statement: Statement) -> str | None:
 
 @lru_cache(maxsize=512)
 def plan_device_gemm(body: ProductBody, schedule: ProductSchedule = USUAL) -> GemmPlan:
-    """The plan of a product on a device."""
+    """Returns the plan of a product on a device."""
     plan = replace(describe(body), schedule=schedule)
     if plan.form in ("gather", "scatter"):
         shared = ("split_hubs",) if plan.form == "scatter" else ()
@@ -41,23 +41,23 @@ def plan_device_gemm(body: ProductBody, schedule: ProductSchedule = USUAL) -> Ge
         plan, needs = _scattered(plan)
     scratch: dict[str, int] = {}
     for space, elements in needs:
-        scratch[space] = scratch.get(space, 0) + elements * max(body.arrays.item, 4)  # of sums
+        scratch[space] = scratch.get(space, 0) + elements * max(body.arrays.item, 4)  # sums have 32 bits at least
         scratch["ONE"] = scratch.get("ONE", 0) + ALIGNMENT
     encodings = in_order(dict.fromkeys(name for name in _encodings(plan) if name is not None))
     return replace(plan, scratch=scratch, encodings=encodings)
 
 
 def outer_blocks(plan: GemmPlan) -> int:
-    """Partial sums of a weight gradient at most."""
+    """Returns the most partial sums that a weight gradient has."""
     return min(max(PARTIAL_ELEMENTS // (plan.heads * plan.k * plan.m), 8), MOST_BLOCKS)
 
 
 def _scattered(plan: GemmPlan) -> tuple[GemmPlan, list[tuple[str, int]]]:
-    """The plan of a product whose results are added up, and the elements that it needs per row of a space."""
+    """Returns the plan of a product whose results are added up, and the elements that it needs per row of a space."""
     path, group = plan.statement.target.path, group_path(plan.statement)
     hubs = [("ONE", MOST_CHUNKS * plan.heads * max(plan.k, plan.m))] if plan.hubs else []
     launches = 1 + plan.hubs
-    # Every target is a sum of rows, times the weight of its type, where targets do not outnumber rows by far.
+    # If a target has one type, its rows are added before the product, unless targets outnumber rows by far.
     typed = None if path in ("edge", "typedsrc") else through(plan.space, path, group)
     if typed is not None:
         segments = Segments.of(plan.reached, typed)

@@ -1,4 +1,4 @@
-"""The SegmentGemm library node."""
+"""Defines the SegmentGemm library node."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 @dace.library.node
 class SegmentGemm(GraphOperator):
-    """``Y[S] (+)= s * (X[G] @ W[type])``, or the outer-product form ``dW[type] += s * X[G]^T Y[H]``.
+    """Computes ``Y[S] (+)= s * (X[G] @ W[type])``, or the outer-product form ``dW[type] += s * X[G]^T Y[H]``.
 
-    The body starts with the statement that says so: the gather list is the path of X, the scatter list the path
-    of the target, the type the path of W; ``W[...].T`` uses the transposed weights. Rows have shape (K,) with
+    The body starts with the statement of the product. The path of X is the gather list, the path of the target is the
+    scatter list, and the path of W is the type; ``W[...].T`` uses the transposed weights. Rows have shape (K,) with
     weights (K, M), or (H, K) with weights (H, K, M) for one product per head.
 
     Statements after it are an epilogue: maps over the rows of the target, run on each row once it is finished.
 
-    Over rows of types it also multiplies weights with each other: ``compose(A, B)`` is the matrix of a linear by A
-    and then, head by head, by B; ``inner(A, Y, H)`` is what its gradients consist of besides.
+    Over rows of types it also multiplies weights with each other. ``compose(A, B)`` is the matrix of a linear by A,
+    followed, head by head, by a linear by B; its gradients also contain ``inner(A, Y, H)``.
     """
 
     implementations: dict[str, Any] = {}
@@ -52,7 +52,7 @@ class SegmentGemm(GraphOperator):
 
     @property
     def gemm(self) -> tuple[Statement, Gemm]:
-        """The statement of the product and its operands."""
+        """Returns the statement of the product and its operands."""
         statement = self.statements[0]
         gemm = match_gemm(statement)
         if gemm is None:

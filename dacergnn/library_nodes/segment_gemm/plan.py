@@ -1,4 +1,4 @@
-"""Plans of products: which kernel runs them, what it reads of the graph, and what is done with a finished row."""
+"""Makes the plans of products: which kernel runs them, the encodings that it reads, and the epilogue of a row."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from dacergnn.library_nodes.shapes import shape_of
 Form = Literal["weights", "outer", "gather", "scatter", "sums", "pairs"]
 """Kernels: products of weights with each other, weight gradients, and products of rows.
 
-Of the last, "gather" has a result for each row. The others add results up: "scatter" row by row, "sums" by adding the
-rows of each target before they are multiplied, "pairs" by adding those of each pair of target and type before.
+Among products of rows, "gather" has a result for each row. The others add results up: "scatter" row by row, "sums" by
+adding the rows of each target before the product, "pairs" by adding the rows of each pair of target and type before.
 """
 
 _OF_TWO = ("weights", "outer")
-"""Names the forms of which both operands are rows; the second of others is the weight of a type."""
+"""Forms whose operands both are rows; in other forms, the second operand is the weight of a type."""
 
 
 @dataclass(frozen=True)
 class ProductBody:
-    """A product and the statements behind it, the arrays that they touch, and those of them that nothing else does."""
+    """Holds a product and its epilogue, the arrays that they touch, and the names of those that only they touch."""
 
     statements: tuple[Statement, ...]
     arrays: Arrays
@@ -41,7 +41,7 @@ class ProductBody:
 
     @property
     def gemm(self) -> Gemm:
-        """The operands of the product."""
+        """Returns the operands of the product."""
         gemm = match_gemm(self.statements[0])
         assert gemm is not None
         return gemm
@@ -49,12 +49,12 @@ class ProductBody:
 
 @dataclass(frozen=True)
 class ProductSchedule:
-    """Describes how a kernel runs a product, as far as that is open (`select_schedule`).
+    """Describes the choices for the kernel of a product (`select_schedule`).
 
     Args:
         split_hubs: Whether several blocks of a device share very long sums.
         row_tile: Rows that are multiplied at a time; 0 for as many as usual.
-        depth_block: Depth that is multiplied at a time; 0 for what goes by the size of the weight.
+        depth_block: Depth that is multiplied at a time; 0 to choose it by the size of the weight.
         least_blocks: Blocks of a multiprocessor that registers have room for; 0 for as many as usual.
     """
 
@@ -66,14 +66,14 @@ class ProductSchedule:
 
 USUAL = ProductSchedule()
 LEAST_BLOCK = 128
-"""Depth of the smallest block that is worth a choice."""
+"""The depth up to which a product has a single block, so that there is no choice."""
 
 
 @dataclass(frozen=True)
 class Segments:
-    """Describes how rows of a space stand by type: where those of each start, and in which order they are visited.
+    """Describes how rows of a space are grouped by type: where each group starts, and in which order rows are visited.
 
-    None for the start is that of a single type, None for the order that in which rows stand.
+    ``pointers`` is None for a single type, and ``order`` is None if the rows already are in that order.
     """
 
     rows: str
@@ -83,29 +83,29 @@ class Segments:
 
     @classmethod
     def of(cls, rows: str, *paths: str) -> Segments:
-        """Rows grouped by the first path, those of one group by the others."""
+        """Returns rows grouped by the first path, and rows of one group by the others."""
         return cls(rows, MAPS[rows, paths[0]], pointer_name(rows, paths[0]), order_name(rows, *paths))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class GemmPlan(OperatorPlan):
-    """The plan of a product.
+    """Describes the plan of a product.
 
     Args:
         form: The kernel.
         heads, k, m: Sizes of the weight of a type: (H, K, M).
-        scales: Scales of a row: none, one, or one for each head.
-        gathers: For each operand of which rows are read, the encoding that says which; None for the own row.
-        segments: How rows stand by type; None for products of weights.
-        targets: How rows, or pairs, stand by the row that they are added to; None where they are not.
+        scales: Number of scales of a row: none, one, or one for each head.
+        gathers: For each operand whose rows are read, the encoding that lists the rows; None for the own row.
+        segments: The rows by type; None for products of weights.
+        targets: The rows, or pairs, by the row that they are added to; None if they are not added.
         target_of: Encoding with the row that each row is added to.
         place: The array in whose rows the product is computed.
         start: The array whose rows sums start from, in place of zeros.
         epilogue: Statements that are run on each row of the result once it is finished.
-        in_row: Arrays whose row is that of ``place`` while the epilogue runs.
-        local_rows: Other arrays of the epilogue alone, with the place of their rows in memory for the purpose.
-        schedule: How it runs.
-        summed: For "pairs", how rows stand by the pair to whose sum they are added.
+        in_row: Arrays whose row is the row of ``place`` while the epilogue runs.
+        local_rows: Other arrays that only the epilogue touches, with the place of their rows in its memory.
+        schedule: The choices for its kernel.
+        summed: For "pairs", the rows by the pair to whose sum they are added.
     """
 
     form: Form
@@ -135,33 +135,33 @@ class GemmPlan(OperatorPlan):
 
     @property
     def space(self) -> str:
-        """Row space of the product."""
+        """Returns the row space of the product."""
         return self.statement.space
 
     @property
     def owner(self) -> str:
-        """Row space of the array that the product writes."""
+        """Returns the row space of the array that the product writes."""
         return self.arrays[self.statement.target.name].space
 
     @property
     def reached(self) -> str:
-        """Row space of the rows that have a result."""
+        """Returns the row space of the rows that have a result."""
         path = self.statement.target.path
         return MAPS[self.space, path] if path else self.space
 
     @property
     def width(self) -> int:
-        """Elements of a row of the result."""
+        """Returns the number of elements of a row of the result."""
         return self.heads * (self.k if self.gemm.w.transposed else self.m)
 
     @property
     def local_elements(self) -> int:
-        """Elements of all local rows."""
+        """Returns the number of elements of all local rows."""
         return sum(self.arrays.width(name) for name in self.local_rows)
 
     @property
     def repeats(self) -> tuple[bool, bool]:
-        """Returns which operand of an outer product repeats: edges of a type come in the order of destinations."""
+        """Returns which operands of an outer product repeat: edges of a type are in the order of destinations."""
         x, w = (kind(self.space) == "E" and ref.path == "dst" for ref in (self.gemm.x, self.gemm.w))
         return x, w
 
@@ -172,7 +172,7 @@ class GemmPlan(OperatorPlan):
 
 @lru_cache(maxsize=512)
 def plan_gemm(body: ProductBody, schedule: ProductSchedule = USUAL) -> GemmPlan:
-    """The plan of a product for a target whose threads compute whole rows."""
+    """Returns the plan of a product for a target whose threads compute whole rows."""
     start, statements = sums_start(body)
     plan = describe(body)
     names = dict.fromkeys(name for s in body.statements for name in statement_encodings(s))
@@ -189,7 +189,7 @@ def plan_gemm(body: ProductBody, schedule: ProductSchedule = USUAL) -> GemmPlan:
 
 
 def _questions(plan: GemmPlan) -> tuple[str, ...]:
-    """Choices that the code of a product of rows depends on; one of a small depth has a single block."""
+    """Returns the choices that the code of a product of rows depends on; a small depth has a single block."""
     if plan.form not in ("gather", "scatter"):
         return ()
     depth = plan.m if plan.gemm.w.transposed else plan.k
@@ -197,7 +197,7 @@ def _questions(plan: GemmPlan) -> tuple[str, ...]:
 
 
 def describe(body: ProductBody) -> GemmPlan:
-    """Returns what all targets need to know of a product; encodings are left to them."""
+    """Returns the part of the plan that all targets share; each target adds the encodings."""
     statement, gemm, arrays = body.statements[0], body.gemm, body.arrays
     space, path, group = statement.space, statement.target.path, group_path(statement)
     form: Form = "scatter" if path else "gather"
@@ -241,31 +241,31 @@ def describe(body: ProductBody) -> GemmPlan:
 
 
 def _gather(space: str, ref: Ref) -> str | None:
-    """The kernels know gathered rows, not a repeated one."""
+    """Returns the encoding that lists gathered rows; kernels need one even where a single row repeats."""
     return encoding_name("idx", space, ref.path) if ref.path else None
 
 
 def weight_product_sizes(body: ProductBody) -> tuple[int, int, int]:
-    """Heads, rows and columns of a product of weights: of the first operand, and columns of the result, for a head."""
+    """Returns the heads of a product of weights, the rows of its first operand, and the columns of it for each head."""
     gemm = body.gemm
     x, w = (shape_of(ref, body.arrays.shapes) for ref in (gemm.x, gemm.w))
     heads = (w[0] if len(w) == 3 else 1) if gemm.kind == "compose" else (gemm.dims or (1,))[0]
     return heads, x[0], x[1] // heads
 
 
-# What is done with a finished row ------------------------------------------------------------------------------
+# Epilogues -----------------------------------------------------------------------------------------------------
 
 
 def stored_in(body: ProductBody) -> str:
-    """The array whose rows the product is computed in: its own, or where that is local, the last one written."""
+    """Returns the array in whose rows the product is computed: its own, or the last one written if that is local."""
     product = body.statements[0].target.name
     return body.statements[-1].target.name if product in body.local_arrays else product
 
 
 def sums_start(body: ProductBody) -> tuple[str | None, Sequence[Statement]]:
-    """The array whose rows the sums of a product start from in place of zeros, and the statements without it.
+    """Returns the array whose rows the sums of a product start from, in place of zeros, and the statements without it.
 
-    It is one that the first statement after the product adds to it, where nothing else reads either of them.
+    The first statement after the product adds this array to it, and nothing else reads either of them.
     """
     product, *rest = body.statements
     name, arrays = product.target.name, body.arrays
@@ -285,7 +285,7 @@ def sums_start(body: ProductBody) -> tuple[str | None, Sequence[Statement]]:
 
 
 def _terms(expr: Expr) -> list[Expr]:
-    """Returns what a sum adds up, in order."""
+    """Returns the terms of a sum, in order."""
     if isinstance(expr, Op) and expr.name == "add":
         return [term for argument in expr.args for term in _terms(argument)]
     return [expr]

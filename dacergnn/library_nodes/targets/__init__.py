@@ -1,4 +1,4 @@
-"""Targets: for each, what turns plans into code. `register` makes another one known."""
+"""Registers the targets, which turn plans into code; `register` makes another one known."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ __all__ = ["register"]
 
 
 def register(target: Target) -> None:
-    """Make a target known to `Config.implementation`, and its code an implementation of the library nodes.
+    """Makes a target known to `Config.implementation`, and its code an implementation of the library nodes.
 
     Raises:
-        DacergnnError: Another target has the name, by which programs that are compiled already are known.
+        DacergnnError: Another target has the name, which identifies the target of compiled programs.
     """
     if TARGETS.get(target.name, target) is not target:
         raise DacergnnError(f"name={target.name!r}: another target is registered by it; choose another name.")
@@ -32,7 +32,7 @@ def register(target: Target) -> None:
 
 def _expansion(target: Target) -> Any:
     class Expansion(ExpandTransformation):
-        """Puts the code of a target in the place of an operator."""
+        """Replaces an operator by the code of a target."""
 
         environments = [] if target.environment is None else [target.environment]
 

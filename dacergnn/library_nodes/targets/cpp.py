@@ -1,4 +1,4 @@
-"""C++ that targets share: sizes of row spaces, aliases of types, and the tasklet around generated calls."""
+"""Writes C++ that targets share: sizes of row spaces, aliases of types, and the tasklet around generated calls."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from dacergnn.native.build import INCLUDE_FOLDER
 
 
 class Headers:
-    """Gives DaCe what it asks of an environment; targets name their headers."""
+    """Holds the attributes that DaCe needs of an environment; targets name their headers."""
 
     cmake_minimum_version = None
     cmake_packages: list[str] = []
     cmake_variables: dict[str, str] = {}
-    cmake_includes: list[str] = [str(INCLUDE_FOLDER.parent)]  # headers are named from there
+    cmake_includes: list[str] = [str(INCLUDE_FOLDER.parent)]  # names of headers start from this folder
     cmake_libraries: list[str] = []
     cmake_compile_flags: list[str] = []
     cmake_link_flags: list[str] = []
@@ -35,12 +35,12 @@ class Headers:
 
 
 def extent(space: str) -> str:
-    """Number of rows of a space as a C++ expression."""
+    """Returns the number of rows of a space as a C++ expression."""
     return "int64_t(1)" if space == "ONE" else f"int64_t({space})"
 
 
 def index_alias(arrays: Mapping[str, Any]) -> str:
-    """``using Value = ...; using Index = ...;`` for the arrays of a node."""
+    """Returns ``using Value = ...; using Index = ...;`` for the arrays of a node."""
     values: set[Any] = {d.dtype for n, d in arrays.items() if not is_encoding(n)}
     indices: set[Any] = {d.dtype for n, d in arrays.items() if is_encoding(n)}
     index: Any = indices.pop() if indices else dace.int64
@@ -48,7 +48,7 @@ def index_alias(arrays: Mapping[str, Any]) -> str:
 
 
 def cpp_tasklet(operators: Sequence[Any], arrays: Mapping[str, Any], code: str) -> nodes.Tasklet:
-    """A C++ tasklet with the connectors of library nodes as pointers."""
+    """Returns a C++ tasklet with the connectors of library nodes as pointers."""
 
     def pointers(connectors: Iterable[str]) -> dict[str, Any]:
         return {c: dace.pointer(arrays[c[1:]].dtype) for c in connectors}
@@ -63,12 +63,12 @@ def cpp_tasklet(operators: Sequence[Any], arrays: Mapping[str, Any], code: str) 
 
 
 def pointer(array: str | None) -> str:
-    """An array as an argument that may be missing."""
+    """Returns an array as an argument, which may be missing."""
     return PREFIX + array if array else "nullptr"
 
 
 def weight_product_arguments(plan: GemmPlan) -> str:
-    """Template arguments of a product of weights: H, K, D, M, and which operands are transposed."""
+    """Returns the template arguments of a product of weights: H, K, D, M, and which operands are transposed."""
     gemm, shapes = plan.gemm, plan.arrays.shapes
     w = shape_of(gemm.w, shapes)
     m = w[-1] if gemm.kind == "compose" else w[1] // plan.heads

@@ -1,7 +1,7 @@
-"""C++ for one statement of a traversal body: scalar assignments in loops over the row shape.
+"""Writes the C++ of one statement of a traversal body: scalar assignments in loops over the row shape.
 
-Every operator becomes one ``const T`` line in the outermost loop on which its value depends, so that what
-is invariant over heads or features is computed once; equal expressions share a line.
+Every operator becomes one ``const Value`` line in the outermost loop on which its value depends. So a value that is
+the same for all heads or features is computed once; equal expressions share a line.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from dacergnn.library_nodes.shapes import shape_of
 
 INDEX = ("h", "f", "g")
 LANES = (16, 8, 4)
-"""Partial sums of a reduction over a row whose length is a multiple."""
+"""Numbers of partial sums of a reduction over a row; the length of the row is a multiple of its number."""
 
 
 def offset(shape: Shape, index: tuple[str, ...]) -> str:
-    """Row-major offset of an element of a row."""
+    """Returns the row-major offset of an element of a row."""
     text = "0"
     for extent, i in zip(shape, index, strict=True):
         text = i if text == "0" else f"({text}) * {extent} + {i}"
@@ -28,17 +28,17 @@ def offset(shape: Shape, index: tuple[str, ...]) -> str:
 
 @dataclass
 class _Scope:
-    """A loop nest level: its lines, and the values that have a name in it."""
+    """Holds the lines of one level of a loop nest, and the values that have a name in it."""
 
     lines: list[str] = field(default_factory=list[str])
     values: dict[tuple[Expr, tuple[str, ...]], str] = field(default_factory=dict[tuple[Expr, tuple[str, ...]], str])
 
 
 def named_rows(place: Callable[[Ref], str]) -> tuple[Callable[[Ref], str], list[str]]:
-    """Returns what names the pointer to the row that a reference reads, and the declarations of those named so far.
+    """Returns a function that names the pointer to the row of a reference, and the list to which it adds declarations.
 
     Args:
-        place: The pointer as an expression.
+        place: Returns the pointer as an expression.
     """
     names: dict[tuple[str, str], str] = {}
     lines: list[str] = []
@@ -56,8 +56,8 @@ def named_rows(place: Callable[[Ref], str]) -> tuple[Callable[[Ref], str], list[
 class Emitter:
     """Emits the loops of ``store(offset, value)`` over the elements of a statement's expression.
 
-    ``pointer(ref)`` names the C++ pointer to the row that a reference leads to. Without ``simd`` the loops are left
-    to the compiler, which unrolls short ones: for rows of a few elements inside a loop that vectorizes itself.
+    ``pointer(ref)`` names the C++ pointer to the row that a reference leads to. Without ``simd`` the compiler is free
+    to unroll the loops: this is for rows of a few elements inside a loop that is vectorized itself.
     """
 
     def __init__(self, shapes: ShapeOf, pointer: Callable[[Ref], str], simd: bool = True) -> None:
@@ -67,7 +67,7 @@ class Emitter:
         self._count = 0
 
     def loops(self, expr: Expr, target: Shape, store: Callable[[str, str], str]) -> str:
-        """Loops over ``target`` that hand each element of ``expr`` to ``store``."""
+        """Returns loops over ``target`` that pass each element of ``expr`` to ``store``."""
         lines = self.lines(expr, target, store)
         text = "\n".join(lines[-1])
         for depth in range(len(target) - 1, -1, -1):
@@ -76,7 +76,7 @@ class Emitter:
         return text
 
     def lines(self, expr: Expr, target: Shape, store: Callable[[str, str], str]) -> list[list[str]]:
-        """The lines outside of the loops over ``target``, and those inside of each of them, from the outside in."""
+        """Returns the lines outside of the loops over ``target``, and those inside each loop, from the outside in."""
         index = INDEX[: len(target)]
         scopes = [_Scope() for _ in range(len(target) + 1)]
         value = self._value(expr, scopes, index)
@@ -147,7 +147,7 @@ class Emitter:
         value = self._value(body, [*scopes, inner], (*index, k))
         lanes = next((n for n in LANES if extent % n == 0), 0)
         if self.simd and lanes:
-            # Lane by lane: a reduction clause adds up the lanes of its vector one after the other.
+            # One sum for each lane: a reduction clause would add up the lanes of its vector one after the other.
             lines = "\n".join([f"const int64_t {k} = start + lane;", *inner.lines, f"lanes[lane] += {value};"])
             text = (
                 f"Value {name};\n{{\nValue lanes[{lanes}] = {{}};\n"
@@ -165,7 +165,7 @@ class Emitter:
     def _concat(self, expr: Op, scopes: list[_Scope], index: tuple[str, ...]) -> str:
         first = shape_of(expr.args[0], self.shapes)[-1]
         i = index[-1]
-        # Both sides are evaluated, so the index of the other one is clamped into its row.
+        # Both sides are evaluated, so each index is clamped into its row.
         a = self._value(expr.args[0], scopes, (*index[:-1], f"dacergnn::minimum<int64_t>({i}, {first - 1})"))
         b = self._value(expr.args[1], scopes, (*index[:-1], f"dacergnn::maximum<int64_t>({i} - {first}, 0)"))
         return f"({i} < {first} ? {a} : {b})"

@@ -1,4 +1,4 @@
-"""The target of processors: C++ with OpenMP, from the templates in ``include/dacergnn``."""
+"""Defines the target of processors: C++ with OpenMP, from the templates in ``include/dacergnn``."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class CPUHeaders(Headers):
 
 
 def kernel_code(operator: GraphOperator, arrays: Mapping[str, Any]) -> str:
-    """The kernel of an operator, C++ in which Value and Index are defined."""
+    """Returns the kernel of an operator, C++ that uses the types Value and Index."""
     plan = operator.plan(TARGET.name, arrays)
     if isinstance(plan, GemmPlan):
         return gemm_code(plan)
@@ -57,7 +57,7 @@ def kernel_code(operator: GraphOperator, arrays: Mapping[str, Any]) -> str:
 
 
 def _expand(operators: Sequence[GraphOperator], arrays: Sequence[Mapping[str, Any]]) -> nodes.Tasklet:
-    """A tasklet of the kernel of an operator."""
+    """Returns a tasklet of the kernel of an operator."""
     (operator,), (own,) = operators, arrays
     return cpp_tasklet(operators, own, index_alias(own) + kernel_code(operator, own))
 

@@ -1,6 +1,6 @@
-"""C++ that depends on the format of the edges: where the rows of a group are, and the driver that hands out tiles.
+"""Writes C++ that depends on the format of the edges: the rows of a group, and the call of the driver that runs tiles.
 
-The drivers stand in ``parallel.h`` and ``formats.h``.
+The drivers are in ``parallel.h`` and ``formats.h``.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ def array(pointers: Pointers) -> str:
 
 
 def start(pointers: Pointers, row: str) -> str:
-    """Place of the first of the inner rows of an outer one; also that behind the last one of the row before."""
+    """Returns the place where the inner rows of an outer row start; without slots, the row before ends there."""
     return f"({row}) * width" if pointers.kind == "slots" else f"{array(pointers)}[{row}]"
 
 
 def stop(pointers: Pointers, row: str) -> str:
-    """Place behind the last of the inner rows of an outer one."""
+    """Returns the place behind the last inner row of an outer row."""
     if pointers.kind == "slots":
         return f"({row}) * width + {array(pointers)}[{row}]"
     return start(pointers, f"{row} + 1")
 
 
 def span(plan: NestPlan, space: str) -> tuple[str, str]:
-    """Place of the first row of a space in a tile, and how many places the tile has."""
+    """Returns the place of the first row of a space in a tile, and the number of places of the tile."""
     pointers = plan.pointers[space]
     first = start(pointers, "first")
     count = f"{start(pointers, 'last')} - {first}"
@@ -41,19 +41,19 @@ def span(plan: NestPlan, space: str) -> tuple[str, str]:
 
 
 def places(plan: NestPlan, space: str) -> str:
-    """Number of the places that rows of a space stand in."""
+    """Returns the number of places for the rows of a space."""
     return f"{extent(plan.levels.spaces[0])} * width" if plan.form.pointers == "slots" else extent(space)
 
 
 def parameters(plan: NestPlan) -> str:
-    """Parameters of the function of a tile, behind the groups."""
+    """Returns the parameters of the function of a tile, behind the groups."""
     if plan.form.pointers == "starts":
         return ", const dacergnn::Starts starts"
     return ", const dacergnn::Starts rest" if plan.form.splits else ""
 
 
 def both_parts(plan: NestPlan, begin: str, end: str, loop: str) -> str:
-    """A loop over both parts of the edges of a group; places of the tile count on from the one to the other."""
+    """Returns a loop over both parts of the edges of a group; in a tile, places of the second part follow the first."""
     outer, inner = plan.levels.spaces
     row, pointers = f"row_{outer}", plan.pointers[inner]
     first = start(pointers, "first")
@@ -68,7 +68,7 @@ def both_parts(plan: NestPlan, begin: str, end: str, loop: str) -> str:
 
 
 def driver(plan: NestPlan, knobs: Mapping[str, object], tiles: str) -> str:
-    """The call that runs the function of a tile on all groups."""
+    """Returns the call that runs the function of a tile on all groups."""
     outer, inner = plan.levels.spaces[0], plan.levels.spaces[-1]
     pointers = plan.pointers[inner]
     groups, rows, work = extent(outer), extent(inner), plan.work

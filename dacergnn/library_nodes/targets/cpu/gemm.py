@@ -1,4 +1,4 @@
-"""C++ of the plan of a product: an instance of a template of ``segment_gemm.h`` and its neighbours."""
+"""Writes the C++ of the plan of a product: an instance of a template of ``segment_gemm.h`` or its neighbours."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dacergnn.library_nodes.targets.emit import Emitter, named_rows
 
 
 def gemm_code(plan: GemmPlan) -> str:
-    """The call of the kernel, C++ in which Value and Index are defined."""
+    """Returns the call of the kernel, C++ that uses the types Value and Index."""
     gemm, out = plan.gemm, PREFIX + plan.place
     x = f"{PREFIX}{gemm.x.name}, {pointer(plan.gathers[0])}"
     w = f"{PREFIX}{gemm.w.name}, {pointer(plan.gathers[1])}"
@@ -46,7 +46,7 @@ def gemm_code(plan: GemmPlan) -> str:
 
 
 def _tile(plan: GemmPlan) -> str:
-    """A template argument that says how rows are cut, where that is not left to the sizes."""
+    """Returns a template argument that says how rows are cut, if the sizes do not decide that."""
     rows, depth = plan.schedule.row_tile, plan.schedule.depth_block
     return f", dacergnn::gemm::Tile<{rows}, {depth}>" if rows or depth else ""
 
@@ -57,7 +57,7 @@ def _runs(plan: GemmPlan) -> str:
 
 
 def _finish(plan: GemmPlan) -> str:
-    """An argument that says what is done with a finished row: a lambda (row index, row of the product)."""
+    """Returns the argument that runs the epilogue on a finished row: a lambda (row index, row of the product)."""
     if not plan.epilogue:
         return ", dacergnn::Keep{}" if plan.start else ""
     lines = [line for statement in plan.epilogue for line in _statement(plan, statement)]
@@ -65,7 +65,7 @@ def _finish(plan: GemmPlan) -> str:
 
 
 def _statement(plan: GemmPlan, statement: Statement) -> list[str]:
-    """Lines that run a statement on the row ``row`` with the number ``i``."""
+    """Returns lines that run a statement on the row ``row`` with the number ``i``."""
 
     def address(ref: Ref) -> str:
         if plan.is_at_hand(ref):

@@ -1,4 +1,4 @@
-"""C++ of the plan of a loop nest: loops over tiles, groups and rows with the statements of a body inside."""
+"""Writes the C++ of the plan of a loop nest: loops over tiles, groups and rows, and statements of a body inside."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from dacergnn.library_nodes.traversal.places import Number, Place, Pointers
 from dacergnn.library_nodes.traversal.plan import PREFETCH_DISTANCE, NestLoop, NestPlan, Step
 
 Knobs = Mapping[str, object]
-"""Numbers that the schedule leaves to each call, or the names of arguments that give them."""
+"""Numbers that the schedule leaves to each call, or the names of the arguments that hold them."""
 
 
 def nest_code(plan: NestPlan, knobs: Knobs) -> str:
-    """The kernel, a block of C++ in which Value and Index are defined."""
+    """Returns the kernel, a block of C++ that uses the types Value and Index."""
     text = NestText(plan)
     outer = plan.levels.spaces[0]
     if plan.columns is not None:
@@ -40,7 +40,7 @@ def nest_code(plan: NestPlan, knobs: Knobs) -> str:
 
 
 def _by_columns(text: NestText) -> str:
-    """A function of a range of targets, which passes over all edges and takes those that lead there."""
+    """Returns a call with a function of a range of targets: it visits all edges and takes those that lead there."""
     plan = text.plan
     assert plan.columns is not None
     columns, edges, targets = plan.columns.spaces[0], *reversed(plan.levels.spaces)
@@ -54,7 +54,7 @@ def _by_columns(text: NestText) -> str:
 
 
 def _zeros(plan: NestPlan) -> list[str]:
-    """Declares the sums of a range of targets, zeros first: in memory, or in scratch where nothing else reads them."""
+    """Declares the sums of a range of targets, set to zero: in memory, or in scratch if nothing else reads them."""
     reduced = [(name, home) for name, home in plan.homes.items() if home.reduced]
     kept = sum(home.width for _, home in reduced if not home.stored)
     lines = [f"Value* const rows = dacergnn::scratch<Rows, Value>((last - first) * {kept});"] if kept else []
@@ -79,13 +79,13 @@ class NestText:
     in_chunks: bool = False
 
     def tile(self) -> str:
-        """The function of C++ that runs the body on a range of groups."""
+        """Returns the C++ function that runs the body on a range of groups."""
         body = "\n".join(self._outermost(loop) for loop in self.plan.loops)
         head = f"[=](const int64_t first, const int64_t last{formats.parameters(self.plan)}) {{\n"
         return f"{head}{self._scratch()}{body}\n{self.end()}}}"
 
     def streams(self) -> str:
-        """Declarations of whether rows that are written once, and read by others only, pass by the caches."""
+        """Declares whether rows that are written once, and read only by other operators, go past the caches."""
         return "".join(
             f"const bool past_{name} = dacergnn::streams<{self.plan.homes[name].width}>"
             f"({PREFIX}{name}, {extent(self.plan.homes[name].space)});\n"
@@ -93,12 +93,12 @@ class NestText:
         )
 
     def end(self) -> str:
-        """Returns what comes after the last row of a tile."""
+        """Returns the code after the last row of a tile."""
         streams = any(step.streams for top in self.plan.loops for step in top.everything())
         return "dacergnn::end_stream();\n" if streams else ""
 
     def tails(self) -> str:
-        """Zeros for the rows of targets that the map does not reach."""
+        """Returns code that fills the rows of targets that the map does not reach with zeros."""
         text = ""
         for name, home in self.plan.homes.items():
             owner = self.plan.arrays[name].space
@@ -110,7 +110,7 @@ class NestText:
     # Scratch
 
     def _scratch(self) -> str:
-        """Declarations of the tile's scratch: arrays that several loops touch, and the group of every row."""
+        """Declares the tile's scratch: arrays that several loops touch, and the middle row of every innermost row."""
         plan, spaces = self.plan, self.plan.levels.spaces
         outer, inner = spaces[0], spaces[-1]
         lines: list[str] = []
@@ -145,9 +145,9 @@ class NestText:
         return "\n".join(lines) + "\n" if lines else ""
 
     def _owners(self, space: str, row: Number, start: str) -> str:
-        """Fills in, for every innermost row of the tile, which row of the level between it belongs to."""
+        """Returns code that finds the row of the middle level for every innermost row of the tile."""
         inner = self.plan.levels.spaces[-1]
-        return (  # the innermost rows of a row stand together
+        return (  # the innermost rows of a row are neighbors
             f"int32_t* const owner_{space} = owners + {start};\n"
             f"for (int64_t p = 0, place = -1, before = -1; p < count_{inner}; ++p) {{\n"
             f"const int64_t row = {number_text(row)};\n"
@@ -157,7 +157,7 @@ class NestText:
     # Loops
 
     def _outermost(self, loop: NestLoop) -> str:
-        """A loop over a tile: over its groups, or over all their rows."""
+        """Returns a loop over a tile: over its groups, or over all their rows."""
         space = loop.space
         if not loop.of_tile:
             return self.loop(loop, f"row_{space} = first", f"row_{space} < last")
@@ -168,7 +168,7 @@ class NestText:
         return self._rows(loop, begin, end)
 
     def _rows(self, loop: NestLoop, begin: str, end: str) -> str:
-        """A loop over rows by their places ``begin`` to ``end``."""
+        """Returns a loop over rows by their places ``begin`` to ``end``."""
         if self.in_chunks and loop.is_leaf:  # else the loops inside of it are divided
             return self._chunks(loop, begin, end)
         if self.plan.form.splits:
@@ -199,7 +199,7 @@ class NestText:
         )
 
     def _sums_of_tile(self, loop: NestLoop, start: str, condition: str, span: Pointers, group: Number) -> str:
-        """A loop over all rows of a tile that adds each to the sum of its group."""
+        """Returns a loop over all rows of a tile that adds each to the sum of its group."""
         space, bounds = loop.space, formats.array(span)
         before: list[str] = []
         inside = [self._row(loop), f"const int64_t group = {number_text(group)} - first;"]
@@ -224,7 +224,7 @@ class NestText:
         return "{\n" + "\n".join([*before, text, *after]) + "\n}"
 
     def loop(self, loop: NestLoop, start: str, condition: str) -> str:
-        """A loop with all that is inside of it."""
+        """Returns a loop with all that is inside it."""
         lines = [self._row(loop), self._prefetches(loop), *self._declarations(loop), *self._run(loop)]
         lines += [self._step(item, loop) if isinstance(item, Step) else self._inner(item) for item in loop.items]
         pragma = "DACERGNN_SIMD\n" if loop.vectorizes else ""
@@ -235,7 +235,7 @@ class NestText:
         return f"const int64_t row_{loop.space} = {number_text(loop.row)};" if loop.row is not None else ""
 
     def _run(self, loop: NestLoop) -> list[str]:
-        """Declarations of the part of the innermost rows that belongs to a row in the middle of three levels."""
+        """Declares the part of the innermost rows that belongs to a row in the middle of three levels."""
         if loop.run is None:
             return []
         inner, bounds = self.plan.levels.spaces[-1], formats.array(loop.run)
@@ -246,7 +246,7 @@ class NestText:
         ]
 
     def _inner(self, loop: NestLoop) -> str:
-        """A loop inside of another, with the results of its reductions."""
+        """Returns a loop inside another one, with the results of its reductions."""
         space, inner = loop.space, self.plan.levels.spaces[-1]
         before = ""
         begin, end = f"begin_{space}", f"end_{space}"
@@ -259,7 +259,7 @@ class NestText:
         return "{\n" + "\n".join([before + self._rows(loop, begin, end), *results]) + "\n}"
 
     def _prefetches(self, loop: NestLoop) -> str:
-        """Prefetches of rows that a later round of the loop touches."""
+        """Returns prefetches of rows that a later round of the loop touches."""
         lines: list[str] = []
         for fetch in loop.prefetches:
             width, row = self.plan.arrays.width(fetch.array), number_text(fetch.row)
@@ -274,7 +274,7 @@ class NestText:
     # Statements
 
     def _declarations(self, loop: NestLoop) -> list[str]:
-        """Rows on the stack of a loop, with what reductions start from."""
+        """Declares the rows on the stack of a loop, with the start values of reductions."""
         lines: list[str] = []
         if self.plan.columns is not None and self.plan.target is not None and loop.space in self.plan.levels.spaces:
             targets, edges = self.plan.levels.spaces
@@ -291,7 +291,7 @@ class NestText:
         return lines
 
     def _step(self, step: Step, loop: NestLoop) -> str:
-        """Loops over the elements of one row."""
+        """Returns loops over the elements of one row."""
         pointer, sources = named_rows(lambda ref: self._pointer(step.reads[ref.name, ref.path]))
         statement = step.statement
         name = statement.target.name
@@ -320,7 +320,7 @@ class NestText:
         return "{\n" + "\n".join([*sources, body, *after]) + "\n}"
 
     def _result(self, step: Step, empty: str) -> str:
-        """Returns what becomes of a reduced row when its loop has ended."""
+        """Returns code that stores a reduced row when its loop has ended."""
         name = step.statement.target.name
         width = self.plan.homes[name].width
         lines: list[str] = []
@@ -340,11 +340,11 @@ class NestText:
         return "{\n" + "\n".join(lines) + "\n}" if lines else ""
 
     def _write(self, name: str, place: str, row: str) -> str:
-        """Writes a wide row that nothing else here reads from memory."""
+        """Returns code that writes a wide row, which nothing else here reads from memory."""
         return f"dacergnn::write_row<{self.plan.homes[name].width}>({place}, {row}, past_{name});"
 
     def _pointer(self, place: Place) -> str:
-        """Pointer to a row."""
+        """Returns the pointer to a row."""
         name, width = place.array, self.plan.arrays.width(place.array)
         if place.where == "stack":
             return f"own_{name}"
@@ -357,7 +357,7 @@ class NestText:
 
 
 def number_text(number: Number) -> str:
-    """The number of a row as C++."""
+    """Returns the number of a row as C++."""
     if number.owner is not None:
         return f"owner_{number.owner}[{number.variable}]"
     if number.encoding is not None:

@@ -1,4 +1,4 @@
-"""C++ over the elements of one row, and what reductions start from and do."""
+"""Writes C++ over the elements of one row, with the start values and operations of reductions."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ COMBINE = {
 
 
 def accumulator(statement: Statement, width: int) -> str:
-    """A row on the stack with what a reduction starts from."""
+    """Returns a row on the stack with the start value of a reduction."""
     name = f"own_{statement.target.name}"
     return f"Value {name}[{width}];\n" + each(width, f"{name}[f] = {IDENTITY[statement.op]};")
 
 
 def each(width: int, line: str) -> str:
-    """A loop over the elements f of a row."""
+    """Returns a loop over the elements f of a row."""
     if width == 1:
         return line.replace("[f]", "[0]")
     return f"DACERGNN_SIMD\nfor (int64_t f = 0; f < {width}; ++f) {line}"

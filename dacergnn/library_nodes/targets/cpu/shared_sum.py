@@ -1,4 +1,4 @@
-"""C++ of a sum over types: few groups, whose rows several threads share."""
+"""Writes the C++ of a sum over types: few groups, whose rows several threads share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dacergnn.library_nodes.traversal.plan import SharedSumPlan
 
 
 def shared_sum_code(plan: SharedSumPlan) -> str:
-    """The kernel, a block of C++ in which Value and Index are defined."""
+    """Returns the kernel, a block of C++ that uses the types Value and Index."""
     statement, shapes = plan.statement, plan.arrays.shapes
     path, space, target = statement.target.path, statement.space, shapes(statement.target)
 

@@ -1,4 +1,4 @@
-"""The target of processors whose vectors are not known: the kernels of "cpu" as plain loops over single elements."""
+"""Defines the target of processors with unknown vectors: the kernels of "cpu" as plain loops over single elements."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dacergnn.library_nodes.targets.cpu import CPUHeaders
 
 @dace.library.environment
 class PlainHeaders(Headers):
-    """Makes the headers of kernels visible to generated code, with what turns vectors off before all others."""
+    """Makes the headers of kernels visible to generated code, behind a header that turns vectors off."""
 
     headers = {"frame": ["include/dacergnn/plain.h", *CPUHeaders.headers["frame"]]}
 

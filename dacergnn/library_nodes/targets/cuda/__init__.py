@@ -1,4 +1,4 @@
-"""The target of CUDA devices: host code that launches kernels from the templates in ``include/dacergnn/cuda``."""
+"""Defines the target of CUDA devices: host code that launches kernels from templates in ``include/dacergnn/cuda``."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class CUDAHeaders(Headers):
 
 
 def launches(operator: GraphOperator, arrays: Mapping[str, Any]) -> Launches:
-    """Returns what the host does to run an operator."""
+    """Returns the host code that runs an operator."""
     plan = operator.plan(TARGET.name, arrays)
     if isinstance(plan, GemmPlan):
         return gemm_launches(plan)
@@ -52,10 +52,10 @@ def launches(operator: GraphOperator, arrays: Mapping[str, Any]) -> Launches:
 
 
 def _expand(operators: Sequence[GraphOperator], arrays: Sequence[Mapping[str, Any]]) -> nodes.Tasklet:
-    """A tasklet of host code that launches the kernels of operators that do not wait for each other.
+    """Returns a tasklet of host code that launches the kernels of operators that do not wait for each other.
 
-    In it ``Storage`` is the type of elements in memory, ``Value`` that of everything computed, ``Index`` that of
-    encodings.
+    In it ``Storage`` is the type of elements in memory, ``Value`` is the type of all computed values, and ``Index`` is
+    the type of encodings.
     """
     every = {name: desc for own in arrays for name, desc in own.items()}
     alias = index_alias(every).replace("Value", "Storage")

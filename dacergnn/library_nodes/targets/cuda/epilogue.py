@@ -1,4 +1,4 @@
-"""The CUDA of what a product does with a finished row of its result: a warp shares the elements of the row."""
+"""Writes the CUDA of epilogues, which run on each finished row of a product: a warp shares the elements of the row."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dacergnn.library_nodes.traversal.lanes import MAX_LANES, Lanes, sums_first
 
 
 def epilogue_code(plan: GemmPlan) -> str:
-    """A functor (row index, row of the product, memory of the warp) that runs the statements after the product.
+    """Returns a functor (row index, row of the product, memory of the warp) that runs the statements after the product.
 
     The memory of the warp has ``local_elements`` elements.
     """

@@ -1,4 +1,4 @@
-"""CUDA of the plan of a product: calls of the templates of ``cuda/segment_gemm.cuh`` and its neighbours."""
+"""Writes the CUDA of the plan of a product: calls of templates of ``cuda/segment_gemm.cuh`` and its neighbours."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dacergnn.library_nodes.targets.cuda.launches import Launches
 
 
 def gemm_launches(plan: GemmPlan) -> Launches:
-    """Returns what the host does to run a product, C++ in which Storage, Value and Index are defined."""
+    """Returns the host code that runs a product, C++ that uses the types Storage, Value and Index."""
     gemm, out = plan.gemm, PREFIX + plan.place
     x = f"{PREFIX}{gemm.x.name}, {pointer(plan.gathers[0])}"
     w = f"{PREFIX}{gemm.w.name}, {pointer(plan.gathers[1])}"
@@ -53,18 +53,18 @@ def gemm_launches(plan: GemmPlan) -> Launches:
 
 
 def _tile(plan: GemmPlan) -> str:
-    """Template arguments of the tile, where it is not the usual one."""
+    """Returns the template arguments of the tile, if it is not the usual one."""
     rows, least = plan.schedule.row_tile, plan.schedule.least_blocks
     return f", dacergnn::cuda::kTf32, {rows or 64}, {least}" if rows or least else ""
 
 
 def _types(segments: Segments) -> str:
-    """The rows of a space in the order of their types."""
+    """Returns the rows of a space in the order of their types, as an argument."""
     if segments.pointers is None:
         return f"dacergnn::cuda::EqualSegments<>{{{extent(segments.rows)}}}"
     return f"dacergnn::cuda::Segments<Index>{{{pointer(segments.pointers)}, {extent(segments.types)}}}"
 
 
 def _listed(segments: Segments) -> str:
-    """Pointers and list of the rows of a space by the row that they are added to."""
+    """Returns the pointers and the list of the rows of a space by the row that they are added to."""
     return f"{pointer(segments.pointers)}, {pointer(segments.order)}"

@@ -1,4 +1,4 @@
-"""CUDA of loops over the elements of a row, or over those of them that a lane holds."""
+"""Writes CUDA loops over the elements of a row, or over those elements that a lane holds."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from dacergnn.library_nodes.traversal.lanes import Lanes
 
 UNROLL = '_Pragma("unroll")\n'
 MAX_UNROLLED = 16
-"""Runs of a lane up to which a loop over them is unrolled."""
+"""The most runs of a lane for which a loop over them is unrolled."""
 
 Read = Callable[[Ref, str, bool], str]
-"""The element of a reference at an offset; whether that is the element ``at``, number ``held`` of the lane's."""
+"""A function from a reference, an offset, and whether that is the element ``at`` (``held`` of the lane) to code."""
 
 
 class LaneEmitter(Emitter):
@@ -39,15 +39,15 @@ class LaneEmitter(Emitter):
         return f"{UNROLL}for (int {index} = 0; {index} < {extent}; ++{index}) {{\n{body}\n}}"
 
     def load(self, pointer: str, constant: bool) -> str:
-        """The element ``at`` of the row behind a pointer, read with the others of its run."""
+        """Returns the element ``at`` of the row behind a pointer, read with the others of its run."""
         kind = f"dacergnn::cuda::load_run<{self.lanes.vector}, {str(constant).lower()}>"
         name = self.loads.setdefault(f"{kind}({pointer} + start)", f"run{len(self.loads)}")
         return f"Value({name}[v])"
 
     def spread(self, expr: Expr, shape: Shape, store: Callable[[str], str], before: str = "", after: str = "") -> str:
-        """A loop over the elements ``at`` that the lane holds, with lines before and after each of its runs.
+        """Returns a loop over the elements ``at`` that the lane holds, with lines before and after each of its runs.
 
-        Where there are several strips, the number of the block's is in ``strip``.
+        If rows have several strips, ``strip`` is the number of the block's strip.
         """
         lanes, width = self.lanes, size(shape)
         vector = lanes.vector
@@ -74,7 +74,7 @@ class LaneEmitter(Emitter):
         return "\n".join([*outer, UNROLL + loop if runs <= MAX_UNROLLED else loop])
 
     def _indices(self, shape: Shape) -> dict[str, str]:
-        """The indices of the element ``at``: constants where a round of the lanes stays in one row of the last axis."""
+        """Returns the indices of the element ``at``: constants if a lane round stays in one row of the last axis."""
         last, per = shape[-1], self.lanes.round
         if len(shape) == 2 and last % per == 0:
             rounds = last // per
@@ -89,7 +89,7 @@ def _uses(code: str, name: str) -> bool:
 
 
 def lane_sums(emitter: LaneEmitter, own: str, body: Expr, shape: Shape) -> str:
-    """C++ that sums ``body`` over its last axis into the array ``own``, which all lanes of the team get."""
+    """Returns C++ that sums ``body`` over its last axis into the array ``own``, which all lanes of the team get."""
     held, last, results = emitter.lanes, shape[-1], size(shape[:-1])
     lanes, per = held.lanes, held.round
     finish = f"for (int n = 0; n < {results}; ++n) {own}[n] = dacergnn::cuda::team_sum<{lanes}>({own}[n]);"

@@ -1,4 +1,4 @@
-"""Host code that starts the kernels of an operator, by itself or together with others."""
+"""Writes host code that starts the kernels of an operator, by itself or together with others."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Launches:
-    """Host code of an operator: ``calls`` of `dacergnn::cuda` ask for launches one after the other.
+    """Holds the host code of an operator: ``calls`` of `dacergnn::cuda` request launches one after the other.
 
-    ``before`` declares what calls need, by names that no other operator has.
+    ``before`` declares the variables that calls need, by names that no other operator has.
     """
 
     before: str
@@ -18,7 +18,7 @@ class Launches:
 
 
 def started(operators: Sequence[Launches]) -> str:
-    """C++ that starts operators that do not wait for each other."""
+    """Returns C++ that starts operators that do not wait for each other."""
     before = "".join(o.before for o in operators)
     asked = ",\n".join(_asked(o.calls) for o in operators)
     return f"{{\n{before}dacergnn::cuda::start({asked});\n}}"

@@ -1,4 +1,4 @@
-"""CUDA of the plan of a loop nest: a crew of threads has an outermost row, or a team a row of a lone level."""
+"""Writes the CUDA of the plan of a loop nest: a crew of threads has an outermost row; in a lone level, a team does."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ IDENTITY = {"+=": "Value(0)", "max=": "-dacergnn::cuda::kInfinity<Value>", "min=
 
 
 def nest_launches(plan: DevicePlan) -> Launches:
-    """Returns what the host does to run a nest, C++ in which Storage, Value and Index are defined."""
+    """Returns the host code that runs a nest, C++ that uses the types Storage, Value and Index."""
     text = NestText(plan)
     if plan.chunks is not None:
         return Launches(text.before(), [text.lone_sum(plan.chunks)])
@@ -47,7 +47,7 @@ class NestText:
     plan: DevicePlan
 
     def before(self) -> str:
-        """Returns what the host does before the launches."""
+        """Returns the host code before the launches."""
         plan = self.plan
         runs = ", ".join(PREFIX + name for name in plan.in_runs)
         lines = [f"dacergnn::cuda::check_alignment({{{runs}}});"] if runs else []
@@ -60,7 +60,7 @@ class NestText:
         return "\n".join([*lines, ""])
 
     def groups(self) -> str:
-        """The groups, and their number, as arguments of a launch."""
+        """Returns the groups, and their number, as arguments of a launch."""
         outer, inner = self.plan.levels.spaces[0], self.plan.levels.spaces[-1]
         assert self.plan.groups is not None
         name = self.plan.groups.encoding
@@ -68,7 +68,7 @@ class NestText:
         return f"dacergnn::cuda::Groups<Index>{{{pointers}, {extent(inner)}}}, {extent(outer)}"
 
     def tails(self) -> list[str]:
-        """Zeros for the rows of targets that the map does not reach."""
+        """Returns launches that fill the rows of targets that the map does not reach with zeros."""
         tails: list[str] = []
         for name, home in self.plan.homes.items():
             space = self.plan.arrays[name].space
@@ -81,7 +81,7 @@ class NestText:
         return tails
 
     def lone_sum(self, chunks: int) -> str:
-        """The launches of a sum into few groups, which all threads share. Of very wide rows, blocks have strips."""
+        """Returns the launches of a sum into few groups, which all threads share; wide rows are cut into strips."""
         plan = self.plan
         outer, inner = plan.levels.spaces
         (rows,) = (item for item in plan.loop.items if isinstance(item, DeviceLoop))
@@ -105,7 +105,7 @@ class NestText:
     # Hubs
 
     def part(self, part: HubPart) -> str:
-        """Returns what a block does at its part of a hub."""
+        """Returns a functor that computes a block's part of a hub."""
         top = self.plan.loop
         items: list[str] = []
         for item in part.items:
@@ -126,7 +126,7 @@ class NestText:
         return "\n".join(line for line in lines if line) + "\n}"
 
     def _share(self, loop: DeviceLoop) -> str:
-        """A part of a loop, and its partial results."""
+        """Returns code that runs a part of a loop and stores its partial results."""
         space = loop.space
         begin, end, first, last = (f"{name}_{space}" for name in ("begin", "end", "from", "to"))
         lines = [
@@ -142,7 +142,7 @@ class NestText:
         return "{\n" + "\n".join(lines) + "\n}"
 
     def _together(self, step: DeviceStep) -> str:
-        """Returns what the parts of a loop have reduced, put together."""
+        """Returns code that combines the partial results of a loop."""
         name = step.statement.target.name
         held = self.plan.held_by(name)
         sizes = f"{held.lanes}, {held.vector}, {self.plan.homes[name].width}"
@@ -152,14 +152,14 @@ class NestText:
     # Loops
 
     def body(self, loop: DeviceLoop) -> str:
-        """Returns what happens at a row of a loop, whose number or place is known."""
+        """Returns the code for a row of a loop, whose number or place is known."""
         lines = [f"const int64_t row_{loop.space} = {number_text(loop.row)};" if loop.row is not None else ""]
         lines += [*self._declarations(loop), *self._run(loop)]
         lines += [self._step(item, loop) if isinstance(item, DeviceStep) else self._inner(item) for item in loop.items]
         return "\n".join(line for line in lines if line)
 
     def _run(self, loop: DeviceLoop) -> list[str]:
-        """Declarations of the part of the innermost rows that belongs to a row in the middle of three levels."""
+        """Declares the part of the innermost rows that belongs to a row in the middle of three levels."""
         if loop.run is None:
             return []
         inner, bounds = self.plan.levels.spaces[-1], f"{PREFIX}{loop.run.encoding}"
@@ -170,7 +170,7 @@ class NestText:
         ]
 
     def _rows(self, loop: DeviceLoop, begin: str, end: str) -> str:
-        """A loop over rows by their places ``begin`` to ``end``."""
+        """Returns a loop over rows by their places ``begin`` to ``end``."""
         at, first, step = f"at_{loop.space}", begin, "1"
         if loop.leaf:
             lanes = loop.lanes.lanes
@@ -179,7 +179,7 @@ class NestText:
         return f"{text}\ncrew.sync();" if loop.syncs else text
 
     def _inner(self, loop: DeviceLoop) -> str:
-        """A loop inside of another, with the results of its reductions."""
+        """Returns a loop inside another one, with the results of its reductions."""
         top, inner = self.plan.levels.spaces[0], self.plan.levels.spaces[-1]
         begin, end = f"begin_{loop.space}", f"end_{loop.space}"
         lines = self._range(loop, begin, end)
@@ -201,7 +201,7 @@ class NestText:
         return [f"const int64_t {begin} = {bounds}[row_{top}], {end} = {bounds}[row_{top} + 1];"]
 
     def _declarations(self, loop: DeviceLoop) -> list[str]:
-        """Registers for the rows of a loop, with what reductions start from."""
+        """Declares registers for the rows of a loop, with the start values of reductions."""
         lines: list[str] = []
         for statement in loop.stacked:
             name = statement.target.name
@@ -215,7 +215,7 @@ class NestText:
     # Statements
 
     def _step(self, step: DeviceStep, loop: DeviceLoop) -> str:
-        """Computes one row, for all or for those elements that the lane holds."""
+        """Returns code that computes one row: all elements, or those that the lane holds."""
         statement, shapes = step.statement, self.plan.arrays.shapes
         name, lanes = statement.target.name, loop.lanes
         lines: list[str] = []
@@ -248,7 +248,7 @@ class NestText:
         return "{\n" + "\n".join([*lines, code]) + "\n}" + (self._wait(loop) if step.waits else "")
 
     def _goal(self, step: DeviceStep, at: str, value: str) -> str:
-        """Puts an element into the registers of the row, if they are read."""
+        """Returns code that puts an element into the registers of the row, if they are read."""
         own = f"own_{step.statement.target.name}[{at}]"
         return COMBINE[step.statement.op].format(own, value) if step.registers else ""
 
@@ -277,27 +277,27 @@ class NestText:
         return emitter.spread(step.statement.expr, shape, store, before, after)
 
     def _one_thread(self, loop: DeviceLoop, lanes: int) -> str:
-        """``if`` this is the first of the threads that have the same elements of a row, which ``lanes`` share."""
+        """Returns an ``if`` for the first thread of those with the same elements of a row, which ``lanes`` share."""
         if not loop.leaf:
             return f"if (dacergnn::cuda::rank<{lanes}>(crew) == 0) "
         own = loop.lanes.lanes
         return "" if lanes == own else f"if (dacergnn::cuda::lane_of<{own}>() == 0) "
 
     def _wait(self, loop: DeviceLoop) -> str:
-        """Until other threads see a row in memory, where it is read again."""
+        """Returns a barrier, behind which other threads see a row in memory, where it is read again."""
         return f"\ndacergnn::cuda::sync_team<{loop.lanes.lanes}>();" if loop.leaf else "\ncrew.sync();"
 
     # Reductions
 
     def _merged(self, statement: Statement, loop: DeviceLoop) -> str:
-        """Puts together what the teams have of a reduced row; where the crew is at each row, all have the same."""
+        """Returns code that combines the results of teams for a reduced row; without teams, all threads have it."""
         if not loop.leaf:
             return ""
         combine = f"dacergnn::cuda::{MERGE[statement.op]}()"
         return f"dacergnn::cuda::merge<{loop.lanes.lanes}>(crew, own_{statement.target.name}, {combine});"
 
     def _result(self, step: DeviceStep, empty: str | None) -> str:
-        """Returns what becomes of a reduced row when its loop, which may have been ``empty``, has ended."""
+        """Returns code that stores a reduced row when its loop, which may have been ``empty``, has ended."""
         name = step.statement.target.name
         lines: list[str] = []
         if step.statement.op != "+=" and empty is not None:
@@ -309,7 +309,7 @@ class NestText:
         return "\n".join(lines)
 
     def _stored_row(self, name: str, address: str) -> str:
-        """Writes a reduced row, or the block's strip of it, to memory, by one of the teams that have it."""
+        """Returns code by which one team writes a reduced row, or the block's strip of it, to memory."""
         held, width = self.plan.held_by(name), self.plan.homes[name].width
         sizes = f"{held.lanes}, {held.vector}, {width}"
         strip = f", strip * {held.held(width) * held.lanes}" if held.strips(width) > 1 else ""
@@ -319,11 +319,11 @@ class NestText:
     # Places
 
     def _kind(self, place: Place | None) -> str:
-        """The type of elements at a place."""
+        """Returns the type of elements at a place."""
         return "Storage" if place is None or place.where == "memory" else "Value"
 
     def _pointer(self, place: Place) -> str:
-        """Pointer to a row."""
+        """Returns the pointer to a row."""
         name, width = place.array, self.plan.arrays.width(place.array)
         if place.where == "copy":
             return f"copy_{name} + part.chunk() * {width}"
@@ -332,7 +332,7 @@ class NestText:
 
 
 def number_text(number: Number) -> str:
-    """The number of a row as CUDA."""
+    """Returns the number of a row as CUDA."""
     if number.encoding is not None:
         return f"int64_t(__ldg({PREFIX}{number.encoding} + {number.variable}))"
     return number.variable

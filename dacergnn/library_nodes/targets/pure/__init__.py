@@ -1,4 +1,4 @@
-"""The target of any machine that DaCe knows: plain SDFG maps with scalar tasklets, the readable reference."""
+"""Defines the target of any machine that DaCe knows: plain SDFG maps with scalar tasklets, a readable reference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plain SDFG maps with scalar tasklets in the place of an operator."""
+"""Replaces an operator by plain SDFG maps with scalar tasklets."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from dacergnn.library_nodes.shapes import shape_of
 
 _WCR = {"+=": "lambda a, b: a + b", "max=": "lambda a, b: max(a, b)", "min=": "lambda a, b: min(a, b)"}
 INPUT = "in" + PREFIX  # connectors of tasklets must not carry the names of arrays
-_FAR = repr(2.0**127)  # where a maximum starts from, negated: exact in float32 too, so that it is recognized
+_FAR = repr(2.0**127)  # minima start from it, maxima from its negative; exact in float32 too, so that == finds it
 _START = {"=": "0", "+=": "0", "max=": f"-{_FAR}", "min=": _FAR}
 
 
 def subscript(desc: Any, index: tuple[str, ...]) -> str:
-    """The index as tasklets write it: DaCe drops the axes of one element."""
+    """Returns the index as tasklets write it: DaCe drops the axes of one element."""
     parts = [i for i, extent in zip(index, desc.shape, strict=True) if extent != 1]
     return f"[{', '.join(parts)}]" if parts else ""
 
 
 def reindex(index: tuple[str, ...], shape: Shape, other: Shape) -> tuple[str, ...]:
-    """The index into ``shape`` as an index into ``other``, a shape of as many elements."""
+    """Returns the index into ``shape`` as an index into ``other``, a shape of as many elements."""
     if shape == other:
         return index
     flat = "0"
@@ -43,7 +43,7 @@ def reindex(index: tuple[str, ...], shape: Shape, other: Shape) -> tuple[str, ..
 
 
 class _Scalar:
-    """Python tasklet code that computes one element of an expression."""
+    """Writes Python tasklet code that computes one element of an expression."""
 
     def __init__(self, statement: Statement, arrays: dict[str, Any]) -> None:
         self.statement = statement
@@ -63,7 +63,7 @@ class _Scalar:
         self.lines.append("    " * self.indent + text)
 
     def element(self, ref: Ref, index: tuple[str, ...]) -> str:
-        """An element of a row, the index given in the shape that the reference views it with."""
+        """Returns an element of a row; the index is in the shape with which the reference views the row."""
         shape = row_shape(self.arrays[ref.name])
         if ref.transposed:
             index = (*index[:-2], index[-1], index[-2])
@@ -117,7 +117,7 @@ class _Scalar:
         return (entry.python or entry.code).format(*(f"({self.value(a, index)})" for a in expr.args))
 
     def product_of_weights(self, expr: Op, index: tuple[str, ...]) -> str:
-        """An element of `compose` or `inner`: heads are blocks of columns of the matrices without a head axis."""
+        """Returns an element of `compose` or `inner`: in matrices without a head axis, heads are blocks of columns."""
         x, w = expr.args
         assert isinstance(x, Ref) and isinstance(w, Ref)
         if expr.name == "inner":
@@ -155,7 +155,7 @@ class _Scalar:
 
 
 def expand_pure(operators: Sequence[Any], own: Sequence[Mapping[str, Any]]) -> dace.SDFG:
-    """A nested SDFG that runs the body of a library node, one map per statement; its locals are arrays inside."""
+    """Returns a nested SDFG that runs the body of a library node, a map per statement; its locals are arrays inside."""
     (node,), (arrays,) = operators, map(dict, own)
     nested = dace.SDFG(f"{node.label}_pure")
     for name, desc in arrays.items():
@@ -194,7 +194,7 @@ def _add_statement(nested: dace.SDFG, last: Any, statement: Statement, arrays: d
         )
     main = nested.add_state_after(last, "main")
     scalar = _Scalar(statement, arrays)
-    # A product may be stored in another shape of as many elements; all else fills the target's shape.
+    # A product may be stored in another shape of as many elements; all other values have the target's shape.
     over = shape_of(statement.expr, scalar.shapes) if statement.is_gemm else shape
     index = tuple(f"j{n}" for n in range(len(over)))
     value = scalar.value(statement.expr, index)
@@ -216,7 +216,7 @@ def _add_statement(nested: dace.SDFG, last: Any, statement: Statement, arrays: d
         {"o": output},
         external_edges=True,
     )
-    # GCC 12 gets loads wrong that depend on a condition, in loops of a fixed length inside of others.
+    # GCC 12 compiles loads that depend on a condition wrongly, in loops of a fixed length inside other loops.
     entry.map.collapse = 1 + len(over)
     if statement.op not in ("max=", "min="):
         return main
