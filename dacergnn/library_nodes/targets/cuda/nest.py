@@ -1,4 +1,4 @@
-"""Writes the CUDA of the plan of a loop nest: a crew of threads has an outermost row; in a lone level, a team does."""
+"""Writes the CUDA of the plan of a loop nest: a crew has an outermost row; in nests of one level, a team has a row."""
 
 from __future__ import annotations
 
