@@ -1,20 +1,20 @@
-// Loops over groups of rows in other sparse formats than compressed rows, shared among OpenMP threads. No result depends
-// on the number of threads.
+// Runs loops over groups of rows in other sparse formats than compressed rows, shared among OpenMP threads. No result
+// depends on the number of threads.
 #pragma once
 
 #include "parallel.h"
 
 namespace dacergnn {
 
-// Pointers to the rows of groups `first`, `first` + 1, ... of a tile.
+// Holds pointers to the rows of groups `first`, `first` + 1, ... of a tile.
 struct Starts {
     const int64_t* from_first;
     int64_t first;
     int64_t operator[](int64_t group) const { return from_first[group - first]; }
 };
 
-// Pointers to the rows of groups first..last among the rows begin..end of the list `groups`, which ascends; in scratch
-// memory of the calling thread.
+// Returns pointers to the rows of groups first..last among the rows begin..end of the ascending list `groups`. They are
+// in scratch memory of the calling thread.
 template <class Tag, class I>
 inline Starts count_starts(const I* groups, int64_t begin, int64_t end, int64_t first, int64_t last) {
     int64_t* const starts = scratch<Tag, int64_t>(last - first + 1);
@@ -27,16 +27,16 @@ inline Starts count_starts(const I* groups, int64_t begin, int64_t end, int64_t 
 
 struct TileStarts;
 
-// COO: threads share out equal ranges, of at most `tile`, of the rows in the list `groups` [rows]. f(first, last, starts)
-// for the groups 0..n that stand in one of them. Those that a border cuts follow, each by itself: those of more than
-// `hub_rows` rows (0: than a 64th of all, or some thousands) by hub(g, g + 1, starts) on the calling thread. Ranges are no
-// longer, so that a border cuts every hub, wherever borders are.
+// Runs over COO: threads share out equal ranges, of at most `tile` rows, of the list `groups` [rows]. It calls
+// f(first, last, starts) for the groups 0..n that lie within one range. Groups that a border cuts follow, each by
+// itself. Of these, hubs have more than `hub_rows` rows (0: a 64th of all, or some thousands); the calling thread calls
+// hub(g, g + 1, starts) for them. No range is longer than this limit, so a border cuts every hub.
 template <class I, class F, class Hub>
 inline void parallel_rows(const I* groups, int64_t rows, int64_t n, int64_t work_per_row, int64_t tile,
                           int64_t hub_rows, F f, Hub hub) {
     if (n <= 0) return;
     const int64_t limit = hub_rows > 0 ? sensible(hub_rows) : std::clamp(rows / kHubs, kSplitRows, kHubRows);
-    // Whatever the number of threads.
+    // The same for any number of threads.
     const int64_t chunk = std::min({sensible(tile), limit, std::max(kSplitRows / 4, rows / kHubs)});
     const int64_t chunks = std::max<int64_t>(1, (rows + chunk - 1) / chunk);
     const bool serial = (rows + n) * std::max<int64_t>(work_per_row, 1) < kSerialWork;
@@ -45,14 +45,14 @@ inline void parallel_rows(const I* groups, int64_t rows, int64_t n, int64_t work
     };
     run_blocks(chunks, serial, [=](int64_t c) mutable {
         int64_t begin = c * chunk, end = std::min(rows, begin + chunk);
-        // Groups without rows stand with the row behind them, at the end of the list with the last one.
+        // Groups without rows belong to the range of the next row, at the end of the list to the last range.
         const int64_t first = c == 0 ? 0 : groups[begin - 1] + int64_t{1};
         const int64_t last = c == chunks - 1 ? n : groups[end - 1] + int64_t{!is_cut(c + 1)};
         while (begin < end && groups[begin] < first) ++begin;
         while (begin < end && groups[end - 1] >= last) --end;
         if (first < last) f(first, last, count_starts<TileStarts>(groups, begin, end, first, last));
     });
-    // The rows of the group that the border before chunk c cuts, if no border before it does.
+    // Finds the rows of the group that the border before chunk c cuts, if no earlier border cuts it.
     const auto whole = [=](int64_t c, int64_t (&bounds)[2]) {
         if (!is_cut(c)) return false;
         const I group = groups[c * chunk];
@@ -73,7 +73,8 @@ inline void parallel_rows(const I* groups, int64_t rows, int64_t n, int64_t work
     }
 }
 
-// ELLPACK: f(first, last) for ranges of the groups 0..n of equal length, of about `tile` slots of a matrix n by `width`.
+// Runs over ELLPACK: calls f(first, last) for equal ranges of the groups 0..n, of about `tile` slots of a matrix n by
+// `width`.
 template <class F>
 inline void parallel_slots(
     int64_t n, int64_t width, int64_t rows, int64_t work_per_row, int64_t tile, int64_t chunks, F f) {
@@ -84,8 +85,8 @@ inline void parallel_slots(
     });
 }
 
-// The hybrid: f(first, last, rest) for tiles of the groups 0..n by the pointers `ptr` to their first rows; all others
-// stand behind those in the list `groups` [rows], and `rest` are pointers to these.
+// Runs over the hybrid format: calls f(first, last, rest) for tiles of the groups 0..n by the pointers `ptr` to their
+// first rows. All other rows are behind these in the list `groups` [rows], and `rest` holds pointers to them.
 template <class I, class F>
 inline void parallel_hybrid(
     const I* ptr, const I* groups, int64_t rows, int64_t n, int64_t work_per_row, int64_t tile, int64_t chunks, F f) {
@@ -97,7 +98,8 @@ inline void parallel_hybrid(
     });
 }
 
-// CSC: f(first, last) for as many ranges of the groups 0..n as there are threads, since each reads all the rows.
+// Runs over CSC: calls f(first, last) for as many ranges of the groups 0..n as there are threads, since each reads all
+// the rows.
 template <class F>
 inline void parallel_targets(int64_t n, int64_t rows, int64_t work_per_row, F f) {
     if (n <= 0) return;

@@ -1,4 +1,4 @@
-// The products under segment_gemm: tiles of rows, given by pointers, times one matrix.
+// Computes the products under segment_gemm: tiles of rows, given by pointers, times one matrix.
 #pragma once
 
 #include <algorithm>
@@ -12,15 +12,15 @@
 namespace dacergnn {
 namespace gemm {
 
-// What becomes of a product: it is stored, added to what is there, or stored past the caches.
+// Names what happens to a product: it is stored, added to the old value, or stored past the caches.
 enum class Write { kStore, kAdd, kStream };
 
-// Whether tiles of NV vectors have the time to ask for a line in every other step of their depth.
+// Tells whether tiles of NV vectors have time to request a cache line in every other step of their depth.
 template <int64_t NV>
 inline constexpr bool kAsks = NV > 1;
 
-// y[r] (+)= x[r] @ w for R rows and one panel of NV vectors of columns: an outer-product kernel whose R x NV
-// sums stay in registers over the whole depth D. w is row-major with C columns. Meanwhile `upcoming` lines are asked for.
+// Computes y[r] (+)= x[r] @ w for R rows and one panel of NV vectors of columns: an outer-product kernel whose R x NV
+// sums stay in registers over the whole depth D. w is row-major with C columns. Meanwhile it requests `upcoming` lines.
 template <class T, int64_t D, int64_t C, int64_t R, int64_t NV, int64_t LastOffset, Write How, class Lines>
 inline __attribute__((always_inline)) void tile(const T* const* x, const T* w, T* const* y, Lines& upcoming) {
     using V = typename Columns<T, C>::V;
@@ -63,7 +63,7 @@ inline __attribute__((always_inline)) void tile(const T* const* x, const T* w, T
     }
 }
 
-// What a plan may say of a product: the rows of a register tile, and the depth of a block. 0 leaves them to the sizes.
+// Holds the choices of a plan for a product: the rows of a register tile, and the depth of a block. 0: by the sizes.
 template <int64_t Rows = 0, int64_t Depth = 0>
 struct Tile {
     static constexpr int64_t kRows = Rows, kDepth = Depth;
@@ -73,7 +73,7 @@ struct Tile {
 template <class T, int64_t C, class P = Tile<>>
 inline constexpr int64_t kTileRows = P::kRows > 0 ? P::kRows : Columns<T, C>::last >= kPanelVectors ? 6 : 8;
 
-// y[r] (+)= x[r] @ w for n rows; D elements of x[r] and C of y[r], each from its offset.
+// Computes y[r] (+)= x[r] @ w for n rows, with D elements of x[r] and C elements of y[r], each from its offset.
 template <class T, int64_t D, int64_t C, Write How, class P, class Lines>
 inline void rows_times_matrix(const T* const* x, const T* w, T* const* y, int64_t n, int64_t x_offset,
                               int64_t y_offset, Lines& upcoming) {
@@ -118,7 +118,8 @@ struct Transposed;
 struct ScaledRows;
 struct FinishedRows;
 
-// The weights of the types as H matrices of D x C: W itself, or a transposed copy of the current type, one for every Tag.
+// Gives the weights of the types as H matrices of D x C: W itself, or a transposed copy for the current type. Every Tag
+// has a copy of its own.
 template <class T, int64_t H, int64_t K, int64_t M, bool TransposeW, class Tag = Transposed>
 class Weight {
     const T* all_;
@@ -141,7 +142,7 @@ class Weight {
     }
 };
 
-// into (+)= scale * x for a row of H heads of D elements; one scale for the row or one per head.
+// Computes into (+)= scale * x for a row of H heads of D elements, with one scale for the row or one per head.
 template <class T, int64_t H, int64_t D, int HS, bool Accumulate>
 inline void scaled_row(const T* __restrict x, const T* scale, T* __restrict into) {
     constexpr int64_t parts = HS > 1 ? H : 1, size = H * D / parts;
@@ -156,7 +157,7 @@ inline void scaled_row(const T* __restrict x, const T* scale, T* __restrict into
     }
 }
 
-// Whether tiles write rows of C elements in whole vectors, as `stream` takes them.
+// Tells whether tiles write rows of C elements in whole vectors, as `stream` takes them.
 template <class T, int64_t C>
 inline constexpr bool kStreamable = kStreams && C % Columns<T, C>::max_lanes == 0;
 
@@ -167,22 +168,22 @@ inline constexpr int64_t kRowWork = (H * K * M + 31) / 32;
 // Half of a second-level cache of 1 MiB. A smaller weight stays there, and every group of rows finds it.
 inline constexpr int64_t kWeightBytes = int64_t{512} << 10;
 
-// Most of the depth that is multiplied at a time where the weight is larger: its panel (128 KiB) and that part of the
-// rows of a group (288 KiB) stay in the second-level cache while tiles pass over them. A panel that is copied together
-// first was slower, deeper blocks are so where the columns are a large power of two.
+// The most depth that is multiplied at a time if the weight is larger: its panel (128 KiB) and the same depth of the
+// rows of a group (288 KiB) stay in the second-level cache while tiles pass over them. To copy panels together first
+// was slower. Deeper blocks are slower if the columns are a large power of two.
 template <class T, class P = Tile<>>
 inline constexpr int64_t kMostDepth = P::kDepth > 0 ? P::kDepth : 2048 / int64_t(sizeof(T));
 
-// Whether products go block by block of the depth. Below two blocks, and where rows meet a single panel, that took as
-// long as without, or longer.
+// Tells whether products go through the depth block by block. Below two blocks, or with a single panel, this was not
+// faster.
 template <class T, int64_t H, int64_t D, int64_t C, class P = Tile<>>
 inline constexpr bool kBlocked =
     P::kDepth > 0 ? C > 1 && D > P::kDepth
                   : Columns<T, C>::panels > 1 && D >= 2 * kMostDepth<T, P> &&
                         H * D * C * int64_t(sizeof(T)) > kWeightBytes;
 
-// Rows that are multiplied together: two tiles, more when several matrices or panels pass over the same rows, and many
-// when the weight has to come from a farther cache for each group.
+// Rows that are multiplied together: two tiles, more if several matrices or panels pass over the same rows, and many
+// if the weight has to come from a farther cache for each group.
 template <class T, int64_t H, int64_t D, int64_t C, class P = Tile<>>
 inline constexpr int64_t kGroupRows =
     kTileRows<T, C, P> * (kBlocked<T, H, D, C, P> ? 24
@@ -190,7 +191,7 @@ inline constexpr int64_t kGroupRows =
                            ? 2
                            : std::clamp<int64_t>(16384 / (H * D * int64_t(sizeof(T)) * kTileRows<T, C, P>), 2, 8));
 
-// Rows of the groups into which `total` rows are cut: less than those where threads would have too few of them.
+// Returns the rows of the groups into which `total` rows are cut: fewer where threads would have too few groups.
 template <class T, int64_t H, int64_t D, int64_t C, class P>
 inline int64_t group_rows(int64_t total) {
     constexpr int64_t most = kGroupRows<T, H, D, C, P>, tile = kTileRows<T, C, P>;
@@ -198,19 +199,20 @@ inline int64_t group_rows(int64_t total) {
     return std::min(most, (total / (2 * thread_count()) / tile + 1) * tile);
 }
 
-// What asks for the rows of the next group, of so many lines each. Rows of blocks are read in order, and are long.
+// Requests the rows of the next group, of so many lines each. Rows of blocks need no requests: they are long, and read
+// in order.
 template <class T, int64_t H, int64_t D, int64_t C, class P, int64_t lines>
 using LinesOf =
     std::conditional_t<kBlocked<T, H, D, C, P>, NothingUpcoming, Upcoming<kGroupRows<T, H, D, C, P> * lines>>;
 
-// Lines that a product of so many rows asks for meanwhile.
+// Lines that the product of a group requests meanwhile.
 template <class T, int64_t H, int64_t D, int64_t C, class P>
 inline constexpr int64_t kLinesMeanwhile =
     kAsks<Columns<T, C>::small>
         ? H * Columns<T, C>::panels * (kGroupRows<T, H, D, C, P> / kTileRows<T, C, P>)*(D / 2)
         : 0;
 
-// y[r] (+)= x[r] @ w for n rows of H heads, each with its own matrix. Blocks of the depth are added to what is in y.
+// Computes y[r] (+)= x[r] @ w for n rows of H heads, each with its own matrix. Blocks of the depth are added to y.
 template <class T, int64_t H, int64_t D, int64_t C, Write How, class P = Tile<>, class Lines>
 inline void group_product(const T* const* x, const T* w, T* const* y, int64_t n, Lines& upcoming) {
     if constexpr (kBlocked<T, H, D, C, P>) {

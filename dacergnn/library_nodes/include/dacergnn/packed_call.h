@@ -1,4 +1,4 @@
-// A program's function called with all its arguments in one array: ctypes converts a single pointer.
+// Calls a program's function with all its arguments in one array, so that ctypes converts a single pointer.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace dacergnn {
 
-// Bytes of a part that go into an array of the workspace.
+// Describes bytes of a part that go into an array of the workspace.
 struct Piece {
   std::int64_t part, from, to, bytes;
 };
@@ -21,8 +21,8 @@ inline void copy_in_parallel(char *to, const char *from, std::int64_t bytes) {
     std::memcpy(to + start, from + start, std::min(block, bytes - start));
 }
 
-// Puts arrays together of which a call has the parts: `tail` holds the number of pieces and then the pieces (or null),
-// the workspace, and the parts.
+// Joins the parts of arrays that a call gets in parts. `tail` holds a pointer (or null) to the number of pieces and
+// the pieces, then the workspace, and the parts.
 inline void stack_parts(const std::int64_t *tail) {
   constexpr std::int64_t large = 1 << 20;
   const auto *pieces = (const std::int64_t *)tail[0];
@@ -43,8 +43,8 @@ void packed_call(void (*function)(Arguments...), const std::int64_t *packed, std
   function((Arguments)packed[I]...);  // integers and pointers alike
 }
 
-// Calls `function` with arguments of any pointer or integer types, of which `packed` holds the values in order, then
-// the tail of `stack_parts`.
+// Calls `function` with arguments of any pointer or integer types. `packed` holds their values in order, then the tail
+// of `stack_parts`.
 template <class... Arguments>
 void packed_call(void (*function)(Arguments...), const std::int64_t *packed) {
   stack_parts(packed + sizeof...(Arguments));

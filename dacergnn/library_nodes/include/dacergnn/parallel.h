@@ -1,4 +1,4 @@
-// Loops over rows and groups of rows, shared among OpenMP threads. No result depends on the number of threads.
+// Runs loops over rows and groups of rows, shared among OpenMP threads. No result depends on the number of threads.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace dacergnn {
 
-// Lists of rows are pointers to indices; nullptr is the list 0, 1, 2, ... and known to be so when code is compiled.
+// Lists of rows are pointers to indices; nullptr stands for the list 0, 1, 2, ..., which the compiler then knows.
 template <class List>
 inline constexpr bool is_identity = std::is_null_pointer_v<List>;
 
@@ -37,8 +37,8 @@ inline int64_t thread_count() {
 #endif
 }
 
-// Buffer of the calling thread that only grows. Every Tag has its own; a pointer is valid until the next call with
-// the same Tag on the same thread. Aligned to 64 bytes.
+// Returns a buffer of the calling thread, aligned to 64 bytes, which only grows. Every Tag has a buffer of its own; a
+// pointer is valid until the next call with the same Tag on the same thread.
 template <class Tag, class T>
 inline T* scratch(int64_t elements) {
     struct Buffer {
@@ -58,8 +58,8 @@ inline T* scratch(int64_t elements) {
     return static_cast<T*>(buffer.data);
 }
 
-// worker(block) for every block, handed out one by one in ascending order. Each thread works on its own copy of
-// `worker`, whose members are then state of the thread.
+// Calls worker(block) for every block; threads take blocks one by one in ascending order. Each thread works on its own
+// copy of `worker`, whose members are then state of the thread.
 template <class Worker>
 inline void run_blocks(int64_t blocks, bool serial, const Worker& worker) {
 #ifdef _OPENMP
@@ -80,16 +80,16 @@ inline void run_blocks(int64_t blocks, bool serial, const Worker& worker) {
 // Blocks of a loop per thread.
 inline constexpr int64_t kChunks = 16;
 
-// What a schedule asks for, as a number of rows or blocks: at least 1, and too small for overflows.
+// Limits a number of rows or blocks that a schedule asks for: at least 1, and too small for overflows.
 inline int64_t sensible(int64_t asked) { return std::clamp<int64_t>(asked, 1, int64_t{1} << 40); }
 
-// Number of blocks for `work`: enough for a dynamic balance, `chunks` per thread, but each worth handing out.
+// Returns the number of blocks for `work`: `chunks` per thread for a dynamic balance, but each with enough work.
 inline int64_t block_count(int64_t items, int64_t work, int64_t chunks = kChunks) {
     const int64_t most = sensible(chunks) * thread_count();
     return std::max<int64_t>(1, std::min({items, work / (kSerialWork / 4), most}));
 }
 
-// f(i) for i in 0..n.
+// Calls f(i) for i in 0..n.
 template <class F>
 inline void parallel_for(int64_t n, int64_t work_per_item, F f) {
     const int64_t work = n * std::max<int64_t>(work_per_item, 1);
@@ -104,7 +104,7 @@ inline void parallel_for(int64_t n, int64_t work_per_item, F f) {
     });
 }
 
-// First group of block b when the groups are cut into `blocks` contiguous ranges of about equal rows + groups.
+// Returns the first group of block b when groups are cut into `blocks` contiguous ranges of about equal rows + groups.
 template <class I>
 inline int64_t balanced_cut(const I* ptr, int64_t n, int64_t b, int64_t blocks) {
     const int64_t first = ptr[0], total = static_cast<int64_t>(ptr[n]) - first + n;
@@ -120,7 +120,7 @@ inline int64_t balanced_cut(const I* ptr, int64_t n, int64_t b, int64_t blocks) 
     return b == blocks ? n : low;
 }
 
-// f(group, begin, end) for every group 0..n with its rows ptr[group] .. ptr[group + 1]. One group is never divided.
+// Calls f(group, begin, end) for every group 0..n with its rows ptr[group] .. ptr[group + 1]. No group is divided.
 template <class I, class F>
 inline void parallel_groups(const I* ptr, int64_t n, int64_t work_per_row, F f) {
     if (n <= 0) return;
@@ -138,8 +138,8 @@ inline void parallel_groups(const I* ptr, int64_t n, int64_t work_per_row, F f) 
     });
 }
 
-// f(first, last) for ranges of groups that together cover 0..n: tiles of at most `tile` rows (one longer group is a tile
-// of its own), which threads share out by their rows, in `chunks` blocks each.
+// Calls f(first, last) for ranges of groups that together cover 0..n: tiles of at most `tile` rows (one longer group is
+// a tile of its own). Threads share the tiles out by their rows, in `chunks` blocks each.
 template <class I, class F>
 inline void parallel_tiles(const I* ptr, int64_t n, int64_t work_per_row, int64_t tile, int64_t chunks, F f) {
     if (n <= 0) return;
@@ -158,16 +158,16 @@ inline void parallel_tiles(const I* ptr, int64_t n, int64_t work_per_row, int64_
     });
 }
 
-// Groups of more rows than this are hubs, which all threads share: more than a 64th of all rows, so that there are
-// fewer than 64 of them and none that is left to one thread keeps the others waiting, and worth the parallel regions.
+// Groups of more rows than this are hubs, which all threads share: more than a 64th of all rows. So there are fewer
+// than 64 hubs, other groups do not keep threads waiting, and hubs are worth the parallel regions.
 inline constexpr int64_t kHubRows = 4096, kHubs = 64;
 
 inline int64_t longest_undivided(int64_t total) { return std::max(total / kHubs, kHubRows); }
 
 struct HubTable;
 
-// The same with hub(g, g + 1) for each group g of more than `hub_rows` rows (0: than `longest_undivided`), on the calling
-// thread once all others are done. Which groups are hubs depends on nothing else, so that sums do not.
+// Does the same, and calls hub(g, g + 1) for each group g of more than `hub_rows` rows (0: `longest_undivided`), on
+// the calling thread once all others are done. Nothing else decides which groups are hubs, so sums depend on no more.
 template <class I, class F, class Hub>
 inline void parallel_tiles(const I* ptr, int64_t n, int64_t work_per_row, int64_t tile, int64_t chunks,
                            int64_t hub_rows, F f, Hub hub) {
@@ -192,8 +192,8 @@ inline void parallel_tiles(const I* ptr, int64_t n, int64_t work_per_row, int64_
 struct RowPartials;
 inline constexpr int64_t kSplitRows = 1024;
 
-// The rows begin..end of a hub in chunks, which all threads share: part(from, to, into) handles the rows of a chunk and
-// writes its `width` partial results; merge(partial) takes those of every chunk, in ascending order.
+// Divides the rows begin..end of a hub into chunks, which all threads share: part(from, to, into) handles the rows of a
+// chunk and writes its `width` partial results; merge(partial) takes those of every chunk, in ascending order.
 template <class T, class Part, class Merge>
 inline void split_rows(int64_t begin, int64_t end, int64_t width, Part part, Merge merge) {
     const int64_t chunks = (end - begin + kSplitRows - 1) / kSplitRows;
@@ -205,7 +205,7 @@ inline void split_rows(int64_t begin, int64_t end, int64_t width, Part part, Mer
     for (int64_t c = 0; c < chunks; ++c) merge(partials + c * width);
 }
 
-// f(begin, end) for ranges that together cover 0..n, `chunks` for each thread.
+// Calls f(begin, end) for ranges that together cover 0..n, `chunks` for each thread.
 template <class F>
 inline void parallel_ranges(int64_t n, int64_t work_per_item, int64_t chunks, F f) {
     const int64_t work = n * std::max<int64_t>(work_per_item, 1);
@@ -220,9 +220,9 @@ inline void parallel_ranges(int64_t n, int64_t work_per_item, int64_t chunks, F 
 struct ChunkTable;
 struct ChunkPartials;
 
-// out[g * size ..] = sum over the rows of group g, for few groups that may be long. sum(begin, end, g, into) writes the
-// sum of rows begin..end of group g to into[size]. Groups longer than a chunk, whose length follows from the number of
-// rows alone, are summed chunk by chunk and the partial sums added in ascending order.
+// Sets out[g * size ..] to the sum over the rows of group g, for few groups that may be long. sum(begin, end, g, into)
+// writes the sum of rows begin..end of group g to into[size]. Groups longer than a chunk are summed chunk by chunk, and
+// the partial sums are added in ascending order. The length of chunks depends on the number of rows alone.
 template <class T, class I, class Sum>
 inline void chunked_sum(const I* ptr, int64_t n, int64_t size, int64_t work_per_row, T* out, Sum sum) {
     if (n <= 0) return;
@@ -259,12 +259,12 @@ inline void chunked_sum(const I* ptr, int64_t n, int64_t size, int64_t work_per_
     });
 }
 
-// out[g * F_ ..] = sum over the rows p of group g of what body(p, acc) adds into acc[F_].
+// Sets out[g * F_ ..] to the sum over the rows p of group g; body(p, acc) adds the terms of a row into acc[F_].
 template <class T, class I, int64_t F_, class Body>
 inline void reduce_segments(const I* ptr, int64_t n, int64_t work_per_row, T* out, Body body) {
     chunked_sum<T>(ptr, n, F_, work_per_row, out, [=](int64_t begin, int64_t end, int64_t, T* into) mutable {
-        // Short sums stay in registers or on the stack, where nothing else can alias them; long ones are put together
-        // from sums of 256 rows, which keeps more digits than one after the other.
+        // Small sums stay in registers or on the stack, where nothing else can alias them. They are made from sums of
+        // 256 rows, which keeps more digits than adding row after row.
         if constexpr (F_ * sizeof(T) <= 4096) {
             std::fill(into, into + F_, T(0));
             for (int64_t p = begin; p < end;) {

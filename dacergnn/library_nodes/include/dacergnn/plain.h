@@ -1,4 +1,4 @@
-// Comes before all other headers: kernels are plain loops over single elements, for processors without known vectors.
+// Turns kernels into plain loops over single elements, for processors with unknown vectors. Comes before all headers.
 #pragma once
 
 #define DACERGNN_NO_VECTORS

@@ -1,10 +1,11 @@
-// Pointers of tensors that look as they did before, by DLPack's exchange function: Python asks each for every property.
+// Reads the pointers of tensors that look as they did before, by DLPack's exchange function. Python would have to ask
+// each tensor for every property.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-// Of Python's stable interface, in the process that loads us; its headers need not be installed.
+// Functions of Python's stable interface, in the process that loads this code; its headers need not be installed.
 extern "C" std::ptrdiff_t PyList_Size(void *list);
 extern "C" void *PyList_GetItem(void *list, std::ptrdiff_t index);
 extern "C" void *PyLong_AsVoidPtr(void *number);
@@ -15,7 +16,7 @@ extern "C" void PyEval_RestoreThread(void *state);
 
 namespace dacergnn {
 
-// DLTensor of DLPack 1.
+// Has the layout of DLTensor of DLPack 1.
 struct Tensor {
   void *data;
   std::int32_t device, device_id, dimensions;
@@ -25,9 +26,10 @@ struct Tensor {
   std::uint64_t offset;
 };
 
-// Writes the addresses of the tensors in `list` into `packed` and returns 0, unless they are not as `expected` says: the
-// exchange function, the number of tensors, the bits of an element, then for each its position in `packed`, its number
-// of dimensions and its shape. Tensors lie on the CPU, without gaps, and hold floating-point numbers.
+// Writes the addresses of the tensors in `list` into `packed` and returns 0, or returns 1 if they are not as expected.
+// `expected`: the exchange function, the number of tensors, the bits of an element; then for each tensor its position
+// in `packed`, its number of dimensions and its shape. Tensors are on the CPU, without gaps, and hold floating-point
+// numbers.
 inline int read_tensors(void *list, const std::int64_t *expected, std::int64_t *packed) {
   constexpr int cpu = 1, floating = 2;
   const auto describe = (int (*)(void *, Tensor *))expected[0];
@@ -54,9 +56,9 @@ inline int read_tensors(void *list, const std::int64_t *expected, std::int64_t *
   return 0;
 }
 
-// A built-in function of Python: its arguments are a list of tensors, and the addresses of what `read_tensors` expects
-// and of `packed`. Calls `function` with `packed`, while other threads may run Python, and returns True if the tensors
-// are as expected; else returns False.
+// Implements a built-in function of Python, whose arguments are a list of tensors and the addresses of `expected` and
+// `packed` of `read_tensors`. If the tensors are as expected, it calls `function` with `packed`, while other threads
+// may run Python, and returns True; else it returns False.
 template <class Function>
 void *read_and_call(void *const *arguments, Function function) {
   const auto *expected = (const std::int64_t *)PyLong_AsVoidPtr(arguments[1]);

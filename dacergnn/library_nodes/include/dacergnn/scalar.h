@@ -1,4 +1,4 @@
-// Scalar functions that generated traversal bodies use.
+// Defines scalar functions that generated traversal bodies use.
 #pragma once
 
 #include <algorithm>
@@ -15,12 +15,13 @@
 
 namespace dacergnn {
 
-// Maximum and minimum that hand NaN on, as torch does; of equal ones the second, which is the other zero of the first.
+// Return the maximum and the minimum; as in torch, NaN is passed on. If both are equal, they return the second, which
+// matters for the signs of zeros.
 template <class T> DACERGNN_ANYWHERE inline T maximum(T a, T b) { return (a > b || a != a) ? a : b; }
 template <class T> DACERGNN_ANYWHERE inline T minimum(T a, T b) { return (a < b || a != a) ? a : b; }
 
-// a where the condition is not 0, else b, bit by bit: GCC 12 gets loads wrong that depend on a condition, in loops that
-// it unrolls.
+// Returns a where the condition is not 0, else b. It works bit by bit, because GCC 12 compiles loads that depend on a
+// condition wrongly in loops that it unrolls.
 template <class T> DACERGNN_ANYWHERE inline T chosen(T condition, T a, T b) {
 #ifdef __CUDA_ARCH__
     return condition != 0 ? a : b;
@@ -31,13 +32,13 @@ template <class T> DACERGNN_ANYWHERE inline T chosen(T condition, T a, T b) {
 #endif
 }
 
-// x, but not outside of low to high. NaN stays NaN, by one comparison each: maximum and minimum take two.
+// Returns x, limited to low .. high. NaN stays NaN. Each limit takes one comparison; maximum and minimum take two.
 template <class T> inline T bounded(T x, T low, T high) {
     const T lower = x < low ? low : x;
     return lower > high ? high : lower;
 }
 
-// x = n log 2 + r with an integer n and |r| <= log 2 / 2, for |x| up to 2^21.
+// Represents x = n log 2 + r with an integer n and |r| <= log 2 / 2, for |x| up to 2^21.
 struct Reduced {
     float r;
     int32_t n;
@@ -50,11 +51,11 @@ inline Reduced reduced(float x) {
     return {r, __builtin_bit_cast(int32_t, shifted) - __builtin_bit_cast(int32_t, kRound)};
 }
 
-// 2^n for the exponents of normal numbers.
+// Returns 2^n for the exponents of normal numbers.
 inline float power_of_two(int32_t n) { return __builtin_bit_cast(float, uint32_t(n + 127) << 23); }
 inline double power_of_two(int64_t n) { return __builtin_bit_cast(double, uint64_t(n + 1023) << 52); }
 
-// (e^r - 1) / r for a reduced r: a Taylor polynomial.
+// Returns (e^r - 1) / r for a reduced r, by a Taylor polynomial.
 inline float slope_of_exp(float r) {
     float p = 1.0f / 5040;
     p = p * r + 1.0f / 720;
@@ -65,19 +66,19 @@ inline float slope_of_exp(float r) {
     return p * r + 1.0f;
 }
 
-// e^x = power 2^n for a power near 1 and an integer n.
+// Represents e^x = power 2^n for a power near 1 and an integer n.
 template <class T, class Integer> struct Scaled {
     T power;
     Integer n;
 };
 
-// For |x| up to 2^21.
+// Returns e^x for |x| up to 2^21.
 inline Scaled<float, int32_t> scaled_exp(float x) {
     const auto [r, n] = reduced(x);
     return {slope_of_exp(r) * r + 1.0f, n};
 }
 
-// For |x| up to 2^50.
+// Returns e^x for |x| up to 2^50.
 inline Scaled<double, int64_t> scaled_exp(double x) {
     constexpr double kRound = 6755399441055744.0;  // 1.5 * 2^52
     const double shifted = x * 1.4426950408889634 + kRound, n = shifted - kRound;
@@ -99,9 +100,9 @@ inline Scaled<double, int64_t> scaled_exp(double x) {
     return {p, __builtin_bit_cast(int64_t, shifted) - __builtin_bit_cast(int64_t, kRound)};
 }
 
-// e^x without branches or calls, so that loops over it vectorize: e^r 2^n, in two factors, because n may lie outside
-// of the exponents of normal numbers. Rounds to within 2 ulp; 0 for -inf, inf for overflow, NaN for NaN. Devices have
-// instructions for it, which their own functions use.
+// Returns e^x without branches or calls, so that loops over it vectorize. It multiplies e^r by 2^n in two factors,
+// because n may lie outside the exponents of normal numbers. The error is within 2 ulp; -inf gives 0, overflow gives
+// inf, NaN gives NaN. Devices use their own functions, which have instructions for this.
 DACERGNN_ANYWHERE inline float exp(float x) {
 #ifdef __CUDA_ARCH__
     return ::expf(x);
@@ -122,7 +123,8 @@ DACERGNN_ANYWHERE inline double exp(double x) {
 #endif
 }
 
-// e^x - 1 in the same way: 2^n (e^r - 1) + (2^n - 1), halved as long as 2^n may be too large. Rounds to within 3 ulp.
+// Returns e^x - 1 as 2^n (e^r - 1) + (2^n - 1), computed with half of 2^n, which may be too large. The error is within
+// 3 ulp.
 DACERGNN_ANYWHERE inline float expm1(float x) {
 #ifdef __CUDA_ARCH__
     return ::expm1f(x);
@@ -135,8 +137,9 @@ DACERGNN_ANYWHERE inline float expm1(float x) {
 
 DACERGNN_ANYWHERE inline double expm1(double x) { return std::expm1(x); }
 
-// (1 - p) / (1 + p) with p = e^-2|x| and the sign of x, vectorizing likewise; 1 - 2 p / (1 + p) where that is near 1,
-// since slopes depend on how near. Rounds to within 3 ulp, there to the nearest but for one.
+// Returns tanh(x) = (1 - p) / (1 + p) with p = e^-2|x| and the sign of x; loops over it vectorize. Near 1 it computes
+// 1 - 2 p / (1 + p), because slopes depend on the distance to 1. The error is within 3 ulp; near 1, the result is the
+// nearest number or a neighbor of it.
 DACERGNN_ANYWHERE inline float tanh(float x) {
 #ifdef __CUDA_ARCH__
     return ::tanhf(x);
@@ -152,7 +155,7 @@ DACERGNN_ANYWHERE inline float tanh(float x) {
 
 DACERGNN_ANYWHERE inline double tanh(double x) { return std::tanh(x); }
 
-// 1 / (1 + e^-x), both sides of the fraction by half of the power of two, so that neither overflows.
+// Returns 1 / (1 + e^-x). Both sides of the fraction are scaled by half of the power of two, so that neither overflows.
 template <class T> DACERGNN_ANYWHERE inline T sigmoid(T x) {
 #ifdef __CUDA_ARCH__
     const T power = exp(-std::abs(x));
@@ -166,7 +169,7 @@ template <class T> DACERGNN_ANYWHERE inline T sigmoid(T x) {
 #endif
 }
 
-// 1 / (2 First + 1) + w / (2 First + 3) + ... + w^(Last - First) / (2 Last + 1).
+// Returns 1 / (2 First + 1) + w / (2 First + 3) + ... + w^(Last - First) / (2 Last + 1).
 template <class T, int First, int Last> DACERGNN_ANYWHERE inline T odd_series(T w) {
     constexpr T kFirst = T(1) / (2 * First + 1);
     if constexpr (First == Last)
@@ -175,15 +178,15 @@ template <class T, int First, int Last> DACERGNN_ANYWHERE inline T odd_series(T 
         return kFirst + w * odd_series<T, First + 1, Last>(w);
 }
 
-// log(1 + e^x) = max(x, 0) + log(1 + p) with p = e^-|x|, vectorizing likewise: the logarithm is 2 artanh(z) with
-// z = p / (2 + p) up to 1/3. Rounds to within 3 ulp.
+// Returns log(1 + e^x) = max(x, 0) + log(1 + p) with p = e^-|x|; loops over it vectorize. The logarithm is 2 artanh(z)
+// with z = p / (2 + p) up to 1/3. The error is within 3 ulp.
 template <class T> DACERGNN_ANYWHERE inline T softplus(T x) {
     const T power = exp(-std::abs(x)), z = power / (power + T(2)), w = z * z, twice = T(2) * z;
     return maximum(x, T(0)) + (twice + twice * w * odd_series<T, 1, sizeof(T) == 4 ? 7 : 16>(w));
 }
 
-// erf without branches or calls, so that loops over it vectorize: x times a polynomial in x^2 up to 1, beyond it
-// 1 - e^-p for a polynomial p in |x|, both fitted at Chebyshev points. Rounds to within 3 ulp.
+// Returns erf(x) without branches or calls, so that loops over it vectorize. Up to 1 it is x times a polynomial in x^2,
+// above it is 1 - e^-p for a polynomial p in |x|, both fitted at Chebyshev points. The error is within 3 ulp.
 DACERGNN_ANYWHERE inline float erf(float x) {
     const float size = std::abs(x), t = size > 4.0f ? 4.0f : size, u = t * t;
     float small = 7.8824971e-5f;

@@ -1,5 +1,5 @@
-// Products of gathered rows with the weight of their type: Y[i] = scale * X[gather[i]] @ W[type of i], and the form
-// that adds the products into target rows.
+// Multiplies gathered rows with the weight of their type: Y[i] = scale * X[gather[i]] @ W[type of i]. Another form
+// adds the products into target rows.
 #pragma once
 
 #include <algorithm>
@@ -12,17 +12,17 @@
 
 namespace dacergnn {
 
-// What is done with a finished row of Y, finish(row, pointer to it), while it is in the cache: nothing.
+// Leaves a finished row of Y as it is. Epilogues in its place are finish(row, pointer to it); the row is in the cache.
 struct Keep {
     template <class T>
     void operator()(int64_t, T*) const {}
 };
 
-// Y[i] = scale[i] * X[gather[i]] @ W[t] for the rows i of every type t: i in rows[ptr[t] .. ptr[t + 1]); nullptr
-// for rows or gather is the identity. X rows are (H, K), W is (types, H, K, M), Y rows are (H, M). TransposeW: X
-// rows are (H, M), Y rows are (H, K), multiplied with the transposed weight. HS scales per row, read at
-// scale[i * HS + h]: 0 none, 1 one for the row, H one per head. Every row is handed to finish(i, row) once it is there. P is
-// what the plan says of tiles.
+// Computes Y[i] = scale[i] * X[gather[i]] @ W[t] for the rows i of every type t: i in rows[ptr[t] .. ptr[t + 1]).
+// nullptr for rows or gather is the identity. X rows are (H, K), W is (types, H, K, M), Y rows are (H, M). With
+// TransposeW, X rows are (H, M), Y rows are (H, K), and the weight is transposed. HS is the number of scales per row,
+// read at scale[i * HS + h]: 0 none, 1 one for the row, H one per head. finish(i, row) is called for every finished
+// row. P holds the choices of the plan for tiles.
 template <class T, class I, int64_t H, int64_t K, int64_t M, bool TransposeW, int HS, class P = gemm::Tile<>, class Gather,
           class Rows, class Finish = Keep>
 void segment_gemm(const T* X, const Gather gather, const T* W, const I* ptr, int64_t types, const Rows rows,
@@ -35,13 +35,13 @@ void segment_gemm(const T* X, const Gather gather, const T* W, const I* ptr, int
     const int64_t blocks = total * row_work < kSerialWork ? 1 : block_count(total, total * row_work);
     const int64_t group = gemm::group_rows<T, H, D, C, P>(total);
     const int64_t size = ((total + blocks - 1) / blocks + group - 1) / group * group;
-    // Whether a row is written more than once: blocks of the depth are added to it, or it is finished.
+    // Tells whether a row is written more than once: blocks of the depth are added to it, or an epilogue changes it.
     constexpr bool kRevised = gemm::kBlocked<T, H, D, C, P> || !std::is_same_v<Finish, Keep>;
     gemm::Weight<T, H, K, M, TransposeW> weight(W);
     const auto run = [&](auto write) {
         run_blocks(blocks, blocks == 1, [=](int64_t b) mutable {
             constexpr gemm::Write How = static_cast<gemm::Write>(decltype(write)::value);
-            // Rows that are streamed once they are finished: until then they are elsewhere, in the cache.
+            // Rows that are streamed when they are finished: before, they are in a buffer, in the cache.
             constexpr bool kApart = How == gemm::Write::kStream && kRevised;
             int64_t p = first + b * size;
             const int64_t end = std::min(first + total, p + size);
@@ -89,11 +89,11 @@ void segment_gemm(const T* X, const Gather gather, const T* W, const I* ptr, int
     run(constant<int64_t(gemm::Write::kStore)>{});
 }
 
-// Y[scatter[i]] += scale[i] * X[gather[i]] @ W[t] after Y, of y_rows rows, is set to those of `start`, which may be Y, or
-// to zero (nullptr); otherwise as segment_gemm.
+// Computes Y[scatter[i]] += scale[i] * X[gather[i]] @ W[t]. Before, the y_rows rows of Y are set to those of `start`,
+// which may be Y, or to zero (nullptr). Other arguments are as in segment_gemm.
 // Inside a type, rows are sorted by target; scatter_ptr[targets + 1] is the CSR pointer of all rows by target, and
-// targets <= y_rows. Every thread owns contiguous targets and passes over the types in order: no atomics, and the
-// same sums for any number of threads. Rows of one type with the same target are added before they are multiplied.
+// targets <= y_rows. Every thread owns contiguous targets and visits the types in order: there are no atomics, and the
+// sums are the same for any number of threads. Rows of one type with the same target are added before the product.
 template <class T, class I, int64_t H, int64_t K, int64_t M, bool TransposeW, int HS, class P = gemm::Tile<>, class Gather,
           class Rows, class Finish = Keep>
 void segment_gemm_scatter(const T* X, const Gather gather, const T* W, const I* ptr, int64_t types, const Rows rows,

@@ -1,4 +1,4 @@
-// Gradient of the weights of segment_gemm: dW[t] = sum of X[gx(i)]^T Y[gy(i)] over the rows i of type t.
+// Computes gradients of the weights of segment_gemm: dW[t] = sum of X[gx(i)]^T Y[gy(i)] over the rows i of type t.
 #pragma once
 
 #include <algorithm>
@@ -11,11 +11,11 @@
 namespace dacergnn {
 namespace outer {
 
-// into[k] (+)= sum over n > 0 rows of x[i][k] * y[i] for KB values of k and one panel of columns. The KB x NV sums stay
-// in registers over the block of rows, which stays in L1 while the tiles of dW pass over it. The rows are read where
-// they lie: copying them next to each other cost more than the pointers do. The empty assembly keeps GCC from adding up
-// the address of every x[k], for which there are no registers. `Asks`: each row is asked for what the next tiles read
-// of it, since no hardware prefetcher follows so many rows at once.
+// Computes into[k] (+)= sum over n > 0 rows of x[i][k] * y[i] for KB values of k and one panel of columns. The KB x NV
+// sums stay in registers over the block of rows, which stays in L1 while the tiles of dW pass over it. The rows are not
+// copied next to each other: that cost more than the pointers do. The empty assembly keeps GCC from computing the
+// address of every x[k], for which there are no registers. With `Asks`, each row is prefetched for the next tiles,
+// since no hardware prefetcher follows so many rows at once.
 template <class T, int64_t C, int64_t KB, int64_t NV, int64_t LastOffset, bool Asks>
 inline __attribute__((always_inline)) void tile(const T* const* xs, int64_t x_offset, const T* const* ys,
                                                 int64_t y_offset, int64_t n, T* into, bool add) {
@@ -51,7 +51,8 @@ inline __attribute__((always_inline)) void tile(const T* const* xs, int64_t x_of
     }
 }
 
-// into (D x C) (+)= x^T y over n rows, each from its offset; ahead() is called once per tile. `Asks`: x may be far.
+// Computes into (D x C) (+)= x^T y over n rows, each from its offset, and calls ahead() once per tile. With `Asks`, x
+// may be in a far cache.
 template <class T, int64_t D, int64_t C, bool Asks, class Ahead>
 inline void block_product(const T* const* x, int64_t x_offset, const T* const* y, int64_t y_offset, int64_t n, T* into,
                           bool add, const Ahead& ahead) {
@@ -71,27 +72,27 @@ struct Sums;
 
 }  // namespace outer
 
-// Which operand repeats over consecutive rows, so that the rows of the other are summed before they are multiplied.
+// Names the operand that repeats over consecutive rows, so that the rows of the other are summed before the product.
 enum class Runs { kNone, kOfX, kOfY };
 
-// dW[t] (H, K, M) = sum of scale[i] * X[xgather[i]]^T Y[ygather[i]] over the rows i of type t; zeros for a type without
-// rows. Rows, gathers (nullptr: identity) and scale as in segment_gemm; X rows are (H, K), Y rows are (H, M). The sums
-// do not depend on the number of threads.
+// Computes dW[t] (H, K, M) = sum of scale[i] * X[xgather[i]]^T Y[ygather[i]] over the rows i of type t, zeros for a
+// type without rows. Rows, gathers (nullptr: identity) and scale are as in segment_gemm; X rows are (H, K), Y rows are
+// (H, M). The sums do not depend on the number of threads.
 template <class T, class I, int64_t H, int64_t K, int64_t M, int HS, Runs R, class XGather, class YGather, class Rows>
 void segment_outer(const T* X, const XGather xgather, const T* Y, const YGather ygather, const I* ptr, int64_t types,
                    const Rows rows, const T* scale, T* dW) {
     // (K, 1) and (1, K) are the same memory: a single column is computed as a single row.
     constexpr bool swap = M == 1 && K > 1;
     constexpr int64_t D = swap ? M : K, C = swap ? K : M;
-    // The panel of Y that a tile reads takes a third of L1, or all rows do where narrow tiles pass over them many times;
-    // the tiles ask for the next rows.
+    // The panel of Y that a tile reads takes a third of L1; if narrow tiles pass over the rows many times, all rows
+    // together take a third. The tiles request the next rows.
     constexpr int64_t panel = std::min(C, Columns<T, C>::last * Columns<T, C>::lanes) * int64_t(sizeof(T));
     constexpr int64_t kBlock = std::clamp<int64_t>(16384 / panel, 32, kPanelVectors < 4 ? 48 : 128);
     constexpr int64_t kAhead = kBlock / (H * Columns<T, C>::panels * std::max<int64_t>(D / 8, 1)) + 1;
-    // What is scaled and summed, and the size of a head of it.
+    // The operand that is scaled and summed, and the size of its heads.
     constexpr bool sums_y = R == Runs::kOfX;
     constexpr int64_t S = sums_y ? M : K;
-    // Scaled rows are near: they have just been written.
+    // Scaled rows are in a near cache: they have just been written.
     constexpr bool asks = HS == 0 || sums_y != swap;
     constexpr bool irregular = !(is_identity<Rows> && is_identity<XGather> && is_identity<YGather>);
     const auto x_row = [=](int64_t p) { return X + at(xgather, at(rows, p)) * (H * K); };

@@ -1,4 +1,4 @@
-// Hints that a loop is one for vector registers; with DACERGNN_NO_VECTORS there are none.
+// Defines hints that a loop is to be vectorized; with DACERGNN_NO_VECTORS they are empty.
 #pragma once
 
 #if defined(DACERGNN_NO_VECTORS)

@@ -1,4 +1,4 @@
-// Transposed copy of a small matrix, block by block in registers.
+// Makes a transposed copy of a small matrix, block by block in registers.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,8 @@
 namespace dacergnn {
 namespace detail {
 
-// One exchange of the butterfly: in every 2S x 2S block, the upper right S x S part changes places with the lower left.
+// Does one exchange of the butterfly: in every 2S x 2S block, the upper right S x S part and the lower left swap
+// places.
 template <int64_t S, class V, std::size_t... l>
 inline __attribute__((always_inline)) void exchange(V& a, V& b, std::index_sequence<l...>) {
     constexpr int64_t L = sizeof...(l);
@@ -38,7 +39,7 @@ inline __attribute__((always_inline)) void butterfly(V (&rows)[L]) {
 
 }  // namespace detail
 
-// to (M, K) = from (K, M) transposed, both row-major. Blocks at the edges overlap their neighbors.
+// Sets to (M, K) = from (K, M) transposed, both row-major. Blocks at the edges overlap their neighbors.
 template <class T, int64_t K, int64_t M>
 void transpose(const T* from, T* to) {
     constexpr int64_t L = Columns<T, (K < M ? K : M)>::lanes;

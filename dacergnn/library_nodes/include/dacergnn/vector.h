@@ -1,4 +1,4 @@
-// Fixed-width vectors through the GCC vector extensions, and how a row of C columns is cut into register panels.
+// Defines fixed-width vectors through the GCC vector extensions, and cuts a row of C columns into register panels.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace dacergnn {
 
-// Bytes of one vector register, and how many of them one row of a register tile may use: 32 registers hold
+// Bytes of one vector register, and the number of registers that one row of a register tile may use: 32 registers hold
 // 6 rows x 4 vectors, 16 registers hold 6 rows x 2 vectors.
 #if defined(DACERGNN_NO_VECTORS)
 inline constexpr int64_t kVectorBytes = 1, kPanelVectors = 4;
@@ -31,7 +31,7 @@ struct Vector {
 template <class T, int64_t N>
 using vector_t = typename Vector<T, N>::type;
 
-// memcpy, not a cast: the pointers of a caller may be unaligned. It compiles to one instruction.
+// Loads a vector by memcpy, not by a cast, since pointers may be unaligned. It compiles to one instruction.
 template <class V, class T>
 inline __attribute__((always_inline)) V load(const T* p) {
     V v;
@@ -44,7 +44,7 @@ inline __attribute__((always_inline)) void store(T* p, V v) {
     __builtin_memcpy(p, &v, sizeof(V));
 }
 
-// Whether `stream` passes by the caches.
+// Tells whether `stream` writes past the caches.
 #if defined(__x86_64__) && defined(__AVX__) && !defined(DACERGNN_NO_VECTORS)
 #define DACERGNN_STREAMS
 inline constexpr bool kStreams = true;
@@ -52,8 +52,8 @@ inline constexpr bool kStreams = true;
 inline constexpr bool kStreams = false;
 #endif
 
-// As `store`, for a whole vector at an address aligned to it, in an array that the caches will not hold until it is read:
-// no cache reads the line from memory before, or keeps it. Others see it after `end_stream`.
+// Stores a whole vector past the caches, at an address aligned to it: no cache reads the line before, or keeps it. It
+// is for arrays that leave the caches before they are read. Other threads see the vector after `end_stream`.
 template <class V, class T>
 inline __attribute__((always_inline)) void stream(T* p, V v) {
 #if defined(DACERGNN_STREAMS)
@@ -72,7 +72,7 @@ inline void end_stream() {
 // Arrays of more bytes than this have left the caches when they are read.
 inline constexpr int64_t kBeyondCaches = int64_t{64} << 20;
 
-// Whether rows of n elements are streamed into an array of so many rows: they are whole cache lines of a large one.
+// Tells whether rows of n elements are streamed into an array of so many rows: whole cache lines of a large array.
 template <int64_t n, class T>
 inline bool streams(const T* array, int64_t rows) {
     constexpr int64_t bytes = n * static_cast<int64_t>(sizeof(T));
@@ -80,9 +80,9 @@ inline bool streams(const T* array, int64_t rows) {
            rows > kBeyondCaches / bytes;
 }
 
-// sum += a * b, always rounded once where the machine can. GCC, when it tunes for Zen, takes a lone chain of fused
-// multiply-adds of at most 256 bits apart; the result of a row would then depend on the size of the tile that it is in.
-// The empty assembly hides the chain and costs no instruction.
+// Returns sum + a * b, rounded once if the machine can. When GCC tunes for Zen, it splits a lone chain of fused
+// multiply-adds of at most 256 bits. The result of a row would then depend on the size of its tile. The empty assembly
+// hides the chain and costs no instruction.
 template <class V, class T>
 inline __attribute__((always_inline)) V multiply_add(T a, V b, V sum) {
     V result = sum + a * b;
@@ -92,9 +92,9 @@ inline __attribute__((always_inline)) V multiply_add(T a, V b, V sum) {
     return result;
 }
 
-// The columns 0..C of a row as vectors of a power of two lanes. When C is no multiple of the lanes, the last vector
-// ends at column C and overlaps its neighbor: both then hold the same values in the common columns, so nothing is
-// padded or masked. A kernel must load all vectors of a panel before it stores any of them.
+// Cuts the columns 0..C of a row into vectors whose lanes are a power of two. If C is no multiple of the lanes, the
+// last vector ends at column C and overlaps its neighbor. Both then hold the same values in the common columns, so
+// nothing is padded or masked. A kernel must load all vectors of a panel before it stores any of them.
 template <class T, int64_t C>
 struct Columns {
     static constexpr int64_t floor_pow2(int64_t n) { return n < 2 ? 1 : 2 * floor_pow2(n / 2); }
@@ -112,7 +112,7 @@ struct Columns {
 template <int64_t N>
 using constant = std::integral_constant<int64_t, N>;
 
-// f(constant<vectors of the panel>, constant<offset of its last vector from its first column>, first column)
+// Calls f(constant<vectors>, constant<offset of the last vector from the first column>, first column) for each panel.
 template <class T, int64_t C, class F>
 inline void for_each_panel(F f) {
     using Cols = Columns<T, C>;
@@ -127,13 +127,13 @@ inline void for_each_panel(F f) {
     f(constant<Cols::last>{}, constant<C - L - last_column>{}, last_column);
 }
 
-// Offset of vector j of a panel of NV vectors.
+// Returns the offset of vector j in a panel of NV vectors.
 template <int64_t NV, int64_t LastOffset, int64_t Lanes>
 inline constexpr int64_t vector_offset(int64_t j) {
     return j + 1 == NV ? LastOffset : j * Lanes;
 }
 
-// Sum of the n elements of a vector, a power of two, by halves.
+// Returns the sum of the n elements of a vector by halves; n is a power of two.
 template <int64_t n, class T, class V>
 inline __attribute__((always_inline)) T sum_vector(const V& v) {
     if constexpr (n == 1) {
@@ -152,7 +152,7 @@ inline __attribute__((always_inline)) T sum_vector(const V& v) {
     }
 }
 
-// Sum of n elements, a power of two.
+// Returns the sum of n elements; n is a power of two.
 template <int64_t n, class T>
 inline __attribute__((always_inline)) T sum_lanes(const T* p) {
 #if defined(DACERGNN_NO_VECTORS)
@@ -166,7 +166,7 @@ inline __attribute__((always_inline)) T sum_lanes(const T* p) {
 #endif
 }
 
-// Bytes to ask for of a row of n elements, at most 16 cache lines: the hardware prefetcher follows longer rows by itself.
+// Bytes to prefetch of a row of n elements: at most 16 cache lines, since hardware prefetches the rest of longer rows.
 template <class T, int64_t n>
 inline constexpr int64_t kPrefetched = n * int64_t(sizeof(T)) < 1024 ? n * int64_t(sizeof(T)) : 1024;
 template <class T, int64_t n>
@@ -179,15 +179,15 @@ inline __attribute__((always_inline)) void prefetch_row(const T* p) {
         __builtin_prefetch(reinterpret_cast<const char*>(p) + b, 0, 4 - Level);
 }
 
-// Cache lines, at most N, that are asked for one by one while something else is computed: a core has few requests under
-// way at a time, and waits when there are more.
+// Holds at most N cache lines, which are requested one by one during other computations: a core has few requests under
+// way at a time, and waits if there are more.
 template <int64_t N>
 class Upcoming {
     const char* lines_[N];
     int64_t count_ = 0, next_ = 0;
 
   public:
-    // The lines that `prefetch_row` asks for.
+    // Adds the lines that `prefetch_row` asks for.
     template <int64_t n, class T>
     inline __attribute__((always_inline)) void add_row(const T* p) {
         for (int64_t b = 0; b < kPrefetched<T, n>; b += 64) lines_[count_++] = reinterpret_cast<const char*>(p) + b;
@@ -213,7 +213,7 @@ struct NothingUpcoming {
     void ask_all() const {}
 };
 
-// to[0..n] = scale * from[0..n]. Written out because the compiler would call memmove for a plain copy of a short row.
+// Sets to[0..n] = scale * from[0..n]. The loop is explicit because the compiler would call memmove for a short row.
 template <int64_t n, bool Scaled, class T>
 inline __attribute__((always_inline)) void copy_row(const T* from, T scale, T* to) {
     using V = typename Columns<T, n>::V;
@@ -227,7 +227,7 @@ inline __attribute__((always_inline)) void copy_row(const T* from, T scale, T* t
     }
 }
 
-// to[0..n] = from[0..n]; streamed where `streams` has said so.
+// Sets to[0..n] = from[0..n], by streaming if `streams` has said so.
 template <int64_t n, class T>
 inline __attribute__((always_inline)) void write_row(T* to, const T* from, bool streamed) {
     if (!streamed) {

@@ -1,4 +1,4 @@
-// Products of weights: the matrix of a linear after a linear, and its gradients.
+// Computes products of weights: the matrix of a linear after a linear, and its gradients.
 #pragma once
 
 #include <algorithm>
@@ -15,9 +15,9 @@ struct TransposedLeft;
 
 }  // namespace gemm
 
-// Y[i] (K, H * M) = A[a[i]] (K, H * D), cut into H blocks of columns, each times its matrix of B[b[i]] (H, D, M), for
-// i in 0..rows. a and b are nullptr for the identity. TransposeA: rows of A are (H * D, K); TransposeB: rows of B are
-// (H, M, D).
+// Computes Y[i] (K, H * M) from A[a[i]] (K, H * D), cut into H blocks of columns: each is multiplied with its matrix of
+// B[b[i]] (H, D, M), for i in 0..rows. a and b are nullptr for the identity. With TransposeA, rows of A are (H * D, K);
+// with TransposeB, rows of B are (H, M, D).
 template <class T, class I, int64_t H, int64_t K, int64_t D, int64_t M, bool TransposeA, bool TransposeB>
 void compose(const T* A, const I* a, const T* B, const I* b, int64_t rows, T* Y) {
     constexpr int64_t G = std::min(K, gemm::kGroupRows<T, H, D, M>), parts = (K + G - 1) / G;
@@ -39,8 +39,8 @@ void compose(const T* A, const I* a, const T* B, const I* b, int64_t rows, T* Y)
     });
 }
 
-// P[i] (H, D, M) = sum of A[a[i]][k]^T Y[y[i]][k] over k in 0..K, head by head; rows of A are (K, H * D), those of Y are
-// (K, H * M), or (H * D, K) and (H * M, K) with TransposeA and TransposeY. a and y as in compose.
+// Computes P[i] (H, D, M) = sum of A[a[i]][k]^T Y[y[i]][k] over k in 0..K, head by head. Rows of A are (K, H * D), rows
+// of Y are (K, H * M), or (H * D, K) and (H * M, K) with TransposeA and TransposeY. a and y are as in compose.
 template <class T, class I, int64_t H, int64_t K, int64_t D, int64_t M, bool TransposeA, bool TransposeY>
 void inner(const T* A, const I* a, const T* Y, const I* y, int64_t rows, T* P) {
     // (D, 1) and (1, D) are the same memory: a single column is computed as a single row.

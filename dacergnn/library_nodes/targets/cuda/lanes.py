@@ -74,7 +74,7 @@ class LaneEmitter(Emitter):
         return "\n".join([*outer, UNROLL + loop if runs <= MAX_UNROLLED else loop])
 
     def _indices(self, shape: Shape) -> dict[str, str]:
-        """Returns the indices of element ``at``: constants if a round of the lanes stays in one row of the last axis."""
+        """Returns the indices of element ``at``: constants if a round of lanes stays in one row of the last axis."""
         last, per = shape[-1], self.lanes.round
         if len(shape) == 2 and last % per == 0:
             rounds = last // per
