@@ -1,4 +1,4 @@
-// What the host has to know of the edges of a graph, counted in one pass over them.
+// Counts what the host has to know of the edges of a graph, in one pass over them.
 #pragma once
 
 #include <cmath>
@@ -19,7 +19,7 @@ struct EdgeCounts {
   Number mixed[2];         // the first type with sources, or destinations, of several node types; else `types`
 };
 
-// The longest group of equal targets below `count`; -1 if there is no memory.
+// Returns the length of the longest group of equal targets below `count`, or -1 if there is no memory.
 template <class Index>
 Number longest_group(const Index *target, Number length, Number count) {
   const std::unique_ptr<std::int32_t[]> found(new (std::nothrow) std::int32_t[count]());
@@ -72,8 +72,9 @@ void count_edges(const EdgesOfGraph &graph, EdgeCounts &counts) {
   counts.longest[1] = longest_group(dst, graph.edges, graph.destinations);
 }
 
-// For each edge in the order (type, destination), 1 over the number of those that agree with it in both.
-// `numbers`: edges, addresses of destinations and of types (0: one type), their bytes, address of the results, theirs.
+// Writes for each edge, in the order (type, destination), 1 over the number of edges with the same type and
+// destination. `numbers`: edges, addresses of destinations and of types (0: one type), their bytes, address and bytes
+// of the results.
 inline void mean_weights(const Number *numbers) {
   const Number edges = numbers[0];
   const auto write = [&](auto *weight, const auto *dst, const auto *type) {
@@ -92,9 +93,9 @@ inline void mean_weights(const Number *numbers) {
   });
 }
 
-// For each edge 1 over the roots of the in-degrees of both ends, 0 where nothing arrives at one of them. Returns -1 if
-// there is no memory. `numbers`: edges, nodes, addresses of sources and destinations, bytes of an index, address of the
-// weights, bytes of one.
+// Writes for each edge 1 over the roots of the in-degrees of both ends, and 0 if one end has no incoming edges. Returns
+// 0, or -1 if there is no memory. `numbers`: edges, nodes, addresses of sources and destinations, bytes of an index,
+// address of the weights, bytes of a weight.
 inline Number symmetric_weights(const Number *numbers) {
   const Number edges = numbers[0], nodes = numbers[1];
   const std::unique_ptr<double[]> roots(new (std::nothrow) double[nodes]());
@@ -115,7 +116,7 @@ inline Number symmetric_weights(const Number *numbers) {
   return 0;
 }
 
-// Returns 0; -1 if there is no memory.
+// Counts the edges of a graph. Returns 0, or -1 if there is no memory.
 inline Number count_edges(const Number *numbers, Number *counts) {
   const auto &graph = *(const EdgesOfGraph *)numbers;
   auto &found = *(EdgeCounts *)counts;

@@ -1,12 +1,12 @@
-// Encodings of a graph, one after the other as a list of steps says. All vectors have one type of index.
+// Computes encodings of a graph, one after the other, from a list of steps. All vectors have one type of index.
 #pragma once
 
 #include "sorting.h"
 
 namespace dacergnn {
 
-// What a list of steps reads: sizes of row spaces, and addresses of vectors. The address of an order is 0 where rows
-// are in that order already.
+// Runs a list of steps, which read sizes of row spaces and addresses of vectors. The address of an order is 0 if rows
+// already are in that order.
 template <class Index>
 struct Encoder {
   const Number *sizes, *next;
@@ -15,7 +15,7 @@ struct Encoder {
   Number size() { return sizes[*next++]; }
   Index *vector() { return (Index *)addresses[*next++]; }
 
-  // Its place; number of rows; number of keys, and of each the vector and how many there are.
+  // Computes an order. Reads its place; the number of rows; the number of keys, and of each its vector and its bound.
   bool order() {
     Number &result = addresses[*next++];
     const Number rows = size(), keys = *next++;
@@ -30,7 +30,7 @@ struct Encoder {
     return found >= 0;
   }
 
-  // Starts of groups; the group of each row; number of rows, of groups.
+  // Computes pointers. Reads the starts of groups (to write); the group of each row; the numbers of rows and of groups.
   void pointers() {
     Index *const starts = vector(), *const target = vector();
     const Number rows = size(), groups = size();
@@ -38,14 +38,15 @@ struct Encoder {
     dacergnn::pointers(numbers);
   }
 
-  // The group of each row; starts of groups; rows in their order; number of groups.
+  // Computes groups of rows. Reads the group of each row (to write); starts of groups; rows in their order; the number
+  // of groups.
   void groups() {
     Index *const result = vector(), *const starts = vector(), *const order = vector();
     const Number numbers[] = {size(), (Number)starts, (Number)order, (Number)result, sizeof(Index)};
     groups_of_rows(numbers);
   }
 
-  // Its place; values; which of them, in order; number of rows.
+  // Selects values. Reads the place of the result; the values; the rows to take, in order; the number of rows.
   void take() {
     const Number place = *next++;
     auto *const result = (Index *)addresses[place];
@@ -58,7 +59,8 @@ struct Encoder {
     for (Number i = 0; i < rows; ++i) result[i] = value[chosen[i]];
   }
 
-  // The value of the first row of each group; values; starts of groups; rows in their order; number of groups.
+  // Selects first values. Reads the value of the first row of each group (to write); values; starts of groups; rows in
+  // their order; the number of groups.
   void firsts() {
     Index *const result = vector();
     const Index *const value = vector(), *const starts = vector(), *const order = vector();
@@ -66,7 +68,7 @@ struct Encoder {
     for (Number g = 0; g < groups; ++g) result[g] = value[order ? order[starts[g]] : starts[g]];
   }
 
-  // Its place; how far to count.
+  // Counts from 0. Reads the place of the result; its length.
   void count() {
     Index *const result = vector();
     const Number rows = size();
@@ -88,7 +90,7 @@ struct Encoder {
   }
 };
 
-// Returns 0; -1 if there is no memory, or a sort needs more than 64 bits.
+// Computes encodings. Returns 0, or -1 if there is no memory or a sort needs more than 64 bits.
 // `numbers`: bytes of an index, number of steps, the steps. `data`: number of sizes, those, then addresses.
 inline Number encode(const Number *numbers, Number *data) {
   const auto run = [&](auto index) {

@@ -1,4 +1,4 @@
-// Whether the arguments of a call look like those of another one, and which tensors are among them.
+// Tells whether the arguments of a call look like those of another one, and finds the tensors among them.
 #pragma once
 
 #include "same_edges.h"
@@ -12,7 +12,7 @@ extern "C" int PyObject_RichCompareBool(void *left, void *right, int comparison)
 
 namespace dacergnn {
 
-// What stands at a place of a call. Numbers follow each of these, as `SameCall` reads them.
+// Names the kinds of arguments of a call. Numbers follow each kind, as `SameCall` reads them.
 enum class Argument : std::int64_t {
   features,   // class, place of the first argument that is the same tensor, what it looks like (`form_of`)
   edges,      // the object, how many attributes it has, step of a checksum, its numbers (`numbers_of`)
@@ -56,7 +56,7 @@ struct SameCall {
     return note(first) && form_of(tensor, describe, names, [&](std::int64_t found) { return note(found); });
   }
 
-  // Numbers of a tensor of which the size of one axis does not matter, the first one or the last one.
+  // Compares or writes the numbers of a tensor for which the size of one axis, the first or the last, does not matter.
   bool same_but_for_a_size(void *tensor, bool first) {
     std::int64_t alias = 0;
     while (alias < PyList_Size(leaves) && PyList_GetItem(leaves, alias) != tensor) ++alias;
@@ -121,10 +121,10 @@ struct SameCall {
   }
 };
 
-// A built-in function of Python: its arguments are those of a call, as a tuple and a dictionary, the address of numbers,
-// and whether to write those of them that tell what tensors look like. The first four are given: whether the others are
-// about objects that still exist, the exchange function, the names "requires_grad" and "_version". Returns a list of the
-// tensors and objects among the arguments if these look as the numbers say, else False.
+// Implements a built-in function of Python. Its arguments are those of a call, as a tuple and a dictionary, the address
+// of numbers, and whether to write the numbers for the look of tensors. The caller sets the first four numbers: whether
+// the objects of the others still exist, the exchange function, the names "requires_grad" and "_version". Returns a
+// list of the tensors and objects among the arguments if these look as the numbers say, else False.
 inline void *same_call(void *const *arguments) {
   auto *numbers = (std::int64_t *)PyLong_AsVoidPtr(arguments[2]);
   if (numbers[0] == 0) return PyBool_FromLong(0);

@@ -1,4 +1,4 @@
-// Whether the integers of tensors are as they were: where they lie, how often they were written to, and a checksum.
+// Tells whether the integers of tensors are as they were, by address, number of writes, and a checksum.
 #pragma once
 
 #include "same_objects.h"
@@ -10,7 +10,7 @@ inline std::uint64_t mixed(std::uint64_t word, std::uint64_t place) {
   return (keyed & 0xFFFFFFFFu) * (keyed >> 32) + word;
 }
 
-// A checksum of numbers that lie one after the other, at the speed of memory: eight sums, so that they are vectors.
+// Returns a checksum of adjacent numbers at the speed of memory: it has eight sums, so that the loop is vectorized.
 template <class Number>
 std::uint64_t checksum(const Number *numbers, std::int64_t count) {
   std::uint64_t sums[8] = {}, total = 0;
@@ -22,7 +22,7 @@ std::uint64_t checksum(const Number *numbers, std::int64_t count) {
   return total;
 }
 
-// A checksum of vectors of indices. `numbers`: their count; then of each its address, bytes of an index, length.
+// Returns a checksum of vectors of indices. `numbers`: their count; then of each its address, bytes an index, length.
 inline std::uint64_t checksum_of(const std::int64_t *numbers) {
   std::uint64_t total = 0;
   for (std::int64_t vector = 0; vector < numbers[0]; ++vector) {
@@ -34,7 +34,7 @@ inline std::uint64_t checksum_of(const std::int64_t *numbers) {
   return total;
 }
 
-// A checksum of every `step`-th number of a tensor, in the order of its axes.
+// Returns a checksum of every `step`-th number of a tensor, in the order of its axes.
 template <class Number>
 std::uint64_t checksum(const Tensor &tensor, std::int64_t step) {
   const auto *numbers = (const Number *)((const char *)tensor.data + tensor.offset);
@@ -63,8 +63,8 @@ inline std::uint64_t checksum_of(const Tensor &tensor, std::int64_t step) {
   }
 }
 
-// Gives `note` where the numbers of a tensor lie, how often they were written to, and, unless `step` is 0, a checksum of
-// every `step`-th of them, number by number, until it returns false.
+// Passes a description of the numbers of a tensor to `note`, number by number, until it returns false: their address,
+// how often they were written to, and, unless `step` is 0, a checksum of every `step`-th of them.
 template <class Note>
 bool numbers_of(void *object, int (*describe)(void *, Tensor *), void *version_name, std::int64_t step, Note note) {
   constexpr int cpu = 1;
@@ -90,9 +90,10 @@ bool numbers_of(void *object, int (*describe)(void *, Tensor *), void *version_n
   return step == 0 || note(readable ? (std::int64_t)checksum_of(found, step) : 0);
 }
 
-// A built-in function of Python: its arguments are a list of tensors, the address of numbers, and whether to write them.
-// The first three are given: the exchange function, the name "_version", the number of tensors. For each tensor follow
-// the step of its checksum, 0 for none, which is given too, and what is written or compared.
+// Implements a built-in function of Python, whose arguments are a list of tensors, the address of numbers, and whether
+// to write them. The caller sets the first three: the exchange function, the name "_version", the number of tensors.
+// For each tensor follow the step of its checksum (0: none), which the caller sets too, and the numbers that the
+// function writes or compares.
 inline void *same_edges(void *const *arguments) {
   auto *numbers = (std::int64_t *)PyLong_AsVoidPtr(arguments[1]);
   const auto describe = (int (*)(void *, Tensor *))numbers[0];

@@ -1,4 +1,5 @@
-// Whether objects of Python are as they were, by address: what Python compares itself it touches, to count references.
+// Tells whether objects of Python are as they were, by their addresses. Python itself would touch all objects that it
+// compares, to count references.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +8,7 @@
 
 #include "read_tensors.h"
 
-// Of Python's interface; its headers need not be installed.
+// Functions of Python's interface; its headers need not be installed.
 extern "C" std::ptrdiff_t PyDict_Size(void *table);
 extern "C" int PyDict_Next(void *table, std::ptrdiff_t *position, void **key, void **value);
 extern "C" void *PyDict_GetItemWithError(void *table, void *key);
@@ -34,7 +35,7 @@ struct Words {
   void *object() { return (void *)*next++; }
 };
 
-// A new reference, given back: the object lives on where it was found.
+// Gives a new reference back and returns the object, which its owner keeps alive.
 inline void *borrowed(void *object) {
   if (object) {
     Py_DecRef(object);
@@ -44,7 +45,7 @@ inline void *borrowed(void *object) {
   return object;
 }
 
-// A number of dictionaries, those, then of each its size, keys and values in order.
+// Compares dictionaries. `expected`: their number, the dictionaries, then of each its size, keys and values in order.
 inline bool same_tables(Words &expected) {
   const std::int64_t count = expected.number(), *tables = expected.next;
   expected.next += count;
@@ -60,7 +61,7 @@ inline bool same_tables(Words &expected) {
   return true;
 }
 
-// A list, its size, its items.
+// Compares a list. `expected`: the list, its size, its items.
 inline bool same_list(Words &expected) {
   void *list = expected.object();
   const std::int64_t size = expected.number();
@@ -70,7 +71,7 @@ inline bool same_list(Words &expected) {
   return true;
 }
 
-// A set or an ordered dictionary, its size, what it gives in order.
+// Compares a set or an ordered dictionary. `expected`: the object, its size, the items that it yields in order.
 inline bool same_order(Words &expected) {
   void *items = expected.object();
   std::int64_t size = expected.number();
@@ -83,7 +84,7 @@ inline bool same_order(Words &expected) {
   return same;
 }
 
-// A dictionary, a key, its value (null: none).
+// Compares the value of a key. `expected`: a dictionary, the key, its value (null: none).
 inline bool same_item(Words &expected) {
   void *table = expected.object(), *key = expected.object();
   void *value = PyDict_GetItemWithError(table, key);
@@ -91,7 +92,7 @@ inline bool same_item(Words &expected) {
   return value == expected.object();
 }
 
-// An object, and what `part` finds at it.
+// Compares a part of an object. `expected`: the object, and the result of `part` for it.
 template <void *(*part)(void *)>
 bool same_part(Words &expected) {
   void *object = expected.object();
@@ -103,8 +104,8 @@ inline void *dictionary_of(void *object) { return borrowed(PyObject_GenericGetDi
 inline void *bases_of(void *type) { return PyType_GetSlot(type, 49); }  // Py_tp_bases
 inline void *content_of(void *cell) { return borrowed(PyCell_Get(cell)); }
 
-// A built-in function of Python, given the address of what `same_tables` reads and, for each of the other functions, a
-// number, and so often what it reads.
+// Implements a built-in function of Python, whose argument is an address. There is what `same_tables` reads and then,
+// for each of the other functions, the number of its calls and what it reads in each.
 inline void *same_objects(void *const *arguments) {
   Words expected{(const std::int64_t *)PyLong_AsVoidPtr(arguments[0])};
   if (!same_tables(expected)) return PyBool_FromLong(0);
@@ -121,8 +122,8 @@ struct Names {
   void *requires_grad, *version;
 };
 
-// Gives `note` what a tensor looks like, number by number, until it returns false: its floating-point numbers are not
-// part of it, for others how often it was written to and how many attributes it has.
+// Passes the look of a tensor to `note`, number by number, until it returns false. The look of floating-point tensors
+// has none of their contents; for others it includes how often they were written to, and their number of attributes.
 template <class Note>
 bool form_of(void *tensor, int (*describe)(void *, Tensor *), Names names, Note note) {
   constexpr int floating = 2, brain_floating = 4;
@@ -147,9 +148,10 @@ bool form_of(void *tensor, int (*describe)(void *, Tensor *), Names names, Note 
   return note(written) && note(PyDict_Size(dictionary_of(tensor)));
 }
 
-// A built-in function of Python: its arguments are a list of tensors, the address of numbers, and whether to write them.
-// The first four are given: the exchange function, the names "requires_grad" and "_version", the number of tensors. The
-// others are what the tensors look like; returns whether they do, or, of those that it writes, whether it could.
+// Implements a built-in function of Python, whose arguments are a list of tensors, the address of numbers, and whether
+// to write them. The caller sets the first four: the exchange function, the names "requires_grad" and "_version", the
+// number of tensors. The others describe the look of the tensors. The function compares them, or writes them, and
+// returns whether they are the same, or whether it could write them.
 inline void *same_forms(void *const *arguments) {
   auto *numbers = (std::int64_t *)PyLong_AsVoidPtr(arguments[1]);
   const auto describe = (int (*)(void *, Tensor *))numbers[0];

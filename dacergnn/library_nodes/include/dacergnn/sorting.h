@@ -1,5 +1,5 @@
-// Sorting and counting of vectors of indices, in time linear in their length. Every function takes the address of an
-// array of 64-bit numbers: addresses, lengths and bounds.
+// Sorts and counts vectors of indices, in time linear in their length. Every function takes the address of an array of
+// 64-bit numbers: addresses, lengths and bounds.
 #pragma once
 
 #include <algorithm>
@@ -14,14 +14,14 @@ namespace dacergnn {
 
 using Number = std::int64_t;
 
-// Calls `function` with a vector of 4 or 8 bytes an index, as what it is.
+// Calls `function` with a vector of 4 or 8 bytes an index, as a pointer of the right type.
 template <class Function>
 auto with_indices(Number address, Number bytes, Function function) {
   if (bytes == 4) return function((std::int32_t *)address);
   return function((std::int64_t *)address);
 }
 
-// The smallest and the largest index of each vector; 0 and -1 for one without any.
+// Writes the smallest and the largest index of each vector, and 0 and -1 for an empty vector.
 // `numbers`: count of vectors; then of each its address, bytes of an index, length. `ends`: two for each vector.
 inline void extremes(const Number *numbers, Number *ends) {
   for (Number vector = 0; vector < numbers[0]; ++vector, ends += 2) {
@@ -39,8 +39,8 @@ inline void extremes(const Number *numbers, Number *ends) {
   }
 }
 
-// Sorts numbers by their bits from `first` to `last` on, least important digit first, so that equal ones keep their
-// order; returns which of the two buffers holds them in the end.
+// Sorts numbers by their bits from `first` to before `last`, least important digit first, so that equal ones keep their
+// order. Returns the one of the two buffers that holds them in the end.
 inline std::uint64_t *sorted_by_bits(std::uint64_t *from, std::uint64_t *to, Number count, int first, int last) {
   const int widest = count < 4096 ? 8 : 12, passes = (last - first + widest - 1) / widest;
   const int digit = passes ? (last - first + passes - 1) / passes : 1;  // as few passes as may be, of equal width
@@ -58,8 +58,8 @@ inline std::uint64_t *sorted_by_bits(std::uint64_t *from, std::uint64_t *to, Num
   return from;
 }
 
-// Writes where numbers, all below `bound`, stand when they are stably sorted: each value is counted. Returns whether there
-// was memory for that.
+// Writes the positions of numbers, all below `bound`, in stably sorted order, by counting each value. Returns whether
+// there was memory for that.
 template <class Index>
 bool order_by_counts(const std::uint64_t *number, Number count, std::uint64_t bound, Index *positions) {
   const std::unique_ptr<std::uint32_t[]> starts(new (std::nothrow) std::uint32_t[bound]());
@@ -71,10 +71,10 @@ bool order_by_counts(const std::uint64_t *number, Number count, std::uint64_t bo
   return true;
 }
 
-// Positions of rows, stably sorted by several keys. Returns 0, and writes nothing, if they are sorted; 1 if they were
-// not; -1 if keys and positions together need more than 64 bits, or there is no memory.
+// Writes the positions of rows, stably sorted by several keys. Returns 0, and writes nothing, if rows are sorted
+// already; 1 if they were not; -1 if keys and positions together need more than 64 bits, or there is no memory.
 // `numbers`: length, address of the positions, their bytes, count of keys; then of each key, the most important first,
-// its address, bytes of an index, and a number that all are below.
+// its address, bytes of an index, and an upper bound, which no index reaches.
 inline Number stable_order(const Number *numbers) {
   const Number length = numbers[0], keys = numbers[3];
   std::uint64_t bound = 1;
@@ -112,8 +112,8 @@ inline Number stable_order(const Number *numbers) {
   return 1;
 }
 
-// Copies vectors of a length, their entries in the order of `positions`, 0 for the same one.
-// `vectors`: their count; then of each its address and bytes, and those of the copy.
+// Copies vectors of a length, with their entries in the order of `positions` (0: the same order).
+// `vectors`: their count; then of each its address and bytes of an index, and both for the copy.
 inline void reordered(Number length, Number positions, Number bytes, const Number *vectors) {
   for (Number vector = 0; vector < vectors[0]; ++vector) {
     const Number *field = vectors + 1 + 4 * vector;
@@ -130,12 +130,12 @@ inline void reordered(Number length, Number positions, Number bytes, const Numbe
   }
 }
 
-// `numbers`: length, address of positions or 0 for the same order, their bytes, and the vectors as above.
+// Does the same. `numbers`: length, address of positions (0: the same order), their bytes, and the vectors as above.
 inline void reordered(const Number *numbers) {
   reordered(numbers[0], numbers[1], numbers[2], numbers + 3);
 }
 
-// Sorts rows, and copies vectors in their order. Returns what `stable_order` does.
+// Sorts rows, and copies vectors in their order. Returns the same as `stable_order`.
 // `numbers`: those of `stable_order`, then the vectors as `reordered` takes them.
 inline Number sorted_rows(const Number *numbers) {
   const Number found = stable_order(numbers);
@@ -143,7 +143,7 @@ inline Number sorted_rows(const Number *numbers) {
   return found;
 }
 
-// Whether indices are not negative, and below a limit.
+// Tells whether indices are not negative, and below a limit.
 inline bool all_below(Number address, Number bytes, Number count, Number limit) {
   return with_indices(address, bytes, [&](const auto *index) {
     using Unsigned = std::make_unsigned_t<std::remove_cvref_t<decltype(*index)>>;
@@ -154,9 +154,9 @@ inline bool all_below(Number address, Number bytes, Number count, Number limit) 
 }
 
 // Checks edges, and copies them as `sorted_rows` does, by type and destination: destinations, sources, and types if
-// there are several. Returns what `stable_order` does; 2, having written nothing, if an index is out of range.
+// there are several. Returns the same as `stable_order`; returns 2, and writes nothing, if an index is out of range.
 // `numbers`: length; address of the positions; address of the copies, and bytes of an index in these; then of
-// destinations, sources and types the address, 0 for one type, bytes of an index, and a number that all are below.
+// destinations, sources and types the address (0: one type), bytes of an index, and an upper bound, which none reaches.
 inline Number sorted_edges(const Number *numbers) {
   const Number length = numbers[0], positions = numbers[1], to = numbers[2], bytes = numbers[3];
   const Number *const destinations = numbers + 4, *const sources = numbers + 7, *const types = numbers + 10;
@@ -178,9 +178,9 @@ inline Number sorted_edges(const Number *numbers) {
   return found;
 }
 
-// Edges of one type, whose ids are local to the types of their ends: their type, where they begin in the user's list,
-// how many there are, and bytes of an index; then of destinations and of sources the address, the number of nodes of
-// their type, and the first one.
+// Describes edges of one type, whose ids are local to the types of their ends: their type, where they begin in the
+// user's list, how many there are, and bytes of an index; then of destinations and of sources the address, the number
+// of nodes of their type, and the first of these nodes.
 struct Part {
   Number type, begin, count, bytes;
   struct End {
@@ -188,11 +188,11 @@ struct Part {
   } ends[2];
 };
 
-// Joins edges of several types, in the order of these, by destination within each; sources and destinations get global
-// ids. Returns what `stable_order` does; 2 if an id is out of range.
+// Joins edges of several types, in the order of types, by destination within each; sources and destinations get global
+// ids. Returns the same as `stable_order`; returns 2 if an id is out of range.
 // `numbers`: number of edges; address of the positions; address of destinations, sources and edge types, one behind the
-// other, and of node types; bytes of an index in all of these; number of node types, and how many nodes each has; number
-// of parts, and these.
+// other, and of node types; bytes of an index in all of these; number of node types, and the number of nodes of each;
+// number of parts, and the parts.
 inline Number joined_parts(const Number *numbers) {
   const Number edges = numbers[0], bytes = numbers[4], node_types = numbers[5], *const nodes = numbers + 6;
   const Number parts = nodes[node_types];
@@ -227,10 +227,10 @@ inline Number joined_parts(const Number *numbers) {
   return done ? result : -1;
 }
 
-// Copies edges between different nodes, then a self loop at each of some nodes. Returns how many there are; -1, having
-// written nothing, if an index is out of range.
+// Copies edges between different nodes, then adds self loops at the first nodes. Returns the number of edges; returns
+// -1, and writes nothing, if an index is out of range.
 // `numbers`: number of edges, address of the sources, of the destinations, bytes of an index, number of sources, of
-// destinations, of self loops, addresses of the copies, in which there is room for all edges and loops.
+// destinations, of self loops, addresses of the copies, which have room for all edges and loops.
 inline Number with_loops(const Number *numbers) {
   const Number edges = numbers[0], bytes = numbers[3], loops = numbers[6];
   for (int end = 0; end < 2; ++end)
@@ -250,7 +250,7 @@ inline Number with_loops(const Number *numbers) {
   });
 }
 
-// Starts of the groups of equal targets, all below `count`, were they sorted: count + 1 of them.
+// Writes the count + 1 starts of the groups of equal targets, as if the targets were sorted; all are below `count`.
 // `numbers`: length, address of the targets, their bytes, count, address of the starts, their bytes.
 inline void pointers(const Number *numbers) {
   const Number length = numbers[0], count = numbers[3];
@@ -263,7 +263,7 @@ inline void pointers(const Number *numbers) {
   });
 }
 
-// For each row the group that it is in.
+// Writes the group of each row.
 // `numbers`: count of groups, address of their starts, address of the rows in the order of the groups or 0, address of
 // the groups of rows, bytes of all of these.
 inline void groups_of_rows(const Number *numbers) {

@@ -9,8 +9,7 @@
 namespace dacergnn {
 namespace detail {
 
-// Does one exchange of the butterfly: in every 2S x 2S block, the upper right S x S part and the lower left swap
-// places.
+// Does one exchange of the butterfly: in every 2S x 2S block, the upper right and lower left S x S parts swap places.
 template <int64_t S, class V, std::size_t... l>
 inline __attribute__((always_inline)) void exchange(V& a, V& b, std::index_sequence<l...>) {
     constexpr int64_t L = sizeof...(l);
