@@ -36,7 +36,7 @@ inline void parallel_rows(const I* groups, int64_t rows, int64_t n, int64_t work
                           int64_t hub_rows, F f, Hub hub) {
     if (n <= 0) return;
     const int64_t limit = hub_rows > 0 ? sensible(hub_rows) : std::clamp(rows / kHubs, kSplitRows, kHubRows);
-    // The same for any number of threads.
+    // Chunks are the same for any number of threads.
     const int64_t chunk = std::min({sensible(tile), limit, std::max(kSplitRows / 4, rows / kHubs)});
     const int64_t chunks = std::max<int64_t>(1, (rows + chunk - 1) / chunk);
     const bool serial = (rows + n) * std::max<int64_t>(work_per_row, 1) < kSerialWork;

@@ -169,8 +169,8 @@ inline constexpr int64_t kRowWork = (H * K * M + 31) / 32;
 inline constexpr int64_t kWeightBytes = int64_t{512} << 10;
 
 // The most depth that is multiplied at a time if the weight is larger: its panel (128 KiB) and the same depth of the
-// rows of a group (288 KiB) stay in the second-level cache while tiles pass over them. To copy panels together first
-// was slower. Deeper blocks are slower if the columns are a large power of two.
+// rows of a group (288 KiB) stay in the second-level cache while tiles pass over them. Copying each panel together
+// first was slower. Deeper blocks are slower if the columns are a large power of two.
 template <class T, class P = Tile<>>
 inline constexpr int64_t kMostDepth = P::kDepth > 0 ? P::kDepth : 2048 / int64_t(sizeof(T));
 

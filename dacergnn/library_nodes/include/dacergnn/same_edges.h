@@ -22,7 +22,7 @@ std::uint64_t checksum(const Number *numbers, std::int64_t count) {
   return total;
 }
 
-// Returns a checksum of vectors of indices. `numbers`: their count; then of each its address, bytes an index, length.
+// Returns a checksum of vectors of indices. `numbers`: count; then of each its address, bytes of an index, length.
 inline std::uint64_t checksum_of(const std::int64_t *numbers) {
   std::uint64_t total = 0;
   for (std::int64_t vector = 0; vector < numbers[0]; ++vector) {

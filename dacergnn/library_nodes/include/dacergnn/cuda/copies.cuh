@@ -1,4 +1,4 @@
-// Wide loads and stores, and copies to shared memory that go on while a thread does something else.
+// Loads and stores wide words, and copies to shared memory while a thread does something else.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace dacergnn::cuda {
 
-// N consecutive elements, in registers when all indices are known to the compiler.
+// Holds N consecutive elements, in registers if the compiler knows all indices.
 template <class T, int N>
 struct Vector {
     T element[N];
@@ -17,7 +17,7 @@ struct Vector {
 };
 
 namespace detail {
-// The widest word that N elements are made of; void where that is no more than an element.
+// Names the widest word that N elements are made of; void if that is not wider than an element.
 template <int Bytes, int Element>
 struct Wide {
     using type = void;
@@ -44,7 +44,7 @@ __device__ inline bool aligned(const void* pointer) {
 }
 }  // namespace detail
 
-// N elements from `from` on by loads of 16 (or 8) bytes; one by one where its alignment or N do not allow that.
+// Loads N elements from `from` on by words of 16 (or 8) bytes, or one by one if alignment or N do not allow that.
 template <int N, class T>
 __device__ inline Vector<T, N> load_vector(const T* from) {
     using Word = typename detail::Wide<N * sizeof(T), sizeof(T)>::type;
@@ -61,7 +61,7 @@ __device__ inline Vector<T, N> load_vector(const T* from) {
     return result;
 }
 
-// The counterpart of `load_vector`.
+// Stores N elements; the counterpart of `load_vector`.
 template <int N, class T>
 __device__ inline void store_vector(T* to, const Vector<T, N>& value) {
     using Word = typename detail::Wide<N * sizeof(T), sizeof(T)>::type;
@@ -76,8 +76,8 @@ __device__ inline void store_vector(T* to, const Vector<T, N>& value) {
     for (int i = 0; i < N; ++i) to[i] = value[i];
 }
 
-// 16 bytes from global to shared memory, both aligned to 16, or zeros unless `valid` (nothing is read then).
-// They are there for the thread that asked once `copy_async_wait` returned, for others after a barrier after that.
+// Copies 16 bytes from global to shared memory, both aligned to 16, or writes zeros unless `valid` (nothing is read
+// then). The calling thread sees them once `copy_async_wait` has returned, other threads after a later barrier.
 __device__ inline void copy_async16(void* shared, const void* global, bool valid = true) {
 #ifdef DACERGNN_EMULATE_CUDA
     emulation::copy_async(shared, global, 16, valid);
@@ -98,7 +98,7 @@ __device__ inline void copy_async_commit() {
 #endif
 }
 
-// Waits until all groups but the last `Groups` are there.
+// Waits until all groups but the last `Groups` have arrived.
 template <int Groups>
 __device__ inline void copy_async_wait() {
 #ifdef DACERGNN_EMULATE_CUDA

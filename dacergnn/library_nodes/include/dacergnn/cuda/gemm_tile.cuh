@@ -1,5 +1,5 @@
-// The product of a tile of rows with the weight of a type, both in shared memory: how it is cut, and the two ways to
-// multiply, by plain multiply-adds and by matrix instructions.
+// Computes the product of a tile of rows with the weight of a type, both in shared memory: how it is cut, and the two
+// ways to multiply, by plain multiply-adds and by matrix instructions.
 #pragma once
 
 #include <algorithm>
@@ -11,11 +11,11 @@ namespace dacergnn::cuda {
 
 inline constexpr int kTileThreads = 128, kTileWarps = kTileThreads / kWarp;
 
-// Blocks of a multiprocessor whose registers hold the sums of tiles.
+// Blocks for whose sums of tiles a multiprocessor has registers.
 template <class Value>
 inline constexpr int kLeastTileBlocks = sizeof(Value) <= 4 ? 3 : 2;
 
-// N neighbors in shared memory, aligned to their size.
+// Holds N neighbors in shared memory, aligned to their size.
 template <class T, int N>
 struct alignas(smaller<int64_t>(N * sizeof(T), 16)) Pack : Vector<T, N> {};
 template <int N, class T>
@@ -27,13 +27,13 @@ __host__ __device__ constexpr int64_t power_of_two_from(int64_t n) {
     return n <= 1 ? 1 : 2 * power_of_two_from((n + 1) / 2);
 }
 
-// How rows of H heads of D elements are multiplied with H matrices of D x C. Sizes in shared memory are padded with
-// zeros to multiples of kUnit. A step computes a panel of at most 64 columns: some heads, or a piece of one; and
-// of these a chunk of the depth, so that at most 64 elements of a row are needed. The weight of the type stays in
+// Describes how rows of H heads of D elements are multiplied with H matrices of D x C. Sizes in shared memory are
+// padded with zeros to multiples of kUnit. A step computes a panel of at most 64 columns: some heads, or a piece of one
+// head. It takes a chunk of the depth, so that at most 64 elements of a row are needed. The weight of the type stays in
 // shared memory as a whole where it fits.
 //
-// A block multiplies `Rows` rows at a time, of large elements 64 at most, and registers have room for `Least` blocks of a
-// multiprocessor (0: as many as usual). Matrix instructions take 64 rows.
+// A block multiplies `Rows` rows at a time, 64 at most if elements are large. Registers have room for `Least` blocks of
+// a multiprocessor (0: as many as usual). Matrix instructions take 64 rows.
 template <class Value_, class Result_, int64_t H, int64_t D, int64_t C, bool Tf32_, int Rows = 64, int Least = 0>
 struct Tiling {
     using Value = Value_;
@@ -54,8 +54,8 @@ struct Tiling {
     static constexpr int kChunks = divide_up(D, kMostDepth);
     static constexpr int kDepth = round_up(divide_up(D, kChunks), kUnit);
 
-    // Bytes of a row in a stage: of X, and in its place later of results. An odd number of 16-byte words, so that
-    // neighboring rows lie in different banks.
+    // Bytes of a row in a stage: of X, and later of results in the same place. They are an odd number of 16-byte words,
+    // so that neighboring rows lie in different banks.
     static constexpr int kRowBytes =
         std::max(round_up(kHeads * kDepth * sizeof(Value), 32), round_up(kHeads * kColumns * sizeof(Result), 32)) + 16;
     static constexpr int kStride = kRowBytes / sizeof(Value), kResultStride = kRowBytes / sizeof(Result);
@@ -69,7 +69,7 @@ struct Tiling {
     static constexpr int kWeightDepth = kResident ? kChunks * kDepth : kDepth;
     static constexpr int kWeightColumns = kResident ? kPieces * kColumns : kColumns;
     static constexpr int kWeightStride = stride_of(kWeightColumns);
-    // Lanes read several heads at once: they lie in different banks.
+    // Lanes read several heads at once, so heads lie in different banks.
     static constexpr int kHeadStride =
         kWeightDepth * kWeightStride + (kHeads > 1 && kWeightDepth * kWeightStride % 32 == 0 ? kColumns : 0);
     static constexpr int kWeightBytes = round_up(int64_t(kWeightHeads) * kHeadStride * sizeof(Value), 16);
@@ -77,12 +77,12 @@ struct Tiling {
     __device__ static int head(const Step& step) { return step.panel / kPieces * kHeads; }
     __device__ static int column(const Step& step) { return step.panel % kPieces * kColumns; }
     __device__ static int depth(const Step& step) { return step.chunk * kDepth; }
-    // The part of the weight in shared memory that a step multiplies with.
+    // Returns the part of the weight in shared memory that a step multiplies with.
     __device__ static const Value* part(const Value* w, const Step& step) {
         return kResident ? w + head(step) * kHeadStride + depth(step) * kWeightStride + column(step) : w;
     }
 
-    // Brings the weight of a type (H, D, C), or (H, C, D) with Transposed, from a head, depth and column on.
+    // Loads the weight of a type (H, D, C), or (H, C, D) with Transposed, from a head, depth and column on.
     template <bool Transposed>
     __device__ static void load_weight(const Value* from, int head, int depth, int column, Value* into) {
         constexpr int kFours = kWeightHeads * kWeightDepth * kWeightColumns / 4;
@@ -116,7 +116,7 @@ struct Tiling {
     }
 };
 
-// The sums of a thread: rows row(i) of its warp, and four columns each.
+// Holds the sums of a thread: several rows of its warp, and four columns of each.
 template <class T>
 class PlainTile {
     using Value = typename T::Value;
@@ -151,7 +151,7 @@ class PlainTile {
         }
     }
 
-    // f(row of the warp, column of the panel, neighboring sums from there on) for all sums of the thread.
+    // Calls f(row of the warp, column of the panel, neighboring sums from there on) for all sums of the thread.
     template <class F>
     __device__ void for_each(F f) const {
         if (!active()) return;
@@ -160,7 +160,7 @@ class PlainTile {
     }
 };
 
-// The sums of a thread as matrix instructions lay them out, for eight columns after eight columns.
+// Holds the sums of a thread in the layout of matrix instructions, for eight columns after eight columns.
 template <class T>
 class MatrixTile {
     using Value = typename T::Value;

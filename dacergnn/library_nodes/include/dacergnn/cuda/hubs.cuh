@@ -1,8 +1,8 @@
-// Hubs, groups of very many rows: which blocks share one, and where what they sum up is put together.
+// Divides hubs, groups of very many rows, among blocks: which blocks share one, and where their sums are combined.
 //
-// The rows of all groups are cut into chunks of one length. A group longer than that is a hub, and has as many parts as
-// chunks begin in it; the block of such a chunk does a part. So the host needs to know how many rows there are, not
-// where they are. Partial results stand in scratch memory, one behind the other; a later launch adds them in order.
+// The rows of all groups are cut into chunks of one length. A group longer than that is a hub. It has as many parts as
+// chunks begin in it, and the block of such a chunk computes a part. So the host needs only the number of rows, not
+// their places. Partial results are in scratch memory, one behind the other; a later launch adds them in order.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace dacergnn::cuda {
 inline int64_t least_chunk = 1024;            // rows; tests set fewer
 inline constexpr int64_t kMostChunks = 2048;  // so many partial results there may be
 
-// Places of the rows of each group; without pointers one group of all rows.
+// Holds the places of the rows of each group; without pointers, all rows are one group.
 template <class Index>
 struct Groups {
     const Index* pointers;
@@ -23,7 +23,7 @@ struct Groups {
     __device__ int64_t begin(int64_t g) const { return pointers == nullptr ? 0 : int64_t(pointers[g]); }
     __device__ int64_t end(int64_t g) const { return pointers == nullptr ? rows : int64_t(pointers[g + 1]); }
     __device__ int64_t size(int64_t g) const { return end(g) - begin(g); }
-    // The last of `count` groups that begins at or before a row; all lanes of a warp look for it.
+    // Returns the last of `count` groups that begins at or before a row; all lanes of a warp search for it.
     __device__ int64_t group_of(int64_t row, int64_t count) const {
         int64_t first = 0, last = count;
         while (last - first > 1) {
@@ -42,23 +42,23 @@ struct Chunks {
           count(rows > length ? divide_up(rows, length) : 0) {}
 };
 
-// A part of a hub, and the chunk where the first begins.
+// Describes a part of a hub, and the chunk of the first part.
 struct Part {
     int64_t group, first_chunk;
     int number, count;
     __device__ int64_t chunk() const { return first_chunk + number; }
-    // What it has of the rows begin .. end of the hub.
+    // Return the bounds of its share of the rows begin .. end of the hub.
     __device__ int64_t begin(int64_t begin, int64_t end) const { return begin + (end - begin) * number / count; }
     __device__ int64_t end(int64_t begin, int64_t end) const { return begin + (end - begin) * (number + 1) / count; }
 };
 
-// The chunks that begin in begin .. end: the numbers of the parts of a hub.
+// Returns the first chunk that begins in begin .. end, and how many do: these are the parts of a hub.
 __device__ inline Part whole_hub(const Chunks& chunks, int64_t group, int64_t begin, int64_t end) {
     const int64_t first = divide_up(begin, chunks.length);
     return {group, first, 0, static_cast<int>(divide_up(end, chunks.length) - first)};
 }
 
-// body(part) by the threads of the block, if its chunk begins in one of the hubs among `count` groups.
+// Runs body(part) by the threads of the block, if its chunk begins in one of the hubs among `count` groups.
 template <class Index, class Body>
 __device__ inline void hub_part(const Groups<Index>& groups, int64_t count, const Chunks& chunks, int64_t chunk,
                                 const Body& body) {
@@ -69,8 +69,8 @@ __device__ inline void hub_part(const Groups<Index>& groups, int64_t count, cons
     body(part);
 }
 
-// For every part of a hub the sum of its terms, Width elements, in the row of its chunk of `partials`. Terms are
-// term.value<Acc, N>(q, column), N columns from there on; N divides Columns.
+// Writes the sum of the terms of every part of a hub, Width elements, to the row of its chunk in `partials`. Terms are
+// term.value<Acc, N>(q, column), which gives N columns from there on; N divides Columns.
 template <class Acc, int64_t Width, int64_t Columns, class Index, class Term>
 struct HubSums {
     static constexpr int kLeastBlocks = 4, kWarps = 8;
@@ -102,14 +102,14 @@ struct HubSums {
     }
 };
 
-// Sums of the parts of hubs, Width elements for every chunk, for those who sum up groups.
+// Holds the sums of the parts of hubs, Width elements for every chunk, for kernels that sum up groups.
 template <class Acc, int64_t Width>
 struct HubRows {
     Chunks chunks;
     const Acc* partials;
 
     __device__ bool covers(int64_t begin, int64_t end) const { return end - begin > chunks.length; }
-    // By all warps of the block, as sum_terms_of_block: N columns from `column` on of the sum of a hub.
+    // Returns N columns, from `column` on, of the sum of a hub, by all warps of the block, as sum_terms_of_block.
     template <int N, int Warps>
     __device__ Vector<Acc, N> sum(int64_t begin, int64_t end, int column, Acc* shared) const {
         const Part hub = whole_hub(chunks, 0, begin, end);

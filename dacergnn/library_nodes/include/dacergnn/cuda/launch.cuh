@@ -1,4 +1,4 @@
-// Launches of kernels, which are functors, and where a thread of one is.
+// Launches kernels, which are functors, and tells a thread its place in one.
 //
 // With DACERGNN_EMULATE_CUDA a C++ compiler builds the same code to run on the processor.
 #pragma once
@@ -18,8 +18,9 @@ inline constexpr int kWarp = 32;
 inline constexpr unsigned kAll = 0xffffffffu;
 inline constexpr std::size_t kMostArguments = 4096;  // bytes that the arguments of a kernel take
 
-// What the caller of a program sets before it calls. `failure` is the first error since it was last null: whoever
-// reads it sets it back; until then nothing is launched. It does not cover what goes wrong on the device later.
+// Holds the values that the caller of a program sets before the call. `failure` is the first error since it was last
+// null; code that reads it sets it back, and until then nothing is launched. It does not cover later errors on the
+// device.
 struct Call {
     cudaStream_t stream = nullptr;
     char* workspace = nullptr;
@@ -29,7 +30,7 @@ struct Call {
 };
 inline thread_local Call call;
 
-// Scratch memory for `elements` values, until what is asked for next has been launched (`start`).
+// Returns scratch memory for `elements` values, which is valid until the next `start` has launched its kernels.
 template <class T>
 inline T* take(int64_t elements) {
     T* const place = reinterpret_cast<T*>(call.workspace + call.taken);
@@ -37,8 +38,8 @@ inline T* take(int64_t elements) {
     return place;
 }
 
-// Blocks that a multiprocessor should have room for, where a kernel says so: then its threads have the registers that
-// this leaves. Otherwise the compiler makes room for more blocks where it takes few registers to be spilled.
+// Returns the blocks that a multiprocessor should have room for, if a kernel says so: its threads have the registers
+// that this leaves. If it returns 0, the compiler makes room for more blocks if few registers are spilled for it.
 template <class Kernel>
 constexpr int least_blocks() {
     if constexpr (requires { Kernel::kLeastBlocks; })
@@ -80,7 +81,7 @@ void launch(int64_t blocks, std::size_t shared_bytes, const Kernel& kernel) {
 #endif
 }
 
-// The dynamic shared memory of the block, aligned to 16 bytes.
+// Returns the dynamic shared memory of the block, aligned to 16 bytes.
 template <class T>
 __device__ inline T* shared_memory() {
 #ifdef DACERGNN_EMULATE_CUDA

@@ -1,8 +1,8 @@
-// Kernels that operators ask for, and how those of operators that do not wait for each other share launches.
+// Launches the kernels of operators that do not wait for each other, so that kernels share launches.
 //
 // An operator gives a tuple of launches, each of which has to wait for the one before. `start` launches those of
-// several operators step by step. In a step, kernels of one type are one launch, and so are those that ask for the same
-// room: then none has much less of a multiprocessor than by itself.
+// several operators step by step. In a step, kernels of one type are one launch, and so are kernels that need the same
+// room: then no kernel has much less of a multiprocessor than by itself.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace dacergnn::cuda {
 
-// Blocks that a multiprocessor has room for at least, if a kernel says so: for their threads, and for what they share.
+// Returns the fewest blocks that a multiprocessor has room for, if a kernel says so: for threads and shared memory.
 template <class Kernel>
 constexpr int room() {
     if constexpr (requires { Kernel::kBytes; })
@@ -22,7 +22,7 @@ constexpr int room() {
         return least_blocks<Kernel>();
 }
 
-// What `launch` takes.
+// Holds the arguments of `launch`.
 template <int Threads_, class Kernel_, int Room = room<Kernel_>()>
 struct Launch {
     static constexpr int kThreads = Threads_, kRoom = Room;
@@ -40,7 +40,7 @@ auto in_order(const Launches&... launches) {
     return std::tuple_cat(launches...);
 }
 
-// N kernels of one type: blocks up to ends[0] are those of the first.
+// Runs N kernels of one type: blocks up to ends[0] belong to the first.
 template <class Kernel, int N>
 struct Several {
     static constexpr int kLeastBlocks = least_blocks<Kernel>();
@@ -54,8 +54,8 @@ struct Several {
     }
 };
 
-// Kernels of different types. Their code together takes more registers than that of the largest: sums, which leave no
-// room for that, make do with fewer blocks.
+// Runs kernels of different types. Their code together takes more registers than that of the largest. Kernels of sums
+// have no room for that, so they get fewer blocks.
 template <class... Kernels>
 struct Together {
     __device__ void operator()(int64_t) const {}
@@ -86,7 +86,7 @@ auto together(const First& first, const Rest&... rest) {
         return Kernel{first.kernel, first.blocks, together(rest...)};
 }
 
-// One launch for several, of the same type or not; several if there is too much for the arguments of one.
+// Launches several kernels, of the same type or not, as one; several launches if the arguments do not fit into one.
 template <class First, class... Rest>
 void launch_as_one(const First& first, const Rest&... rest) {
     constexpr int kThreads = First::kThreads, N = 1 + sizeof...(Rest);
@@ -103,7 +103,7 @@ void launch_as_one(const First& first, const Rest&... rest) {
     }
 }
 
-// Those of one type as one launch, if there is not too much for its arguments.
+// Returns kernels of one type as one launch, if its arguments have room for them.
 template <class First, class... Rest>
 auto merged(const First& first, const Rest&... rest) {
     using Kernel = typename First::Kernel;
@@ -131,7 +131,7 @@ auto if_chosen(const T& value) {
         return std::tuple();
 }
 
-// f(those like the first), then the same with those that are left; f gives a tuple, and so does this.
+// Calls f with the launches that are like the first, then repeats this with the others. Returns the tuples of f as one.
 template <template <class, class> class Like, class F, class First, class... Rest>
 auto for_each_kind(const F& f, const First& first, const Rest&... rest) {
     const auto like = std::tuple_cat(std::tuple(first), if_chosen<Like<First, Rest>::value>(rest)...);
@@ -183,7 +183,7 @@ void start_from(const Operators&... operators) {
 
 }  // namespace detail
 
-// Launches what operators ask for that do not wait for each other, and gives back the scratch memory they have taken.
+// Launches the kernels of operators that do not wait for each other, and gives their scratch memory back.
 template <class... Operators>
 void start(const Operators&... operators) {
     detail::start_from(operators...);

@@ -1,19 +1,19 @@
-// The matrix instructions that products use: 16 x 8 sums of float32, from a depth of 8 with TF32 factors, of 16 with
-// factors of 16 bits.
+// Wraps the matrix instructions that products use: 16 x 8 sums of float32, from a depth of 8 with TF32 factors, or of
+// 16 with factors of 16 bits.
 #pragma once
 
 #include "platform.cuh"
 
 namespace dacergnn::cuda {
 
-// Whether products of float32 are made of TF32 numbers; sums are float32 in any case.
+// Tells whether products of float32 have TF32 factors; sums are float32 in any case.
 #ifdef DACERGNN_TF32
 inline constexpr bool kTf32 = true;
 #else
 inline constexpr bool kTf32 = false;
 #endif
 
-// The nearest number with the 10 bits of fraction that TF32 has, ties away from zero.
+// Returns the nearest number with the 10 bits of fraction that TF32 has, ties away from zero.
 __device__ inline float round_to_tf32(float x) {
 #ifdef DACERGNN_EMULATE_CUDA
     const uint32_t bits = __builtin_bit_cast(uint32_t, x);
@@ -26,7 +26,7 @@ __device__ inline float round_to_tf32(float x) {
 #endif
 }
 
-// c += a b, shared by the lanes of a warp. With g = lane / 4 and t = lane % 4, a lane holds
+// Computes c += a b, shared by the lanes of a warp. With g = lane / 4 and t = lane % 4, a lane holds
 //   a: (g, t), (g + 8, t), (g, t + 4), (g + 8, t + 4)   of 16 x 8
 //   b: (t, g), (t + 4, g)                               of 8 x 8
 //   c: (g, 2 t), (g, 2 t + 1), (g + 8, 2 t), (g + 8, 2 t + 1)   of 16 x 8
@@ -50,7 +50,7 @@ __device__ inline void multiply_add_16x8x8(float (&c)[4], const float (&a)[4], c
 #endif
 }
 
-// Two elements of 16 bits, which instructions take as one word.
+// Holds two elements of 16 bits, which instructions take as one word.
 template <class Value>
 struct Pair {
     Value element[2];
@@ -59,9 +59,9 @@ struct Pair {
     __device__ unsigned word() const { return __builtin_bit_cast(unsigned, *this); }
 };
 
-// Four matrices of 8 x 8 elements of 16 bits from shared memory. Lane 8 i + r points to row r of matrix i, 16 bytes at
-// a multiple of that; with g = lane / 4 and t = lane % 4, a lane gets the elements (g, 2 t) and (g, 2 t + 1) of each,
-// or (2 t, g) and (2 t + 1, g) where they are Transposed.
+// Loads four matrices of 8 x 8 elements of 16 bits from shared memory. Lane 8 i + r points to row r of matrix i: 16
+// bytes, aligned to 16. With g = lane / 4 and t = lane % 4, a lane gets the elements (g, 2 t) and (g, 2 t + 1) of each
+// matrix, or (2 t, g) and (2 t + 1, g) with Transposed.
 template <bool Transposed, class Value>
 __device__ inline void load_matrices(unsigned (&words)[4], const Value* row) {
     static_assert(kSmall<Value>);
@@ -92,7 +92,7 @@ __device__ inline void load_matrices(unsigned (&words)[4], const Value* row) {
 #endif
 }
 
-// c += a b, shared by the lanes of a warp; c as above. A word of a lane holds two neighbors of the depth,
+// Computes c += a b, shared by the lanes of a warp, with c as above. A word of a lane holds two neighbors of the depth,
 //   a: (g, 2 t), (g + 8, 2 t), (g, 2 t + 8), (g + 8, 2 t + 8)   of 16 x 16
 //   b: (2 t, g), (2 t + 8, g)                                   of 16 x 8
 // and those behind them.

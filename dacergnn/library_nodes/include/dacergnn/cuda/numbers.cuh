@@ -1,4 +1,4 @@
-// Types of elements: what arrays hold, and what is computed with.
+// Defines types of numbers: elements of arrays, and values of computations.
 #pragma once
 
 #include <type_traits>
@@ -17,8 +17,8 @@ using float16 = __half;
 
 namespace dacergnn::cuda {
 
-// Everything is computed, and summed up, in this type: float32 for elements of 16 and 32 bits. Values are rounded to
-// the type of elements where an array is stored, and where they become factors of a matrix instruction.
+// The type of all computed values and sums: float32 for elements of 16 and 32 bits. Values are rounded to the type of
+// elements when an array is stored, and when they become factors of a matrix instruction.
 template <class Element>
 using Accumulator = std::conditional_t<std::is_same_v<Element, double>, double, float>;
 

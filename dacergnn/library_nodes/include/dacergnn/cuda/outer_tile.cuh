@@ -1,18 +1,18 @@
-// Sums of outer products over a tile of rows in shared memory: how they are cut, and the two ways to compute them, by
-// plain multiply-adds and by matrix instructions.
+// Computes sums of outer products over a tile of rows in shared memory: how they are cut, and the two ways to compute
+// them, by plain multiply-adds and by matrix instructions.
 #pragma once
 
 #include "gemm_tile.cuh"
 
 namespace dacergnn::cuda {
 
-// Where a row of X and one of Y lie, and the row that scales them.
+// Holds the places of a row of X and of a row of Y, and the row that scales them.
 struct OuterPlace {
     int64_t x, y, row;
 };
 
-// How the H matrices of K x M are cut: a panel is at most 64 x 64 elements, of some heads or of a piece of one. The
-// threads that are left over share the rows of a tile: kGroups sums of a panel, which are added at the end.
+// Describes how the H matrices of K x M are cut: a panel is at most 64 x 64 elements, of some heads or of a piece of
+// one. If threads are left over, kGroups groups of threads share the rows of a tile; their sums are added at the end.
 template <class Value_, int64_t H, int64_t K, int64_t M, bool Tf32_>
 struct OuterTiling {
     using Value = Value_;
@@ -27,14 +27,14 @@ struct OuterTiling {
         kDepthPieces * kColumnPieces > 1 ? 1 : smaller<int64_t>(H, kMost / std::max(kDepth, kColumns));
     static constexpr int kPanels = divide_up(H, kHeads) * kDepthPieces * kColumnPieces;
 
-    // Parts of a panel: of 8 x 4 elements, of a thread, or of 16 rows of a head, of a warp; rows that it takes at once.
+    // Parts of a panel: a thread has 8 x 4 elements, or a warp 16 rows of a head; kAtOnce are the rows it takes at once.
     static constexpr int kParts = kHeads * (kMatrix ? kDepth / 16 : kDepth / 8 * (kColumns / 4));
     static constexpr int kAtOnce = kSmall<Value> ? 16 : kTf32 ? 8 : 1;
     static constexpr int kGroups =
         std::max(1, smaller<int>(kRows / kAtOnce, (kMatrix ? kTileWarps : kTileThreads) / kParts));
     static_assert(kParts <= (kMatrix ? kTileWarps : kTileThreads));
 
-    // Lanes read four rows and eight columns at once: rows are an odd number of eight columns apart.
+    // Lanes read four rows and eight columns at once, so rows are an odd multiple of eight columns apart.
     static constexpr int stride_of(int columns) { return round_up(columns, 8) + (round_up(columns, 8) % 16 ? 0 : 8); }
     static constexpr int kXStride = stride_of(kHeads * kDepth), kYStride = stride_of(kHeads * kColumns);
     static constexpr int kYOffset = kRows * kXStride, kScaleOffset = kYOffset + kRows * kYStride;
@@ -47,7 +47,7 @@ struct OuterTiling {
     __device__ static int column(int panel) { return panel % kColumnPieces * kColumns; }
 };
 
-// The sums of a thread: 8 x 4 elements over the rows of its group.
+// Holds the sums of a thread: 8 x 4 elements over the rows of its group.
 template <class T>
 class PlainOuterTile {
     using Value = typename T::Value;
@@ -83,7 +83,7 @@ class PlainOuterTile {
         }
     }
 
-    // To kGroups panels of sums in shared memory.
+    // Stores the sums in shared memory, which has kGroups panels of sums.
     __device__ void store(Acc* sums) const {
         if (group() >= T::kGroups) return;
         Acc* to = sums + group() * T::kPanelSize + (head() * T::kDepth + depth()) * T::kColumns + column();
@@ -92,7 +92,7 @@ class PlainOuterTile {
     }
 };
 
-// The sums of a warp: 16 rows of a head, as matrix instructions lay them out, over the rows of its group.
+// Holds the sums of a warp: 16 rows of a head, in the layout of matrix instructions, over the rows of its group.
 template <class T>
 class MatrixOuterTile {
     using Value = typename T::Value;
@@ -172,7 +172,7 @@ class MatrixOuterTile {
         }
     }
 
-    // Elements of a row and the next, scaled.
+    // Returns scaled elements of a row and of the next row.
     __device__ static unsigned scaled(unsigned word, const Value* stage, int row) {
         Pair<Value> pair = Pair<Value>::of(word);
 #pragma unroll

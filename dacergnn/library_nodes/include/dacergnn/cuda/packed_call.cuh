@@ -1,4 +1,4 @@
-// A CUDA program's function called with all its arguments in one array.
+// Calls a CUDA program's function with all its arguments in one array.
 #pragma once
 
 #include "../packed_call.h"
@@ -6,8 +6,8 @@
 
 namespace dacergnn::cuda {
 
-// Calls `function` with arguments of which `packed` holds the values in order, then the stream, scratch memory and the
-// number of multiprocessors. Returns what went wrong with a launch, or null.
+// Calls `function` with arguments whose values `packed` holds in order; then follow the stream, scratch memory and the
+// number of multiprocessors. Returns the error of a launch, or null.
 template <class... Arguments>
 const char* packed_call(void (*function)(Arguments...), const std::int64_t* packed) {
     const std::int64_t* tail = packed + sizeof...(Arguments);

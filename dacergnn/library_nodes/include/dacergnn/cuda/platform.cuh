@@ -1,4 +1,4 @@
-// All that kernels know of the machine.
+// Includes all that kernels know of the machine.
 #pragma once
 
 #include "copies.cuh"

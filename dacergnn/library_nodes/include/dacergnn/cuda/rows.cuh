@@ -1,4 +1,4 @@
-// Rows in the order of their types: where they lie, how blocks walk over them, and how they come into shared memory.
+// Handles rows in the order of their types: where they lie, how blocks walk over them, and how shared memory gets them.
 #pragma once
 
 #include <type_traits>
@@ -7,7 +7,7 @@
 
 namespace dacergnn::cuda {
 
-// Lists of rows are pointers to indices; nullptr is the list 0, 1, 2, ... and known to be so when code is compiled.
+// Lists of rows are pointers to indices; nullptr stands for the list 0, 1, 2, ..., which the compiler then knows.
 template <class List>
 __device__ inline int64_t at(const List list, int64_t i) {
     if constexpr (std::is_null_pointer_v<List>)
@@ -23,7 +23,7 @@ __host__ __device__ constexpr T smaller(T a, T b) {
     return b < a ? b : a;
 }
 
-// Type t has the rows ptr[t] .. ptr[t + 1], ptr[0] = 0, and the weight t.
+// Describes types of rows: type t has the rows ptr[t] .. ptr[t + 1], where ptr[0] = 0, and the weight t.
 template <class I>
 struct Segments {
     const I* ptr;
@@ -41,7 +41,7 @@ struct Segments {
     }
 };
 
-// Types of `rows` rows each; type t has the weight weights[t].
+// Describes types of `rows` rows each; type t has the weight weights[t].
 template <class List = std::nullptr_t>
 struct EqualSegments {
     int64_t rows;
@@ -53,13 +53,13 @@ struct EqualSegments {
     __device__ int64_t type_of(int64_t row) const { return row / rows; }
 };
 
-// Rows of one type, first .. first + count behind the first of the block, and the part of the product with them that is
-// next. count 0: nothing left.
+// Describes a step: rows of one type, first .. first + count counted from the first of the block, and the next part of
+// the product with them. With count 0 nothing is left.
 struct Step {
     int first = 0, count = 0, stop = 0, type = 0, panel = 0, chunk = 0;
 };
 
-// The steps of a block: `length` rows from `begin` on, at most Rows at a time, Panels x Chunks steps with each of them.
+// Lists the steps of a block: `length` rows from `begin` on, at most Rows at a time, in Panels x Chunks steps each.
 template <int Rows, int Panels, int Chunks, class Types>
 struct Walk {
     const Types& types;
@@ -99,14 +99,14 @@ struct Walk {
     }
 };
 
-// Where a row comes from (or the terms that it is the sum of) and where its result goes.
+// Holds the source of a row (or of the terms that it is the sum of) and the target of its result.
 struct Place {
     int64_t source, source_end, target;
 };
 
-// Heads x Depth elements of each of `count` rows in shared memory, row by row at `stride`, zeros where there are none:
-// from head `head` and element `from` of it on. Rows have H heads of D elements, ColumnStride apart; place(row) is the
-// offset of a row in X. Copied asynchronously where rows are made of 16-byte words.
+// Loads Heads x Depth elements of each of `count` rows into shared memory, row by row at `stride`, zeros where there
+// are none: from head `head` and its element `from` on. Rows have H heads of D elements, ColumnStride apart; place(row)
+// is the offset of a row in X. The copies are asynchronous if rows are made of 16-byte words.
 template <int Threads, int Rows, int64_t H, int64_t D, int64_t ColumnStride, int Heads, int Depth, class Value,
           class PlaceOf>
 __device__ inline void load_rows(const Value* X, PlaceOf place, int count, int head, int from, Value* into,
@@ -133,7 +133,7 @@ __device__ inline void load_rows(const Value* X, PlaceOf place, int count, int h
     }
 }
 
-// Rows of a list of rows, each gathered from X, whose rows have Width elements.
+// Finds the rows of a list, each gathered from X, whose rows have Width elements.
 template <class Value, int64_t Width, class Gather, class List>
 struct GatheredRows {
     static constexpr int64_t kColumnStride = 1;
@@ -147,7 +147,7 @@ struct GatheredRows {
     }
 };
 
-// The rows of the matrices X[list[i]] of Rows x Width, one matrix after the other; Transposed: X holds Width x Rows.
+// Finds the rows of matrices X[list[i]] of Rows x Width, one matrix after the other. Transposed: X holds Width x Rows.
 template <class Value, int64_t Rows, int64_t Width, bool Transposed, class List>
 struct MatrixRows {
     static constexpr int64_t kColumnStride = Transposed ? Rows : 1;

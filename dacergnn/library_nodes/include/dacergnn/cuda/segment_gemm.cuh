@@ -1,5 +1,5 @@
-// Products of gathered rows with the weight of their type: Y[i] = scale * X[gather[i]] @ W[type of i], and the forms
-// that add the products into target rows. All sums have a fixed order; nothing is added by atomics.
+// Multiplies gathered rows with the weight of their type: Y[i] = scale * X[gather[i]] @ W[type of i]. Other forms add
+// the products into target rows. All sums have a fixed order; nothing is added by atomics.
 #pragma once
 
 #include "hubs.cuh"
@@ -21,8 +21,8 @@ auto product(const Source& source, const Value* W, const Types& types, int64_t t
         .prepared();
 }
 
-// The launches that f gives for the sums of the parts of hubs, behind the one that makes them; for nullptr where the
-// caller has no chunks.
+// Returns the launch that computes the sums of the parts of hubs, then the launches that f returns for these sums.
+// Without chunks, it returns f(nullptr).
 template <class Acc, int64_t Width, int64_t Columns, class I, class Term, class Hubs, class F>
 auto with_hubs(const I* ptr, int64_t groups, const Term& term, const Hubs& chunks, const F& f) {
     if constexpr (std::is_null_pointer_v<Hubs>) {
@@ -54,12 +54,12 @@ auto sum_rows(const Acc* X, const I* ptr, List list, int64_t first, int64_t targ
 
 }  // namespace detail
 
-// Y[i] = scale[i] * X[gather[i]] @ W[t] for the rows i of every type t: i = rows[p] for p in start(t) .. start(t + 1)
-// of `types` (Segments, EqualSegments), `total` rows in all. nullptr for rows or gather is the identity. X rows are
-// (H, K), W is (types, H, K, M), Y rows are (H, M). TransposeW: X rows are (H, M), Y rows are (H, K), multiplied with
-// the transposed weight. HS scales per row, read at scale[i * HS + h]: 0 none, 1 one for the row, H one per head. A
-// warp hands every row to finish(i, row, local) once it is there; `local` are Local elements of the warp's own. TileRows
-// and Least are those of Tiling.
+// Computes Y[i] = scale[i] * X[gather[i]] @ W[t] for the rows i of every type t: i = rows[p] for p in start(t) ..
+// start(t + 1) of `types` (Segments, EqualSegments), `total` rows in all. nullptr for rows or gather is the identity. X
+// rows are (H, K), W is (types, H, K, M), Y rows are (H, M). With TransposeW, X rows are (H, M), Y rows are (H, K), and
+// the weight is transposed. HS is the number of scales per row, read at scale[i * HS + h]: 0 none, 1 one for the row, H
+// one per head. A warp calls finish(i, row, local) for every finished row; `local` are Local elements of the warp's
+// own. TileRows and Least are those of Tiling.
 template <class Value, int64_t H, int64_t K, int64_t M, bool TransposeW, int HS, int Local = 0, bool Tf32 = kTf32,
           int TileRows = 64, int Least = 0, class Gather, class Types, class Rows, class Finish = Keep>
 auto segment_gemm(const Value* X, Gather gather, const Value* W, const Types& types, int64_t total, Rows rows,
@@ -68,9 +68,9 @@ auto segment_gemm(const Value* X, Gather gather, const Value* W, const Types& ty
     return detail::product<Tf32, TileRows, Least, Value, H, K, M, TransposeW, HS, Local>(source, W, types, total, scale, Y, finish);
 }
 
-// The same with the sums of rows in place of rows: Y[j] = (sum of scale[i] * X[gather[i]]) @ W[t] for i = list[q], q in
-// ptr[j] .. ptr[j + 1], and j = rows[p] in the order of types. With Chunks of the rows i, several blocks share
-// the sum of a hub: there is a launch more, and kMostChunks sums are taken of the workspace.
+// Computes the same with sums of rows in place of rows: Y[j] = (sum of scale[i] * X[gather[i]]) @ W[t] for i = list[q],
+// q in ptr[j] .. ptr[j + 1], and j = rows[p] in the order of types. With Chunks of the rows i, several blocks share the
+// sum of a hub: there is one more launch, and kMostChunks sums are taken of the workspace.
 template <class Value, int64_t H, int64_t K, int64_t M, bool TransposeW, int HS, int Local = 0, bool Tf32 = kTf32,
           int TileRows = 64, int Least = 0, class Gather, class I, class List, class Types, class Rows, class Result, class Finish = Keep,
           class Hubs = std::nullptr_t>
@@ -88,9 +88,9 @@ auto segment_gemm_of_sums(const Value* X, Gather gather, const Value* W, const T
     });
 }
 
-// Y[j] = the sum of scale[i] * X[gather[i]] @ W[type of i] over the rows i = target_rows[q] with the target j, q in
-// target_ptr[j] .. target_ptr[j + 1], for `targets` rows, and zeros for rows up to y_rows; otherwise as segment_gemm.
-// Takes `total` rows of Y of the workspace; chunks as above.
+// Sets Y[j] to the sum of scale[i] * X[gather[i]] @ W[type of i] over the rows i = target_rows[q] with the target j, q
+// in target_ptr[j] .. target_ptr[j + 1], for `targets` rows, and to zeros for rows up to y_rows. Other arguments are as
+// in segment_gemm. It takes `total` rows of Y of the workspace; chunks are as above.
 template <class Value, int64_t H, int64_t K, int64_t M, bool TransposeW, int HS, int Local = 0, bool Tf32 = kTf32,
           int TileRows = 64, int Least = 0, class Gather, class Types, class Rows, class I, class TargetRows, class Finish = Keep,
           class Hubs = std::nullptr_t>
@@ -110,10 +110,10 @@ auto segment_gemm_scatter(const Value* X, Gather gather, const Value* W, const T
     return in_order(made, detail::with_hubs<Acc, kWidth, kWidth>(target_ptr, targets, terms, chunks, summed));
 }
 
-// The same where the rows of a target and a type stand together, as a pair: pair j has the rows pair_rows[q], q in
-// pair_ptr[j] .. pair_ptr[j + 1], and they are added before they are multiplied. `types` are those of the pairs;
-// target_ptr and target_rows list the pairs of a target. Takes `pairs` rows of Y of the workspace; chunks as above, of
-// the rows of pairs.
+// Computes the same if the rows of a target and a type form a pair: pair j has the rows pair_rows[q], q in
+// pair_ptr[j] .. pair_ptr[j + 1], and they are added before the product. `types` are the types of the pairs; target_ptr
+// and target_rows list the pairs of a target. It takes `pairs` rows of Y of the workspace; chunks are as above, of the
+// rows of pairs.
 template <class Value, int64_t H, int64_t K, int64_t M, bool TransposeW, int HS, int Local = 0, bool Tf32 = kTf32,
           int TileRows = 64, int Least = 0, class Gather, class Types, class PairRows, class I, class TargetRows, class Finish = Keep,
           class Hubs = std::nullptr_t>
@@ -130,7 +130,7 @@ auto segment_gemm_scatter_pairs(const Value* X, Gather gather, const Value* W, c
         detail::sum_rows<kWidth, Local>(products, target_ptr, target_rows, 0, targets, y_rows, Y, finish, nullptr));
 }
 
-// Zeros in the rows first .. last of Y, finished.
+// Sets the rows first .. last of Y to zeros, and runs `finish` on them.
 template <class Value, int64_t Width, int Local = 0, class Finish = Keep>
 auto zero_rows(int64_t first, int64_t last, Value* Y, const Finish& finish = {}) {
     constexpr const Accumulator<Value>* kNone = nullptr;

@@ -1,4 +1,4 @@
-// Gradient of the weights of segment_gemm: dW[t] = sum of X[gx(i)]^T Y[gy(i)] over the rows i of type t.
+// Computes gradients of the weights of segment_gemm: dW[t] = sum of X[gx(i)]^T Y[gy(i)] over the rows i of type t.
 #pragma once
 
 #include "outer_tile.cuh"
@@ -6,7 +6,7 @@
 
 namespace dacergnn::cuda {
 
-// Rows i = rows[p] of two operands that are gathered from X and Y.
+// Finds the rows i = rows[p] of two operands that are gathered from X and Y.
 template <class Value, int64_t XWidth, int64_t YWidth, class XGather, class YGather, class List>
 struct GatheredPairs {
     static constexpr int64_t kXStride = 1, kYStride = 1;
@@ -21,8 +21,8 @@ struct GatheredPairs {
     }
 };
 
-// The sums of a block of `length` rows for every type in it: to dW where the block has all rows of the type, else to
-// row block + type of partials, which no other block and type share.
+// Computes the sums of a block of `length` rows for every type in it. They go to dW if the block has all rows of the
+// type, else to row block + type of partials, which no other block and type share.
 template <class T, int64_t H, int64_t K, int64_t M, int HS, class Source, class Types>
 struct OuterBlocks {
     using Value = typename T::Value;
@@ -111,7 +111,7 @@ struct OuterBlocks {
     }
 };
 
-// dW[t] = the sum of the partial sums of its blocks in ascending order, zeros where it has no rows.
+// Sets dW[t] to the sum of the partial sums of its blocks in ascending order, or to zeros if it has no rows.
 template <class Value, class Acc, int64_t Size, class Types>
 struct OuterSums {
     static constexpr int kLeastBlocks = 4, kWarps = 8;
@@ -136,13 +136,13 @@ struct OuterSums {
     }
 };
 
-// Elements of partial sums that blocks of rows may leave beside one row for every type, and rows of a block.
+// The most blocks of rows; they leave as many rows of partial sums, beside one row for every type.
 template <int64_t Size>
 inline constexpr int64_t kOuterBlocks = std::clamp<int64_t>((int64_t{1} << 22) / Size, 8, 512);
 
-// dW[t] (H, K, M) = sum of scale[i] * X[xgather[i]]^T Y[ygather[i]] over the rows i of type t; zeros for a type without
-// rows. Rows, gathers (nullptr: identity), types and scale as in segment_gemm; X rows are (H, K), Y rows are (H, M).
-// Takes kOuterBlocks<H * K * M> + types rows of H * K * M sums of the workspace.
+// Computes dW[t] (H, K, M) = sum of scale[i] * X[xgather[i]]^T Y[ygather[i]] over the rows i of type t, zeros for a
+// type without rows. Rows, gathers (nullptr: identity), types and scale are as in segment_gemm; X rows are (H, K), Y
+// rows are (H, M). It takes kOuterBlocks<H * K * M> + types rows of H * K * M sums of the workspace.
 template <class Value, int64_t H, int64_t K, int64_t M, int HS, bool Tf32 = kTf32, class XGather, class YGather,
           class Types, class List>
 auto segment_outer(const Value* X, XGather xgather, const Value* Y, YGather ygather, const Types& types, int64_t total,

@@ -1,4 +1,4 @@
-// The kernel under segment_gemm: rows in the order of their types times the weight of their type.
+// Defines the kernel under segment_gemm: rows in the order of their types times the weight of their type.
 #pragma once
 
 #include "gemm_tile.cuh"
@@ -6,7 +6,7 @@
 
 namespace dacergnn::cuda {
 
-// Y[place.target] = scale * row @ W[type] for the rows of `source`, by tiles; the next is loaded during a product.
+// Computes Y[place.target] = scale * row @ W[type] for the rows of `source`, by tiles; the next is loaded meanwhile.
 template <class T, int64_t H, int64_t D, int64_t C, bool TransposeW, int HS, int Local, class Source, class Types,
           class Finish>
 struct SegmentProduct {
@@ -15,7 +15,7 @@ struct SegmentProduct {
     using Acc = Accumulator<Value>;
     using Tile = std::conditional_t<T::kMatrix, MatrixTile<T>, PlainTile<T>>;
     static constexpr bool kFinishes = !std::is_same_v<Finish, Keep>;
-    // Rows that lie whole and without padding in a stage are finished there, others where they are stored.
+    // Rows that are whole and without padding in a stage are finished there, others after they are stored.
     static constexpr bool kFinishesStaged = kFinishes && T::kPanels == 1 && (T::kColumns == C || H == 1);
     static constexpr int kLeastBlocks = T::kLeastBlocks;
     static constexpr int kWeights = T::kResident ? 1 : 2, kSlots = 3;
@@ -79,7 +79,7 @@ struct SegmentProduct {
     }
 
     auto prepared() {
-        // Some blocks more than run at once, so that all multiprocessors are busy to the end.
+        // There are some more blocks than run at once, so that all multiprocessors are busy to the end.
         constexpr int64_t kBlocks = 2 * std::clamp<int64_t>(220 * 1024 / (kBytes + 1024), 1, 8);
         static_assert(kBytes <= 160 * 1024, "what a block needs of shared memory");
         const int64_t rows = divide_up(std::max<int64_t>(total, 1), kBlocks * call.multiprocessors);
@@ -106,7 +106,7 @@ struct SegmentProduct {
                                                 T::depth(step), T::column(step), weight);
     }
 
-    // Results go through the stage that the rows of the warp were read from, so that whole rows are written.
+    // Stores results through the stage from which the rows of the warp were read, so that whole rows are written.
     __device__ void store(const Tile& tile, const Step& step, const ScaledPlace* from, Result* stage,
                           Result* local) const {
         const int first = warp() * T::kWarpRows, head = T::head(step), column = T::column(step);

@@ -1,4 +1,4 @@
-// Rows of products that are sums of gathered rows.
+// Provides rows of products that are sums of gathered rows.
 #pragma once
 
 #include "gemm_tile.cuh"
@@ -6,8 +6,8 @@
 
 namespace dacergnn::cuda {
 
-// Rows list[q] for ptr[j] <= q < ptr[j + 1], gathered from X, scaled and added up to one row, for every j in targets.
-// Hubs: HubRows, or nullptr where there are none.
+// Adds up the rows list[q] for ptr[j] <= q < ptr[j + 1], gathered from X and scaled, to one row for every j in targets.
+// Hubs is HubRows, or nullptr if there are none.
 template <class Value, int64_t H, int64_t D, int HS, class I, class Gather, class List, class Targets, class Hubs>
 struct SummedRows {
     const Value* X;
@@ -23,7 +23,7 @@ struct SummedRows {
         return {int64_t(ptr[j]), int64_t(ptr[j + 1]), j};
     }
 
-    // The rows of a step in a stage; long ones by all warps, a warp's other ones by groups of its lanes.
+    // Loads the rows of a step into a stage. All warps share long sums; groups of a warp's lanes compute other rows.
     template <class T, class Acc, class PlaceOfRow>
     __device__ void load(const PlaceOfRow* places, const Step& step, Value* stage, Acc* partials) const {
         constexpr int kRow = T::kHeads * T::kDepth, kWide = 16 / sizeof(Acc), N = D % kWide == 0 ? kWide : 1;
@@ -50,7 +50,7 @@ struct SummedRows {
         }
     }
 
-    // N elements from `element` on, of one head, of what is added for list[q].
+    // Returns N elements of the term for list[q], from `element` on and of one head.
     template <class Acc, int N>
     __device__ Vector<Acc, N> value(int64_t q, int element) const {
         const int64_t i = at(list, q);
@@ -63,21 +63,21 @@ struct SummedRows {
     }
 
   private:
-    // The element of a row that stands in a column of a step, or the first behind it.
+    // Returns the element of a row that is in a column of a step, or the end of the row.
     template <class T>
     __device__ static int in_row(int column, const Step& step) {
         const int head = T::head(step) + column / T::kDepth, d = T::depth(step) + column % T::kDepth;
         return column >= T::kHeads * T::kDepth || head >= H || d >= D ? H * D : head * D + d;
     }
 
-    // N columns of what is added for list[q].
+    // Returns N columns of the term for list[q].
     template <class T, class Acc, int N>
     __device__ Vector<Acc, N> term(int64_t q, int column, const Step& step) const {
         const int element = in_row<T>(column, step);
         return element < H * D ? value<Acc, N>(q, element) : Vector<Acc, N>{};
     }
 
-    // N columns of the rows first .. last, but for long ones. Terms of several rows are on their way at once.
+    // Stores N columns of the rows first .. last, except long sums. Terms of several rows are on their way at once.
     template <class T, class Acc, int N, class PlaceOfRow>
     __device__ void add_rows(const PlaceOfRow* places, int first, int last, int column, const Step& step,
                              Value* stage) const {

@@ -1,4 +1,4 @@
-// Sums of many terms in an order that depends on nothing but their number.
+// Adds up many terms in an order that depends on nothing but their number.
 #pragma once
 
 #include "launches.cuh"
@@ -6,17 +6,17 @@
 
 namespace dacergnn::cuda {
 
-// Sums of more terms are shared by the warps of the block.
+// The warps of a block share sums of more terms than this.
 inline constexpr int64_t kLongSum = 256;
 
-// Elements of a row of `width` that a lane takes at once: as wide as leaves something for every lane.
+// Returns the elements of a row of `width` that a lane takes at once: as many as leave something for every lane.
 __host__ __device__ constexpr int lane_elements(int64_t width, int bytes) {
     int n = 1;
     while (2 * n * bytes <= 16 && width % (2 * n) == 0 && width / (2 * n) >= kWarp) n *= 2;
     return n;
 }
 
-// The sum of term(q), begin <= q < end, by one thread.
+// Returns the sum of term(q), begin <= q < end, by one thread.
 template <class Acc, int N, class Term>
 __device__ inline Vector<Acc, N> sum_terms(int64_t begin, int64_t end, const Term& term) {
     constexpr int kAhead = 4;  // terms that are read before the first is added
@@ -38,8 +38,8 @@ __device__ inline Vector<Acc, N> sum_terms(int64_t begin, int64_t end, const Ter
     return sum;
 }
 
-// The same by all warps of the block, lane by lane; every warp gets the sum. partials: Warps * 32 * N elements of
-// shared memory.
+// Returns the same sum by all warps of the block, lane by lane; every warp gets it. partials are Warps * 32 * N
+// elements of shared memory.
 template <class Acc, int N, int Warps, class Term>
 __device__ inline Vector<Acc, N> sum_terms_of_block(int64_t begin, int64_t end, const Term& term, Acc* partials) {
     const int64_t part = divide_up(end - begin, Warps), from = begin + warp() * part;
@@ -55,14 +55,14 @@ __device__ inline Vector<Acc, N> sum_terms_of_block(int64_t begin, int64_t end, 
     return sum;
 }
 
-// What is done with a finished row by its warp, finish(row, pointer to it, elements of shared memory): nothing.
+// Leaves a finished row as it is. In its place, a warp calls finish(row, pointer to it, elements of shared memory).
 struct Keep {
     template <class T>
     __device__ void operator()(int64_t, T*, T*) const {}
 };
 
-// Y[j] = the sum of X[list[q]] over ptr[j] <= q < ptr[j + 1] for `targets` rows, zeros for rows from there to y_rows;
-// from first_row on. Hubs: HubRows, or nullptr where there are none.
+// Sets Y[j], from first_row on, to the sum of X[list[q]] over ptr[j] <= q < ptr[j + 1] for `targets` rows, and to zeros
+// from there to y_rows. Hubs is HubRows, or nullptr if there are none.
 template <class Value, class Acc, int64_t Width, int Local, class I, class List, class Finish, class Hubs>
 struct RowSums {
     static constexpr int kLeastBlocks = 4, kWarps = 8, kElements = lane_elements(Width, sizeof(Acc));
@@ -80,7 +80,7 @@ struct RowSums {
         Acc* const partials = shared_memory<Acc>();
         Value* const local = reinterpret_cast<Value*>(partials + kWarps * kWarp * kElements) + warp() * Local;
         const int64_t first = first_row + block * kWarps, row = first + warp();
-        // The bounds of the rows of the block, one for each lane; those beyond the targets are empty.
+        // Each lane has one bound of the rows of the block; rows beyond the targets are empty.
         const int64_t at_lane = smaller(first + smaller(lane(), kWarps), targets);
         const int64_t bound = targets > 0 ? static_cast<int64_t>(ptr[at_lane]) : 0;
         const auto bounds = [&](int w, int64_t& begin, int64_t& end) {
@@ -107,7 +107,7 @@ struct RowSums {
         if (row < y_rows) finish(row, Y + row * Width, local);
     }
 
-    // Stores sum(column, term) for the columns of a row of Y, or nowhere behind its end.
+    // Stores sum(column, term) for the columns of a row of Y, and nothing for rows behind its end.
     template <class F>
     __device__ void columns(int64_t row, const F& sum) const {
         for (int from = 0; from < Width; from += kWarp * kElements) {

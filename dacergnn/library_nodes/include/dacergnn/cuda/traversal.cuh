@@ -1,4 +1,4 @@
-// Loops over rows and groups of rows: which threads take which rows, and how what they sum up is put together.
+// Runs loops over rows and groups of rows: which threads take which rows, and how their partial sums are combined.
 //
 // A crew is the threads that share a group. It consists of teams of L threads: every team takes a row at a time, whose
 // elements its lanes share. No result depends on anything but the graph.
@@ -34,13 +34,13 @@ struct Minimum {
 
 // Runs: elements that fill one or several words of 16 bytes, and start at a multiple of that.
 
-// What runs are read from or written to starts at such a multiple, or the call fails.
+// Lets the call fail unless all arrays whose runs are read or written start at such a multiple.
 inline void check_alignment(std::initializer_list<const void*> arrays) {
     for (const void* array : arrays)
         if (reinterpret_cast<std::uintptr_t>(array) % 16 != 0 && call.failure == nullptr)
             call.failure = "An array does not start at a multiple of 16 bytes; pass a copy of the tensor.";
 }
-// Constant: nobody writes to the array while the kernel runs.
+// Loads a run. Constant: nobody writes to the array while the kernel runs.
 template <int N, bool Constant, class T>
 __device__ inline Vector<T, N> load_run(const T* from) {
     static_assert(N * sizeof(T) % sizeof(int4) == 0);
@@ -71,7 +71,7 @@ template <int L>
 __device__ inline int lane_of() {
     return static_cast<int>(threadIdx.x) % L;
 }
-// The lanes of the warp that belong to the team of the calling thread.
+// Returns the lanes of the warp that belong to the team of the calling thread.
 template <int L>
 __device__ inline unsigned team_mask() {
     if constexpr (L == kWarp)
@@ -83,7 +83,7 @@ template <int L>
 __device__ inline void sync_team() {
     if constexpr (L > 1) __syncwarp(team_mask<L>());
 }
-// The sum over L lanes, in each of them.
+// Returns the sum over L lanes, in each of them.
 template <int L, class T>
 __device__ inline T team_sum(T value) {
 #pragma unroll
@@ -91,7 +91,7 @@ __device__ inline T team_sum(T value) {
         value += __shfl_xor_sync(team_mask<L>(), value, distance);
     return value;
 }
-// Sums over Q lanes each: parts[j] of the lanes g * Q to (g + 1) * Q belong to sums[j * L / Q + g], which all L get.
+// Sums over Q lanes each: parts[j] of lanes g * Q to (g + 1) * Q add up to sums[j * L / Q + g], which all L lanes get.
 template <int L, int Q, class T, int J, int N>
 __device__ inline void segment_sums(const T (&parts)[J], T (&sums)[N]) {
     const int first = lane() / L * L;
@@ -121,7 +121,7 @@ struct Crew {
 };
 using Block = Crew<kCrewThreads>;
 
-// Number of the team of L lanes within its crew, and how many there are.
+// Returns the number of the team of L lanes within its crew; `teams` returns how many teams there are.
 template <int L, int Size>
 __device__ inline int rank(Crew<Size>) {
     return static_cast<int>(threadIdx.x) % Size / L;
@@ -131,7 +131,7 @@ __device__ constexpr int teams(Crew<Size>) {
     return Size / L;
 }
 
-// Puts together what the teams of a crew have, element by element; all get the result.
+// Combines the values of the teams of a crew, element by element; all get the result.
 template <int L, class Combine, class T, int N, int Size>
 __device__ inline void merge(Crew<Size>, T (&values)[N], Combine combine) {
     constexpr int kLanes = Crew<Size>::kLanes, kWarps = Size / kLanes;
@@ -154,7 +154,7 @@ __device__ inline void merge(Crew<Size>, T (&values)[N], Combine combine) {
 template <class T>
 inline constexpr std::size_t kMergeBytes = kCrewThreads * sizeof(T);
 
-// The same with what the parts of a hub have left in the rows of their chunks, of W elements.
+// Does the same with the values that the parts of a hub have left in the rows of their chunks, of W elements.
 template <int L, int V, int W, class Combine, class T, int N>
 __device__ inline void merge_parts(Block crew, const Part& hub, const T* partials, T (&values)[N], Combine combine) {
     for (int64_t p = rank<L>(crew); p < hub.count; p += teams<L>(crew)) {
@@ -168,7 +168,7 @@ __device__ inline void merge_parts(Block crew, const Part& hub, const T* partial
     merge<L>(crew, values, combine);
 }
 
-// A row of W elements whose lanes hold V at a time of every L * V, or the strip of it that starts at element `first`.
+// Stores a row of W elements, of which lanes hold V at a time of every L * V, or its strip that starts at `first`.
 template <int L, int V, int W, class Out, class T, int N>
 __device__ inline void store_row(Out* out, const T (&values)[N], int first = 0) {
 #pragma unroll
@@ -192,14 +192,14 @@ struct RowKernel {
         if (row < rows) body(row);
     }
 };
-// body(row) by L threads for every row.
+// Runs body(row) by L threads for every row.
 template <int L, class Body>
 inline auto traverse_rows(int64_t rows, const Body& body) {
     constexpr int kRows = kCrewThreads / L;
     return one_launch<kCrewThreads>((rows + kRows - 1) / kRows, 0, RowKernel<L, Body>{rows, body});
 }
 
-// Blocks that have room where a thread holds so many values of a group: without a number, the compiler would spill
+// Blocks that have room if a thread holds so many values of a group. Without a number, the compiler would spill
 // registers to make room for one more.
 template <class T, int Held>
 inline constexpr int kLeastCrewBlocks = sizeof(T) <= 4 ? (Held < 8 ? 5 : Held < 16 ? 4 : Held < 28 ? 2 : 1)
@@ -228,8 +228,8 @@ struct GroupKernel {
             if (groups.size(g) > kLongGroup && !(kHubs && groups.size(g) > chunks.length)) body(Block(), g);
     }
 };
-// body(crew, group) for every group: by a crew of Size threads, or by a block where it is long. With `hub`, hubs are
-// left out, and blocks do hub(part) for their parts. A thread holds `Held` values of type T.
+// Runs body(crew, group) for every group, by a crew of Size threads, or by a block if the group is long. With `hub`,
+// blocks run hub(part) for the parts of hubs instead. A thread holds `Held` values of type T.
 template <int Size, class T, int Held, class Index, class Body, class Hub = std::nullptr_t>
 inline auto traverse_groups(const Groups<Index>& groups, int64_t count, const Body& body, const Hub& hub = nullptr) {
     using Kernel = GroupKernel<Size, T, Held, Index, Body, Hub>;
@@ -248,7 +248,7 @@ struct HubKernel {
     Hub hub;
     __device__ void operator()(int64_t block = blockIdx.x) const { hub_part(groups, count, chunks, block, hub); }
 };
-// hub(part) for the parts of all hubs.
+// Runs hub(part) for the parts of all hubs.
 template <class T, int Held, class Index, class Hub>
 inline auto traverse_hubs(const Groups<Index>& groups, int64_t count, const Hub& hub) {
     const Chunks chunks(groups.rows);
@@ -315,9 +315,9 @@ struct ChunkSumKernel {
         out[g * width + f] = convert<Out>(value);
     }
 };
-// Reductions into few groups, such as types, by all threads: body(block, begin, end, group, strip, into) for the rows of
-// a group in a chunk of all rows, and one of the strips of their elements; `limit` chunks at most, then `partials` has
-// room for limit + count rows. A thread holds `Held` values of type T.
+// Reduces rows into few groups, such as types, by all threads. It runs body(block, begin, end, group, strip, into) for
+// the rows of a group in a chunk of all rows, and for one strip of their elements. There are at most `limit` chunks,
+// and `partials` has room for limit + count rows. A thread holds `Held` values of type T.
 template <class Combine, int Held, class T, class Index, class Out, class Body>
 inline auto reduce_chunks(const Groups<Index>& groups, int64_t count, int64_t rows, int64_t limit, int width, int strips,
                           T* partials, Out* out, const Body& body) {

@@ -1,12 +1,12 @@
-// Sums, maxima and minima over the lanes of a warp.
+// Computes sums, maxima and minima over the lanes of a warp.
 #pragma once
 
 #include "launch.cuh"
 
 namespace dacergnn::cuda {
 
-// In emulation, functions in which lanes of a warp meet pass on where they were called: lanes that meet have to come
-// from one place.
+// In emulation, functions that synchronize lanes of a warp pass on the place of their call: lanes may only meet if they
+// come from the same place.
 #ifdef DACERGNN_EMULATE_CUDA
 #define DACERGNN_CALLED_AT , const char *file = __builtin_FILE(), int line = __builtin_LINE()
 #define DACERGNN_AT , file, line
@@ -15,7 +15,7 @@ namespace dacergnn::cuda {
 #define DACERGNN_AT
 #endif
 
-// `combine` over the values of all lanes of a full warp, in the same order in every lane.
+// Returns `combine` over the values of all lanes of a full warp, in the same order in every lane.
 template <class T, class Combine>
 __device__ inline T warp_reduce(T value, Combine combine DACERGNN_CALLED_AT) {
 #pragma unroll

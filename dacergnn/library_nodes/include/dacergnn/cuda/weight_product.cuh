@@ -1,4 +1,4 @@
-// Products of weights: the matrix of a linear after a linear, and its gradients.
+// Computes products of weights: the matrix of a linear after a linear, and its gradients.
 #pragma once
 
 #include "segment_gemm.cuh"
@@ -6,7 +6,7 @@
 
 namespace dacergnn::cuda {
 
-// The rows k of the matrices A[a[i]] and Y[y[i]] side by side.
+// Finds the rows k of the matrices A[a[i]] and Y[y[i]] side by side.
 template <class Value, int64_t K, int64_t AWidth, int64_t YWidth, bool TransposeA, bool TransposeY, class AList,
           class YList>
 struct MatrixPairs {
@@ -20,9 +20,9 @@ struct MatrixPairs {
     __device__ OuterPlace find(int64_t p) const { return {Left{X, a}.find(p).source, Right{Y, y}.find(p).source, p}; }
 };
 
-// Y[i] (K, H * M) = A[a[i]] (K, H * D), cut into H blocks of columns, each times its matrix of B[b[i]] (H, D, M), for
-// i in 0..rows. a and b are nullptr for the identity. TransposeA: rows of A are (H * D, K); TransposeB: rows of B are
-// (H, M, D).
+// Computes Y[i] (K, H * M) from A[a[i]] (K, H * D), cut into H blocks of columns: each is multiplied with its matrix of
+// B[b[i]] (H, D, M), for i in 0..rows. a and b are nullptr for the identity. With TransposeA, rows of A are (H * D, K);
+// with TransposeB, rows of B are (H, M, D).
 template <class Value, int64_t H, int64_t K, int64_t D, int64_t M, bool TransposeA, bool TransposeB, bool Tf32 = kTf32,
           class AList, class BList>
 auto compose(const Value* A, AList a, const Value* B, BList b, int64_t rows, Value* Y) {
@@ -34,8 +34,8 @@ auto compose(const Value* A, AList a, const Value* B, BList b, int64_t rows, Val
                                                                             Keep());
 }
 
-// P[i] (H, D, M) = sum of A[a[i]][k]^T Y[y[i]][k] over k in 0..K, head by head; rows of A are (K, H * D), those of Y
-// are (K, H * M), or (H * D, K) and (H * M, K) with TransposeA and TransposeY. a and y as in compose.
+// Computes P[i] (H, D, M) = sum of A[a[i]][k]^T Y[y[i]][k] over k in 0..K, head by head. Rows of A are (K, H * D), rows
+// of Y are (K, H * M), or (H * D, K) and (H * M, K) with TransposeA and TransposeY. a and y are as in compose.
 template <class Value, int64_t H, int64_t K, int64_t D, int64_t M, bool TransposeA, bool TransposeY, bool Tf32 = kTf32,
           class AList, class YList>
 auto inner(const Value* A, AList a, const Value* Y, YList y, int64_t rows, Value* P) {
