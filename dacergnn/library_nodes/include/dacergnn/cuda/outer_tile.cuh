@@ -27,7 +27,7 @@ struct OuterTiling {
         kDepthPieces * kColumnPieces > 1 ? 1 : smaller<int64_t>(H, kMost / std::max(kDepth, kColumns));
     static constexpr int kPanels = divide_up(H, kHeads) * kDepthPieces * kColumnPieces;
 
-    // Parts of a panel: a thread has 8 x 4 elements, or a warp 16 rows of a head; kAtOnce are the rows it takes at once.
+    // Parts of a panel: a thread has 8 x 4 elements, or a warp 16 rows of a head; kAtOnce rows are taken at once.
     static constexpr int kParts = kHeads * (kMatrix ? kDepth / 16 : kDepth / 8 * (kColumns / 4));
     static constexpr int kAtOnce = kSmall<Value> ? 16 : kTf32 ? 8 : 1;
     static constexpr int kGroups =
