@@ -23,8 +23,12 @@ def mean_weights(encodings: Encodings, dtype: torch.dtype) -> Tensor:
         if native_weights is not None:
             return native_weights
     counts = encodings.get("ptr_E_dstpair").diff()
-    weights = counts.to(torch.promote_types(dtype, torch.float32)).reciprocal().to(dtype)
+    weights = counts.to(_computed_in(dtype)).reciprocal().to(dtype)
     return weights.repeat_interleave(counts, output_size=encodings.size("E"))
+
+
+def _computed_in(dtype: torch.dtype) -> torch.dtype:
+    return torch.float64 if dtype is torch.float64 else torch.float32
 
 
 def symmetric_weights(encodings: Encodings, dtype: torch.dtype) -> Tensor:
@@ -33,7 +37,7 @@ def symmetric_weights(encodings: Encodings, dtype: torch.dtype) -> Tensor:
     native_weights = native_sorting.symmetric_weights(src, dst, nodes, dtype) if sorting.at_hand(src) else None
     if native_weights is not None:
         return native_weights
-    degrees = torch.zeros(nodes, dtype=torch.promote_types(dtype, torch.float32), device=src.device)
+    degrees = torch.zeros(nodes, dtype=_computed_in(dtype), device=src.device)
     roots = degrees.index_add(0, dst, torch.ones_like(dst, dtype=degrees.dtype)).rsqrt()
     roots = roots.masked_fill(roots.isinf(), 0)
     return (roots[src] * roots[dst]).to(dtype)

@@ -151,7 +151,8 @@ class GraphOperator(nodes.LibraryNode):
         """Returns the row spaces, row shapes and element size of the arrays that the body names, for plans."""
         names = dict.fromkeys(r.name for s in self.statements for r in (*s.reads, s.target))
         rows = tuple((name, Rows(row_space(arrays[name]), row_shape(arrays[name]))) for name in names)
-        return Arrays(rows, arrays[next(iter(names))].dtype.bytes)
+        item = min(arrays[name].dtype.bytes for name in names)
+        return Arrays(rows, item, frozenset(name for name in names if arrays[name].dtype.bytes > item))
 
     def plan(self, target: str, arrays: Mapping[str, Data]) -> OperatorPlan:
         """Returns the plan of its kernel on a target, given the descriptors of its arrays.

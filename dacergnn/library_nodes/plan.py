@@ -22,10 +22,14 @@ class Rows(NamedTuple):
 
 @dataclass(frozen=True)
 class Arrays:
-    """Describes the arrays that a kernel touches, by name, and the size of their elements in bytes."""
+    """Describes the arrays that a kernel touches, by name, and the size of their elements in bytes.
+
+    Elements of the ``wide`` ones are those of float32, in programs of 16 bits.
+    """
 
     rows: tuple[tuple[str, Rows], ...]
     item: int
+    wide: frozenset[str] = frozenset()
     by_name: Mapping[str, Rows] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -36,6 +40,10 @@ class Arrays:
 
     def __contains__(self, name: str) -> bool:
         return name in self.by_name
+
+    def rounds(self, name: str) -> bool:
+        """Tells whether an array has fewer digits than the sums that are computed for it."""
+        return self.item < 4 and name not in self.wide
 
     def width(self, name: str) -> int:
         """Returns the number of elements of a row."""
@@ -50,7 +58,7 @@ class Arrays:
 
     def with_rows(self, more: Mapping[str, Rows]) -> Arrays:
         """Returns these arrays and more."""
-        return Arrays((*self.rows, *more.items()), self.item)
+        return Arrays((*self.rows, *more.items()), self.item, self.wide)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

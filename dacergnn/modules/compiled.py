@@ -211,9 +211,9 @@ class CompiledProgram:
     def _made(self, plan: Compilation) -> Variant:
         """Builds SDFGs as they are."""
         with _building:
-            backward = None if plan.backward is None else lower(plan.backward)
+            backward = None if plan.backward is None else lower(plan.backward, plan.saved)
             results = len(Program(plan.forward).outputs) - len(plan.saved)
-            program = LoweredProgram(lower(plan.forward), backward, results, tuple(plan.wrt))
+            program = LoweredProgram(lower(plan.forward, plan.saved), backward, results, tuple(plan.wrt))
             self._build_parts(program)
             return self._load(program, lambda: plan)
 
@@ -247,13 +247,15 @@ class CompiledProgram:
         return tuned(self.sdfg, wrt, self.config, self.index_type, graph, shared=self.shared)
 
     def _lower(self, plan: Compilation) -> LoweredProgram:
-        backward = None if plan.backward is None else lower(plan.backward)
+        backward = None if plan.backward is None else lower(plan.backward, plan.saved)
         answers = plan.plan.answers if self._tunes else ()
         gradient = None if backward is None else gradient_program(self.sdfg, plan.wrt)
         again = () if gradient is None else gradient.inputs
         user = self.config.plan or Plan()
         asked = tuple(question for question in user.by_question if question in plan.asked)
-        return LoweredProgram(lower(plan.forward), backward, len(self.outputs), tuple(plan.wrt), again, answers, asked)
+        return LoweredProgram(
+            lower(plan.forward, plan.saved), backward, len(self.outputs), tuple(plan.wrt), again, answers, asked
+        )
 
     def _load(self, program: LoweredProgram, make_plan: Callable[[], Compilation]) -> Variant:
         load = self._target.executable_class()

@@ -127,9 +127,9 @@ class _Runtime:
         core = self.runner.core
         return (core.find_self() if module is self.runner.original else None) or module
 
-    def takes(self, dtype: torch.dtype, device: torch.device) -> bool:
-        """Returns whether programs compute with elements of a type on a device."""
-        return dtype in known_elements(self.runner.core.config.implementation, device.type)
+    def elements(self, device: torch.device) -> tuple[torch.dtype, ...]:
+        """Returns the types of elements that programs take on a device."""
+        return known_elements(self.runner.core.config.implementation, device.type)
 
     def find_graph(self, edges: EdgeSet) -> HeteroGraph:
         """Returns the graph of some edges, encoded unless it was seen before."""

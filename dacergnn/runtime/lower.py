@@ -19,6 +19,7 @@ from dacergnn.graph.spaces import ROW_SPACES, is_encoding
 from dacergnn.library_nodes.launch_order import launched_together
 from dacergnn.library_nodes.node import GraphOperator, copied, ordered_operators, row_shape, row_space
 from dacergnn.library_nodes.plan import OperatorPlan
+from dacergnn.runtime.statistics import element_type, with_exact_statistics
 from dacergnn.target import find
 
 
@@ -68,8 +69,14 @@ class Lowered:
         return f"#define DACERGNN_TF32\n{self.code}" if tf32 else self.code
 
 
-def lower(sdfg: dace.SDFG) -> Lowered:
-    """Generates the code of ``sdfg`` (left as it is); intermediates become arguments that the caller allocates."""
+def lower(sdfg: dace.SDFG, saved: Collection[str] = ()) -> Lowered:
+    """Generates the code of ``sdfg`` (left as it is); intermediates become arguments that the caller allocates.
+
+    Args:
+        saved: Inputs and outputs that only connect a forward with its backward; statistics among them have float32
+            elements in programs of 16 bits. For callers, such an array has rows of two elements of 16 bits for one.
+    """
+    element, sdfg = element_type(sdfg), with_exact_statistics(sdfg, saved)
     together = _groups(sdfg)
     operators = [o for group in together for o in group]
     pairs = {pair for o in operators for pair in _plan(o, sdfg).in_place}
@@ -77,9 +84,13 @@ def lower(sdfg: dace.SDFG) -> Lowered:
     read = {name: k for k, group in enumerate(together) for o in group for name in o.read_arrays}
     inputs = [n for n in sdfg.arg_names if n not in written]
 
-    def buffer(name: str) -> Buffer:
+    def shape_of(name: str) -> tuple[int, ...]:
         desc = sdfg.arrays[name]
-        shape = row_shape(desc)
+        parts = desc.dtype.bytes // element.bytes
+        return (*row_shape(desc), parts) if parts > 1 else row_shape(desc)
+
+    def buffer(name: str) -> Buffer:
+        desc, shape = sdfg.arrays[name], shape_of(name)
         over = tuple(sorted(other for other, own in pairs if own == name))
         return Buffer(name, row_space(desc), shape, prod(shape), written[name], read.get(name, written[name]), over)
 
@@ -92,8 +103,8 @@ def lower(sdfg: dace.SDFG) -> Lowered:
         outputs=tuple(buffer(n) for n in sdfg.arg_names if n in written),
         intermediates=tuple(buffer(n) for n, d in sdfg.arrays.items() if d.transient and n in written),
         encodings=tuple(n for n in sdfg.arrays if is_encoding(n)),
-        spaces={n: (row_space(sdfg.arrays[n]), row_shape(sdfg.arrays[n])) for n in inputs},
-        dtype=str(next(iter(sdfg.arrays.values())).dtype.to_string()),
+        spaces={n: (row_space(sdfg.arrays[n]), shape_of(n)) for n in inputs},
+        dtype=str(element.to_string()),
         implementation=operators[0].implementation if operators else "cpu",
         scratch=_scratch(sdfg, together),
         last_reads={n: read[n] for n in inputs if n in read},

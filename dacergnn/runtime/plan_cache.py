@@ -15,8 +15,21 @@ from dacergnn.runtime.lower import Buffer, Lowered
 
 # Files and folders of the package that decide what a program is compiled to.
 _SOURCES = (
-    *("__init__.py", "config.py", "cost.py", "graph", "library_nodes", "modules/compiled.py", "plan.py", "program"),
-    *("runtime/lower.py", "runtime/plan_cache.py", "sdfg_passes", "target.py", "tuning", "tuning/model.npz"),
+    "__init__.py",
+    "config.py",
+    "cost.py",
+    "graph",
+    "library_nodes",
+    "modules/compiled.py",
+    "plan.py",
+    "program",
+    "runtime/lower.py",
+    "runtime/plan_cache.py",
+    "runtime/statistics.py",
+    "sdfg_passes",
+    "target.py",
+    "tuning",
+    "tuning/model.npz",
 )
 
 

@@ -68,8 +68,10 @@ class Runnable:
     """
 
     def __init__(self, compilation: Compilation, results: int) -> None:
-        backward = None if compilation.backward is None else lower(compilation.backward)
-        self.program = LoweredProgram(lower(compilation.forward), backward, results, tuple(compilation.wrt))
+        backward = None if compilation.backward is None else lower(compilation.backward, compilation.saved)
+        self.program = LoweredProgram(
+            lower(compilation.forward, compilation.saved), backward, results, tuple(compilation.wrt)
+        )
 
     @property
     def code(self) -> list[tuple[str, str]]:

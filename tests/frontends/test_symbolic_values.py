@@ -33,8 +33,8 @@ class Interpreted:
     def __init__(self) -> None:
         self.texts: list[str] = []
 
-    def takes(self, dtype: torch.dtype, device: torch.device) -> bool:
-        return dtype in (torch.float32, torch.float64)
+    def elements(self, device: torch.device) -> tuple[torch.dtype, ...]:
+        return torch.float32, torch.float64
 
     def find_graph(self, edges: EdgeSet) -> HeteroGraph:
         index = edges.edge_index.flip(0) if edges.flipped else edges.edge_index

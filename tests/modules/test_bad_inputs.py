@@ -91,9 +91,9 @@ ROWS: list[tuple[str, Act, type[Exception], str]] = [
     ("x in float64", call(rgcn, X.double(), E, T), ArrayError,
      "x has dtype torch.float64, but the layer has torch.float32; use .to(torch.float32)."),
     ("x on another device", call(rgcn, X.to("meta"), E, T), ArrayError, f"x is on meta, {CPU} .cpu()."),
-    ("layer in float16", call(lambda: rgcn().half(), X.half(), E, T), ArrayError,
-     "the layer has dtype torch.float16; compiled layers take torch.float32 or torch.float64 on the CPU; convert it "
-     "with .float()."),
+    ("layer in float8", call(lambda: rgcn().to(torch.float8_e5m2), X.to(torch.float8_e5m2), E, T), ArrayError,
+     "the layer has dtype torch.float8_e5m2; compiled layers take torch.float32, torch.float64, torch.bfloat16 or "
+     "torch.float16; convert it with .float()."),
     ("x of another type", call(hgt, {"t9": X, "t8": X[:, :5]}, hgt_arguments()[1]), UnsupportedCallError,
      cannot("HGTConv", "x_dict['t9'] is [15, 6]; it must be a tensor of shape [N, 8].")),
     ("an unknown node type", call(hgt, {"person": X}, hgt_arguments()[1]), UnsupportedCallError,
@@ -296,7 +296,7 @@ def test_damaged_cache_entry_is_built_again(damage: str, fresh_cache: Path) -> N
     original, args = rgcn(), arguments()
     with torch.no_grad():
         expected = compiled(original)(*args)
-    (entry,) = entries()
+    (entry,) = (e for e in entries() if e.name != "sorting")  # which the first test of a process builds, too
     library, record = entry.path / "program.so", entry.path / "entry.json"
     if damage == "library":
         # In place of the file, not into it: this process runs it.

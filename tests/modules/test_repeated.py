@@ -181,8 +181,10 @@ def test_autocast_between_calls() -> None:
     expected = layer(x, edges)
     low = {name: value.bfloat16() for name, value in x.items()}
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert_close(layer(x, edges), expected)
-        assert_close(layer(low, edges), expected, 0.05)
+        found = layer(x, edges)
+        assert all(torch.equal(found[name], value) for name, value in layer(low, edges).items())
+    assert {value.dtype for value in found.values()} == {torch.bfloat16}
+    assert_close({name: value.float() for name, value in found.items()}, expected, 0.05)
     assert_close(layer(x, edges), expected)
 
 

@@ -37,8 +37,8 @@ class Runtime(Protocol):
         """Returns the module that users know in place of the recorded layer, or of a part of it."""
         ...
 
-    def takes(self, dtype: torch.dtype, device: torch.device) -> bool:
-        """Returns whether programs compute with elements of a type on a device."""
+    def elements(self, device: torch.device) -> tuple[torch.dtype, ...]:
+        """Returns the types of elements that programs take on a device."""
         ...
 
     def find_graph(self, edges: EdgeSet) -> HeteroGraph:
@@ -145,7 +145,7 @@ class Trace:
     def takes(self, dtype: torch.dtype, device: torch.device | None = None) -> bool:
         """Returns whether programs compute with elements of a type on a device, by default the call's device."""
         device = self.device if device is None else device
-        return has_kernels(device) and self.runtime.takes(dtype, device)
+        return has_kernels(device) and dtype in self.runtime.elements(device)
 
     def leaf(self, tensor: Tensor, kind: str, shape: torch.Size) -> Expr:
         """Returns the leaf for a tensor that exists: a row for each node or edge ("row"), or one row ("one")."""
@@ -159,9 +159,10 @@ class Trace:
         """Returns a value that stands for a tensor with one row for each node or edge."""
         self.place(tensor.device)
         if not self.takes(tensor.dtype):
+            *most, last = map(str, self.runtime.elements(tensor.device))
             raise UnsupportedCallError(
-                f"a tensor of {tensor.dtype} on {tensor.device}; compiled layers take torch.float32 or torch.float64 "
-                "on the CPU, and torch.bfloat16 or torch.float16 besides on CUDA devices; convert it with .float()."
+                f"a tensor of {tensor.dtype} on {tensor.device}; compiled layers take {', '.join(most)} or {last} "
+                "there; convert it with .float()."
             )
         shape = self.shape(tensor)
         return Value(self, Node(self.leaf(tensor, "row", shape), shape, tensor.dtype, (), tensor))

@@ -40,11 +40,15 @@ def extent(space: str) -> str:
 
 
 def index_alias(arrays: Mapping[str, Any]) -> str:
-    """Returns ``using Value = ...; using Index = ...;`` for the arrays of a node."""
-    values: set[Any] = {d.dtype for n, d in arrays.items() if not is_encoding(n)}
+    """Returns ``using Index = ...;`` for the encodings among the arrays of a node."""
     indices: set[Any] = {d.dtype for n, d in arrays.items() if is_encoding(n)}
     index: Any = indices.pop() if indices else dace.int64
-    return f"using Value = {values.pop().ctype};\nusing Index = {index.ctype};\n"
+    return f"using Index = {index.ctype};\n"
+
+
+def element_types(arrays: Mapping[str, Any]) -> set[Any]:
+    """Returns the element types of the arrays of a node, without those of encodings."""
+    return {d.dtype for n, d in arrays.items() if not is_encoding(n)}
 
 
 def cpp_tasklet(operators: Sequence[Any], arrays: Mapping[str, Any], code: str) -> nodes.Tasklet:

@@ -47,7 +47,7 @@ def named_rows(place: Callable[[Ref], str]) -> tuple[Callable[[Ref], str], list[
         key = (ref.name, ref.path)
         if key not in names:
             names[key] = f"row{len(names)}"
-            lines.append(f"const Value* const {names[key]} = {place(ref)};")
+            lines.append(f"const auto* const {names[key]} = {place(ref)};")
         return names[key]
 
     return pointer, lines

@@ -63,6 +63,8 @@ class _Order:
         shapes = [self.arrays[n].shape for n in (name, target)]
         if name in homes or target not in self.written or not homes[target].stored:
             return False
+        if self.arrays.rounds(name) != self.arrays.rounds(target):  # elements of different sizes
+            return False
         if not space == self.arrays[target].space == own or size(shapes[0]) != size(shapes[1]):
             return False
         same_elements = shapes[0] == shapes[1] and not statement.target.path and is_elementwise(statement.expr)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from dacergnn.library_nodes.form import Ref, ShapeOf, Statement, size
@@ -44,9 +44,17 @@ def is_narrow(statement: Statement, shapes: ShapeOf) -> bool:
 
 
 def homes_of(
-    top_loops: Sequence[Loop], statements: Sequence[Statement], shapes: ShapeOf, local_arrays: Collection[str]
+    top_loops: Sequence[Loop],
+    statements: Sequence[Statement],
+    shapes: ShapeOf,
+    local_arrays: Collection[str],
+    *,
+    rounds: Callable[[str], bool] = lambda _: False,
 ) -> dict[str, Home]:
-    """Returns the storage of every array that the statements write, from their loops over a tile."""
+    """Returns the storage of every array that the statements write, from their loops over a tile.
+
+    Sums are not added up in the memory of an array that ``rounds`` tells to round.
+    """
     spaces = {s.target.name: reached(s.space, s.target.path) for s in statements}
     read = {r.name for s in statements for r in s.reads}
     touching: dict[str, list[Loop | None]] = {name: [] for name in spaces}
@@ -71,7 +79,7 @@ def homes_of(
         loop = loops[0] if all(item is loops[0] for item in loops) else None
         stored = name not in local_arrays
         offset = None
-        if loop is None and name in read and not (stored and width >= WIDE):
+        if loop is None and ((name in read and not (stored and width >= WIDE)) or (rounds(name) and reduced)):
             offset = offsets.get(space, 0)
             offsets[space] = offset + width
         result[name] = Home(space, width, loop, offset, stored, reduced)

@@ -39,7 +39,7 @@ def structure_of(body: Body, adjacency: str, *, by_edges: bool = False) -> Struc
     flat = narrow_maps(levels, statements, arrays.shapes) if form.flattens else []
     summed = _sums(levels, statements, arrays, flat) if by_edges else ()
     top_loops = loops(levels, statements, flat, summed)
-    homes = homes_of(top_loops, statements, arrays.shapes, [*body.local_arrays, *terms])
+    homes = homes_of(top_loops, statements, arrays.shapes, [*body.local_arrays, *terms], rounds=arrays.rounds)
     return Structure(adjacency, levels, statements, arrays, top_loops, homes)
 
 

@@ -58,23 +58,33 @@ inline T* scratch(int64_t elements) {
     return static_cast<T*>(buffer.data);
 }
 
+// Calls worker(block) for the blocks that no other thread has taken, until none is left. A function of its own, so that
+// the code of a worker exists once, whether one thread or many run it.
+template <class Worker>
+__attribute__((noinline)) void take_blocks(const Worker& worker, int64_t* taken, int64_t blocks) {
+    Worker mine = worker;
+    for (;;) {
+        int64_t block;
+#pragma omp atomic capture
+        block = (*taken)++;
+        if (block >= blocks) return;
+        mine(block);
+    }
+}
+
 // Calls worker(block) for every block; threads take blocks one by one in ascending order. Each thread works on its own
 // copy of `worker`, whose members are then state of the thread.
 template <class Worker>
 inline void run_blocks(int64_t blocks, bool serial, const Worker& worker) {
+    alignas(64) int64_t taken = 0;
 #ifdef _OPENMP
     if (!serial && blocks > 1 && thread_count() > 1) {
 #pragma omp parallel
-        {
-            Worker mine = worker;
-#pragma omp for schedule(dynamic, 1) nowait
-            for (int64_t b = 0; b < blocks; ++b) mine(b);
-        }
+        take_blocks(worker, &taken, blocks);
         return;
     }
 #endif
-    Worker mine = worker;
-    for (int64_t b = 0; b < blocks; ++b) mine(b);
+    take_blocks(worker, &taken, blocks);
 }
 
 // Blocks of a loop per thread.
@@ -93,12 +103,9 @@ inline int64_t block_count(int64_t items, int64_t work, int64_t chunks = kChunks
 template <class F>
 inline void parallel_for(int64_t n, int64_t work_per_item, F f) {
     const int64_t work = n * std::max<int64_t>(work_per_item, 1);
-    if (work < kSerialWork || thread_count() == 1) {
-        for (int64_t i = 0; i < n; ++i) f(i);
-        return;
-    }
-    const int64_t blocks = block_count(n, work), size = (n + blocks - 1) / blocks;
-    run_blocks(blocks, false, [=](int64_t b) mutable {
+    const bool serial = work < kSerialWork || thread_count() == 1;
+    const int64_t blocks = serial ? 1 : block_count(n, work), size = (n + blocks - 1) / blocks;
+    run_blocks(blocks, serial, [=](int64_t b) mutable {
         const int64_t end = std::min(n, (b + 1) * size);
         for (int64_t i = b * size; i < end; ++i) f(i);
     });
@@ -126,12 +133,9 @@ inline void parallel_groups(const I* ptr, int64_t n, int64_t work_per_row, F f) 
     if (n <= 0) return;
     const int64_t total = static_cast<int64_t>(ptr[n]) - static_cast<int64_t>(ptr[0]) + n;
     const int64_t work = total * std::max<int64_t>(work_per_row, 1);
-    if (work < kSerialWork || thread_count() == 1) {
-        for (int64_t g = 0; g < n; ++g) f(g, static_cast<int64_t>(ptr[g]), static_cast<int64_t>(ptr[g + 1]));
-        return;
-    }
-    const int64_t blocks = block_count(n, work);
-    run_blocks(blocks, false, [=](int64_t b) mutable {
+    const bool serial = work < kSerialWork || thread_count() == 1;
+    const int64_t blocks = serial ? 1 : block_count(n, work);
+    run_blocks(blocks, serial, [=](int64_t b) mutable {
         const int64_t end = balanced_cut(ptr, n, b + 1, blocks);
         for (int64_t g = balanced_cut(ptr, n, b, blocks); g < end; ++g)
             f(g, static_cast<int64_t>(ptr[g]), static_cast<int64_t>(ptr[g + 1]));
@@ -219,12 +223,13 @@ inline void parallel_ranges(int64_t n, int64_t work_per_item, int64_t chunks, F 
 
 struct ChunkTable;
 struct ChunkPartials;
+struct WholeSum;
 
 // Sets out[g * size ..] to the sum over the rows of group g, for few groups that may be long. sum(begin, end, g, into)
-// writes the sum of rows begin..end of group g to into[size]. Groups longer than a chunk are summed chunk by chunk, and
-// the partial sums are added in ascending order. The length of chunks depends on the number of rows alone.
-template <class T, class I, class Sum>
-inline void chunked_sum(const I* ptr, int64_t n, int64_t size, int64_t work_per_row, T* out, Sum sum) {
+// writes the sum of rows begin..end of group g, of type T, to into[size]. Groups longer than a chunk are summed chunk
+// by chunk, and the partial sums are added in ascending order. The length of chunks depends on the number of rows alone.
+template <class T, class I, class Out, class Sum>
+inline void chunked_sum(const I* ptr, int64_t n, int64_t size, int64_t work_per_row, Out* out, Sum sum) {
     if (n <= 0) return;
     const int64_t total = static_cast<int64_t>(ptr[n]) - static_cast<int64_t>(ptr[0]);
     // About 64 partial sums at most, fewer when they are large (4 Mi elements in all).
@@ -245,23 +250,31 @@ inline void chunked_sum(const I* ptr, int64_t n, int64_t size, int64_t work_per_
         const int64_t g = std::upper_bound(start, start + n + 1, c) - start - 1;
         const int64_t end = ptr[g + 1], from = ptr[g] + (c - start[g]) * chunk;
         const bool divided = slot[g + 1] > slot[g];
-        T* into = divided ? partials + (slot[g] + c - start[g]) * size : out + g * size;
-        sum(from, std::min(end, from + chunk), g, into);
+        if constexpr (std::is_same_v<T, Out>) {
+            sum(from, std::min(end, from + chunk), g,
+                divided ? partials + (slot[g] + c - start[g]) * size : out + g * size);
+        } else {
+            T* into = divided ? partials + (slot[g] + c - start[g]) * size : scratch<WholeSum, T>(size);
+            sum(from, std::min(end, from + chunk), g, into);
+            if (!divided) std::copy_n(into, size, out + g * size);
+        }
     });
     if (slot[n] == 0) return;
     constexpr int64_t kStrip = 512;  // the additions are shared among threads by strips of a group's elements
     const int64_t strips = (size + kStrip - 1) / kStrip;
     parallel_for(n * strips, slot[n] * std::min(size, kStrip) / n, [=](int64_t item) {
         const int64_t g = item / strips, first = item % strips * kStrip, last = std::min(size, first + kStrip);
-        for (int64_t c = slot[g]; c < slot[g + 1]; ++c)
-            for (int64_t i = first; i < last; ++i)
-                out[g * size + i] = c == slot[g] ? partials[c * size + i] : out[g * size + i] + partials[c * size + i];
+        if (slot[g] == slot[g + 1]) return;
+        T* const total = partials + slot[g] * size;
+        for (int64_t c = slot[g] + 1; c < slot[g + 1]; ++c)
+            for (int64_t i = first; i < last; ++i) total[i] += partials[c * size + i];
+        std::copy(total + first, total + last, out + g * size + first);
     });
 }
 
 // Sets out[g * F_ ..] to the sum over the rows p of group g; body(p, acc) adds the terms of a row into acc[F_].
-template <class T, class I, int64_t F_, class Body>
-inline void reduce_segments(const I* ptr, int64_t n, int64_t work_per_row, T* out, Body body) {
+template <class T, class I, int64_t F_, class Out, class Body>
+inline void reduce_segments(const I* ptr, int64_t n, int64_t work_per_row, Out* out, Body body) {
     chunked_sum<T>(ptr, n, F_, work_per_row, out, [=](int64_t begin, int64_t end, int64_t, T* into) mutable {
         // Small sums stay in registers or on the stack, where nothing else can alias them. They are made from sums of
         // 256 rows, which keeps more digits than adding row after row.

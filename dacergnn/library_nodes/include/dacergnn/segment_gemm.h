@@ -22,71 +22,76 @@ struct Keep {
 // nullptr for rows or gather is the identity. X rows are (H, K), W is (types, H, K, M), Y rows are (H, M). With
 // TransposeW, X rows are (H, M), Y rows are (H, K), and the weight is transposed. HS is the number of scales per row,
 // read at scale[i * HS + h]: 0 none, 1 one for the row, H one per head. finish(i, row) is called for every finished
-// row. P holds the choices of the plan for tiles.
-template <class T, class I, int64_t H, int64_t K, int64_t M, bool TransposeW, int HS, class P = gemm::Tile<>, class Gather,
-          class Rows, class Finish = Keep>
-void segment_gemm(const T* X, const Gather gather, const T* W, const I* ptr, int64_t types, const Rows rows,
-                  const T* scale, T* Y, const Finish finish = {}) {
-    constexpr int64_t D = TransposeW ? M : K, C = TransposeW ? K : M, G = gemm::kGroupRows<T, H, D, C, P>;
-    using Lines = gemm::LinesOf<T, H, D, C, P, kPrefetchedLines<T, H * D>>;
+// row. P holds the choices of the plan for tiles. Sums are of type T, whatever the elements of the arrays are.
+template <class T, class I, int64_t H, int64_t K, int64_t M, bool TransposeW, int HS, class P = gemm::Tile<>, class XE,
+          class WE, class Scale, class YE, class Gather, class Rows, class Finish = Keep>
+void segment_gemm(const XE* X, const Gather gather, const WE* W, const I* ptr, int64_t types, const Rows rows,
+                  const Scale* scale, YE* Y, const Finish finish = {}) {
+    constexpr int64_t depth = TransposeW ? M : K, C = TransposeW ? K : M;
+    using F = gemm::Factor<T, XE, WE, depth, C>;
+    constexpr int64_t D = depth / kElements<F>, G = gemm::kGroupRows<F, H, D, C, P>;
+    using Lines = gemm::LinesOf<F, H, D, C, P, kPrefetchedLines<XE, H * depth>>;
+    // Tells whether rows of X are copied for the tiles: rows that are scaled, or have other elements than the factors.
+    using Element = std::conditional_t<std::is_same_v<F, Pair>, XE, T>;
+    constexpr bool kStaged = HS != 0 || !std::is_same_v<XE, Element>;
     if (types <= 0) return;
     const int64_t first = ptr[0], total = static_cast<int64_t>(ptr[types]) - first;
     constexpr int64_t row_work = gemm::kRowWork<H, K, M>;
     const int64_t blocks = total * row_work < kSerialWork ? 1 : block_count(total, total * row_work);
-    const int64_t group = gemm::group_rows<T, H, D, C, P>(total);
+    const int64_t group = gemm::group_rows<F, H, D, C, P>(total);
     const int64_t size = ((total + blocks - 1) / blocks + group - 1) / group * group;
-    // Tells whether a row is written more than once: blocks of the depth are added to it, or an epilogue changes it.
-    constexpr bool kRevised = gemm::kBlocked<T, H, D, C, P> || !std::is_same_v<Finish, Keep>;
-    gemm::Weight<T, H, K, M, TransposeW> weight(W);
-    const auto run = [&](auto write) {
-        run_blocks(blocks, blocks == 1, [=](int64_t b) mutable {
-            constexpr gemm::Write How = static_cast<gemm::Write>(decltype(write)::value);
-            // Rows that are streamed when they are finished: before, they are in a buffer, in the cache.
-            constexpr bool kApart = How == gemm::Write::kStream && kRevised;
-            int64_t p = first + b * size;
-            const int64_t end = std::min(first + total, p + size);
-            const T* x[G];
-            T* y[G];
-            int64_t number[G];
-            Lines upcoming;
-            T* finished = kApart ? scratch<gemm::FinishedRows, T>(G * H * C) : nullptr;
-            T* scaled = HS == 0 ? nullptr : scratch<gemm::ScaledRows, T>(G * H * D);
-            const auto source = [&](int64_t q) {
-                return X + at(gather, at(rows, q)) * (H * D);
-            };
-            int64_t t = std::upper_bound(ptr, ptr + types, static_cast<I>(p)) - ptr - 1;
-            for (; p < end; ++t) {
-                const int64_t stop = std::min<int64_t>(end, ptr[t + 1]);
-                if (p >= stop) continue;
-                const T* w = weight.of(t);
-                for (; p < stop;) {
-                    const int64_t n = std::min(G, stop - p);
-                    for (int64_t r = 0; r < n; ++r, ++p) {
-                        const int64_t i = number[r] = at(rows, p);
-                        x[r] = source(p);
-                        y[r] = kApart ? finished + r * (H * C) : Y + i * (H * C);
-                        if constexpr (HS != 0) {
-                            gemm::scaled_row<T, H, D, HS, false>(x[r], scale + i * HS, scaled + r * (H * D));
-                            x[r] = scaled + r * (H * D);
-                        }
-                        if (p + G < end) upcoming.template add_row<H * D>(source(p + G));
+    // Tells whether a row is written more than once: blocks of the depth are added to it, or an epilogue changes it. If
+    // such a row is streamed, it is in a buffer before, and so is a row that is rounded.
+    constexpr bool kRounded = !std::is_same_v<YE, T>;
+    constexpr bool kRevised = gemm::kBlocked<F, H, D, C, P> || !std::is_same_v<Finish, Keep>;
+    const bool streamed = (kRounded || kRevised || gemm::kStreamable<T, C>) && streams<H * C>(Y, total);
+    const bool apart = kRounded || (kRevised && streamed);
+    gemm::Weight<F, WE, H, K, M, TransposeW> weight(W);
+    run_blocks(blocks, blocks == 1, [=](int64_t b) mutable {
+        int64_t p = first + b * size;
+        const int64_t end = std::min(first + total, p + size);
+        const F* x[G];
+        T* y[G];
+        int64_t number[G];
+        Lines upcoming;
+        T* finished = apart ? scratch<gemm::FinishedRows, T>(G * H * C) : nullptr;
+        Element* staged = kStaged ? scratch<gemm::ScaledRows, Element>(G * H * depth) : nullptr;
+        const auto source = [&](int64_t q) {
+            return X + at(gather, at(rows, q)) * (H * depth);
+        };
+        int64_t t = std::upper_bound(ptr, ptr + types, static_cast<I>(p)) - ptr - 1;
+        for (; p < end; ++t) {
+            const int64_t stop = std::min<int64_t>(end, ptr[t + 1]);
+            if (p >= stop) continue;
+            const F* w = weight.of(t);
+            for (; p < stop;) {
+                const int64_t n = std::min(G, stop - p);
+                for (int64_t r = 0; r < n; ++r, ++p) {
+                    const int64_t i = number[r] = at(rows, p);
+                    if constexpr (kRounded)
+                        y[r] = finished + r * (H * C);
+                    else
+                        y[r] = apart ? finished + r * (H * C) : Y + i * (H * C);
+                    if constexpr (kStaged) {
+                        Element* row = staged + r * (H * depth);
+                        gemm::scaled_row<H, depth, HS, false>(source(p), scale + i * HS, row);
+                        x[r] = reinterpret_cast<const F*>(row);
+                    } else {
+                        x[r] = reinterpret_cast<const F*>(source(p));
                     }
-                    upcoming.ask_but(gemm::kLinesMeanwhile<T, H, D, C, P>);
-                    gemm::group_product<T, H, D, C, kApart ? gemm::Write::kStore : How, P>(x, w, y, n, upcoming);
-                    upcoming.ask_all();
-                    for (int64_t r = 0; r < n; ++r) {
-                        finish(number[r], y[r]);
-                        if constexpr (kApart) write_row<H * C>(Y + number[r] * (H * C), y[r], true);
-                    }
+                    if (p + G < end) upcoming.template add_row<H * depth>(source(p + G));
+                }
+                upcoming.ask_but(gemm::kLinesMeanwhile<F, H, D, C, P>);
+                gemm::group_product<F, H, D, C, gemm::Write::kStore, P>(x, w, y, n, streamed && !apart, upcoming);
+                upcoming.ask_all();
+                for (int64_t r = 0; r < n; ++r) {
+                    finish(number[r], y[r]);
+                    if (apart) write_row<H * C>(Y + number[r] * (H * C), y[r], streamed);
                 }
             }
-            if constexpr (How == gemm::Write::kStream) end_stream();
-        });
-    };
-    if constexpr (kStreams && (kRevised || gemm::kStreamable<T, C>)) {
-        if (streams<H * C>(Y, total)) return run(constant<int64_t(gemm::Write::kStream)>{});
-    }
-    run(constant<int64_t(gemm::Write::kStore)>{});
+        }
+        if (streamed) end_stream();
+    });
 }
 
 // Computes Y[scatter[i]] += scale[i] * X[gather[i]] @ W[t]. Before, the y_rows rows of Y are set to those of `start`,
@@ -94,13 +99,17 @@ void segment_gemm(const T* X, const Gather gather, const T* W, const I* ptr, int
 // Inside a type, rows are sorted by target; scatter_ptr[targets + 1] is the CSR pointer of all rows by target, and
 // targets <= y_rows. Every thread owns contiguous targets and visits the types in order: there are no atomics, and the
 // sums are the same for any number of threads. Rows of one type with the same target are added before the product.
-template <class T, class I, int64_t H, int64_t K, int64_t M, bool TransposeW, int HS, class P = gemm::Tile<>, class Gather,
-          class Rows, class Finish = Keep>
-void segment_gemm_scatter(const T* X, const Gather gather, const T* W, const I* ptr, int64_t types, const Rows rows,
-                          const T* scale, const I* scatter, const I* scatter_ptr, int64_t targets,
-                          int64_t y_rows, T* Y, const Finish finish = {}, const T* start = nullptr) {
-    constexpr int64_t D = TransposeW ? M : K, C = TransposeW ? K : M, G = gemm::kGroupRows<T, H, D, C, P>;
-    using Lines = gemm::LinesOf<T, H, D, C, P, kPrefetchedLines<T, H * D> + kPrefetchedLines<T, H * C>>;
+template <class T, class I, int64_t H, int64_t K, int64_t M, bool TransposeW, int HS, class P = gemm::Tile<>, class XE,
+          class WE, class Scale, class YE, class Gather, class Rows, class Finish = Keep, class Start = YE>
+void segment_gemm_scatter(const XE* X, const Gather gather, const WE* W, const I* ptr, int64_t types, const Rows rows,
+                          const Scale* scale, const I* scatter, const I* scatter_ptr, int64_t targets,
+                          int64_t y_rows, YE* Y, const Finish finish = {}, const Start* start = nullptr) {
+    constexpr int64_t depth = TransposeW ? M : K, C = TransposeW ? K : M;
+    using F = gemm::Factor<T, XE, WE, depth, C>;
+    constexpr int64_t D = depth / kElements<F>, G = gemm::kGroupRows<F, H, D, C, P>;
+    constexpr bool kPairs = std::is_same_v<F, Pair>, kRounded = !std::is_same_v<YE, T>;
+    constexpr bool kStaged = HS != 0 || !(kPairs || std::is_same_v<XE, T>);
+    using Lines = gemm::LinesOf<F, H, D, C, P, kPrefetchedLines<XE, H * depth> + kPrefetchedLines<T, H * C>>;
     const int64_t total = types > 0 ? static_cast<int64_t>(ptr[types]) - static_cast<int64_t>(ptr[0]) : 0;
     constexpr int64_t row_work = gemm::kRowWork<H, K, M>;
     int64_t blocks = 1;
@@ -109,22 +118,28 @@ void segment_gemm_scatter(const T* X, const Gather gather, const T* W, const I* 
         const int64_t threads = thread_count(), rows_per_type = total / std::max<int64_t>(types, 1);
         blocks = std::min(targets, std::clamp(rows_per_type / 64, threads, 8 * threads));
     }
-    gemm::Weight<T, H, K, M, TransposeW> weight(W);
+    gemm::Weight<F, WE, H, K, M, TransposeW> weight(W);
     run_blocks(blocks, blocks == 1, [=](int64_t b) mutable {
         const int64_t begin = targets > 0 ? balanced_cut(scatter_ptr, targets, b, blocks) : 0;
         const int64_t end = targets > 0 ? balanced_cut(scatter_ptr, targets, b + 1, blocks) : 0;
         const int64_t last = b + 1 == blocks ? y_rows : end;
+        T* totals;  // the sums of the targets begin..last
+        if constexpr (kRounded)
+            totals = scratch<gemm::FinishedRows, T>((last - begin) * (H * C));
+        else
+            totals = Y + begin * (H * C);
         if (start == nullptr)
-            std::fill(Y + begin * (H * C), Y + last * (H * C), T(0));
-        else if (start != Y)
-            std::copy(start + begin * (H * C), start + last * (H * C), Y + begin * (H * C));
-        const T* x[G];
+            std::fill(totals, totals + (last - begin) * (H * C), T(0));
+        else if (static_cast<const void*>(start + begin * (H * C)) != totals)
+            std::copy(start + begin * (H * C), start + last * (H * C), totals);
+        const F* x[G];
         T* y[G];
         Lines upcoming;
-        T* sums = scratch<gemm::ScaledRows, T>(G * H * D);
+        T* sums = scratch<gemm::ScaledRows, T>(G * H * depth);
+        XE* rounded = kPairs ? scratch<gemm::RoundedRows, XE>(G * H * depth) : nullptr;
         const auto row_of = [&](int64_t q) { return at(rows, q); };
         const auto source = [&](int64_t i) {
-            return X + at(gather, i) * (H * D);
+            return X + at(gather, i) * (H * depth);
         };
         for (int64_t t = 0; begin < end && t < types; ++t) {
             const int64_t stop = ptr[t + 1];
@@ -138,8 +153,8 @@ void segment_gemm_scatter(const T* X, const Gather gather, const T* W, const I* 
             }
             int64_t n = 0;
             const auto flush = [&] {
-                upcoming.ask_but(gemm::kLinesMeanwhile<T, H, D, C, P>);
-                if (n > 0) gemm::group_product<T, H, D, C, gemm::Write::kAdd, P>(x, weight.of(t), y, n, upcoming);
+                upcoming.ask_but(gemm::kLinesMeanwhile<F, H, D, C, P>);
+                if (n > 0) gemm::group_product<F, H, D, C, gemm::Write::kAdd, P>(x, weight.of(t), y, n, false, upcoming);
                 upcoming.ask_all();
                 n = 0;
             };
@@ -147,28 +162,39 @@ void segment_gemm_scatter(const T* X, const Gather gather, const T* W, const I* 
                 int64_t i = row_of(p);
                 const int64_t target = scatter[i];
                 if (target >= end) break;
-                T* sum = sums + n * (H * D);
-                x[n] = source(i);
-                if constexpr (HS != 0) {
-                    gemm::scaled_row<T, H, D, HS, false>(x[n], scale + i * HS, sum);
-                    x[n] = sum;
-                }
+                const XE* from = source(i);
+                T* sum = sums + n * (H * depth);
+                bool summed = kStaged;
+                if constexpr (kStaged) gemm::scaled_row<H, depth, HS, false>(from, scale + i * HS, sum);
                 for (++p; p < stop && static_cast<int64_t>(scatter[i = row_of(p)]) == target; ++p) {
-                    if (x[n] != sum) copy_row<H * D, false>(x[n], T(1), sum);
-                    x[n] = sum;
-                    gemm::scaled_row<T, H, D, HS, true>(source(i), scale + i * HS, sum);
+                    if (!summed) copy_row<H * depth, false>(from, T(1), sum);
+                    summed = true;
+                    gemm::scaled_row<H, depth, HS, true>(source(i), scale + i * HS, sum);
                 }
-                y[n] = Y + target * (H * C);
+                x[n] = reinterpret_cast<const F*>(from);
+                if constexpr (kPairs) {
+                    XE* row = rounded + n * (H * depth);
+                    if (summed) copy_row<H * depth, false>(sum, T(1), row);
+                    if (summed) x[n] = reinterpret_cast<const F*>(row);
+                } else {
+                    if (summed) x[n] = sum;
+                }
+                y[n] = totals + (target - begin) * (H * C);
                 if (++n == G) flush();
                 if (p + G < stop) {
                     const int64_t later = row_of(p + G);
-                    upcoming.template add_row<H * D>(source(later));
-                    upcoming.template add_row<H * C>(Y + static_cast<int64_t>(scatter[later]) * (H * C));
+                    upcoming.template add_row<H * depth>(source(later));
+                    const int64_t next = scatter[later];
+                    if (next < end) upcoming.template add_row<H * C>(totals + (next - begin) * (H * C));
                 }
             }
             flush();
         }
-        for (int64_t row = begin; row < last; ++row) finish(row, Y + row * (H * C));
+        for (int64_t row = begin; row < last; ++row) {
+            T* const sum = totals + (row - begin) * (H * C);
+            finish(row, sum);
+            if constexpr (kRounded) write_row<H * C>(Y + row * (H * C), sum, false);
+        }
     });
 }
 

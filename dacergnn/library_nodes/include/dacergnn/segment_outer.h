@@ -16,11 +16,11 @@ namespace outer {
 // copied next to each other: that cost more than the pointers do. The empty assembly keeps GCC from computing the
 // address of every x[k], for which there are no registers. With `Asks`, each row is prefetched for the next tiles,
 // since no hardware prefetcher follows so many rows at once.
-template <class T, int64_t C, int64_t KB, int64_t NV, int64_t LastOffset, bool Asks>
-inline __attribute__((always_inline)) void tile(const T* const* xs, int64_t x_offset, const T* const* ys,
-                                                int64_t y_offset, int64_t n, T* into, bool add) {
-    using V = typename Columns<T, C>::V;
-    constexpr int64_t L = Columns<T, C>::lanes;
+template <class F, int64_t C, int64_t KB, int64_t NV, int64_t LastOffset, bool Asks>
+inline __attribute__((always_inline)) void tile(const F* const* xs, int64_t x_offset, const F* const* ys,
+                                                int64_t y_offset, int64_t n, Sum<F>* into, bool add) {
+    constexpr int64_t L = Columns<F, C>::lanes;
+    using V = vector_t<Sum<F>, L>;
     V sum[KB][NV];
 #pragma GCC unroll 16
     for (int64_t k = 0; k < KB; ++k) {
@@ -30,16 +30,16 @@ inline __attribute__((always_inline)) void tile(const T* const* xs, int64_t x_of
     }
     if (n <= 0) __builtin_unreachable();
     for (int64_t i = 0; i < n; ++i) {
-        const T* x = xs[i] + x_offset;
+        const F* x = xs[i] + x_offset;
         asm("" : "+r"(x));
-        const T* y = ys[i] + y_offset;
-        if constexpr (Asks) __builtin_prefetch(x + KB + 64 / sizeof(T));
-        V b[NV];
+        const F* y = ys[i] + y_offset;
+        if constexpr (Asks) __builtin_prefetch(x + KB + 64 / sizeof(F));
+        vector_t<F, L> b[NV];
 #pragma GCC unroll 4
-        for (int64_t j = 0; j < NV; ++j) b[j] = load<V>(y + vector_offset<NV, LastOffset, L>(j));
+        for (int64_t j = 0; j < NV; ++j) b[j] = load<vector_t<F, L>>(y + vector_offset<NV, LastOffset, L>(j));
 #pragma GCC unroll 16
         for (int64_t k = 0; k < KB; ++k) {
-            const T a = x[k];
+            const F a = x[k];
 #pragma GCC unroll 4
             for (int64_t j = 0; j < NV; ++j) sum[k][j] = multiply_add(a, b[j], sum[k][j]);
         }
@@ -53,22 +53,60 @@ inline __attribute__((always_inline)) void tile(const T* const* xs, int64_t x_of
 
 // Computes into (D x C) (+)= x^T y over n rows, each from its offset, and calls ahead() once per tile. With `Asks`, x
 // may be in a far cache.
-template <class T, int64_t D, int64_t C, bool Asks, class Ahead>
-inline void block_product(const T* const* x, int64_t x_offset, const T* const* y, int64_t y_offset, int64_t n, T* into,
-                          bool add, const Ahead& ahead) {
-    constexpr int64_t KB = std::min<int64_t>({D, 16, 6 * kPanelVectors / Columns<T, C>::last}), rest = D % KB;
+template <class F, int64_t D, int64_t C, bool Asks, class Ahead>
+inline void block_product(const F* const* x, int64_t x_offset, const F* const* y, int64_t y_offset, int64_t n,
+                          Sum<F>* into, bool add, const Ahead& ahead) {
+    constexpr int64_t KB = std::min<int64_t>({D, 16, 6 * kPanelVectors / Columns<F, C>::last}), rest = D % KB;
     constexpr bool asks = Asks && D > KB;
-    for_each_panel<T, C>([&](auto nv, auto last_offset, int64_t column) {
+    for_each_panel<F, C>([&](auto nv, auto last_offset, int64_t column) {
         constexpr int64_t NV = decltype(nv)::value, Off = decltype(last_offset)::value;
         int64_t k = 0;
         for (; k + KB <= D; k += KB, ahead())
-            tile<T, C, KB, NV, Off, asks>(x, x_offset + k, y, y_offset + column, n, into + k * C + column, add);
+            tile<F, C, KB, NV, Off, asks>(x, x_offset + k, y, y_offset + column, n, into + k * C + column, add);
         if constexpr (rest > 0)
-            tile<T, C, rest, NV, Off, false>(x, x_offset + k, y, y_offset + column, n, into + k * C + column, add);
+            tile<F, C, rest, NV, Off, false>(x, x_offset + k, y, y_offset + column, n, into + k * C + column, add);
     });
 }
 
 struct Sums;
+struct XFactors;
+struct YFactors;
+
+template <bool First, class A, class B>
+inline auto& either(A& a, B& b) {
+    if constexpr (First)
+        return a;
+    else
+        return b;
+}
+
+// Holds n rows of elements as rows of factors: the rows themselves, or copies in scratch memory. Two rows make a row of
+// pairs.
+template <class F, class Element, int64_t Width, int64_t Most, class Tag>
+struct Factors {
+    static constexpr bool kThere = std::is_same_v<F, Element>;
+    const F* copies[kThere ? 1 : Most];
+    const F* const* rows;
+
+    Factors(const Element* const* from, int64_t n) {
+        if constexpr (kThere) {
+            rows = from;
+        } else {
+            F* into = scratch<Tag, F>(Most * Width);
+            rows = copies;
+            for (int64_t r = 0; r < n; r += kElements<F>, into += Width) {
+                copies[r / kElements<F>] = into;
+                if constexpr (!std::is_same_v<F, Pair>) {
+                    copy_row<Width, false>(from[r], F(1), into);
+                } else if (r + 1 < n) {
+                    gemm::pair_rows<Width>(from[r], from[r + 1], into);
+                } else {
+                    for (int64_t j = 0; j < Width; ++j) into[j] = bfloat16(from[r][j]).bits;
+                }
+            }
+        }
+    }
+};
 
 }  // namespace outer
 
@@ -76,33 +114,39 @@ struct Sums;
 enum class Runs { kNone, kOfX, kOfY };
 
 // Computes dW[t] (H, K, M) = sum of scale[i] * X[xgather[i]]^T Y[ygather[i]] over the rows i of type t, zeros for a
-// type without rows. Rows, gathers (nullptr: identity) and scale are as in segment_gemm; X rows are (H, K), Y rows are
-// (H, M). The sums do not depend on the number of threads.
-template <class T, class I, int64_t H, int64_t K, int64_t M, int HS, Runs R, class XGather, class YGather, class Rows>
-void segment_outer(const T* X, const XGather xgather, const T* Y, const YGather ygather, const I* ptr, int64_t types,
-                   const Rows rows, const T* scale, T* dW) {
+// type without rows. Rows, gathers (nullptr: identity), scale and T are as in segment_gemm; X rows are (H, K), Y rows
+// are (H, M). The sums do not depend on the number of threads.
+template <class T, class I, int64_t H, int64_t K, int64_t M, int HS, Runs R, class XE, class YE, class Scale, class Out,
+          class XGather, class YGather, class Rows>
+void segment_outer(const XE* X, const XGather xgather, const YE* Y, const YGather ygather, const I* ptr, int64_t types,
+                   const Rows rows, const Scale* scale, Out* dW) {
     // (K, 1) and (1, K) are the same memory: a single column is computed as a single row.
     constexpr bool swap = M == 1 && K > 1;
     constexpr int64_t D = swap ? M : K, C = swap ? K : M;
+    using F = gemm::Factor<T, XE, YE, 2, C>;  // two rows make a row of pairs
     // The panel of Y that a tile reads takes a third of L1; if narrow tiles pass over the rows many times, all rows
     // together take a third. The tiles request the next rows.
     constexpr int64_t panel = std::min(C, Columns<T, C>::last * Columns<T, C>::lanes) * int64_t(sizeof(T));
     constexpr int64_t kBlock = std::clamp<int64_t>(16384 / panel, 32, kPanelVectors < 4 ? 48 : 128);
     constexpr int64_t kAhead = kBlock / (H * Columns<T, C>::panels * std::max<int64_t>(D / 8, 1)) + 1;
     // The operand that is scaled and summed, and the size of its heads.
-    constexpr bool sums_y = R == Runs::kOfX;
+    constexpr bool sums_y = R == Runs::kOfX, kSums = HS != 0 || R != Runs::kNone;
     constexpr int64_t S = sums_y ? M : K;
+    using Summed = std::conditional_t<sums_y, YE, XE>;
+    constexpr bool kCopies = HS != 0 || (kSums && !std::is_same_v<Summed, T>);
+    // The elements of the rows that become factors.
+    using Left = std::conditional_t<kSums && !sums_y, T, XE>;
+    using Right = std::conditional_t<kSums && sums_y, T, YE>;
     // Scaled rows are in a near cache: they have just been written.
-    constexpr bool asks = HS == 0 || sums_y != swap;
+    constexpr bool asks = (HS == 0 || sums_y != swap) && std::is_same_v<F, std::conditional_t<swap, Right, Left>>;
     constexpr bool irregular = !(is_identity<Rows> && is_identity<XGather> && is_identity<YGather>);
     const auto x_row = [=](int64_t p) { return X + at(xgather, at(rows, p)) * (H * K); };
     const auto y_row = [=](int64_t p) { return Y + at(ygather, at(rows, p)) * (H * M); };
     const auto sum = [=](int64_t begin, int64_t end, int64_t, T* into) {
         if (begin == end) std::fill(into, into + H * K * M, T(0));
-        T* sums = HS == 0 && R == Runs::kNone ? nullptr : scratch<outer::Sums, T>(kBlock * H * S);
-        const T* xs[kBlock];
-        const T* ys[kBlock];
-        const T** summed = sums_y ? ys : xs;
+        T* sums = kSums ? scratch<outer::Sums, T>(kBlock * H * S) : nullptr;
+        const Left* xs[kBlock];
+        const Right* ys[kBlock];
         int64_t next = begin;
         const auto ahead = [&] {
             const int64_t stop = std::min(end, next + kAhead);
@@ -113,33 +157,47 @@ void segment_outer(const T* X, const XGather xgather, const T* Y, const YGather 
         };
         for (int64_t p = begin, first = true; p < end; first = false) {
             int64_t n = 0;
-            const T* repeated = nullptr;
+            const void* repeated = nullptr;
             for (; p < end; ++p) {
-                const T *x = x_row(p), *y = y_row(p), *factor = scale + at(rows, p) * HS;
-                T* place = sums + (n - 1) * (H * S);
-                if (R != Runs::kNone && n > 0 && (sums_y ? x : y) == repeated) {
-                    if (summed[n - 1] != place) copy_row<H * S, false>(summed[n - 1], T(1), place);
-                    summed[n - 1] = place;
-                    gemm::scaled_row<T, H, S, HS, true>(sums_y ? y : x, factor, place);
-                    continue;
+                const XE* x = x_row(p);
+                const YE* y = y_row(p);
+                const void* const other = sums_y ? static_cast<const void*>(x) : y;
+                const Scale* factor = scale + at(rows, p) * HS;
+                if constexpr (kSums) {
+                    const T*& summed = outer::either<sums_y>(ys, xs)[R != Runs::kNone && n > 0 ? n - 1 : 0];
+                    const Summed* own = outer::either<sums_y>(y, x);
+                    T* place = sums + (n - 1) * (H * S);
+                    if (R != Runs::kNone && n > 0 && other == repeated) {
+                        if constexpr (!kCopies) {
+                            if (summed != place) copy_row<H * S, false>(summed, T(1), place);
+                            summed = place;
+                        }
+                        gemm::scaled_row<H, S, HS, true>(own, factor, place);
+                        continue;
+                    }
                 }
                 if (n == kBlock) break;
-                xs[n] = x;
-                ys[n] = y;
-                repeated = sums_y ? x : y;
-                if constexpr (HS != 0) {
-                    gemm::scaled_row<T, H, S, HS, false>(sums_y ? y : x, factor, place + H * S);
-                    summed[n] = place + H * S;
+                repeated = other;
+                if constexpr (kCopies) {
+                    T* place = sums + n * (H * S);
+                    gemm::scaled_row<H, S, HS, false>(outer::either<sums_y>(y, x), factor, place);
+                    outer::either<sums_y>(ys, xs)[n] = place;
+                } else {
+                    outer::either<sums_y>(ys, xs)[n] = outer::either<sums_y>(y, x);
                 }
+                outer::either<!sums_y>(ys, xs)[n] = outer::either<!sums_y>(y, x);
                 ++n;
             }
             next = irregular ? p : end;  // the hardware prefetcher follows regular rows
+            const outer::Factors<F, Left, H * K, kBlock, outer::XFactors> a(xs, n);
+            const outer::Factors<F, Right, H * M, kBlock, outer::YFactors> b(ys, n);
+            const int64_t count = (n + kElements<F> - 1) / kElements<F>;
             for (int64_t h = 0; h < H; ++h) {
                 T* block = into + h * (K * M);
                 if constexpr (swap)
-                    outer::block_product<T, D, C, asks>(ys, h * M, xs, h * K, n, block, !first, ahead);
+                    outer::block_product<F, D, C, asks>(b.rows, h * M, a.rows, h * K, count, block, !first, ahead);
                 else
-                    outer::block_product<T, D, C, asks>(xs, h * K, ys, h * M, n, block, !first, ahead);
+                    outer::block_product<F, D, C, asks>(a.rows, h * K, b.rows, h * M, count, block, !first, ahead);
             }
         }
     };

@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "half.h"
 #include "simd.h"
 
 namespace dacergnn {
@@ -63,6 +64,18 @@ inline __attribute__((always_inline)) void stream(T* p, V v) {
 #endif
 }
 
+// Does the same among many vectors in registers, which GCC spills around the other form. Loops over rows on the stack
+// become slower with this one.
+template <class V, class T>
+inline __attribute__((always_inline)) void stream_register(T* p, V v) {
+#if defined(DACERGNN_STREAMS)
+    typedef V Memory __attribute__((may_alias));
+    asm volatile("vmovntps %1, %0" : "=m"(*reinterpret_cast<Memory*>(p)) : "v"(v));
+#else
+    store(p, v);
+#endif
+}
+
 inline void end_stream() {
 #if defined(DACERGNN_STREAMS)
     asm volatile("sfence" : : : "memory");
@@ -91,6 +104,27 @@ inline __attribute__((always_inline)) V multiply_add(T a, V b, V sum) {
 #endif
     return result;
 }
+
+// A pair of elements of bfloat16: one instruction multiplies it by another pair, and adds both products to a float.
+using Pair = uint32_t;
+#if defined(__AVX512BF16__) && defined(__AVX512VL__) && !defined(DACERGNN_NO_VECTORS)
+#define DACERGNN_PAIRS
+#endif
+
+// The type of sums of products of factors, and the number of elements in a factor.
+template <class Factor>
+using Sum = std::conditional_t<std::is_same_v<Factor, Pair>, float, Factor>;
+template <class Factor>
+inline constexpr int64_t kElements = std::is_same_v<Factor, Pair> ? 2 : 1;
+
+#if defined(DACERGNN_PAIRS)
+template <class V, class B>
+inline __attribute__((always_inline)) V multiply_add(Pair a, B b, V sum) {
+    const B both = B{} + a;
+    asm("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(both), "v"(b));
+    return sum;
+}
+#endif
 
 // Cuts the columns 0..C of a row into vectors whose lanes are a power of two. If C is no multiple of the lanes, the
 // last vector ends at column C and overlaps its neighbor. Both then hold the same values in the common columns, so
@@ -214,29 +248,39 @@ struct NothingUpcoming {
 };
 
 // Sets to[0..n] = scale * from[0..n]. The loop is explicit because the compiler would call memmove for a short row.
-template <int64_t n, bool Scaled, class T>
-inline __attribute__((always_inline)) void copy_row(const T* from, T scale, T* to) {
-    using V = typename Columns<T, n>::V;
-    constexpr int64_t L = Columns<T, n>::lanes;
+template <int64_t n, bool Scaled, class From, class To>
+inline __attribute__((always_inline)) void copy_row(const From* from, Computed<From> scale, To* to) {
+    if constexpr (std::is_same_v<From, To> && !is_half<To>) {
+        using V = typename Columns<To, n>::V;
+        constexpr int64_t L = Columns<To, n>::lanes;
 #pragma GCC unroll 4
-    for (int64_t j = 0; j < n; j += L) {
-        const int64_t at = j + L <= n ? j : n - L;
-        V v = load<V>(from + at);
-        if constexpr (Scaled) v *= scale;
-        store(to + at, v);
+        for (int64_t j = 0; j < n; j += L) {
+            const int64_t at = j + L <= n ? j : n - L;
+            V v = load<V>(from + at);
+            if constexpr (Scaled) v *= scale;
+            store(to + at, v);
+        }
+    } else {
+        DACERGNN_SIMD
+        for (int64_t j = 0; j < n; ++j) to[j] = Scaled ? scale * Computed<From>(from[j]) : Computed<From>(from[j]);
     }
 }
 
 // Sets to[0..n] = from[0..n], by streaming if `streams` has said so.
-template <int64_t n, class T>
-inline __attribute__((always_inline)) void write_row(T* to, const T* from, bool streamed) {
-    if (!streamed) {
-        copy_row<n, false>(from, T(1), to);
-        return;
-    }
-    using V = typename Columns<T, n>::V;
+template <int64_t n, class From, class To>
+inline __attribute__((always_inline)) void write_row(To* to, const From* from, bool streamed) {
+    if (!kStreams || !streamed) {
+        copy_row<n, false>(from, Computed<From>(1), to);
+    } else if constexpr (std::is_same_v<From, To>) {
+        using Bits = std::conditional_t<is_half<To>, uint16_t, To>;
+        using V = typename Columns<Bits, n>::V;
 #pragma GCC unroll 4
-    for (int64_t j = 0; j < n; j += Columns<T, n>::lanes) stream(to + j, load<V>(from + j));
+        for (int64_t j = 0; j < n; j += Columns<Bits, n>::lanes) stream(to + j, load<V>(from + j));
+    } else {
+        alignas(64) To row[n];
+        copy_row<n, false>(from, Computed<From>(1), row);
+        write_row<n>(to, row, true);
+    }
 }
 
 }  // namespace dacergnn

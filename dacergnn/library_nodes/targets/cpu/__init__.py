@@ -11,7 +11,7 @@ from dace.sdfg import nodes
 
 from dacergnn.library_nodes.node import GraphOperator
 from dacergnn.library_nodes.segment_gemm.plan import GemmPlan, plan_gemm
-from dacergnn.library_nodes.targets.cpp import Headers, cpp_tasklet, index_alias
+from dacergnn.library_nodes.targets.cpp import Headers, cpp_tasklet, element_types, index_alias
 from dacergnn.library_nodes.targets.cpu.gemm import gemm_code
 from dacergnn.library_nodes.targets.cpu.nest import nest_code
 from dacergnn.library_nodes.targets.cpu.shared_sum import shared_sum_code
@@ -28,6 +28,9 @@ HEADERS = (
     "dacergnn/segment_outer.h",
     "dacergnn/weight_product.h",
 )
+PRELUDE = """#include "include/dacergnn/half.h"
+#define DACE_EXPORTED extern "C"
+namespace dace { using dacergnn::bfloat16; using dacergnn::float16; }"""
 CALL = """
 #include "include/dacergnn/packed_call.h"
 #include "include/dacergnn/read_tensors.h"
@@ -59,19 +62,21 @@ def kernel_code(operator: GraphOperator, arrays: Mapping[str, Any]) -> str:
 def _expand(operators: Sequence[GraphOperator], arrays: Sequence[Mapping[str, Any]]) -> nodes.Tasklet:
     """Returns a tasklet of the kernel of an operator."""
     (operator,), (own,) = operators, arrays
-    return cpp_tasklet(operators, own, index_alias(own) + kernel_code(operator, own))
+    value = "double" if dace.float64 in element_types(own) else "float"
+    return cpp_tasklet(operators, own, f"using Value = {value};\n{index_alias(own)}{kernel_code(operator, own)}")
 
 
 TARGET = Target(
     name="cpu",
     device="cpu",
-    elements=("float32", "float64"),
+    elements=("float32", "float64", "bfloat16", "float16"),
     plan_nest=plan_nest,
     plan_gemm=plan_gemm,
     expand=_expand,
     environment=CPUHeaders,
     call=CALL,
-    prelude='#include <cstdint>\n#define DACE_EXPORTED extern "C"',
+    prelude=PRELUDE,
+    mixes_elements=True,
     adjacencies=tuple(FORMATS),
     schedule_options={
         "schedule_by": ("groups", "edges"),

@@ -81,7 +81,7 @@ def _statement(plan: GemmPlan, statement: Statement) -> list[str]:
     return [
         *own,
         "{",
-        f"Value* const out = {address(target)};",
+        f"auto* const out = {address(target)};",
         *lines,
         loops,
         "}",

@@ -47,6 +47,7 @@ def _by_columns(text: NestText) -> str:
     first, *later = plan.loops
     body = [*_zeros(plan), text.loop(first, f"row_{columns} = 0", f"row_{columns} < {extent(columns)}")]
     body += [text.loop(loop, f"row_{targets} = first", f"row_{targets} < last") for loop in later]
+    body += _rounded_sums(plan)
     return (
         f"struct Rows;\ndacergnn::parallel_targets({extent(targets)}, {extent(edges)}, {plan.work}, "
         "[=](const int64_t first, const int64_t last) {\n" + "\n".join(body) + f"\n{text.end()}}});"
@@ -56,15 +57,25 @@ def _by_columns(text: NestText) -> str:
 def _zeros(plan: NestPlan) -> list[str]:
     """Declares the sums of a range of targets, set to zero: in memory, or in scratch if nothing else reads them."""
     reduced = [(name, home) for name, home in plan.homes.items() if home.reduced]
-    kept = sum(home.width for _, home in reduced if not home.stored)
+    kept = sum(home.width for name, home in reduced if plan.arrays.rounds(name) or not home.stored)
     lines = [f"Value* const rows = dacergnn::scratch<Rows, Value>((last - first) * {kept});"] if kept else []
     offset = 0
     for name, home in reduced:
-        place = f"{PREFIX}{name} + first * {home.width}" if home.stored else f"rows + (last - first) * {offset}"
-        offset += 0 if home.stored else home.width
+        in_memory = home.stored and not plan.arrays.rounds(name)
+        place = f"{PREFIX}{name} + first * {home.width}" if in_memory else f"rows + (last - first) * {offset}"
+        offset += 0 if in_memory else home.width
         lines.append(f"Value* const sums_{name} = {place};")
         lines.append(f"std::fill_n(sums_{name}, (last - first) * {home.width}, Value(0));")
     return lines
+
+
+def _rounded_sums(plan: NestPlan) -> list[str]:
+    """Writes the sums of a range of targets to memory, which holds fewer digits."""
+    return [
+        f"std::copy_n(sums_{name}, (last - first) * {home.width}, {PREFIX}{name} + first * {home.width});"
+        for name, home in plan.homes.items()
+        if home.reduced and home.stored and plan.arrays.rounds(name)
+    ]
 
 
 @dataclass(frozen=True)
@@ -212,7 +223,7 @@ class NestText:
             (goal,), (source,) = step.goals, step.reads.values()
             before.append(f"Value* const sums_{name} = {f'kept_{name}' if goal.where == 'scratch' else out};")
             before.append(f"std::fill(sums_{name}, sums_{name} + {count}, {IDENTITY[statement.op]});")
-            value = f"({self._pointer(source)})[f]"
+            value = f"Value(({self._pointer(source)})[f])"
             inside.append(each(width, COMBINE[statement.op].format(f"(sums_{name} + group * {width})[f]", value)))
             if statement.op != "+=":
                 after.append(f"for (int64_t g = first; g < last; ++g)\nif ({bounds}[g] == {bounds}[g + 1])")
@@ -308,7 +319,7 @@ class NestText:
                 goals.append("made")
                 after.append(self._write(name, self._pointer(place), "made"))
             else:
-                sources.append(f"Value* const out = {self._pointer(place)};")
+                sources.append(f"auto* const out = {self._pointer(place)};")
                 goals.append("out")
 
         def store(at: str, value: str) -> str:
@@ -334,7 +345,7 @@ class NestText:
             elif step.streams:
                 lines.append(self._write(name, self._pointer(place), f"own_{name}"))
             else:
-                lines.append(f"Value* const out = {self._pointer(place)};")
+                lines.append(f"auto* const out = {self._pointer(place)};")
                 goals.append("out")
         lines += [each(width, f"{goal}[f] = own_{name}[f];") for goal in goals]
         return "{\n" + "\n".join(lines) + "\n}" if lines else ""

@@ -12,7 +12,7 @@ from dace.sdfg import nodes
 from dacergnn.library_nodes.node import GraphOperator
 from dacergnn.library_nodes.segment_gemm.device_plan import plan_device_gemm
 from dacergnn.library_nodes.segment_gemm.plan import GemmPlan
-from dacergnn.library_nodes.targets.cpp import Headers, cpp_tasklet, index_alias
+from dacergnn.library_nodes.targets.cpp import Headers, cpp_tasklet, element_types, index_alias
 from dacergnn.library_nodes.targets.cuda.gemm import gemm_launches
 from dacergnn.library_nodes.targets.cuda.launches import Launches, started
 from dacergnn.library_nodes.targets.cuda.nest import nest_launches
@@ -58,7 +58,8 @@ def _expand(operators: Sequence[GraphOperator], arrays: Sequence[Mapping[str, An
     the type of encodings.
     """
     every = {name: desc for own in arrays for name, desc in own.items()}
-    alias = index_alias(every).replace("Value", "Storage")
+    (storage,) = element_types(every)
+    alias = f"using Storage = {storage.ctype};\n{index_alias(every)}"
     code = started([launches(o, own) for o, own in zip(operators, arrays, strict=True)])
     return cpp_tasklet(operators, every, f"{alias}using Value = dacergnn::cuda::Accumulator<Storage>;\n{code}")
 

@@ -1,0 +1,65 @@
+"""Layers of every kind with elements of 16 bits on the CPU: results and gradients against float64."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tests.compatibility.comparing import every_kind
+from tests.compatibility.kinds import Kind, outputs
+
+TYPES = [torch.bfloat16, torch.float16]
+TRACED = ("pyg.traced-ResGatedGraphConv", "pyg.traced-UserLayer", "compile-DGL-forward")
+
+
+def rounded(module: nn.Module, dtype: torch.dtype) -> nn.Module:
+    """Rounds parameters to what ``dtype`` holds; returns the module in float64."""
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.copy_(parameter.to(dtype))
+    return module
+
+
+def results(kind: Kind, module: nn.Module, dtype: torch.dtype, rounding: torch.dtype) -> list[Tensor]:
+    """Outputs of a call, and gradients of its features and of the parameters that have one."""
+    leaves = [x.to(rounding).to(dtype).requires_grad_() for x in kind.features()]
+    found = outputs(module(*kind.call(*leaves)))
+    weights = (torch.linspace(-1, 1, part.numel()).view(part.shape).to(part.dtype) for part in found)
+    loss = torch.stack([(part * weight).double().sum() for part, weight in zip(found, weights, strict=True)]).sum()
+    gradients = torch.autograd.grad(loss, [*leaves, *module.parameters()], allow_unused=True)
+    return [t.detach() for t in (*found, *gradients) if t is not None]
+
+
+@every_kind
+@pytest.mark.parametrize("dtype", TYPES, ids=["bfloat16", "float16"])
+def test_layers(kind: Kind, dtype: torch.dtype) -> None:
+    expected = results(kind, rounded(kind.original(), dtype), torch.float64, dtype)
+    found = results(kind, kind.compiled(dtype), dtype, dtype)
+    assert len(found) == len(expected)
+    for a, b in zip(found, expected, strict=True):
+        assert a.dtype is dtype
+        scale = max(float(b.abs().max()), 1.0)  # of the terms of sums, which may cancel
+        error = float((a.double() - b).abs().max())
+        assert error <= 2 * torch.finfo(dtype).eps * scale, (a.shape, error / scale)
+
+
+@every_kind
+def test_autocast(kind: Kind) -> None:
+    """Layers compute in the type of autocast, traced ones in that of their parameters; gradients have the types of what
+    they belong to."""
+    module = kind.compiled(torch.float32)
+    leaves = [x.float().requires_grad_() for x in kind.features()]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = outputs(module(*kind.call(*leaves)))
+    loss = torch.stack([part.double().square().sum() for part in found]).sum()
+    gradients = torch.autograd.grad(loss, [*leaves, *module.parameters()], allow_unused=True)
+    assert {g.dtype for g in gradients if g is not None} == {torch.float32}
+    rounded = kind.compiled(torch.bfloat16)
+    expected = outputs(rounded(*kind.call(*[x.bfloat16() for x in leaves])))
+    for a, b in zip(found, expected, strict=True):
+        if kind.name in TRACED:
+            assert a.dtype is torch.float32
+            torch.testing.assert_close(a, b.float(), rtol=0.05, atol=0.05)
+        else:
+            assert torch.equal(a, b)
