@@ -45,6 +45,11 @@ class Arrays:
         """Tells whether an array has fewer digits than the sums that are computed for it."""
         return self.item < 4 and name not in self.wide
 
+    def converts(self, name: str) -> int:
+        """Returns the width of the rows of an array whose elements are converted together; 0 for other arrays."""
+        width = self.width(name) if self.rounds(name) else 0
+        return width if 8 <= width <= 256 else 0
+
     def width(self, name: str) -> int:
         """Returns the number of elements of a row."""
         elements = 1

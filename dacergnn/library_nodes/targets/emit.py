@@ -34,11 +34,14 @@ class _Scope:
     values: dict[tuple[Expr, tuple[str, ...]], str] = field(default_factory=dict[tuple[Expr, tuple[str, ...]], str])
 
 
-def named_rows(place: Callable[[Ref], str]) -> tuple[Callable[[Ref], str], list[str]]:
+def named_rows(
+    place: Callable[[Ref], str], converted: Callable[[Ref], int] = lambda _: 0
+) -> tuple[Callable[[Ref], str], list[str]]:
     """Returns a function that names the pointer to the row of a reference, and the list to which it adds declarations.
 
     Args:
         place: Returns the pointer as an expression.
+        converted: Returns the width of a row whose elements are converted to values together; 0 for other rows.
     """
     names: dict[tuple[str, str], str] = {}
     lines: list[str] = []
@@ -46,8 +49,13 @@ def named_rows(place: Callable[[Ref], str]) -> tuple[Callable[[Ref], str], list[
     def pointer(ref: Ref) -> str:
         key = (ref.name, ref.path)
         if key not in names:
-            names[key] = f"row{len(names)}"
-            lines.append(f"const auto* const {names[key]} = {place(ref)};")
+            name = names[key] = f"row{len(names)}"
+            width = converted(ref)
+            if width:
+                lines.append(f"Value {name}[{width}];")
+                lines.append(f"dacergnn::copy_row<{width}, false>({place(ref)}, Value(1), {name});")
+            else:
+                lines.append(f"const auto* const {name} = {place(ref)};")
         return names[key]
 
     return pointer, lines

@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "parallel.h"
+#include "rows.h"
 #include "transpose.h"
 #include "vector.h"
 
@@ -124,19 +125,19 @@ inline void rows_times_matrix(const F* const* x, const F* w, Sum<F>* const* y, i
 }
 
 struct Transposed;
-struct Widened;
+struct Converted;
 struct ScaledRows;
 struct RoundedRows;
 struct FinishedRows;
 
-// The factors of products of rows of elements X and weights of elements W: pairs if the processor has them, else T.
+// The factors of products whose sums have type T, with rows of elements X: pairs if the processor has them, else T.
 #if defined(DACERGNN_PAIRS)
-template <class T, class X, class W, int64_t Depth, int64_t C>
-using Factor = std::conditional_t<std::is_same_v<X, bfloat16> && std::is_same_v<W, bfloat16> && Depth % 2 == 0 &&
+template <class T, class X, int64_t Depth, int64_t C>
+using Factor = std::conditional_t<std::is_same_v<X, bfloat16> && std::is_same_v<T, float> && Depth % 2 == 0 &&
                                       (Columns<T, C>::lanes >= 4),
                                   Pair, T>;
 #else
-template <class T, class X, class W, int64_t Depth, int64_t C>
+template <class T, class X, int64_t Depth, int64_t C>
 using Factor = T;
 #endif
 
@@ -157,14 +158,18 @@ class Weight {
     int64_t type_ = -1;
 
     static void copy(const Element* w, F* to) {
-        if constexpr (std::is_same_v<F, Pair> && TransposeW) {
+        if constexpr (std::is_same_v<F, Pair> && TransposeW && std::is_same_v<Element, bfloat16>) {
             transpose<Pair, K, M / 2>(reinterpret_cast<const Pair*>(w), to);
+        } else if constexpr (std::is_same_v<F, Pair> && TransposeW) {
+            bfloat16* narrow = scratch<Converted, bfloat16>(K * M);
+            for (int64_t k = 0; k < K; ++k) copy_row<M, false>(w + k * M, Computed<Element>(1), narrow + k * M);
+            transpose<Pair, K, M / 2>(reinterpret_cast<const Pair*>(narrow), to);
         } else if constexpr (std::is_same_v<F, Pair>) {
             for (int64_t k = 0; k < K; k += 2) pair_rows<M>(w + k * M, w + (k + 1) * M, to + k / 2 * M);
         } else if constexpr (std::is_same_v<F, Element>) {
             transpose<F, K, M>(w, to);
         } else {
-            F* wide = kTransposed ? scratch<Widened, F>(K * M) : to;
+            F* wide = kTransposed ? scratch<Converted, F>(K * M) : to;
             for (int64_t k = 0; k < K; ++k) copy_row<M, false>(w + k * M, Computed<Element>(1), wide + k * M);
             if constexpr (kTransposed) transpose<F, K, M>(wide, to);
         }

@@ -8,6 +8,7 @@
 
 #include "gemm_tile.h"
 #include "parallel.h"
+#include "rows.h"
 #include "vector.h"
 
 namespace dacergnn {
@@ -28,7 +29,7 @@ template <class T, class I, int64_t H, int64_t K, int64_t M, bool TransposeW, in
 void segment_gemm(const XE* X, const Gather gather, const WE* W, const I* ptr, int64_t types, const Rows rows,
                   const Scale* scale, YE* Y, const Finish finish = {}) {
     constexpr int64_t depth = TransposeW ? M : K, C = TransposeW ? K : M;
-    using F = gemm::Factor<T, XE, WE, depth, C>;
+    using F = gemm::Factor<T, XE, depth, C>;
     constexpr int64_t D = depth / kElements<F>, G = gemm::kGroupRows<F, H, D, C, P>;
     using Lines = gemm::LinesOf<F, H, D, C, P, kPrefetchedLines<XE, H * depth>>;
     // Tells whether rows of X are copied for the tiles: rows that are scaled, or have other elements than the factors.
@@ -105,7 +106,7 @@ void segment_gemm_scatter(const XE* X, const Gather gather, const WE* W, const I
                           const Scale* scale, const I* scatter, const I* scatter_ptr, int64_t targets,
                           int64_t y_rows, YE* Y, const Finish finish = {}, const Start* start = nullptr) {
     constexpr int64_t depth = TransposeW ? M : K, C = TransposeW ? K : M;
-    using F = gemm::Factor<T, XE, WE, depth, C>;
+    using F = gemm::Factor<T, XE, depth, C>;
     constexpr int64_t D = depth / kElements<F>, G = gemm::kGroupRows<F, H, D, C, P>;
     constexpr bool kPairs = std::is_same_v<F, Pair>, kRounded = !std::is_same_v<YE, T>;
     constexpr bool kStaged = HS != 0 || !(kPairs || std::is_same_v<XE, T>);

@@ -6,6 +6,7 @@
 
 #include "gemm_tile.h"
 #include "parallel.h"
+#include "rows.h"
 #include "vector.h"
 
 namespace dacergnn {
@@ -123,7 +124,8 @@ void segment_outer(const XE* X, const XGather xgather, const YE* Y, const YGathe
     // (K, 1) and (1, K) are the same memory: a single column is computed as a single row.
     constexpr bool swap = M == 1 && K > 1;
     constexpr int64_t D = swap ? M : K, C = swap ? K : M;
-    using F = gemm::Factor<T, XE, YE, 2, C>;  // two rows make a row of pairs
+    // Two rows make a row of pairs.
+    using F = std::conditional_t<std::is_same_v<XE, YE>, gemm::Factor<T, XE, 2, C>, T>;
     // The panel of Y that a tile reads takes a third of L1; if narrow tiles pass over the rows many times, all rows
     // together take a third. The tiles request the next rows.
     constexpr int64_t panel = std::min(C, Columns<T, C>::last * Columns<T, C>::lanes) * int64_t(sizeof(T));

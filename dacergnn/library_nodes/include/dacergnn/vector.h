@@ -247,40 +247,4 @@ struct NothingUpcoming {
     void ask_all() const {}
 };
 
-// Sets to[0..n] = scale * from[0..n]. The loop is explicit because the compiler would call memmove for a short row.
-template <int64_t n, bool Scaled, class From, class To>
-inline __attribute__((always_inline)) void copy_row(const From* from, Computed<From> scale, To* to) {
-    if constexpr (std::is_same_v<From, To> && !is_half<To>) {
-        using V = typename Columns<To, n>::V;
-        constexpr int64_t L = Columns<To, n>::lanes;
-#pragma GCC unroll 4
-        for (int64_t j = 0; j < n; j += L) {
-            const int64_t at = j + L <= n ? j : n - L;
-            V v = load<V>(from + at);
-            if constexpr (Scaled) v *= scale;
-            store(to + at, v);
-        }
-    } else {
-        DACERGNN_SIMD
-        for (int64_t j = 0; j < n; ++j) to[j] = Scaled ? scale * Computed<From>(from[j]) : Computed<From>(from[j]);
-    }
-}
-
-// Sets to[0..n] = from[0..n], by streaming if `streams` has said so.
-template <int64_t n, class From, class To>
-inline __attribute__((always_inline)) void write_row(To* to, const From* from, bool streamed) {
-    if (!kStreams || !streamed) {
-        copy_row<n, false>(from, Computed<From>(1), to);
-    } else if constexpr (std::is_same_v<From, To>) {
-        using Bits = std::conditional_t<is_half<To>, uint16_t, To>;
-        using V = typename Columns<Bits, n>::V;
-#pragma GCC unroll 4
-        for (int64_t j = 0; j < n; j += Columns<Bits, n>::lanes) stream(to + j, load<V>(from + j));
-    } else {
-        alignas(64) To row[n];
-        copy_row<n, false>(from, Computed<From>(1), row);
-        write_row<n>(to, row, true);
-    }
-}
-
 }  // namespace dacergnn

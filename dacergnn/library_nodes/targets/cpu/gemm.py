@@ -75,7 +75,7 @@ def _statement(plan: GemmPlan, statement: Statement) -> list[str]:
         return f"{PREFIX}{ref.name} + {row} * {plan.arrays.width(ref.name)}"
 
     target, shapes = statement.target, plan.arrays.shapes
-    named, lines = named_rows(address)
+    named, lines = named_rows(address, lambda ref: 0 if plan.is_at_hand(ref) else plan.arrays.converts(ref.name))
     loops = Emitter(shapes, named).loops(statement.expr, shapes(target), lambda at, value: f"out[{at}] = {value};")
     own = [f"Value local_{target.name}[{plan.arrays.width(target.name)}];"] if target.name in plan.local_rows else []
     return [

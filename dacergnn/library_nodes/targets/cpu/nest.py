@@ -303,7 +303,12 @@ class NestText:
 
     def _step(self, step: Step, loop: NestLoop) -> str:
         """Returns loops over the elements of one row."""
-        pointer, sources = named_rows(lambda ref: self._pointer(step.reads[ref.name, ref.path]))
+
+        def converted(ref: Ref) -> int:
+            in_memory = step.reads[ref.name, ref.path].where == "memory"
+            return self.plan.arrays.converts(ref.name) if in_memory else 0
+
+        pointer, sources = named_rows(lambda ref: self._pointer(step.reads[ref.name, ref.path]), converted)
         statement = step.statement
         name = statement.target.name
         shapes, home = self.plan.arrays.shapes, self.plan.homes[name]
@@ -314,10 +319,10 @@ class NestText:
             elif place.where == "scratch":
                 sources.append(f"Value* const kept = {self._pointer(place)};")
                 goals.append("kept")
-            elif step.streams:
+            elif step.streams or self.plan.arrays.converts(name):
                 sources.append(f"Value made[{home.width}];")
                 goals.append("made")
-                after.append(self._write(name, self._pointer(place), "made"))
+                after.append(self._write(step, self._pointer(place), "made"))
             else:
                 sources.append(f"auto* const out = {self._pointer(place)};")
                 goals.append("out")
@@ -342,17 +347,19 @@ class NestText:
             if place.where == "scratch":
                 lines.append(f"Value* const kept = {self._pointer(place)};")
                 goals.append("kept")
-            elif step.streams:
-                lines.append(self._write(name, self._pointer(place), f"own_{name}"))
+            elif step.streams or self.plan.arrays.converts(name):
+                lines.append(self._write(step, self._pointer(place), f"own_{name}"))
             else:
                 lines.append(f"auto* const out = {self._pointer(place)};")
                 goals.append("out")
         lines += [each(width, f"{goal}[f] = own_{name}[f];") for goal in goals]
         return "{\n" + "\n".join(lines) + "\n}" if lines else ""
 
-    def _write(self, name: str, place: str, row: str) -> str:
-        """Returns code that writes a wide row, which nothing else here reads from memory."""
-        return f"dacergnn::write_row<{self.plan.homes[name].width}>({place}, {row}, past_{name});"
+    def _write(self, step: Step, place: str, row: str) -> str:
+        """Returns the write of a wide row that nothing else here reads from memory."""
+        name = step.statement.target.name
+        past = f"past_{name}" if step.streams else "false"
+        return f"dacergnn::write_row<{self.plan.homes[name].width}>({place}, {row}, {past});"
 
     def _pointer(self, place: Place) -> str:
         """Returns the pointer to a row."""

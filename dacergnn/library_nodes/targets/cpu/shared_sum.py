@@ -22,7 +22,7 @@ def shared_sum_code(plan: SharedSumPlan) -> str:
         assert row is not None
         return f"{PREFIX}{ref.name} + {number_text(row)} * {plan.arrays.width(ref.name)}"
 
-    pointer, lines = named_rows(place)
+    pointer, lines = named_rows(place, lambda ref: plan.arrays.converts(ref.name))
     body = Emitter(shapes, pointer).loops(statement.expr, target, lambda at, value: f"acc[{at}] += {value};")
     ids, bounds = order_name(space, path), pointer_name(space, path)
     at = f"int64_t({PREFIX}{ids}[p])" if ids else "p"
