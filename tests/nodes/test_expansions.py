@@ -22,8 +22,15 @@ from tests.nodes.statements import products, traversals
 from tests.support.random_graphs import RawGraph, random_graph
 from tests.support.random_programs import large_case
 
-TOLERANCE = {dace.float32: 2e-5, dace.float64: 1e-12}
-TORCH = {dace.float32: torch.float32, dace.float64: torch.float64, dace.int32: torch.int32, dace.int64: torch.int64}
+TOLERANCE = {dace.float32: 2e-5, dace.float64: 1e-12, dace.bfloat16: 2**-6, dace.float16: 2**-10}
+TORCH = {
+    dace.float32: torch.float32,
+    dace.float64: torch.float64,
+    dace.bfloat16: torch.bfloat16,
+    dace.float16: torch.float16,
+    dace.int32: torch.int32,
+    dace.int64: torch.int64,
+}
 
 
 def hub_graph(rng: random.Random, num_src: int, num_dst: int, num_edges: int) -> RawGraph:
@@ -86,14 +93,14 @@ class Compiled:
         self.compare(graph, inputs)
 
     def compare(self, graph: HeteroGraph, inputs: dict[str, torch.Tensor]) -> None:
-        expected = interpret(self.plain, graph, **inputs)
+        expected = interpret(self.plain, graph, **{name: value.double() for name, value in inputs.items()})
         lowered = self.executable.lowered
         results = self.executable(self.executable.prepare(graph), [inputs[n] for n in lowered.inputs])
         for buffer, result in zip(lowered.outputs, results, strict=True):
             reference = expected[buffer.name]
             assert result.shape == reference.shape, buffer.name
             if reference.size:
-                error = np.abs(result.numpy() - reference).max() / max(1.0, np.abs(reference).max())
+                error = np.abs(result.double().numpy() - reference).max() / max(1.0, np.abs(reference).max())
                 assert error <= TOLERANCE[self.dtype], (buffer.name, error, self.line(buffer.name))
 
     def line(self, name: str) -> str:
@@ -119,6 +126,11 @@ CASES: dict[str, tuple[Statements, str, Typeclass, Typeclass]] = {
     "traversals-cpu-float64-int64": (traversals, "cpu", dace.float64, dace.int64),
     "products-cpu-float32-int32": (lambda: products(["odd", "full", "heads"]), "cpu", dace.float32, dace.int32),
     "products-cpu-float64-int64": (lambda: products(["heads", "thin"]), "cpu", dace.float64, dace.int64),
+    "traversals-cpu-bfloat16-int32": (lambda: traversals(every=3), "cpu", dace.bfloat16, dace.int32),
+    "traversals-cpu-float16-int64": (lambda: traversals(every=2), "cpu", dace.float16, dace.int64),
+    "products-cpu-bfloat16-int64": (lambda: products(["odd", "full", "heads"]), "cpu", dace.bfloat16, dace.int64),
+    "products-cpu-float16-int32": (lambda: products(["heads", "thin"]), "cpu", dace.float16, dace.int32),
+    "products-scalar-bfloat16-int32": (lambda: products(["odd", "heads"]), "cpu-scalar", dace.bfloat16, dace.int32),
     "traversals-scalar-float32-int32": (lambda: traversals(every=2), "cpu-scalar", dace.float32, dace.int32),
     "products-scalar-float64-int64": (lambda: products(["odd", "heads"]), "cpu-scalar", dace.float64, dace.int64),
     "traversals-pure-float32-int64": (lambda: traversals(every=4), "pure", dace.float32, dace.int64),

@@ -154,11 +154,14 @@ def threads() -> Iterator[None]:
     ("adjacency", "dtype", "index", "schedule"),
     [
         ("csc", dace.float64, dace.int32, "groups"),
+        ("csc", dace.bfloat16, dace.int32, "groups"),
         ("coo", dace.float32, dace.int64, "groups"),
         ("coo", dace.float64, dace.int32, "edges"),
+        ("coo", dace.float16, dace.int32, "edges"),
         ("ell", dace.float64, dace.int32, "edges"),
         ("hybrid", dace.float32, dace.int32, "groups"),
         ("hybrid", dace.float64, dace.int64, "edges"),
+        ("ell", dace.bfloat16, dace.int64, "groups"),
     ],
 )
 def test_results(adjacency: str, dtype: Typeclass, index: Typeclass, schedule: str, threads: None) -> None:

@@ -124,6 +124,13 @@ inline void rows_times_matrix(const F* const* x, const F* w, Sum<F>* const* y, i
     }
 }
 
+// Does the same for pairs: GCC spills their sums inside other functions, those of other factors outside of them.
+template <class F, int64_t D, int64_t C, Write How, class P, class Lines>
+__attribute__((noinline)) void pairs_times_matrix(const F* const* x, const F* w, Sum<F>* const* y, int64_t n,
+                                                  int64_t x_offset, int64_t y_offset, bool streamed, Lines& upcoming) {
+    rows_times_matrix<F, D, C, How, P>(x, w, y, n, x_offset, y_offset, streamed, upcoming);
+}
+
 struct Transposed;
 struct Converted;
 struct ScaledRows;
@@ -279,8 +286,12 @@ inline void group_product(const F* const* x, const F* w, Sum<F>* const* y, int64
                                                                      upcoming);
         }
     } else {
-        for (int64_t h = 0; h < H; ++h)
-            rows_times_matrix<F, D, C, How, P>(x, w + h * (D * C), y, n, h * D, h * C, streamed, upcoming);
+        for (int64_t h = 0; h < H; ++h) {
+            if constexpr (std::is_same_v<F, Pair>)
+                pairs_times_matrix<F, D, C, How, P>(x, w + h * (D * C), y, n, h * D, h * C, streamed, upcoming);
+            else
+                rows_times_matrix<F, D, C, How, P>(x, w + h * (D * C), y, n, h * D, h * C, streamed, upcoming);
+        }
     }
 }
 

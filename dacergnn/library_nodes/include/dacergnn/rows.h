@@ -85,21 +85,23 @@ inline __attribute__((always_inline)) void copy_row(const From* from, Computed<F
     }
 }
 
-// Sets to[0..n] = from[0..n], by streaming if `streams` has said so.
+// Sets to[0..n] = from[0..n], by streaming if `streams` has said so, which it does of whole cache lines alone.
 template <int64_t n, class From, class To>
 inline __attribute__((always_inline)) void write_row(To* to, const From* from, bool streamed) {
-    if (!kStreams || !streamed) {
-        copy_row<n, false>(from, Computed<From>(1), to);
-    } else if constexpr (std::is_same_v<From, To>) {
-        using Bits = std::conditional_t<is_half<To>, uint16_t, To>;
-        using V = typename Columns<Bits, n>::V;
+    if constexpr (kStreams && n * sizeof(To) % 64 == 0) {
+        if (streamed) {
+            using Bits = std::conditional_t<is_half<To>, uint16_t, To>;
+            using V = typename Columns<Bits, n>::V;
+            alignas(64) To row[n];
+            if constexpr (!std::is_same_v<From, To>) copy_row<n, false>(from, Computed<From>(1), row);
+            const void* const whole = std::is_same_v<From, To> ? static_cast<const void*>(from) : row;
 #pragma GCC unroll 4
-        for (int64_t j = 0; j < n; j += Columns<Bits, n>::lanes) stream(to + j, load<V>(from + j));
-    } else {
-        alignas(64) To row[n];
-        copy_row<n, false>(from, Computed<From>(1), row);
-        write_row<n>(to, row, true);
+            for (int64_t j = 0; j < n; j += Columns<Bits, n>::lanes)
+                stream(to + j, load<V>(static_cast<const To*>(whole) + j));
+            return;
+        }
     }
+    copy_row<n, false>(from, Computed<From>(1), to);
 }
 
 }  // namespace dacergnn

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from dacergnn.library_nodes.form import Ref
 from dacergnn.library_nodes.node import PREFIX
@@ -83,11 +83,13 @@ class NestText:
     """Prints the parts of a plan. With ``in_chunks``, all threads share the rows of its innermost loops.
 
     Every chunk has accumulators of its own for the reductions of its loop, which are merged in the order of the chunks:
-    results do not depend on the number of threads.
+    results do not depend on the number of threads. ``converted`` names the copies of rows of 16 bits that the loops
+    around have made, by the pointers to these rows.
     """
 
     plan: NestPlan
     in_chunks: bool = False
+    converted: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def tile(self) -> str:
         """Returns the C++ function that runs the body on a range of groups."""
@@ -237,10 +239,25 @@ class NestText:
     def loop(self, loop: NestLoop, start: str, condition: str) -> str:
         """Returns a loop with all that is inside it."""
         lines = [self._row(loop), self._prefetches(loop), *self._declarations(loop), *self._run(loop)]
-        lines += [self._step(item, loop) if isinstance(item, Step) else self._inner(item) for item in loop.items]
+        inside = self
+        for pointer, width in self._conversions(loop).items():
+            name = f"values{len(inside.converted)}"
+            lines += [f"Value {name}[{width}];", f"dacergnn::copy_row<{width}, false>({pointer}, Value(1), {name});"]
+            inside = replace(inside, converted={**inside.converted, pointer: name})
+        lines += [inside._step(item, loop) if isinstance(item, Step) else inside._inner(item) for item in loop.items]
         pragma = "DACERGNN_SIMD\n" if loop.vectorizes else ""
         body = "\n".join(line for line in lines if line)
         return f"{pragma}for (int64_t {start}; {condition}; ++{loop.variable}) {{\n{body}\n}}"
+
+    def _conversions(self, loop: NestLoop) -> dict[str, int]:
+        """Returns the pointers to rows in memory that steps convert for a row of this loop, and the widths of these."""
+        variables, arrays = (f"row_{loop.space}", f"at_{loop.space}"), self.plan.arrays
+        pointers: dict[str, int] = {}
+        for place in (place for step in loop.steps() for place in step.reads.values()):
+            read_only = place.where == "memory" and place.array not in self.plan.homes
+            if read_only and place.row is not None and place.row.variable in variables and arrays.converts(place.array):
+                pointers[self._pointer(place)] = arrays.converts(place.array)
+        return pointers
 
     def _row(self, loop: NestLoop) -> str:
         return f"const int64_t row_{loop.space} = {number_text(loop.row)};" if loop.row is not None else ""
@@ -304,11 +321,11 @@ class NestText:
     def _step(self, step: Step, loop: NestLoop) -> str:
         """Returns loops over the elements of one row."""
 
-        def converted(ref: Ref) -> int:
-            in_memory = step.reads[ref.name, ref.path].where == "memory"
-            return self.plan.arrays.converts(ref.name) if in_memory else 0
+        def place_of(ref: Ref) -> str:
+            place = self._pointer(step.reads[ref.name, ref.path])
+            return self.converted.get(place, place)
 
-        pointer, sources = named_rows(lambda ref: self._pointer(step.reads[ref.name, ref.path]), converted)
+        pointer, sources = named_rows(place_of)
         statement = step.statement
         name = statement.target.name
         shapes, home = self.plan.arrays.shapes, self.plan.homes[name]
