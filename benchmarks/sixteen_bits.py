@@ -1,0 +1,86 @@
+"""How fast layers are in bfloat16 and float16 on the CPU, against float32 in turns.
+
+Run: python benchmarks/sixteen_bits.py [--data bgs~,biokg~,am~] [--repeat 9]
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from math import exp, log
+
+import click
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor, nn
+
+from dacergnn import HeteroGraph, datasets, modules
+
+TYPES = (torch.float32, torch.bfloat16, torch.float16)
+WIDTH = 64
+
+
+def layers(graph: HeteroGraph) -> dict[str, nn.Module]:
+    """Makes one layer of each kind."""
+    relations = graph.size("R")
+    return {
+        "RGCN": modules.RGCN(WIDTH, WIDTH, relations),
+        "RGAT": modules.RGAT(WIDTH, WIDTH, relations),
+        "HGT": modules.HGT(WIDTH, graph.size("T"), relations),
+    }
+
+
+def calls(graph: HeteroGraph, layer: nn.Module, dtype: torch.dtype) -> dict[str, Callable[[], object]]:
+    """Returns an inference and a training step of a layer in a type."""
+    layer = layer.to(dtype)
+    x = torch.randn(graph.size("NS"), WIDTH).to(dtype).requires_grad_()
+    seed = torch.randn(graph.size("ND"), WIDTH).to(dtype)
+
+    def infer() -> Tensor:
+        with torch.no_grad():
+            return layer(x, graph)
+
+    def train() -> None:
+        x.grad = None
+        layer(x, graph).backward(seed)
+
+    return {"inference": infer, "training": train}
+
+
+def medians(steps: dict[torch.dtype, Callable[[], object]], repeat: int) -> dict[torch.dtype, float]:
+    """Returns the median milliseconds of each step; steps take turns."""
+    seconds: dict[torch.dtype, list[float]] = {dtype: [] for dtype in steps}
+    for round_number in range(repeat + 1):
+        for dtype, step in steps.items():
+            started = time.perf_counter()
+            step()
+            if round_number:  # the first one compiles
+                seconds[dtype].append(time.perf_counter() - started)
+    return {dtype: 1e3 * statistics.median(values) for dtype, values in seconds.items()}
+
+
+@click.command()
+@click.option("--data", default="bgs~,biokg~,am~", show_default=True)
+@click.option("--repeat", default=9, show_default=True)
+def main(data: str, repeat: int) -> None:
+    """Measures every layer on every graph."""
+    table = Table("graph", "layer", "mode", "float32 (ms)", "bfloat16", "float16", title="Speed-up over float32")
+    ratios: dict[torch.dtype, list[float]] = {dtype: [] for dtype in TYPES[1:]}
+    for name in data.split(","):
+        graph = datasets.load(name).graph
+        for layer in layers(graph):
+            made = {dtype: calls(graph, layers(graph)[layer], dtype) for dtype in TYPES}
+            for mode in ("inference", "training"):
+                found = medians({dtype: made[dtype][mode] for dtype in TYPES}, repeat)
+                for dtype, values in ratios.items():
+                    values.append(found[torch.float32] / found[dtype])
+                shown = [f"{values[-1]:.2f}" for values in ratios.values()]
+                table.add_row(name, layer, mode, f"{found[torch.float32]:.1f}", *shown)
+    table.add_row("geometric mean", "", "", "", *(f"{exp(statistics.mean(map(log, v))):.2f}" for v in ratios.values()))
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()
