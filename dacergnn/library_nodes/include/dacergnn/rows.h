@@ -10,15 +10,17 @@
 
 namespace dacergnn {
 
-// Tells whether vectors of L elements of 16 bits are converted at once; other rows are converted one by one.
+// Tells whether vectors of L elements of 16 bits are converted at once; other elements convert themselves.
+#if defined(DACERGNN_NO_VECTORS)
+template <class Half, int64_t L>
+inline constexpr bool kConverts = false;
+#elif defined(__F16C__)
 template <class Half, int64_t L>
 inline constexpr bool kConverts =
-#if defined(DACERGNN_NO_VECTORS)
-    false;
-#elif defined(__F16C__)
-    L >= 8 || (L > 1 && std::is_same_v<Half, bfloat16>);
+    (L > 1 && std::is_same_v<Half, bfloat16>) || (L >= 8 && std::is_same_v<Half, float16>);
 #else
-    L > 1 && std::is_same_v<Half, bfloat16>;
+template <class Half, int64_t L>
+inline constexpr bool kConverts = L > 1 && std::is_same_v<Half, bfloat16>;
 #endif
 
 template <class Half, int64_t L>
