@@ -135,32 +135,32 @@ def layer_report(name: str, layer: RunsPrograms, notes: Sequence[str | None]) ->
 
 
 def _build_report(variant: Variant, graph: HeteroGraph) -> BuildReport:
-    plan = variant.plan
+    compilation = variant.compilation
     sizes = graph.sizes
-    view = Program(plan.forward)
+    view = Program(compilation.forward)
     inputs = set(view.inputs)
     item = variant.forward.dtype.itemsize
-    saved = [b for b in variant.forward.lowered.outputs if b.name in plan.saved and b.name not in inputs]
+    saved = [b for b in variant.forward.lowered.outputs if b.name in compilation.saved and b.name not in inputs]
     prepared = [variant.forward.prepare(graph)]
     if variant.backward is not None:
         prepared.append(variant.backward.prepare(graph, giver=variant.giver))
     return BuildReport(
-        gradients=plan.wrt,
-        passes=_pass_reports(plan, sizes),
-        saved=plan.saved,
+        gradients=compilation.wrt,
+        passes=_pass_reports(compilation, sizes),
+        saved=compilation.saved,
         saved_bytes=sum(sizes[b.rows] * b.elements * item for b in saved),
         workspace_bytes=max(p.workspace for p in prepared),
-        forward=program_cost(plan.forward, sizes),
-        backward=None if plan.backward is None else program_cost(plan.backward, sizes),
-        text=print_program(plan.forward),
-        questions=plan.asked,
+        forward=program_cost(compilation.forward, sizes),
+        backward=None if compilation.backward is None else program_cost(compilation.backward, sizes),
+        text=print_program(compilation.forward),
+        questions=compilation.asked,
     )
 
 
-def _pass_reports(plan: Compilation, sizes: Mapping[str, int]) -> list[PassReport]:
+def _pass_reports(compilation: Compilation, sizes: Mapping[str, int]) -> list[PassReport]:
     reports: list[PassReport] = []
     costs: dict[str, Cost] = {}
-    for step in plan.steps:
+    for step in compilation.steps:
         for role, sdfg in step.sdfgs.items():
             cost = program_cost(sdfg, sizes)
             fired = step.fired.get(role, 0)

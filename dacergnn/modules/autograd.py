@@ -142,7 +142,7 @@ def _keep(ctx: Any, invocation: Invocation, inputs: Sequence[Tensor], outputs: S
 
 
 class _Run(torch.autograd.Function):
-    """Differentiates eager calls; the torch.library operator of `traced.py` serves calls that torch compiles."""
+    """Differentiates eager calls; the operator of `torch_operator.py` serves calls that torch compiles."""
 
     @staticmethod
     def forward(ctx: Any, invocation: Invocation, *inputs: Tensor) -> tuple[Tensor, ...]:

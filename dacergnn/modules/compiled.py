@@ -35,7 +35,7 @@ from dacergnn.program.parser import parse_flat
 from dacergnn.runtime import plan_cache
 from dacergnn.runtime.cuda_device import allows_tf32, architectures
 from dacergnn.runtime.executable import Executable
-from dacergnn.runtime.lower import lower
+from dacergnn.runtime.lower import Lowered, lower
 from dacergnn.runtime.plan_cache import LoweredProgram
 from dacergnn.runtime.stacks import Gate, Stacks
 from dacergnn.runtime.transformed import is_transformed
@@ -79,7 +79,7 @@ class Variant:
     slots: tuple[int, ...]
     kept: frozenset[int]
     read: frozenset[int]
-    make_plan: Callable[[], Compilation]
+    compile_again: Callable[[], Compilation]
     asked: frozenset[str] = frozenset()
     """Holds the questions that the user's plan has answered."""
 
@@ -90,10 +90,16 @@ class Variant:
         return self.forward if saves and self.backward is not None and self.backward.overwrites else None
 
     @property
-    def plan(self) -> Compilation:
+    def compilation(self) -> Compilation:
         """Returns the SDFGs behind the executables, and those after each pass; runs the passes to get them."""
         with _building:
-            return self.make_plan()
+            return self.compile_again()
+
+
+def _lowered(compilation: Compilation) -> tuple[Lowered, Lowered | None]:
+    """Returns the forward and, if there is one, the backward as C++."""
+    backward = None if compilation.backward is None else lower(compilation.backward, compilation.saved)
+    return lower(compilation.forward, compilation.saved), backward
 
 
 class CompiledProgram:
@@ -190,7 +196,7 @@ class CompiledProgram:
                 self.program, self.dtype, self.index, config, self.profile, sparse, shared=self.shared
             )
             device._built(mask)
-        return self._load(program, cache(partial(self._plan, wrt, program.answers, keep=True)))
+        return self._load(program, cache(partial(self._compiled, wrt, program.answers, keep=True)))
 
     def _built(self, mask: Mask) -> tuple[list[str], LoweredProgram]:
         """Returns the inputs that need gradients, and the program, whose library is in the cache of builds."""
@@ -198,7 +204,7 @@ class CompiledProgram:
         choices = self.config, self._target.version, self.profile, mask, self.shared
         key = plan_cache.plan_key(*self._text, self.dtype, self.index, *choices)
         kept = plan_cache.load(key, self.name)
-        program = kept or self._lower(self._tuned(wrt) if self._tunes else self._plan(wrt))
+        program = kept or self._lower(self._tuned(wrt) if self._tunes else self._compiled(wrt))
         self._build_parts(program)
         if kept is None:
             plan_cache.keep(key, self.name, program)
@@ -208,16 +214,16 @@ class CompiledProgram:
         tf32 = program.forward.has_tf32 and allows_tf32()
         build_all([(part.name, part.source(tf32=tf32)) for part in program.parts], self._architectures)
 
-    def _made(self, plan: Compilation) -> Variant:
+    def _made(self, compilation: Compilation) -> Variant:
         """Builds SDFGs as they are."""
         with _building:
-            backward = None if plan.backward is None else lower(plan.backward, plan.saved)
-            results = len(Program(plan.forward).outputs) - len(plan.saved)
-            program = LoweredProgram(lower(plan.forward, plan.saved), backward, results, tuple(plan.wrt))
+            forward, backward = _lowered(compilation)
+            results = len(Program(compilation.forward).outputs) - len(compilation.saved)
+            program = LoweredProgram(forward, backward, results, tuple(compilation.wrt))
             self._build_parts(program)
-            return self._load(program, lambda: plan)
+            return self._load(program, lambda: compilation)
 
-    def _plan(self, wrt: list[str], answers: Answers = (), *, keep: bool = False) -> Compilation:
+    def _compiled(self, wrt: list[str], answers: Answers = (), *, keep: bool = False) -> Compilation:
         tuned, shared = Plan(answers), self.shared
         return compile_program(
             self.sdfg, wrt, self.config, self.index_type, self.profile, tuned=tuned, shared=shared, keep=keep
@@ -243,33 +249,32 @@ class CompiledProgram:
 
         graph = self.profile.origin()
         if graph is None:
-            return self._plan(wrt)
+            return self._compiled(wrt)
         return tuned(self.sdfg, wrt, self.config, self.index_type, graph, shared=self.shared)
 
-    def _lower(self, plan: Compilation) -> LoweredProgram:
-        backward = None if plan.backward is None else lower(plan.backward, plan.saved)
-        answers = plan.plan.answers if self._tunes else ()
-        gradient = None if backward is None else gradient_program(self.sdfg, plan.wrt)
+    def _lower(self, compilation: Compilation) -> LoweredProgram:
+        forward, backward = _lowered(compilation)
+        answers = compilation.plan.answers if self._tunes else ()
+        gradient = None if backward is None else gradient_program(self.sdfg, compilation.wrt)
         again = () if gradient is None else gradient.inputs
         user = self.config.plan or Plan()
-        asked = tuple(question for question in user.by_question if question in plan.asked)
-        return LoweredProgram(
-            lower(plan.forward, plan.saved), backward, len(self.outputs), tuple(plan.wrt), again, answers, asked
-        )
+        asked = tuple(question for question in user.by_question if question in compilation.asked)
+        wrt = tuple(compilation.wrt)
+        return LoweredProgram(forward, backward, len(self.outputs), wrt, again, answers, asked)
 
-    def _load(self, program: LoweredProgram, make_plan: Callable[[], Compilation]) -> Variant:
+    def _load(self, program: LoweredProgram, compile_again: Callable[[], Compilation]) -> Variant:
         load = self._target.executable_class()
         asked = frozenset(program.asked)
         forward = load(program.forward, program.results, self._architectures)
         if program.backward is None:
-            return Variant(forward, None, program.results, (), (), frozenset(), frozenset(), make_plan, asked)
+            return Variant(forward, None, program.results, (), (), frozenset(), frozenset(), compile_again, asked)
         backward = load(program.backward, None, self._architectures)
         forward.encodings = tuple(dict.fromkeys((*forward.lowered.encodings, *backward.lowered.encodings)))
         slots = tuple(self._taken.index(n) for n in program.wrt)
         sources = program.sources(self._taken)
         kept = frozenset([i for kind, i in sources if kind == "input"] + [*map(self._taken.index, program.again)])
         read = frozenset([i for kind, i in sources if kind == "output"])
-        return Variant(forward, backward, program.results, sources, slots, kept, read, make_plan, asked)
+        return Variant(forward, backward, program.results, sources, slots, kept, read, compile_again, asked)
 
     def gradients(self, mask: Mask) -> Gradients | None:
         """Returns the program of the gradients of the inputs in ``mask``, itself differentiable; None for no inputs.
@@ -304,7 +309,7 @@ class CompiledProgram:
         mask = max(self._variants, key=sum)
         asked = [name for name, needed in zip(self._taken, mask, strict=True) if needed]
         variant = self._variants[mask]
-        return sdfg_files.write(folder, self.key, variant.plan, asked, variant.results)
+        return sdfg_files.write(folder, self.key, variant.compilation, asked, variant.results)
 
     @property
     def variants(self) -> list[Variant]:

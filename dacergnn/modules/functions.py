@@ -19,7 +19,7 @@ from dacergnn.graph import HeteroGraph
 from dacergnn.modules.compiled import CompiledProgram
 from dacergnn.modules.elements import autocast_type, cast, is_autocast
 from dacergnn.modules.graph_layer import GraphLayer, check_graph
-from dacergnn.modules.traced import traced_outputs
+from dacergnn.modules.torch_operator import operator_outputs
 from dacergnn.modules.user_program import LEADING, UserProgram
 from dacergnn.program import Program, parse
 from dacergnn.program.names import sdfg_name
@@ -59,7 +59,7 @@ class UserLayer(GraphLayer):
     def compute(self, graph: HeteroGraph, *inputs: Any) -> Result:
         """Runs a call with one value for each input."""
         if torch.compiler.is_compiling():
-            outputs = tuple(traced_outputs(self, (graph, *inputs), {}))
+            outputs = tuple(operator_outputs(self, (graph, *inputs), {}))
         else:
             outputs = self._run(self._eager, graph, *inputs)
         return outputs[0] if len(outputs) == 1 else outputs

@@ -19,7 +19,7 @@ from dacergnn.graph.profile import Profile
 from dacergnn.modules.base import ProgramModule
 from dacergnn.modules.captured import Captures
 from dacergnn.modules.compiled import CompiledProgram, compiled_program
-from dacergnn.modules.traced import register_layer
+from dacergnn.modules.torch_operator import register_layer
 
 
 class GraphLayer(ProgramModule, ABC):

@@ -19,7 +19,7 @@ from dacergnn.modules.graphs import GraphCache
 from dacergnn.modules.layer_core import LayerCore
 from dacergnn.modules.loaded import LoadedProgram
 from dacergnn.modules.plan_use import LayerUse
-from dacergnn.modules.traced import traced_call
+from dacergnn.modules.torch_operator import operator_call
 
 _CORE = "_dacergnn"
 
@@ -46,7 +46,7 @@ class CompiledLayer(nn.Module):
             frontend.edges(*args, **kwargs)
         except UnsupportedCallError:
             return core.runner.uncompiled(*args, **kwargs)
-        return traced_call(core, args, kwargs)
+        return operator_call(core, args, kwargs)
 
     def save_sdfg(self, folder: str | Path) -> list[Path]:
         return self._dacergnn.save_sdfg(folder)

@@ -20,7 +20,7 @@ from dacergnn.modules.frontend_runner import FrontendRunner
 from dacergnn.modules.graphs import GraphCache
 from dacergnn.modules.module_state import ModuleState
 from dacergnn.modules.runner import OriginalRunner, Runner
-from dacergnn.modules.traced import register_layer, untraced
+from dacergnn.modules.torch_operator import register_layer, skipped_by_dynamo
 from dacergnn.modules.traced_runner import TracedRunner
 
 _C: Any = torch._C  # pyright: ignore[reportPrivateUsage]
@@ -46,7 +46,7 @@ class LayerCore(Core):
         """Returns the front end of the layer; None where calls are traced, or run the original."""
         return getattr(self.runner, "frontend", None)
 
-    @untraced
+    @skipped_by_dynamo
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Returns the result of a call."""
         if _tracing_state() is not None:  # torch.jit.trace records torch's own operations only

@@ -16,7 +16,7 @@ from dacergnn.frontends.parameters import Attributes
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.elements import autocast_type
 from dacergnn.modules.graph_layer import GraphLayer, check_graph
-from dacergnn.modules.traced import traced_call
+from dacergnn.modules.torch_operator import operator_call
 
 
 class NativeLayer(GraphLayer):
@@ -60,7 +60,7 @@ class NativeLayer(GraphLayer):
         if not isinstance(x, Tensor):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ArrayError("x", f"is a {type(x).__name__}; it must be a tensor with a row for each source node")
         if torch.compiler.is_compiling():
-            return traced_call(self, (x, graph), {})
+            return operator_call(self, (x, graph), {})
         return self._run(self._eager, x, graph)
 
     def _eager(self, x: Tensor, graph: HeteroGraph) -> Tensor:

@@ -22,7 +22,7 @@ from dacergnn.modules.core import Core
 from dacergnn.modules.elements import cast, is_autocast, known_elements, without_autocast
 from dacergnn.modules.replay import Attempt, Differs, Recording, Replays
 from dacergnn.modules.runner import FAILURES, Runner
-from dacergnn.modules.traced import untraced
+from dacergnn.modules.torch_operator import skipped_by_dynamo
 from dacergnn.runtime.cuda_device import random_state, set_random_state
 
 
@@ -44,7 +44,7 @@ class TracedRunner(Runner):
     def notes(self) -> list[str | None]:
         return [self.replays.summary, *super().notes]
 
-    @untraced
+    @skipped_by_dynamo
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if is_autocast():  # programs are recorded in the type of the parameters
             parameter = next(self.original.parameters(), None)

@@ -103,55 +103,57 @@ def compile_program(
     questions.ask("implementation", (code,), code)  # a plan is valid for one implementation
     context = Context(profile, config.machine, code, questions)
     pipeline = Pipeline.of(config, wrt, index)
-    plan = Compilation(copied(sdfg), None, [], list(wrt), keep, asked=questions.asked)
+    compilation = Compilation(copied(sdfg), None, [], list(wrt), keep, asked=questions.asked)
     results = Program(sdfg).outputs
-    _record(plan, "frontend", dict)
+    _record(compilation, "frontend", dict)
     for step in pipeline.forward:
-        _run(plan, step, context)
+        _run(compilation, step, context)
     if wrt:
-        _record(plan, "differentiate", lambda: _differentiate(plan, config.cache))
-        for step in pipeline.backward if plan.backward is not None else ():
-            _run(plan, step, context, roles=("backward",))
-        _record(plan, pipeline.caching.name, lambda: _cache(plan, pipeline.caching, results, context))
+        _record(compilation, "differentiate", lambda: _differentiate(compilation, config.cache))
+        for step in pipeline.backward if compilation.backward is not None else ():
+            _run(compilation, step, context, roles=("backward",))
+        _record(compilation, pipeline.caching.name, lambda: _cache(compilation, pipeline.caching, results, context))
     for step in pipeline.both:
-        _run(plan, step, context)
-    absent = () if plan.backward is not None else ("backward", pipeline.caching.name)
+        _run(compilation, step, context)
+    absent = () if compilation.backward is not None else ("backward", pipeline.caching.name)
     questions.check(absent, elsewhere=user.by_question if shared else ())
-    return plan
+    return compilation
 
 
-def _run(plan: Compilation, step: Pass, context: Context, roles: Collection[str] = ROLES) -> None:
+def _run(compilation: Compilation, step: Pass, context: Context, roles: Collection[str] = ROLES) -> None:
     """Runs a pass over the programs of some roles."""
-    sdfgs = {role: sdfg for role, sdfg in plan.by_role.items() if role in roles}
-    _record(plan, step.name, lambda: {r: step.run(sdfg, context.of(f"{r}/{step.name}")) for r, sdfg in sdfgs.items()})
+    sdfgs = {role: sdfg for role, sdfg in compilation.by_role.items() if role in roles}
+    _record(
+        compilation, step.name, lambda: {r: step.run(sdfg, context.of(f"{r}/{step.name}")) for r, sdfg in sdfgs.items()}
+    )
 
 
-def _differentiate(plan: Compilation, kept: Sequence[str]) -> dict[str, int]:
-    gradient = differentiate(plan.forward, plan.wrt, kept)
-    plan.forward = gradient.forward
-    plan.backward = gradient.backward if gradient.wrt else None  # no result depends on any of the inputs
-    plan.saved, plan.wrt = gradient.saved, gradient.wrt
-    return {"forward": len(plan.saved), "backward": len(plan.wrt)}
+def _differentiate(compilation: Compilation, kept: Sequence[str]) -> dict[str, int]:
+    gradient = differentiate(compilation.forward, compilation.wrt, kept)
+    compilation.forward = gradient.forward
+    compilation.backward = gradient.backward if gradient.wrt else None  # no result depends on any of the inputs
+    compilation.saved, compilation.wrt = gradient.saved, gradient.wrt
+    return {"forward": len(compilation.saved), "backward": len(compilation.wrt)}
 
 
-def _cache(plan: Compilation, caching: CacheOrRecompute, results: list[str], context: Context) -> dict[str, int]:
+def _cache(compilation: Compilation, caching: CacheOrRecompute, results: list[str], context: Context) -> dict[str, int]:
     """Runs ``caching`` on both programs; returns for each how many arrays are no longer saved."""
-    if plan.backward is None:
+    if compilation.backward is None:
         return {}
-    before = Gradient(plan.forward, plan.backward, plan.saved, plan.wrt)
+    before = Gradient(compilation.forward, compilation.backward, compilation.saved, compilation.wrt)
     after = caching.run(before, results, context.of(caching.name))
-    plan.forward, plan.backward, plan.saved = after.forward, after.backward, after.saved
-    return dict.fromkeys(plan.by_role, len({*before.saved} - {*after.saved}))
+    compilation.forward, compilation.backward, compilation.saved = after.forward, after.backward, after.saved
+    return dict.fromkeys(compilation.by_role, len({*before.saved} - {*after.saved}))
 
 
-def _record(plan: Compilation, name: str, run: Callable[[], dict[str, int]]) -> None:
+def _record(compilation: Compilation, name: str, run: Callable[[], dict[str, int]]) -> None:
     started = time.perf_counter()
     fired = run()
-    kept = dict(plan.steps[-1].sdfgs) if plan.steps else {}
-    for role, sdfg in plan.by_role.items():
-        if fired.get(role) or not plan.steps:
+    kept = dict(compilation.steps[-1].sdfgs) if compilation.steps else {}
+    for role, sdfg in compilation.by_role.items():
+        if fired.get(role) or not compilation.steps:
             verify(sdfg)
-            if plan.keeps:
+            if compilation.keeps:
                 kept[role] = copied(sdfg)
-    plan.steps.append(PassStep(name, kept, fired, time.perf_counter() - started))
-    log.info("%s fired %s in %.3f s", name, fired, plan.steps[-1].seconds)
+    compilation.steps.append(PassStep(name, kept, fired, time.perf_counter() - started))
+    log.info("%s fired %s in %.3f s", name, fired, compilation.steps[-1].seconds)

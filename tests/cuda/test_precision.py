@@ -16,7 +16,7 @@ from torch_geometric.nn import RGCNConv
 import dacergnn
 from dacergnn import Config, HeteroGraph
 from dacergnn.errors import ArrayError
-from dacergnn.modules import HGT, RGCN, traced
+from dacergnn.modules import HGT, RGCN, torch_operator
 from dacergnn.modules.functions import ProgramFunction
 from dacergnn.modules.native import NativeLayer
 from tests.reference import gallery
@@ -182,7 +182,7 @@ def test_autocast_of_traced_calls(monkeypatch: pytest.MonkeyPatch, emulated_devi
     """Casts are part of the traced graph: the operator in it runs without autocast."""
     graph, layer = graph_of(5, 2000), rgcn(emulated_device)
     x = torch.randn(graph.size("NS"), layer.width, requires_grad=True)
-    monkeypatch.setattr(traced, "autocast_type", lambda *_: torch.bfloat16)
+    monkeypatch.setattr(torch_operator, "autocast_type", lambda *_: torch.bfloat16)
     output = torch.compile(layer, backend="aot_eager", fullgraph=True)(x, graph)
     gradients = torch.autograd.grad(output.float().sum(), [x, *layer.parameters()])
     assert output.dtype is torch.bfloat16

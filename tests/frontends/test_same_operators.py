@@ -25,7 +25,7 @@ def plan_of(way: Way) -> Compilation:
     layer = way.layer()
     layer = getattr(layer, "core", layer)
     assert getattr(layer, "refusal", None) is None
-    return layer.last_call[0].variants[-1].plan
+    return layer.last_call[0].variants[-1].compilation
 
 
 @pytest.mark.no_cover

@@ -50,7 +50,7 @@ def variant_of(layer: Any) -> Variant:
 
 
 def operators_of(layer: Any) -> list[GraphOperator]:
-    return Program(variant_of(layer).plan.forward).operators
+    return Program(variant_of(layer).compilation.forward).operators
 
 
 def doubled(sdfg: dace.SDFG, operators: dict[str, Any]) -> None:

@@ -177,7 +177,7 @@ def test_the_same_listing_and_values_as_the_native_layer(name: str, function: Pr
     listings: list[list[str]] = []
     for module in (function, layer):
         assert module.last_call is not None
-        plan = module.last_call[0].variants[-1].plan
+        plan = module.last_call[0].variants[-1].compilation
         assert plan.backward is not None
         listings.append([print_program(plan.forward), print_program(plan.backward)])
     assert listings[0] == listings[1]

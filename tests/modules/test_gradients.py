@@ -42,9 +42,9 @@ def gradient_arrays(layer: CompiledLayer) -> set[str]:
     """What the backward of the layer's call has gradients of: inputs and intermediates."""
     assert layer.last_call is not None
     (variant,) = layer.last_call[0].variants
-    if variant.plan.backward is None:
+    if variant.compilation.backward is None:
         return set()
-    view = Program(variant.plan.backward)
+    view = Program(variant.compilation.backward)
     written = {name for operator in view.operators for name in operator.written_arrays}
     return {name.removeprefix("grad_") for name in written if name.startswith("grad_")}
 

@@ -15,7 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 import dacergnn
 from dacergnn.errors import ArrayError
 from dacergnn.modules import CompiledLayer
-from dacergnn.modules.traced import _describe, call_layer  # pyright: ignore[reportPrivateUsage]
+from dacergnn.modules.torch_operator import _describe, call_layer  # pyright: ignore[reportPrivateUsage]
 from tests.frontends.graphs import typed_edges
 from tests.modules.layers import (
     K,

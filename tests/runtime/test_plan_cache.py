@@ -178,7 +178,7 @@ OTHER: dict[str, Callable[[Circumstances, Path], Circumstances]] = {
 
 def test_plans_share_a_build_and_keep_their_schedules(given: Circumstances, monkeypatch: pytest.MonkeyPatch) -> None:
     """Programs that differ in run-time choices alone are built once, and each is found with its own values."""
-    asked = [n for n in CompiledProgram(**given).variant(ALL).plan.asked if n.endswith("/chunks")]
+    asked = [n for n in CompiledProgram(**given).variant(ALL).compilation.asked if n.endswith("/chunks")]
     assert {n.split("/")[0] for n in asked} == {"forward", "backward"}
     given["config"] = Config(plan=Plan.of(dict.fromkeys(asked, "4")))
     with monkeypatch.context() as no_compiler:
@@ -349,9 +349,9 @@ def test_steps_are_made_when_asked_for(given: Circumstances, tmp_path: Path) -> 
     names = [path.name for path in program.save(tmp_path / "steps")]
     assert names[0] == "00_frontend.sdfg"
     assert names[-1].endswith("_select_adjacency_backward.sdfg")
-    assert variant.plan is variant.plan
-    assert variant.plan.wrt == NAMES
-    assert Program(variant.plan.forward).outputs == [b.name for b in variant.forward.lowered.outputs]
+    assert variant.compilation is variant.compilation
+    assert variant.compilation.wrt == NAMES
+    assert Program(variant.compilation.forward).outputs == [b.name for b in variant.forward.lowered.outputs]
 
 
 @pytest.mark.parametrize("layer", [RGCN(3, 2, 2), RGAT(3, 2, 2), HGT(4, 1, 2)], ids=lambda layer: type(layer).__name__)

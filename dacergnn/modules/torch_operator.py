@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _Function = TypeVar("_Function", bound=Any)
 
 
-def untraced(function: _Function) -> _Function:
+def skipped_by_dynamo(function: _Function) -> _Function:
     """Returns a function of ours, marked so that torch.compile calls it as it is and does not trace it.
 
     torch.compile would trace our compiler otherwise. `torch.compiler.disable` does the same, but slows every call.
@@ -70,13 +70,13 @@ def _find_layer(number: int) -> LayerCore | GraphLayer:
     return layer
 
 
-def traced_call(layer: LayerCore | GraphLayer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def operator_call(layer: LayerCore | GraphLayer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Returns the result of a call, in the structure that the layer's front end describes."""
-    outputs = traced_outputs(layer, args, kwargs)
+    outputs = operator_outputs(layer, args, kwargs)
     return _rebuild(layer.result(*args, **kwargs), iter(outputs))
 
 
-def traced_outputs(layer: LayerCore | GraphLayer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
+def operator_outputs(layer: LayerCore | GraphLayer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
     """Returns the outputs of a call that tracers see as tensors, and a text that tells how these make the arguments."""
     tensors: list[Tensor] = []
     text = _describe((args, kwargs), tensors)
