@@ -14,6 +14,8 @@ from dacergnn.bench.rates import measure_rates
 from dacergnn.errors import BuildError
 from dacergnn.native import nvcc
 from dacergnn.native.build import compiler as found_compiler
+from dacergnn.native.build import vectors
+from dacergnn.target import find
 
 PACKAGES = ("torch", "dace", "numpy", "torch_geometric", "dgl", "triton")
 # Instruction sets of which the kernels, or the libraries that they call, choose one.
@@ -28,6 +30,7 @@ def environment() -> dict[str, str | int]:
         "python": platform.python_version(),
         **{name: installed_version(name) for name in PACKAGES},
         "compiler": compiler(),
+        "kernels": kernels(),
         "cpu": model or platform.processor() or platform.machine(),
         "cpu features": features,
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
@@ -50,6 +53,14 @@ def compiler() -> str:
     """Returns what the C++ compiler of builds says of itself, or why there is none."""
     try:
         return found_compiler()[1]
+    except BuildError as error:
+        return str(error)
+
+
+def kernels() -> str:
+    """Returns the target of layers on the CPU and the vectors of its kernels, or why there is no compiler."""
+    try:
+        return f"{find(None).name}, {vectors()}"
     except BuildError as error:
         return str(error)
 

@@ -6,6 +6,7 @@ import hashlib
 import logging
 import os
 import platform
+import re
 import shlex
 import shutil
 import subprocess
@@ -105,6 +106,30 @@ def _flags() -> tuple[str, ...]:
     return (*own, *_words("CXXFLAGS", os.environ.get("CXXFLAGS", "")))
 
 
+def _includes() -> list[str]:
+    runtime = Path(dace.__file__).parent / "runtime" / "include"
+    return [f"-I{folder}" for folder in (runtime, INCLUDE_FOLDER.parent, INCLUDE_FOLDER)]
+
+
+@cache
+def vectors() -> str:
+    """Returns the width of the vectors that C++ kernels use on this processor, as the compiler reads ``vector.h``.
+
+    Raises:
+        BuildError: There is no compiler.
+    """
+    headers = INCLUDE_FOLDER / "dacergnn"
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "vector.cpp"  # a copy, in case that CXXFLAGS include the header already
+        source.write_text((headers / "vector.h").read_text())
+        text = _run([*compiler_command(), *_flags(), *_includes(), "-E", "-dD", f"-I{headers}", str(source)]).stdout
+    width = re.search(r"kVectorBytes = (\d+)", text)
+    if width is None:
+        return "unknown vectors"
+    pairs = ", pairs of bfloat16" if re.search(r"^#define DACERGNN_PAIRS", text, re.MULTILINE) else ""
+    return f"vectors of {width[1]} bytes{pairs}"
+
+
 @cache
 def _processor() -> str:
     """Returns the model and features of this machine's processor, on which code depends."""
@@ -158,11 +183,9 @@ def build(name: str, code: str, architectures: tuple[int, ...] = (), headers: Pa
 
 def _compile(command: list[str], code: str, source: Path) -> None:
     source.write_text(code)
-    runtime = Path(dace.__file__).parent / "runtime" / "include"
-    includes = [f"-I{p}" for p in (runtime, INCLUDE_FOLDER.parent, INCLUDE_FOLDER)]
     started = time.perf_counter()
     library = source.with_name(build_cache.LIBRARY)
-    run = _run([*command, *includes, str(source), "-o", str(library)])
+    run = _run([*command, *_includes(), str(source), "-o", str(library)])
     name = compiler()[0] if source.suffix == ".cpp" else command[0]
     program = source.parent.name.partition(".")[0]
     if _FULL in run.stderr:

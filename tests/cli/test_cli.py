@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,7 @@ def test_env_shows_versions_and_processor() -> None:
     facts = json.loads(run("env", "--no-rates", "--json").output)
     assert facts["dace"] == "2.0.0b1"
     assert facts["cores"] >= 1
+    assert re.fullmatch(r"cpu, vectors of (16|32|64) bytes(, pairs of bfloat16)?", facts["kernels"])
     assert "torch" in run("env", "--no-rates").output
 
 
