@@ -190,4 +190,18 @@ TOPICS: dict[str, list[Topic]] = {
             "events bear the names of the layer and of its programs",
         ),
     ],
+    "Precision": [
+        Topic(
+            "test_elements_of_sixteen_bits",
+            "16 bits",
+            "`.bfloat16()`, `.half()`",
+            "results and gradients are those of float64 within the rounding of the type",
+        ),
+        Topic(
+            "test_autocast",
+            "autocast",
+            '`torch.autocast("cpu")`',
+            "the layer computes in bfloat16, traced layers in float32; gradients keep their types",
+        ),
+    ],
 }

@@ -33,7 +33,7 @@ def results(kind: Kind, module: nn.Module, dtype: torch.dtype, rounding: torch.d
 
 @every_kind
 @pytest.mark.parametrize("dtype", TYPES, ids=["bfloat16", "float16"])
-def test_layers(kind: Kind, dtype: torch.dtype) -> None:
+def test_elements_of_sixteen_bits(kind: Kind, dtype: torch.dtype) -> None:
     expected = results(kind, rounded(kind.original(), dtype), torch.float64, dtype)
     found = results(kind, kind.compiled(dtype), dtype, dtype)
     assert len(found) == len(expected)

@@ -35,8 +35,8 @@ CALLS: list[tuple[tuple[Any, ...], dict[str, Any], str]] = [
     (
         (GRAPH, X.long(), W3, B3),
         {},
-        "x has dtype torch.int64; compiled layers take torch.float32 or torch.float64 on the CPU; convert it with "
-        ".float().",
+        "x has dtype torch.int64; compiled layers take torch.float32, torch.float64, torch.bfloat16 or torch.float16; "
+        "convert it with .float().",
     ),
     ((GRAPH, X, W3, 0.5), {}, "b is a float; it must be a tensor; give constants to compile."),
     ((X, X, W3, B3), {}, "graph is a Tensor; make a HeteroGraph of it with from_pyg, from_dgl or from_arrays."),

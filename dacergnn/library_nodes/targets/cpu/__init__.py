@@ -28,8 +28,9 @@ HEADERS = (
     "dacergnn/segment_outer.h",
     "dacergnn/weight_product.h",
 )
-PRELUDE = """#include "include/dacergnn/half.h"
+PRELUDE = """#include <cstdint>
 #define DACE_EXPORTED extern "C"
+namespace dacergnn { struct bfloat16; struct float16; }
 namespace dace { using dacergnn::bfloat16; using dacergnn::float16; }"""
 CALL = """
 #include "include/dacergnn/packed_call.h"
