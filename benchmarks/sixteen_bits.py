@@ -1,4 +1,4 @@
-"""How fast layers are in bfloat16 and float16 on the CPU, against float32 in turns.
+"""Measures layers in bfloat16 and float16 on the CPU against float32, in turns.
 
 Run: python benchmarks/sixteen_bits.py [--data bgs~,biokg~,am~] [--repeat 9]
 """

@@ -43,7 +43,7 @@ class Fit:
 
 
 _HEAD = 3
-"""How many numbers of `read_tensors` come before the first tensor."""
+"""The number of numbers that `read_tensors` reads before those of the first tensor."""
 _NO_PIECES = array("q", [0])
 
 

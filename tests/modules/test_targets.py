@@ -86,7 +86,7 @@ def test_a_name_is_that_of_one_target(outside: Target) -> None:
 
 
 def test_versions_of_a_target() -> None:
-    """What is kept between processes is not found by another target of the same name."""
+    """Another target of the same name does not find what is kept between processes."""
     target = find("cpu")
     assert replace(target).version == target.version
     others = [

@@ -1,4 +1,4 @@
-"""What plans of devices know of an expression is what its code does: which elements a lane reads of its own."""
+"""Plans of devices and their code agree on the elements that a lane reads of its own rows."""
 
 from __future__ import annotations
 
