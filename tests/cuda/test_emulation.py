@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,14 @@ def test_right_kernels_pass_whatever_the_order(seed: int) -> None:
     for n, k, m in ((37, 41, 21), (16, 16, 16), (1, 1, 1), (48, 5, 3)):
         np.testing.assert_allclose(*product(0, n, k, m), rtol=1e-5)
     np.testing.assert_allclose(*block_sum(), rtol=1e-5)
+
+
+def test_launches_leave_no_stacks_behind() -> None:
+    """A process may have some 65,000 mappings, and every library has an emulation of its own."""
+    np.testing.assert_allclose(*block_sum(), rtol=1e-5)
+    spans = (line.split()[0].split("-") for line in Path("/proc/self/maps").read_text().splitlines())
+    stacks = [start for start, end in spans if int(end, 16) - int(start, 16) == 256 * 1024]
+    assert len(stacks) < 64, "a block of 256 threads has as many stacks"
 
 
 # What the error says of each fault; None where only the result is wrong.

@@ -128,6 +128,7 @@ inline const char* Machine::launch(std::int64_t blocks, int threads, std::size_t
     }
     statics_.reset();
     shared_.reset();
+    threads_.clear();  // every library has its own; kept, their stacks use up the mappings that a process may have
     if (failure_.empty()) return nullptr;
     failures_.push_back(failure_);
     return failures_.back().c_str();

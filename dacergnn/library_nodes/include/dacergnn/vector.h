@@ -99,7 +99,7 @@ inline bool streams(const T* array, int64_t rows) {
 template <class V, class T>
 inline __attribute__((always_inline)) V multiply_add(T a, V b, V sum) {
     V result = sum + a * b;
-#if defined(__x86_64__) && defined(__FMA__)
+#if defined(__x86_64__) && defined(__FMA__) && !defined(__clang__)
     if constexpr (sizeof(V) <= 32 && sizeof(V) > sizeof(T)) asm("" : "+x"(result));
 #endif
     return result;
