@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import platform
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ class Target:
     Args:
         name: Its name in `Config.implementation`.
         device: Type of torch's devices that hold its arrays.
+        processors: Machines whose vectors its code knows, by the names of `platform.machine`; none given: any machine.
         elements: Types of elements that arrays may have, by torch's names.
         plan_nest: Makes the plan of a `Traversal`: (body, schedule) -> plan (`library_nodes.plan.OperatorPlan`).
         plan_gemm: Makes the plan of a `SegmentGemm`: (body, schedule) -> plan.
@@ -48,6 +50,7 @@ class Target:
     plan_nest: Callable[[Any, Any], Any]
     plan_gemm: Callable[[Any, Any], Any]
     expand: Callable[[Sequence[Any], Sequence[Mapping[str, Any]]], Any]
+    processors: tuple[str, ...] = ()
     environment: Any = None
     executable: str = "dacergnn.runtime.executable:Executable"
     call: str = ""
@@ -92,12 +95,16 @@ TARGETS: dict[str, Target] = {}
 
 
 def find(name: str | None, device: str = "cpu") -> Target:
-    """Returns the target of a name, or else the first for a type of device; raises DacergnnError if there is none."""
+    """Returns the target of a name, or else the first for a type of device and this machine.
+
+    Raises:
+        DacergnnError: There is none.
+    """
     if name is not None:
         if name not in TARGETS:
             raise DacergnnError(f"implementation={name!r} is not one of {', '.join(TARGETS)}.")
         return TARGETS[name]
     for target in TARGETS.values():
-        if target.device == device:
+        if target.device == device and (not target.processors or platform.machine() in target.processors):
             return target
     raise DacergnnError(f"There are no kernels for devices of type {device!r}; move arrays with .to('cpu').")

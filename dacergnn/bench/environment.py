@@ -19,7 +19,8 @@ from dacergnn.target import find
 
 PACKAGES = ("torch", "dace", "numpy", "torch_geometric", "dgl", "triton")
 # Instruction sets of which the kernels, or the libraries that they call, choose one.
-CPU_FEATURES = ("avx2", "fma", "avx512f", "avx512_bf16", "avx512_vnni", "amx_tile", "amx_bf16")
+X86_FEATURES = ("avx2", "fma", "avx512f", "avx512_bf16", "avx512_vnni", "amx_tile", "amx_bf16")
+ARM_FEATURES = ("asimd", "asimdhp", "sve", "sve2", "bf16", "i8mm")
 
 
 def environment() -> dict[str, str | int]:
@@ -90,8 +91,9 @@ def cpu_facts(cpuinfo: Path) -> tuple[str, str]:
         return "", ""
     pairs = (line.partition(":") for line in cpuinfo.read_text().split("\n\n")[0].splitlines())
     facts = {key.strip(): value.strip() for key, _, value in pairs}
-    flags = facts.get("flags", "").split()
-    return facts.get("model name", ""), " ".join(f for f in CPU_FEATURES if f in flags)
+    part = f"ARM, implementer {facts.get('CPU implementer')}, part {facts['CPU part']}" if "CPU part" in facts else ""
+    flags = facts.get("flags", facts.get("Features", "")).split()
+    return facts.get("model name", part), " ".join(f for f in (*X86_FEATURES, *ARM_FEATURES) if f in flags)
 
 
 def measured_rates() -> dict[str, str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-import platform
 import re
 import shlex
 import shutil
@@ -22,13 +21,13 @@ import dace
 from dacergnn.errors import BuildError, CacheError
 from dacergnn.native import cache as build_cache
 from dacergnn.native import nvcc
+from dacergnn.native.processor import features, native_flag
 
 # Buffers whose lifetimes do not overlap share memory, so `restrict` on the generated arguments would be wrong. Loops
 # with conditions only vectorize if lanes without work may raise floating-point exceptions.
 FLAGS = (
     "-std=c++20",
     "-O3",
-    "-march=native",
     "-fopenmp",
     "-fno-math-errno",
     "-fno-trapping-math",
@@ -56,6 +55,12 @@ def compiler() -> tuple[str, str]:
     version = _run([*command, "--version"]).stdout
     name = shlex.join(command)
     return name, version.splitlines()[0] if version else name
+
+
+@cache
+def _made_for(command: str) -> str:
+    """Returns the machine for which a compiler makes code, such as x86_64; "" if it does not tell."""
+    return _run([*shlex.split(command), "-dumpmachine"]).stdout.partition("-")[0]
 
 
 def compiler_command() -> list[str]:
@@ -100,13 +105,20 @@ def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
         ) from error
 
 
+def own_flags() -> tuple[str, ...]:
+    """Returns our flags for the compiler and this machine's processor."""
+    command, version = compiler()
+    native = native_flag(_made_for(command))
+    return (*FLAGS, *([native] if native else []), *([] if "clang" in version else GCC_FLAGS))
+
+
 def _flags() -> tuple[str, ...]:
     """Returns our flags, then those of ``CXXFLAGS``."""
-    own = FLAGS if "clang" in compiler()[1] else (*FLAGS, *GCC_FLAGS)
-    return (*own, *_words("CXXFLAGS", os.environ.get("CXXFLAGS", "")))
+    return (*own_flags(), *_words("CXXFLAGS", os.environ.get("CXXFLAGS", "")))
 
 
-def _includes() -> list[str]:
+def include_options() -> list[str]:
+    """Returns the options that name the folders of the headers of generated code."""
     runtime = Path(dace.__file__).parent / "runtime" / "include"
     return [f"-I{folder}" for folder in (runtime, INCLUDE_FOLDER.parent, INCLUDE_FOLDER)]
 
@@ -122,7 +134,9 @@ def vectors() -> str:
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "vector.cpp"  # a copy, in case that CXXFLAGS include the header already
         source.write_text((headers / "vector.h").read_text())
-        text = _run([*compiler_command(), *_flags(), *_includes(), "-E", "-dD", f"-I{headers}", str(source)]).stdout
+        text = _run(
+            [*compiler_command(), *_flags(), *include_options(), "-E", "-dD", f"-I{headers}", str(source)]
+        ).stdout
     width = re.search(r"kVectorBytes = (\d+)", text)
     if width is None:
         return "unknown vectors"
@@ -131,24 +145,17 @@ def vectors() -> str:
 
 
 @cache
-def _processor() -> str:
-    """Returns the model and features of this machine's processor, on which code depends."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    return "".join(next((x for x in lines if x.startswith(k)), "") for k in ("model name", "flags"))
-
-
-@cache
 def _environment() -> str:
-    """Returns everything except code on which every build depends: compiler, machine, versions, our headers."""
-    return "\n".join([*compiler(), platform.machine(), dace.__version__, _digest(INCLUDE_FOLDER)])
+    """Returns everything except code on which every build depends: compiler, versions, our headers."""
+    return "\n".join([*compiler(), dace.__version__, digest(INCLUDE_FOLDER)])
 
 
-def _digest(folder: Path) -> str:
-    digest = hashlib.sha256()
+def digest(folder: Path) -> str:
+    """Returns a hash of the contents of all files in a folder."""
+    contents = hashlib.sha256()
     for header in sorted(p for p in folder.rglob("*") if p.is_file()):
-        digest.update(header.read_bytes())
-    return digest.hexdigest()
+        contents.update(header.read_bytes())
+    return contents.hexdigest()
 
 
 def build_all(programs: Sequence[tuple[str, str]], architectures: tuple[int, ...] = ()) -> list[Path]:
@@ -171,9 +178,9 @@ def build(name: str, code: str, architectures: tuple[int, ...] = (), headers: Pa
     if architectures:
         command, suffix, version = nvcc.command(architectures), ".cu", nvcc.compiler()[1]
     else:
-        command, suffix, version = [*compiler_command(), *_flags()], ".cpp", _processor()
+        command, suffix, version = [*compiler_command(), *_flags()], ".cpp", features()
     if headers is not None:
-        command, version = [*command, f"-I{headers}"], f"{version}\n{_digest(headers)}"
+        command, version = [*command, f"-I{headers}"], f"{version}\n{digest(headers)}"
     key = hashlib.sha256(f"{_environment()}\n{version}\n{command}\n{code}".encode()).hexdigest()[:20]
     library = build_cache.lookup(key, name)
     if library is not None:
@@ -185,7 +192,7 @@ def _compile(command: list[str], code: str, source: Path) -> None:
     source.write_text(code)
     started = time.perf_counter()
     library = source.with_name(build_cache.LIBRARY)
-    run = _run([*command, *_includes(), str(source), "-o", str(library)])
+    run = _run([*command, *include_options(), str(source), "-o", str(library)])
     name = compiler()[0] if source.suffix == ".cpp" else command[0]
     program = source.parent.name.partition(".")[0]
     if _FULL in run.stderr:

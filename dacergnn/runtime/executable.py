@@ -17,6 +17,7 @@ from torch.autograd.profiler import record_function
 
 from dacergnn.errors import ArrayError, DacergnnError
 from dacergnn.graph import HeteroGraph
+from dacergnn.graph.encodings import Encodings
 from dacergnn.native.build import build
 from dacergnn.native.builtin import builtin
 from dacergnn.native.exchange import DESCRIBE
@@ -56,7 +57,7 @@ class Prepared:
     offsets: list[tuple[int, int]]  # position of an argument, offset in the workspace
     hosted: list[tuple[int, int]]  # positions of an argument, and of the result whose memory it uses
     offsets_given: list[tuple[int, int]]  # position of an argument, offset in the giver's buffer
-    encodings: object  # keeps the memory behind the pointers alive
+    encodings: Encodings  # keeps the memory behind the pointers alive
     spare: list[Frame]  # with small workspaces, not in use by a call
     graph: Callable[[], HeteroGraph | None]  # weak: the graph holds this
     streams: set[int]  # handles of the streams on which it has run

@@ -87,6 +87,12 @@ def test_cpu_facts_reads_the_first_processor_only(tmp_path: Path) -> None:
     assert cpu_facts(tmp_path / "none") == ("", "")
 
 
+def test_cpu_facts_of_arm(tmp_path: Path) -> None:
+    file = tmp_path / "cpuinfo"
+    file.write_text("processor\t: 0\nFeatures\t: fp asimd bf16\nCPU implementer\t: 0x41\nCPU part\t: 0xd40\n\n")
+    assert cpu_facts(file) == ("ARM, implementer 0x41, part 0xd40", "asimd bf16")
+
+
 def test_a_missing_compiler_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dacergnn.bench.environment.found_compiler", found_compiler.__wrapped__)
     monkeypatch.setenv("CXX", "no-such-compiler")

@@ -11,8 +11,11 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from tests.support.compilers import needs
+
 INCLUDE = Path(__file__).parents[2] / "dacergnn" / "library_nodes" / "include"
-FLAGS = ["-O3", "-march=native", "-fopenmp", "-std=c++17", "-Wall", "-Wextra", "-Werror", "-fPIC"]
+FLAGS = ["-O3", "-march=native", "-fopenmp", "-std=c++20", "-Wall", "-Wextra", "-Werror", "-fPIC"]
+COMPILERS = ("g++", "clang++")
 
 Array = npt.NDArray[np.generic]
 
@@ -242,7 +245,12 @@ extern "C" void reduce_{size}(const int64_t* ptr, int64_t n, int64_t work, const
 REDUCE_SIZES = (1, 5, 64, 1500)
 
 
-def build(folder: Path) -> ctypes.CDLL:
+def command(compiler: str) -> list[str]:
+    """The words that begin a command; clang does not know GCC's hints for loops."""
+    return [needs(compiler), *FLAGS, *(["-Wno-unknown-pragmas"] if compiler == "clang++" else [])]
+
+
+def build(folder: Path, compiler: str) -> ctypes.CDLL:
     """Two translation units side by side, as the machines that run the tests have at least two cores."""
     half = len(CONFIGS) // 2
     sources = [
@@ -258,15 +266,16 @@ def build(folder: Path) -> ctypes.CDLL:
     def compile_part(number: int) -> str:
         path = folder / f"part{number}.cpp"
         path.write_text(sources[number])
-        command = ["g++", *FLAGS, "-I", str(INCLUDE), "-c", str(path), "-o", str(path.with_suffix(".o"))]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        made = str(path.with_suffix(".o"))
+        words = [*command(compiler), "-I", str(INCLUDE), "-c", str(path), "-o", made]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
-        return command[-1]
+        return made
 
     with ThreadPoolExecutor() as pool:
         objects = list(pool.map(compile_part, range(len(sources))))
     library = folder / "kernels.so"
-    subprocess.run(["g++", "-shared", "-fopenmp", *objects, "-o", str(library)], check=True)
+    subprocess.run([compiler, "-shared", "-fopenmp", *objects, "-o", str(library)], check=True)
     return ctypes.CDLL(str(library))
 
 

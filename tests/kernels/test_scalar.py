@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pytest
 from scipy import special
 
-from tests.kernels.harness import FLAGS, INCLUDE
+from tests.kernels.harness import COMPILERS, INCLUDE, command
 
 SOURCE = """
 #include "dacergnn/scalar.h"
@@ -37,13 +37,14 @@ SOURCE += "".join(
 Array = npt.NDArray[np.floating]
 
 
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+@pytest.fixture(scope="module", params=COMPILERS)
+def library(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     folder: Path = tmp_path_factory.mktemp("scalar")
     source = folder / "scalar.cpp"
     source.write_text(SOURCE)
     made = folder / "scalar.so"
-    subprocess.run(["g++", *FLAGS, "-shared", "-I", str(INCLUDE), str(source), "-o", str(made)], check=True)
+    options = ["-shared", "-I", str(INCLUDE), str(source), "-o", str(made)]
+    subprocess.run([*command(request.param), *options], check=True)
     return ctypes.CDLL(str(made))
 
 

@@ -189,7 +189,7 @@ ROWS: list[tuple[str, Act, type[Exception], str]] = [
     ("a string of passes", lambda: Config(passes="fuse"), DacergnnError,  # type: ignore[arg-type]
      "passes='fuse' is a string; pass a tuple of names, as in ('fuse',)."),
     ("an unknown implementation", lambda: Config(implementation="gpu"), DacergnnError,
-     "implementation='gpu' is not one of cpu, cuda, pure, cpu-scalar."),
+     "implementation='gpu' is not one of cpu, cuda, cpu-scalar, pure."),
     ("an unknown dataset", lambda: datasets.load("karate"), DatasetError,
      f"There is no dataset 'karate'; known are {', '.join(datasets.NAMES)}, and synthetic ones as name~scale for"
      f" {', '.join(datasets.SYNTHETIC_NAMES)}."),

@@ -110,5 +110,5 @@ def test_tiles_that_kernels_do_not_have_are_refused(name: str, value: int) -> No
 
 
 def test_a_target_that_nobody_registered_is_refused() -> None:
-    with pytest.raises(DacergnnError, match="implementation='mine' is not one of cpu, cuda, pure, cpu-scalar"):
+    with pytest.raises(DacergnnError, match="implementation='mine' is not one of cpu, cuda, cpu-scalar, pure"):
         Config(implementation="mine")

@@ -18,7 +18,10 @@ from dacergnn.library_nodes.node import Typeclass
 from dacergnn.program import Program, interpret, parse
 from dacergnn.runtime.executable import Executable
 from dacergnn.sdfg_passes import Context, GemmScaleFusion, SelectAdjacency, differentiate
+from dacergnn.target import find
 from tests.nodes.statements import products, traversals
+from tests.support.aarch64 import emulated_arm
+from tests.support.compilers import built_by
 from tests.support.random_graphs import RawGraph, random_graph
 from tests.support.random_programs import large_case
 
@@ -117,7 +120,7 @@ def compiled(
             operator.tile_rows = 256  # so that the larger graphs have several tiles
     SelectAdjacency(adjacency, index).run(sdfg, Context(implementation=implementation))
     sdfg.validate()
-    return Compiled(plain, Executable(sdfg), dtype, index)
+    return Compiled(plain, find(implementation).executable_class()(sdfg), dtype, index)
 
 
 Statements = Callable[[], str]
@@ -138,12 +141,29 @@ CASES: dict[str, tuple[Statements, str, Typeclass, Typeclass]] = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_statements(case: str) -> None:
-    text, implementation, dtype, index = CASES[case]
-    program = compiled(parse(text(), dtype=dtype), implementation, dtype, index)
+def check(case: str, implementation: str | None = None) -> None:
+    """Runs a case on all graphs, perhaps on another target."""
+    text, own, dtype, index = CASES[case]
+    program = compiled(parse(text(), dtype=dtype), implementation or own, dtype, index)
     for number, raw in enumerate(graphs()):
         program.check(raw, number)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_statements(case: str) -> None:
+    check(case)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if "pure" not in case])
+def test_statements_by_clang(case: str) -> None:
+    with built_by("clang++"):
+        check(case)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if "cpu" in case])
+def test_statements_on_arm(case: str) -> None:
+    with emulated_arm() as implementation:
+        check(case, implementation)
 
 
 @pytest.mark.no_cover

@@ -45,7 +45,7 @@ def test_logs_are_switched_on_by_area(monkeypatch: pytest.MonkeyPatch, capsys: p
 def test_config_refuses_what_it_does_not_know():
     with pytest.raises(DacergnnError, match=r"there is no pass 'fuse_all'; passes: canonical_form, "):
         Config(passes=("fuse_all",))
-    with pytest.raises(DacergnnError, match=r"implementation='gpu' is not one of cpu, cuda, pure, cpu-scalar\."):
+    with pytest.raises(DacergnnError, match=r"implementation='gpu' is not one of cpu, cuda, cpu-scalar, pure\."):
         Config(implementation="gpu")
     with pytest.raises(DacergnnError, match=r"level='O3' is not one of O0, hector, O2\."):
         Config(level="O3")

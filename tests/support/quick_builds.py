@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from dacergnn.native.build import FLAGS, INCLUDE_FOLDER, compiler
+from dacergnn.native.build import INCLUDE_FOLDER, compiler, own_flags
 
 FOLDER = Path(__file__).resolve().parent.parent.parent / ".cache" / "headers"
 
@@ -18,7 +18,7 @@ FOLDER = Path(__file__).resolve().parent.parent.parent / ".cache" / "headers"
 def quick(level: str = "-O0") -> str:
     """Value for CXXFLAGS. Values do not depend on how hard g++ tries; tests of kernels build them as users do."""
     headers = [h for h in sorted(INCLUDE_FOLDER.rglob("*.h")) if h.name != "plain.h"]  # which turns vectors off
-    return f"{level} -include {precompiled(headers, [*FLAGS, level])}"
+    return f"{level} -include {precompiled(headers, [*own_flags(), level])}"
 
 
 def precompiled(headers: Sequence[Path], flags: Sequence[str], *folders: Path) -> Path:

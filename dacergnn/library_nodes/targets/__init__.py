@@ -43,5 +43,5 @@ def _expansion(target: Target) -> Any:
     return dace.library.expansion(Expansion)
 
 
-for known in (cpu, cuda, pure, cpu_scalar):
+for known in (cpu, cuda, cpu_scalar, pure):  # of those for a machine, the first is the default
     register(known.TARGET)

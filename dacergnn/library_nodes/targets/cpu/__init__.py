@@ -18,6 +18,7 @@ from dacergnn.library_nodes.targets.cpu.shared_sum import shared_sum_code
 from dacergnn.library_nodes.traversal.formats import FORMATS
 from dacergnn.library_nodes.traversal.plan import NestPlan, SharedSumPlan
 from dacergnn.library_nodes.traversal.planner import plan_nest
+from dacergnn.native.processor import NATIVE_FLAGS
 from dacergnn.target import Target
 
 HEADERS = (
@@ -74,6 +75,7 @@ TARGET = Target(
     plan_nest=plan_nest,
     plan_gemm=plan_gemm,
     expand=_expand,
+    processors=tuple(NATIVE_FLAGS),
     environment=CPUHeaders,
     call=CALL,
     prelude=PRELUDE,
