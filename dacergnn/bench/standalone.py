@@ -23,7 +23,7 @@ from dacergnn.native.build import INCLUDE_FOLDER, digest, include_options
 from dacergnn.runtime.executable import Executable, Frame, Prepared
 from dacergnn.runtime.pool import Lease
 
-# Reads a call from a file, runs it, and writes the arrays that it has written to another file.
+# Reads a call from a file, runs it once or as often as asked, and writes the arrays that it has written to another file.
 _MAIN = """
 #include <cstdio>
 #include <cstdlib>
@@ -35,7 +35,7 @@ template <class T> void read(T *to, std::size_t n) {{ if (std::fread(to, sizeof(
 std::int64_t next() {{ std::int64_t n; read(&n, 1); return n; }}
 template <class State, class... Sizes> State initialize(State (*f)(Sizes...)) {{ return f(Sizes(1)...); }}
 }}
-int main(int, char **files) {{
+int main(int count, char **files) {{
   file = std::fopen(files[1], "rb");
   std::vector<Region> regions(next());
   for (auto &r : regions) {{
@@ -49,7 +49,7 @@ int main(int, char **files) {{
     value = region < 0 ? offset : (std::int64_t)(regions[region].begin + offset);
   }}
   packed[0] = (std::int64_t)initialize(__dace_init_{name});
-  call_{name}(packed.data());
+  for (int calls = count > 3 ? std::atoi(files[3]) : 1; calls > 0; --calls) call_{name}(packed.data());
   file = std::fopen(files[2], "wb");
   for (auto &r : regions)
     if (r.written && std::fwrite(r.begin, 1, r.bytes, file) != (std::size_t)r.bytes) std::abort();
@@ -106,8 +106,8 @@ class Standalone(Executable):
     def _compile(self, source: str, folder: Path) -> None:
         file, made = folder / "program.cpp", folder / cache.LIBRARY
         file.write_text(source)
-        left_out = "-Wl,--unresolved-symbols=ignore-all"  # of Python, for the function that reads tensors
-        command = [*self.compiler, *include_options(), str(file), left_out, "-o", str(made)]
+        unused = ["-ffunction-sections", "-Wl,--gc-sections"]  # drops the function that reads tensors by Python's own
+        command = [*self.compiler, *include_options(), str(file), *unused, "-o", str(made)]
         run = subprocess.run(command, capture_output=True, text=True, check=False)
         if run.returncode != 0:
             raise BuildError(f"{shlex.join(self.compiler)} rejected generated code:\n{run.stderr[:2000]}")

@@ -223,6 +223,8 @@ extern "C" void visit_rows(const int32_t* groups, int64_t rows, int64_t n, int64
         [=](int64_t first, int64_t last, dacergnn::Starts starts) { count(visits, first, last, starts); },
         [=](int64_t first, int64_t last, dacergnn::Starts starts) { count(hubs, first, last, starts); });
 }
+extern "C" void order_of_blocks(const int64_t* ptr, int64_t n, int64_t blocks, int64_t row_work, int64_t* order)
+{ std::copy_n(dacergnn::largest_first(ptr, n, blocks, row_work), blocks, order); }
 extern "C" void split_sum(int64_t begin, int64_t end, const float* x, float* out) {
     dacergnn::split_rows<float>(
         begin, end, 1,

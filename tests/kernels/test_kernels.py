@@ -339,12 +339,26 @@ def test_schedules_say_how_many_tiles_and_blocks_there_are(kernels: ctypes.CDLL)
         assert found.max() == groups
 
 
-@pytest.mark.parametrize("rows", [0, 1, 1024, 1025, 30_000])
+def test_threads_take_blocks_with_long_groups_first(kernels: ctypes.CDLL) -> None:
+    lengths = np.full(40_000, 5)
+    lengths[[17_000, 33_000]] = 30_000, 20_000
+    ptr, blocks = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64), 100
+    for threads, row_work in ((1, 1), (2, 4)):
+        kernels["set_threads"](threads)
+        order = np.zeros(blocks, np.int64)
+        call(kernels["order_of_blocks"], ptr, len(lengths), blocks, row_work, order)
+        work = np.cumsum(lengths * row_work + 1)
+        first = [int(work[g - 1] * blocks // work[-1]) for g in (17_000, 33_000)]
+        np.testing.assert_array_equal(order, [*first, *(b for b in range(blocks) if b not in first)])
+
+
+@pytest.mark.parametrize("rows", [0, 1, 128, 129, 30_000, 100_000])
 def test_split_rows_adds_chunks_in_order(kernels: ctypes.CDLL, rows: int) -> None:
     x = np.random.default_rng(0).standard_normal(rows + 3).astype(np.float32)
     expected = np.float32(0)
-    for start in range(3, rows + 3, 1024):
-        expected += np.cumsum(x[start : min(start + 1024, rows + 3)])[-1]
+    size = min(max(-(-rows // 64), 128), 1024)
+    for start in range(3, rows + 3, size):
+        expected += np.cumsum(x[start : min(start + size, rows + 3)])[-1]
     for threads in (1, 2, 3):
         kernels["set_threads"](threads)
         out = np.zeros(1, np.float32)

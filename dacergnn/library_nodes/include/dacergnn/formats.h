@@ -26,6 +26,7 @@ inline Starts count_starts(const I* groups, int64_t begin, int64_t end, int64_t 
 }
 
 struct TileStarts;
+struct HubBounds;
 
 // Runs over COO: threads share out equal ranges, of at most `tile` rows, of the list `groups` [rows]. It calls
 // f(first, last, starts) for the groups 0..n that lie within one range. Groups that a border cuts follow, each by
@@ -61,15 +62,24 @@ inline void parallel_rows(const I* groups, int64_t rows, int64_t n, int64_t work
         bounds[1] = std::upper_bound(groups + c * chunk, groups + rows, group) - groups;
         return true;
     };
-    run_blocks(chunks, serial, [=](int64_t c) mutable {
+    int64_t* const hubs = scratch<HubBounds, int64_t>(2 * (rows / (limit + 1)) + 2);
+    int64_t count = 0;
+    run_blocks(chunks, serial, [=, &count](int64_t c) mutable {
         int64_t bounds[2];
-        const int64_t group = c > 0 ? groups[c * chunk] : 0;
-        if (whole(c, bounds) && bounds[1] - bounds[0] <= limit) f(group, group + 1, Starts{bounds, group});
-    });
-    for (int64_t c = 1; c < chunks; ++c) {
-        int64_t bounds[2];
+        if (!whole(c, bounds)) return;
         const int64_t group = groups[c * chunk];
-        if (whole(c, bounds) && bounds[1] - bounds[0] > limit) hub(group, group + 1, Starts{bounds, group});
+        if (bounds[1] - bounds[0] <= limit) {
+            f(group, group + 1, Starts{bounds, group});
+            return;
+        }
+        int64_t k;
+#pragma omp atomic capture
+        k = count++;
+        std::copy_n(bounds, 2, hubs + 2 * k);
+    });
+    for (int64_t k = 0; k < count; ++k) {
+        const int64_t group = groups[hubs[2 * k]];
+        hub(group, group + 1, Starts{hubs + 2 * k, group});
     }
 }
 

@@ -155,12 +155,19 @@ inline void pair_rows(const First* first, const Second* second, Pair* to) {
     for (int64_t j = 0; j < n; ++j) to[j] = bfloat16(first[j]).bits | Pair(bfloat16(second[j]).bits) << 16;
 }
 
-// Gives the weights of the types as H matrices of D x C factors: W itself, or a copy for the current type, which is
-// transposed or has other elements. Every Tag has a copy of its own.
+template <class Tag>
+struct OfAllTypes;
+
+// Gives the weights of the types as H matrices of D x C factors: W itself, or copies, which are transposed or have other
+// elements. Each thread copies the weight of the current type, if no copies of all were made before. Every Tag has
+// copies of its own.
 template <class F, class Element, int64_t H, int64_t K, int64_t M, bool TransposeW, class Tag = Transposed>
 class Weight {
     static constexpr bool kTransposed = TransposeW && K > 1 && M > 1;
+    static constexpr bool kCopied = kTransposed || !std::is_same_v<F, Element>;
+    static constexpr int64_t kFactors = H * K * M / kElements<F>;
     const Element* all_;
+    const F* copies_ = nullptr;
     const F* current_ = nullptr;
     int64_t type_ = -1;
 
@@ -182,17 +189,33 @@ class Weight {
         }
     }
 
+    static void copy_type(const Element* w, F* to) {
+        for (int64_t h = 0; h < H; ++h) copy(w + h * K * M, to + h * K * M / kElements<F>);
+    }
+
   public:
     explicit Weight(const Element* all) : all_(all) {}
 
+    // Copies the weights of all types, for loops in which every thread comes back to them.
+    void copy_all(int64_t types) {
+        if constexpr (kCopied) {
+            F* const copies = scratch<OfAllTypes<Tag>, F>(types * kFactors);
+            parallel_for(types, H * K * M / 4, [all = all_, copies](int64_t type) {
+                copy_type(all + type * (H * K * M), copies + type * kFactors);
+            });
+            copies_ = copies;
+        }
+    }
+
     const F* of(int64_t type) {
         const Element* w = all_ + type * (H * K * M);
-        if constexpr (std::is_same_v<F, Element> && !kTransposed) {
+        if constexpr (!kCopied) {
             return w;
         } else {
+            if (copies_ != nullptr) return copies_ + type * kFactors;
             if (type != type_) {
-                F* copies = scratch<Tag, F>(H * K * M / kElements<F>);
-                for (int64_t h = 0; h < H; ++h) copy(w + h * K * M, copies + h * K * M / kElements<F>);
+                F* copies = scratch<Tag, F>(kFactors);
+                copy_type(w, copies);
                 type_ = type;
                 current_ = copies;
             }
@@ -217,9 +240,10 @@ inline void scaled_row(const X* __restrict x, const Scale* scale, Into* __restri
     }
 }
 
-// Work of one row as parallel.h counts it, in the time of simple element operations.
+// Work of one row as parallel.h counts it, in the time of simple element operations. Products with few columns take the
+// time in which their weights are read.
 template <int64_t H, int64_t K, int64_t M>
-inline constexpr int64_t kRowWork = (H * K * M + 31) / 32;
+inline constexpr int64_t kRowWork = H * std::max(K * M + 31, 8 * std::max(K, M)) / 32;
 
 // Half of a second-level cache of 1 MiB. A smaller weight stays there, and every group of rows finds it.
 inline constexpr int64_t kWeightBytes = int64_t{512} << 10;

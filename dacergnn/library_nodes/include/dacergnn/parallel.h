@@ -58,6 +58,11 @@ inline T* scratch(int64_t elements) {
     return static_cast<T*>(buffer.data);
 }
 
+// Runs a block. Benchmarks define it to measure each.
+#if !defined(DACERGNN_RUN_BLOCK)
+#define DACERGNN_RUN_BLOCK(block, blocks, run) run
+#endif
+
 // Calls worker(block) for the blocks that no other thread has taken, until none is left. A function of its own, so that
 // the code of a worker exists once, whether one thread or many run it.
 template <class Worker>
@@ -68,7 +73,7 @@ __attribute__((noinline)) void take_blocks(const Worker& worker, int64_t* taken,
 #pragma omp atomic capture
         block = (*taken)++;
         if (block >= blocks) return;
-        mine(block);
+        DACERGNN_RUN_BLOCK(block, blocks, mine(block));
     }
 }
 
@@ -111,20 +116,55 @@ inline void parallel_for(int64_t n, int64_t work_per_item, F f) {
     });
 }
 
-// Returns the first group of block b when groups are cut into `blocks` contiguous ranges of about equal rows + groups.
+// Returns the work of the groups before `group`: 1 for each group, and `row_work` for each of its rows.
 template <class I>
-inline int64_t balanced_cut(const I* ptr, int64_t n, int64_t b, int64_t blocks) {
-    const int64_t first = ptr[0], total = static_cast<int64_t>(ptr[n]) - first + n;
-    const int64_t goal = total / blocks * b + total % blocks * b / blocks;
+inline int64_t work_before(const I* ptr, int64_t group, int64_t row_work) {
+    return (static_cast<int64_t>(ptr[group]) - static_cast<int64_t>(ptr[0])) * row_work + group;
+}
+
+// Returns the first group of block b when groups are cut into `blocks` contiguous ranges of about equal work.
+template <class I>
+inline int64_t balanced_cut(const I* ptr, int64_t n, int64_t b, int64_t blocks, int64_t row_work = 1) {
+    const int64_t total = work_before(ptr, n, row_work), goal = total / blocks * b + total % blocks * b / blocks;
     int64_t low = 0, high = n;
     while (low < high) {
         const int64_t middle = low + (high - low) / 2;
-        if (static_cast<int64_t>(ptr[middle]) - first + middle < goal)
+        if (work_before(ptr, middle, row_work) < goal)
             low = middle + 1;
         else
             high = middle;
     }
     return b == blocks ? n : low;
+}
+
+struct BlockTable;
+
+// Returns the blocks of `balanced_cut` in the order in which threads take them. Those that a long group makes twice as
+// large as the mean come first: a thread that took one last would keep the others waiting.
+template <class I>
+inline const int64_t* largest_first(const I* ptr, int64_t n, int64_t blocks, int64_t row_work) {
+    int64_t* const order = scratch<BlockTable, int64_t>(2 * blocks + 1);
+    int64_t* const before = order + blocks;
+    parallel_for(blocks + 1, 512, [=](int64_t b) {
+        before[b] = work_before(ptr, balanced_cut(ptr, n, b, blocks, row_work), row_work);
+    });
+    const int64_t large = 2 * (before[blocks] / blocks);
+    int64_t count = 0;
+    for (int comes_first = 1; comes_first >= 0; --comes_first)
+        for (int64_t b = 0; b < blocks; ++b)
+            if ((before[b + 1] - before[b] > large) == (comes_first == 1)) order[count++] = b;
+    return order;
+}
+
+// Calls f(first, last, block) for `blocks` contiguous ranges of the groups 0..n with about equal work.
+template <class I, class F>
+inline void run_ranges(const I* ptr, int64_t n, int64_t blocks, bool serial, F f, int64_t row_work = 1) {
+    constexpr int64_t kFew = 64;  // with so few, the largest group that is no hub is short beside the work of a thread
+    const int64_t* const order = blocks > kFew ? largest_first(ptr, n, blocks, row_work) : nullptr;
+    run_blocks(blocks, serial, [=](int64_t i) mutable {
+        const int64_t b = order != nullptr ? order[i] : i;
+        f(balanced_cut(ptr, n, b, blocks, row_work), balanced_cut(ptr, n, b + 1, blocks, row_work), b);
+    });
 }
 
 // Calls f(group, begin, end) for every group 0..n with its rows ptr[group] .. ptr[group + 1]. No group is divided.
@@ -135,10 +175,8 @@ inline void parallel_groups(const I* ptr, int64_t n, int64_t work_per_row, F f) 
     const int64_t work = total * std::max<int64_t>(work_per_row, 1);
     const bool serial = work < kSerialWork || thread_count() == 1;
     const int64_t blocks = serial ? 1 : block_count(n, work);
-    run_blocks(blocks, serial, [=](int64_t b) mutable {
-        const int64_t end = balanced_cut(ptr, n, b + 1, blocks);
-        for (int64_t g = balanced_cut(ptr, n, b, blocks); g < end; ++g)
-            f(g, static_cast<int64_t>(ptr[g]), static_cast<int64_t>(ptr[g + 1]));
+    run_ranges(ptr, n, blocks, serial, [=](int64_t g, int64_t end, int64_t) mutable {
+        for (; g < end; ++g) f(g, static_cast<int64_t>(ptr[g]), static_cast<int64_t>(ptr[g + 1]));
     });
 }
 
@@ -151,9 +189,8 @@ inline void parallel_tiles(const I* ptr, int64_t n, int64_t work_per_row, int64_
     const int64_t work = total * std::max<int64_t>(work_per_row, 1);
     const bool serial = work < kSerialWork || thread_count() == 1;
     const int64_t blocks = serial ? 1 : block_count(n, work, chunks);
-    run_blocks(blocks, serial, [=](int64_t b) mutable {
-        const int64_t end = balanced_cut(ptr, n, b + 1, blocks);
-        for (int64_t first = balanced_cut(ptr, n, b, blocks); first < end;) {
+    run_ranges(ptr, n, blocks, serial, [=](int64_t first, int64_t end, int64_t) mutable {
+        while (first < end) {
             int64_t last = first + 1;
             while (last < end && last - first < tile && ptr[last + 1] - ptr[first] <= tile) ++last;
             f(first, last);
@@ -197,14 +234,16 @@ struct RowPartials;
 inline constexpr int64_t kSplitRows = 1024;
 
 // Divides the rows begin..end of a hub into chunks, which all threads share: part(from, to, into) handles the rows of a
-// chunk and writes its `width` partial results; merge(partial) takes those of every chunk, in ascending order.
+// chunk and writes its `width` partial results; merge(partial) takes those of every chunk, in ascending order. There
+// are 64 chunks where these are neither short, so that merging costs little, nor longer than kSplitRows.
 template <class T, class Part, class Merge>
 inline void split_rows(int64_t begin, int64_t end, int64_t width, Part part, Merge merge) {
-    const int64_t chunks = (end - begin + kSplitRows - 1) / kSplitRows;
+    const int64_t size = std::clamp<int64_t>((end - begin + 63) / 64, kSplitRows / 8, kSplitRows);
+    const int64_t chunks = (end - begin + size - 1) / size;
     T* const partials = scratch<RowPartials, T>(chunks * width);
     run_blocks(chunks, false, [=](int64_t c) mutable {
-        const int64_t from = begin + c * kSplitRows;
-        part(from, std::min(end, from + kSplitRows), partials + c * width);
+        const int64_t from = begin + c * size;
+        part(from, std::min(end, from + size), partials + c * width);
     });
     for (int64_t c = 0; c < chunks; ++c) merge(partials + c * width);
 }

@@ -117,12 +117,13 @@ void segment_gemm_scatter(const XE* X, const Gather gather, const WE* W, const I
     if (targets > 0 && total * row_work + y_rows * (H * C) / 16 >= kSerialWork) {
         // A block meets every type: few blocks, so that enough rows share a weight.
         const int64_t threads = thread_count(), rows_per_type = total / std::max<int64_t>(types, 1);
-        blocks = std::min(targets, std::clamp(rows_per_type / 64, threads, 8 * threads));
+        blocks = std::min(targets, std::clamp(rows_per_type / 64, 4 * threads, 8 * threads));
     }
     gemm::Weight<F, WE, H, K, M, TransposeW> weight(W);
-    run_blocks(blocks, blocks == 1, [=](int64_t b) mutable {
-        const int64_t begin = targets > 0 ? balanced_cut(scatter_ptr, targets, b, blocks) : 0;
-        const int64_t end = targets > 0 ? balanced_cut(scatter_ptr, targets, b + 1, blocks) : 0;
+    static constexpr I none[1] = {};
+    if (blocks > 32) weight.copy_all(types);  // fewer blocks copy them into near caches
+    const I* const cut = targets > 0 ? scatter_ptr : none;
+    run_ranges(cut, targets, blocks, blocks == 1, [=](int64_t begin, int64_t end, int64_t b) mutable {
         const int64_t last = b + 1 == blocks ? y_rows : end;
         T* totals;  // the sums of the targets begin..last
         if constexpr (kRounded)
@@ -196,7 +197,7 @@ void segment_gemm_scatter(const XE* X, const Gather gather, const WE* W, const I
             finish(row, sum);
             if constexpr (kRounded) write_row<H * C>(Y + row * (H * C), sum, false);
         }
-    });
+    }, std::max<int64_t>(1, depth / 16));
 }
 
 }  // namespace dacergnn
