@@ -6,6 +6,14 @@ from __future__ import annotations
 class DacergnnError(Exception):
     """Serves as the base of all exceptions that this package raises on purpose."""
 
+    location: str = ""
+    """Where in the source, as text; empty if unknown."""
+
+    def locate(self, location: str) -> None:
+        """Puts a location in front of the message, unless the error has one."""
+        if location and not self.location:
+            self.location, self.args = location, (f"{location}: {self}",)
+
 
 class GraphError(DacergnnError, ValueError):
     """Signals that arrays or objects given as a graph do not describe one."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from types import FunctionType
 from typing import Any, ClassVar
@@ -16,7 +16,9 @@ from dacergnn.errors import UnsupportedCallError, UnsupportedLayerError
 from dacergnn.frontends.parameters import Attributes
 from dacergnn.frontends.reached import Results
 from dacergnn.graph import HeteroGraph
+from dacergnn.library_nodes.place import Place
 from dacergnn.program.flatten import Activation
+from dacergnn.program.source import PlacedText
 from dacergnn.runtime.stacks import Gate, Stacks
 
 _STRIDED, _NONE = torch.strided, frozenset[str]()
@@ -191,8 +193,17 @@ class Frontend(ABC):
         """Returns the program that is kept under `key`; it is made once."""
         program = self._programs.get(key)
         if program is None:
-            program = self._programs[key] = make()
+            program = self._programs[key] = self._placed(make())
         return program
+
+    def _placed(self, program: ProgramSource) -> ProgramSource:
+        """Returns the program; if it is a text, with the place of the method that it expresses."""
+        layer = type(self.module)
+        method = getattr(layer, "message", getattr(layer, "forward", None))
+        if not isinstance(program.source, str) or not isinstance(method, FunctionType):
+            return program
+        place = Place(method.__code__.co_filename, method.__code__.co_firstlineno)
+        return replace(program, source=PlacedText(program.source, [place] * len(program.source.splitlines())))
 
 
 def handled_class(module: nn.Module, names: Container[str]) -> str | None:

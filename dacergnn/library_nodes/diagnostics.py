@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from typing import NoReturn, TypeVar
 
 from dacergnn.errors import ProgramError
+from dacergnn.library_nodes.place import Place
 
 # Names of other libraries for operators and attributes of the program form.
 _ELSEWHERE = {
@@ -24,9 +25,9 @@ Node = TypeVar("Node", bound=ast.AST)
 
 def place(node: ast.AST) -> str:
     """Returns ``layer.py:12:9`` for a node that was read from a file, else ``line 2, column 9``."""
+    known = Place.of(node)
     line, column = getattr(node, "lineno", 0), getattr(node, "col_offset", 0) + 1
-    file = getattr(node, "file", "")
-    return f"{file}:{line}:{column}" if file else f"line {line}, column {column}"
+    return f"line {line}, column {column}" if known is None else str(known)
 
 
 def fail(node: ast.AST, message: str) -> NoReturn:

@@ -14,11 +14,12 @@ that a value per head scales a vector per head.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 
 from dacergnn.graph.spaces import FEATURE_SPACES, GRAPH_SPACES, NONZEROS, TYPE_PATHS, kind
+from dacergnn.library_nodes.place import Place
 
 Shape = tuple[int, ...]
 
@@ -74,12 +75,17 @@ REDUCTIONS = ("=", "+=", "max=", "min=")
 
 @dataclass(frozen=True)
 class Statement:
-    """Represents ``target op expr`` for every row of ``space``."""
+    """Represents ``target op expr`` for every row of ``space``.
+
+    Its ``place`` is where it was written. Statements at different places are equal, so no plan and no build depends
+    on it.
+    """
 
     space: str
     target: Ref
     op: str
     expr: Expr
+    place: Place | None = field(default=None, compare=False, repr=False)
 
     @cached_property
     def reads(self) -> tuple[Ref, ...]:

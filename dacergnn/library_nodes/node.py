@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,9 @@ from dace.sdfg import nodes
 
 from dacergnn.errors import VerificationError
 from dacergnn.library_nodes.form import Ref, Shape, Statement, statement_text
+from dacergnn.library_nodes.label import label
 from dacergnn.library_nodes.parse import parse_statement, view_shape
+from dacergnn.library_nodes.place import Place, at
 from dacergnn.library_nodes.plan import Arrays, OperatorPlan, Rows
 from dacergnn.library_nodes.shapes import check_shapes
 from dacergnn.target import Target, find
@@ -63,8 +65,10 @@ class _Body:
 
     @staticmethod
     @lru_cache(maxsize=4096)
-    def of(body: tuple[str, ...], spaces: tuple[str, ...]) -> _Body:
+    def of(body: tuple[str, ...], spaces: tuple[str, ...], places: tuple[str, ...]) -> _Body:
         statements = tuple(parse_statement(text, space) for text, space in zip(body, spaces, strict=True))
+        if len(places) == len(body):
+            statements = tuple(replace(s, place=Place.parse(p)) for s, p in zip(statements, places, strict=True))
         written = dict.fromkeys(s.target.name for s in statements)
         read = dict.fromkeys(r.name for s in statements for r in s.reads if r.name not in written)
         return _Body(statements, tuple(written), tuple(read))
@@ -78,6 +82,8 @@ class GraphOperator(nodes.LibraryNode):
     name of an array. Inputs are the arrays that the body reads, then the graph encodings that its access scheme needs.
     Outputs are the arrays that it writes, except its ``locals``. Only this operator touches its locals: they have a
     descriptor in the SDFG, and no memory.
+
+    Its label says what the body does. Its name is that of the last array that it wrote when it was made.
     """
 
     run_time: tuple[str, ...] = ()
@@ -88,6 +94,9 @@ class GraphOperator(nodes.LibraryNode):
     space = properties.Property(dtype=str, default="E", desc="Row space whose rows threads share out (the mapping)")
     body = properties.ListProperty(element_type=str, desc="Statements in program form")
     spaces = properties.ListProperty(element_type=str, desc="Row space of every statement of the body")
+    places = properties.ListProperty(
+        element_type=str, desc="Place of every statement in the source, as file:line:column; none if nothing is known"
+    )
     locals = properties.ListProperty(element_type=str, desc="Arrays that only this operator writes and reads")
     encodings = properties.ListProperty(element_type=str, desc="Graph encodings that the access scheme reads")
 
@@ -103,13 +112,23 @@ class GraphOperator(nodes.LibraryNode):
     def statements(self, statements: Sequence[Statement]) -> None:
         self.body = [statement_text(s) for s in statements]
         self.spaces = [s.space for s in statements]
+        places = [str(s.place or "") for s in statements]
+        self.places = places if any(places) else []
+        self.label = label(statements)
+        if self.place is not None:
+            self.debuginfo = self.place.debuginfo
         self.encodings = []
         self.in_connectors = {PREFIX + name: None for name in self.read_arrays}
         self.out_connectors = {PREFIX + name: None for name in self.written_arrays}
 
     @property
+    def place(self) -> Place | None:
+        """Returns the first known place of a statement."""
+        return next((s.place for s in self.statements if s.place is not None), None)
+
+    @property
     def _parsed(self) -> _Body:
-        return _Body.of(tuple(self.body), tuple(self.spaces or [self.space] * len(self.body)))
+        return _Body.of(tuple(self.body), tuple(self.spaces or [self.space] * len(self.body)), tuple(self.places))
 
     @property
     def written_arrays(self) -> list[str]:
@@ -160,14 +179,15 @@ class GraphOperator(nodes.LibraryNode):
         Raises:
             VerificationError: A property of the schedule has a value that kernels of the target do not support.
         """
-        known_target = find(target)
-        for name in self.schedule_properties:
-            value, options = getattr(self, name), known_target.schedule_options.get(name, ())
-            if type(value) is int and name not in self.run_time and options and str(value) not in options:
-                raise VerificationError(
-                    f"{self.label}: {name} is {value}; options of {known_target.name}: {', '.join(options)}."
-                )
-        return self._plan(known_target, self.facts(arrays))
+        with at(self.place):
+            known_target = find(target)
+            for name in self.schedule_properties:
+                value, options = getattr(self, name), known_target.schedule_options.get(name, ())
+                if type(value) is int and name not in self.run_time and options and str(value) not in options:
+                    raise VerificationError(
+                        f"{self.name}: {name} is {value}; options of {known_target.name}: {', '.join(options)}."
+                    )
+            return self._plan(known_target, self.facts(arrays))
 
     def _plan(self, target: Target, arrays: Arrays) -> OperatorPlan:
         """Asks a target for the plan of the body."""
@@ -181,12 +201,14 @@ class GraphOperator(nodes.LibraryNode):
             return view_shape(ref, row_shape(arrays[ref.name]))
 
         for statement in self.statements:
-            for ref in (*statement.reads, statement.target):
-                if ref.name not in arrays:
-                    raise VerificationError(
-                        f'{self.label}: the body names "{ref.name}", but no connector {PREFIX}{ref.name} is connected.'
-                    )
-            check_shapes(statement, shapes)
+            with at(statement.place):
+                for ref in (*statement.reads, statement.target):
+                    if ref.name not in arrays:
+                        raise VerificationError(
+                            f'{self.name}: the body names "{ref.name}", but no connector {PREFIX}{ref.name} is '
+                            "connected."
+                        )
+                check_shapes(statement, shapes)
 
 
 def copied(sdfg: dace.SDFG) -> dace.SDFG:

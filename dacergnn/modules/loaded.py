@@ -72,7 +72,7 @@ class LoadedProgram(CompiledProgram):
         for operator in operators:
             if operator.implementation != target.name:
                 raise ProgramError(
-                    f'implementation of {operator.label} is "{operator.implementation}", and that of the layer '
+                    f'implementation of {operator.name} is "{operator.implementation}", and that of the layer '
                     f'"{target.name}"; optimize with Config(implementation=...) for another.'
                 )
         traversals: list[Any] = [o for o in operators if isinstance(o, Traversal)]
@@ -85,7 +85,7 @@ class LoadedProgram(CompiledProgram):
             raise ProgramError(f"adjacency: {str(error).removeprefix('plan: ')}") from error
         for operator, form in formats:
             if form not in target.adjacencies or operator.adjacency != form:
-                raise ProgramError(f'adjacency of {operator.label} is "{form}", which does not fit; set it to "csr".')
+                raise ProgramError(f'adjacency of {operator.name} is "{form}", which does not fit; set it to "csr".')
         for operator in operators:
             operator.validate(sdfg, Program(sdfg).state)
 

@@ -10,7 +10,7 @@ from dace import Memlet, registry
 from dace.autodiff.base_abc import BackwardContext, BackwardImplementation, BackwardResult
 
 from dacergnn.library_nodes import GraphOperator
-from dacergnn.library_nodes.form import Ref, Statement
+from dacergnn.library_nodes.form import Ref
 from dacergnn.library_nodes.node import PREFIX, row_shape, row_space
 from dacergnn.library_nodes.plan import Rows
 from dacergnn.program.listing import Listing, map_refs
@@ -51,7 +51,7 @@ class GraphOperatorBackward(BackwardImplementation):
         backward.inputs = tuple(n for n in backward.inputs if n in read)
         gradients = dict(zip(derived.wrt, backward.outputs, strict=True))
         totals = {name: (forward.arrays[name], gradients.get(name)) for name in wanted}
-        node = _nest(forward_node.label, backward, totals, context)
+        node = _nest(forward_node.name, backward, totals, context)
         return node, BackwardResult(
             required_grad_names={name: _TOTAL + name for name in wanted},
             given_grad_names={name: GRADIENT + _VALUE + name.removeprefix(PREFIX) for name in outputs},
@@ -69,7 +69,7 @@ def _listing(node: GraphOperator, context: BackwardContext, outputs: list[str]) 
         return replace(ref, name=named(ref.name))
 
     arrays = node.arrays(context.forward_sdfg, context.forward_state)
-    statements = [Statement(s.space, renamed(s.target), s.op, map_refs(s.expr, renamed)) for s in node.statements]
+    statements = [replace(s, target=renamed(s.target), expr=map_refs(s.expr, renamed)) for s in node.statements]
     return Listing(
         {named(name): Rows(row_space(desc), row_shape(desc)) for name, desc in arrays.items()},
         tuple(map(named, read)),

@@ -8,6 +8,7 @@ from dacergnn.errors import ProgramError
 from dacergnn.graph.spaces import TYPE_PATHS
 from dacergnn.library_nodes.form import GEMM_OPERATORS, Expr, Op, Ref, Shape, Statement, match_gemm, size
 from dacergnn.library_nodes.node import Typeclass
+from dacergnn.library_nodes.place import Place
 from dacergnn.library_nodes.shapes import scale_fits, shape_of
 from dacergnn.program.view import Program
 
@@ -26,6 +27,8 @@ class Emission:
     def __init__(self, program: Program, dtype: Typeclass) -> None:
         self.program = program
         self.dtype = dtype
+        self.place: Place | None = None
+        """The place of the statement whose operators are added."""
 
     def emit(self, space: str, path: str, operation: str, value: Expr, name: str, owner: str) -> str:
         """Adds operators for one statement, with products in operators of their own; returns the array written."""
@@ -43,7 +46,7 @@ class Emission:
         if view is not None and size(view) != size(shape):
             raise ProgramError(f"reshape: {shape} has {size(shape)} elements, {view} has {size(view)}.")
         array = self.program.add_array(name, owner, shape if view is None else view, self.dtype)
-        self.program.insert(Statement(space, Ref(array, path), operation, value))
+        self.program.insert(Statement(space, Ref(array, path), operation, value, self.place))
         return array
 
     def _is_product(self, statement: Statement) -> bool:

@@ -16,6 +16,7 @@ from dacergnn.graph.spaces import along, through
 from dacergnn.library_nodes.form import Expr, Op, Ref, Shape, Statement, match_gemm
 from dacergnn.library_nodes.node import Typeclass
 from dacergnn.library_nodes.parse import view_shape
+from dacergnn.library_nodes.place import at
 from dacergnn.library_nodes.plan import Rows
 from dacergnn.program.names import sdfg_name
 from dacergnn.program.view import Program
@@ -40,7 +41,8 @@ class Listing:
         statements: list[Statement] = []
         for operator in program.operators:
             if len(operator.statements) != 1:
-                raise ProgramError(f"{operator.label} is fused; this pass runs before traversal_fusion.")
+                with at(operator.place):
+                    raise ProgramError(f"{operator.name} is fused; this pass runs before traversal_fusion.")
             statements += operator.statements
         item = next((desc.dtype.bytes for desc in sdfg.arrays.values()), 4)
         return cls(arrays, tuple(program.inputs), tuple(program.outputs), statements, item)
@@ -112,9 +114,12 @@ class Listing:
         return candidate
 
     def exchange(self, old: Statement, *new: Statement) -> None:
-        """Replaces one statement by others."""
+        """Replaces one statement by others, which have its place unless they have one of their own."""
         position = self.statements.index(old)
-        self.statements[position : position + 1] = new
+        place = self.statements[position].place
+        self.statements[position : position + 1] = [
+            s if s.place or place is None else replace(s, place=place) for s in new
+        ]
 
     def retarget(self, rewrite: Callable[[Statement, Ref], Ref]) -> None:
         """Replaces every reference that a statement reads by the result of ``rewrite``."""
@@ -191,7 +196,8 @@ class Listing:
         while waiting:
             ready = next((s for s in waiting if unwritten.isdisjoint(r.name for r in s.reads)), None)
             if ready is None:
-                raise ProgramError(f'"{waiting[0].target.name}" depends on itself.')
+                with at(waiting[0].place):
+                    raise ProgramError(f'"{waiting[0].target.name}" depends on itself.')
             waiting = [s for s in waiting if s is not ready]
             unwritten.discard(ready.target.name)
             ordered.append(ready)

@@ -16,6 +16,7 @@ from dacergnn.library_nodes.form import Const, Expr, Op, Ref
 from dacergnn.library_nodes.node import Typeclass
 from dacergnn.library_nodes.operators import op
 from dacergnn.library_nodes.parse import ExpressionParser, fold
+from dacergnn.library_nodes.place import Place
 from dacergnn.library_nodes.shapes import shape_of
 from dacergnn.program.declarations import declaration
 from dacergnn.program.emission import Emission
@@ -64,9 +65,10 @@ class _Parser:
             space, shape = declaration(name, annotation)
             self._check_name(annotation, name)
             try:
-                self.arrays[space, name] = self.program.add_input(name, space, shape, self.dtype)
+                array = self.arrays[space, name] = self.program.add_input(name, space, shape, self.dtype)
             except ProgramError as error:
                 fail(annotation, str(error))
+            self.program.locate(array, Place.of(annotation))
         returned = False
         for node in self.flat.body:
             if isinstance(node, ast.For):
@@ -103,6 +105,7 @@ class _Parser:
         return ExpressionParser(loop.space, loop.entities, name)
 
     def _statement(self, node: ast.Assign | ast.AugAssign, loop: LoopScope) -> None:
+        self.emission.place = Place.of(node)
         target_node = assigned(node)
         expressions = self._expressions(loop)
         extremum = _extremum(target_node, node)
@@ -240,6 +243,7 @@ class _Parser:
             self.program.sdfg.remove_data(array)
 
     def _return(self, node: ast.Return) -> None:
+        self.emission.place = Place.of(node)
         items = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
         for item in items:
             if not isinstance(item, ast.Name):

@@ -9,10 +9,12 @@ import dace
 from dacergnn.graph.spaces import MAPS, kind, part
 from dacergnn.library_nodes import GraphOperator, Op, Statement
 from dacergnn.library_nodes.form import ENTITY, ref_text, statement_text
+from dacergnn.library_nodes.place import Place
 from dacergnn.library_nodes.plan_text import plan_text
 from dacergnn.library_nodes.shapes import shape_of
 from dacergnn.library_nodes.traversal.nest import Levels, Loop, loops
 from dacergnn.program.loops import ITERATORS
+from dacergnn.program.source import PlacedText
 from dacergnn.program.view import Program
 
 _ITERATOR = {space: name for name, space in ITERATORS.items() if name != "nodes"}
@@ -27,18 +29,22 @@ _NESTED = {
 _PATHS = {"ND": "dst", "NS": "src", "V": "dstpair", "U": "srcpair"}
 
 
-def print_program(sdfg: dace.SDFG) -> str:
+def print_program(sdfg: dace.SDFG) -> PlacedText:
     """Returns the program of an inter-operator SDFG as text that `parse` reads back.
 
-    Comments name the operators, schedule properties that differ from their defaults, and encodings.
+    Comments name the operators, schedule properties that differ from their defaults, and encodings. Lines have the
+    places of their operators.
     """
     program = Program(sdfg)
     parameters = [f"{name}: {_declaration(program, name)}" for name in program.inputs]
     lines = [f"def {sdfg.name}({', '.join(['g', *parameters])}):"]
+    places: list[Place | None] = [None]
     for operator in program.operators:
-        lines += _loop(program, operator)
+        loop = _loop(program, operator)
+        lines += loop
+        places += [operator.place] * len(loop)
     lines.append(f"    return {', '.join(program.outputs)}")
-    return "\n".join(lines) + "\n"
+    return PlacedText("\n".join(lines) + "\n", places)
 
 
 def _declaration(program: Program, name: str) -> str:
@@ -125,4 +131,4 @@ def print_plans(sdfg: dace.SDFG) -> str:
     """Returns the plans of the kernels of an inter-operator SDFG as text, one after the other."""
     program = Program(sdfg)
     plans = [o.plan(o.implementation, o.arrays(sdfg, program.state)) for o in program.operators]
-    return "\n".join(f"{o.label}:\n{plan_text(plan)}" for o, plan in zip(program.operators, plans, strict=True))
+    return "\n".join(f"{o.name}:\n{plan_text(plan)}" for o, plan in zip(program.operators, plans, strict=True))

@@ -16,22 +16,20 @@ def check_bodies(sdfg: dace.SDFG) -> None:
     nodes = [node for state in sdfg.states() for node in state.nodes() if isinstance(node, GraphOperator)]
     for node in nodes:
         if not node.body:
-            raise ProgramError(f"{node.label} has no statement; delete the node.")
+            raise ProgramError(f"{node.name} has no statement; delete the node.")
         if len(node.spaces or node.body) != len(node.body):
             raise ProgramError(
-                f"{node.label} has {len(node.body)} statements over {len(node.spaces)} row spaces; give one for each."
+                f"{node.name} has {len(node.body)} statements over {len(node.spaces)} row spaces; give one for each."
             )
         spaces = node.spaces or [node.space] * len(node.body)
         if spaces == [spaces[0]] and node.space != spaces[0]:
             both = f"under {node.space}, and its one statement over {spaces[0]}"
-            raise ProgramError(f"{node.label} runs {both}; give space and spaces the same row space.")
+            raise ProgramError(f"{node.name} runs {both}; give space and spaces the same row space.")
         for text, space in zip(node.body, spaces, strict=True):
             try:
                 parse_statement(text, space)
             except (ProgramError, SyntaxError, LookupError) as error:
-                raise ProgramError(
-                    f'the body of {node.label}: "{text}" over {space} is no statement: {error}'
-                ) from None
+                raise ProgramError(f'the body of {node.name}: "{text}" over {space} is no statement: {error}') from None
 
 
 def rebuild(sdfg: dace.SDFG, dtype: Typeclass) -> dace.SDFG:

@@ -6,17 +6,32 @@ import ast
 import inspect
 import textwrap
 from collections import ChainMap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Any, TypeVar, cast
 
 from dacergnn.errors import ProgramError
 from dacergnn.library_nodes.diagnostics import fail
+from dacergnn.library_nodes.place import Place
 from dacergnn.program.depth import check_depth
 
 Source = str | Callable[..., Any]
 CONSTANT = (bool, int, float, str, tuple, type(None))
+
+
+class PlacedText(str):
+    """Holds the text of a program that was made from other sources, with the place there of each of its lines.
+
+    It equals its text, so that programs of equal texts share builds.
+    """
+
+    places: tuple[Place | None, ...]
+
+    def __new__(cls, text: str, places: Iterable[Place | None] = ()) -> PlacedText:
+        placed = super().__new__(cls, text)
+        placed.places = tuple(places)
+        return placed
 
 
 @dataclass(frozen=True)
@@ -31,6 +46,8 @@ def read(source: Source) -> Function:
     """Reads a function, or the last function of a text, with places that count from the start of its file."""
     if isinstance(source, str):
         tree, names = _parsed(source, "", 0, 0), dict[str, Any]()
+        if isinstance(source, PlacedText):
+            _place(tree, source.places)
         names.update({n.name: Function(n, names) for n in tree.body if isinstance(n, ast.FunctionDef)})
         if not names:
             raise ProgramError("the source holds no function; a program starts with def name(g, ...).")
@@ -69,6 +86,17 @@ def _parsed(text: str, file: str, lines: int, columns: int) -> ast.Module:
                 node.file = file  # type: ignore[attr-defined]
     check_depth(tree)
     return tree
+
+
+def _place(tree: ast.Module, places: Sequence[Place | None]) -> None:
+    """Gives the nodes of a text the places of its lines."""
+    by_line = {number: place for number, place in enumerate(places, 1) if place is not None}
+    for node in ast.walk(tree):
+        place = by_line.get(getattr(node, "lineno", 0))
+        if isinstance(node, ast.expr | ast.stmt | ast.arg) and place is not None:
+            node.lineno = node.end_lineno = place.line
+            node.col_offset = node.end_col_offset = place.column - 1
+            node.file = place.file  # type: ignore[union-attr]
 
 
 Tree = TypeVar("Tree", bound=ast.AST)

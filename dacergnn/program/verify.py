@@ -10,6 +10,7 @@ from dacergnn.errors import ProgramError, VerificationError
 from dacergnn.graph.spaces import MAPS, ROW_SPACES, is_encoding
 from dacergnn.library_nodes import GraphOperator, Statement, row_space
 from dacergnn.library_nodes.form import REDUCTIONS, Ref
+from dacergnn.library_nodes.place import at
 from dacergnn.library_nodes.shapes import check_shapes
 from dacergnn.library_nodes.traversal.nest import problem
 from dacergnn.program.view import Program
@@ -42,17 +43,21 @@ def verify(sdfg: dace.SDFG) -> None:
     for operator in operators:
         for name in operator.written_arrays:
             if name in written:
-                raise VerificationError(f'I4: "{name}" is written by two operators.')
+                with at(operator.place):
+                    raise VerificationError(f'I4: "{name}" is written by two operators.')
             written.add(name)
     ready = set(program.inputs)
     for operator in operators:
         missing = [n for n in operator.read_arrays if n not in ready]
         if missing:
-            raise VerificationError(f'I5: "{missing[0]}" is read by {operator.label} before anything writes it.')
+            with at(operator.place):
+                raise VerificationError(f'I5: "{missing[0]}" is read by {operator.name} before anything writes it.')
         ready.update(operator.written_arrays)
         for statement in operator.statements:
-            _verify_statement(program, statement)
-        _verify_nest(operator)
+            with at(statement.place):
+                _verify_statement(program, statement)
+        with at(operator.place):
+            _verify_nest(operator)
     _verify_locals(program, operators)
 
 
@@ -61,14 +66,14 @@ def _verify_body(operator: GraphOperator) -> None:
     try:
         _ = operator.statements
     except ProgramError as error:
-        raise VerificationError(f"I6: the body of {operator.label}: {error}") from error
+        raise VerificationError(f"I6: the body of {operator.name}: {error}") from error
 
 
 def _verify_nest(operator: GraphOperator) -> None:
     statements = operator.statements
     reason = problem(operator.space, statements) if len(statements) > 1 else None
     if reason is not None:
-        raise VerificationError(f"I9: {operator.label}: {reason}.")
+        raise VerificationError(f"I9: {operator.name}: {reason}.")
 
 
 def _verify_locals(program: Program, operators: Sequence[GraphOperator]) -> None:
@@ -77,11 +82,11 @@ def _verify_locals(program: Program, operators: Sequence[GraphOperator]) -> None
         targets = {s.target.name for s in operator.statements}
         for name in operator.locals:
             if name in owners or name not in targets or not program.sdfg.arrays[name].transient:
-                raise VerificationError(f'I10: "{name}" is no intermediate array that {operator.label} alone writes.')
+                raise VerificationError(f'I10: "{name}" is no intermediate array that {operator.name} alone writes.')
             owners[name] = operator
     for operator in operators:
         for name in {*operator.read_arrays, *operator.written_arrays} & owners.keys():
-            raise VerificationError(f'I10: "{name}" is local to {owners[name].label}, but {operator.label} uses it.')
+            raise VerificationError(f'I10: "{name}" is local to {owners[name].name}, but {operator.name} uses it.')
 
 
 def _verify_statement(program: Program, statement: Statement) -> None:

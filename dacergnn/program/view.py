@@ -26,6 +26,7 @@ from dacergnn.library_nodes import GraphOperator, SegmentGemm, Statement, Traver
 from dacergnn.library_nodes.form import Ref, Shape
 from dacergnn.library_nodes.node import PREFIX, Typeclass, ordered_operators
 from dacergnn.library_nodes.parse import view_shape
+from dacergnn.library_nodes.place import Place
 from dacergnn.program.names import sdfg_name
 
 SYMBOLS = {space: dace.symbol(space, dtype=dace.int64) for space in ROW_SPACES if space != "ONE"}
@@ -119,6 +120,11 @@ class Program:
         self.sdfg.add_datadesc(name, _rows(space, shape, dtype, transient=True))
         return name
 
+    def locate(self, name: str, place: Place | None) -> None:
+        """Notes the place where an array is declared or assigned, if it is known."""
+        if place is not None:
+            self.sdfg.arrays[name].debuginfo = place.debuginfo
+
     def mark_output(self, name: str) -> None:
         """Makes an intermediate array one that the caller receives."""
         self.sdfg.arrays[name].transient = False
@@ -143,6 +149,8 @@ class Program:
         self._put(operator)
 
     def _put(self, operator: GraphOperator) -> None:
+        for statement in operator.statements:
+            self.locate(statement.target.name, statement.place)
         self.state.add_node(operator)
         self._connect(operator)
 
@@ -217,6 +225,7 @@ class Program:
     def _access(self, name: str, known: dict[str, nodes.AccessNode]) -> nodes.AccessNode:
         if name not in known:
             known[name] = _access_node(name)  # not `add_access`, which walks Python's stack for a source location
+            known[name].debuginfo = self.sdfg.arrays[name].debuginfo
             self.state.add_node(known[name])
         return known[name]
 
@@ -261,7 +270,7 @@ def _operator(
 ) -> GraphOperator:
     node: Any = copy.deepcopy(_OPERATORS[kind])
     node.guid = generate_element_id(node)
-    node.name = node.label = statements[-1].target.name
+    node.name = statements[-1].target.name
     node.space = mapping or statements[0].space
     node.locals = list(local_arrays)
     node.statements = tuple(statements)

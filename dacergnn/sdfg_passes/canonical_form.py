@@ -136,7 +136,7 @@ def _separated(listing: Listing, statement: Statement) -> list[Statement]:
 
     def own(value: Expr, name: str) -> Ref:
         array = listing.add(name, statement.space, shape_of(value, listing.shape))
-        made.append(Statement(statement.space, Ref(array), "=", value))
+        made.append(Statement(statement.space, Ref(array), "=", value, statement.place))
         return Ref(array)
 
     def factors(expr: Expr) -> Expr:

@@ -25,6 +25,7 @@ from dacergnn.library_nodes.form import (
 )
 from dacergnn.library_nodes.node import copied
 from dacergnn.library_nodes.operators import OPERATORS, op
+from dacergnn.library_nodes.place import at
 from dacergnn.library_nodes.shapes import shape_of
 from dacergnn.program import Program, verify
 from dacergnn.program.listing import Listing
@@ -104,7 +105,8 @@ class _Differentiation:
                 self.arrays.accumulate(Ref(name), forward.space(name), Ref(GRADIENT + name))
         for statement in reversed(forward.statements):
             if statement.target.name in self.arrays.contributions:
-                self._statement(statement)
+                with at(statement.place):
+                    self._statement(statement)
         reached = [n for n in self.wrt if n in self.arrays.contributions]
         for name in reached:
             backward.outputs += (self.arrays.result(name),)
@@ -127,6 +129,7 @@ class _Differentiation:
     def _statement(self, statement: Statement) -> None:
         gemm = match_gemm(statement)
         seed = Ref(self.arrays.gradient(statement.target.name), statement.target.path)
+        self.arrays.place = statement.place
         if gemm is not None:
             self._product(statement, gemm, seed)
         elif statement.op in ("max=", "min="):

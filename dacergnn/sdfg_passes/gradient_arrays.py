@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from dacergnn.library_nodes.form import GEMM_OPERATORS, Expr, Op, Ref, Shape, Statement, match_gemm, refs
 from dacergnn.library_nodes.operators import op
 from dacergnn.library_nodes.parse import fold
+from dacergnn.library_nodes.place import Place
 from dacergnn.library_nodes.plan import Rows
 from dacergnn.library_nodes.shapes import shape_of
 from dacergnn.program.emission import OWN_STATEMENT, is_plain
@@ -16,13 +18,20 @@ from dacergnn.program.listing import Listing
 GRADIENT = "grad_"
 
 
+class _Term(NamedTuple):
+    """Holds a contribution, and the place of the statement whose gradient it belongs to."""
+
+    expr: Expr
+    place: Place | None
+
+
 @dataclass
 class _Contributions:
-    """Holds the contributions to the gradient of an array: expressions by (row space, path, row shape)."""
+    """Holds the contributions to the gradient of an array by (row space, path, row shape)."""
 
-    terms: dict[tuple[str, str, Shape], list[Expr]] = field(default_factory=dict[tuple[str, str, Shape], list[Expr]])
+    terms: dict[tuple[str, str, Shape], list[_Term]] = field(default_factory=dict[tuple[str, str, Shape], list[_Term]])
 
-    def add(self, space: str, path: str, shape: Shape, term: Expr) -> None:
+    def add(self, space: str, path: str, shape: Shape, term: _Term) -> None:
         self.terms.setdefault((space, path, shape), []).append(term)
 
 
@@ -32,11 +41,13 @@ class GradientArrays:
     Attributes:
         backward: The program.
         contributions: Contributions to the gradients of arrays, by the names of the arrays.
+        place: The place of the statement that is differentiated, which the new statements get.
     """
 
     def __init__(self, forward: Listing) -> None:
         self.backward = Listing(item=forward.item)
         self.contributions: dict[str, _Contributions] = {}
+        self.place: Place | None = None
         self._forward = forward
         self._gradients: dict[str, str] = {}
         self._emitted: dict[object, str] = {}
@@ -49,7 +60,7 @@ class GradientArrays:
     def accumulate(self, ref: Ref, space: str, term: Expr) -> None:
         """Adds ``term``, for every row of ``space``, to the gradient of the row that ``ref`` leads to."""
         shape = self._forward.shape(ref)
-        self.contributions.setdefault(ref.name, _Contributions()).add(space, ref.path, shape, term)
+        self.contributions.setdefault(ref.name, _Contributions()).add(space, ref.path, shape, _Term(term, self.place))
 
     def gradient(self, name: str) -> str:
         """Returns the array that holds the gradient of ``name``; emits its operators at the first call."""
@@ -80,7 +91,7 @@ class GradientArrays:
                 self.add_input(ref.name, self._forward.arrays[ref.name])
         array = self.fresh(name)
         self.backward.arrays[array] = Rows(owner or space, shape)
-        self.backward.statements.append(Statement(space, Ref(array, path), "+=" if path else "=", expr))
+        self.backward.statements.append(Statement(space, Ref(array, path), "+=" if path else "=", expr, self.place))
         self._emitted[key] = array
         return array
 
@@ -98,19 +109,21 @@ class GradientArrays:
 
     def _sum_contributions(self, name: str) -> str:
         space, shape = self._forward.arrays[name].space, self._forward.arrays[name].shape
-        own: list[Expr] = []
-        partial: list[Expr] = []
+        own: list[_Term] = []
+        partial: list[_Term] = []
         for (term_space, path, term_shape), terms in self.contributions[name].terms.items():
-            products = [t for t in terms if self._is_product(term_space, path, t)]
+            products = [t for t in terms if self._is_product(term_space, path, t.expr)]
             plain = [t for t in terms if t not in products]
             if (term_space, path, term_shape) == (space, "", shape):
                 own += plain
             elif plain:
-                products.append(_sum(plain))
+                products.append(_Term(_sum([t.expr for t in plain]), _first(plain)))
             for term in products:
-                array = self.emit(GRADIENT + name, term_space, path, [term], term_shape, space)
-                partial.append(Ref(array, view=shape if term_shape != shape else None))
-        terms = [*own, *partial]
+                self.place = term.place
+                array = self.emit(GRADIENT + name, term_space, path, [term.expr], term_shape, space)
+                partial.append(_Term(Ref(array, view=shape if term_shape != shape else None), term.place))
+        self.place = _first([*own, *partial])
+        terms = [t.expr for t in (*own, *partial)]
         only = terms[0]
         if (
             len(terms) == 1
@@ -133,6 +146,11 @@ class GradientArrays:
         if top or expr.name not in OWN_STATEMENT or is_plain(expr):
             return expr
         return Ref(self.emit("tmp", space, "", [expr], shape_of(expr, self.shape)))
+
+
+def _first(terms: Sequence[_Term]) -> Place | None:
+    """Returns the first place that is known."""
+    return next((t.place for t in terms if t.place is not None), None)
 
 
 def _sum(terms: Sequence[Expr]) -> Expr:

@@ -11,6 +11,7 @@ from dacergnn.errors import UnsupportedCallError
 from dacergnn.graph.spaces import MAPS, PAIR_NONZEROS, along, through
 from dacergnn.library_nodes.form import Expr, Op, Ref, Shape, Statement, match_gemm, refs, statement_text
 from dacergnn.library_nodes.operators import op
+from dacergnn.library_nodes.place import at
 from dacergnn.library_nodes.shapes import shape_of
 from dacergnn.program.listing import Listing, map_refs
 
@@ -110,7 +111,8 @@ class SparseProducts:
         if made is not None:
             self.refuse(made.expr, statement, reason)
         text = statement_text(statement)
-        raise UnsupportedCallError(f"{name} is sparse, but used in {text}: {reason}; pass {name}.to_dense().")
+        with at(statement.place):
+            raise UnsupportedCallError(f"{name} is sparse, but used in {text}: {reason}; pass {name}.to_dense().")
 
     # Moving products to the front
 

@@ -52,7 +52,7 @@ def read(record: Written) -> dace.SDFG:
         for name, value in values.items():
             if name != "kind":
                 setattr(node, name, value)
-        node.name = node.label = node.statements[-1].target.name
+        node.name = node.statements[-1].target.name
         program.place(node)
     for name in record["outputs"]:
         program.mark_output(name)

@@ -46,6 +46,19 @@ def rgat(g, x, W, q, k, bias):
     return out
 
 
+@dacergnn.compile(config=dacergnn.Config("O2", adjacency="csr"))
+def scaled(g, x, W, q):
+    for e in g.edges():
+        e["message"] = linear(e.src.x, W[e.etype])
+        e["att"] = leakyrelu(
+            dot_prd(e["message"], q),
+            0.2,
+        )
+    for n in g.dst_nodes():
+        n["out"] = sum(exp(e["att"]) * e["message"] for e in n.incoming_edges())
+    return out
+
+
 @dacergnn.compile
 def rgcn(g, x, W, norm, root, bias):
     for e in g.edges():

@@ -33,11 +33,11 @@ def optimized(layer: nn.Module | None = None, config: Config = PLAIN) -> Any:
 
 
 def change(folder: Path, change: Change, ending: str = "_select_adjacency.sdfg") -> Path:
-    """Changes a file of a folder as a script would, given the SDFG and its operators by label."""
+    """Changes a file of a folder as a script would, given the SDFG and its operators by name."""
     (path,) = folder.glob(f"*{ending}")
     sdfg = dace.SDFG.from_file(str(path))
     (state,) = sdfg.states()
-    change(sdfg, {node.label: node for node in state.nodes() if isinstance(node, GraphOperator)})
+    change(sdfg, {node.name: node for node in state.nodes() if isinstance(node, GraphOperator)})
     sdfg.save(str(path))
     return path
 

@@ -69,7 +69,7 @@ def test_schedules_and_formats(label: str, name: str, value: object, tmp_path: P
 
     loaded(layer, tmp_path, edit)
     assert_close(layer(*arguments()), expected)
-    (operator,) = [o for o in operators_of(layer) if o.label == label]
+    (operator,) = [o for o in operators_of(layer) if o.name == label]
     assert getattr(operator, name) == value
     if name in ("tile_rows", "chunks"):
         assert variant_of(layer).forward.lowered.schedule[f"{label}/{name}"] == value
@@ -129,7 +129,7 @@ def test_statements_that_become_one_loop(tmp_path: Path) -> None:
 
     loaded(layer, tmp_path, edit)
     assert_close(gradients(layer, arguments()), expected)
-    assert [o.label for o in operators_of(layer)] == ["hs", "ht", "tmp", "tmp_1", "att"]
+    assert [o.name for o in operators_of(layer)] == ["hs", "ht", "tmp", "tmp_1", "att"]
 
 
 def test_a_statement_that_moves_to_the_backward(tmp_path: Path) -> None:

@@ -128,7 +128,9 @@ def test_values_that_dace_would_leave_out(name: str, value: object, problem: str
     layer = optimized()
     *_, forward, _ = layer.save_sdfg(tmp_path)
     sdfg = json.loads(forward.read_text())
-    (node,) = [n for n in sdfg["nodes"][0]["nodes"] if (n["type"], n["label"]) == ("LibraryNode", "out")]
+    (node,) = [
+        n for n in sdfg["nodes"][0]["nodes"] if (n["type"], n["attributes"].get("name")) == ("LibraryNode", "out")
+    ]
     node["attributes"][name] = value
     forward.write_text(json.dumps(sdfg))
     with pytest.raises(VerificationError) as error:

@@ -106,7 +106,7 @@ def _nothing_changes_uncounted() -> Iterator[None]:
 def content(sdfg: dace.SDFG) -> object:
     """The very nodes and edges of a program in their order, what the operators hold, and the arrays."""
     state = Program(sdfg).state
-    operators = [(n.label, n.body, n.spaces, n.locals) for n in state.nodes() if isinstance(n, GraphOperator)]
+    operators = [(n.name, n.body, n.spaces, n.locals) for n in state.nodes() if isinstance(n, GraphOperator)]
     return state.nodes(), state.edges(), operators, list(sdfg.arrays.items()), sdfg.arg_names
 
 

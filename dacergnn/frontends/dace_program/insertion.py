@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import dace
 from dace import Memlet
@@ -37,6 +38,8 @@ def insert_program(sdfg: dace.SDFG, state: dace.SDFGState, text: str, arrays: Ma
             names[name], _ = sdfg.add_transient(name, desc.shape, desc.dtype, find_new_name=True)
     accesses = {name: state.add_access(data) for name, data in names.items()}
     for operator in program.operators:
+        written: Any = accesses[operator.written_arrays[0]]
+        operator.debuginfo = written.debuginfo  # DaCe knows which call is replaced
         state.add_node(operator)
         for name in operator.read_arrays:
             state.add_edge(accesses[name], None, operator, PREFIX + name, _whole(sdfg, names[name]))

@@ -19,6 +19,7 @@ from dacergnn.graph.spaces import ROW_SPACES
 from dacergnn.library_nodes import GraphOperator
 from dacergnn.library_nodes.form import Expr, Op, Ref, Shape, Statement, size
 from dacergnn.library_nodes.node import PREFIX, Typeclass, row_shape, row_space
+from dacergnn.library_nodes.place import Place, at
 from dacergnn.program import print_program
 from dacergnn.program.listing import Listing, map_refs
 from dacergnn.program.names import name_problem
@@ -41,6 +42,8 @@ class _Lifting:
         self.current: dict[str, str] = {}
         """Arrays of the SDFG -> the arrays of the listing that hold their current values."""
         self.dtypes: set[Typeclass] = set()
+        self.place: Place | None = None
+        """The place in the user's function of the node that becomes a statement."""
 
     def run(self) -> str:
         blocks = list(self.sdfg.nodes())
@@ -106,6 +109,7 @@ class _Lifting:
     # Nodes to statements
 
     def _node(self, node: nodes.Node) -> None:
+        self.place = Place.of_debuginfo(getattr(node, "debuginfo", None))
         match node:
             case nodes.AccessNode():
                 for edge in self.state.in_edges(node):
@@ -132,7 +136,7 @@ class _Lifting:
             target = statement.target
             name = self._declare(written[target.name])
             self.listing.statements.append(
-                Statement(statement.space, Ref(name, target.path, target.view), statement.op, expr)
+                Statement(statement.space, Ref(name, target.path, target.view), statement.op, expr, self.place)
             )
 
     def _map(self, entry: nodes.MapEntry) -> None:
@@ -212,9 +216,8 @@ class _Lifting:
         return Ref(self.current[data], "one" if space == "ONE" else "")
 
     def _assign(self, space: str, data: str, expr: Expr) -> None:
-        self.listing.statements.append(Statement(space, Ref(self._declare(data)), "=", expr))
+        self.listing.statements.append(Statement(space, Ref(self._declare(data)), "=", expr, self.place))
 
     def _refuse(self, node: Any, reason: str) -> NoReturn:
-        info = getattr(node, "debuginfo", None)
-        place = f" ({info.filename}, line {info.start_line})" if info is not None and info.start_line else ""
-        raise UnsupportedCallError(f"{self.name}: {node.label}{place}: {reason}.")
+        with at(Place.of_debuginfo(getattr(node, "debuginfo", None))):
+            raise UnsupportedCallError(f"{self.name}: {node.label}: {reason}.")

@@ -15,7 +15,7 @@ from typing import Any
 
 from dacergnn.frontends.dgl import operators, udf
 from dacergnn.frontends.dgl.recorder import recording
-from dacergnn.frontends.symbolic.record import LIBRARIES
+from dacergnn.frontends.symbolic.callers import LIBRARIES
 
 _HOOKS: tuple[tuple[str, str, Callable[..., Any]], ...] = (
     ("dgl.ops.spmm", "gspmm_internal", operators.gspmm),

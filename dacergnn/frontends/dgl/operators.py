@@ -16,10 +16,10 @@ from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.dgl.edges import GraphEdges
 from dacergnn.frontends.dgl.recorder import Recorder
 from dacergnn.frontends.symbolic.call import Untranslatable
+from dacergnn.frontends.symbolic.callers import caller_text
 from dacergnn.frontends.symbolic.edges import EndIndex, end_index
 from dacergnn.frontends.symbolic.expr import Expr
 from dacergnn.frontends.symbolic.indexing import gathered, reduced
-from dacergnn.frontends.symbolic.record import place
 from dacergnn.frontends.symbolic.value import Value
 
 _REDUCTIONS = {"sum": "+=", "max": "max=", "min": "min="}
@@ -32,7 +32,7 @@ _ENDS = {"u": "src", "v": "dst"}
 
 def unsupported(what: str) -> UnsupportedCallError:
     """Returns the error for a construct that no program expresses; it names the user's line."""
-    return UnsupportedCallError(f"{what} has no form in a program ({place()}).")
+    return UnsupportedCallError(f"{what} has no form in a program ({caller_text()}).")
 
 
 def end_values(recorder: Recorder, edges: GraphEdges, side: str, data: Any) -> Value:

@@ -17,7 +17,7 @@ from dacergnn.frontends.dgl.hooks import install
 from dacergnn.frontends.dgl.operators import unsupported
 from dacergnn.frontends.dgl.recorder import Recorder
 from dacergnn.frontends.dgl.relations import summed
-from dacergnn.frontends.symbolic.record import LIBRARIES
+from dacergnn.frontends.symbolic.callers import LIBRARIES
 from dacergnn.frontends.symbolic.sizes import unnoted
 from dacergnn.frontends.symbolic.trace import unseen
 from dacergnn.runtime.cuda_device import random_state, set_random_state

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 from math import prod
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,6 +12,7 @@ from torch import Tensor
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.symbolic import axes, elementwise, products
 from dacergnn.frontends.symbolic.call import LayerCall, Untranslatable
+from dacergnn.frontends.symbolic.callers import caller_text
 from dacergnn.frontends.symbolic.dispatch import records
 from dacergnn.frontends.symbolic.edges import EdgeIndex, EndIndex, plain, untracked
 from dacergnn.frontends.symbolic.indexing import INDEXING
@@ -23,8 +22,6 @@ from dacergnn.frontends.symbolic.table import IN_PLACE, RULES, VIEWS, Rule
 from dacergnn.frontends.symbolic.trace import Trace
 from dacergnn.frontends.symbolic.value import Value, held
 
-LIBRARIES = [f"{Path(__file__).resolve().parents[2]}/", f"{Path(torch.__file__).resolve().parent}/"]
-"""Folders with code of libraries, not of users."""
 RULE_MODULES = (axes, elementwise, products)
 """Modules that fill the table of rules when they are imported."""
 COUNTS = {
@@ -150,7 +147,7 @@ def _rows_of(values: list[Value]) -> Tensor | None:
     """Returns the edges that all values have rows of; None where they have rows of all edges, or of nodes."""
     chosen = next((v.node.rows for v in values if v.node.rows is not None), None)
     if chosen is not None and not all(v.node.rows is chosen or v.node.expr.uniform for v in values):
-        raise UnsupportedCallError(f"values of different edges meet ({place()}).")
+        raise UnsupportedCallError(f"values of different edges meet ({caller_text()}).")
     return chosen
 
 
@@ -174,7 +171,7 @@ def _one_set_of_edges(trace: Trace, values: list[Value]) -> None:
     for value in values:
         if value.node.expr.edges not in (None, last):
             if value.node.expr.on_edges:
-                raise UnsupportedCallError(f"values of different edges meet ({place()}).")
+                raise UnsupportedCallError(f"values of different edges meet ({caller_text()}).")
             trace.materialise([value.node])
 
 
@@ -195,14 +192,14 @@ def _in_torch(trace: Trace, func: Any, args: tuple[Any, ...], kwargs: dict[str, 
     """Runs a function of values of nodes in torch, after they have been computed."""
     name = func.__name__
     if any(v.node.expr.on_edges for v in values):
-        raise UnsupportedCallError(f"{spelled(func)} of a value per edge has no form in a program ({place()}).")
+        raise UnsupportedCallError(f"{spelled(func)} of a value per edge has no form in a program ({caller_text()}).")
     writes = (name.endswith("_") and not name.endswith("__")) or name.startswith(("__i", "__set"))
     has_out = kwargs.get("out") is not None
     if not (writes or has_out or kwargs.get("inplace")):
         return trace.torch(func, *trace.results(args), **trace.results(kwargs))
     target = args[0]
     if has_out or (type(target) is Value and (trace.given(held(target)) or not target.alone())):
-        raise UnsupportedCallError(f"{spelled(func)} writes to a tensor that is in use ({place()}).")
+        raise UnsupportedCallError(f"{spelled(func)} writes to a tensor that is in use ({caller_text()}).")
     real = trace.results(target)
     result = trace.torch(func, *trace.results(args), **trace.results(kwargs))
     if type(target) is not Value:
@@ -219,14 +216,3 @@ def spelled(func: Any) -> str:
     elif not module.startswith("torch.nn"):
         module = "torch"
     return f"{module}.{func.__name__}"
-
-
-def place() -> str:
-    """Returns file, line and function of the user's code that called torch."""
-    frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
-    while frame is not None:
-        file = frame.f_code.co_filename
-        if not file.startswith(tuple(LIBRARIES)):
-            return f"{Path(file).name}, line {frame.f_lineno}, in {frame.f_code.co_name}"
-        frame = frame.f_back
-    return "unknown place"

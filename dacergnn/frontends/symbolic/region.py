@@ -13,6 +13,8 @@ from dacergnn.frontends.symbolic.edges import SIDES
 from dacergnn.frontends.symbolic.expr import Expr, reached
 from dacergnn.library_nodes import form
 from dacergnn.library_nodes.form import Const, Op, Ref, Shape, Statement, statement_text
+from dacergnn.library_nodes.place import Place
+from dacergnn.program.source import PlacedText
 
 INPUTS = ("leaf", "degree", "pair_mean")
 """Operators that are inputs of a program: tensors, and data that follow from the graph."""
@@ -22,9 +24,13 @@ Step = tuple[str, tuple[int, ...], tuple[Any, ...], Shape]
 
 @dataclass(frozen=True)
 class Region:
-    """Holds a program, the row spaces of its inputs, and position and row space of the value of each output."""
+    """Holds the text of a program, the row spaces of its inputs, position and row space of the value of each output.
 
-    program: ProgramSource
+    ``lines`` are the steps that the lines of the text stand for; None for the first and the last line.
+    """
+
+    text: str
+    lines: tuple[int | None, ...]
     inputs: tuple[str, ...]
     outputs: tuple[tuple[int, str], ...]
 
@@ -35,6 +41,7 @@ def region(
     """Returns the program for some expressions, its outputs as in `Region`, its inputs and their row spaces."""
     steps: dict[object, int] = {}
     order: list[Step] = []
+    places: list[Place | None] = []
     leaves: list[Expr] = []
     positions: dict[int, int] = {}
     for expr in reached(exprs):
@@ -45,12 +52,18 @@ def region(
         if position is None:
             position = steps[key] = len(order)
             order.append(step)
+            places.append(None)
             if expr.op in INPUTS:
                 leaves.append(expr)
         positions[expr.serial] = position
+        places[position] = places[position] or expr.place
+    for position in reversed(range(len(order))):  # parts of a step have its place
+        for part in order[position][1]:
+            places[part] = places[part] or places[position]
     wanted = tuple([positions[e.serial] for e in exprs])
     made = _emitted(tuple(order), wanted, bipartite)
-    return made.program, made.outputs, leaves, made.inputs
+    text = PlacedText(made.text, [None if step is None else places[step] for step in made.lines])
+    return ProgramSource(text, ()), made.outputs, leaves, made.inputs
 
 
 @lru_cache(maxsize=1024)
@@ -64,7 +77,7 @@ class _Emitter:
         self.spaces = _spaces(steps, bipartite)
         self.named = self._named()
         self.names: dict[int, str] = {}
-        self.statements: list[tuple[str, Statement]] = []  # with the row space of the array that is assigned
+        self.statements: list[tuple[str, Statement, int]] = []  # row space of the array that is assigned, and the step
 
     def emit(self) -> Region:
         inputs = [i for i, step in enumerate(self.steps) if step[0] in INPUTS]
@@ -76,10 +89,11 @@ class _Emitter:
         spaces = [self.spaces[i] or "ONE" for i in inputs]
         declared = [f"{self.names[i]}: {spec(s, *self.steps[i][3])}" for i, s in zip(inputs, spaces, strict=True)]
         results = list(dict.fromkeys(self.wanted))
-        lines = [f"def layer({', '.join(['g', *declared])}):", *self._loops()]
-        lines.append(f"    return {', '.join(self.names[i] for i in results)}")
+        lines = [(f"def layer({', '.join(['g', *declared])}):", None), *self._loops()]
+        lines.append((f"    return {', '.join(self.names[i] for i in results)}", None))
         outputs = tuple((results.index(i), self.spaces[i] or "ONE") for i in self.wanted)
-        return Region(ProgramSource("\n".join(lines) + "\n", ()), tuple(spaces), outputs)
+        texts, numbers = zip(*lines, strict=True)
+        return Region("\n".join(texts) + "\n", numbers, tuple(spaces), outputs)
 
     def _named(self) -> set[int]:
         """Returns the values with arrays of their own: results, gathered or aggregated values, values used twice."""
@@ -107,9 +121,11 @@ class _Emitter:
         if op == "aggregate":
             side, reduction = data
             value = self._expression(args[0])
-            self.statements.append((space, Statement("E", Ref(self.names[i], side), reduction, value)))
+            message = i if args[0] in self.names else args[0]  # the step that tells most about the statement
+            self.statements.append((space, Statement("E", Ref(self.names[i], side), reduction, value), message))
         else:
-            self.statements.append((space, Statement(space, Ref(self.names[i]), "=", self._expression(i, top=True))))
+            statement = Statement(space, Ref(self.names[i]), "=", self._expression(i, top=True))
+            self.statements.append((space, statement, i))
 
     def _expression(self, i: int, *, top: bool = False) -> form.Expr:
         op, args, data, shape = self.steps[i]
@@ -126,11 +142,11 @@ class _Emitter:
             return Op("linear", (rows, Ref(matrix.name, matrix.path, None, bool(data[0]))))
         return Op(op, tuple(operands), shape if op == "reshape" else data)
 
-    def _loops(self) -> list[str]:
-        """Returns the statements in loops; neighbours with the same loop share it."""
-        lines: list[str] = []
+    def _loops(self) -> list[tuple[str, int | None]]:
+        """Returns the lines of the statements in loops, with their steps; neighbours with the same loop share it."""
+        lines: list[tuple[str, int | None]] = []
         last: tuple[str, ...] = ()
-        for space, statement in self.statements:
+        for space, statement, step in self.statements:
             if statement.target.path in SIDES:
                 node = "dst" if statement.target.path == "dst" else "src"
                 edges = "incoming_edges" if node == "dst" else "outgoing_edges"
@@ -142,8 +158,8 @@ class _Emitter:
             shared = 0
             while shared < min(len(heads), len(last)) and heads[shared] == last[shared]:
                 shared += 1
-            lines += ["    " * (depth + 1) + head for depth, head in enumerate(heads) if depth >= shared]
-            lines.append("    " * (len(heads) + 1) + text)
+            lines += [("    " * (depth + 1) + head, step) for depth, head in enumerate(heads) if depth >= shared]
+            lines.append(("    " * (len(heads) + 1) + text, step))
             last = heads
         return lines
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.features import is_sparse, is_sparse_matrix
 from dacergnn.frontends.frontend import ProgramSource
+from dacergnn.frontends.symbolic.callers import caller_place
 from dacergnn.frontends.symbolic.edges import EdgeSet, plain
 from dacergnn.frontends.symbolic.expr import Expr, reached, squeezed, version
 from dacergnn.frontends.symbolic.region import region
@@ -81,6 +83,7 @@ class Trace:
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
+        self._caller = id(sys._getframe(1))  # pyright: ignore[reportPrivateUsage]
         self.grad = torch.is_grad_enabled()
         self.finished = False
         """True when the call is over. Values that users' code has kept act like other tensors then."""
@@ -191,6 +194,7 @@ class Trace:
         tracked = torch.is_grad_enabled()
         if self.grad and not tracked and expr.op not in ("const", "detach"):
             expr = Expr("detach", (expr,), (), expr.shape)
+        expr.place = expr.place or caller_place(self._caller)
         return Value(self, Node(expr, shape, dtype, (*call, tracked)), None if like is None else like.aliases)
 
     def given(self, tensor: Tensor | None) -> bool:

@@ -11,6 +11,7 @@ from dace import properties
 from dacergnn.errors import VerificationError
 from dacergnn.library_nodes.form import Gemm, Statement, match_gemm
 from dacergnn.library_nodes.node import GraphOperator
+from dacergnn.library_nodes.place import at
 from dacergnn.library_nodes.plan import Arrays, OperatorPlan
 from dacergnn.library_nodes.segment_gemm.plan import ProductBody, ProductSchedule
 from dacergnn.target import Target
@@ -56,7 +57,8 @@ class SegmentGemm(GraphOperator):
         statement = self.statements[0]
         gemm = match_gemm(statement)
         if gemm is None:
-            raise VerificationError(f'{self.label}: "{self.body[0]}" is not a product that SegmentGemm can run.')
+            with at(statement.place):
+                raise VerificationError(f'{self.name}: "{self.body[0]}" is not a product that SegmentGemm can run.')
         return statement, gemm
 
     def _plan(self, target: Target, arrays: Arrays) -> OperatorPlan:

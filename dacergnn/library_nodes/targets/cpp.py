@@ -58,7 +58,7 @@ def cpp_tasklet(operators: Sequence[Any], arrays: Mapping[str, Any], code: str) 
         return {c: dace.pointer(arrays[c[1:]].dtype) for c in connectors}
 
     return nodes.Tasklet(
-        operators[0].label,
+        operators[0].name,
         pointers(c for o in operators for c in o.in_connectors),
         pointers(c for o in operators for c in o.out_connectors),
         code,

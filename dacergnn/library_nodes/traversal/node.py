@@ -10,6 +10,7 @@ from dace import properties
 
 from dacergnn.errors import VerificationError
 from dacergnn.library_nodes.node import GraphOperator, RunTimeProperty
+from dacergnn.library_nodes.place import at
 from dacergnn.library_nodes.plan import Arrays, OperatorPlan
 from dacergnn.library_nodes.traversal.nest import problem
 from dacergnn.library_nodes.traversal.plan import RUN_TIME, Body, Schedule
@@ -74,9 +75,10 @@ class Traversal(GraphOperator):
         super().validate(sdfg, state)
         statements = self.statements
         reason = problem(self.space, statements) if len(statements) > 1 else None
-        if reason is not None:
-            raise VerificationError(f"{self.label}: {reason}.")
-        for name in self.run_time:
-            value = getattr(self, name)
-            if not (isinstance(value, int) and -(1 << 63) <= value < 1 << 63):
-                raise VerificationError(f"{self.label}: {name} is {value}; set it to an integer of 64 bits.")
+        with at(self.place):
+            if reason is not None:
+                raise VerificationError(f"{self.name}: {reason}.")
+            for name in self.run_time:
+                value = getattr(self, name)
+                if not (isinstance(value, int) and -(1 << 63) <= value < 1 << 63):
+                    raise VerificationError(f"{self.name}: {name} is {value}; set it to an integer of 64 bits.")

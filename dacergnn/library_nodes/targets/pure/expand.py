@@ -157,7 +157,7 @@ class _Scalar:
 def expand_pure(operators: Sequence[Any], own: Sequence[Mapping[str, Any]]) -> dace.SDFG:
     """Returns a nested SDFG that runs the body of a library node, a map per statement; its locals are arrays inside."""
     (node,), (arrays,) = operators, map(dict, own)
-    nested = dace.SDFG(f"{node.label}_pure")
+    nested = dace.SDFG(f"{node.name}_pure")
     for name, desc in arrays.items():
         inner = copy.deepcopy(desc)
         inner.transient = name in node.locals
