@@ -6,12 +6,14 @@ import sys
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 
 import torch
 
 from dacergnn.library_nodes.place import Place
 
+Caller = tuple[CodeType, int]
+"""An instruction: code, and its position there."""
 LIBRARIES = [f"{Path(__file__).resolve().parents[2]}/", f"{Path(torch.__file__).resolve().parent}/"]
 """Folders with code of libraries, not of users."""
 _GRAPH_LIBRARIES = ("torch_geometric", "dgl")
@@ -35,22 +37,25 @@ def caller_text() -> str:
     return "unknown place"
 
 
-def caller_place(until: int) -> Place | None:
-    """Returns the place in the code of a layer that called torch; in a graph library only if nobody else called it.
+def find_caller(until: int) -> Caller | None:
+    """Returns what calls torch in the code of a layer; in that of a graph library only if nobody else called it.
 
     Args:
         until: The id of the frame that called the layer.
     """
-    found: FrameType | None = None
+    found: Caller | None = None
     for frame in frames(until):
         name = str(frame.f_globals.get("__name__"))
         if name.endswith(_GENERATED):
             continue
-        found = found or frame
         if name.partition(".")[0] not in _GRAPH_LIBRARIES:
-            found = frame
-            break
-    if found is None:
-        return None
-    line, _, column, _ = next(islice(found.f_code.co_positions(), found.f_lasti // 2, None))
-    return Place(found.f_code.co_filename, line or found.f_lineno, (column or 0) + 1)
+            return frame.f_code, frame.f_lasti
+        found = found or (frame.f_code, frame.f_lasti)
+    return found
+
+
+def place_of(caller: Caller) -> Place:
+    """Returns the place of an instruction in its source."""
+    code, instruction = caller
+    line, _, column, _ = next(islice(code.co_positions(), instruction // 2, None))
+    return Place(code.co_filename, line or code.co_firstlineno, (column or 0) + 1)

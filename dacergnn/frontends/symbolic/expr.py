@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from dacergnn.frontends.symbolic.callers import Caller
 from dacergnn.library_nodes.form import Shape
-from dacergnn.library_nodes.place import Place
 
 if TYPE_CHECKING:
     from dacergnn.frontends.symbolic.edges import EdgeSet
@@ -31,7 +31,7 @@ class Expr:
         tensor: The tensor of a leaf.
     """
 
-    __slots__ = ("args", "data", "edges", "on_edges", "op", "place", "serial", "shape", "tensor", "uniform", "version")
+    __slots__ = ("args", "caller", "data", "edges", "on_edges", "op", "serial", "shape", "tensor", "uniform", "version")
 
     def __init__(
         self,
@@ -45,8 +45,8 @@ class Expr:
         self.args: tuple[Expr, ...] = args
         self.version = version(tensor)
         self.serial = next(_SERIAL)
-        self.place: Place | None = None
-        """The place in the layer's code that made it; None for a part of what that code made."""
+        self.caller: Caller | None = None
+        """The instruction of the layer's code that made it; None for a part of what that made."""
         self.edges: EdgeSet | None = None
         """The edges that it depends on by a gather or an aggregation."""
         self.on_edges = False

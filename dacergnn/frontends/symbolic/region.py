@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.frontend import ProgramSource, spec
+from dacergnn.frontends.symbolic.callers import Caller, place_of
 from dacergnn.frontends.symbolic.edges import SIDES
 from dacergnn.frontends.symbolic.expr import Expr, reached
 from dacergnn.library_nodes import form
@@ -24,15 +25,24 @@ Step = tuple[str, tuple[int, ...], tuple[Any, ...], Shape]
 
 @dataclass(frozen=True)
 class Region:
-    """Holds the text of a program, the row spaces of its inputs, position and row space of the value of each output.
+    """Holds a program, the row spaces of its inputs, and position and row space of the value of each output."""
 
-    ``lines`` are the steps that the lines of the text stand for; None for the first and the last line.
-    """
-
-    text: str
-    lines: tuple[int | None, ...]
+    program: ProgramSource
     inputs: tuple[str, ...]
     outputs: tuple[tuple[int, str], ...]
+
+
+@dataclass(frozen=True)
+class _Recorded:
+    """Holds the steps of a region, those whose values are wanted, and what made each step.
+
+    Steps that different code made are equal, since they make the same program.
+    """
+
+    steps: tuple[Step, ...]
+    wanted: tuple[int, ...]
+    bipartite: bool
+    callers: Sequence[Caller | None] = field(compare=False)
 
 
 def region(
@@ -41,7 +51,7 @@ def region(
     """Returns the program for some expressions, its outputs as in `Region`, its inputs and their row spaces."""
     steps: dict[object, int] = {}
     order: list[Step] = []
-    places: list[Place | None] = []
+    callers: list[Caller | None] = []
     leaves: list[Expr] = []
     positions: dict[int, int] = {}
     for expr in reached(exprs):
@@ -52,32 +62,31 @@ def region(
         if position is None:
             position = steps[key] = len(order)
             order.append(step)
-            places.append(None)
+            callers.append(None)
             if expr.op in INPUTS:
                 leaves.append(expr)
         positions[expr.serial] = position
-        places[position] = places[position] or expr.place
-    for position in reversed(range(len(order))):  # parts of a step have its place
-        for part in order[position][1]:
-            places[part] = places[part] or places[position]
-    wanted = tuple([positions[e.serial] for e in exprs])
-    made = _emitted(tuple(order), wanted, bipartite)
-    text = PlacedText(made.text, [None if step is None else places[step] for step in made.lines])
-    return ProgramSource(text, ()), made.outputs, leaves, made.inputs
+        callers[position] = callers[position] or expr.caller
+    made = _emitted(_Recorded(tuple(order), tuple([positions[e.serial] for e in exprs]), bipartite, callers))
+    return made.program, made.outputs, leaves, made.inputs
 
 
 @lru_cache(maxsize=1024)
-def _emitted(steps: tuple[Step, ...], wanted: tuple[int, ...], bipartite: bool) -> Region:
-    return _Emitter(steps, wanted, bipartite).emit()
+def _emitted(recorded: _Recorded) -> Region:
+    return _Emitter(recorded).emit()
 
 
 class _Emitter:
-    def __init__(self, steps: tuple[Step, ...], wanted: tuple[int, ...], bipartite: bool) -> None:
-        self.steps, self.wanted, self.bipartite = steps, wanted, bipartite
-        self.spaces = _spaces(steps, bipartite)
+    def __init__(self, recorded: _Recorded) -> None:
+        self.steps, self.wanted, self.bipartite = recorded.steps, recorded.wanted, recorded.bipartite
+        self.spaces = _spaces(self.steps, self.bipartite)
+        self.places = [None if caller is None else place_of(caller) for caller in recorded.callers]
+        for i in reversed(range(len(self.steps))):  # parts of a step have its place
+            for part in self.steps[i][1]:
+                self.places[part] = self.places[part] or self.places[i]
         self.named = self._named()
         self.names: dict[int, str] = {}
-        self.statements: list[tuple[str, Statement, int]] = []  # row space of the array that is assigned, and the step
+        self.statements: list[tuple[str, Statement]] = []  # with the row space of the array that is assigned
 
     def emit(self) -> Region:
         inputs = [i for i, step in enumerate(self.steps) if step[0] in INPUTS]
@@ -92,8 +101,8 @@ class _Emitter:
         lines = [(f"def layer({', '.join(['g', *declared])}):", None), *self._loops()]
         lines.append((f"    return {', '.join(self.names[i] for i in results)}", None))
         outputs = tuple((results.index(i), self.spaces[i] or "ONE") for i in self.wanted)
-        texts, numbers = zip(*lines, strict=True)
-        return Region("\n".join(texts) + "\n", numbers, tuple(spaces), outputs)
+        text = PlacedText("".join(f"{line}\n" for line, _ in lines), [place for _, place in lines])
+        return Region(ProgramSource(text, ()), tuple(spaces), outputs)
 
     def _named(self) -> set[int]:
         """Returns the values with arrays of their own: results, gathered or aggregated values, values used twice."""
@@ -121,11 +130,11 @@ class _Emitter:
         if op == "aggregate":
             side, reduction = data
             value = self._expression(args[0])
-            message = i if args[0] in self.names else args[0]  # the step that tells most about the statement
-            self.statements.append((space, Statement("E", Ref(self.names[i], side), reduction, value), message))
+            place = self.places[i if args[0] in self.names else args[0]]  # the message tells most
+            self.statements.append((space, Statement("E", Ref(self.names[i], side), reduction, value, place)))
         else:
-            statement = Statement(space, Ref(self.names[i]), "=", self._expression(i, top=True))
-            self.statements.append((space, statement, i))
+            value = self._expression(i, top=True)
+            self.statements.append((space, Statement(space, Ref(self.names[i]), "=", value, self.places[i])))
 
     def _expression(self, i: int, *, top: bool = False) -> form.Expr:
         op, args, data, shape = self.steps[i]
@@ -142,11 +151,11 @@ class _Emitter:
             return Op("linear", (rows, Ref(matrix.name, matrix.path, None, bool(data[0]))))
         return Op(op, tuple(operands), shape if op == "reshape" else data)
 
-    def _loops(self) -> list[tuple[str, int | None]]:
-        """Returns the lines of the statements in loops, with their steps; neighbours with the same loop share it."""
-        lines: list[tuple[str, int | None]] = []
+    def _loops(self) -> list[tuple[str, Place | None]]:
+        """Returns the statements in loops, each line with its place; neighbours with the same loop share it."""
+        lines: list[tuple[str, Place | None]] = []
         last: tuple[str, ...] = ()
-        for space, statement, step in self.statements:
+        for space, statement in self.statements:
             if statement.target.path in SIDES:
                 node = "dst" if statement.target.path == "dst" else "src"
                 edges = "incoming_edges" if node == "dst" else "outgoing_edges"
@@ -158,8 +167,8 @@ class _Emitter:
             shared = 0
             while shared < min(len(heads), len(last)) and heads[shared] == last[shared]:
                 shared += 1
-            lines += [("    " * (depth + 1) + head, step) for depth, head in enumerate(heads) if depth >= shared]
-            lines.append(("    " * (len(heads) + 1) + text, step))
+            inner = [("    " * (depth + 1) + head, statement.place) for depth, head in enumerate(heads)]
+            lines += [*inner[shared:], ("    " * (len(heads) + 1) + text, statement.place)]
             last = heads
         return lines
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.features import is_sparse, is_sparse_matrix
 from dacergnn.frontends.frontend import ProgramSource
-from dacergnn.frontends.symbolic.callers import caller_place
+from dacergnn.frontends.symbolic.callers import find_caller
 from dacergnn.frontends.symbolic.edges import EdgeSet, plain
 from dacergnn.frontends.symbolic.expr import Expr, reached, squeezed, version
 from dacergnn.frontends.symbolic.region import region
@@ -194,7 +194,7 @@ class Trace:
         tracked = torch.is_grad_enabled()
         if self.grad and not tracked and expr.op not in ("const", "detach"):
             expr = Expr("detach", (expr,), (), expr.shape)
-        expr.place = expr.place or caller_place(self._caller)
+        expr.caller = expr.caller or find_caller(self._caller)
         return Value(self, Node(expr, shape, dtype, (*call, tracked)), None if like is None else like.aliases)
 
     def given(self, tensor: Tensor | None) -> bool:
