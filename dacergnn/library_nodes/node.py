@@ -106,7 +106,7 @@ class GraphOperator(nodes.LibraryNode):
     @property
     def statements(self) -> tuple[Statement, ...]:
         """Returns the parsed body."""
-        return self._parsed.statements
+        return self._parsed(tuple(self.places)).statements
 
     @statements.setter
     def statements(self, statements: Sequence[Statement]) -> None:
@@ -126,19 +126,19 @@ class GraphOperator(nodes.LibraryNode):
         """Returns the first known place of a statement."""
         return next((s.place for s in self.statements if s.place is not None), None)
 
-    @property
-    def _parsed(self) -> _Body:
-        return _Body.of(tuple(self.body), tuple(self.spaces or [self.space] * len(self.body)), tuple(self.places))
+    def _parsed(self, places: tuple[str, ...] = ()) -> _Body:
+        """Returns the parsed body; only statements need ``places``, which take time to read."""
+        return _Body.of(tuple(self.body), tuple(self.spaces or [self.space] * len(self.body)), places)
 
     @property
     def written_arrays(self) -> list[str]:
         """Returns the arrays that the body writes, without its locals."""
-        return [n for n in self._parsed.written if n not in self.locals]
+        return [n for n in self._parsed().written if n not in self.locals]
 
     @property
     def read_arrays(self) -> list[str]:
         """Returns the arrays that the body reads and does not write."""
-        return list(self._parsed.read)
+        return list(self._parsed().read)
 
     def arrays(self, sdfg: dace.SDFG, state: dace.SDFGState) -> dict[str, Data]:
         """Returns the descriptors of the arrays of all connectors and of the locals, by name without the prefix."""
