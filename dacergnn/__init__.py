@@ -1,8 +1,8 @@
 """dacergnn: a data-centric compiler for relational graph neural networks.
 
 `optimize` replaces the relational layers of a model by compiled ones, `revert` puts the originals back,
-`explain` says what happened. `compile` makes a layer of a function in program form. Every refusal raises a
-`DacergnnError`, of a kind that `dacergnn.errors` describes.
+`explain` says what happened, `profile` what each operator costs. `compile` makes a layer of a function in program form.
+Every refusal raises a `DacergnnError`, of a kind that `dacergnn.errors` describes.
 """
 
 from dacergnn import datasets
@@ -26,6 +26,7 @@ from dacergnn.graph import HeteroGraph
 from dacergnn.layerwise import inference
 from dacergnn.logs import configure_logs
 from dacergnn.plan import Plan
+from dacergnn.profiling import profile
 from dacergnn.program import interpret, parse, print_plans, print_program
 
 configure_logs()
@@ -56,5 +57,6 @@ __all__ = [
     "parse",
     "print_plans",
     "print_program",
+    "profile",
     "revert",
 ]

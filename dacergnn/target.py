@@ -31,6 +31,7 @@ class Target:
         executable: Class of a loaded program, as "module:name".
         call: C++ of the function that the run time calls, with the program's name as ``{name}``.
         prelude: What generated code includes in place of DaCe's own headers; None where it needs those.
+        clock: Header of the clock that measures operators (`runtime/clocks.py`).
         mixes_elements: Whether kernels take arrays of 16 bits together with arrays of float32.
         adjacencies: Sparse formats that traversals run on (`library_nodes.traversal.formats`).
         schedule_options: Options of each question of a schedule that its plans have (`SelectSchedule`).
@@ -55,6 +56,7 @@ class Target:
     executable: str = "dacergnn.runtime.executable:Executable"
     call: str = ""
     prelude: str | None = None
+    clock: str = "include/dacergnn/clock.h"
     mixes_elements: bool = False
     adjacencies: tuple[str, ...] = ("csr",)
     schedule_options: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])

@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "env": ("dacergnn.cli.env:env", "Show versions, compiler, processor and measured rates."),
     "explain": ("dacergnn.cli.explain:explain", "Show what becomes of a layer on a graph."),
     "plot": ("dacergnn.bench.plot.command:plot", "Draw the figures of a benchmark of caching strategies."),
+    "profile": ("dacergnn.cli.profile:profile", "Measure the operators of a layer on a graph, one by one."),
     "tune": ("dacergnn.cli.tune:tune", "Choose plans of programs by measurements, and by models that learn from them."),
     "view": ("dacergnn.cli.view:view", "Save and show the SDFGs of a layer, step by step."),
 }

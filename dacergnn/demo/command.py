@@ -13,7 +13,7 @@ from rich.panel import Panel
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-import dacergnn
+from dacergnn.api import optimize
 from dacergnn.demo.curves import save_picture, terminal_curve
 from dacergnn.demo.memory import peak_in_process, working_bytes
 from dacergnn.demo.task import Task, load_task, make_classifier, require_pyg
@@ -59,7 +59,7 @@ def make_run(name: str, task: Task) -> Run:
     """Returns a run with PyG's layers, or with the same layers compiled; both start from the same parameters."""
     model: Any = make_classifier(task)
     if name == OURS:
-        model = dacergnn.optimize(model, task.graph)
+        model = optimize(model, task.graph)
     return Run(name, model, task)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import nn
 
+from dacergnn.config import Config
 from dacergnn.errors import UnsupportedCallError, VerificationError
 from dacergnn.frontends import ProgramSource
 from dacergnn.graph import HeteroGraph
@@ -20,6 +21,8 @@ class RunsPrograms:
 
     kind: str
     """Name of the layer that is computed."""
+    config: Config
+    """How its programs are compiled, and how calls run them."""
 
     @property
     def last_call(self) -> tuple[CompiledProgram, HeteroGraph] | None:

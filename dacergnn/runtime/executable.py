@@ -90,9 +90,9 @@ class Executable:
         """Encodings that are built of a graph for the first call; those that this program takes come first."""
         self._known_forms: dict[Stacks | None, InputForms] = {}
         use_one_thread_in_children()
-        library = self._open(self._source())
-        self._handle = self._initialize(library)
-        self._load(library)
+        self.library = self._open(self._source())
+        self._handle = self._initialize(self.library)
+        self._load(self.library)
 
     def _source(self) -> str:
         """Returns the code to build."""

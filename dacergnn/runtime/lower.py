@@ -69,15 +69,16 @@ class Lowered:
         return f"#define DACERGNN_TF32\n{self.code}" if tf32 else self.code
 
 
-def lower(sdfg: dace.SDFG, saved: Collection[str] = ()) -> Lowered:
+def lower(sdfg: dace.SDFG, saved: Collection[str] = (), *, clocked: bool = False) -> Lowered:
     """Generates the code of ``sdfg`` (left as it is); intermediates become arguments that the caller allocates.
 
     Args:
         saved: Inputs and outputs that only connect a forward with its backward; statistics among them have float32
             elements in programs of 16 bits. For callers, such an array has rows of two elements of 16 bits for one.
+        clocked: Whether the code reads a clock before and behind each group of operators (`clocks.py`).
     """
-    element, sdfg = element_type(sdfg), with_exact_statistics(sdfg, saved)
-    together = _groups(sdfg)
+    element = element_type(sdfg)
+    sdfg, together = operator_groups(sdfg, saved)
     operators = [o for group in together for o in group]
     pairs = {pair for o in operators for pair in _plan(o, sdfg).in_place}
     written = {name: k for k, group in enumerate(together) for o in group for name in o.written_arrays}
@@ -94,7 +95,7 @@ def lower(sdfg: dace.SDFG, saved: Collection[str] = ()) -> Lowered:
         over = tuple(sorted(other for other, own in pairs if own == name))
         return Buffer(name, row_space(desc), shape, prod(shape), written[name], read.get(name, written[name]), over)
 
-    code, signature = _generate(sdfg, {name for pair in pairs for name in pair})
+    code, signature = _generate(sdfg, {name for pair in pairs for name in pair}, clocked=clocked)
     return Lowered(
         name=sdfg.name,
         code=code,
@@ -115,6 +116,12 @@ def lower(sdfg: dace.SDFG, saved: Collection[str] = ()) -> Lowered:
             if argument(choice) in signature
         },
     )
+
+
+def operator_groups(sdfg: dace.SDFG, saved: Collection[str] = ()) -> tuple[dace.SDFG, list[list[GraphOperator]]]:
+    """Returns the SDFG that `lower` makes code of, and its operators in the order in which they run, in groups."""
+    sdfg = with_exact_statistics(sdfg, saved)
+    return sdfg, _groups(sdfg)
 
 
 def _plan(operator: GraphOperator, sdfg: dace.SDFG) -> OperatorPlan:
@@ -170,14 +177,24 @@ def _declare_sizes(sdfg: dace.SDFG) -> None:
         sdfg.add_symbol(space, dace.int64)
 
 
-def _generate(sdfg: dace.SDFG, sharing: Collection[str]) -> tuple[str, tuple[str, ...]]:
+def _with_clocks(together: Sequence[list[Any]], state: dace.SDFGState) -> list[list[Any]]:
+    """Returns the groups with a tasklet before and behind each of them, which reads a clock; adds these to a state."""
+    ticks = [
+        state.add_tasklet(f"tick_{k}", {}, {}, f"dacergnn::tick({k});", language=dace.Language.CPP)
+        for k in range(len(together) + 1)
+    ]
+    return [[ticks[0]], *(nodes for group, tick in zip(together, ticks[1:], strict=True) for nodes in (group, [tick]))]
+
+
+def _generate(sdfg: dace.SDFG, sharing: Collection[str], *, clocked: bool) -> tuple[str, tuple[str, ...]]:
     sdfg = copied(sdfg)
     state: dace.SDFGState = next(iter(sdfg.states()))
     together = _groups(sdfg)
     operators = [o for group in together for o in group]
     local_arrays = [name for o in operators for name in o.locals]
     target = find(operators[0].implementation if operators else None)
-    for before, after in pairwise(together):  # fix the order for which memory is planned
+    steps = _with_clocks(together, state) if clocked else together
+    for before, after in pairwise(steps):  # fix the order for which memory is planned
         for one, other in product(before, after):
             state.add_nedge(one, other, Memlet())
     for name, desc in sdfg.arrays.items():
@@ -207,4 +224,5 @@ def _generate(sdfg: dace.SDFG, sharing: Collection[str]) -> tuple[str, tuple[str
     code = "\n".join(line for line in frame.clean_code.splitlines() if "hash.h" not in line)
     # DaCe's header takes longer to compile than most programs.
     code = code if target.prelude is None else code.replace("#include <dace/dace.h>", target.prelude)
-    return code + target.call.format(name=sdfg.name), signature
+    clock = f'#include "{target.clock}"\n' if clocked else ""
+    return clock + code + target.call.format(name=sdfg.name), signature

@@ -60,7 +60,7 @@ def in_process(monkeypatch: pytest.MonkeyPatch, data_folder: Path) -> Iterator[l
 @pytest.fixture
 def without_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     """Has the libraries' layers in place of ours."""
-    monkeypatch.setattr(worker.dacergnn, "optimize", lambda network: network)
+    monkeypatch.setattr(worker, "optimize", lambda network: network)
 
 
 @pytest.mark.parametrize("layer", LAYERS)
@@ -134,7 +134,7 @@ def test_losses_that_differ_are_an_error(in_process: list[str], monkeypatch: pyt
         def forward(self, *inputs: Any) -> torch.Tensor:
             return self.network(*inputs)
 
-    monkeypatch.setattr(worker.dacergnn, "optimize", lambda network: Wrong(copy.deepcopy(network)))
+    monkeypatch.setattr(worker, "optimize", lambda network: Wrong(copy.deepcopy(network)))
     options = ["--suite", "batches", "--data", "aifb", "--layers", "GATConv", "--seeds", "4", "--steps", "3"]
     result = CliRunner().invoke(bench, [*options, "--threads", "1"])
     assert result.exit_code == 1

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -19,6 +20,30 @@
 #define __launch_bounds__(...)
 
 using cudaStream_t = struct CUstream_st*;
+
+// Kernels have run when their launch returns, so an event is the time at which it was recorded.
+using cudaEvent_t = std::chrono::steady_clock::time_point*;
+enum cudaError_t { cudaSuccess, cudaErrorInvalidValue };
+inline const char* cudaGetErrorString(cudaError_t error) { return error == cudaSuccess ? "no error" : "invalid argument"; }
+inline cudaError_t cudaEventCreate(cudaEvent_t* event) {
+    *event = new std::chrono::steady_clock::time_point;
+    return cudaSuccess;
+}
+inline cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
+    *event = std::chrono::steady_clock::now();
+    return cudaSuccess;
+}
+inline cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+    return event ? cudaSuccess : cudaErrorInvalidValue;
+}
+inline cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
+    *milliseconds = std::chrono::duration<float, std::milli>(*end - *start).count();
+    return cudaSuccess;
+}
+inline cudaError_t cudaEventDestroy(cudaEvent_t event) {
+    delete event;
+    return cudaSuccess;
+}
 
 struct alignas(8) [[gnu::may_alias]] int2 {
     int x, y;

@@ -51,6 +51,16 @@ def test_replays_compute_on_what_the_inputs_hold_then(name: str, device: torch.d
         assert_equal(found, trained(layer, x, graph))
 
 
+@pytest.mark.parametrize("name", NATIVE)
+def test_every_group_of_operators_is_timed(name: str, device: torch.device) -> None:
+    layer, x, graph = native(name, hub_edges(), device, torch.float32, 64)
+    expected = trained(layer, x, graph)
+    profile = dacergnn.profile(layer, x, graph)
+    assert {operator.role for operator in profile.operators} == {"forward", "backward"}
+    assert all(operator.ms > 0 for operator in profile.operators)
+    assert_equal(trained(layer, x, graph), expected)
+
+
 def training(name: str, device: torch.device) -> tuple[Tensor, Callable[[], Tensor], list[Tensor]]:
     """Features; a step of training, forward, backward and optimizer, that gives the loss; the parameters."""
     layer, x, graph = native(name, typed_edges(400, 5), device, torch.float32)

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-import dacergnn
+from dacergnn.api import optimize
 from dacergnn.bench.batches.loading import Batch, batches, most_reached
 from dacergnn.bench.batches.networks import make_network
 from dacergnn.bench.batches.stages import KINDS, Watch, encoding_timed
@@ -87,7 +87,7 @@ def measure_request(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _candidates(network: nn.Module, compiled: bool) -> list[TimedNetwork]:
-    networks = [TimedNetwork("eager", network), TimedNetwork("ours", dacergnn.optimize(copy.deepcopy(network)))]
+    networks = [TimedNetwork("eager", network), TimedNetwork("ours", optimize(copy.deepcopy(network)))]
     if compiled:
         through: Any = torch.compile(copy.deepcopy(network), dynamic=True)
         networks.append(TimedNetwork("compiled", through))

@@ -9,6 +9,7 @@ import click
 from dacergnn.bench.caching.analysis import groups
 from dacergnn.bench.caching.records import load
 from dacergnn.bench.errors import BenchmarkError
+from dacergnn.bench.plot import needing_matplotlib
 
 
 @click.command()
@@ -17,12 +18,8 @@ from dacergnn.bench.errors import BenchmarkError
               help="Folder of the figures.")  # fmt: skip
 def plot(file: Path, out: Path) -> None:
     """Draw the figures of FILE, which `dacergnn bench --suite caching --json FILE` wrote, as PNG and SVG."""
-    try:
+    with needing_matplotlib("plot"):
         from dacergnn.bench.plot.draw import figures
-    except ImportError as error:
-        raise BenchmarkError(
-            f"plot needs matplotlib, which cannot be imported here ({error}); pip install 'dacergnn[plot]'."
-        ) from error
     out.mkdir(parents=True, exist_ok=True)
     count = 0
     for name, figure in figures(groups(load(file))):

@@ -12,7 +12,7 @@ from dacergnn.bench.caching.analysis import NetworkRows, families
 from dacergnn.bench.plot import series
 from dacergnn.bench.plot.series import MEAN, Bar, Curve
 
-_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#8C613C", "#999999",
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#8C613C", "#999999",
             "#1B3A57", "#7F5500", "#004D38", "#7A2E00", "#6E3857", "#2B6C91", "#3F2A17", "#555555")  # fmt: skip
 """Colours that the colour-blind can tell apart, too (the first by Okabe and Ito); further names use them again."""
 _KNOWN = {
@@ -66,11 +66,11 @@ class Palette:
         if name == MEAN:
             return {"color": "black", "marker": "o", "linewidth": 2.4, "zorder": 3}
         position = self._data.index(name)
-        return {"color": _at(_COLOURS, position), "marker": _at(_MARKERS, position), "linewidth": 1.2}
+        return {"color": _at(COLOURS, position), "marker": _at(_MARKERS, position), "linewidth": 1.2}
 
     def scheme(self, name: str) -> str:
         if name in self._schemes:
-            return _at(_COLOURS, self._schemes.index(name))
+            return _at(COLOURS, self._schemes.index(name))
         return _at(("#444444", "#777777", "#AAAAAA", "#CCCCCC"), self._peers.index(name))
 
     def marker(self, name: str) -> str:

@@ -75,6 +75,7 @@ TARGET = Target(
     executable="dacergnn.runtime.cuda_executable:CUDAExecutable",
     call=CALL,
     prelude='#include <cstdint>\n#define DACE_EXPORTED extern "C"',
+    clock="include/dacergnn/cuda/clock.cuh",
     schedule_options={
         "schedule_by": ("groups", "edges"),
         "split_hubs": ("no", "yes"),

@@ -1,0 +1,43 @@
+"""Defines `dacergnn profile`, which measures the operators of a layer one by one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from dacergnn.bench.command import names
+from dacergnn.bench.settings import MODES
+from dacergnn.cli.layers import layer_options, native_layer, plan_option
+from dacergnn.config import PASSES, Config
+from dacergnn.plan import Plan
+
+
+@click.command()
+@layer_options
+@plan_option
+@click.option("--mode", type=click.Choice(MODES), default="train", show_default=True,
+              help="Forward alone, or forward and backward, with gradients of the features, too.")  # fmt: skip
+@click.option("--passes", default=",".join(PASSES), callback=names, help="Passes to compile with, comma-separated; "
+              "all if left out.")  # fmt: skip
+@click.option("--device", default="cpu", show_default=True, help="Device of torch to run on, such as cuda.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--plot", "picture", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+              help="Draw the times, stacked by operator, as .png, .svg or .pdf.")  # fmt: skip
+def profile(
+    model: str, data: str, features: int, heads: int, plan: Plan | None, mode: str, passes: tuple[str, ...],
+    device: str, as_json: bool, picture: Path | None,
+) -> None:  # fmt: skip
+    """Measure the operators of a layer on a graph: time, FLOPs, bytes, and their share of the roofline."""
+    import torch
+
+    import dacergnn
+
+    graph = dacergnn.datasets.resolve(data).graph.to(device)
+    layer = native_layer(model, graph, features, heads, Config(plan=plan, passes=passes)).to(device)
+    x = torch.randn(graph.size("NS"), features, device=device, requires_grad=mode == "train")
+    with torch.set_grad_enabled(mode == "train"):
+        measured = dacergnn.profile(layer, x, graph)
+    click.echo(measured.to_json() if as_json else str(measured))
+    if picture is not None:
+        measured.plot(picture, f"{model} on {data}")

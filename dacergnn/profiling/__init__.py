@@ -1,0 +1,6 @@
+"""Measures the compiled operators of a model's call one by one: `profile(model, *args)`."""
+
+from dacergnn.profiling.measure import profile
+from dacergnn.profiling.result import OperatorProfile, OperatorTime
+
+__all__ = ["OperatorProfile", "OperatorTime", "profile"]

@@ -1,0 +1,60 @@
+"""Draws profiles as bars of time, stacked by operator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dacergnn.bench.plot import needing_matplotlib
+from dacergnn.errors import DacergnnError
+
+if TYPE_CHECKING:
+    from dacergnn.profiling.result import OperatorProfile
+
+ROLES = ("forward", "backward")
+NAMED = 0.04
+"""Share of the highest bar from which on an operator has its name written on it."""
+
+
+def save(profiles: Mapping[str, OperatorProfile], path: Path) -> None:
+    """Draws bars for the forward and the backward of each profile, with its name; operators of a kind have one colour.
+
+    Raises:
+        DacergnnError: matplotlib is not installed, or does not know the format.
+    """
+    with needing_matplotlib("a plot of operators"):
+        from matplotlib.figure import Figure
+
+        from dacergnn.bench.plot.draw import COLOURS
+
+    bars = {
+        f"{role}\n{label}".strip(): own
+        for label, profile in profiles.items()
+        for role in ROLES
+        if (own := [operator for operator in profile.operators if operator.role == role])
+    }
+    highest = max(sum(operator.ms for operator in own) for own in bars.values())
+    kinds = [*dict.fromkeys(operator.kind for own in bars.values() for operator in own)]
+    figure = Figure(figsize=(3.0 + 1.6 * len(bars), 5.0), layout="constrained")
+    axes = figure.subplots()
+    handles: dict[str, Any] = {}
+    for place, own in enumerate(bars.values()):
+        bottom = 0.0
+        for operator in own:
+            colour = COLOURS[kinds.index(operator.kind) % len(COLOURS)]
+            bar = axes.bar(place, operator.ms, 0.85, bottom=bottom, color=colour, edgecolor="white", linewidth=0.6)
+            handles.setdefault(operator.kind, bar)
+            if operator.ms >= NAMED * highest:
+                middle = bottom + operator.ms / 2
+                axes.text(place, middle, ", ".join(operator.results), ha="center", va="center", fontsize=7)
+            bottom += operator.ms
+    axes.set_xticks(range(len(bars)), [*bars], fontsize=9)
+    axes.set_ylabel("ms")
+    axes.grid(axis="y", alpha=0.25)
+    axes.set_axisbelow(True)
+    figure.legend([handles[kind] for kind in kinds], kinds, loc="outside right upper", frameon=False, fontsize=9)
+    try:
+        figure.savefig(path, dpi=150)
+    except ValueError as error:
+        raise DacergnnError(f"{path}: {error}") from error

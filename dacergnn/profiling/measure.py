@@ -1,0 +1,182 @@
+"""Runs a model in turns with and without clocks between its operators, and puts their times together."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cache, partial
+from statistics import median
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
+
+from dacergnn.config import Rates
+from dacergnn.cost import Cost, operator_cost
+from dacergnn.errors import DacergnnError
+from dacergnn.library_nodes import GraphOperator
+from dacergnn.library_nodes.form import match_gemm, statement_text
+from dacergnn.library_nodes.segment_gemm.node import SegmentGemm
+from dacergnn.modules.compiled import CompiledProgram, Variant, building
+from dacergnn.modules.compiled_parts import compiled_parts
+from dacergnn.profiling.result import OperatorProfile, OperatorTime
+from dacergnn.runtime.clocks import Clocked, ProgramWithClocks, Reading
+from dacergnn.sdfg_passes.compilation import ROLES
+
+LEAST_CALLS, MOST_CALLS = 5, 50
+"""Calls that are measured with clocks, and as many without."""
+ENOUGH_SECONDS = 5.0
+"""Time after which no more calls than the least are measured."""
+_PRODUCTS = {"linear": "segment GEMM", "outer_prod": "outer product"}
+_profiling = threading.Lock()
+
+
+def profile(model: nn.Module, /, *args: Any, **kwargs: Any) -> OperatorProfile:
+    """Measures each compiled operator of ``model(*args, **kwargs)``, and of the backward if results need gradients.
+
+    The model runs some tens of times, with all effects of a call but those on ``grad`` of parameters. Under
+    `torch.no_grad` no backward is measured. Half of the calls run builds with a clock between every two operators; all
+    other calls, now and later, run builds without. What torch computes is no operator: it is part of the time of the
+    call alone. The same holds for programs of higher derivatives.
+
+    Raises:
+        DacergnnError: The call runs no compiled operator, or replays CUDA graphs, or another profile is being made.
+    """
+    if not isinstance(model, nn.Module):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise DacergnnError(f"model is a {type(model).__name__}; pass a torch.nn.Module.")
+    if not _profiling.acquire(blocking=False):
+        raise DacergnnError("model: another profile is being made in this process; wait for its end.")
+    try:
+        return _profile(model, _step(model, args, kwargs))
+    finally:
+        _profiling.release()
+
+
+def _step(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[], None]:
+    """Returns a function that runs a call, and the backward of its results."""
+    leaves = [t for t in tree_leaves((args, kwargs)) if isinstance(t, Tensor) and t.requires_grad]
+    leaves += [p for p in model.parameters() if p.requires_grad]
+    seeds: list[Tensor] = []
+
+    def step() -> None:
+        outputs = tree_leaves(model(*args, **kwargs))
+        results = [t for t in outputs if isinstance(t, Tensor) and t.requires_grad]
+        if results and leaves:
+            if [s.shape for s in seeds] != [r.shape for r in results]:  # made once, since it takes time
+                seeds[:] = [torch.ones_like(r) for r in results]
+            torch.autograd.grad(results, leaves, seeds, allow_unused=True)
+
+    return step
+
+
+def _profile(model: nn.Module, step: Callable[[], None]) -> OperatorProfile:
+    from dacergnn.bench.measure import clock_of  # imported only where something is measured
+
+    parts = compiled_parts(model)
+    if any(part.part.config.cuda_graph for part in parts):
+        raise DacergnnError(
+            "model: its layers replay CUDA graphs, which have no clocks; optimize it without cuda_graph=True."
+        )
+    step()  # compiles what has not been compiled yet
+    layers: dict[CompiledProgram, list[str]] = {}
+    for part in parts:
+        for program in part.part.compiled_programs.values():
+            layers.setdefault(program, []).append(part.name)
+    watched = [w for program, names in layers.items() for w in _watched(program, names)]
+
+    def measure() -> list[Reading]:
+        with ExitStack() as stack:
+            for one in watched:
+                stack.enter_context(one.clocked.installed())
+            step()
+        return [one.clocked.read() for one in watched]
+
+    ran = [graph for reading in measure() for graph in reading.graphs]
+    if not ran:
+        raise DacergnnError(
+            "model: the call runs no compiled operator; pass a model of dacergnn.optimize, and see dacergnn.explain."
+        )
+    clock = clock_of(ran[0].device)
+    calls: list[float] = []
+    readings: list[list[Reading]] = []
+    end = time.perf_counter() + ENOUGH_SECONDS
+    while len(calls) < LEAST_CALLS or (len(calls) < MOST_CALLS and time.perf_counter() < end):
+        calls.append(clock.time(step))
+        readings.append(measure())
+    columns = zip(watched, zip(*readings, strict=True), strict=True)
+    measured = [(one, own) for one, every in columns if (own := [reading for reading in every if reading.graphs])]
+    measured.sort(key=lambda entry: (ROLES.index(entry[0].role), entry[1][-1].start))
+    dtype = measured[0][0].clocked.executable.dtype
+    rates = _rates(max(graph.size("NS") for graph in ran), ran[0].device, dtype)
+    operators = [row for one, own in measured for row in _rows(one, own, rates)]
+    return OperatorProfile(tuple(operators), 1e3 * median(calls), rates)
+
+
+@dataclass(frozen=True)
+class _Watched:
+    """Holds a forward or a backward with clocks, and the names of the layers that run it."""
+
+    program: str
+    role: str
+    layers: tuple[str, ...]
+    clocked: Clocked
+
+
+def _watched(program: CompiledProgram, layers: Iterable[str]) -> list[_Watched]:
+    """Returns the builds of a program with clocks."""
+
+    def make(variant: Variant, role: str) -> ProgramWithClocks:
+        with building():
+            compilation = variant.compilation
+            return ProgramWithClocks.of(compilation.by_role[role], compilation.saved)
+
+    names = tuple(dict.fromkeys(name for name in layers if name))
+    return [
+        _Watched(program.name, role, names, Clocked(executable, partial(make, variant, role)))
+        for variant in program.variants
+        for role, executable in zip(ROLES, (variant.forward, variant.backward), strict=True)
+        if executable is not None
+    ]
+
+
+def _rows(one: _Watched, readings: Sequence[Reading], rates: Rates) -> list[OperatorTime]:
+    """Returns the operators of a program, with their median times."""
+    program = one.clocked.program
+    graphs, times = readings[-1].graphs, zip(*(reading.seconds for reading in readings), strict=True)
+    rows: list[OperatorTime] = []
+    for group, seconds in zip(program.groups, times, strict=True):
+        cost = sum((operator_cost(program.sdfg, o, graph.sizes) for o in group for graph in graphs), Cost())
+        bound = max(cost.flops / rates.flops, cost.streamed / rates.streamed, cost.gathered / rates.gathered)
+        rows.append(
+            OperatorTime(
+                program=one.program,
+                layers=one.layers,
+                role=one.role,
+                kind=", ".join(dict.fromkeys(map(_kind, group))),
+                results=tuple(name for o in group for name in o.written_arrays),
+                statements=tuple(statement_text(s) for o in group for s in o.statements),
+                runs=len(graphs),
+                ms=1e3 * median(seconds),
+                cost=cost,
+                bound_ms=1e3 * bound,
+            )
+        )
+    return rows
+
+
+def _kind(operator: GraphOperator) -> str:
+    """Returns the kind of an operator in words."""
+    gemm = match_gemm(operator.statements[0]) if isinstance(operator, SegmentGemm) else None
+    return "traversal" if gemm is None else _PRODUCTS.get(gemm.kind, "weight product")
+
+
+@cache
+def _rates(rows: int, device: torch.device, dtype: torch.dtype) -> Rates:
+    """Measures the machine, for graphs with so many nodes."""
+    from dacergnn.bench.rates import measure_rates
+
+    return measure_rates(rows, device=device, dtype=dtype)
