@@ -13,7 +13,7 @@ from dacergnn.bench.plot import series
 from dacergnn.bench.plot.series import MEAN, Bar, Curve
 
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#8C613C", "#999999",
-            "#1B3A57", "#7F5500", "#004D38", "#7A2E00", "#6E3857", "#2B6C91", "#3F2A17", "#555555")  # fmt: skip
+           "#1B3A57", "#7F5500", "#004D38", "#7A2E00", "#6E3857", "#2B6C91", "#3F2A17", "#555555")  # fmt: skip
 """Colours that the colour-blind can tell apart, too (the first by Okabe and Ito); further names use them again."""
 _KNOWN = {
     "data": ("cora", "citeseer", "pubmed", "flickr~", "arxiv~", "clouds~"),
