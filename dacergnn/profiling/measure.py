@@ -29,7 +29,7 @@ from dacergnn.sdfg_passes.compilation import ROLES
 
 LEAST_CALLS, MOST_CALLS = 5, 50
 """Calls that are measured with clocks, and as many without."""
-ENOUGH_SECONDS = 5.0
+ENOUGH_SECONDS = 10.0
 """Time after which no more calls than the least are measured."""
 _PRODUCTS = {"linear": "segment GEMM", "outer_prod": "outer product"}
 _profiling = threading.Lock()
