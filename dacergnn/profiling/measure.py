@@ -40,7 +40,7 @@ def profile(model: nn.Module, /, *args: Any, **kwargs: Any) -> OperatorProfile:
 
     The model runs some tens of times, with all effects of a call but those on ``grad`` of parameters. Under
     `torch.no_grad` no backward is measured. Half of the calls run builds with a clock between every two operators; all
-    other calls, now and later, run builds without. Calls of other threads count if they run the same programs meanwhile.
+    other calls, now and later, run builds without. Calls of other threads count if they run the same programs then.
     What torch computes is no operator: it is part of the time of the call alone. The same holds for programs of higher
     derivatives.
 
