@@ -10,6 +10,7 @@ from dacergnn.bench.command import names
 from dacergnn.bench.settings import MODES
 from dacergnn.cli.layers import layer_options, native_layer, plan_option
 from dacergnn.config import PASSES, Config
+from dacergnn.errors import DacergnnError
 from dacergnn.plan import Plan
 
 
@@ -20,7 +21,7 @@ from dacergnn.plan import Plan
               help="Forward alone, or forward and backward, with gradients of the features, too.")  # fmt: skip
 @click.option("--passes", default=",".join(PASSES), callback=names, help="Passes to compile with, comma-separated; "
               "all if left out.")  # fmt: skip
-@click.option("--device", default="cpu", show_default=True, help="Device of torch to run on, such as cuda.")
+@click.option("--device", type=click.Choice(("cpu", "cuda")), default="cpu", show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--plot", "picture", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
               help="Draw the times, stacked by operator, as .png, .svg or .pdf.")  # fmt: skip
@@ -33,6 +34,8 @@ def profile(
 
     import dacergnn
 
+    if device == "cuda" and not torch.cuda.is_available():
+        raise DacergnnError("device: torch finds no CUDA device here; leave --device out to run on the processor.")
     graph = dacergnn.datasets.resolve(data).graph.to(device)
     layer = native_layer(model, graph, features, heads, Config(plan=plan, passes=passes)).to(device)
     x = torch.randn(graph.size("NS"), features, device=device, requires_grad=mode == "train")

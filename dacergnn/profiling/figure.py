@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from dacergnn.bench.plot import needing_matplotlib
 from dacergnn.errors import DacergnnError
+from dacergnn.sdfg_passes.compilation import ROLES
 
 if TYPE_CHECKING:
     from dacergnn.profiling.result import OperatorProfile
 
-ROLES = ("forward", "backward")
 NAMED = 0.04
 """Share of the highest bar from which on an operator has its name written on it."""
 

@@ -40,3 +40,8 @@ def test_passes_are_those_that_are_named() -> None:
     all_passes = json.loads(run(*LAYER, "--mode", "infer", "--json").output)
     assert len(few["operators"]) > len(all_passes["operators"])
     assert "there is no pass 'fuse'" in run(*LAYER, "--passes", "fuse").output
+
+
+def test_a_missing_device_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert "torch finds no CUDA device here; leave --device out" in run(*LAYER, "--device", "cuda").output
