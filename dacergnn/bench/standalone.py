@@ -23,7 +23,7 @@ from dacergnn.native.build import INCLUDE_FOLDER, digest, include_options
 from dacergnn.runtime.executable import Executable, Frame, Prepared
 from dacergnn.runtime.pool import Lease
 
-# Reads a call from a file, runs it once or as often as asked, and writes the arrays that it has written to another file.
+# Reads a call from a file, runs it as often as asked, and writes its results to another file.
 _MAIN = """
 #include <cstdio>
 #include <cstdlib>
