@@ -1,4 +1,4 @@
-"""Measures layers in bfloat16 and float16 on the CPU against float32, in turns.
+"""Measures layers in bfloat16 and float16 on the CPU against float32, in turns, and the memory of a training step.
 
 Run: python benchmarks/sixteen_bits.py [--data bgs~,biokg~,am~] [--repeat 9]
 """
@@ -17,6 +17,8 @@ from rich.table import Table
 from torch import Tensor, nn
 
 from dacergnn import HeteroGraph, datasets, modules
+from dacergnn.bench.memory import peak_growth, return_freed
+from dacergnn.runtime.pool import POOL
 
 TYPES = (torch.float32, torch.bfloat16, torch.float16)
 WIDTH = 64
@@ -61,25 +63,41 @@ def medians(steps: dict[torch.dtype, Callable[[], object]], repeat: int) -> dict
     return {dtype: 1e3 * statistics.median(values) for dtype, values in seconds.items()}
 
 
+def peak(layer: nn.Module, train: Callable[[], object], rows: int, dtype: torch.dtype) -> float:
+    """Returns the MiB that a training step needs at most: parameters, features and their gradients included."""
+    POOL.clear()  # or memory that is kept from the last step would not count
+    layer.zero_grad(set_to_none=True)
+    growth, _ = peak_growth(train)
+    held = sum(p.nbytes for p in layer.parameters()) + 2 * rows * WIDTH * dtype.itemsize
+    return (growth + held) / 2**20
+
+
 @click.command()
 @click.option("--data", default="bgs~,biokg~,am~", show_default=True)
 @click.option("--repeat", default=9, show_default=True)
 def main(data: str, repeat: int) -> None:
     """Measures every layer on every graph."""
-    table = Table("graph", "layer", "mode", "float32 (ms)", "bfloat16", "float16", title="Speed-up over float32")
+    return_freed()
+    names = [str(dtype).removeprefix("torch.") for dtype in TYPES[1:]]
+    table = Table("graph", "layer", "mode", "float32 (ms)", *names, title="Speed-up over float32")
+    memory = Table("graph", "layer", "float32 (MiB)", *names, title="Peak memory of a training step over float32")
     ratios: dict[torch.dtype, list[float]] = {dtype: [] for dtype in TYPES[1:]}
     for name in data.split(","):
         graph = datasets.load(name).graph
-        for layer in layers(graph):
-            made = {dtype: calls(graph, layers(graph)[layer], dtype) for dtype in TYPES}
+        for kind in layers(graph):
+            own = {dtype: layers(graph)[kind] for dtype in TYPES}
+            made = {dtype: calls(graph, layer, dtype) for dtype, layer in own.items()}
             for mode in ("inference", "training"):
                 found = medians({dtype: made[dtype][mode] for dtype in TYPES}, repeat)
                 for dtype, values in ratios.items():
                     values.append(found[torch.float32] / found[dtype])
                 shown = [f"{values[-1]:.2f}" for values in ratios.values()]
-                table.add_row(name, layer, mode, f"{found[torch.float32]:.1f}", *shown)
+                table.add_row(name, kind, mode, f"{found[torch.float32]:.1f}", *shown)
+            peaks = [peak(own[dtype], made[dtype]["training"], graph.size("NS"), dtype) for dtype in TYPES]
+            memory.add_row(name, kind, f"{peaks[0]:.0f}", *(f"{value / peaks[0]:.2f}" for value in peaks[1:]))
     table.add_row("geometric mean", "", "", "", *(f"{exp(statistics.mean(map(log, v))):.2f}" for v in ratios.values()))
-    Console().print(table)
+    for each in (table, memory):
+        Console().print(each)
 
 
 if __name__ == "__main__":
