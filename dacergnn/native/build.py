@@ -146,8 +146,8 @@ def vectors() -> str:
 
 @cache
 def _environment() -> str:
-    """Returns everything except code on which every build depends: compiler, versions, our headers."""
-    return "\n".join([*compiler(), dace.__version__, digest(INCLUDE_FOLDER)])
+    """Returns everything except code on which every build depends: versions, not where compilers lie, and our headers."""
+    return "\n".join([compiler()[1], dace.__version__, digest(INCLUDE_FOLDER)])
 
 
 def digest(folder: Path) -> str:
@@ -179,9 +179,11 @@ def build(name: str, code: str, architectures: tuple[int, ...] = (), headers: Pa
         command, suffix, version = nvcc.command(architectures), ".cu", nvcc.compiler()[1]
     else:
         command, suffix, version = [*compiler_command(), *_flags()], ".cpp", features()
+    facts = [_environment(), version, repr(command[1:]), code]
     if headers is not None:
-        command, version = [*command, f"-I{headers}"], f"{version}\n{digest(headers)}"
-    key = hashlib.sha256(f"{_environment()}\n{version}\n{command}\n{code}".encode()).hexdigest()[:20]
+        command = [*command, f"-I{headers}"]
+        facts.append(digest(headers))
+    key = hashlib.sha256("\n".join(facts).encode()).hexdigest()[:20]
     library = build_cache.lookup(key, name)
     if library is not None:
         return library

@@ -7,12 +7,15 @@ import re
 import shutil
 import subprocess
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 from dacergnn.errors import BuildError
 
 OLDEST = (12, 0)
 """The first release of the CUDA toolkit whose nvcc supports C++20."""
+SYSTEM = "/usr/local/cuda/bin/nvcc"
+"""Where installers put nvcc."""
 FLAGS = (
     "-x",
     "cu",
@@ -31,18 +34,21 @@ FLAGS = (
 
 @cache
 def compiler() -> tuple[str, str]:
-    """Returns path and release of nvcc: ``NVCC``, else nvcc on PATH, else nvcc of ``CUDA_HOME`` (/usr/local/cuda).
+    """Returns path and release of nvcc: ``NVCC``, else the first that is found.
+
+    It is looked for in ``CUDA_HOME`` and ``CUDA_PATH``, as torch does, on PATH, in /usr/local/cuda, and among the
+    packages of pip (``pip install 'dacergnn[cuda]'``).
 
     Raises:
         BuildError: There is none, or it is too old.
     """
-    home = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda"))
-    name = os.environ.get("NVCC", "nvcc")
-    path = shutil.which(name) or shutil.which(str(home / "bin" / "nvcc"))
+    chosen = os.environ.get("NVCC")
+    path = next(filter(None, map(shutil.which, [chosen] if chosen else _candidates())), None)
     if path is None:
+        looked_for = f'"{chosen}", which NVCC names, is not there' if chosen else "nvcc was found nowhere"
         raise BuildError(
-            f'The CUDA compiler "{name}" is neither on PATH nor in {home / "bin"}; install the CUDA toolkit '
-            f"({OLDEST[0]}.{OLDEST[1]} or newer), or set NVCC or CUDA_HOME."
+            f"The CUDA compiler {looked_for}; pip install 'dacergnn[cuda]', or install the CUDA toolkit "
+            f"({OLDEST[0]}.{OLDEST[1]} or newer) and set CUDA_HOME or NVCC."
         )
     text = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
     match = re.search(r"release (\d+)\.(\d+)", text)
@@ -55,11 +61,27 @@ def compiler() -> tuple[str, str]:
     return path, f"{release[0]}.{release[1]}"
 
 
+def _candidates() -> list[str]:
+    """Returns where nvcc may be, the preferred place first."""
+    homes = [Path(os.environ[name]) for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
+    places = [str(home / "bin" / "nvcc") for home in homes]
+    packages = find_spec("nvidia")
+    folders = [Path(folder) for folder in packages.submodule_search_locations or ()] if packages else []
+    bundled = [str(path) for folder in folders for path in sorted(folder.glob("cu*/bin/nvcc"), reverse=True)]
+    return [*places, "nvcc", SYSTEM, *bundled]
+
+
 @cache
 def known() -> list[int]:
     """Returns the architectures that nvcc knows, without the dot; none if it does not list them."""
     run = subprocess.run([compiler()[0], "--list-gpu-arch"], capture_output=True, text=True, check=False)
     return sorted(int(number) for number in re.findall(r"compute_(\d+)", run.stdout))
+
+
+def supported(architecture: int) -> int:
+    """Returns the architecture to build for so that a device runs the code: its own, or the newest that nvcc knows."""
+    listed = known()
+    return min(architecture, listed[-1]) if listed else architecture
 
 
 def command(architectures: tuple[int, ...]) -> list[str]:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from dacergnn.config import OLDEST_ARCHITECTURE
 from dacergnn.errors import BuildError, DeviceError
+from dacergnn.native import nvcc
 
 Result = TypeVar("Result")
 
@@ -67,6 +68,8 @@ def multiprocessors(device: torch.device) -> int:
 def architectures(chosen: tuple[int, ...] | None) -> tuple[int, ...]:
     """Returns the compute capabilities to build for: the ``chosen`` ones, else those of the devices here.
 
+    A device that is newer than nvcc gets the code for the newest architecture that nvcc knows, which it compiles itself.
+
     Raises:
         BuildError: None is chosen, and there is no device that is new enough.
     """
@@ -80,7 +83,7 @@ def architectures(chosen: tuple[int, ...] | None) -> tuple[int, ...]:
         raise BuildError(
             f"{newest}, but kernels need {OLDEST_ARCHITECTURE / 10}; move model and graph with .to('cpu')."
         )
-    return tuple(sorted(a for a in capabilities if a >= OLDEST_ARCHITECTURE))
+    return tuple(sorted({nvcc.supported(a) for a in capabilities if a >= OLDEST_ARCHITECTURE}))
 
 
 @cache

@@ -49,6 +49,20 @@ def test_commands_of_several_words(form: str, tmp_path: Path, monkeypatch: pytes
     assert ctypes.CDLL(str(builder.build("tiny", CODE))).answer() == 42
 
 
+def test_equal_compilers_share_builds_wherever_they_lie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    builds: list[Path] = []
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "g++").symlink_to(str(shutil.which("g++")))
+        monkeypatch.setenv("CXX", str(tmp_path / name / "g++"))
+        forget()
+        builds.append(builder.build("tiny", CODE))
+    assert builds[0] == builds[1]
+    monkeypatch.setenv("CXX", f"{tmp_path}/one/g++ -DOTHER")
+    forget()
+    assert builder.build("tiny", CODE) != builds[0]
+
+
 def test_flags_with_blanks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXXFLAGS", "'-DANSWER=(40 + 2)'")
     library = builder.build("tiny", 'extern "C" int answer() { return ANSWER; }\n')

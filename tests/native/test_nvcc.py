@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 from dacergnn.errors import BuildError
 from dacergnn.native import nvcc
+from dacergnn.runtime import cuda_device
 
 
 @pytest.fixture(autouse=True)
@@ -39,24 +41,66 @@ def test_one_library_for_all_architectures(tmp_path: Path, monkeypatch: pytest.M
     ]
 
 
-def test_the_toolkit_of_cuda_home_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "bin").mkdir()
-    path = pretend(tmp_path / "bin", "12.4")
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+@pytest.fixture
+def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
+    """Folders with an nvcc each, by the way in which it is found."""
+    folders = {name: tmp_path / name for name in ("CUDA_HOME", "CUDA_PATH", "PATH", "package")}
+    made = {
+        "CUDA_HOME": folders["CUDA_HOME"] / "bin", "CUDA_PATH": folders["CUDA_PATH"] / "bin", "PATH": folders["PATH"],
+        "package": folders["package"] / "nvidia" / "cu13" / "bin",
+    }  # fmt: skip
+    for folder in made.values():
+        folder.mkdir(parents=True)
+    for name in ("CUDA_HOME", "CUDA_PATH", "PATH"):
+        monkeypatch.setenv(name, str(folders[name]))
     monkeypatch.delenv("NVCC", raising=False)
-    assert nvcc.compiler() == (str(path), "12.4")
+    monkeypatch.syspath_prepend(str(folders["package"]))
+    return {name: pretend(folder, f"13.{number}") for number, (name, folder) in enumerate(made.items())}
 
 
-def test_no_toolkit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NVCC", "no-such-nvcc")
-    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+def test_toolkits_are_found_in_order(places: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that variables name before those on PATH, as in torch; pip's packages last."""
+    monkeypatch.setattr(nvcc, "SYSTEM", "/no/such/nvcc")
+    for number, path in enumerate(places.values()):
+        nvcc.compiler.cache_clear()
+        assert nvcc.compiler() == (str(path), f"13.{number}")
+        path.unlink()
+    nvcc.compiler.cache_clear()
     with pytest.raises(BuildError) as error:
         nvcc.compiler()
     assert str(error.value) == (
-        f'The CUDA compiler "no-such-nvcc" is neither on PATH nor in {tmp_path}/bin; install the CUDA toolkit '
-        "(12.0 or newer), or set NVCC or CUDA_HOME."
+        "The CUDA compiler nvcc was found nowhere; pip install 'dacergnn[cuda]', or install the CUDA toolkit (12.0 or "
+        "newer) and set CUDA_HOME or NVCC."
     )
+
+
+def test_no_other_toolkit_stands_in_for_one_that_is_named(
+    places: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NVCC", "no-such-nvcc")
+    with pytest.raises(BuildError) as error:
+        nvcc.compiler()
+    assert str(error.value) == (
+        'The CUDA compiler "no-such-nvcc", which NVCC names, is not there; pip install \'dacergnn[cuda]\', or install the '
+        "CUDA toolkit (12.0 or newer) and set CUDA_HOME or NVCC."
+    )
+
+
+def test_devices_newer_than_the_toolkit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They compile the code of the newest architecture that it knows."""
+    monkeypatch.setenv("NVCC", str(pretend(tmp_path, "12.2", (50, 80, 90))))
+    devices = [(8, 0), (12, 0), (10, 3)]
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: len(devices))
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: devices[device.index])
+    cuda_device.capability.cache_clear()
+    try:
+        built = cuda_device.architectures(None)
+        assert built == (80, 90)
+        for number in range(len(devices)):
+            cuda_device.check_built_for(torch.device("cuda", number), built)
+    finally:
+        cuda_device.capability.cache_clear()
+    assert nvcc.command(built)[-1] == "-gencode=arch=compute_90,code=compute_90"
 
 
 def test_a_toolkit_that_is_too_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
