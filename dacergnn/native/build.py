@@ -146,7 +146,7 @@ def vectors() -> str:
 
 @cache
 def _environment() -> str:
-    """Returns everything except code on which every build depends: versions, not where compilers lie, and our headers."""
+    """Returns what every build depends on besides its code: versions, not where compilers lie, and our headers."""
     return "\n".join([compiler()[1], dace.__version__, digest(INCLUDE_FOLDER)])
 
 

@@ -32,6 +32,12 @@ FLAGS = (
 )
 
 
+SHARED_KIB = {80: 163, 87: 163, 90: 227, 100: 227, 103: 227, 110: 227}
+"""The most shared memory of a block by architecture, as the CUDA programming guide lists it; others have 99 KiB."""
+MOST_SHARED_KIB = 160
+"""Shared memory of a block that kernels make use of."""
+
+
 @cache
 def compiler() -> tuple[str, str]:
     """Returns path and release of nvcc: ``NVCC``, else the first that is found.
@@ -104,4 +110,6 @@ def command(architectures: tuple[int, ...]) -> list[str]:
             f"{listed[-1] / 10}; install another CUDA toolkit, or name older ones in Config(cuda_arch=({listed[-1]},)),"
             " whose code newer devices run as well."
         )
-    return [compiler()[0], *FLAGS, *machines, f"-gencode=arch=compute_{newest},code=compute_{newest}"]
+    shared = min(MOST_SHARED_KIB, *(SHARED_KIB.get(a, 99) for a in architectures))
+    limit = f"-DDACERGNN_SHARED_BYTES={shared * 1024}"
+    return [compiler()[0], *FLAGS, limit, *machines, f"-gencode=arch=compute_{newest},code=compute_{newest}"]

@@ -68,7 +68,7 @@ def multiprocessors(device: torch.device) -> int:
 def architectures(chosen: tuple[int, ...] | None) -> tuple[int, ...]:
     """Returns the compute capabilities to build for: the ``chosen`` ones, else those of the devices here.
 
-    A device that is newer than nvcc gets the code for the newest architecture that nvcc knows, which it compiles itself.
+    A device that is newer than nvcc gets code for the newest architecture that nvcc knows, and compiles it itself.
 
     Raises:
         BuildError: None is chosen, and there is no device that is new enough.

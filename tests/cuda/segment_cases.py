@@ -121,9 +121,10 @@ _built: dict[Config | WeightConfig, EmulatedLibrary] = {}
 
 def library(config: Config | WeightConfig, workspace_bytes: int = 0) -> EmulatedLibrary:
     if config not in _built:
-        _built[config] = compile_emulated(HEAD + config.functions())
+        _built[config] = compile_emulated(config.limit + HEAD + config.functions())
     workspace = device(np.full(workspace_bytes, 0xFF, np.uint8))
     _built[config].set_call(workspace, multiprocessors=1)
     _built[config].workspace = workspace
+    _built[config].limit_shared(config.shared)
     _built[config].seed(1 + workspace_bytes // 64 % 8)
     return _built[config]

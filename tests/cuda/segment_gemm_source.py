@@ -106,11 +106,19 @@ class Config:
     tf32: bool = False
     tile_rows: int = 64
     least_blocks: int = 0
+    shared: int = 160
+    """KiB of shared memory that a block may have."""
 
     @property
     def name(self) -> str:
         kind = "tf32" if self.tf32 else self.dtype
-        return f"{kind}_{self.index}_H{self.heads}_K{self.k}_M{self.m}_S{self.scale_size}_T{self.tile_rows}"
+        sizes = f"H{self.heads}_K{self.k}_M{self.m}_S{self.scale_size}_T{self.tile_rows}_L{self.shared}"
+        return f"{kind}_{self.index}_{sizes}"
+
+    @property
+    def limit(self) -> str:
+        """What comes before all headers."""
+        return f"#undef DACERGNN_SHARED_BYTES\n#define DACERGNN_SHARED_BYTES ({self.shared} * 1024)\n"
 
     @property
     def sums_transposed(self) -> bool:
@@ -143,6 +151,8 @@ class WeightConfig:
     d: int
     m: int
     tf32: bool = False
+    shared = 160
+    limit = ""
 
     @property
     def name(self) -> str:

@@ -43,6 +43,16 @@ def test_launches_leave_no_stacks_behind() -> None:
     assert len(stacks) < 64, "a block of 256 threads has as many stacks"
 
 
+def test_blocks_have_no_more_shared_memory_than_the_device() -> None:
+    library().limit_shared(0)
+    try:
+        with pytest.raises(EmulationError, match=r"A block asks for \d+ bytes of shared memory, and may have 0\."):
+            product()
+    finally:
+        library().limit_shared(227)
+    np.testing.assert_allclose(*product(), rtol=1e-5)
+
+
 # What the error says of each fault; None where only the result is wrong.
 BARRIER = r"waits in __syncthreads \(source:\d+\)"
 RACE = r"(reads|writes) what thread \d+ of block \d+ (read|wrote) \[source:\d+\]; no barrier comes in between"

@@ -27,6 +27,12 @@ CONFIGS = [
     Config("float", "int64_t", 2, 33, 17, 2, tf32=True),
     Config("__nv_bfloat16", "int32_t", 1, 64, 64, 1),
     Config("__half", "int64_t", 3, 33, 17, 3),
+    # On devices with less shared memory, where 64 rows and the whole weight have no room.
+    Config("float", "int32_t", 1, 128, 128, 1, shared=99),
+    Config("float", "int32_t", 4, 64, 64, 4, shared=99),
+    Config("double", "int32_t", 1, 64, 64, 0, shared=99),
+    Config("float", "int32_t", 1, 128, 128, 0, tf32=True, shared=99),
+    Config("__nv_bfloat16", "int32_t", 1, 192, 192, 0, shared=99),
 ]
 WEIGHT_CONFIGS = [
     WeightConfig("float", "int64_t", 2, 70, 17, 9),

@@ -15,6 +15,9 @@ dim3 blockDim, gridDim;
 
 // For who loads the library.
 extern "C" void dacergnn_emulation_seed(std::uint64_t seed) { dacergnn::emulation::machine.seed = seed; }
+extern "C" void dacergnn_emulation_shared_limit(std::uint64_t bytes) {
+    dacergnn::emulation::machine.shared_limit = bytes;
+}
 static std::int64_t launches = 0;
 extern "C" std::int64_t dacergnn_emulation_launches() { return launches; }
 

@@ -22,6 +22,7 @@ namespace dacergnn::emulation {
 class Machine {
 public:
     std::uint64_t seed = 1;
+    std::size_t shared_limit = 227 * 1024;  // bytes of shared memory that a block may have
 
     const char* launch(std::int64_t blocks, int threads, std::size_t shared_bytes, const void* kernel,
                        void (*call)(const void*));
@@ -96,6 +97,11 @@ inline void Machine::entry() {
 inline const char* Machine::launch(std::int64_t blocks, int threads, std::size_t shared_bytes, const void* kernel,
                                    void (*call)(const void*)) {
     const std::lock_guard lock(mutex_);
+    if (shared_bytes > shared_limit) {
+        failures_.push_back("A block asks for " + std::to_string(shared_bytes) + " bytes of shared memory, and may have " +
+                            std::to_string(shared_limit) + ".");
+        return failures_.back().c_str();
+    }
     random_.seed(seed);
     failure_.clear();
     count_ = threads;

@@ -41,6 +41,16 @@ def test_one_library_for_all_architectures(tmp_path: Path, monkeypatch: pytest.M
     ]
 
 
+@pytest.mark.parametrize(
+    ("architectures", "kib"), [((80, 90), 160), ((90, 100), 160), ((80, 86), 99), ((89,), 99), ((90, 120), 99)]
+)
+def test_kernels_use_the_shared_memory_that_all_devices_have(
+    architectures: tuple[int, ...], kib: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NVCC", str(pretend(tmp_path, "13.0")))
+    assert f"-DDACERGNN_SHARED_BYTES={kib * 1024}" in nvcc.command(architectures)
+
+
 @pytest.fixture
 def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
     """Folders with an nvcc each, by the way in which it is found."""
@@ -81,8 +91,8 @@ def test_no_other_toolkit_stands_in_for_one_that_is_named(
     with pytest.raises(BuildError) as error:
         nvcc.compiler()
     assert str(error.value) == (
-        'The CUDA compiler "no-such-nvcc", which NVCC names, is not there; pip install \'dacergnn[cuda]\', or install the '
-        "CUDA toolkit (12.0 or newer) and set CUDA_HOME or NVCC."
+        "The CUDA compiler \"no-such-nvcc\", which NVCC names, is not there; pip install 'dacergnn[cuda]', or install "
+        "the CUDA toolkit (12.0 or newer) and set CUDA_HOME or NVCC."
     )
 
 

@@ -78,6 +78,10 @@ class EmulatedLibrary(ctypes.CDLL):
         """Choose the order of threads, warps and blocks, and what shared memory holds at first; 0: ascending order."""
         self.dacergnn_emulation_seed(ctypes.c_uint64(seed))
 
+    def limit_shared(self, kib: int) -> None:
+        """Set how much shared memory a block may have."""
+        self.dacergnn_emulation_shared_limit(ctypes.c_uint64(1024 * kib))
+
     def set_call(self, workspace: Array | None = None, multiprocessors: int = 4) -> None:
         """Set what the caller of a program sets: scratch memory, number of multiprocessors."""
         pointer = None if workspace is None else workspace.ctypes.data

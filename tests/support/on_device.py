@@ -37,6 +37,7 @@ extern "C" const char* dacergnn_take_failure() {
     return failure != nullptr || error == cudaSuccess ? failure : cudaGetErrorString(error);
 }
 extern "C" void dacergnn_emulation_seed(uint64_t) {}
+extern "C" void dacergnn_emulation_shared_limit(uint64_t) {}
 """
 
 

@@ -11,6 +11,12 @@ namespace dacergnn::cuda {
 
 inline constexpr int kTileThreads = 128, kTileWarps = kTileThreads / kWarp;
 
+// Bytes of shared memory that a block may have on all devices that a library is built for (`native/nvcc.py`).
+#ifndef DACERGNN_SHARED_BYTES
+#define DACERGNN_SHARED_BYTES (160 * 1024)
+#endif
+inline constexpr int64_t kMostShared = DACERGNN_SHARED_BYTES;
+
 // Blocks for whose sums of tiles a multiprocessor has registers.
 template <class Value>
 inline constexpr int kLeastTileBlocks = sizeof(Value) <= 4 ? 3 : 2;
@@ -32,16 +38,14 @@ __host__ __device__ constexpr int64_t power_of_two_from(int64_t n) {
 // head. It takes a chunk of the depth, so that at most 64 elements of a row are needed. The weight of the type stays in
 // shared memory as a whole where it fits.
 //
-// A block multiplies `Rows` rows at a time, 64 at most if elements are large. Registers have room for `Least` blocks of
-// a multiprocessor (0: as many as usual). Matrix instructions take 64 rows.
+// A block multiplies `Rows` rows at a time, 64 at most if elements are large, 32 where shared memory has no room for
+// more. Registers have room for `Least` blocks of a multiprocessor (0: as many as usual). Matrix instructions take 64
+// rows.
 template <class Value_, class Result_, int64_t H, int64_t D, int64_t C, bool Tf32_, int Rows = 64, int Least = 0>
 struct Tiling {
     using Value = Value_;
     using Result = Result_;
     static constexpr bool kTf32 = Tf32_ && std::is_same_v<Value, float>, kMatrix = kTf32 || kSmall<Value>;
-    static constexpr int kRows = kMatrix ? 64 : sizeof(Value) > 4 ? smaller(Rows, 64) : Rows;
-    static constexpr int kWarpRows = kRows / kTileWarps;  // a warp computes all columns of its rows
-    static_assert(kRows == 32 || kRows == 64 || kRows == 128, "lanes share the rows of a warp out evenly");
     static constexpr int kLeastBlocks = Least > 0 ? Least : kLeastTileBlocks<Value>;
     static constexpr int kMost = 64, kUnit = kSmall<Value> ? 16 : kTf32 ? 8 : 4;
 
@@ -59,12 +63,22 @@ struct Tiling {
     static constexpr int kRowBytes =
         std::max(round_up(kHeads * kDepth * sizeof(Value), 32), round_up(kHeads * kColumns * sizeof(Result), 32)) + 16;
     static constexpr int kStride = kRowBytes / sizeof(Value), kResultStride = kRowBytes / sizeof(Result);
-    static constexpr int kStageBytes = kRows * kRowBytes;
 
     static constexpr int stride_of(int columns) { return columns + (kMatrix && columns % 16 == 0 ? 8 : 0); }
     static constexpr int64_t kWholeBytes =
         int64_t(sizeof(Value)) * kHeadGroups * kHeads * kChunks * kDepth * stride_of(kPieces * kColumns);
-    static constexpr bool kResident = kWholeBytes <= 72 * 1024;
+    static constexpr int64_t kStepBytes = int64_t(sizeof(Value)) * kHeads * kDepth * stride_of(kColumns);
+    // Tells whether there is room for two stages of so many rows, their places, and weights; 4 KiB are for all else.
+    static constexpr bool has_room(int rows, int64_t weights) {
+        return rows * (2 * kRowBytes + 3 * 24) + weights + 4096 <= kMostShared;
+    }
+    static constexpr int kAsked = kMatrix ? 64 : sizeof(Value) > 4 ? smaller(Rows, 64) : Rows;
+    static constexpr int64_t kHeld = kWholeBytes <= 72 * 1024 ? kWholeBytes : 2 * kStepBytes;
+    static constexpr int kRows = kMatrix || has_room(kAsked, kHeld) ? kAsked : 32;
+    static constexpr int kWarpRows = kRows / kTileWarps;  // a warp computes all columns of its rows
+    static_assert(kRows == 32 || kRows == 64 || kRows == 128, "lanes share the rows of a warp out evenly");
+    static constexpr int kStageBytes = kRows * kRowBytes;
+    static constexpr bool kResident = kWholeBytes <= 72 * 1024 && has_room(kRows, kWholeBytes);
     static constexpr int kWeightHeads = kResident ? kHeadGroups * kHeads : kHeads;
     static constexpr int kWeightDepth = kResident ? kChunks * kDepth : kDepth;
     static constexpr int kWeightColumns = kResident ? kPieces * kColumns : kColumns;

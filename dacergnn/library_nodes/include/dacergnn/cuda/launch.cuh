@@ -69,14 +69,18 @@ void launch(int64_t blocks, std::size_t shared_bytes, const Kernel& kernel) {
 #ifdef DACERGNN_EMULATE_CUDA
     call.failure = emulation::launch(blocks, Threads, shared_bytes, kernel);
 #else
-    cudaError_t error = cudaSuccess;
-    if (shared_bytes > 48 * 1024)  // at every launch: the limit belongs to the kernel on one device
-        error = cudaFuncSetAttribute(run<Threads, Kernel>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                     static_cast<int>(shared_bytes));
-    if (error == cudaSuccess) {
-        run<Threads><<<static_cast<unsigned>(blocks), Threads, shared_bytes, call.stream>>>(kernel);
-        error = cudaGetLastError();
+    if (shared_bytes > 48 * 1024) {  // at every launch: the limit belongs to the kernel on one device
+        const auto limit = cudaFuncAttributeMaxDynamicSharedMemorySize;
+        if (cudaFuncSetAttribute(run<Threads, Kernel>, limit, static_cast<int>(shared_bytes)) != cudaSuccess) {
+            cudaGetLastError();  // or the next launch would report it
+            call.failure =
+                "A block of a kernel needs more shared memory than the device has; name the compute capability of the "
+                "device in Config(cuda_arch=...), so that kernels are built for it.";
+            return;
+        }
     }
+    run<Threads><<<static_cast<unsigned>(blocks), Threads, shared_bytes, call.stream>>>(kernel);
+    const cudaError_t error = cudaGetLastError();
     if (error != cudaSuccess) call.failure = cudaGetErrorString(error);
 #endif
 }

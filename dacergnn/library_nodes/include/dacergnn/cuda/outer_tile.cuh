@@ -17,7 +17,8 @@ template <class Value_, int64_t H, int64_t K, int64_t M, bool Tf32_>
 struct OuterTiling {
     using Value = Value_;
     static constexpr bool kTf32 = Tf32_ && std::is_same_v<Value, float>, kMatrix = kTf32 || kSmall<Value>;
-    static constexpr int kRows = kSmall<Value> ? 64 : 32, kMost = 64;
+    static constexpr int kRows = kSmall<Value> ? 64 : sizeof(Value) > 4 && kMostShared < 112 * 1024 ? 16 : 32;
+    static constexpr int kMost = 64;
     static constexpr int kDepthUnit = kMatrix ? 16 : 8, kColumnUnit = kSmall<Value> ? 16 : kTf32 ? 8 : 4;
 
     static constexpr int kDepthPieces = divide_up(K, kMost), kColumnPieces = divide_up(M, kMost);

@@ -30,6 +30,7 @@ struct OuterBlocks {
     using Tile = std::conditional_t<T::kMatrix, MatrixOuterTile<T>, PlainOuterTile<T>>;
     static constexpr int kLeastBlocks = kLeastTileBlocks<typename T::Value>, kSlots = 3;
     static constexpr std::size_t kBytes = 2 * T::kStageBytes + T::kSumBytes + kSlots * T::kRows * sizeof(OuterPlace);
+    static_assert(kBytes <= kMostShared, "what a block needs of shared memory");
 
     Source source;
     Types types;
