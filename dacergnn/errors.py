@@ -7,7 +7,7 @@ class DacergnnError(Exception):
     """Serves as the base of all exceptions that this package raises on purpose."""
 
     location: str = ""
-    """Where in the source, as text; empty if unknown."""
+    """Names the place in the source, as text; empty if unknown."""
 
     def locate(self, location: str) -> None:
         """Puts a location in front of the message, unless the error has one."""

@@ -22,7 +22,7 @@ class RunsPrograms:
     kind: str
     """Name of the layer that is computed."""
     config: Config
-    """How its programs are compiled, and how calls run them."""
+    """Says how its programs are compiled, and how calls run them."""
 
     @property
     def last_call(self) -> tuple[CompiledProgram, HeteroGraph] | None:

@@ -15,7 +15,7 @@ from dacergnn.errors import BuildError
 OLDEST = (12, 0)
 """The first release of the CUDA toolkit whose nvcc supports C++20."""
 SYSTEM = "/usr/local/cuda/bin/nvcc"
-"""Where installers put nvcc."""
+"""Names the place where installers put nvcc."""
 FLAGS = (
     "-x",
     "cu",
@@ -86,8 +86,7 @@ def known() -> list[int]:
 
 def supported(architecture: int) -> int:
     """Returns the architecture to build for so that a device runs the code: its own, or the newest that nvcc knows."""
-    listed = known()
-    return min(architecture, listed[-1]) if listed else architecture
+    return max((a for a in known() if a <= architecture), default=architecture)
 
 
 def command(architectures: tuple[int, ...]) -> list[str]:

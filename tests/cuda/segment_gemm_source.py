@@ -117,7 +117,7 @@ class Config:
 
     @property
     def limit(self) -> str:
-        """What comes before all headers."""
+        """Returns what comes before all headers."""
         return f"#undef DACERGNN_SHARED_BYTES\n#define DACERGNN_SHARED_BYTES ({self.shared} * 1024)\n"
 
     @property

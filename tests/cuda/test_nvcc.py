@@ -133,7 +133,7 @@ def products() -> str:
 
 
 def narrow_products() -> str:
-    """Where the whole weight has no room in shared memory."""
+    """Returns products whose whole weight has no room in shared memory."""
     config = next(config for config in CONFIGS if config.shared < 160 and config.k == 128)
     return config.limit + segment_gemm_source.HEAD + config.functions()
 

@@ -69,7 +69,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
 
 
 def test_toolkits_are_found_in_order(places: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those that variables name before those on PATH, as in torch; pip's packages last."""
+    """Variables come before PATH, as in torch, and pip's packages come last."""
     monkeypatch.setattr(nvcc, "SYSTEM", "/no/such/nvcc")
     for number, path in enumerate(places.values()):
         nvcc.compiler.cache_clear()
@@ -99,7 +99,7 @@ def test_no_other_toolkit_stands_in_for_one_that_is_named(
 def test_devices_newer_than_the_toolkit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They compile the code of the newest architecture that it knows."""
     monkeypatch.setenv("NVCC", str(pretend(tmp_path, "12.2", (50, 80, 90))))
-    devices = [(8, 0), (12, 0), (10, 3)]
+    devices = [(8, 0), (8, 9), (12, 0), (10, 3)]
     monkeypatch.setattr(torch.cuda, "device_count", lambda: len(devices))
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: devices[device.index])
     cuda_device.capability.cache_clear()

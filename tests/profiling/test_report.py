@@ -1,4 +1,4 @@
-"""What a profile says: table, verdict, JSON and picture."""
+"""Profiles are shown as a table with a verdict, as JSON, and as a picture."""
 
 from __future__ import annotations
 

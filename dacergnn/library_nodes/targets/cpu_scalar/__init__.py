@@ -1,6 +1,6 @@
 """Defines the target of processors with unknown vectors: the kernels of "cpu" as plain loops over single elements.
 
-Processors of x86-64 without AVX2 have vectors of 16 bytes, with which the kernels of "cpu" run 6 to 7 times as fast.
+Processors of x86-64 without AVX2 have vectors of 16 bytes, with which the kernels of "cpu" run several times as fast.
 """
 
 from __future__ import annotations
