@@ -26,7 +26,7 @@ class Captures:
 
     A call is recorded when one like it was made before: with the same graph, integers and parameters, features of the
     same types and shapes, and gradients of the same tensors. All others run as they are. So do calls whose memory a
-    later backward still needs, and calls within another recording.
+    later backward still needs, calls within another recording, and calls that write to tensors of the layer.
     """
 
     def __init__(self, layer: RunsPrograms, check: CheckGraph) -> None:
@@ -43,32 +43,35 @@ class Captures:
         tensors: Sequence[Tensor],
         owner: object,
     ) -> Any:
-        """Returns ``function(*args, **kwargs)``, which depends on the arguments, ``tensors`` and ``owner`` alone.
+        """Returns ``function({}, *args, **kwargs)``, which depends on the arguments, ``tensors`` and ``owner`` alone.
 
         Args:
-            tensors: Parameters that the function reads; gradients with respect to them may be needed.
+            function: Its first argument tells which tensors to compute with in place of others, by their ids.
+            tensors: Parameters and buffers that the function reads; gradients with respect to them may be needed.
             owner: Anything else that the result depends on; compared by equality.
 
         Raises:
             ArrayError: The arguments are not on a CUDA device.
         """
         if cuda_graph.capturing() or is_modified():
-            return function(*args, **kwargs)
+            return function({}, *args, **kwargs)
         key: list[Any] = [owner, *_circumstances()]
         key += [(t.data_ptr(), t.shape, t.dtype, t.requires_grad) for t in tensors]
         for captured in self._kept:
             leaves = captured.signature.leaves(args, kwargs)
             if leaves is not None and captured.covers(key, tensors):
-                return function(*args, **kwargs) if captured.busy else self._replay(captured, leaves)
+                return function({}, *args, **kwargs) if captured.busy else self._replay(captured, leaves)
         seen = next((s for k, s in self._seen if k == key and s.leaves(args, kwargs) is not None), None)
         signature = CallSignature.of(args, kwargs, self._check) if seen is None else seen
         if signature is None:
-            return function(*args, **kwargs)
+            return function({}, *args, **kwargs)
         leaves = signature.leaves(args, kwargs) or []
         device = _device(leaves, tensors)
         if seen is None or _in_backward():
-            result = function(*args, **kwargs)
-            self._seen = [(key, signature), *self._seen[: _KEPT - 1]]
+            versions = [t._version for t in tensors]
+            result = function({}, *args, **kwargs)
+            if versions == [t._version for t in tensors]:  # recording would write to them more often than the call
+                self._seen = [(key, signature), *self._seen[: _KEPT - 1]]
             return result
         try:
             captured = Captured(function, args, kwargs, signature, tensors, key, device, self._layer())

@@ -20,12 +20,15 @@ from dacergnn.modules.signature import CallSignature
 from dacergnn.runtime import cuda_graph
 
 Function = Callable[..., Any]
+"""Takes the tensors to compute with in place of others, by their ids, and then the arguments of a call."""
 
 
 class Captured:
     """Represents one recorded call. Its memory stays in place: inputs are copied in, and results are copied out.
 
-    Hence results and gradients are ordinary tensors. Every replay reads parameters in place.
+    Hence results and gradients are ordinary tensors. Every replay reads parameters in place. The recorded backward ends
+    at leaves of its own that share their memory: autograd may have accumulated into the parameters on another stream
+    before, and what the user has hooked to them runs once, at the step of autograd that replays.
     """
 
     def __init__(
@@ -49,7 +52,9 @@ class Captured:
         args, kwargs = pytree.tree_map(lambda v: own.get(id(v), v), (args, kwargs))
         self._inputs = [t.detach() for t in own.values()]
         self._wanted = [t.requires_grad for t in (*own.values(), *tensors)]
-        wanted = [t for t in (*own.values(), *tensors) if t.requires_grad]
+        leaf_of = {id(t): t.detach().requires_grad_() for t in tensors if t.requires_grad}
+        wanted = [t for t in own.values() if t.requires_grad]
+        wanted += [leaf_of[id(t)] for t in tensors if t.requires_grad]
         self.differentiable = torch.is_grad_enabled() and bool(wanted)
         self.generation = 0
         self._form: Any = None
@@ -57,7 +62,7 @@ class Captured:
         self._recorder = cuda_graph.Recorder(device)
 
         def forward() -> list[Any]:
-            leaves, self._form = pytree.tree_flatten(function(*args, **kwargs))
+            leaves, self._form = pytree.tree_flatten(function(leaf_of, *args, **kwargs))
             return leaves
 
         def backward(roots: list[Tensor], gradients: list[Tensor]) -> Sequence[Tensor | None]:

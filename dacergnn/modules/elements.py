@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -86,9 +85,12 @@ def cast(value: Any, dtype: torch.dtype) -> Any:
 
 
 def with_parameters(module: Any, parameters: Mapping[str, Tensor], prefix: str = "") -> Any:
-    """Returns a shallow copy of ``module`` whose parameters are the given tensors."""
-    stand_in = copy.copy(module)
+    """Returns a shallow copy of ``module`` whose parameters are the given tensors.
+
+    The copy shares everything else, also what the module's own copies and pickles would leave out.
+    """
+    stand_in = object.__new__(type(module))
     own = {n: parameters.get(prefix + n, p) for n, p in module._parameters.items()}
     children = {n: m and with_parameters(m, parameters, f"{prefix}{n}.") for n, m in module._modules.items()}
-    stand_in.__dict__.update(_parameters=own, _modules=children)
+    vars(stand_in).update(vars(module), _parameters=own, _modules=children)
     return stand_in

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -40,6 +41,8 @@ class FrontendRunner(Runner):
         super().__init__(core)
         self.frontend = frontend
         self._training = b""
+        self._generation = 0
+        """Counts how often tensors of the layer that are not parameters became other objects."""
         self.repeated: dict[_Mode, Repeated] = {}
         """Holds for each mode how a call like the last one runs without being examined."""
         self.attempts: dict[_Mode, int] = {}
@@ -56,7 +59,7 @@ class FrontendRunner(Runner):
         try:
             if captures is None or frontend is not self.frontend or not frontend.repeatable:
                 return self._run(frontend, args, kwargs)
-            return captures.run(self._captured, args, kwargs, self._own_parameters(), self._training)
+            return captures.run(self._captured, args, kwargs, self._own_tensors(), (self._training, self._generation))
         except UnsupportedCallError as reason:
             return self.fall_back(str(reason), args, kwargs)
 
@@ -64,20 +67,27 @@ class FrontendRunner(Runner):
         super().forget_calls()
         self.repeated, self.attempts = {}, {}
 
-    def _captured(self, *args: Any, **kwargs: Any) -> Any:
-        return self._run(self.frontend, args, kwargs)
+    def _captured(self, instead: Mapping[int, Tensor], *args: Any, **kwargs: Any) -> Any:
+        frontend = self.frontend
+        if instead:
+            named = frontend.module.named_parameters(remove_duplicate=False)
+            frontend = copy.copy(frontend)
+            frontend.module = with_parameters(frontend.module, {n: instead.get(id(p), p) for n, p in named})
+        return self._run(frontend, args, kwargs)
 
-    def _own_parameters(self) -> list[Tensor]:
+    def _own_tensors(self) -> list[Tensor]:
+        """Returns the parameters and the buffers of the layer."""
         parameters = self._parameters_within
         if parameters is None:
             paths = [tuple(name.split(".")) for name, _ in self.original.named_parameters()]
             parameters = self._parameters_within = Parameters(self.original, paths)
-        return parameters.read(self.original)
+        return [*parameters.read(self.original), *self.original.buffers()]
 
     def renew(self, training: bytes, *, same_tensors: bool) -> None:
         self._training = training
         if not same_tensors:
             self.attempts = {}
+            self._generation += 1
         self.repeated = {mode: call for mode, call in self.repeated.items() if same_tensors and call.renewed()}
 
     def _run(self, frontend: Frontend, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -160,7 +170,9 @@ class FrontendRunner(Runner):
             args, kwargs = cast((args, kwargs), dtype)
         if dtype is not None and dtype is not own:
             frontend = copy.copy(frontend)
-            frontend.module = with_parameters(module, {n: p.to(dtype) for n, p in module.named_parameters()})
+            frontend.module = with_parameters(
+                module, {n: p.to(dtype) for n, p in module.named_parameters(remove_duplicate=False)}
+            )
         with without_autocast():
             binding = self._bind(frontend, graph, args, kwargs)
             return self._execute(binding, graph, self.compiled(binding.program, binding.dtype, graph, binding.sparse))

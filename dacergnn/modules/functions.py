@@ -61,7 +61,7 @@ class UserLayer(GraphLayer):
         if torch.compiler.is_compiling():
             outputs = tuple(operator_outputs(self, (graph, *inputs), {}))
         else:
-            outputs = self._run(self._eager, graph, *inputs)
+            outputs = self._run(graph, *inputs)
         return outputs[0] if len(outputs) == 1 else outputs
 
     def _eager(self, graph: HeteroGraph, *inputs: Any) -> tuple[Tensor, ...]:

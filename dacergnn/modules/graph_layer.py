@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import sqrt
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from dacergnn.config import Config
 from dacergnn.errors import ArrayError
@@ -19,6 +19,7 @@ from dacergnn.graph.profile import Profile
 from dacergnn.modules.base import ProgramModule
 from dacergnn.modules.captured import Captures
 from dacergnn.modules.compiled import CompiledProgram, compiled_program
+from dacergnn.modules.elements import with_parameters
 from dacergnn.modules.torch_operator import register_layer
 
 
@@ -78,12 +79,24 @@ class GraphLayer(ProgramModule, ABC):
                 bound = sqrt(6.0 / (rows + parameter.size(-1)))
                 nn.init.uniform_(parameter, -bound, bound)
 
-    def _run(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Returns ``function(*args)``, which may also read the layer's parameters; replays the call if possible."""
+    @abstractmethod
+    def _eager(self, *args: Any, **kwargs: Any) -> Any:
+        """Runs the kernels of a call."""
+
+    def _run(self, *args: Any) -> Any:
+        """Returns the result of a call; replays it if possible."""
         if self._captures is None:
-            return function(*args)
+            return self._eager(*args)
         own = [p for p in self._parameters.values() if p is not None]
-        return self._captures.run(function, args, {}, own, self.training)
+        return self._captures.run(self._captured, args, {}, own, self.training)
+
+    def _captured(self, instead: Mapping[int, Tensor], *args: Any) -> Any:
+        if not instead:
+            return self._eager(*args)
+        layer = with_parameters(self, {n: instead.get(id(p), p) for n, p in self.named_parameters()})
+        result = layer._eager(*args)
+        self.remember(*layer.last_call)
+        return result
 
     def compiled(
         self,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -117,7 +118,8 @@ class LayerCore(Core):
         try:
             if frontend is not None:
                 self._check_hooks(frontend)
-                return FrontendRunner(self, frontend(original))
+                with _buffers_kept(original):
+                    return FrontendRunner(self, frontend(original))
         except UnsupportedLayerError as reason:
             self.refused = reason
         try:
@@ -137,3 +139,16 @@ class LayerCore(Core):
             if watched is not None:
                 remedy = "put hooks on the layer itself, or on parts that torch runs"
                 raise UnsupportedLayerError(f"hooks of {name}", type(watched).__name__, remedy, self.kind)
+
+
+@contextmanager
+def _buffers_kept(module: nn.Module) -> Generator[None]:
+    """Restores buffers that are written to within: parametrizations such as spectral norm do so where one reads."""
+    before = [(b, b._version, b.clone()) for b in module.buffers()]
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for buffer, version, value in before:
+                if buffer._version != version:
+                    buffer.copy_(value)

@@ -61,7 +61,7 @@ class NativeLayer(GraphLayer):
             raise ArrayError("x", f"is a {type(x).__name__}; it must be a tensor with a row for each source node")
         if torch.compiler.is_compiling():
             return operator_call(self, (x, graph), {})
-        return self._run(self._eager, x, graph)
+        return self._run(x, graph)
 
     def _eager(self, x: Tensor, graph: HeteroGraph) -> Tensor:
         own = self.dtype

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any
@@ -91,10 +91,10 @@ class TracedRunner(Runner):
             return recording.run(self, leaves)
         return captures.run(partial(self._again, recording), args, kwargs, recording.tensors(leaves), recording)
 
-    def _again(self, recording: Recording, *args: Any, **kwargs: Any) -> Any:
+    def _again(self, recording: Recording, instead: Mapping[int, Tensor], *args: Any, **kwargs: Any) -> Any:
         leaves = recording.signature.leaves(args, kwargs)
         assert leaves is not None
-        return recording.run(self, leaves)
+        return recording.run(self, leaves, instead)
 
     def graph_of(self, form: Form, kept: set[int]) -> HeteroGraph:
         """Returns the graph of some edges; ``kept`` holds the ids of tensors that others keep."""

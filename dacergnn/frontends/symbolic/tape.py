@@ -5,7 +5,7 @@ Calls whose arguments have the same form can repeat them, also for other numbers
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -265,14 +265,26 @@ def without_vain_steps(steps: Sequence[Step], needed: set[int]) -> tuple[Step, .
     for step in reversed(steps):
         if isinstance(step, ProgramRun):
             made = {s for o in step.outputs for s in (o.slot, *(slot for slot, _ in o.views))}
-            reads: Any = (step.edges, [i.tensor for i in step.inputs])
         else:
-            made, reads = {*step.results}, (step.args, step.kwargs)
+            made = {*step.results}
         if made.isdisjoint(needed) and not (isinstance(step, TorchCall) and _has_effects(step)):
             continue
         kept.append(step)
-        needed = needed | _slots_in(reads)
+        needed = needed | _slots_in(_reads(step))
     return tuple(reversed(kept))
+
+
+def own_tensors(steps: Iterable[Step]) -> list[Tensor]:
+    """Returns the tensors that some steps read and that are the same in all calls."""
+    found = {part for step in steps for part in _stand_ins(_reads(step)) if isinstance(part, Own)}
+    return [part.tensor for part in found]
+
+
+def _reads(step: Step) -> tuple[Any, ...]:
+    """Returns templates of what a step reads."""
+    if isinstance(step, ProgramRun):
+        return step.edges, [i.tensor for i in step.inputs]
+    return step.args, step.kwargs
 
 
 def _has_effects(step: TorchCall) -> bool:
@@ -289,19 +301,28 @@ def draws(name: str) -> bool:
     return name.strip("_").startswith(_RANDOM) or name.strip("_").endswith(_RANDOM)
 
 
-def _slots_in(tree: Any) -> set[int]:
+def _stand_ins(tree: Any) -> Iterator[Slot | Own | Extent]:
+    """Yields what stands for tensors and sizes in a template."""
     kind = type(tree)
-    if kind is Slot:
-        return {tree.number}
-    if kind is Extent:
-        return {tree.role[0]}
+    if kind in (Slot, Own, Extent):
+        yield tree
+        return
     if kind is dict:
         tree = tree.values()
     elif kind is slice:
         tree = (tree.start, tree.stop, tree.step)
     elif kind not in (tuple, list) and not hasattr(kind, "_fields"):
-        return set()
-    return {slot for item in tree for slot in _slots_in(item)}
+        return
+    for item in tree:
+        yield from _stand_ins(item)
+
+
+def _slots_in(tree: Any) -> set[int]:
+    numbers: set[int] = set()
+    for part in _stand_ins(tree):
+        if not isinstance(part, Own):
+            numbers.add(part.number if isinstance(part, Slot) else part.role[0])
+    return numbers
 
 
 def slots_of(result: Any, guards: Iterable[Guard]) -> set[int]:
@@ -316,23 +337,28 @@ def _name(function: Any) -> str:
     return f"torch.Tensor.{name}" if hasattr(Tensor, name) else f"torch.{name}"
 
 
-def filled(tree: Any, tensors: Sequence[Any]) -> Any:
-    """Returns a template, filled with tensors and sizes of another call."""
+def filled(tree: Any, tensors: Sequence[Any], instead: Mapping[int, Tensor]) -> Any:
+    """Returns a template, filled with tensors and sizes of another call.
+
+    Args:
+        tensors: The tensors of that call by slots.
+        instead: The tensors to use in place of those that are the same in all calls, by their ids.
+    """
     kind = type(tree)
     if kind is Slot:
         return tensors[tree.number]
     if kind is Own:
-        return tree.tensor
+        return instead.get(id(tree.tensor), tree.tensor)
     if kind is Extent:
         slot, axis = tree.role
         return tensors[slot].shape[axis]
     if kind is tuple or kind is list:
-        return kind([filled(v, tensors) for v in tree])
+        return kind([filled(v, tensors, instead) for v in tree])
     if kind is dict:
-        return {k: filled(v, tensors) for k, v in tree.items()}
+        return {k: filled(v, tensors, instead) for k, v in tree.items()}
     if kind is slice:
-        return slice(filled(tree.start, tensors), filled(tree.stop, tensors), filled(tree.step, tensors))
-    return kind(*[filled(v, tensors) for v in tree]) if hasattr(kind, "_fields") else tree
+        return slice(*[filled(v, tensors, instead) for v in (tree.start, tree.stop, tree.step)])
+    return kind(*[filled(v, tensors, instead) for v in tree]) if hasattr(kind, "_fields") else tree
 
 
 def plain_sizes(tree: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -13,14 +13,13 @@ from dacergnn.frontends.symbolic.edges import Form
 from dacergnn.frontends.symbolic.sizes import Guard, Role, Size
 from dacergnn.frontends.symbolic.tape import (
     Extent,
-    Own,
-    ProgramRun,
     Step,
     Tape,
     TorchCall,
     Unrepeatable,
     filled,
     hold,
+    own_tensors,
     slots_of,
     without_vain_steps,
 )
@@ -73,6 +72,7 @@ class Recording:
         self._result = _template(result, tape)
         needed = slots_of(self._result, tape.guards)
         self.steps: tuple[Step, ...] = without_vain_steps(tape.steps, needed)
+        self._own = own_tensors(self.steps)
         self.draws = tape.draws
         """Tells whether it draws random numbers."""
         self.sizes = tape.sizes
@@ -122,53 +122,58 @@ class Recording:
 
     def tensors(self, leaves: Sequence[Any]) -> list[Tensor]:
         """Returns the tensors that programs read besides arguments: parameters, and columns of graphs among these."""
-        inputs = [i.tensor for s in self.steps if isinstance(s, ProgramRun) for i in s.inputs]
         columns = [t for t in leaves[self.signature.count :] if isinstance(t, Tensor)]
-        return [*[own.tensor for own in inputs if isinstance(own, Own)], *columns]
+        return [*self._own, *columns]
 
     def _overlap(self, leaves: Sequence[Any]) -> list[int]:
         """Returns the ids of leaves that the layer, or a graph, holds as well; 0 for other leaves."""
         ids = self.watch.ids
         return [i if i in ids else 0 for i in map(id, leaves)]
 
-    def run(self, runner: Runner, leaves: Sequence[Any]) -> Any:
+    def run(self, runner: Runner, leaves: Sequence[Any], instead: Mapping[int, Tensor] | None = None) -> Any:
         """Returns the result for other arguments.
+
+        Args:
+            instead: The tensors to compute with in place of the layer's own, by their ids.
 
         Raises:
             Differs: A size within the call is not as it was.
         """
-        tensors: list[Any] = [*leaves, *[None] * (self._slots - len(leaves))]
+        instead = {} if instead is None else instead
+        tensors: list[Any] = [*[instead.get(id(v), v) for v in leaves], *[None] * (self._slots - len(leaves))]
         kept = {*map(id, leaves), *self.watch.ids}
         grad = torch.is_grad_enabled()
         for step in self.steps:
             if step.grad is grad:
-                _run(step, runner, tensors, kept)
+                _run(step, runner, tensors, kept, instead)
             else:
                 with torch.set_grad_enabled(step.grad):
-                    _run(step, runner, tensors, kept)
+                    _run(step, runner, tensors, kept, instead)
         if self._later and not hold(self._later, tensors):
             raise Differs
-        return filled(self._result, tensors)
+        return filled(self._result, tensors, instead)
 
 
 class Differs(Exception):
     """Signals that a size is not as it was when a call was recorded."""
 
 
-def _run(step: Step, runner: Runner, tensors: list[Any], kept: set[int]) -> None:
+def _run(step: Step, runner: Runner, tensors: list[Any], kept: set[int], instead: Mapping[int, Tensor]) -> None:
     if isinstance(step, TorchCall):
-        result = step.function(*filled(step.args, tensors), **filled(step.kwargs, tensors))
+        result = step.function(*filled(step.args, tensors, instead), **filled(step.kwargs, tensors, instead))
         made = () if result is None else (result,) if isinstance(result, Tensor) else result
         for slot, tensor in zip(step.results, made, strict=True):
             tensors[slot] = tensor
         return
-    graph = step.edges if isinstance(step.edges, HeteroGraph) else runner.graph_of(filled(step.edges, tensors), kept)
+    graph = step.edges
+    if not isinstance(graph, HeteroGraph):
+        graph = runner.graph_of(filled(graph, tensors, instead), kept)
     arrays: list[Tensor] = []
     for source in step.inputs:
         if source.tensor is None:
             arrays.append(data_of_graph(graph, *source.data))
         else:
-            array = filled(source.tensor, tensors)
+            array = filled(source.tensor, tensors, instead)
             arrays.append(graph.to_canonical(array) if source.on_edges else array)
     outputs = runner.run_program(step.program, graph, arrays)
     for output in step.outputs:
