@@ -20,6 +20,7 @@ from dacergnn.errors import (
     ProgramError,
     UnsupportedCallError,
     UnsupportedLayerError,
+    UnsupportedMachineError,
     VerificationError,
 )
 from dacergnn.graph import HeteroGraph
@@ -47,6 +48,7 @@ __all__ = [
     "Rates",
     "UnsupportedCallError",
     "UnsupportedLayerError",
+    "UnsupportedMachineError",
     "VerificationError",
     "compile",
     "datasets",

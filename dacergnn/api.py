@@ -98,9 +98,11 @@ def optimize(
             device of the model, if it is on another one.
         config: How to compile layers, and how to call them.
         filter_fn: Takes a module and its qualified name; False leaves the layer as it is.
-        on_unsupported: What to do with a layer that has a front end but an option that cannot be expressed, and with a
-            call of a traced layer that no program expresses ("error" raises UnsupportedCallError). "warn" also warns of
-            a model without anything to compile.
+        on_unsupported: What to do with a layer that has a front end but an option that cannot be expressed, with a
+            call of a traced layer that no program expresses ("error" raises UnsupportedCallError), and on a machine
+            without a compiler, or with a device or driver that kernels are not for ("error" raises
+            UnsupportedMachineError). "warn" and "ignore" run the original. "warn" also warns of a model without
+            anything to compile.
 
     Raises:
         UnsupportedLayerError: With ``on_unsupported="error"``.

@@ -89,6 +89,14 @@ class DeviceError(DacergnnError):
     """Signals that a CUDA device cannot run a program."""
 
 
+class UnsupportedMachineError(BuildError, DeviceError):
+    """Signals that this machine cannot build kernels, or cannot run them on a device.
+
+    Its compiler is missing or too old, or its system, its device or the device's driver is not one that kernels are
+    for. With ``on_unsupported="warn"`` or ``"silent"`` calls of optimized layers run the original instead.
+    """
+
+
 class CacheError(DacergnnError):
     """Signals that the build cache cannot be read or written."""
 

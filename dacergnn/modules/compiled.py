@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import os
 import threading
 import weakref
 from collections.abc import Callable
@@ -26,7 +25,7 @@ from dacergnn.modules import sdfg_files
 from dacergnn.modules.autograd import Gradients, Invocation, Mask, run
 from dacergnn.modules.elements import ELEMENTS, check_elements
 from dacergnn.modules.sparse import SparseArrays
-from dacergnn.native.build import build_all
+from dacergnn.native.build import build_all, check_compiler
 from dacergnn.plan import Plan
 from dacergnn.program import Program
 from dacergnn.program.flatten import FlatProgram, flatten
@@ -35,6 +34,7 @@ from dacergnn.program.parser import parse_flat
 from dacergnn.runtime import plan_cache
 from dacergnn.runtime.cuda_device import allows_tf32, architectures
 from dacergnn.runtime.executable import Executable
+from dacergnn.runtime.forked import in_children
 from dacergnn.runtime.lower import Lowered, lower
 from dacergnn.runtime.plan_cache import LoweredProgram
 from dacergnn.runtime.stacks import Gate, Stacks
@@ -59,7 +59,7 @@ def building() -> AbstractContextManager[object]:
     return _building
 
 
-os.register_at_fork(after_in_child=_free_building)
+in_children(_free_building)
 
 
 @dataclass(frozen=True)
@@ -200,6 +200,7 @@ class CompiledProgram:
 
     def _built(self, mask: Mask) -> tuple[list[str], LoweredProgram]:
         """Returns the inputs that need gradients, and the program, whose library is in the cache of builds."""
+        check_compiler(self._architectures)  # before the work that only a build needs
         wrt = [n for n, needed in zip(self._taken, mask, strict=True) if needed]
         choices = self.config, self._target.version, self.profile, mask, self.shared
         key = plan_cache.plan_key(*self._text, self.dtype, self.index, *choices)

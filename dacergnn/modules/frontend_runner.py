@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from dacergnn.errors import ArrayError, UnsupportedCallError
+from dacergnn.errors import ArrayError, UnsupportedCallError, UnsupportedMachineError
 from dacergnn.frontends import Binding, Frontend
 from dacergnn.frontends.parameters import Parameters
 from dacergnn.graph import HeteroGraph
@@ -60,8 +60,8 @@ class FrontendRunner(Runner):
             if captures is None or frontend is not self.frontend or not frontend.repeatable:
                 return self._run(frontend, args, kwargs)
             return captures.run(self._captured, args, kwargs, self._own_tensors(), (self._training, self._generation))
-        except UnsupportedCallError as reason:
-            return self.fall_back(str(reason), args, kwargs)
+        except (UnsupportedCallError, UnsupportedMachineError) as reason:
+            return self.refused(reason, args, kwargs)
 
     def forget_calls(self) -> None:
         super().forget_calls()

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
+from dacergnn.errors import UnsupportedMachineError
 from dacergnn.modules.replay.snapshot import Snapshot
 
 _SIMPLE = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
@@ -46,8 +48,9 @@ class ModuleState:
         sequences: list[Any] = []
         for module in self._modules:
             _holders(vars(module), tables, sequences)
-        self._snapshot = Snapshot(tables=tables, sequences=sequences, objects=self._modules)
-        self.check = self._snapshot.check
+        with suppress(UnsupportedMachineError):  # the slower check does without a compiler
+            self._snapshot = Snapshot(tables=tables, sequences=sequences, objects=self._modules)
+            self.check = self._snapshot.check
 
     def same(self, other: ModuleState) -> bool:
         """Returns whether a module in both states has equal options, the same hooks, and parameters of equal shapes."""

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor
 
-from dacergnn.errors import DacergnnError, UnsupportedCallError
+from dacergnn.errors import DacergnnError, UnsupportedCallError, UnsupportedMachineError
 from dacergnn.frontends import ProgramSource
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.profile import Profile
@@ -95,6 +95,14 @@ class Runner:
     def forget_calls(self) -> None:
         """Forgets repeated calls, so that the next call is examined even if it is like one before."""
         self._compiled.clear()
+
+    def refused(
+        self, reason: UnsupportedCallError | UnsupportedMachineError, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Runs the original layer for a call that no program covers, or on a machine that has no kernels."""
+        if isinstance(reason, UnsupportedMachineError) and self.core.on_unsupported == "error":
+            raise reason
+        return self.fall_back(str(reason), args, kwargs)
 
     def fall_back(self, reason: str, args: tuple[Any, ...], kwargs: dict[str, Any], *, expected: bool = True) -> Any:
         """Runs the original layer, and warns once for each reason; raises if the original fails on the call as well."""

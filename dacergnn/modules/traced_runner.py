@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dacergnn.errors import DacergnnError, ProgramError, UnsupportedCallError
+from dacergnn.errors import DacergnnError, ProgramError, UnsupportedCallError, UnsupportedMachineError
 from dacergnn.frontends import ProgramSource
 from dacergnn.frontends.features import is_sparse
 from dacergnn.frontends.linear import has_hooks, observed
@@ -66,8 +66,8 @@ class TracedRunner(Runner):
             else:
                 replays.repeated()
                 return result
-        attempt = replays.attempt(args, kwargs)
         try:
+            attempt = replays.attempt(args, kwargs)
             _check_hooks(self.original)
             runtime = _Runtime(self, {id(a) for a in (*args, *kwargs.values())}, attempt)
             with _as_before(self.original):
@@ -77,8 +77,8 @@ class TracedRunner(Runner):
                 return result
             replays.keep(attempt, result)
             return plain_sizes(result)
-        except UnsupportedCallError as reason:
-            return self.fall_back(str(reason), args, kwargs)
+        except (UnsupportedCallError, UnsupportedMachineError) as reason:
+            return self.refused(reason, args, kwargs)
         except DacergnnError:
             raise
         except FAILURES as error:

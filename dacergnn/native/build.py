@@ -9,6 +9,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ from pathlib import Path
 
 import dace
 
-from dacergnn.errors import BuildError, CacheError
+from dacergnn.errors import BuildError, CacheError, UnsupportedMachineError
 from dacergnn.native import cache as build_cache
 from dacergnn.native import nvcc
 from dacergnn.native.processor import features, native_flag
@@ -49,12 +50,25 @@ def compiler() -> tuple[str, str]:
     """Returns the command and the version line of the C++ compiler (``CXX``, else g++).
 
     Raises:
-        BuildError: There is none, or it does not run.
+        UnsupportedMachineError: There is none, or the system is Windows.
+        BuildError: It does not run.
     """
+    if sys.platform == "win32":
+        raise UnsupportedMachineError(
+            "Kernels are not built on Windows; use Linux, or the Windows Subsystem for Linux (WSL 2)."
+        )
     command = _find_compiler()
     version = _run([*command, "--version"]).stdout
     name = shlex.join(command)
     return name, version.splitlines()[0] if version else name
+
+
+def check_compiler(architectures: tuple[int, ...] = ()) -> None:
+    """Raises UnsupportedMachineError unless there is a compiler: nvcc, if code is for ``architectures`` of devices."""
+    if architectures:
+        nvcc.compiler()
+    else:
+        compiler()
 
 
 @cache
@@ -69,12 +83,16 @@ def compiler_command() -> list[str]:
 
 
 def _find_compiler() -> list[str]:
-    """Returns the words of ``CXX``, perhaps with options or a prefix ("ccache g++"); raises BuildError if not there."""
+    """Returns the words of ``CXX``, perhaps with options or a prefix ("ccache g++").
+
+    Raises:
+        UnsupportedMachineError: There is no such compiler.
+    """
     command = os.environ.get("CXX", "").strip() or "g++"
     words = [command] if shutil.which(command) else _words("CXX", command)  # a path may hold blanks
     path = shutil.which(words[0])
     if path is None:
-        raise BuildError(
+        raise UnsupportedMachineError(
             f'The C++ compiler "{words[0]}" is not on PATH; install g++ (11 or newer), or set CXX to a C++ compiler.'
         )
     return [path, *words[1:]]

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import stat
+import sys
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from dacergnn.errors import CacheError
+
+if sys.platform != "win32":  # where nothing is built
+    import fcntl
 
 
 def total_size(path: Path) -> int:

@@ -10,7 +10,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from dacergnn.errors import BuildError
+from dacergnn.errors import BuildError, UnsupportedMachineError
 
 OLDEST = (12, 0)
 """The first release of the CUDA toolkit whose nvcc supports C++20."""
@@ -46,13 +46,13 @@ def compiler() -> tuple[str, str]:
     packages of pip (``pip install 'dacergnn[cuda]'``).
 
     Raises:
-        BuildError: There is none, or it is too old.
+        UnsupportedMachineError: There is none, or it is too old.
     """
     chosen = os.environ.get("NVCC")
     path = next(filter(None, map(shutil.which, [chosen] if chosen else _candidates())), None)
     if path is None:
         looked_for = f'"{chosen}", which NVCC names, is not there' if chosen else "nvcc was found nowhere"
-        raise BuildError(
+        raise UnsupportedMachineError(
             f"The CUDA compiler {looked_for}; pip install 'dacergnn[cuda]', or install the CUDA toolkit "
             f"({OLDEST[0]}.{OLDEST[1]} or newer) and set CUDA_HOME or NVCC."
         )
@@ -60,7 +60,7 @@ def compiler() -> tuple[str, str]:
     match = re.search(r"release (\d+)\.(\d+)", text)
     release = (int(match[1]), int(match[2])) if match else (0, 0)
     if release < OLDEST:
-        raise BuildError(
+        raise UnsupportedMachineError(
             f"{path} is of CUDA {release[0]}.{release[1]}, but generated code needs {OLDEST[0]}.{OLDEST[1]} or newer; "
             "install a newer CUDA toolkit, or set NVCC to the nvcc of one."
         )

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from dacergnn.config import OLDEST_ARCHITECTURE
-from dacergnn.errors import BuildError, DeviceError
+from dacergnn.errors import DeviceError, UnsupportedMachineError
 from dacergnn.native import nvcc
 
 Result = TypeVar("Result")
@@ -71,18 +71,22 @@ def architectures(chosen: tuple[int, ...] | None) -> tuple[int, ...]:
     A device that is newer than nvcc gets code for the newest architecture that nvcc knows, and compiles it itself.
 
     Raises:
-        BuildError: None is chosen, and there is no device that is new enough.
+        UnsupportedMachineError: None is chosen, and there is no device that runs kernels.
     """
     if chosen is not None:
         return chosen
+    _check_torch()
     capabilities = {capability(torch.device("cuda", i)) for i in range(torch.cuda.device_count())}
     if not capabilities:
-        raise BuildError("This machine has no CUDA device to build for; name some in Config(cuda_arch=(80, 90)).")
+        raise UnsupportedMachineError(
+            "This machine has no CUDA device to build for; name some in Config(cuda_arch=(80, 90))."
+        )
     if max(capabilities) < OLDEST_ARCHITECTURE:
         newest = f"The CUDA devices of this machine have compute capability {max(capabilities) / 10} at most"
-        raise BuildError(
+        raise UnsupportedMachineError(
             f"{newest}, but kernels need {OLDEST_ARCHITECTURE / 10}; move model and graph with .to('cpu')."
         )
+    _check_driver()
     return tuple(sorted({nvcc.supported(a) for a in capabilities if a >= OLDEST_ARCHITECTURE}))
 
 
@@ -98,16 +102,52 @@ def check_built_for(device: torch.device, built: tuple[int, ...]) -> None:
 
     Code for an architecture also runs on later ones of the same major version; code for the last one on all later ones.
     """
+    _check_torch()
     own = capability(device)
     if own < OLDEST_ARCHITECTURE:
         needed = f"but kernels need {OLDEST_ARCHITECTURE / 10}; move model and graph with .to('cpu')"
-        raise DeviceError(f"{device} has compute capability {own / 10}, {needed}.")
+        raise UnsupportedMachineError(f"{device} has compute capability {own / 10}, {needed}.")
+    _check_driver()
     if not any(a <= own and (a // 10 == own // 10 or a == max(built)) for a in built):
         named = tuple(sorted({*built, own}))
         raise DeviceError(
             f"{device} has compute capability {own / 10}, but the program was built for {_listed(built)} only; "
             f"name it in Config(cuda_arch={named})."
         )
+
+
+def _check_torch() -> None:
+    """Raises UnsupportedMachineError if torch's devices of type "cuda" are not NVIDIA's."""
+    hip: str | None = getattr(torch.version, "hip", None)
+    if hip is not None:
+        raise UnsupportedMachineError(
+            f"This torch is built for ROCm {hip}: its devices of type 'cuda' are AMD's, but kernels are for NVIDIA's "
+            "and for processors; move model and graph with .to('cpu')."
+        )
+
+
+def _check_driver() -> None:
+    """Raises UnsupportedMachineError if the driver, which is new enough for torch, is too old for what nvcc builds.
+
+    Programs contain the CUDA runtime of nvcc's release, and drivers run all releases up to their own major version.
+    """
+    driver = driver_release()
+    if driver is None:
+        return
+    path, release = nvcc.compiler()
+    if driver[0] < int(release.partition(".")[0]):
+        raise UnsupportedMachineError(
+            f"The driver of this machine runs CUDA {driver[0]}.{driver[1]} (torch is built for {torch.version.cuda}), "
+            f"but {path} is of CUDA {release}, whose programs need a newer driver; update the driver, or set CUDA_HOME "
+            f"or NVCC to a toolkit of CUDA {driver[0]}."
+        )
+
+
+def driver_release() -> tuple[int, int] | None:
+    """Returns the newest release of CUDA that the driver runs; None if torch cannot tell."""
+    ask: Callable[[], int] | None = getattr(torch._C, "_cuda_getDriverVersion", None)  # pyright: ignore[reportPrivateUsage]
+    version = 0 if ask is None else ask()
+    return (version // 1000, version % 1000 // 10) if version > 0 else None
 
 
 def _listed(architectures: tuple[int, ...]) -> str:

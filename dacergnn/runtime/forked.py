@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
 from functools import cache
 
 import torch
 
 log = logging.getLogger("dacergnn.modules")
+
+
+def in_children(work: Callable[[], None]) -> None:
+    """Does some work in every child of `os.fork`, which Windows does not have."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=work)
 
 
 @cache
@@ -18,7 +25,7 @@ def use_one_thread_in_children() -> None:
     OpenMP keeps the threads of torch and of kernels between parallel regions. In a child it would wait for threads
     that only the parent has.
     """
-    os.register_at_fork(after_in_child=_use_one_thread)
+    in_children(_use_one_thread)
 
 
 def _use_one_thread() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-import os
+import sys
 import threading
 import weakref
 from math import prod
@@ -11,6 +11,8 @@ from typing import Protocol
 
 import torch
 from torch import Tensor
+
+from dacergnn.runtime.forked import in_children
 
 SMALL = 1 << 20
 LARGE = 32 << 20
@@ -21,7 +23,7 @@ _ROOM = 1.125
 """Limit of a pool's bytes, as a multiple of the most bytes that were in use at once."""
 _HUGE_PAGE = 1 << 21
 _MADV_HUGEPAGE = 14
-_madvise = getattr(ctypes.CDLL(None), "madvise", None)
+_madvise = None if sys.platform == "win32" else getattr(ctypes.CDLL(None), "madvise", None)
 
 
 def has_memory(made: Tensor) -> bool:
@@ -106,7 +108,7 @@ class Lease:
 
 
 POOL = Pool()
-os.register_at_fork(after_in_child=POOL.unlock)
+in_children(POOL.unlock)
 
 
 def leased(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:

@@ -22,6 +22,7 @@ from dacergnn.errors import (
     GraphError,
     UnsupportedCallError,
     UnsupportedLayerError,
+    UnsupportedMachineError,
 )
 from dacergnn.frontends.pyg.hgt import HGTFrontend
 from dacergnn.modules import HGT, RGAT, RGCN
@@ -245,8 +246,8 @@ def forget_compiler() -> Any:
 def test_no_compiler_on_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setenv("PATH", "/nonexistent")
-    with pytest.raises(BuildError) as caught:
-        compiled(rgcn())(*arguments())
+    with pytest.raises(UnsupportedMachineError) as caught:
+        dacergnn.optimize(rgcn(), on_unsupported="error")(*arguments())
     assert str(caught.value) == (
         'The C++ compiler "g++" is not on PATH; install g++ (11 or newer), or set CXX to a C++ compiler.'
     )
@@ -255,8 +256,8 @@ def test_no_compiler_on_path(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("fresh_cache", "forget_compiler")
 def test_unknown_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "no-such-compiler")
-    with pytest.raises(BuildError, match=r'^The C\+\+ compiler "no-such-compiler" is not on PATH; install g\+\+'):
-        compiled(rgcn())(*arguments())
+    with pytest.raises(UnsupportedMachineError, match=r'^The C\+\+ compiler "no-such-compiler" is not on PATH;'):
+        dacergnn.optimize(rgcn(), on_unsupported="error")(*arguments())
 
 
 def test_flags_that_the_compiler_rejects(fresh_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

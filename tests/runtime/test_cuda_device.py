@@ -11,11 +11,13 @@ import pytest
 import torch
 
 from dacergnn import Config
-from dacergnn.errors import BuildError, DacergnnError, DeviceError
+from dacergnn.errors import BuildError, DacergnnError, DeviceError, UnsupportedMachineError
+from dacergnn.native import nvcc
 from dacergnn.runtime import cuda_device, cuda_graph
 from dacergnn.runtime.cuda_graph import Recorder
 
 Devices = list[tuple[int, int]]
+DEVICE = torch.device("cuda", 0)
 
 
 @pytest.fixture
@@ -91,6 +93,41 @@ def test_built_for_other_devices(devices: Devices) -> None:
         "cuda:1 has compute capability 8.0, but the program was built for 9.0, 10.0 only; name it in "
         "Config(cuda_arch=(80, 90, 100))."
     )
+
+
+@pytest.mark.parametrize(("driver", "release", "runs"), [(13_000, "13.2", True), (12_080, "13.0", False)])
+def test_drivers_that_are_too_old(
+    driver: int, release: str, runs: bool, devices: Devices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anything is built for devices that are here, and before the first launch."""
+    devices.append((9, 0))
+    monkeypatch.setattr(torch._C, "_cuda_getDriverVersion", lambda: driver, raising=False)
+    monkeypatch.setattr(torch.version, "cuda", "12.8")
+    monkeypatch.setattr(nvcc, "compiler", lambda: ("/opt/bin/nvcc", release))
+    monkeypatch.setattr(nvcc, "known", lambda: [90])
+    checks = (lambda: cuda_device.architectures(None), lambda: cuda_device.check_built_for(DEVICE, (90,)))
+    for check in checks:
+        if runs:
+            check()
+            continue
+        with pytest.raises(UnsupportedMachineError) as error:
+            check()
+        assert str(error.value) == (
+            "The driver of this machine runs CUDA 12.8 (torch is built for 12.8), but /opt/bin/nvcc is of CUDA 13.0, "
+            "whose programs need a newer driver; update the driver, or set CUDA_HOME or NVCC to a toolkit of CUDA 12."
+        )
+
+
+def test_devices_of_rocm(devices: Devices, monkeypatch: pytest.MonkeyPatch) -> None:
+    devices.append((9, 0))
+    monkeypatch.setattr(torch.version, "hip", "6.4")
+    for check in (lambda: cuda_device.architectures(None), lambda: cuda_device.check_built_for(DEVICE, (90,))):
+        with pytest.raises(UnsupportedMachineError) as error:
+            check()
+        assert str(error.value) == (
+            "This torch is built for ROCm 6.4: its devices of type 'cuda' are AMD's, but kernels are for NVIDIA's and "
+            "for processors; move model and graph with .to('cpu')."
+        )
 
 
 def test_devices_without_kernels() -> None:
