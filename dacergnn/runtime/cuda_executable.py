@@ -55,6 +55,12 @@ class CUDAExecutable(Executable):
         tf32 = self._takes_tf32()
         function = self._functions.get(tf32)
         if function is None:
+            if cuda_graph.capturing():
+                state = "allows" if tf32 else "does not allow"
+                raise DeviceError(
+                    f"{self.lowered.name} has not run since torch {state} TF32, which needs a build of its own, and a "
+                    "build cannot be loaded while a CUDA graph is recorded; make the call once before."
+                )
             library = self._open(self.lowered.source(tf32=tf32))
             function = self._functions[tf32] = self._entry(library, ctypes.c_char_p)
         return function
