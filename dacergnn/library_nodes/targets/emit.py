@@ -27,7 +27,7 @@ def offset(shape: Shape, index: tuple[str, ...]) -> str:
 
 
 @dataclass
-class _Scope:
+class Scope:
     """Holds the lines of one level of a loop nest, and the values that have a name in it."""
 
     lines: list[str] = field(default_factory=list[str])
@@ -86,7 +86,7 @@ class Emitter:
     def lines(self, expr: Expr, target: Shape, store: Callable[[str, str], str]) -> list[list[str]]:
         """Returns the lines outside of the loops over ``target``, and those inside each loop, from the outside in."""
         index = INDEX[: len(target)]
-        scopes = [_Scope() for _ in range(len(target) + 1)]
+        scopes = [Scope() for _ in range(len(target) + 1)]
         value = self._value(expr, scopes, index)
         scopes[-1].lines.append(store(offset(target, index), value))
         return [scope.lines for scope in scopes]
@@ -101,14 +101,14 @@ class Emitter:
         pragma = f"{simd}\n" if innermost and self.simd else ""
         return f"{pragma}for (int64_t {index} = 0; {index} < {extent}; ++{index}) {{\n{body}\n}}"
 
-    def _name(self, scope: _Scope, key: tuple[Expr, tuple[str, ...]], code: str) -> str:
+    def _name(self, scope: Scope, key: tuple[Expr, tuple[str, ...]], code: str) -> str:
         self._count += 1
         name = f"t{self._count}"
         scope.lines.append(f"const Value {name} = {code};")
         scope.values[key] = name
         return name
 
-    def _value(self, expr: Expr, scopes: list[_Scope], index: tuple[str, ...]) -> str:
+    def _value(self, expr: Expr, scopes: list[Scope], index: tuple[str, ...]) -> str:
         if isinstance(expr, Const):
             return f"Value({expr.value!r})"
         shape = shape_of(expr, self.shapes)
@@ -146,12 +146,12 @@ class Emitter:
         code = OPERATORS[expr.name].code.format(*(self._value(a, scopes, index) for a in expr.args))
         return self._name(scopes[-1], key, code)
 
-    def _reduction(self, expr: Op, scopes: list[_Scope], index: tuple[str, ...]) -> str:
+    def _reduction(self, expr: Op, scopes: list[Scope], index: tuple[str, ...]) -> str:
         body = expr.args[0] if expr.name == "sum" else op("mul", *expr.args)
         extent = shape_of(body, self.shapes)[-1]
         self._count += 1
         name, k = f"s{self._count}", f"k{self._count}"
-        inner = _Scope()
+        inner = Scope()
         value = self._value(body, [*scopes, inner], (*index, k))
         lanes = next((n for n in LANES if extent % n == 0), 0)
         if self.simd and lanes:
@@ -170,7 +170,7 @@ class Emitter:
         scopes[-1].values[expr, index] = name
         return name
 
-    def _concat(self, expr: Op, scopes: list[_Scope], index: tuple[str, ...]) -> str:
+    def _concat(self, expr: Op, scopes: list[Scope], index: tuple[str, ...]) -> str:
         first = shape_of(expr.args[0], self.shapes)[-1]
         i = index[-1]
         # Both sides are evaluated, so each index is clamped into its row.
@@ -178,7 +178,7 @@ class Emitter:
         b = self._value(expr.args[1], scopes, (*index[:-1], f"dacergnn::maximum<int64_t>({i} - {first}, 0)"))
         return f"({i} < {first} ? {a} : {b})"
 
-    def _pad(self, expr: Op, scopes: list[_Scope], index: tuple[str, ...]) -> str:
+    def _pad(self, expr: Op, scopes: list[Scope], index: tuple[str, ...]) -> str:
         before, rows = expr.dims[0], shape_of(expr.args[0], self.shapes)[-2]
         row = f"dacergnn::minimum<int64_t>(dacergnn::maximum<int64_t>({index[-2]} - {before}, 0), {rows - 1})"
         value = self._value(expr.args[0], scopes, (*index[:-2], row, index[-1]))

@@ -21,6 +21,14 @@ CREWS = {False: 8, True: 4}
 """Threads that share a group of narrow rows; fewer where a schedule goes by edges, because groups are short."""
 STRIP = 8
 """Elements of a wide row that a thread sums up: at least two runs, so that several reads are under way at once."""
+MOST_BATCH = 4
+"""The most rows that a team loads before it computes with them; a power of two."""
+BATCH_BYTES = 128
+"""The most bytes of these rows that a lane has registers for."""
+ROOM_OF_BATCH = 8
+"""The fewest elements that a thread has registers for if it loads several rows ahead."""
+MOST_AHEAD = 4
+"""The most elements of a row that every lane of a team loads as a whole."""
 MOST_PARTS = 2048
 """The most partial results of hubs (``kMostChunks`` of ``hubs.cuh``)."""
 
@@ -65,6 +73,8 @@ class DeviceLoop:
         stacked: Statements whose targets have registers in this loop.
         results: Reductions that are finished when the loop has ended, and the loop that each runs in.
         syncs: Whether the crew has to wait for its rows.
+        batch: The number of rows that a team loads from memory before it computes with them.
+        ahead: The arrays and paths whose rows are among these loads: nothing writes to them in the loop.
     """
 
     space: str
@@ -78,6 +88,8 @@ class DeviceLoop:
     stacked: tuple[Statement, ...]
     syncs: bool
     results: tuple[tuple[DeviceStep, DeviceLoop], ...] = ()
+    batch: int = 1
+    ahead: frozenset[tuple[str, str]] = frozenset()
 
     def inside(self) -> Iterator[DeviceLoop]:
         """Yields the loop and all loops inside it."""

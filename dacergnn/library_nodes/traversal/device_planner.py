@@ -9,7 +9,16 @@ from itertools import count
 from dacergnn.library_nodes.form import Op, Ref, Shape, Statement, size
 from dacergnn.library_nodes.plan import ALIGNMENT, Arrays, Rows, in_order
 from dacergnn.library_nodes.shapes import shape_of
-from dacergnn.library_nodes.traversal.device_plan import DeviceLoop, DevicePlan, DeviceStep, Read
+from dacergnn.library_nodes.traversal.device_plan import (
+    BATCH_BYTES,
+    MOST_AHEAD,
+    MOST_BATCH,
+    ROOM_OF_BATCH,
+    DeviceLoop,
+    DevicePlan,
+    DeviceStep,
+    Read,
+)
 from dacergnn.library_nodes.traversal.lanes import Lanes, own_elements, sums_first
 from dacergnn.library_nodes.traversal.nest import Levels, Loop, reached
 from dacergnn.library_nodes.traversal.places import Finder, Number, Place, Pointers
@@ -233,9 +242,25 @@ class Planner:
             for s, k in own
             if s.statement.target.path and reached(s.statement.space, s.statement.target.path) == outer
         )
+        planned = self._batched(planned, loop, around)
         asked = planned.run is not None or any(n.variable == f"row_{space}" for n in planned.numbers())
         row = self.find.number_at(space, f"at_{space}") if outer and asked else None
         return replace(planned, row=row, results=results)
+
+    def _batched(self, planned: DeviceLoop, loop: Loop, around: Mapping[str, Loop]) -> DeviceLoop:
+        """Returns the plan of a loop with the rows that teams load ahead: indices first, then rows, then arithmetic."""
+        if not planned.leaf:
+            return planned
+        written = {s.target.name for s in loop.statements()}
+        elements: dict[tuple[str, str], int] = {}
+        for ref, own in (each for s in loop.statements() for each in self._reads(s)):
+            width = self.arrays.width(ref.name)
+            if ref.name in written or self._from_registers(ref, own, around) or not (own or width <= MOST_AHEAD):
+                continue
+            elements[ref.name, ref.path] = planned.lanes.held(width) if own else width
+        room = BATCH_BYTES // (max(self.arrays.item, 4) * max(sum(elements.values()), 1))
+        batch = min(MOST_BATCH, 1 << (room.bit_length() - 1)) if elements and room else 1
+        return replace(planned, batch=batch, ahead=frozenset(elements)) if batch > 1 else planned
 
     def stacked(self, loop: Loop) -> tuple[Statement, ...]:
         """Returns the statements whose targets have registers in a loop."""
@@ -262,7 +287,7 @@ class Planner:
             homes=self.homes,
             lanes=self.lanes,
             crew=max(self.lanes.lanes, smallest_crew),
-            held=self._held,
+            held=max(self._held, ROOM_OF_BATCH) if any(k.batch > 1 for k in loop.inside()) else self._held,
             sums=self.sums,
             kept=kept,
             questions=("schedule_by", "split_hubs") if several else (),

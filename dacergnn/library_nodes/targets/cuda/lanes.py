@@ -6,8 +6,9 @@ import re
 from collections.abc import Callable
 from math import prod
 
-from dacergnn.library_nodes.form import Expr, Ref, Shape, ShapeOf, size
-from dacergnn.library_nodes.targets.emit import INDEX, Emitter, offset
+from dacergnn.library_nodes.form import Expr, Op, Ref, Shape, ShapeOf, size
+from dacergnn.library_nodes.shapes import shape_of
+from dacergnn.library_nodes.targets.emit import INDEX, Emitter, Scope, offset
 from dacergnn.library_nodes.traversal.lanes import Lanes
 
 UNROLL = '_Pragma("unroll")\n'
@@ -21,12 +22,28 @@ Read = Callable[[Ref, str, bool], str]
 class LaneEmitter(Emitter):
     """Emits loops of one thread over all elements of a row (`loops`), or over those that its lane holds (`spread`)."""
 
-    def __init__(self, shapes: ShapeOf, lanes: Lanes, read: Read) -> None:
+    def __init__(
+        self, shapes: ShapeOf, lanes: Lanes, read: Read, divisor: Callable[[Ref], str | None] = lambda _: None
+    ) -> None:
         super().__init__(shapes, lambda ref: ref.name, simd=False)
         self.lanes = lanes
         self.read = read
+        self.divisor = divisor
+        """Names the array that holds a row as divisors (`divisor.cuh`); None if there is none."""
         self._over: Shape | None = None
         self.loads: dict[str, str] = {}
+
+    def _value(self, expr: Expr, scopes: list[Scope], index: tuple[str, ...]) -> str:
+        by = expr.args[1] if isinstance(expr, Op) and expr.name == "div" else None
+        divisors = self.divisor(by) if isinstance(by, Ref) and not by.transposed else None
+        if divisors is None:
+            return super()._value(expr, scopes, index)
+        assert isinstance(expr, Op) and isinstance(by, Ref)
+        depth = len(shape_of(expr, self.shapes))
+        shape = self.shapes(by)
+        value = self._value(expr.args[0], scopes[: depth + 1], index[:depth])
+        divisor = f"{divisors}[{offset(shape, index[: len(shape)])}]"
+        return self._name(scopes[depth], (expr, index[:depth]), f"{value} / {divisor}")
 
     def _element(self, ref: Ref, index: tuple[str, ...]) -> str:
         shape = self.shapes(ref)
@@ -67,10 +84,12 @@ class LaneEmitter(Emitter):
         inside = "\n".join(line for line in lines if line)
         if width % (runs * lanes.round):
             inside = f"if (start < {width}) {{\n{inside}\n}}"
-        start = f"const int start = (j * {lanes.lanes} + dacergnn::cuda::lane_of<{lanes.lanes}>()) * {vector};"
+        if _uses(inside, "start"):
+            start = f"const int start = (j * {lanes.lanes} + dacergnn::cuda::lane_of<{lanes.lanes}>()) * {vector};"
+            inside = f"{start}\n{inside}"
         if strips:
-            start = f"const int j = strip * {runs} + run;\n{start}"
-        loop = f"for (int {run} = 0; {run} < {runs}; ++{run}) {{\n{start}\n{inside}\n}}"
+            inside = f"const int j = strip * {runs} + run;\n(void)j;\n{inside}"
+        loop = f"for (int {run} = 0; {run} < {runs}; ++{run}) {{\n{inside}\n}}"
         return "\n".join([*outer, UNROLL + loop if runs <= MAX_UNROLLED else loop])
 
     def _indices(self, shape: Shape) -> dict[str, str]:

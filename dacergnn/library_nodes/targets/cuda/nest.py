@@ -11,7 +11,8 @@ from dacergnn.library_nodes.targets.cpp import extent
 from dacergnn.library_nodes.targets.cpu.reductions import COMBINE
 from dacergnn.library_nodes.targets.cuda.lanes import UNROLL, LaneEmitter, lane_sums
 from dacergnn.library_nodes.targets.cuda.launches import Launches
-from dacergnn.library_nodes.traversal.device_plan import MOST_PARTS, DeviceLoop, DevicePlan, DeviceStep, HubPart
+from dacergnn.library_nodes.targets.cuda.loads import Load, Loads, divisors_of, load_of
+from dacergnn.library_nodes.traversal.device_plan import MOST_PARTS, DeviceLoop, DevicePlan, DeviceStep, HubPart, Read
 from dacergnn.library_nodes.traversal.places import Number, Place
 from dacergnn.library_nodes.traversal.storage import WIDE
 
@@ -91,7 +92,11 @@ class NestText:
         width, combine = plan.homes[target].width, MERGE[statement.op]
         strips = plan.held_by(target).strips(width)
         partials = f"dacergnn::cuda::take<Value>(({chunks} + {extent(outer)}) * {width})"
-        lines = [*self._declarations(plan.loop), self._rows(rows, f"begin_{inner}", f"end_{inner}")]
+        lines = [
+            *self._declarations(plan.loop),
+            *self._divisors(rows),
+            self._rows(rows, f"begin_{inner}", f"end_{inner}"),
+        ]
         lines += [self._merged(statement, own), self._stored_row(target, "into")]
         body = "\n".join(line for line in lines)
         return (
@@ -112,7 +117,7 @@ class NestText:
             if isinstance(item, DeviceLoop):
                 items.append(self._share(item))
             elif isinstance(item, DeviceStep):
-                items.append(self._step(item, top))
+                items.append(self._step(item, top, Loads({})))
             else:
                 items.append(self._together(item[0]))
         lines = [
@@ -132,6 +137,7 @@ class NestText:
         lines = [
             *self._range(loop, begin, end),
             f"const int64_t {first} = part.begin({begin}, {end}), {last} = part.end({begin}, {end});",
+            *self._divisors(loop),
             self._rows(loop, first, last),
         ]
         for step in (item for item in loop.items if isinstance(item, DeviceStep)):
@@ -154,9 +160,80 @@ class NestText:
     def body(self, loop: DeviceLoop) -> str:
         """Returns the code for a row of a loop, whose number or place is known."""
         lines = [f"const int64_t row_{loop.space} = {number_text(loop.row)};" if loop.row is not None else ""]
-        lines += [*self._declarations(loop), *self._run(loop)]
-        lines += [self._step(item, loop) if isinstance(item, DeviceStep) else self._inner(item) for item in loop.items]
+        return "\n".join(line for line in [*lines, *self._computed(loop, Loads({}))] if line)
+
+    def _computed(self, loop: DeviceLoop, loads: Loads) -> list[str]:
+        """Returns the code for a row of a loop, behind the line with its number."""
+        items = [
+            self._step(item, loop, loads) if isinstance(item, DeviceStep) else self._inner(item) for item in loop.items
+        ]
+        return [*self._declarations(loop), *self._run(loop), *items]
+
+    def _batch(self, loop: DeviceLoop) -> str:
+        """Returns a function that loads what it can of some rows before it computes with them."""
+        space, loads = loop.space, self._loads(loop)
+        step = f"dacergnn::cuda::teams<{loop.lanes.lanes}>(crew)"
+        at = f"const int64_t at_{space} = first + u * {step};\n(void)at_{space};"
+        numbers = numbered = ""
+        if loop.row is not None:
+            numbers = "int64_t rows[kBatch];"
+            numbered = f"const int64_t row_{space} = rows[u] = {number_text(loop.row)};\n(void)row_{space};"
+        computed = [f"const int64_t row_{space} = rows[u];\n(void)row_{space};" if numbers else ""]
+        each = f"{UNROLL}for (int u = 0; u < kBatch; ++u)"
+        lines = [
+            "[&](const auto batch, const int64_t first) {",
+            "constexpr int kBatch = decltype(batch)::value;",
+            numbers,
+            *(load.places for load in loads.by_row.values()),
+            f"{each} {{\n{at}\n{numbered}",
+            *(load.place for load in loads.by_row.values()),
+            "}",
+            *(load.registers for load in loads.by_row.values()),
+            f"{each} {{",
+            *(load.load for load in loads.by_row.values()),
+            f"}}\n{each} {{\n{at}",
+            *computed,
+            *self._computed(loop, loads),
+            "}\n}",
+        ]
         return "\n".join(line for line in lines if line)
+
+    def _loads(self, loop: DeviceLoop) -> Loads:
+        """Returns the loads that a loop makes ahead of its arithmetic."""
+        loads: dict[tuple[str, str], Load] = {}
+        for step in (item for item in loop.items if isinstance(item, DeviceStep)):
+            for key, source in step.reads.items():
+                if key in loop.ahead and key not in loads:
+                    name, width = f"ahead{len(loads)}", self.plan.arrays.width(key[0])
+                    constant = key[0] not in self.plan.homes
+                    loads[key] = load_of(
+                        name, self._kind(source.memory), self._pointer(source.memory), width, loop.lanes, constant
+                    )
+        return Loads(loads)
+
+    def _divisors(self, loop: DeviceLoop) -> list[str]:
+        """Returns the divisors of a loop, which are the same for all its rows."""
+        lines: dict[str, str] = {}
+        for step in (item for item in loop.items if isinstance(item, DeviceStep)):
+            for name in sorted(divisors_of(step.statement.expr)):
+                read = next((r for (array, _), r in step.reads.items() if array == name), None)
+                if read is not None and self._divides(name, read, loop):
+                    width = self.plan.arrays.width(name)
+                    lines[name] = (
+                        f"dacergnn::cuda::Divisor<Value> over_{name}[{width}];\n"
+                        f"{UNROLL}for (int n = 0; n < {width}; ++n)\n"
+                        f"over_{name}[n] = dacergnn::cuda::Divisor<Value>(own_{name}[n]);"
+                    )
+        return [*lines.values()]
+
+    def _divides(self, name: str, read: Read, loop: DeviceLoop) -> bool:
+        """Returns whether a row that all rows of a loop share is at hand as divisors."""
+        return (
+            loop.leaf
+            and read.registers
+            and self.plan.arrays.width(name) < WIDE
+            and (self.plan.homes[name].space != loop.space)
+        )
 
     def _run(self, loop: DeviceLoop) -> list[str]:
         """Declares the part of the innermost rows that belongs to a row in the middle of three levels."""
@@ -175,6 +252,9 @@ class NestText:
         if loop.leaf:
             lanes = loop.lanes.lanes
             first, step = f"{begin} + dacergnn::cuda::rank<{lanes}>(crew)", f"dacergnn::cuda::teams<{lanes}>(crew)"
+        if loop.batch > 1:
+            text = f"dacergnn::cuda::in_batches<{loop.batch}>({first}, {end}, {step}, {self._batch(loop)});"
+            return f"{text}\ncrew.sync();" if loop.syncs else text
         text = f"for (int64_t {at} = {first}; {at} < {end}; {at} += {step}) {{\n{self.body(loop)}\n}}"
         return f"{text}\ncrew.sync();" if loop.syncs else text
 
@@ -185,7 +265,7 @@ class NestText:
         lines = self._range(loop, begin, end)
         if loop.first_run is not None:
             lines.append(f"int64_t run_{inner} = {PREFIX}{loop.first_run.encoding}[row_{top}];")
-        lines.append(self._rows(loop, begin, end))
+        lines += [*self._divisors(loop), self._rows(loop, begin, end)]
         for step, own in loop.results:
             lines += [self._merged(step.statement, own), self._result(step, f"{begin} == {end}")]
         return "{\n" + "\n".join(line for line in lines if line) + "\n}"
@@ -214,7 +294,7 @@ class NestText:
 
     # Statements
 
-    def _step(self, step: DeviceStep, loop: DeviceLoop) -> str:
+    def _step(self, step: DeviceStep, loop: DeviceLoop, loads: Loads) -> str:
         """Returns code that computes one row: all elements, or those that the lane holds."""
         statement, shapes = step.statement, self.plan.arrays.shapes
         name, lanes = statement.target.name, loop.lanes
@@ -227,6 +307,9 @@ class NestText:
             if source.registers and (whole or same):
                 return f"own_{ref.name}[{at if whole else 'held'}]"
             key = (ref.name, ref.path)
+            ahead = loads.by_row.get(key)
+            if ahead is not None and (same or whole):
+                return ahead.element(at, same)
             if key not in pointers:
                 pointers[key] = f"row{len(pointers)}"
                 lines.append(f"const auto* const {pointers[key]} = {self._pointer(source.memory)};")
@@ -235,13 +318,16 @@ class NestText:
                 return emitter.load(pointers[key], constant)
             return f"Value(__ldg({pointers[key]} + {at}))" if constant else f"Value({pointers[key]}[{at}])"
 
+        def divisor(ref: Ref) -> str | None:
+            return f"over_{ref.name}" if self._divides(ref.name, step.reads[ref.name, ref.path], loop) else None
+
         if name in self.plan.sums:  # over all of the row
-            emitter = LaneEmitter(shapes, replace(lanes, strip=None), read)
+            emitter = LaneEmitter(shapes, replace(lanes, strip=None), read, divisor)
             assert isinstance(statement.expr, Op)
             body = statement.expr.args[0]
             code = lane_sums(emitter, f"own_{name}", body, shape_of(body, shapes))
             return "{\n" + "\n".join([*lines, code]) + "\n}"
-        emitter = LaneEmitter(shapes, lanes, read)
+        emitter = LaneEmitter(shapes, lanes, read, divisor)
         if step.memory is not None:
             lines.append(f"{self._kind(step.memory)}* const out = {self._pointer(step.memory)};")
         code = (self._spread if size(shapes(statement.target)) >= WIDE else self._whole)(step, loop, emitter)

@@ -8,6 +8,7 @@
 #include <initializer_list>
 #include <limits>
 
+#include "dacergnn/cuda/divisor.cuh"
 #include "dacergnn/cuda/hubs.cuh"
 #include "dacergnn/scalar.h"
 
@@ -179,6 +180,21 @@ __device__ inline void store_row(Out* out, const T (&values)[N], int first = 0) 
         for (int v = 0; v < V; ++v) result[v] = convert<Out>(values[j * V + v]);
         if (W % (L * N) == 0 || start < W) store_run(out + start, result);
     }
+}
+
+// Runs f(N, place) for N places from there on, `step` apart, N as a type: for as many at once as possible, `Batch` at
+// most, so that loads of all of them are under way together.
+template <int Batch, class F>
+__device__ inline void in_batches(int64_t begin, int64_t end, int64_t step, const F& f) {
+    for (; begin + (Batch - 1) * step < end; begin += Batch * step) f(std::integral_constant<int, Batch>(), begin);
+    if constexpr (Batch > 2) {
+        if (begin + step < end) {
+            f(std::integral_constant<int, 2>(), begin);
+            begin += 2 * step;
+        }
+    }
+    if constexpr (Batch > 1)
+        if (begin < end) f(std::integral_constant<int, 1>(), begin);
 }
 
 // Launches
