@@ -110,6 +110,9 @@ def _device_nest(plan: DevicePlan) -> Iterator[str]:
 
 def _device_loop(loop: DeviceLoop) -> Iterator[str]:
     who = f", {loop.lanes.lanes} lanes a row" if loop.leaf else ""
+    if loop.batch > 1:
+        rows = ", ".join(f"{name} by {path}" if path else name for name, path in sorted(loop.ahead))
+        who += f", {loop.batch} rows at once of {rows}"
     variable = f"{'row' if loop.span is None and loop.run is None and loop.row is None else 'at'}_{loop.space}"
     yield f"{_rows(variable, loop.span, loop.space)}{who}:"
     inside = [f"row_{loop.space} = {loop.row}"] if loop.row is not None else []
@@ -142,6 +145,8 @@ def _product(plan: GemmPlan) -> Iterator[str]:
     if plan.start is not None:
         yield f"sums start from {plan.start}"
     yield from (f"then {statement_text(statement)}" for statement in plan.epilogue)
+    if plan.at_once > 1:
+        yield f"a warp finishes {plan.at_once} rows at once"
 
 
 def _segments(segments: Segments) -> str:

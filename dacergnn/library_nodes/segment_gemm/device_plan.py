@@ -11,7 +11,10 @@ from dacergnn.library_nodes.access import group_path, index_name
 from dacergnn.library_nodes.form import Statement
 from dacergnn.library_nodes.plan import ALIGNMENT, in_order
 from dacergnn.library_nodes.segment_gemm.plan import USUAL, GemmPlan, ProductBody, ProductSchedule, Segments, describe
+from dacergnn.library_nodes.traversal.lanes import MAX_LANES, Lanes
 
+MOST_BATCH, BATCH_BYTES = 4, 96
+"""The most rows that a warp finishes at once, and the most bytes of what a lane reads for them at once."""
 MOST_CHUNKS = 2048
 """The most partial sums of hubs (``kMostChunks`` of ``hubs.cuh``)."""
 MOST_BLOCKS, PARTIAL_ELEMENTS = 512, 1 << 22
@@ -44,7 +47,18 @@ def plan_device_gemm(body: ProductBody, schedule: ProductSchedule = USUAL) -> Ge
         scratch[space] = scratch.get(space, 0) + elements * max(body.arrays.item, 4)  # sums have 32 bits at least
         scratch["ONE"] = scratch.get("ONE", 0) + ALIGNMENT
     encodings = in_order(dict.fromkeys(name for name in _encodings(plan) if name is not None))
-    return replace(plan, scratch=scratch, encodings=encodings)
+    return replace(plan, scratch=scratch, encodings=encodings, at_once=_at_once(plan))
+
+
+def _at_once(plan: GemmPlan) -> int:
+    """Returns the number of rows that a warp finishes at once: one if it has memory for the rows of one only."""
+    lanes = Lanes(MAX_LANES)
+    held = [
+        sum(lanes.held(plan.arrays.width(ref.name)) for ref in s.reads if not plan.is_at_hand(ref))
+        for s in plan.epilogue
+    ]
+    room = BATCH_BYTES // (max(plan.arrays.item, 4) * max(held, default=0)) if any(held) else 0
+    return 1 if plan.local_rows or room == 0 else min(MOST_BATCH, 1 << (room.bit_length() - 1))
 
 
 def outer_blocks(plan: GemmPlan) -> int:

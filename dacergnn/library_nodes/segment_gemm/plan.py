@@ -106,6 +106,7 @@ class GemmPlan(OperatorPlan):
         local_rows: Other arrays that only the epilogue touches, with the place of their rows in its memory.
         schedule: The choices for its kernel.
         summed: For "pairs", the rows by the pair to whose sum they are added.
+        at_once: On a device, the number of rows whose reads of a statement of the epilogue are under way together.
     """
 
     form: Form
@@ -127,6 +128,7 @@ class GemmPlan(OperatorPlan):
     local_rows: Mapping[str, int]
     schedule: ProductSchedule = USUAL
     summed: Segments | None = None
+    at_once: int = 1
 
     @property
     def hubs(self) -> bool:

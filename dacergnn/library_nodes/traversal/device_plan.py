@@ -23,8 +23,11 @@ STRIP = 8
 """Elements of a wide row that a thread sums up: at least two runs, so that several reads are under way at once."""
 MOST_BATCH = 4
 """The most rows that a team loads before it computes with them; a power of two."""
-BATCH_BYTES = 128
-"""The most bytes of these rows that a lane has registers for."""
+MOST_WORDS, MANY_HELD = {False: 48, True: 80}, 16
+"""The most words of 4 bytes of these rows, their addresses and all else in a thread; more if it holds many elements.
+
+Threads that hold many elements leave room for fewer blocks in any case (``kLeastCrewBlocks`` of ``traversal.cuh``).
+"""
 ROOM_OF_BATCH = 8
 """The fewest elements that a thread has registers for if it loads several rows ahead."""
 MOST_AHEAD = 4

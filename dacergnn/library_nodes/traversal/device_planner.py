@@ -10,9 +10,10 @@ from dacergnn.library_nodes.form import Op, Ref, Shape, Statement, size
 from dacergnn.library_nodes.plan import ALIGNMENT, Arrays, Rows, in_order
 from dacergnn.library_nodes.shapes import shape_of
 from dacergnn.library_nodes.traversal.device_plan import (
-    BATCH_BYTES,
+    MANY_HELD,
     MOST_AHEAD,
     MOST_BATCH,
+    MOST_WORDS,
     ROOM_OF_BATCH,
     DeviceLoop,
     DevicePlan,
@@ -242,25 +243,45 @@ class Planner:
             for s, k in own
             if s.statement.target.path and reached(s.statement.space, s.statement.target.path) == outer
         )
-        planned = self._batched(planned, loop, around)
+        if leaf and outer:
+            planned = self._batched(planned, loop, around)
         asked = planned.run is not None or any(n.variable == f"row_{space}" for n in planned.numbers())
         row = self.find.number_at(space, f"at_{space}") if outer and asked else None
         return replace(planned, row=row, results=results)
 
     def _batched(self, planned: DeviceLoop, loop: Loop, around: Mapping[str, Loop]) -> DeviceLoop:
         """Returns the plan of a loop with the rows that teams load ahead: indices first, then rows, then arithmetic."""
-        if not planned.leaf:
-            return planned
         written = {s.target.name for s in loop.statements()}
         elements: dict[tuple[str, str], int] = {}
-        for ref, own in (each for s in loop.statements() for each in self._reads(s)):
-            width = self.arrays.width(ref.name)
-            if ref.name in written or self._from_registers(ref, own, around) or not (own or width <= MOST_AHEAD):
-                continue
-            elements[ref.name, ref.path] = planned.lanes.held(width) if own else width
-        room = BATCH_BYTES // (max(self.arrays.item, 4) * max(sum(elements.values()), 1))
-        batch = min(MOST_BATCH, 1 << (room.bit_length() - 1)) if elements and room else 1
+        apart = set[tuple[str, str]]()
+        for statement in loop.statements():
+            for ref, own in self._reads(statement):
+                width = self.arrays.width(ref.name)
+                if ref.name in written or self._from_registers(ref, own, around):
+                    continue
+                if own:
+                    elements[ref.name, ref.path] = planned.lanes.held(width)
+                elif width <= MOST_AHEAD and self._is_fixed(width, statement, planned.lanes):
+                    elements[ref.name, ref.path] = width
+                elif width < WIDE:
+                    apart.add((ref.name, ref.path))
+        elements = {key: held for key, held in elements.items() if key not in apart}
+        words = max(self.arrays.item // 4, 1)
+        left = MOST_WORDS[self._held >= MANY_HELD] - words * self._held
+        # A run has an address; elements that are read one by one have one each.
+        addresses = [1 if planned.lanes.vector > 1 else held for held in elements.values()]
+        taken = sum(words * held + 2 * places for held, places in zip(elements.values(), addresses, strict=True))
+        room = max(left, 0) // taken if taken else 0
+        batch = min(MOST_BATCH, 1 << (room.bit_length() - 1)) if room else 1
         return replace(planned, batch=batch, ahead=frozenset(elements)) if batch > 1 else planned
+
+    def _is_fixed(self, width: int, statement: Statement, lanes: Lanes) -> bool:
+        """Returns whether the compiler knows which elements of a narrow row a lane reads, as registers need it."""
+        shape = self.arrays.shapes(statement.target)
+        if statement.target.name in self.sums:
+            assert isinstance(statement.expr, Op)
+            shape = shape_of(statement.expr.args[0], self.arrays.shapes)
+        return width == 1 or size(shape) < WIDE or (len(shape) == 2 and shape[-1] % lanes.round == 0)
 
     def stacked(self, loop: Loop) -> tuple[Statement, ...]:
         """Returns the statements whose targets have registers in a loop."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from dacergnn.library_nodes.form import Expr, Op, Ref
 from dacergnn.library_nodes.targets.cuda.lanes import UNROLL
 from dacergnn.library_nodes.traversal.lanes import Lanes
-from dacergnn.library_nodes.traversal.storage import WIDE
+
+EACH = f"{UNROLL}for (int u = 0; u < kBatch; ++u)"
+"""Begins a loop over the rows of a batch."""
 
 
 @dataclass(frozen=True)
@@ -31,25 +33,22 @@ class Load:
         return f"Value({self.name}[u][{self.run}]{'[v]' if self.lanes.vector > 1 else ''})"
 
 
-@dataclass(frozen=True)
-class Loads:
-    """Holds the loads that a loop makes ahead, by array and path."""
-
-    by_row: Mapping[tuple[str, str], Load]
+Loads = Mapping[tuple[str, str], Load]
+"""The loads that a loop makes ahead, by array and path."""
 
 
-def load_of(name: str, kind: str, pointer: str, width: int, lanes: Lanes, constant: bool) -> Load:
-    """Returns the load of a row of ``width`` elements: all by each lane if it is narrow, else the lane's own."""
+def load_of(name: str, kind: str, pointer: str, width: int, lanes: Lanes | None, constant: bool) -> Load:
+    """Returns the load of a row of ``width`` elements: those that each of the lanes holds, or all where it is None."""
     places = f"const {kind}* {name}_at[kBatch];"
     place = f"{name}_at[u] = {pointer};"
 
     def one(offset: str) -> str:
         return f"__ldg({name}_at[u] + {offset})" if constant else f"{name}_at[u][{offset}]"
 
-    if width < WIDE:
+    if lanes is None:
         registers = f"{kind} {name}[kBatch][{width}];"
         load = f"{UNROLL}for (int n = 0; n < {width}; ++n) {name}[u][n] = {one('n')};"
-        return Load(name, places, place, registers, load, lanes, "")
+        return Load(name, places, place, registers, load, Lanes(), "")
     vector, runs = lanes.vector, lanes.held(width) // lanes.vector
     strips = lanes.strips(width) > 1
     kept = f"dacergnn::cuda::Vector<{kind}, {vector}>" if vector > 1 else kind
@@ -62,6 +61,17 @@ def load_of(name: str, kind: str, pointer: str, width: int, lanes: Lanes, consta
         f"{bound}{name}[u][run] = {value if vector > 1 else one('start')};\n}}"
     )
     return Load(name, places, place, f"{kept} {name}[kBatch][{runs}];", load, lanes, "run" if strips else "j")
+
+
+def load_lines(loads: Iterable[Load], numbers: str = "") -> list[str]:
+    """Returns code that makes loads for all rows of a batch: ``numbers`` of rows, then addresses, then elements."""
+    known = [*loads]
+    if not known and not numbers:
+        return []
+    places = [load.place for load in known]
+    lines = [*[load.places for load in known], f"{EACH} {{", numbers, *places, "}"]
+    lines += [load.registers for load in known]
+    return [*lines, f"{EACH} {{", *[load.load for load in known], "}"]
 
 
 def divisors_of(expr: Expr) -> set[str]:

@@ -11,7 +11,7 @@ from dacergnn.library_nodes.targets.cpp import extent
 from dacergnn.library_nodes.targets.cpu.reductions import COMBINE
 from dacergnn.library_nodes.targets.cuda.lanes import UNROLL, LaneEmitter, lane_sums
 from dacergnn.library_nodes.targets.cuda.launches import Launches
-from dacergnn.library_nodes.targets.cuda.loads import Load, Loads, divisors_of, load_of
+from dacergnn.library_nodes.targets.cuda.loads import EACH, Load, Loads, divisors_of, load_lines, load_of
 from dacergnn.library_nodes.traversal.device_plan import MOST_PARTS, DeviceLoop, DevicePlan, DeviceStep, HubPart, Read
 from dacergnn.library_nodes.traversal.places import Number, Place
 from dacergnn.library_nodes.traversal.storage import WIDE
@@ -117,7 +117,7 @@ class NestText:
             if isinstance(item, DeviceLoop):
                 items.append(self._share(item))
             elif isinstance(item, DeviceStep):
-                items.append(self._step(item, top, Loads({})))
+                items.append(self._step(item, top, {}))
             else:
                 items.append(self._together(item[0]))
         lines = [
@@ -160,7 +160,7 @@ class NestText:
     def body(self, loop: DeviceLoop) -> str:
         """Returns the code for a row of a loop, whose number or place is known."""
         lines = [f"const int64_t row_{loop.space} = {number_text(loop.row)};" if loop.row is not None else ""]
-        return "\n".join(line for line in [*lines, *self._computed(loop, Loads({}))] if line)
+        return "\n".join(line for line in [*lines, *self._computed(loop, {})] if line)
 
     def _computed(self, loop: DeviceLoop, loads: Loads) -> list[str]:
         """Returns the code for a row of a loop, behind the line with its number."""
@@ -178,21 +178,14 @@ class NestText:
         if loop.row is not None:
             numbers = "int64_t rows[kBatch];"
             numbered = f"const int64_t row_{space} = rows[u] = {number_text(loop.row)};\n(void)row_{space};"
-        computed = [f"const int64_t row_{space} = rows[u];\n(void)row_{space};" if numbers else ""]
-        each = f"{UNROLL}for (int u = 0; u < kBatch; ++u)"
+        row = f"const int64_t row_{space} = rows[u];\n(void)row_{space};" if numbers else ""
         lines = [
             "[&](const auto batch, const int64_t first) {",
             "constexpr int kBatch = decltype(batch)::value;",
             numbers,
-            *(load.places for load in loads.by_row.values()),
-            f"{each} {{\n{at}\n{numbered}",
-            *(load.place for load in loads.by_row.values()),
-            "}",
-            *(load.registers for load in loads.by_row.values()),
-            f"{each} {{",
-            *(load.load for load in loads.by_row.values()),
-            f"}}\n{each} {{\n{at}",
-            *computed,
+            *load_lines(loads.values(), f"{at}\n{numbered}"),
+            f"{EACH} {{\n{at}",
+            row,
             *self._computed(loop, loads),
             "}\n}",
         ]
@@ -206,10 +199,11 @@ class NestText:
                 if key in loop.ahead and key not in loads:
                     name, width = f"ahead{len(loads)}", self.plan.arrays.width(key[0])
                     constant = key[0] not in self.plan.homes
+                    lanes = loop.lanes if width >= WIDE else None
                     loads[key] = load_of(
-                        name, self._kind(source.memory), self._pointer(source.memory), width, loop.lanes, constant
+                        name, self._kind(source.memory), self._pointer(source.memory), width, lanes, constant
                     )
-        return Loads(loads)
+        return loads
 
     def _divisors(self, loop: DeviceLoop) -> list[str]:
         """Returns the divisors of a loop, which are the same for all its rows."""
@@ -307,7 +301,7 @@ class NestText:
             if source.registers and (whole or same):
                 return f"own_{ref.name}[{at if whole else 'held'}]"
             key = (ref.name, ref.path)
-            ahead = loads.by_row.get(key)
+            ahead = loads.get(key)
             if ahead is not None and (same or whole):
                 return ahead.element(at, same)
             if key not in pointers:

@@ -127,10 +127,9 @@ struct SegmentProduct {
         __syncwarp();
         const int count = smaller(T::kWarpRows, step.count - first);
         if constexpr (kFinishesStaged) {
-            for (int r = 0; r < count; ++r) {
-                finish(from[first + r].target, rows + r * T::kResultStride, local);
-                __syncwarp();
-            }
+            finish_all(
+                finish, count, [&](int r) { return from[first + r].target; },
+                [&](int r) { return rows + r * T::kResultStride; }, local);
         }
         constexpr int V = C % (16 / sizeof(Result)) == 0 ? 16 / sizeof(Result) : 1;
         constexpr int kRow = T::kHeads * T::kColumns / V;
@@ -144,10 +143,9 @@ struct SegmentProduct {
         if constexpr (kFinishes && !kFinishesStaged) {
             __syncwarp();
             if (step.panel + 1 < T::kPanels) return;
-            for (int r = 0; r < count; ++r) {
-                finish(from[first + r].target, Y + from[first + r].target * (H * C), local);
-                __syncwarp();
-            }
+            finish_all(
+                finish, count, [&](int r) { return from[first + r].target; },
+                [&](int r) { return Y + from[first + r].target * (H * C); }, local);
         }
     }
 };

@@ -1,6 +1,7 @@
 // Adds up many terms in an order that depends on nothing but their number.
 #pragma once
 
+#include "batches.cuh"
 #include "launches.cuh"
 #include "rows.cuh"
 
@@ -60,6 +61,39 @@ struct Keep {
     template <class T>
     __device__ void operator()(int64_t, T*, T*) const {}
 };
+
+// Finishes up to Rows rows at once: f(N, place, row, local) does so for N of them, where place(u) and row(u) are what
+// one row is told by above. N is a type.
+template <int Rows, class F>
+struct FinishRows {
+    static constexpr int kRows = Rows;
+    F f;
+    template <class T>
+    __device__ void operator()(int64_t i, T* row, T* local) const {
+        f(std::integral_constant<int, 1>(), [=](int) { return i; }, [=](int) { return row; }, local);
+    }
+};
+template <int Rows, class F>
+auto finish_rows(const F& f) {
+    return FinishRows<Rows, F>{f};
+}
+
+// Lets a warp finish `count` rows.
+template <class T, class Finish, class Place, class Row>
+__device__ inline void finish_all(const Finish& finish, int count, const Place& place, const Row& row, T* local) {
+    if constexpr (requires { Finish::kRows; }) {
+        in_batches<Finish::kRows>(0, count, 1, [&](const auto batch, const int64_t from) {
+            const int first = static_cast<int>(from);
+            finish.f(batch, [&](int u) { return place(first + u); }, [&](int u) { return row(first + u); }, local);
+            __syncwarp();
+        });
+    } else {
+        for (int r = 0; r < count; ++r) {
+            finish(place(r), row(r), local);
+            __syncwarp();
+        }
+    }
+}
 
 // Sets Y[j], from first_row on, to the sum of X[list[q]] over ptr[j] <= q < ptr[j + 1] for `targets` rows, and to zeros
 // from there to y_rows. Hubs is HubRows, or nullptr if there are none.

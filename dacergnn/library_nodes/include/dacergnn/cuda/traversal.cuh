@@ -8,6 +8,7 @@
 #include <initializer_list>
 #include <limits>
 
+#include "dacergnn/cuda/batches.cuh"
 #include "dacergnn/cuda/divisor.cuh"
 #include "dacergnn/cuda/hubs.cuh"
 #include "dacergnn/scalar.h"
@@ -182,21 +183,6 @@ __device__ inline void store_row(Out* out, const T (&values)[N], int first = 0) 
     }
 }
 
-// Runs f(N, place) for N places from there on, `step` apart, N as a type: for as many at once as possible, `Batch` at
-// most, so that loads of all of them are under way together.
-template <int Batch, class F>
-__device__ inline void in_batches(int64_t begin, int64_t end, int64_t step, const F& f) {
-    for (; begin + (Batch - 1) * step < end; begin += Batch * step) f(std::integral_constant<int, Batch>(), begin);
-    if constexpr (Batch > 2) {
-        if (begin + step < end) {
-            f(std::integral_constant<int, 2>(), begin);
-            begin += 2 * step;
-        }
-    }
-    if constexpr (Batch > 1)
-        if (begin < end) f(std::integral_constant<int, 1>(), begin);
-}
-
 // Launches
 
 template <int L, class Body>
@@ -218,7 +204,7 @@ inline auto traverse_rows(int64_t rows, const Body& body) {
 // Blocks that have room if a thread holds so many values of a group. Without a number, the compiler would spill
 // registers to make room for one more.
 template <class T, int Held>
-inline constexpr int kLeastCrewBlocks = sizeof(T) <= 4 ? (Held < 8 ? 5 : Held < 16 ? 4 : Held < 28 ? 2 : 1)
+inline constexpr int kLeastCrewBlocks = sizeof(T) <= 4 ? (Held < 8 ? 5 : Held < 12 ? 4 : Held < 16 ? 3 : Held < 28 ? 2 : 1)
                                                        : (Held <= 2 ? 5 : Held <= 10 ? 4 : 2);
 
 template <int Size, class T, int Held, class Index, class Body, class Hub>
