@@ -65,20 +65,19 @@ def pointer_of(groups: Array, count: int, dtype: type) -> Array:
 
 
 class Operands:
-    """Arrays for one instantiation, aligned to 16 bytes or to their elements only."""
+    """Arrays for one instantiation."""
 
-    def __init__(self, config: Config | WeightConfig, *, aligned: bool = True, seed: int = 1) -> None:
+    def __init__(self, config: Config | WeightConfig, *, seed: int = 1) -> None:
         self.rng = np.random.default_rng(seed)
         self.dtype = NUMPY[config.dtype]
         self.tf32 = config.tf32
         self.small = np.dtype(self.dtype).itemsize == 2
-        self.shift = 0 if aligned else 1
 
     def array(self, shape: tuple[int, ...], fill: float | None = None) -> Array:
         """Random, or filled: with NaN to show what is not written."""
         size = int(np.prod(shape))
-        values = self.rng.standard_normal(size + self.shift) if fill is None else np.full(size + self.shift, fill)
-        return device(values.astype(self.dtype))[self.shift :].reshape(shape)
+        values = self.rng.standard_normal(size) if fill is None else np.full(size, fill)
+        return device(values.astype(self.dtype)).reshape(shape)
 
     def factor(self, x: Array) -> Array:
         """What a product makes of a factor, in float64."""

@@ -10,7 +10,7 @@ import pytest
 from dacergnn.library_nodes.segment_gemm.device_plan import MOST_CHUNKS
 from tests.cuda.segment_cases import NUMPY, Operands, call, library, make_case, pointer_of
 from tests.cuda.segment_gemm_source import Config, WeightConfig
-from tests.support.emulated import device
+from tests.support.emulated import EmulationError, device
 
 # Whole tiles, padded sizes, heads in one panel and in several, several chunks, weights that are read piece by piece.
 CONFIGS = [
@@ -64,7 +64,7 @@ def cases(configs: list[Config]) -> list[Any]:
 def test_products(config: Config, listed: bool, lengths: list[int]) -> None:
     case = make_case(lengths, config.index, sorted_rows=not listed)
     n, types, h = len(case.rows), len(lengths), config.heads
-    o = Operands(config, aligned=not listed)
+    o = Operands(config)
     for transpose in (0, 1):
         k, m = (config.m, config.k) if transpose else (config.k, config.m)
         lib = library(config, (max(n, 1) + MOST_CHUNKS) * h * m * 8 + 256)
@@ -114,7 +114,7 @@ def test_products_of_sums(config: Config, least_chunk: int) -> None:
         device(np.argsort(pairs[1], kind="stable").astype(index)),
     )
     target_ptr = pointer_of(pairs[1], case.targets, index)
-    o = Operands(config, aligned=False)
+    o = Operands(config)
     k, m = (config.m, config.k) if config.sums_transposed else (config.k, config.m)
     lib = library(config, (count * h * m + MOST_CHUNKS * h * max(k, m)) * 8 + 256)
     lib.set_least_chunk(least_chunk)
@@ -132,7 +132,7 @@ def test_products_of_sums(config: Config, least_chunk: int) -> None:
     y = o.array(expected.shape, np.nan)
     arguments = (
         x,
-        case.gather,
+        device(case.gather[pair_rows]),
         weight,
         type_ptr,
         types,
@@ -162,7 +162,7 @@ def test_weight_gradient(config: Config, listed: bool, lengths: list[int]) -> No
     case = make_case(lengths, config.index, sorted_rows=not listed)
     h, k, m = config.heads, config.k, config.m
     n, types = len(case.rows), len(lengths)
-    o = Operands(config, aligned=not listed, seed=2)
+    o = Operands(config, seed=2)
     lib = library(config, (types + 512) * h * k * m * 8)
     scale = o.array((n, config.scale_size)) if config.scale_size else None
     factor = np.ones((n, h)) if scale is None else np.broadcast_to(scale.astype(np.float64), (n, h))
@@ -200,7 +200,7 @@ def test_weight_gradient(config: Config, listed: bool, lengths: list[int]) -> No
 @pytest.mark.parametrize("listed", [False, True], ids=["identity", "rows"])
 @pytest.mark.parametrize("config", WEIGHT_CONFIGS, ids=lambda c: c.name)
 def test_products_of_weights(config: WeightConfig, listed: bool, rows: int) -> None:
-    o, lib = Operands(config, aligned=not listed, seed=3), library(config)
+    o, lib = Operands(config, seed=3), library(config)
     h, k, d, m = config.heads, config.k, config.d, config.m
     nodes = 5 if listed else rows
     index = NUMPY[config.index]
@@ -222,3 +222,19 @@ def test_products_of_weights(config: WeightConfig, listed: bool, rows: int) -> N
             z = o.array((rows, *result), np.nan)
             call(getattr(lib, f"{kind}{flags[0]}{flags[1]}_{config.name}"), operands[0], a, operands[1], b, rows, z)
             o.check(z, expected)
+
+
+@pytest.mark.parametrize("operand", [0, 2])
+def test_operands_that_are_not_aligned(operand: int) -> None:
+    """Loads of several elements are not checked one by one; calls of layers copy such tensors."""
+    config = CONFIGS[0]
+    case, o = make_case([5], config.index, sorted_rows=True), Operands(config)
+    n, lib = len(case.rows), library(config, 1 << 16)
+    arrays = [o.array((n, config.heads, config.k)), None, o.array((1, config.heads, config.k, config.m))]
+    given = arrays[operand]
+    assert given is not None
+    arrays[operand] = device(np.zeros(given.size + 1, given.dtype))[1:].reshape(given.shape)
+    scale = o.array((n, config.scale_size)) if config.scale_size else None
+    y, sums = o.array((n, config.heads * config.m)), o.array((n,))
+    with pytest.raises(EmulationError, match="An array does not start at a multiple of 16 bytes"):
+        call(getattr(lib, f"gemm0_{config.name}"), *arrays, case.ptr, 1, n, None, scale, y, sums)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from dacergnn.graph.spaces import MAPS, kind, through
-from dacergnn.library_nodes.access import group_path, index_name
+from dacergnn.library_nodes.access import group_path, index_name, ordered_index_name
 from dacergnn.library_nodes.form import Statement
 from dacergnn.library_nodes.plan import ALIGNMENT, in_order
 from dacergnn.library_nodes.segment_gemm.plan import USUAL, GemmPlan, ProductBody, ProductSchedule, Segments, describe
@@ -75,6 +75,7 @@ def _scattered(plan: GemmPlan) -> tuple[GemmPlan, list[tuple[str, int]]]:
     typed = None if path in ("edge", "typedsrc") else through(plan.space, path, group)
     if typed is not None:
         segments = Segments.of(plan.reached, typed)
+        plan = replace(plan, targets=_summed(plan, path), gathers=_gathers(plan, path))
         return replace(plan, form="sums", segments=segments, launches=launches), hubs
     pair = pair_path(plan.statement)
     if pair is None:
@@ -87,11 +88,25 @@ def _scattered(plan: GemmPlan) -> tuple[GemmPlan, list[tuple[str, int]]]:
             form="pairs",
             segments=Segments.of(pairs, "etype"),
             targets=Segments.of(pairs, path),
-            summed=Segments.of(plan.space, pair),
+            summed=_summed(plan, pair),
+            gathers=_gathers(plan, pair),
             launches=launches + 1,
         ),
         [*hubs, (pairs, plan.width)],
     )
+
+
+def _gathers(plan: GemmPlan, order: str) -> tuple[str | None, str | None]:
+    """Returns the encoding that lists gathered rows in the order in which they are added up."""
+    path = plan.gemm.x.path
+    own = plan.gathers[0] if path == "one" else ordered_index_name(plan.space, order, path)
+    return own, plan.gathers[1]
+
+
+def _summed(plan: GemmPlan, order: str) -> Segments:
+    """Returns the rows that are added up by the row of their sum, with a list only if their scales need it."""
+    segments = Segments.of(plan.space, order)
+    return segments if plan.scales else replace(segments, order=None)
 
 
 def _encodings(plan: GemmPlan) -> Iterator[str | None]:

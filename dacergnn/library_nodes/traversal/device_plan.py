@@ -23,7 +23,7 @@ STRIP = 8
 """Elements of a wide row that a thread sums up: at least two runs, so that several reads are under way at once."""
 MOST_BATCH = 4
 """The most rows that a team loads before it computes with them; a power of two."""
-MOST_WORDS, MANY_HELD = {False: 48, True: 80}, 16
+MOST_WORDS, MANY_HELD = {False: 52, True: 64}, 16
 """The most words of 4 bytes of these rows, their addresses and all else in a thread; more if it holds many elements.
 
 Threads that hold many elements leave room for fewer blocks in any case (``kLeastCrewBlocks`` of ``traversal.cuh``).

@@ -270,8 +270,9 @@ class Planner:
         left = MOST_WORDS[self._held >= MANY_HELD] - words * self._held
         # A run has an address; elements that are read one by one have one each.
         addresses = [1 if planned.lanes.vector > 1 else held for held in elements.values()]
-        taken = sum(words * held + 2 * places for held, places in zip(elements.values(), addresses, strict=True))
-        room = max(left, 0) // taken if taken else 0
+        taken = words * sum(self._registers(s.target.name) for s in planned.stacked)
+        taken += sum(words * held + 2 * places for held, places in zip(elements.values(), addresses, strict=True))
+        room = max(left, 0) // taken if elements else 0
         batch = min(MOST_BATCH, 1 << (room.bit_length() - 1)) if room else 1
         return replace(planned, batch=batch, ahead=frozenset(elements)) if batch > 1 else planned
 
@@ -316,6 +317,11 @@ class Planner:
             groups=groups,
         )
 
+    def _registers(self, name: str) -> int:
+        """Returns the number of elements of a row that a thread has in registers."""
+        lanes = Lanes() if self.arrays.width(name) < WIDE else self.lanes
+        return lanes.held(self.homes[name].width)
+
     @property
     def _held(self) -> int:
         """Returns the number of elements that a thread has in registers.
@@ -324,8 +330,7 @@ class Planner:
         lane reads whole rows that way, and several rows ahead: it gets room for twice the elements that it holds.
         """
         names = [n for n, home in self.homes.items() if home.reduced or n in self.in_registers]
-        layouts = [Lanes() if self.arrays.width(n) < WIDE else self.lanes for n in names]
-        elements = sum(lanes.held(self.homes[n].width) for n, lanes in zip(names, layouts, strict=True))
+        elements = sum(map(self._registers, names))
         if self.lanes.lanes == 1:
             return 2 * elements
         return max(elements, 8) if self.lanes.vector == 1 else elements

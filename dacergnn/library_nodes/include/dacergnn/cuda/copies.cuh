@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <type_traits>
 
 #include "launch.cuh"
@@ -38,26 +39,27 @@ __device__ inline void copy_words(void* to, const void* from) {
     for (int i = 0; i < Bytes / static_cast<int>(sizeof(Word)); ++i)
         static_cast<Word*>(to)[i] = static_cast<const Word*>(from)[i];
 }
-template <class Word>
-__device__ inline bool aligned(const void* pointer) {
-    return reinterpret_cast<std::uintptr_t>(pointer) % sizeof(Word) == 0;
-}
 }  // namespace detail
 
-// Loads N elements from `from` on by words of 16 (or 8) bytes, or one by one if alignment or N do not allow that.
+// Lets the call fail unless all arrays start at a multiple of 16 bytes, as loads and stores of several elements need.
+inline void check_alignment(std::initializer_list<const void*> arrays) {
+    for (const void* array : arrays)
+        if (reinterpret_cast<std::uintptr_t>(array) % 16 != 0 && call.failure == nullptr)
+            call.failure = "An array does not start at a multiple of 16 bytes; pass a copy of the tensor.";
+}
+
+// Loads N elements by words of 16 (or 8) bytes, or one by one if N does not allow that. `from` is a multiple of N
+// elements behind the start of an array.
 template <int N, class T>
 __device__ inline Vector<T, N> load_vector(const T* from) {
     using Word = typename detail::Wide<N * sizeof(T), sizeof(T)>::type;
+    alignas(16) Vector<T, N> result;
     if constexpr (!std::is_void_v<Word>) {
-        if (detail::aligned<Word>(from)) {
-            alignas(16) Vector<T, N> result;
-            detail::copy_words<Word, N * sizeof(T)>(&result, from);
-            return result;
-        }
-    }
-    Vector<T, N> result;
+        detail::copy_words<Word, N * sizeof(T)>(&result, from);
+    } else {
 #pragma unroll
-    for (int i = 0; i < N; ++i) result[i] = from[i];
+        for (int i = 0; i < N; ++i) result[i] = from[i];
+    }
     return result;
 }
 
@@ -66,14 +68,12 @@ template <int N, class T>
 __device__ inline void store_vector(T* to, const Vector<T, N>& value) {
     using Word = typename detail::Wide<N * sizeof(T), sizeof(T)>::type;
     if constexpr (!std::is_void_v<Word>) {
-        if (detail::aligned<Word>(to)) {
-            alignas(16) const Vector<T, N> copy = value;
-            detail::copy_words<Word, N * sizeof(T)>(to, &copy);
-            return;
-        }
-    }
+        alignas(16) const Vector<T, N> copy = value;
+        detail::copy_words<Word, N * sizeof(T)>(to, &copy);
+    } else {
 #pragma unroll
-    for (int i = 0; i < N; ++i) to[i] = value[i];
+        for (int i = 0; i < N; ++i) to[i] = value[i];
+    }
 }
 
 // Copies 16 bytes from global to shared memory, both aligned to 16, or writes zeros unless `valid` (nothing is read

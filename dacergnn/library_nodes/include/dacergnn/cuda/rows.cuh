@@ -113,23 +113,21 @@ __device__ inline void load_rows(const Value* X, PlaceOf place, int count, int h
                                  int stride) {
     constexpr int V = 16 / sizeof(Value), kRow = Heads * Depth;
     if constexpr (ColumnStride == 1 && D % V == 0 && Depth % V == 0) {
-        if (detail::aligned<int4>(X)) {
 #pragma unroll 4
-            for (int n = threadIdx.x; n < Rows * (kRow / V); n += Threads) {
-                const int row = n / (kRow / V), column = n % (kRow / V) * V, h = column / Depth, d = column % Depth;
-                const bool valid = row < count && head + h < H && from + d < D;
-                const Value* source = valid ? X + place(row) + (head + h) * D + from + d : X;
-                copy_async16(into + row * stride + column, source, valid);
-            }
-            return;
+        for (int n = threadIdx.x; n < Rows * (kRow / V); n += Threads) {
+            const int row = n / (kRow / V), column = n % (kRow / V) * V, h = column / Depth, d = column % Depth;
+            const bool valid = row < count && head + h < H && from + d < D;
+            const Value* source = valid ? X + place(row) + (head + h) * D + from + d : X;
+            copy_async16(into + row * stride + column, source, valid);
         }
-    }
-    for (int n = threadIdx.x; n < Rows * kRow; n += Threads) {
-        // Neighboring threads read neighboring elements.
-        const int row = ColumnStride == 1 ? n / kRow : n % Rows, column = ColumnStride == 1 ? n % kRow : n / Rows;
-        const int h = column / Depth, d = column % Depth;
-        const bool valid = row < count && head + h < H && from + d < D;
-        into[row * stride + column] = valid ? X[place(row) + ((head + h) * D + from + d) * ColumnStride] : Value(0);
+    } else {
+        for (int n = threadIdx.x; n < Rows * kRow; n += Threads) {
+            // Neighboring threads read neighboring elements.
+            const int row = ColumnStride == 1 ? n / kRow : n % Rows, column = ColumnStride == 1 ? n % kRow : n / Rows;
+            const int h = column / Depth, d = column % Depth;
+            const bool valid = row < count && head + h < H && from + d < D;
+            into[row * stride + column] = valid ? X[place(row) + ((head + h) * D + from + d) * ColumnStride] : Value(0);
+        }
     }
 }
 

@@ -14,6 +14,7 @@ template <bool Tf32, int TileRows, int Least, class Value, int64_t H, int64_t K,
           int Local, class Result, class Source, class Types, class Finish>
 auto product(const Source& source, const Value* W, const Types& types, int64_t total, const Value* scale, Result* Y,
              const Finish& finish) {
+    check_alignment({source.X, W, Y});
     constexpr int64_t D = TransposeW ? M : K, C = TransposeW ? K : M;
     using T = Tiling<Value, Result, H, D, C, Tf32, TileRows, Least>;
     return SegmentProduct<T, H, D, C, TransposeW, HS, Local, Source, Types, Finish>{source, types,  W,     scale,
@@ -47,6 +48,7 @@ struct ListedRows {
 template <int64_t Width, int Local, class Value, class Acc, class I, class List, class Finish, class Hubs>
 auto sum_rows(const Acc* X, const I* ptr, List list, int64_t first, int64_t targets, int64_t y_rows, Value* Y,
               const Finish& finish, const Hubs& hubs) {
+    check_alignment({X, Y});
     return RowSums<Value, Acc, Width, Local, I, List, Finish, Hubs>{X,      ptr, list,   first, targets,
                                                                     y_rows, Y,   finish, hubs}
         .prepared();
@@ -68,8 +70,8 @@ auto segment_gemm(const Value* X, Gather gather, const Value* W, const Types& ty
     return detail::product<Tf32, TileRows, Least, Value, H, K, M, TransposeW, HS, Local>(source, W, types, total, scale, Y, finish);
 }
 
-// Computes the same with sums of rows in place of rows: Y[j] = (sum of scale[i] * X[gather[i]]) @ W[t] for i = list[q],
-// q in ptr[j] .. ptr[j + 1], and j = rows[p] in the order of types. With Chunks of the rows i, several blocks share the
+// Computes the same with sums of rows in place of rows: Y[j] = (sum of scale[list[q]] * X[gather[q]]) @ W[t] over q in
+// ptr[j] .. ptr[j + 1], and j = rows[p] in the order of types. With Chunks of the rows i, several blocks share the
 // sum of a hub: there is one more launch, and kMostChunks sums are taken of the workspace.
 template <class Value, int64_t H, int64_t K, int64_t M, bool TransposeW, int HS, int Local = 0, bool Tf32 = kTf32,
           int TileRows = 64, int Least = 0, class Gather, class I, class List, class Types, class Rows, class Result, class Finish = Keep,
@@ -110,8 +112,8 @@ auto segment_gemm_scatter(const Value* X, Gather gather, const Value* W, const T
     return in_order(made, detail::with_hubs<Acc, kWidth, kWidth>(target_ptr, targets, terms, chunks, summed));
 }
 
-// Computes the same if the rows of a target and a type form a pair: pair j has the rows pair_rows[q], q in
-// pair_ptr[j] .. pair_ptr[j + 1], and they are added before the product. `types` are the types of the pairs; target_ptr
+// Computes the same if the rows of a target and a type form a pair: pair j has the rows X[gather[q]], scaled by
+// scale[pair_rows[q]], for q in pair_ptr[j] .. pair_ptr[j + 1], and they are added before the product. `types` are the types of the pairs; target_ptr
 // and target_rows list the pairs of a target. It takes `pairs` rows of Y of the workspace; chunks are as above, of the
 // rows of pairs.
 template <class Value, int64_t H, int64_t K, int64_t M, bool TransposeW, int HS, int Local = 0, bool Tf32 = kTf32,

@@ -148,6 +148,7 @@ template <class Value, int64_t H, int64_t K, int64_t M, int HS, bool Tf32 = kTf3
           class Types, class List>
 auto segment_outer(const Value* X, XGather xgather, const Value* Y, YGather ygather, const Types& types, int64_t total,
                    List rows, const Value* scale, Value* dW) {
+    check_alignment({X, Y, dW});
     using T = OuterTiling<Value, H, K, M, Tf32>;
     using Acc = Accumulator<Value>;
     using Source = GatheredPairs<Value, H * K, H * M, XGather, YGather, List>;

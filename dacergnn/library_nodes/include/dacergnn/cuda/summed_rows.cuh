@@ -6,8 +6,8 @@
 
 namespace dacergnn::cuda {
 
-// Adds up the rows list[q] for ptr[j] <= q < ptr[j + 1], gathered from X and scaled, to one row for every j in targets.
-// Hubs is HubRows, or nullptr if there are none.
+// Adds up the rows X[gather[q]] for ptr[j] <= q < ptr[j + 1], scaled by scale[list[q]], to one row for every j in
+// targets. Hubs is HubRows, or nullptr if there are none.
 template <class Value, int64_t H, int64_t D, int HS, class I, class Gather, class List, class Targets, class Hubs>
 struct SummedRows {
     const Value* X;
@@ -50,19 +50,27 @@ struct SummedRows {
         }
     }
 
-    // Returns N elements of the term for list[q], from `element` on and of one head.
+    // Returns N elements of the term q, from `element` on and of one head.
     template <class Acc, int N>
     __device__ Vector<Acc, N> value(int64_t q, int element) const {
-        const int64_t i = at(list, q);
-        const Vector<Value, N> x = load_vector<N>(X + at(gather, i) * (H * D) + element);
-        const Acc factor = HS == 0 ? Acc(1) : convert<Acc>(scale[i * HS + (HS > 1 ? element / D : 0)]);
+        const Vector<Value, N> x = load_vector<N>(X + at(gather, q) * (H * D) + element);
+        return scaled<Acc>(x, factor<Acc>(HS > 0 ? at(list, q) : 0, element));
+    }
+
+  private:
+    // Returns the scale of a row, for an element of it.
+    template <class Acc>
+    __device__ Acc factor(int64_t row, int element) const {
+        return HS == 0 ? Acc(1) : convert<Acc>(scale[row * HS + (HS > 1 ? element / D : 0)]);
+    }
+    template <class Acc, int N>
+    __device__ static Vector<Acc, N> scaled(const Vector<Value, N>& x, Acc factor) {
         Vector<Acc, N> result;
 #pragma unroll
         for (int n = 0; n < N; ++n) result[n] = factor * convert<Acc>(x[n]);
         return result;
     }
 
-  private:
     // Returns the element of a row that is in a column of a step, or the end of the row.
     template <class T>
     __device__ static int in_row(int column, const Step& step) {
@@ -77,7 +85,8 @@ struct SummedRows {
         return element < H * D ? value<Acc, N>(q, element) : Vector<Acc, N>{};
     }
 
-    // Stores N columns of the rows first .. last, except long sums. Terms of several rows are on their way at once.
+    // Stores N columns of the rows first .. last, except long sums. Terms of several rows are on their way at once: first
+    // all indices, then all scales and elements.
     template <class T, class Acc, int N, class PlaceOfRow>
     __device__ void add_rows(const PlaceOfRow* places, int first, int last, int column, const Step& step,
                              Value* stage) const {
@@ -86,28 +95,44 @@ struct SummedRows {
 #pragma unroll
             for (int n = 0; n < N; ++n) stage[row * T::kStride + column + n] = convert<Value>(sum[n]);
         };
+        const int element = in_row<T>(column, step);
+        const bool inside = element < H * D;
         int row = first - 1;
         int64_t q = 0, end = 0;
         Vector<Acc, N> sum = {};
         for (bool more = true; more;) {
-            Vector<Acc, N> terms[kAhead];
+            int64_t terms[kAhead], from[kAhead], rows[kAhead];
             int ends[kAhead];  // the row that is complete with a term, or -1
 #pragma unroll
             for (int u = 0; u < kAhead; ++u) {
                 while (q == end && ++row < last) {
                     q = places[row].source;
                     end = places[row].source_end;
-                    if (q == end) store(row, {});
-                    if (end - q > kLongSum) q = end;
+                    const bool other = end - q > kLongSum;  // others add it up
+                    if (!other && (q == end || !inside)) store(row, {});
+                    if (other || !inside) q = end;
                 }
                 more = row < last;
                 ends[u] = more && q + 1 == end ? row : -1;
-                terms[u] = more ? term<T, Acc, N>(q++, column, step) : Vector<Acc, N>{};
+                terms[u] = more ? q++ : -1;
             }
+            if (terms[0] < 0) return;
+            Vector<Value, N> x[kAhead];
+            Acc factors[kAhead];
+            // A term that is missing reads what the first one reads, so that no branch keeps loads apart.
+#pragma unroll
+            for (int u = 0; u < kAhead; ++u) from[u] = at(gather, terms[u] < 0 ? terms[0] : terms[u]);
+#pragma unroll
+            for (int u = 0; u < kAhead; ++u) rows[u] = HS > 0 ? at(list, terms[u] < 0 ? terms[0] : terms[u]) : 0;
+#pragma unroll
+            for (int u = 0; u < kAhead; ++u) x[u] = load_vector<N>(X + from[u] * (H * D) + element);
+#pragma unroll
+            for (int u = 0; u < kAhead; ++u) factors[u] = factor<Acc>(rows[u], element);
 #pragma unroll
             for (int u = 0; u < kAhead; ++u) {
+                const Vector<Acc, N> term = scaled(x[u], factors[u]);
 #pragma unroll
-                for (int n = 0; n < N; ++n) sum[n] += terms[u][n];
+                for (int n = 0; n < N; ++n) sum[n] += terms[u] < 0 ? Acc(0) : term[n];
                 if (ends[u] < 0) continue;
                 store(ends[u], sum);
                 sum = {};

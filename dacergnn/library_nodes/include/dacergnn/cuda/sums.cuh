@@ -99,7 +99,7 @@ __device__ inline void finish_all(const Finish& finish, int count, const Place& 
 // from there to y_rows. Hubs is HubRows, or nullptr if there are none.
 template <class Value, class Acc, int64_t Width, int Local, class I, class List, class Finish, class Hubs>
 struct RowSums {
-    static constexpr int kLeastBlocks = 4, kWarps = 8, kElements = lane_elements(Width, sizeof(Acc));
+    static constexpr int kLeastBlocks = sizeof(Acc) > 4 ? 3 : 4, kWarps = 8, kElements = lane_elements(Width, sizeof(Acc));
     static constexpr std::size_t kBytes = kWarps * kWarp * kElements * sizeof(Acc) + kWarps * Local * sizeof(Value);
 
     const Acc* X;

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <algorithm>
-#include <initializer_list>
 #include <limits>
 
 #include "dacergnn/cuda/batches.cuh"
@@ -36,12 +35,6 @@ struct Minimum {
 
 // Runs: elements that fill one or several words of 16 bytes, and start at a multiple of that.
 
-// Lets the call fail unless all arrays whose runs are read or written start at such a multiple.
-inline void check_alignment(std::initializer_list<const void*> arrays) {
-    for (const void* array : arrays)
-        if (reinterpret_cast<std::uintptr_t>(array) % 16 != 0 && call.failure == nullptr)
-            call.failure = "An array does not start at a multiple of 16 bytes; pass a copy of the tensor.";
-}
 // Loads a run. Constant: nobody writes to the array while the kernel runs.
 template <int N, bool Constant, class T>
 __device__ inline Vector<T, N> load_run(const T* from) {

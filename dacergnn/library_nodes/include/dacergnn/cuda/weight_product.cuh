@@ -39,6 +39,7 @@ auto compose(const Value* A, AList a, const Value* B, BList b, int64_t rows, Val
 template <class Value, int64_t H, int64_t K, int64_t D, int64_t M, bool TransposeA, bool TransposeY, bool Tf32 = kTf32,
           class AList, class YList>
 auto inner(const Value* A, AList a, const Value* Y, YList y, int64_t rows, Value* P) {
+    check_alignment({A, Y, P});
     using T = OuterTiling<Value, H, D, M, Tf32>;
     using Source = MatrixPairs<Value, K, H * D, H * M, TransposeA, TransposeY, AList, YList>;
     constexpr const Value* kNone = nullptr;
