@@ -22,6 +22,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "env": ("dacergnn.cli.env:env", "Show versions, compiler, processor and measured rates."),
     "explain": ("dacergnn.cli.explain:explain", "Show what becomes of a layer on a graph."),
+    "forecast": (
+        "dacergnn.cli.forecast:forecast",
+        "Forecast the times of a layer's kernels on a CUDA device that need not be there.",
+    ),
     "plot": ("dacergnn.bench.plot.command:plot", "Draw the figures of a benchmark of caching strategies."),
     "profile": ("dacergnn.cli.profile:profile", "Measure the operators of a layer on a graph, one by one."),
     "tune": ("dacergnn.cli.tune:tune", "Choose plans of programs by measurements, and by models that learn from them."),

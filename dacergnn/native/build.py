@@ -39,6 +39,7 @@ FLAGS = (
 )
 # Otherwise GCC merges loops over the columns of two rows, and then gathers values that all lanes of a row share.
 GCC_FLAGS = ("-fno-loop-unroll-and-jam",)
+_MESSAGES = "messages.txt"
 _FULL = "No space left on device"
 INCLUDE_FOLDER = Path(__file__).parent.parent / "library_nodes" / "include"
 """The folder of the headers of generated code, beside the library nodes that generate it."""
@@ -182,12 +183,19 @@ def build_all(programs: Sequence[tuple[str, str]], architectures: tuple[int, ...
         return list(workers.map(lambda program: build(program[0], program[1], architectures), programs))
 
 
-def build(name: str, code: str, architectures: tuple[int, ...] = (), headers: Path | None = None) -> Path:
-    """Returns the shared library for ``code``, from the cache if it is there.
+def build(
+    name: str,
+    code: str,
+    architectures: tuple[int, ...] = (),
+    headers: Path | None = None,
+    options: tuple[str, ...] = (),
+) -> Path:
+    """Returns the shared library for ``code``, from the cache if it is there; `messages` are those of the compiler.
 
     Args:
         architectures: Compute capabilities of the CUDA devices; none for C++ on this machine's processor.
         headers: A folder of headers besides those of the kernels.
+        options: Further options of the compiler.
 
     Raises:
         BuildError: There is no compiler, or it rejects the code.
@@ -197,6 +205,7 @@ def build(name: str, code: str, architectures: tuple[int, ...] = (), headers: Pa
         command, suffix, version = nvcc.command(architectures), ".cu", nvcc.compiler()[1]
     else:
         command, suffix, version = [*compiler_command(), *_flags()], ".cpp", features()
+    command += options
     facts = [_environment(), version, repr(command[1:]), code]
     if headers is not None:
         command = [*command, f"-I{headers}"]
@@ -206,6 +215,11 @@ def build(name: str, code: str, architectures: tuple[int, ...] = (), headers: Pa
     if library is not None:
         return library
     return build_cache.store(key, name, lambda folder: _compile(command, code, folder / f"program{suffix}"))
+
+
+def messages(library: Path) -> str:
+    """Returns what the compiler said of a library of `build`, for options that make it say something."""
+    return library.with_name(_MESSAGES).read_text()
 
 
 def _compile(command: list[str], code: str, source: Path) -> None:
@@ -228,9 +242,12 @@ def _compile(command: list[str], code: str, source: Path) -> None:
     if run.returncode != 0:
         kept = build_cache.keep_file(f"failed{source.suffix}", code, f"the code of {program}")
         where = f"kept in {kept}" if kept is not None else "which could not be kept"
-        raise BuildError(f"{name} rejected generated code ({where}):\n{run.stderr[:2000]}")
+        errors = "\n".join(line for line in run.stderr.splitlines() if not line.startswith("ptxas info"))
+        raise BuildError(f"{name} rejected generated code ({where}):\n{errors[:2000]}")
     if not library.is_file():
         raise BuildError(
             f"{name} reported no error, but made no library; set CXX to a C++ compiler (NVCC for CUDA), as g++ is."
         )
+    if run.stderr:
+        source.with_name(_MESSAGES).write_text(run.stderr)
     log.info("compiled %s in %.1f s", program, time.perf_counter() - started)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from statistics import median
 from typing import Any
@@ -16,23 +17,25 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from dacergnn.config import Rates
-from dacergnn.cost import Cost, operator_cost
 from dacergnn.errors import DacergnnError
-from dacergnn.library_nodes import GraphOperator
-from dacergnn.library_nodes.form import match_gemm, statement_text
-from dacergnn.library_nodes.segment_gemm.node import SegmentGemm
+from dacergnn.library_nodes.form import statement_text
 from dacergnn.modules.compiled import CompiledProgram, Variant, building
 from dacergnn.modules.compiled_parts import compiled_parts
+from dacergnn.native import nvcc
+from dacergnn.profiling.devices import Device, at_hand
+from dacergnn.profiling.forecast import Forecast, OperatorForecast, forecast
+from dacergnn.profiling.groups import bound_of, cost_of, kind_of
 from dacergnn.profiling.result import OperatorProfile, OperatorTime
 from dacergnn.runtime.clocks import Clocked, ProgramWithClocks, Reading
+from dacergnn.runtime.cuda_device import allows_tf32
 from dacergnn.sdfg_passes.compilation import ROLES
 
 LEAST_CALLS, MOST_CALLS = 5, 50
 """Calls that are measured with clocks, and as many without."""
 ENOUGH_SECONDS = 10.0
 """Time after which no more calls than the least are measured."""
-_PRODUCTS = {"linear": "segment GEMM", "outer_prod": "outer product"}
 _profiling = threading.Lock()
+log = logging.getLogger("dacergnn.build")
 
 
 def profile(model: nn.Module, /, *args: Any, **kwargs: Any) -> OperatorProfile:
@@ -114,7 +117,9 @@ def _profile(model: nn.Module, step: Callable[[], None]) -> OperatorProfile:
     dtype = measured[0][0].clocked.executable.dtype
     rates = _rates(max(graph.size("NS") for graph in ran), ran[0].device, dtype)
     operators = [row for one, own in measured for row in _rows(one, own, rates)]
-    return OperatorProfile(tuple(operators), 1e3 * median(calls), rates)
+    device = at_hand(ran[0].device, rates)
+    expected = None if device is None else _forecast(measured, operators, device)
+    return OperatorProfile(tuple(operators), 1e3 * median(calls), rates, expected)
 
 
 @dataclass(frozen=True)
@@ -150,29 +155,40 @@ def _rows(one: _Watched, readings: Sequence[Reading], rates: Rates) -> list[Oper
     graphs, times = readings[-1].graphs, zip(*(reading.seconds for reading in readings), strict=True)
     rows: list[OperatorTime] = []
     for group, seconds in zip(program.groups, times, strict=True):
-        cost = sum((operator_cost(program.sdfg, o, graph.sizes) for o in group for graph in graphs), Cost())
-        bound = max(cost.flops / rates.flops, cost.streamed / rates.streamed, cost.gathered / rates.gathered)
+        cost = cost_of(group, program.sdfg, [graph.sizes for graph in graphs])
         rows.append(
             OperatorTime(
                 program=one.program,
                 layers=one.layers,
                 role=one.role,
-                kind=", ".join(dict.fromkeys(map(_kind, group))),
+                kind=kind_of(group),
                 results=tuple(name for o in group for name in o.written_arrays),
                 statements=tuple(statement_text(s) for o in group for s in o.statements),
                 runs=len(graphs),
                 ms=1e3 * median(seconds),
                 cost=cost,
-                bound_ms=1e3 * bound,
+                bound_ms=bound_of(cost, rates),
             )
         )
     return rows
 
 
-def _kind(operator: GraphOperator) -> str:
-    """Returns the kind of an operator in words."""
-    gemm = match_gemm(operator.statements[0]) if isinstance(operator, SegmentGemm) else None
-    return "traversal" if gemm is None else _PRODUCTS.get(gemm.kind, "weight product")
+def _forecast(
+    measured: Sequence[tuple[_Watched, Sequence[Reading]]], rows: Sequence[OperatorTime], device: Device
+) -> Forecast | None:
+    """Returns the forecast of measured operators, with their times; None where there is none, as the log then says."""
+    architecture, operators = nvcc.supported(device.architecture), list[OperatorForecast]()
+    try:
+        for one, readings in measured:
+            sizes = [graph.sizes for graph in readings[-1].graphs]
+            operators += forecast(
+                one.clocked.program, sizes, device, role=one.role, architecture=architecture, tf32=allows_tf32()
+            )
+    except DacergnnError as error:  # the times are worth more
+        log.warning("there is no forecast of kernels: %s", error)
+        return None
+    beside = zip(operators, rows, strict=True)
+    return Forecast(device, tuple(replace(o, program=row.place, measured_ms=row.ms) for o, row in beside))
 
 
 @cache

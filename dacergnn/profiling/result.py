@@ -9,6 +9,7 @@ from typing import Any
 
 from dacergnn.config import Rates
 from dacergnn.cost import Cost
+from dacergnn.profiling.forecast import Forecast
 
 _LEAST_MS = 1e-6
 """Time that operators take at least, for rates: the clocks of devices do not see those without rows."""
@@ -77,12 +78,14 @@ class OperatorTime:
 class OperatorProfile:
     """Holds the operators of a call in the order in which they run, first all forwards, then all backwards.
 
-    ``call_ms`` is the time of the whole call without clocks. ``rates`` are those of the machine. ``print`` it.
+    ``call_ms`` is the time of the whole call without clocks. ``rates`` are those of the machine. ``forecast`` tells for
+    a CUDA device what the kernels of the operators take of it, and how fast they should be. ``print`` it.
     """
 
     operators: tuple[OperatorTime, ...]
     call_ms: float
     rates: Rates
+    forecast: Forecast | None = None
 
     @property
     def ms(self) -> float:
@@ -118,12 +121,13 @@ class OperatorProfile:
         """Returns everything as JSON."""
         facts = {"ms": self.ms, "bound_ms": self.bound_ms, "call_ms": self.call_ms, "verdict": self.verdict}
         operators = [operator.as_json() for operator in self.operators]
-        return json.dumps({**facts, "rates": asdict(self.rates), "operators": operators}, indent=2)
+        expected = {} if self.forecast is None else {"forecast": self.forecast.as_json()}
+        return json.dumps({**facts, "rates": asdict(self.rates), "operators": operators, **expected}, indent=2)
 
     def __str__(self) -> str:
         from dacergnn.profiling.table import text
 
-        return text(self)
+        return text(self) if self.forecast is None else f"{text(self)}\n\n{self.forecast}"
 
     def plot(self, path: str | Path, title: str = "") -> None:
         """Draws the time of forward and backward, stacked by operator and coloured by kind.

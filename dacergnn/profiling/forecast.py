@@ -1,0 +1,211 @@
+"""Forecasts the times of the kernels of a CUDA program from what they take of a device, and from modelled work."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from dacergnn.cost import Cost
+from dacergnn.profiling.devices import Device
+from dacergnn.profiling.groups import bound_of, cost_of, kind_of
+from dacergnn.profiling.occupancy import filled
+from dacergnn.runtime.clocks import ProgramWithClocks
+from dacergnn.runtime.launches import Launch, LaunchRecorder
+
+START = 2e-6
+"""Seconds that a launch takes besides its work, in a stream of launches: an assumption."""
+ENOUGH_WARPS = 8
+"""Warps of a multiprocessor from which on its units for products are busy: an assumption."""
+WORST = 10
+"""Groups of operators that are named as the worst."""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """Describes a launch: its kernel, what a thread and a block take, and how much of the device it fills.
+
+    Attributes:
+        shared: Bytes of shared memory of a block, static and dynamic.
+        occupancy, limit, requests: See `occupancy.Filled`.
+        requested: Bytes in flight, as a share of those that the bandwidth of the device needs.
+        busy: Warps at work, as a share of those that its units for products need.
+    """
+
+    name: str
+    blocks: int
+    threads: int
+    registers: int
+    spilled: int
+    shared: int
+    occupancy: float
+    limit: str
+    requests: int
+    requested: float
+    busy: float
+
+
+@dataclass(frozen=True)
+class OperatorForecast:
+    """Describes a group of operators that start together, in one call of a layer or in several.
+
+    Attributes:
+        program: Name of the program that it belongs to, with the layers that run it.
+        role: "forward" or "backward".
+        kind: "segment GEMM", "outer product", "weight product" or "traversal"; several if operators differ.
+        results: The arrays that it writes.
+        runs: How often it runs.
+        kernels: The launches of its last run.
+        cost: Work of all runs as the compiler estimates it.
+        ms: The forecast time of all runs.
+        bound_ms: The longest of the times that FLOPs, streamed and gathered bytes take at the rates of the device.
+        measured_ms: The measured time of all runs; None without a device.
+    """
+
+    program: str
+    role: str
+    kind: str
+    results: tuple[str, ...]
+    runs: int
+    kernels: tuple[Kernel, ...]
+    cost: Cost
+    ms: float
+    bound_ms: float
+    measured_ms: float | None = None
+
+    @property
+    def roofline(self) -> float:
+        """Returns the share of the roofline that the forecast reaches."""
+        return self.bound_ms / self.ms if self.ms else 1.0
+
+    @property
+    def taken_ms(self) -> float:
+        """Returns the measured time, or else the forecast."""
+        return self.ms if self.measured_ms is None else self.measured_ms
+
+    @property
+    def lost_ms(self) -> float:
+        """Returns the time above the bound."""
+        return self.taken_ms - self.bound_ms
+
+    @property
+    def limits(self) -> str:
+        """Returns what keeps blocks of its kernels from running at once, in the order of launches."""
+        return ", ".join(dict.fromkeys(kernel.limit for kernel in self.kernels))
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """Holds the forecasts of all groups of operators, in the order in which they run. ``print`` it."""
+
+    device: Device
+    operators: tuple[OperatorForecast, ...]
+
+    def shares(self, operator: OperatorForecast) -> tuple[float, float]:
+        """Returns the shares of the rates of copies and of products that a group reaches in the time that it takes."""
+        rates, seconds = self.device.rates, max(operator.taken_ms, 1e-6) / 1e3
+        moved = operator.cost.streamed + operator.cost.gathered
+        return moved / rates.streamed / seconds, operator.cost.flops / rates.flops / seconds
+
+    @property
+    def ms(self) -> float:
+        """Returns the forecast time of all groups."""
+        return sum(operator.ms for operator in self.operators)
+
+    @property
+    def bound_ms(self) -> float:
+        """Returns the bounds of all groups, one after the other."""
+        return sum(operator.bound_ms for operator in self.operators)
+
+    @property
+    def worst(self) -> list[OperatorForecast]:
+        """Returns the groups that lose the most time above their bounds, at most ten."""
+        return sorted(self.operators, key=lambda operator: -operator.lost_ms)[:WORST]
+
+    def as_json(self) -> dict[str, Any]:
+        """Returns everything as values that JSON knows."""
+        operators: list[dict[str, Any]] = []
+        for one in self.operators:
+            copy, product = self.shares(one)
+            derived = {"roofline": one.roofline, "lost_ms": one.lost_ms, "copy_share": copy, "product_share": product}
+            operators.append({**asdict(one), **derived})
+        return {"device": asdict(self.device), "ms": self.ms, "bound_ms": self.bound_ms, "operators": operators}
+
+    def to_json(self) -> str:
+        """Returns everything as JSON."""
+        return json.dumps(self.as_json(), indent=2)
+
+    def __str__(self) -> str:
+        from dacergnn.profiling.forecast_table import text
+
+        return text(self)
+
+
+def forecast(
+    program: ProgramWithClocks,
+    graphs: Sequence[Mapping[str, int]],
+    device: Device,
+    *,
+    role: str,
+    architecture: int | None = None,
+    tf32: bool = False,
+) -> list[OperatorForecast]:
+    """Returns a forecast for each group of operators of a program.
+
+    Args:
+        graphs: The sizes of the graph of each run.
+        architecture: Compute capability to build for; that of the device by default.
+        tf32: Whether products have TF32 factors.
+
+    Raises:
+        BuildError: nvcc does not build the program.
+    """
+    recorder = LaunchRecorder(program.lowered, architecture or device.architecture, tf32=tf32)
+    runs = [recorder.launches(sizes, device.multiprocessors) for sizes in graphs]
+    rows: list[OperatorForecast] = []
+    for number, group in enumerate(program.groups):
+        costs = [cost_of(group, program.sdfg, [sizes]) for sizes in graphs]
+        kernels = [[kernel_of(launch, device) for launch in run[number]] for run in runs]
+        cost = sum(costs, Cost())
+        seconds = sum(seconds_of(*one, device) for one in zip(kernels, costs, strict=True))
+        rows.append(
+            OperatorForecast(
+                program=program.sdfg.name,
+                role=role,
+                kind=kind_of(group),
+                results=tuple(name for o in group for name in o.written_arrays),
+                runs=len(graphs),
+                kernels=tuple(kernels[-1]),
+                cost=cost,
+                ms=1e3 * seconds,
+                bound_ms=bound_of(cost, device.rates),
+            )
+        )
+    return rows
+
+
+def kernel_of(launch: Launch, device: Device) -> Kernel:
+    fill = filled(launch, device)
+    usage = launch.kernel
+    return Kernel(
+        name=usage.short_name,
+        blocks=launch.blocks,
+        threads=launch.threads,
+        registers=usage.registers,
+        spilled=usage.spilled,
+        shared=launch.shared,
+        occupancy=fill.occupancy,
+        limit=fill.limit,
+        requests=fill.requests,
+        requested=min(1.0, fill.in_flight / (device.latency * device.rates.streamed)),
+        busy=min(1.0, fill.warps / ENOUGH_WARPS),
+    )
+
+
+def seconds_of(kernels: Sequence[Kernel], cost: Cost, device: Device) -> float:
+    """Returns the forecast time of a group: its work is divided among its launches by what their blocks request."""
+    rates = device.rates
+    moved, computed = cost.streamed / rates.streamed + cost.gathered / rates.gathered, cost.flops / rates.flops
+    requests = sum(kernel.requests for kernel in kernels)
+    return sum(START + k.requests / requests * max(moved / k.requested, computed / k.busy) for k in kernels)

@@ -1,0 +1,92 @@
+"""Prints forecasts as tables: all groups of operators with their kernels, then those that lose the most time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from io import StringIO
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from dacergnn.profiling.forecast import Forecast, Kernel, OperatorForecast
+
+WIDTH = 120
+"""Columns of the tables."""
+_WORDS = ("operator", "kernel", "limit", "where")
+_TIMES = ("forecast", "measured")
+"""Columns of times, in ms; the last is left out where nothing is measured."""
+
+
+def text(forecast: Forecast) -> str:
+    """Returns a table of all groups, and one of the worst."""
+    measured = any(one.measured_ms is not None for one in forecast.operators)
+    taken = "measured" if measured else "forecast"
+    table = _table(
+        *("operator", "kernel", "regs", "shared", "occup.", "MB", "MFLOP"),
+        *(*_TIMES[: 1 + measured], "roofline", "copy", "product"),
+    )
+    for (role, program), members in groupby(forecast.operators, lambda one: (one.role, one.program)):
+        table.add_section()
+        table.add_row(f"{role} of {escape(program)}")
+        for one in members:
+            work = f"{(one.cost.streamed + one.cost.gathered) / 1e6:.1f}", f"{one.cost.flops / 1e6:.1f}"
+            shares = (f"{share:.0%}" for share in (one.roofline, *forecast.shares(one)))
+            first, *others = [_kernel(kernel) for kernel in one.kernels] or [("", "", "", "")]
+            table.add_row(", ".join(one.results), *first, *work, *_times(one, measured=measured), *shares)
+            for row in others:
+                table.add_row("", *row)
+    table.add_section()
+    total = [f"{forecast.ms:.3f}", f"{sum(one.taken_ms for one in forecast.operators):.3f}"][: 1 + measured]
+    table.add_row("all", *[""] * 6, *total, f"{forecast.bound_ms / forecast.ms:.0%}" if forecast.ms else "")
+    device, rates = forecast.device, forecast.device.rates
+    return "\n".join(
+        [
+            f"Forecast for {device.name}: {device.multiprocessors} multiprocessors, copies of "
+            f"{rates.streamed / 1e9:.0f} GB/s, products of {rates.flops / 1e12:.1f} TFLOP/s. Times are in ms;",
+            f"roofline: bound over forecast; copy, product: shares of these rates in the {taken} time.",
+            _text(table),
+            f"The operators that lose the most time, {taken} less bound:",
+            worst_text([(f"{one.role} of {one.program}", one) for one in forecast.worst]),
+        ]
+    )
+
+
+def worst_text(worst: Sequence[tuple[str, OperatorForecast]]) -> str:
+    """Returns a table of groups, each with the name of the place where it runs, in the order given."""
+    measured = any(one.measured_ms is not None for _, one in worst)
+    table = _table("", "where", "operator", "kernel", "limit", "lost", *_TIMES[: 1 + measured], "bound")
+    for place, (where, one) in enumerate(worst, 1):
+        kernels = ", ".join(dict.fromkeys(kernel.name for kernel in one.kernels))
+        times = (f"{one.lost_ms:.3f}", *_times(one, measured=measured), f"{one.bound_ms:.3f}")
+        table.add_row(f"{place}.", escape(where), ", ".join(one.results), kernels, one.limits, *times)
+    return _text(table)
+
+
+def _kernel(kernel: Kernel) -> tuple[str, str, str, str]:
+    """Returns the columns of a kernel; bytes that a thread spills follow its registers."""
+    spilled = f"+{kernel.spilled}B" if kernel.spilled else ""
+    return kernel.name, f"{kernel.registers}{spilled}", f"{kernel.shared}", f"{kernel.occupancy:.0%}"
+
+
+def _times(one: OperatorForecast, *, measured: bool) -> list[str]:
+    taken = "" if one.measured_ms is None else f"{one.measured_ms:.3f}"
+    return [f"{one.ms:.3f}", taken][: 1 + measured]
+
+
+def _table(*headings: str) -> Table:
+    table = Table(box=box.SIMPLE, pad_edge=False)
+    for heading in headings:
+        words = heading in _WORDS
+        table.add_column(heading, justify="left" if words else "right", overflow="fold", no_wrap=not words)
+    return table
+
+
+def _text(table: Table) -> str:
+    output = StringIO()
+    Console(file=output, width=WIDTH, highlight=False).print(table)
+    return "\n".join(line.rstrip() for line in output.getvalue().strip("\n").splitlines())
