@@ -160,6 +160,7 @@ def forecast(
 
     Raises:
         BuildError: nvcc does not build the program.
+        DeviceError: A kernel does not fit on the device.
     """
     recorder = LaunchRecorder(program.lowered, architecture or device.architecture, tf32=tf32)
     runs = [recorder.launches(sizes, device.multiprocessors) for sizes in graphs]
@@ -186,6 +187,7 @@ def forecast(
 
 
 def kernel_of(launch: Launch, device: Device) -> Kernel:
+    """Returns what a launch takes of a device."""
     fill = filled(launch, device)
     usage = launch.kernel
     return Kernel(

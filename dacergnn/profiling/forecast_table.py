@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from io import StringIO
-from itertools import groupby
+from itertools import groupby, zip_longest
 from typing import TYPE_CHECKING
 
 from rich import box
@@ -36,10 +36,10 @@ def text(forecast: Forecast) -> str:
         for one in members:
             work = f"{(one.cost.streamed + one.cost.gathered) / 1e6:.1f}", f"{one.cost.flops / 1e6:.1f}"
             shares = (f"{share:.0%}" for share in (one.roofline, *forecast.shares(one)))
-            first, *others = [_kernel(kernel) for kernel in one.kernels] or [("", "", "", "")]
-            table.add_row(", ".join(one.results), *first, *work, *_times(one, measured=measured), *shares)
-            for row in others:
-                table.add_row("", *row)
+            figures = (*work, *_times(one, measured=measured), *shares)
+            lines = zip_longest(one.results, map(_kernel, one.kernels), fillvalue=())
+            for number, (name, kernel) in enumerate(lines):  # each has a line of its own, the group has the first
+                table.add_row(name or "", *(kernel or [""] * 4), *(figures if number == 0 else ()))
     table.add_section()
     total = [f"{forecast.ms:.3f}", f"{sum(one.taken_ms for one in forecast.operators):.3f}"][: 1 + measured]
     table.add_row("all", *[""] * 6, *total, f"{forecast.bound_ms / forecast.ms:.0%}" if forecast.ms else "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dacergnn.errors import DeviceError
 from dacergnn.profiling.devices import Device
 from dacergnn.runtime.launches import Launch
 
@@ -56,7 +57,11 @@ def filled(launch: Launch, device: Device) -> Filled:
 
 
 def blocks_at_once(launch: Launch, device: Device) -> tuple[int, str]:
-    """Returns how many blocks of a kernel a multiprocessor runs at once, and what keeps more away."""
+    """Returns how many blocks of a kernel a multiprocessor runs at once, and what keeps more away.
+
+    Raises:
+        DeviceError: It runs none, because a block takes too much shared memory.
+    """
     room = device.multiprocessor
     warps = -(-launch.threads // WARP)
     registers = _up(launch.kernel.registers * WARP, _REGISTER_UNIT)
@@ -68,6 +73,11 @@ def blocks_at_once(launch: Launch, device: Device) -> tuple[int, str]:
         "blocks": room.blocks,
     }
     limit = min(limits, key=lambda name: limits[name])
+    if limits[limit] == 0:
+        raise DeviceError(
+            f"A block of {launch.kernel.short_name} takes {shared} bytes of shared memory, more than {device.name} has; "
+            f"build for its compute capability, {device.architecture}."
+        )
     return limits[limit], limit
 
 

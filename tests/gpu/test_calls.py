@@ -58,6 +58,8 @@ def test_every_group_of_operators_is_timed(name: str, device: torch.device) -> N
     profile = dacergnn.profile(layer, x, graph)
     assert {operator.role for operator in profile.operators} == {"forward", "backward"}
     assert all(operator.ms > 0 for operator in profile.operators)
+    assert profile.forecast is not None
+    assert all(operator.measured_ms and operator.kernels for operator in profile.forecast.operators)
     assert_equal(trained(layer, x, graph), expected)
 
 

@@ -66,9 +66,12 @@ def test_table() -> None:
     lines = str(Forecast(DEVICE, (ROW, replace(ROW, role="backward", ms=1.5)))).splitlines()
     assert max(map(len, lines)) <= 120
     words = [line.split() for line in lines]
-    assert ["att,", "out", "Row", "64+8B", "1536", "50%", "2000.0", "4000.0", "3.000", "33%", "67%", "13%"] in words
-    assert ["Hub", "64+8B", "1536", "50%"] in words
+    assert ["att", "Row", "64+8B", "1536", "50%", "2000.0", "4000.0", "3.000", "33%", "67%", "13%"] in words
+    assert ["out", "Hub", "64+8B", "1536", "50%"] in words
     assert ["all", "4.500", "44%"] in words
+    longer = str(Forecast(DEVICE, (replace(ROW, results=("att", "out", "sum")), replace(ROW, results=("a",)))))
+    assert ["sum"] in [line.split() for line in longer.splitlines()]
+    assert ["Hub", "64+8B", "1536", "50%"] in [line.split() for line in longer.splitlines()]
     assert ["1.", "forward", "of", "rgat", "att,", "out", "Row,", "Hub", "registers,", "grid",
             "2.000", "3.000", "1.000"] in words  # fmt: skip
     assert "measured less bound" not in str(lines)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dacergnn.errors import DeviceError
 from dacergnn.native.ptxas import KernelUsage
 from dacergnn.profiling.devices import named
 from dacergnn.profiling.occupancy import blocks_at_once, filled
@@ -54,3 +55,8 @@ def test_a_small_launch_fills_little() -> None:
 def test_copies_to_shared_memory_are_in_flight() -> None:
     fill = filled(launch(144, 128, 57_600), named("h100"))
     assert fill.in_flight == 132 * 3 * 57_600 // 3
+
+
+def test_a_block_that_has_no_room() -> None:
+    with pytest.raises(DeviceError, match="A block of K takes 121088 bytes of shared memory, more than l4 has; build"):
+        blocks_at_once(launch(32, 128, 120_000), named("l4"))
