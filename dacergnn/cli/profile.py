@@ -29,7 +29,10 @@ def profile(
     model: str, data: str, features: int, heads: int, plan: Plan | None, mode: str, passes: tuple[str, ...],
     device: str, as_json: bool, picture: Path | None,
 ) -> None:  # fmt: skip
-    """Measure the operators of a layer on a graph: time, FLOPs, bytes, and their share of the roofline."""
+    """Measure the operators of a layer on a graph: time, FLOPs, bytes, and their share of the roofline.
+
+    On a CUDA device, also show what their kernels take of it, and how fast they should be (docs/gpu.md).
+    """
     import torch
 
     import dacergnn

@@ -45,7 +45,7 @@ def profile(model: nn.Module, /, *args: Any, **kwargs: Any) -> OperatorProfile:
     `torch.no_grad` no backward is measured. Half of the calls run builds with a clock between every two operators; all
     other calls, now and later, run builds without. Calls of other threads count if they run the same programs then.
     What torch computes is no operator: it is part of the time of the call alone. The same holds for programs of higher
-    derivatives.
+    derivatives. On a CUDA device, programs are built once more, for the forecast of their kernels.
 
     Raises:
         DacergnnError: The call runs no compiled operator, or replays CUDA graphs, or another profile is being made.

@@ -75,8 +75,8 @@ def blocks_at_once(launch: Launch, device: Device) -> tuple[int, str]:
     limit = min(limits, key=lambda name: limits[name])
     if limits[limit] == 0:
         raise DeviceError(
-            f"A block of {launch.kernel.short_name} takes {shared} bytes of shared memory, more than {device.name} has; "
-            f"build for its compute capability, {device.architecture}."
+            f"A block of {launch.kernel.short_name} takes {shared} bytes of shared memory, more than {device.name} "
+            f"has; build for its compute capability, {device.architecture}."
         )
     return limits[limit], limit
 
