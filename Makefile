@@ -28,7 +28,7 @@ bench: $(STAMP)
 
 # What scripts/gpu_check.sh installs on a machine without network; see docs/gpu.md.
 wheels: $(STAMP)
-	$(BIN)/python scripts/make_wheels.py build/wheels $(or $(WHEELS_PYTHON),3.12) "$(WITHOUT)"
+	$(BIN)/python scripts/make_wheels.py build/wheels $(or $(WHEELS_PYTHON),3.12) "$(WITHOUT)" "$(WITH)"
 
 clean:
 	rm -rf $(VENV) .cache .dacecache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage build *.egg-info

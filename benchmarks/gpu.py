@@ -5,49 +5,60 @@
 First the device is measured: bandwidth of copies, rates of matrix products. Then every graph has its own process, and
 every case (a model on a graph, in inference or training) writes a line of JSON when it is done. A run that is ended
 early keeps these lines, and a crash costs one case. A later call with the same file measures the cases that have no
-complete line in it. With ``--build`` nothing is measured: the kernels of all cases are built, several graphs at a time.
-This needs no device if ``--arch`` names a compute capability.
+complete line in it. The exit status is 75 if time was too short for some cases. With ``--build`` nothing is measured:
+the kernels of all cases are built, several at a time. This needs no device if ``--arch`` names a compute capability.
+With ``--build-ahead`` kernels of later graphs are built while earlier ones are measured.
 """
 
 from __future__ import annotations
 
+import fcntl
 import math
 import os
 import subprocess
 import sys
 import time
 import warnings
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import click
 import torch
 
+from dacergnn.bench import peers
+from dacergnn.bench.ahead import Background
 from dacergnn.bench.bound import bound
 from dacergnn.bench.candidate import make_step, unwrapped
 from dacergnn.bench.device_case import DeviceCase, own_candidate
-from dacergnn.bench.device_report import Line, append_line, case_line, is_complete, key_of, markdown, read_lines
+from dacergnn.bench.device_report import Line, append_line, case_line, is_complete, key_of, read_lines
 from dacergnn.bench.device_settings import DeviceSettings
+from dacergnn.bench.device_tables import markdown
 from dacergnn.bench.entry import Entry
 from dacergnn.bench.environment import environment
 from dacergnn.bench.parameters import make_parameters
 from dacergnn.bench.problem import Problem, load_problem
 from dacergnn.bench.rates import PRECISIONS, gemm_rate, measure_rates, precision
 from dacergnn.bench.settings import MODELS, MODES
+from dacergnn.config import Rates
 from dacergnn.errors import ArrayError
 from dacergnn.native.cache import cache_folder
 
-DATA = ("aifb", "fb15k", "mag", "am", "wikikg2", "biokg", "mutag", "bgs")
-"""Small and large graphs, with many and few relations, in turns: a run that is ended early has some of each."""
+DATA = ("mag", "am", "wikikg2", "bgs", "biokg", "fb15k", "aifb", "mutag")
+"""Large graphs come first: they are what a device is for."""
+CASES_LEFT = 75
+"""Exit status where time was too short for all cases."""
 START_S = 15.0
 """No process is started when less time is left; one that is still busy this long after its time is ended."""
 
 
 def names(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in value.split(",") if name.strip())
+
+
+def read_rates(_: click.Context, __: click.Parameter, value: str | None) -> Rates | None:
+    return None if value is None else Rates.load(value)
 
 
 @click.command()
@@ -57,7 +68,8 @@ def names(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...]:
 @click.option("--mode", default=",".join(MODES), callback=names, show_default=True)
 @click.option("--dtype", default="float32", type=click.Choice(list(PRECISIONS)), show_default=True)
 @click.option("--level", default="O2,hector", callback=names, show_default=True, help="Levels of ours.")
-@click.option("--against", default="pyg,torch", callback=names, show_default=True, help="pyg, torch, compiled.")
+@click.option("--against", default=",".join(DeviceSettings.against), callback=names, show_default=True,
+              help="Of pyg, dgl, torch, grouped (torch's products of groups), compiled (PyG's).")  # fmt: skip
 @click.option("--hidden", default=64, show_default=True, type=click.IntRange(1), help="Features in and out.")
 @click.option("--repeat", default=20, show_default=True, type=click.IntRange(1), help="Most rounds of a case.")
 @click.option("--budget", default=2.0, show_default=True, help="Seconds for the rounds of one case.")
@@ -65,6 +77,8 @@ def names(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...]:
 @click.option("--case-limit", default=math.inf, help="Seconds for a process; the case that it is at then fails.")
 @click.option("--device", default="cuda", show_default=True)
 @click.option("--arch", type=int, help="Compute capability to build for, such as 90; that of the device by default.")
+@click.option("--rates", callback=read_rates, metavar="FILE", help="Rates that ours are compiled by, of dacergnn env.")
+@click.option("--build-ahead", is_flag=True, help="Build kernels in the background, while earlier graphs are measured.")
 @click.option("--build", is_flag=True, help="Build the kernels of all cases and measure nothing.")
 @click.option("--json", "path", type=click.Path(dir_okay=False, path_type=Path), default="gpu.jsonl", show_default=True)
 @click.option("--markdown", "table", type=click.Path(dir_okay=False, path_type=Path), help="Write tables here.")
@@ -78,25 +92,47 @@ def main(data: tuple[str, ...], scale: float, models: tuple[str, ...], mode: tup
     arch: int | None = options["arch"] or _architecture(options["device"])
     settings = DeviceSettings(
         options["level"], options["against"], options["dtype"], options["device"], None if arch is None else (arch,),
-        options["repeat"], options["budget"],
+        options["rates"], options["repeat"], options["budget"],
     )  # fmt: skip
     deadline = time.monotonic() + options["time_limit"]
     if options["build"] and options["inline"]:
         build(full_name(data[0], scale), cases, settings, options["hidden"])
     elif options["build"]:
-        commands = [[*command(), "--inline", "--data", name] for name in data]
-        with ThreadPoolExecutor(max(1, (os.cpu_count() or 2) // 2)) as workers:
-            codes = list(workers.map(lambda command: subprocess.run(command, check=False).returncode, commands))
-        sys.exit(max(map(abs, codes)))
+        with Background(build_commands(data, cases)) as builds:
+            failed = [name for name in data if not builds.wait(name)]  # all have their turn
+            sys.exit(bool(failed))
     elif options["inline"]:
         measure(full_name(data[0], scale), cases, settings, options["hidden"], options["path"], deadline)
     else:
-        append_line(options["path"], machine(torch.device(options["device"])))
-        run_all(data, scale, cases, settings, options["path"], deadline, options["case_limit"])
+        device = torch.device(options["device"])
+        settings, absent = with_present(settings, device)
+        for line in absent:
+            click.echo(line)
+        append_line(options["path"], machine(device) | {"absent": absent})
+        with Background(build_commands(data, cases) if options["build_ahead"] else {}) as builds:
+            left = run_all(
+                data, scale, cases, settings, options["path"], deadline, options["case_limit"], builds
+            )  # fmt: skip
         text = markdown(read_lines(options["path"]))
         click.echo(text)
         if options["table"] is not None:
             options["table"].write_text(text)
+        if left:
+            click.echo(f"{left} cases are left; call again with the same --json.")
+            sys.exit(CASES_LEFT)
+
+
+def with_present(settings: DeviceSettings, device: torch.device) -> tuple[DeviceSettings, list[str]]:
+    """Returns the settings without peers that cannot run here, and a line for each of these that says why."""
+    reasons = {name: peers.absence(name, device) for name in settings.against}
+    present = tuple(name for name, reason in reasons.items() if not reason)
+    return replace(settings, against=present), [f"{name} is left out: {why}" for name, why in reasons.items() if why]
+
+
+def build_commands(data: tuple[str, ...], cases: list[tuple[str, str]]) -> dict[str, list[list[str]]]:
+    """Returns the commands that build the kernels of each graph, one for each case."""
+    options = [*command(), "--build", "--inline", "--data"]
+    return {name: [[*options, name, "--cases", ":".join(case)] for case in cases] for name in data}
 
 
 def machine(device: torch.device) -> Line:
@@ -111,6 +147,7 @@ def machine(device: torch.device) -> Line:
     line = {
         "command": " ".join(["python benchmarks/gpu.py", *sys.argv[1:]]),
         "environment": environment(),
+        "memory_bytes": torch.cuda.mem_get_info(device)[1] if device.type == "cuda" else None,
         "rates": rates,
     }
     click.echo(line)
@@ -118,19 +155,23 @@ def machine(device: torch.device) -> Line:
 
 
 def run_all(data: tuple[str, ...], scale: float, cases: list[tuple[str, str]], settings: DeviceSettings, path: Path,
-            deadline: float, case_limit: float) -> None:  # fmt: skip
+            deadline: float, case_limit: float, builds: Background) -> int:  # fmt: skip
     """Runs a process for each graph, and another one for the cases after a case at which a process failed.
 
-    Cases with a complete line in the file are not measured again.
+    Cases with a complete line in the file are not measured again. Returns how many cases time was too short for.
     """
+    late = 0
     for name in data:
         known = [line for line in read_lines(path) if is_complete(line, settings.levels, settings.against)]
         keys = {key_of(line) for line in known}
         todo = [(m, how) for m, how in cases if (full_name(name, scale), m, how, settings.precision) not in keys]
+        if todo:
+            builds.wait(name, max(deadline - time.monotonic() - START_S, 0))
         while todo and deadline - time.monotonic() > START_S:
             begun, left = len(read_lines(path)), deadline - time.monotonic()
             chosen = ",".join(":".join(case) for case in todo)
             arguments = ["--inline", "--data", name, "--cases", chosen, "--time-limit", str(left)]
+            arguments += ["--against", ",".join(settings.against)]
             failure = run([*command(), *arguments], min(left + START_S, case_limit))
             done = {(line["model"], line["mode"]) for line in read_lines(path)[begun:]}
             todo = [case for case in todo if case not in done]
@@ -139,6 +180,8 @@ def run_all(data: tuple[str, ...], scale: float, cases: list[tuple[str, str]], s
             if failure is not None and todo:
                 model, mode = todo.pop(0)
                 append_line(path, failed_line(model, full_name(name, scale), mode, settings.precision, failure))
+        late += len(todo)
+    return late
 
 
 def failed_line(model: str, data: str, mode: str, dtype: str, reason: str) -> Line:
@@ -167,16 +210,19 @@ def full_name(name: str, scale: float) -> str:
 
 
 def kept_problem(data: str, hidden: int, seed: int) -> Problem:
-    """Returns a problem on the processor; large ones take a minute to make, so they are kept with the builds."""
+    """Returns a problem on the processor; large ones take a minute to make, so they are kept with the builds.
+
+    One process makes it, and others wait.
+    """
     path = cache_folder() / "problems" / f"{data}-{hidden}-{seed}.pt"
-    if path.exists():
-        return torch.load(path, weights_only=False)
-    problem = load_problem(data, hidden, seed)
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(f".{os.getpid()}")
-    torch.save(problem, part)
-    part.replace(path)
-    return problem
+    with path.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not path.exists():
+            part = path.with_suffix(f".{os.getpid()}")
+            torch.save(load_problem(data, hidden, seed), part)
+            part.replace(path)
+    return torch.load(path, weights_only=False)
 
 
 def build(data: str, cases: list[tuple[str, str]], settings: DeviceSettings, hidden: int) -> None:
@@ -201,6 +247,7 @@ def measure(data: str, cases: list[tuple[str, str]], settings: DeviceSettings, h
     device = torch.device(settings.device)
     problem = kept_problem(data, hidden, settings.seed).to(device, settings.dtype)
     sizes = problem.sizes()
+    resident = torch.cuda.memory_allocated(device) if device.type == "cuda" else None
     with precision(settings.precision):
         rates = measure_rates(problem.num_nodes, hidden, device, settings.dtype)
         for model in dict.fromkeys(model for model, _ in cases):
@@ -212,7 +259,7 @@ def measure(data: str, cases: list[tuple[str, str]], settings: DeviceSettings, h
                 limit = bound(model, mode, sizes, hidden, rates, settings.dtype.itemsize)
                 line = case_line(
                     model, data, mode, entries, limit, precision=settings.precision, against=settings.against,
-                    edges=problem.num_edges, sizes=sizes, rates=asdict(rates),
+                    edges=problem.num_edges, sizes=sizes, rates=asdict(rates), resident_bytes=resident,
                 )  # fmt: skip
                 append_line(path, line)
                 click.echo(f"{model} {data} {mode}: {', '.join(f'{e.label} {_state(e)}' for e in entries)}")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
+from pathlib import Path
 from reprlib import repr as short
 from typing import Any, Literal
 
@@ -78,6 +80,23 @@ class Rates:
         for name, value in values.items():
             if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < float("inf"):
                 raise DacergnnError(f"rates: {name}={short(value)}; pass what the machine does in a second.")
+
+    def save(self, path: str | Path) -> None:
+        """Writes a file that `load` and ``--rates`` of the command line read."""
+        try:
+            Path(path).write_text(json.dumps(vars(self)) + "\n")
+        except OSError as error:
+            raise DacergnnError(f"rates: {path} cannot be written: {error.strerror}.") from None
+
+    @classmethod
+    def load(cls, path: str | Path) -> Rates:
+        """Returns the rates that a file holds; raises DacergnnError, with the name of the file, if there are none."""
+        try:
+            return cls(**json.loads(Path(path).read_text()))
+        except (OSError, ValueError, TypeError, DacergnnError):
+            raise DacergnnError(
+                f"rates: {path} holds none; name a file that Rates.save or dacergnn env --save wrote."
+            ) from None
 
 
 TYPICAL_RATES = {"cpu": Rates(1.6e11, 3.0e10, 3.5e10, 1.7e9), "cuda": Rates(4.0e13, 3.0e12, 6.0e12, 1.0e11)}

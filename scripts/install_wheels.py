@@ -3,7 +3,8 @@
     python scripts/install_wheels.py WHEELS TARGET
 
 The package itself, and what it pins, go there unless just that version is installed: a machine's own torch, numpy and
-the like stay the ones that are used.
+the like stay the ones that are used. The parts of a CUDA compiler have to lie in one folder, so all of them go there
+unless the machine has a compiler.
 """
 
 from __future__ import annotations
@@ -13,16 +14,23 @@ import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from scripts.gpu_look import nvcc
+
 EXACT = ("dacergnn", "dace")
+COMPILER = "nvidia_"
 
 
 def wanted(wheels: Path) -> list[Path]:
     """The wheels that are to be installed; SystemExit where there are none of the package or of what it pins."""
     found: list[Path] = []
     names: set[str] = set()
+    compiler = nvcc()
     for path in sorted(wheels.glob("*.whl")):
         name, release = path.name.split("-")[:2]
         names.add(name)
+        if name.startswith(COMPILER):
+            found += [] if compiler else [path]
+            continue
         try:
             installed = version(name.replace("_", "-"))
         except PackageNotFoundError:

@@ -1,9 +1,10 @@
 """Make the folder of wheels that scripts/gpu_check.sh installs: the package, and what it needs besides torch.
 
-    python scripts/make_wheels.py FOLDER [PYTHON [NAME,...]]
+    python scripts/make_wheels.py FOLDER [PYTHON [NAME,... [EXTRA,...]]]
 
 for a release of Python (3.12) on Linux with x86-64, without the packages named (those that the machine has: numpy,
-scipy). Wheels that are no longer needed are removed.
+scipy), and with further extras of the package (cuda, for a machine without nvcc). Wheels that are no longer needed are
+removed.
 """
 
 from __future__ import annotations
@@ -12,19 +13,35 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-UNUSED = {"cmake", "ninja", "scikit_build", "distro"}
-"""What DaCe asks for to build its own programs; ours go straight to the compiler."""
+UNUSED = {
+    *(
+        "cmake",
+        "ninja",
+        "scikit_build",
+        "distro",
+    ),  # DaCe builds its own programs with these
+    *("sympy", "mpmath", "networkx", "jinja2", "markupsafe", "fsspec", "filelock", "typing_extensions", "setuptools"),
+    *("scikit_learn", "joblib", "threadpoolctl", "narwhals", "pytest_cov", "coverage"),  # no test on devices uses them
+}
+"""What is not installed: the second line comes with torch."""
 PLATFORMS = [f"manylinux_2_{n}_x86_64" for n in (17, 24, 26, 27, 28, 31, 34)] + ["manylinux2014_x86_64", "linux_x86_64"]
 
 
-def requirements() -> tuple[list[str], list[str]]:
-    """What is pinned, to be built from source, and what the package, its tests and its peers need besides torch."""
+def requirements(more: Iterable[str] = ()) -> tuple[list[str], list[str]]:
+    """What is pinned, to be built from source, and what the package, its tests and its peers need besides torch.
+
+    ``more`` names further extras. Raises SystemExit for one that the package does not have.
+    """
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    names = [*project["dependencies"], *extras["pyg"], *extras["test"]]
+    unknown = [name for name in more if name not in extras]
+    if unknown:
+        sys.exit(f"WITH={unknown[0]}: the package has no such extra; choose from {', '.join(extras)}")
+    names = [*project["dependencies"], *(name for extra in ("pyg", "test", *more) for name in extras[extra])]
     pinned = [name for name in names if "==" in name]
     return pinned, [name for name in names if name not in pinned and not name.startswith("torch>")]
 
@@ -35,7 +52,7 @@ def main() -> None:
     release = sys.argv[2] if len(sys.argv) > 2 else "3.12"
     without = UNUSED | {name.replace("-", "_") for name in (sys.argv[3] if len(sys.argv) > 3 else "").split(",")}
     pip = [sys.executable, "-m", "pip"]
-    pinned, others = requirements()
+    pinned, others = requirements([name for name in (sys.argv[4] if len(sys.argv) > 4 else "").split(",") if name])
     for old in folder.glob("*.whl"):
         old.unlink()
     shutil.rmtree(ROOT / "build" / "lib", ignore_errors=True)  # of an earlier wheel: what is gone would be packed again
@@ -48,7 +65,7 @@ def main() -> None:
         if path.name.split("-")[0].lower() in without:
             path.unlink()
     wheels = sorted(folder.glob("*.whl"))
-    print(f"{folder}: {len(wheels)} wheels, {sum(p.stat().st_size for p in wheels) / 1e6:.0f} MB")
+    print(f"{folder}: {len(wheels)} wheels, {sum(p.stat().st_size for p in wheels) / 2**20:.1f} MiB")
 
 
 if __name__ == "__main__":

@@ -23,6 +23,8 @@ from dacergnn.bench.reference import UNCOMPARED, Reference, compute_reference, m
 from dacergnn.bench.replay import replayed
 from dacergnn.config import Config
 
+PEERS = (*peers.LIBRARIES, "torch", "grouped")
+"""Names of the kinds of peers, as candidates have them."""
 Step = Callable[[], Any]
 ALONE_S = 0.1
 """Seconds for the samples of a candidate that is timed by itself."""
@@ -30,7 +32,7 @@ ALONE_S = 0.1
 
 def own_candidate(model: str, level: str, settings: DeviceSettings) -> Candidate:
     """Returns our layer at a level, built for the architectures of the settings; no device is needed."""
-    config = Config(level=level, implementation="cuda", cuda_arch=settings.architectures)
+    config = Config(level=level, implementation="cuda", cuda_arch=settings.architectures, rates=settings.rates)
     return ours.configured(model, level, config)
 
 
@@ -55,7 +57,7 @@ class DeviceCase:
         """Returns the entries of all candidates in a mode ("infer" or "train"), ours first."""
         entries = [self._alone(candidate, mode) for candidate in self._candidates()]
         quick = [e for e in self._best(entries) if e.ms is not None and e.ms < self.settings.replay_below_ms]
-        captured = [e.candidate for e in quick if e.candidate.library != "pyg"] if self.cuda else []
+        captured = [e.candidate for e in quick if e.candidate.library not in peers.LIBRARIES] if self.cuda else []
         entries += [self._alone(replace(c, name=f"{c.name} replayed", replayed=True), mode) for c in captured]
         self._interleave([*self._best(entries), *[e for e in entries if e.candidate.replayed]], mode)
         return entries
@@ -66,16 +68,19 @@ class DeviceCase:
         for name in settings.against:
             if name == "torch":
                 candidates += plain_torch.candidates(model) + plain_torch.device_candidates(model)
+            elif name == "grouped":
+                candidates += plain_torch.grouped_candidates(model)
+            elif name == "compiled":
+                candidates += map(peers.through_compiler, peers.candidates(model, ("pyg",), compiled=False))
             else:
-                eager = peers.candidates(model, ("pyg",), compiled=False)
-                candidates += [peers.through_compiler(c) for c in eager] if name == "compiled" else eager
+                candidates += peers.candidates(model, (name,), compiled=False)
         return candidates
 
     def _best(self, entries: list[Entry]) -> list[Entry]:
         """Returns ours and the fastest others, without replayed ones."""
         timed = sorted((e for e in entries if e.ms is not None and not e.candidate.replayed), key=lambda e: e.timing.ms)
         chosen = [e for e in timed if e.candidate.library == "ours"]
-        for library in ("pyg", "torch"):
+        for library in PEERS:
             chosen += [e for e in timed if e.candidate.library == library][: self.settings.finalists]
         return chosen
 
@@ -86,7 +91,7 @@ class DeviceCase:
             entry.status, entry.note = "skipped", "the device was lost to this process before" if self.lost else ""
             return entry
         need = candidate.memory(self.problem, train) * self.problem.x.itemsize / 4
-        if candidate.library == "pyg" and need > self._memory():
+        if candidate.library in peers.LIBRARIES and need > self._memory():
             entry.status, entry.note = "out of memory", f"estimated at {need / 1e9:.0f} GB"
             return entry
         try:
@@ -119,7 +124,7 @@ class DeviceCase:
         if not entry.error <= tolerance:
             note = f"differs from the float64 reference by {entry.error:.1e}"
             # In short types, libraries may round long sums as they like, so a deviation is no error of theirs.
-            short = self.settings.dtype.itemsize < 4 and entry.candidate.library == "pyg"
+            short = self.settings.dtype.itemsize < 4 and entry.candidate.library in peers.LIBRARIES
             entry.status, entry.note = ("ok" if short else "wrong"), note
 
     def _reference(self, function: str) -> Reference | None:

@@ -17,7 +17,7 @@ from dacergnn.native.build import compiler as found_compiler
 from dacergnn.native.build import vectors
 from dacergnn.target import find
 
-PACKAGES = ("torch", "dace", "numpy", "torch_geometric", "dgl", "triton")
+PACKAGES = ("torch", "dace", "numpy", "torch_geometric", "pyg_lib", "dgl", "triton")
 # Instruction sets of which the kernels, or the libraries that they call, choose one.
 X86_FEATURES = ("avx2", "fma", "avx512f", "avx512_bf16", "avx512_vnni", "amx_tile", "amx_bf16")
 ARM_FEATURES = ("asimd", "asimdhp", "sve", "sve2", "bf16", "i8mm")

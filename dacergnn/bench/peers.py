@@ -53,6 +53,26 @@ def library_module(name: str) -> Any:
     return importlib.import_module(f"dacergnn.bench.peers_{name}")
 
 
+def absence(name: str, device: torch.device) -> str:
+    """Returns why a peer of the benchmark on devices cannot run on this machine; empty where it can.
+
+    Raises BenchmarkError for an unknown name.
+    """
+    if name not in (*LIBRARIES, "torch", "grouped", "compiled"):
+        raise BenchmarkError(f"against: '{name}' is unknown; choose from pyg, dgl, torch, grouped, compiled")
+    if name == "torch":
+        return ""
+    if name == "grouped":
+        return "" if hasattr(torch, "_grouped_mm") else f"torch {torch.__version__} has no _grouped_mm"
+    try:
+        library_module("pyg" if name == "compiled" else name)
+        if name == "dgl":
+            importlib.import_module("dgl").graph(([0], [0])).to(device)  # builds without CUDA refuse
+    except Exception as error:  # a library that does not load here raises what it likes
+        return " ".join(str(error).split())[:200]
+    return ""
+
+
 def through_compiler(candidate: Candidate) -> Candidate:
     """Returns the same layer through torch.compile."""
 

@@ -29,7 +29,7 @@ def _heterograph(problem: Problem) -> Any:
 
 def _rel_graph_conv(presorted: bool) -> Any:
     def build(problem: Problem, shared: Parameters, wrap: Wrap) -> Built:
-        layer: Any = library.RelGraphConv(problem.hidden, problem.hidden, problem.num_etypes)
+        layer: Any = library.RelGraphConv(problem.hidden, problem.hidden, problem.num_etypes).to(problem.x)
         slots = [
             Slot("weight", layer.linear_r.W),
             Slot("root", layer.loop_weight),
@@ -58,7 +58,7 @@ class HeteroLayer(nn.Module):
 
 def _hetero_mean(problem: Problem, shared: Parameters, wrap: Wrap) -> Built:
     d = problem.hidden
-    layer = HeteroLayer(problem, lambda: library.GraphConv(d, d, norm="right", bias=False), root=True)
+    layer = HeteroLayer(problem, lambda: library.GraphConv(d, d, norm="right", bias=False), root=True).to(problem.x)
     assert layer.root is not None
     slots = [Slot("root", layer.root.weight, transposed=True), Slot("bias", layer.root.bias)]
     slots += [Slot("weight", layer.convs.mods[f"r{r}"].weight, r) for r in range(problem.num_etypes)]
@@ -67,7 +67,7 @@ def _hetero_mean(problem: Problem, shared: Parameters, wrap: Wrap) -> Built:
 
 def _hetero_gat(problem: Problem, shared: Parameters, wrap: Wrap) -> Built:
     d = problem.hidden
-    layer = HeteroLayer(problem, lambda: library.GATConv(d, d, 1, bias=False), root=False)
+    layer = HeteroLayer(problem, lambda: library.GATConv(d, d, 1, bias=False), root=False).to(problem.x)
     return _finish_hetero(problem, layer, [], shared, wrap)
 
 
@@ -79,7 +79,7 @@ def _finish_hetero(problem: Problem, layer: HeteroLayer, slots: list[Slot], shar
 def _hgt(presorted: bool) -> Any:
     def build(problem: Problem, shared: Parameters, wrap: Wrap) -> Built:
         d = problem.hidden
-        layer: Any = library.HGTConv(d, d, 1, problem.num_ntypes, problem.num_etypes, dropout=0.0)
+        layer: Any = library.HGTConv(d, d, 1, problem.num_ntypes, problem.num_etypes, dropout=0.0).to(problem.x)
         slots = [
             Slot("att", layer.relation_att[0].W),
             Slot("msg", layer.relation_msg[0].W),

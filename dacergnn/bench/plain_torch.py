@@ -174,21 +174,28 @@ def candidates(model: str) -> list[Candidate]:
 
 
 def device_candidates(model: str) -> list[Candidate]:
-    """Returns further variants that may be fastest on a CUDA device: sums by index_add, products by grouped kernels.
+    """Returns further variants that may be fastest on a CUDA device, since they sum by index_add."""
+    return [c for kind in _KINDS for c in _device_variants(model, "torch", kind, (True,))]
 
-    Where torch has no grouped kernel for the element type, that candidate fails, and its row says so.
+
+def grouped_candidates(model: str) -> list[Candidate]:
+    """Returns variants whose typed products are those of torch._grouped_mm, summed by sparse products or index_add.
+
+    Where torch has no grouped kernel for the element type, the candidates fail, and their rows say so.
     """
-    products: tuple[Products, ...] = ("typed", "padded", "grouped")
+    return _device_variants(model, "grouped", "grouped", (False, True))
+
+
+_KINDS: tuple[Products, ...] = ("typed", "padded")
+
+
+def _device_variants(model: str, library: str, kind: Products, scatters: tuple[bool, ...]) -> list[Candidate]:
     variants: list[Candidate] = []
     for name, forward in FORWARDS:
         label = forward.__name__.removeprefix(f"{name}_")
-        if name != model or label not in ("sources", "destinations"):
-            continue
-        for kind in products:
-            for scatter in (False, True):
-                if scatter or kind == "grouped":
-                    parts = [label, *[kind] * (kind != "typed"), *["scatter"] * scatter]
-                    variants.append(
-                        Candidate(" ".join(parts), "torch", name, _builder(forward, kind, scatter=scatter), name)
-                    )
+        if name == model and label in ("sources", "destinations"):
+            for scatter in scatters:
+                parts = [label, *["padded"] * (kind == "padded"), *["scatter"] * scatter]
+                build = _builder(forward, kind, scatter=scatter)
+                variants.append(Candidate(" ".join(parts), library, name, build, name))
     return variants

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 import sys
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +16,8 @@ import torch
 from click.testing import CliRunner
 
 from benchmarks import gpu
-from dacergnn.bench import device_case, plain_torch
+from dacergnn.bench import BenchmarkError, device_case, peers, plain_torch
+from dacergnn.bench.ahead import Background
 from dacergnn.bench.bound import Bound, bound, plans
 from dacergnn.bench.candidate import Candidate, make_step, unwrapped
 from dacergnn.bench.device_case import DeviceCase
@@ -24,11 +27,11 @@ from dacergnn.bench.device_report import (
     append_line,
     case_line,
     is_complete,
-    markdown,
     merged,
     read_lines,
 )
 from dacergnn.bench.device_settings import DeviceSettings
+from dacergnn.bench.device_tables import CARD, HECTOR, fits, markdown
 from dacergnn.bench.entry import Entry
 from dacergnn.bench.measure import Timing
 from dacergnn.bench.parameters import make_parameters
@@ -37,7 +40,9 @@ from dacergnn.bench.rates import precision
 from dacergnn.bench.reference import compute_reference, max_error
 from dacergnn.config import Rates
 
-SETTINGS = DeviceSettings(against=("torch",), repeat=1, budget_s=0.1, device="cpu")
+SETTINGS = DeviceSettings(against=("torch", "grouped"), repeat=1, budget_s=0.1, device="cpu")
+NOTHING: Any = SimpleNamespace(wait=lambda name, seconds: True)
+"""Builds nothing ahead."""
 
 
 def stand_in(model: str, level: str, settings: DeviceSettings) -> Candidate:
@@ -52,9 +57,12 @@ def plain_ours(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("model", ["rgcn", "rgat", "hgt"])
 def test_plain_layers_for_devices_agree_with_the_reference(model: str, problem: Problem) -> None:
-    found = plain_torch.device_candidates(model)
-    assert [c.name for c in found] == [f"{rows}{kind}" for rows in ("sources", "destinations") for kind in
-                                       (" scatter", " padded scatter", " grouped", " grouped scatter")]  # fmt: skip
+    found = plain_torch.device_candidates(model) + plain_torch.grouped_candidates(model)
+    rows = ("sources", "destinations")
+    assert [(c.library, c.name) for c in found] == [
+        *(("torch", f"{row} {kind}") for kind in ("scatter", "padded scatter") for row in rows),
+        *(("grouped", f"{row}{kind}") for row in rows for kind in ("", " scatter")),
+    ]
     shared = make_parameters(model, problem)
     reference = compute_reference(model, problem, shared)
     for candidate in found:
@@ -67,7 +75,7 @@ def test_grouped_products_in_bfloat16(problem: Problem) -> None:
     short = problem.to("cpu", torch.bfloat16)
     shared = make_parameters("rgcn", problem)
     reference = compute_reference("rgcn", problem, shared)
-    found = [c for c in plain_torch.device_candidates("rgcn") if "grouped" in c.name]
+    found = plain_torch.grouped_candidates("rgcn")
     assert len(found) == 4
     for candidate in (c for c in found if "scatter" in c.name):  # MKL has no sparse products in bfloat16
         built = candidate.build(short, shared, unwrapped)
@@ -81,7 +89,7 @@ def test_a_case_validates_every_candidate_and_times_the_best_in_turns(problem: P
     for mode in ("infer", "train"):
         entries = case.measure(mode)
         assert [e.label for e in entries[:2]] == ["ours O2", "ours hector"]
-        assert len(entries) == 2 + 6 + 8
+        assert len(entries) == 2 + 6 + 4 + 4
         assert all(e.status == "ok" and e.ms is not None and e.error is not None and e.error < 1e-5 for e in entries)
 
 
@@ -152,9 +160,15 @@ def line(data: str, *entries: Entry, edges: int = 2_000_000) -> Line:
                      edges=edges)  # fmt: skip
 
 
+def rows_of(table: str) -> list[list[str]]:
+    return [[cell.strip() for cell in row.split("|")[1:-1]] for row in table.splitlines()]
+
+
 def test_tables() -> None:
     big = line("am~", entry("ours", "O2", 2.0), entry("ours", "hector", 3.0), entry("pyg", "RGCNConv", 20.0),
-               entry("torch", "sources", 8.0), entry("torch", "edges", None))  # fmt: skip
+               entry("pyg", "RGCNConv compiled", 10.0, compiled=True), entry("dgl", "RelGraphConv", 12.0),
+               entry("torch", "sources", 8.0), entry("grouped", "sources", 16.0),
+               entry("torch", "edges", None))  # fmt: skip
     small = line(
         "aifb~", entry("ours", "O2", 4.0), entry("ours", "O2 replayed", 0.5, replayed=True),
         entry("torch", "sources", 8.0), entry("torch", "sources replayed", 2.0, replayed=True), edges=9,
@@ -163,16 +177,96 @@ def test_tables() -> None:
     assert summary.ratio() == pytest.approx(2.0)
     assert summary.ratio(replayed=True) == pytest.approx(4.0)
     assert summary.share == pytest.approx(2.0)
-    machine = {"command": "python gpu.py --data am", "environment": {"gpu": "H200"}, "rates": {"copy_gb_s": 4100.04}}
-    text = markdown([machine, big, small, gpu.failed_line("hgt", "mag~", "infer", "float32", "ended")])
-    head, rest = text.split("\n\n    python gpu.py --data am\n\n")
-    assert head.splitlines() == ["- gpu: H200", "- copy_gb_s: 4100"]
-    rows = [[cell.strip() for cell in row.split("|")[1:-1]] for row in rest.splitlines() if row]
-    assert rows[2][:4] == ["rgcn", "am~", "train", "float32"]
-    assert rows[2][4:] == ["2", "-", "3", "RGCNConv", "20", "sources", "8", "4", "4", "1", "0.5", "2", "8"]
-    assert rows[4][4] == "failed"
-    assert rows[7] == ["rgcn", "train", "float32", "2", "2.83 (2)", "4 (4)", "1.5 (1.5)", "0.5 (0.5)"]
-    assert len({len(row) for row in rows[:5]}) == 1
+    machine = {"command": "python gpu.py --data am", "environment": {"gpu": "H200"}, "rates": {"copy_gb_s": 4100.04},
+               "memory_bytes": 10e6, "absent": ["dgl is left out: no CUDA"]}  # fmt: skip
+    lines = [machine, big | {"resident_bytes": 5e6}, small, gpu.failed_line("hgt", "mag~", "infer", "float32", "ended")]
+    head, command, times, memory, means = markdown(lines).split("\n\n")
+    assert head.splitlines() == ["- gpu: H200", "- copy_gb_s: 4100", "- dgl is left out: no CUDA"]
+    assert command == "    python gpu.py --data am"
+    first, _, *rows = rows_of(times)
+    assert rows[0][:4] == ["rgcn", "am~", "train", "float32"]
+    assert rows[0][4:] == ["2", "-", "3", "20 (RGCNConv)", "10 (RGCNConv compiled)", "12 (RelGraphConv)",
+                           "8 (sources)", "16 (sources)", "4", "4", "1", "0.5"]  # fmt: skip
+    assert rows[2][4] == "failed"
+    assert {len(row) for row in rows} == {len(first)}
+    first, _, *rows = rows_of(memory)
+    assert rows[0][4:] == ["5", "2", "3", "torch sources", "8", "yes", "5 of 5", "yes", "0 of 5"]
+    assert rows[1][4:] == ["-", "4", "-", "torch sources", "8", "-", "-", "-", "-"]
+    assert {len(row) for row in rows} == {len(first)}
+    assert rows_of(means)[2] == ["rgcn", "train", "float32", "2", "2.83 (2)", "4 (4)", "5 (5)", "2.59",
+                                 "1.5 (1.5)", "0.5 (0.5)"]  # fmt: skip
+    assert set(HECTOR) == {(model, mode) for model in ("rgcn", "rgat", "hgt") for mode in ("infer", "train")}
+
+
+def test_what_fits_in_a_memory() -> None:
+    candidate = {"status": "ok", "peak_mb": 25_000.0}
+    assert fits(candidate, 0.7e9, CARD) is True
+    assert fits(candidate, 0.8e9, CARD) is False
+    assert fits(candidate | {"status": "out of memory", "peak_mb": None}, 0.0, CARD) is False
+    assert fits(candidate | {"status": "failed", "peak_mb": None}, 0.0, CARD) is None
+    assert fits(candidate, None, CARD) is None
+    assert fits(None, 0.0, CARD) is None
+
+
+def test_peers_that_cannot_run_here_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = replace(SETTINGS, against=("pyg", "dgl", "torch", "grouped", "compiled"))
+    device = torch.device("meta")
+    graph = SimpleNamespace(to=lambda place: graph if place == device else None)
+    monkeypatch.setattr(peers, "library_module", lambda name: None)
+    monkeypatch.setitem(sys.modules, "dgl", SimpleNamespace(graph=lambda edges: graph))
+    assert gpu.with_present(wanted, device) == (wanted, [])
+
+    def refuse(edges: Any) -> Any:
+        raise RuntimeError("Device API cuda is not enabled.\nPlease install the cuda version of dgl.")
+
+    def absent(name: str) -> None:
+        if name == "pyg":
+            raise BenchmarkError("against: 'pyg' needs torch_geometric")
+
+    monkeypatch.setitem(sys.modules, "dgl", SimpleNamespace(graph=refuse))
+    monkeypatch.setattr(peers, "library_module", absent)
+    monkeypatch.delattr(torch, "_grouped_mm")
+    settings, lines = gpu.with_present(wanted, device)
+    assert settings.against == ("torch",)
+    assert lines == [
+        "pyg is left out: against: 'pyg' needs torch_geometric",
+        "dgl is left out: Device API cuda is not enabled. Please install the cuda version of dgl.",
+        f"grouped is left out: torch {torch.__version__} has no _grouped_mm",
+        "compiled is left out: against: 'pyg' needs torch_geometric",
+    ]
+    with pytest.raises(BenchmarkError, match="against: 'jax' is unknown; choose from pyg, dgl, torch"):
+        peers.absence("jax", device)
+
+
+@pytest.mark.parametrize("model", ["rgcn", "rgat", "hgt"])
+def test_dgl_is_a_peer(model: str, problem: Problem, plain_ours: None) -> None:
+    pytest.importorskip("dgl")
+    assert peers.absence("dgl", problem.x.device) == ""
+    entries = DeviceCase(model, problem, replace(SETTINGS, against=("dgl",))).measure("train")
+    assert {e.candidate.library for e in entries} == {"ours", "dgl"}
+    assert all(e.status == "ok" and e.ms is not None for e in entries), [e.note for e in entries]
+
+
+def test_kernels_are_built_ahead(tmp_path: Path) -> None:
+    def writes(name: str, seconds: float = 0) -> list[str]:
+        return ["sh", "-c", f"sleep {seconds}; echo {name} >> {tmp_path}/order"]
+
+    with Background({"a": [writes("a1"), writes("a2")], "b": [["false"]], "c": [writes("c", 60)]}, 1) as builds:
+        assert builds.wait("a")
+        assert (tmp_path / "order").read_text().split() == ["a1", "a2"]
+        assert not builds.wait("b")
+        assert not builds.wait("c", 0.01)
+        assert builds.wait("d")  # nothing to wait for
+    assert (tmp_path / "order").read_text().split() == ["a1", "a2"]
+
+
+def test_commands_that_build(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["gpu.py", "--build-ahead"])
+    found = gpu.build_commands(("am", "bgs"), [("rgcn", "infer"), ("hgt", "train")])
+    cases = [
+        ["--build-ahead", "--build", "--inline", "--data", "bgs", "--cases", c] for c in ("rgcn:infer", "hgt:train")
+    ]
+    assert [words[2:] for words in found["bgs"]] == cases
 
 
 def test_lines_of_one_case_are_merged() -> None:
@@ -249,7 +343,7 @@ def test_a_process_that_ends_costs_one_case(tmp_path: Path, monkeypatch: pytest.
         return "not done after 3 s"
 
     monkeypatch.setattr(gpu, "run", run)
-    monkeypatch.setattr(gpu, "machine", lambda device: {"rates": {}})
+    monkeypatch.setattr(gpu, "machine", lambda device: {"rates": {}, "environment": {}, "command": ""})
     table = tmp_path / "table.md"
     monkeypatch.setattr(sys, "argv", ["gpu.py"])
     options = [
@@ -288,10 +382,20 @@ def test_what_is_measured_already_is_left_out(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(sys, "argv", ["gpu.py"])
     cases = [("rgcn", "infer"), ("rgcn", "train"), ("hgt", "infer")]
     append_line(path, line("am~", entry("ours", "O2", 1.0)) | facts)  # rgcn, train
-    gpu.run_all(("am",), 1.0, cases, settings, path, math.inf, math.inf)
+    again = partial(gpu.run_all, ("am",), 1.0, cases, settings, path)
+    assert again(math.inf, math.inf, NOTHING) == 0
     assert asked == ["rgcn:infer,hgt:infer", "hgt:infer"]
-    gpu.run_all(("am",), 1.0, cases, settings, path, math.inf, math.inf)
+    assert again(math.inf, math.inf, NOTHING) == 0
     assert len(asked) == 2
+    assert gpu.run_all(("am", "bgs"), 1.0, cases, settings, path, -math.inf, math.inf, NOTHING) == 3  # those of bgs
+
+
+def test_cases_that_are_left_show_in_the_exit_status(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu, "machine", lambda device: {"rates": {}, "environment": {}, "command": ""})
+    options = ["--data", "am", "--models", "hgt", "--device", "cpu", "--against", "torch", "--time-limit", "0"]
+    result = CliRunner().invoke(gpu.main, [*options, "--json", str(tmp_path / "lines.jsonl")])
+    assert result.exit_code == 75, result.output
+    assert "2 cases are left; call again with the same --json." in result.output
 
 
 def test_ended_processes_say_why() -> None:
