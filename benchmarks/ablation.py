@@ -3,13 +3,14 @@
 The unoptimized layer is the one that Hector generates without C and R: products that gather, scale and scatter, and
 fused traversals. Figures are speed-ups over it, from interleaved runs in one process.
 
-Run: python benchmarks/ablation.py [--data aifb,mutag] [--json out.json] [--plot out.png]
+Run: python benchmarks/ablation.py [--data aifb,mutag] [--device cuda] [--json out.json] [--plot out.png]
 """
 
 from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,12 @@ from rich.console import Console
 from rich.table import Table
 
 from dacergnn.bench.candidate import make_step, unwrapped
-from dacergnn.bench.measure import interleave
+from dacergnn.bench.device_option import device_option, rates_option
+from dacergnn.bench.measure import clock_of, interleave
 from dacergnn.bench.ours import configured
 from dacergnn.bench.parameters import make_parameters
-from dacergnn.bench.problem import load_problem
-from dacergnn.config import LEVELS, PASSES, Config
+from dacergnn.bench.problem import Problem, load_problem
+from dacergnn.config import LEVELS, PASSES, Config, Rates
 
 BASE = ("gemm_scale_fusion", "traversal_fusion")
 
@@ -50,15 +52,18 @@ CONFIGS: dict[str, Config] = {
 Row = dict[str, Any]
 
 
-def measure(model: str, data: str, mode: str, budget: float) -> Row:
-    """Measures the milliseconds of every configuration."""
-    problem = load_problem(data, 64, 0)
+def measure(model: str, problem: Problem, data: str, mode: str, budget: float, rates: Rates | None = None) -> Row:
+    """Measures the milliseconds of every configuration, on the problem's device."""
     shared = make_parameters(model, problem)
     steps = {
-        name: make_step(configured(model, name, config).build(problem, shared, unwrapped), problem, mode == "train")
+        name: make_step(
+            configured(model, name, replace(config, rates=rates)).build(problem, shared, unwrapped),
+            problem,
+            mode == "train",
+        )
         for name, config in CONFIGS.items()
     }
-    timings = interleave(steps, 15, budget)
+    timings = interleave(steps, 15, budget, clock=clock_of(problem.x.device))
     return {"model": model, "data": data, "mode": mode, "ms": {name: t.ms for name, t in timings.items()}}
 
 
@@ -117,19 +122,23 @@ def plot(rows: list[Row], path: Path) -> None:
 @click.option("--mode", default="infer,train", show_default=True)
 @click.option("--budget", default=10.0, show_default=True, help="Seconds for a case.")
 @click.option("--threads", default=2, show_default=True)
+@device_option
+@rates_option
 @click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write the times here.")
 @click.option("--plot", "plot_path", type=click.Path(path_type=Path), help="Draw the geometric means here.")
 def main(
-    models: str, data: str, mode: str, budget: float, threads: int, json_path: Path | None, plot_path: Path | None
-) -> None:
+    models: str, data: str, mode: str, budget: float, threads: int, device: str, rates: Rates | None,
+    json_path: Path | None, plot_path: Path | None,
+) -> None:  # fmt: skip
     """Measure every configuration on every case."""
     torch.set_num_threads(threads)
     rows: list[Row] = []
     console = Console(width=200)
     for name in data.split(","):
+        problem = load_problem(name, 64, 0).to(device)
         for model in models.split(","):
             for one in mode.split(","):
-                rows.append(measure(model, name, one, budget))
+                rows.append(measure(model, problem, name, one, budget, rates))
                 console.print(f"{model} on {name}, {one}: done")
     console.print(table(rows))
     if json_path is not None:

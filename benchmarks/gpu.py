@@ -32,6 +32,7 @@ from dacergnn.bench.ahead import Background
 from dacergnn.bench.bound import bound
 from dacergnn.bench.candidate import make_step, unwrapped
 from dacergnn.bench.device_case import DeviceCase, own_candidate
+from dacergnn.bench.device_option import present, rates_option
 from dacergnn.bench.device_report import Line, append_line, case_line, is_complete, key_of, read_lines
 from dacergnn.bench.device_settings import DeviceSettings
 from dacergnn.bench.device_tables import markdown
@@ -41,7 +42,6 @@ from dacergnn.bench.parameters import make_parameters
 from dacergnn.bench.problem import Problem, load_problem
 from dacergnn.bench.rates import PRECISIONS, gemm_rate, measure_rates, precision
 from dacergnn.bench.settings import MODELS, MODES
-from dacergnn.config import Rates
 from dacergnn.errors import ArrayError
 from dacergnn.native.cache import cache_folder
 
@@ -55,10 +55,6 @@ START_S = 15.0
 
 def names(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in value.split(",") if name.strip())
-
-
-def read_rates(_: click.Context, __: click.Parameter, value: str | None) -> Rates | None:
-    return None if value is None else Rates.load(value)
 
 
 @click.command()
@@ -77,7 +73,7 @@ def read_rates(_: click.Context, __: click.Parameter, value: str | None) -> Rate
 @click.option("--case-limit", default=math.inf, help="Seconds for a process; the case that it is at then fails.")
 @click.option("--device", default="cuda", show_default=True)
 @click.option("--arch", type=int, help="Compute capability to build for, such as 90; that of the device by default.")
-@click.option("--rates", callback=read_rates, metavar="FILE", help="Rates that ours are compiled by, of dacergnn env.")
+@rates_option
 @click.option("--build-ahead", is_flag=True, help="Build kernels in the background, while earlier graphs are measured.")
 @click.option("--build", is_flag=True, help="Build the kernels of all cases and measure nothing.")
 @click.option("--json", "path", type=click.Path(dir_okay=False, path_type=Path), default="gpu.jsonl", show_default=True)
@@ -104,7 +100,7 @@ def main(data: tuple[str, ...], scale: float, models: tuple[str, ...], mode: tup
     elif options["inline"]:
         measure(full_name(data[0], scale), cases, settings, options["hidden"], options["path"], deadline)
     else:
-        device = torch.device(options["device"])
+        device = torch.device(present(None, None, options["device"]))
         settings, absent = with_present(settings, device)
         for line in absent:
             click.echo(line)

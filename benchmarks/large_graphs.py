@@ -1,14 +1,12 @@
-"""Measures training steps on large graphs: peak of the process, time of a step and of its layer, saved bytes.
+"""Measures training steps on large graphs: peak memory, time of a step and of its layer, saved bytes.
 
-python benchmarks/large_graphs.py rgat mag~
+python benchmarks/large_graphs.py rgat mag~ [--device cuda]
 """
 
 from __future__ import annotations
 
 import resource
 import statistics
-import time
-from collections.abc import Callable
 
 import click
 import torch
@@ -17,6 +15,9 @@ from dacergnn import explain
 from dacergnn.bench import ours
 from dacergnn.bench.bound import bound
 from dacergnn.bench.candidate import make_layer_step, make_step, unwrapped
+from dacergnn.bench.device_option import device_option
+from dacergnn.bench.measure import clock_of
+from dacergnn.bench.memory import settle_device
 from dacergnn.bench.parameters import make_parameters
 from dacergnn.bench.problem import load_problem
 from dacergnn.bench.rates import measure_rates
@@ -26,16 +27,19 @@ from dacergnn.bench.rates import measure_rates
 @click.argument("model", type=click.Choice(["rgcn", "rgat", "hgt"]))
 @click.argument("data")
 @click.option("--threads", default=2, show_default=True)
-def main(model: str, data: str, threads: int) -> None:
+@device_option
+def main(model: str, data: str, threads: int, device: str) -> None:
     """Four training steps of one layer, 64 features in and out, one head, and three without the loss."""
     torch.set_num_threads(threads)
-    problem = load_problem(data, 64, 0)
-    rates = measure_rates(problem.num_nodes)
+    problem = load_problem(data, 64, 0).to(device)
+    rates = measure_rates(problem.num_nodes, device=device)
+    timed = clock_of(problem.x.device).time
+    if device == "cuda":
+        settle_device(problem.x.device)
     built = ours.candidate(model).build(problem, make_parameters(model, problem), unwrapped)
     step = make_step(built, problem, train=True)
     first, *seconds = [timed(step) for _ in range(4)]
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
-    click.echo(f"{model} on {data}: {len(problem.src):,} edges, peak {peak:.1f} GB of resident memory")
+    click.echo(f"{model} on {data}: {len(problem.src):,} edges, peak {peak(device)}")
     click.echo(f"first step {first:.1f} s with compilation, then {statistics.median(seconds):.2f} s")
     layer_step = make_layer_step(built, step())
     layer = statistics.median(timed(layer_step) for _ in range(3))
@@ -46,11 +50,11 @@ def main(model: str, data: str, threads: int) -> None:
             click.echo(line.strip())
 
 
-def timed(step: Callable[[], object]) -> float:
-    """Returns the seconds of a call."""
-    started = time.perf_counter()
-    step()
-    return time.perf_counter() - started
+def peak(device: str) -> str:
+    """Returns the most memory so far, graph, features and parameters included."""
+    if device == "cuda":
+        return f"{torch.cuda.max_memory_allocated() / 1e9:.1f} GB of the device's memory"
+    return f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.1f} GB of resident memory"
 
 
 if __name__ == "__main__":

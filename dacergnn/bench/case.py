@@ -7,10 +7,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import torch
+
 from dacergnn.bench import ours, peers
 from dacergnn.bench.candidate import Candidate, make_layer_step, make_step, unwrapped
 from dacergnn.bench.entry import Entry, fastest
-from dacergnn.bench.measure import HOPELESS, Timing, interleave, time_call
+from dacergnn.bench.measure import HOPELESS, Timing, clock_of, interleave
 from dacergnn.bench.parameters import make_parameters
 from dacergnn.bench.problem import Problem
 from dacergnn.bench.reference import UNCOMPARED, Reference, compute_reference, max_error, reference_memory
@@ -30,6 +32,9 @@ class Case:
         self.model, self.problem, self.settings, self.progress = model, problem, settings, progress
         self.shared = make_parameters(model, problem, settings.seed)
         self.references: dict[str, Reference] = {}
+        self.clock = clock_of(problem.x.device)
+        self.limit = torch.cuda.mem_get_info()[1] if problem.x.is_cuda else settings.memory_limit
+        """Bytes that a candidate may need."""
 
     def measure(self, mode: str) -> list[Entry]:
         """Returns the entries of all candidates in a mode ("infer" or "train"), ours first."""
@@ -42,7 +47,7 @@ class Case:
         if settings.compiled:
             entries += self._compile(entries, mode, steps)
         self.progress(f"timing {len(steps)} candidates")
-        timings = interleave(steps, settings.repeat, settings.budget_s)
+        timings = interleave(steps, settings.repeat, settings.budget_s, clock=self.clock)
         for entry in entries:
             entry.timing = timings.get(entry.label, entry.timing)
             entry.layer = timings.get(_alone(entry), entry.layer)
@@ -60,21 +65,21 @@ class Case:
         entry, settings, train = Entry(candidate), self.settings, mode == "train"
         self.progress(f"validating {entry.label}")
         need = candidate.memory(self.problem, train)
-        if need > settings.memory_limit:
+        if need > self.limit:
             entry.status, entry.note = "out of memory", f"estimated at {need / 1e9:.1f} GB"
             return entry
         try:
             built = candidate.build(self.problem, self.shared, unwrapped)
             step = make_step(built, self.problem, train)
             out = step()
-            if reference_memory(candidate.function, self.problem) > settings.memory_limit:
+            if reference_memory(candidate.function, self.problem) > self.limit:
                 entry.note = UNCOMPARED
             elif candidate.function:
                 entry.error = max_error(self._reference(candidate.function), built, self.problem, out, train)
         except Exception as error:  # a candidate's failure is a result, shown in the table
             entry.status, entry.note = "failed", " ".join(f"{type(error).__name__}: {error}".split())[:300]
             return entry
-        seconds = time_call(step)  # the first call may have compiled something
+        seconds = self.clock.time(step)  # the first call may have compiled something
         if entry.error is not None and (math.isnan(entry.error) or entry.error > TOLERANCE):
             entry.status = "wrong"
             entry.note = f"differs from the float64 reference by {entry.error:.1e}"
@@ -129,7 +134,7 @@ class Case:
         settings = self.settings
         request = Request(
             self.model, candidate.library, candidate.name, self.problem.name, mode, what,
-            hidden=settings.hidden, seed=settings.seed, threads=settings.threads,
+            hidden=settings.hidden, seed=settings.seed, threads=settings.threads, device=settings.device,
         )  # fmt: skip
         return replace(request, level=candidate.name, plan=settings.plan) if candidate.library == "ours" else request
 

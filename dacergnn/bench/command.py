@@ -19,6 +19,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
+from dacergnn.bench.device_option import device_option
 from dacergnn.bench.report import Report, Row, candidate_table, geomean_table, row_table
 from dacergnn.bench.settings import AGAINST, MODELS, MODES, BenchSettings
 from dacergnn.bench.suites import SuiteCommand, suite_option
@@ -60,6 +61,7 @@ def names(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...]:
 @click.option("--repeat", default=30, show_default=True, type=click.IntRange(1), help="Most rounds of a case.")
 @click.option("--budget", default=20.0, show_default=True, help="Seconds for the timing of one case.")
 @click.option("--threads", default=2, show_default=True, type=click.IntRange(1))
+@device_option
 @click.option("--seed", default=0, show_default=True, help="Of features, labels, parameters, synthetic graphs.")
 @click.option("--memory/--no-memory", default=True, help="Measure peak memory, each in a process of its own.")
 @click.option("--compiled/--no-compiled", default=True, help="Try the libraries' layers with torch.compile.")
@@ -71,7 +73,7 @@ def names(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...]:
 def bench(
     models: tuple[str, ...], data: tuple[str, ...], mode: tuple[str, ...], against: tuple[str, ...],
     layers: tuple[str, ...], level: tuple[str, ...], plan: str | None, hidden: int, repeat: int, budget: float,
-    threads: int, seed: int, memory: bool, compiled: bool, ours: bool, everything: bool, overhead: bool,
+    threads: int, device: str, seed: int, memory: bool, compiled: bool, ours: bool, everything: bool, overhead: bool,
     path: Path | None,
 ) -> None:  # fmt: skip
     """Measure compiled layers against those of PyG, DGL and plain PyTorch.
@@ -81,9 +83,11 @@ def bench(
     """
     settings = BenchSettings(
         models, data, mode, against, level, hidden, repeat, memory, layers, compiled, ours, threads, seed, budget,
-        plan="" if plan is None else Plan.load(plan).to_json(),
+        device=device, plan="" if plan is None else Plan.load(plan).to_json(),
     )  # fmt: skip
     console = Console(width=None if sys.stdout.isatty() else 200)
+    if overhead and device != "cpu":
+        raise click.UsageError("--overhead measures calls on the processor; leave --device out.")
     if overhead:
         console.print(_overhead_table(settings))
         return

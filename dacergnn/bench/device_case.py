@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import math
 import time
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from dacergnn.bench.candidate import Built, Candidate, make_step, unwrapped
 from dacergnn.bench.device_settings import DeviceSettings
 from dacergnn.bench.entry import Entry
 from dacergnn.bench.measure import Timing, clock_of, interleave
+from dacergnn.bench.memory import settle_device
 from dacergnn.bench.parameters import make_parameters
 from dacergnn.bench.problem import Problem
 from dacergnn.bench.reference import UNCOMPARED, Reference, compute_reference, max_error
@@ -177,13 +177,7 @@ class DeviceCase:
 
     def _settle(self) -> int:
         """Frees unused memory, and returns the bytes that are still in use."""
-        gc.collect()
-        if not self.cuda:
-            return 0
-        torch.cuda.synchronize()
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats()
-        return torch.cuda.memory_allocated()
+        return settle_device(self.problem.x.device) if self.cuda else 0
 
     def _peak(self, before: int) -> float | None:
         """Returns the most MB that a candidate took: its parameters, encodings, results and all in between."""

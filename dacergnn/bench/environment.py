@@ -1,16 +1,17 @@
-"""Tells what results depend on: versions, compilers, processor and device, and rates measured just now."""
+"""Tells what results depend on: versions, compilers, processor and device, and rates."""
 
 from __future__ import annotations
 
 import os
 import platform
 import subprocess
+from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import torch
 
-from dacergnn.bench.rates import measure_rates
+from dacergnn.config import Rates
 from dacergnn.errors import BuildError
 from dacergnn.native import nvcc
 from dacergnn.native.build import compiler as found_compiler
@@ -96,12 +97,13 @@ def cpu_facts(cpuinfo: Path) -> tuple[str, str]:
     return facts.get("model name", part), " ".join(f for f in (*X86_FEATURES, *ARM_FEATURES) if f in flags)
 
 
-def measured_rates() -> dict[str, str]:
-    """Measures in about a second the rates that this machine reaches on torch's number of threads."""
-    rates = measure_rates()
+def described(rates: Rates) -> dict[str, str]:
+    """Returns rates by name, and how to compile layers by them."""
+    values = ", ".join(f"{name}={value:.4g}" for name, value in asdict(rates).items())
     return {
         "copy bandwidth": f"{rates.streamed / 1e9:.1f} GB/s",
         "gather bandwidth": f"{rates.gathered / 1e9:.1f} GB/s",
         "gathered rows": f"{rates.rows / 1e6:.0f} million/s",
         "GEMM rate": f"{rates.flops / 1e9:.0f} GFLOP/s",
+        "to compile by": f"Config(rates=Rates({values}))",
     }

@@ -1,5 +1,6 @@
-"""Measures the peak resident memory of a call by Linux's own high-water mark.
+"""Measures the peak memory of a call: on devices that of torch's allocator, else resident memory.
 
+The peak of resident memory is Linux's own high-water mark.
 The mark (VmHWM of /proc/self/status) is reset through /proc/self/clear_refs just before the call; where the
 kernel forbids that, a thread samples /proc/self/statm every half millisecond instead.
 """
@@ -15,8 +16,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
+
 _SELF = Path("/proc/self")
 _MMAP_THRESHOLD = -3
+_PROCESSOR = torch.device("cpu")
 
 
 def resident() -> int:
@@ -42,8 +46,22 @@ def return_freed() -> None:
         choose(_MMAP_THRESHOLD, 128 << 10)
 
 
-def peak_growth(call: Callable[[], Any]) -> tuple[int, str]:
-    """Returns the bytes by which a call's peak exceeds what was resident before it, and how the peak was read."""
+def settle_device(device: torch.device) -> int:
+    """Frees unused memory of a CUDA device, and returns the bytes that are still in use, from which peaks count."""
+    gc.collect()
+    torch.cuda.synchronize(device)
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats(device)
+    return torch.cuda.memory_allocated(device)
+
+
+def peak_growth(call: Callable[[], Any], device: torch.device = _PROCESSOR) -> tuple[int, str]:
+    """Returns the bytes by which a call's peak exceeds what was in use before it, and how the peak was read."""
+    if device.type == "cuda":
+        before = settle_device(device)
+        call()
+        torch.cuda.synchronize(device)
+        return torch.cuda.max_memory_allocated(device) - before, "torch.cuda"
     settle()
     before = resident()
     try:

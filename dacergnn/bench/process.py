@@ -17,7 +17,8 @@ def ask(module: str, request: Mapping[str, Any], limit_s: float) -> dict[str, An
 
     Args:
         module: The name of a module that calls `serve`.
-        request: Values that JSON can hold; "threads" and "limit_bytes" are for the process itself.
+        request: Values that JSON can hold; "threads" and "limit_bytes" are for the process itself. Where "device" is
+            not "cpu", there is no limit of bytes, since a device's memory is no memory of the process.
     """
     environment = {
         **os.environ,
@@ -58,7 +59,8 @@ def serve(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
     reply = os.dup(1)
     os.dup2(2, 1)  # what libraries print must not mix with the reply
     request = json.load(sys.stdin)
-    resource.setrlimit(resource.RLIMIT_DATA, (request["limit_bytes"], request["limit_bytes"]))
+    if request.get("device", "cpu") == "cpu":
+        resource.setrlimit(resource.RLIMIT_DATA, (request["limit_bytes"], request["limit_bytes"]))
     try:
         response = answer(request)
     except Exception as error:  # the library's failure is a result

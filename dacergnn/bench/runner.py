@@ -56,13 +56,13 @@ def _run(settings: BenchSettings, tell: Callable[[str], None], on_case: Callable
     report = Report(environment=dict(environment()), settings=asdict(settings))
     for data in settings.data:
         tell(f"{data}: loading")
-        problem = load_problem(data, settings.hidden, settings.seed)
+        problem = load_problem(data, settings.hidden, settings.seed).to(settings.device)
         sizes = problem.sizes()
         for model in settings.models:
             for mode in settings.modes:
                 head = f"{model} on {data}, {mode}"
                 tell(f"{head}: measuring the machine")
-                rates = measure_rates(problem.num_nodes, settings.hidden)
+                rates = measure_rates(problem.num_nodes, settings.hidden, settings.device)
                 report.rates[data] = asdict(rates)
                 case = Case(model, problem, settings, lambda line, head=head: tell(f"{head}: {line}"))
                 entries = case.measure(mode)

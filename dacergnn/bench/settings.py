@@ -41,6 +41,8 @@ class BenchSettings:
     """Time for one candidate's process: start, graph, steps and, where it is compiled, compilation."""
     memory_limit: int = 16_000_000_000
     """A candidate estimated to need more bytes is not run."""
+    device: str = "cpu"
+    """Type of torch's device that everything runs on: "cpu" or "cuda"."""
     plan: str = ""
     """The plan that our own layers are compiled by, as JSON; empty for none."""
 

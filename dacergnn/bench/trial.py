@@ -34,6 +34,7 @@ class Request:
     threads: int = 2
     level: str = "O2"
     plan: str = ""
+    device: str = "cpu"
     limit_bytes: int = 12 << 30
 
 

@@ -45,22 +45,24 @@ def measure_request(request: Request) -> dict[str, Any]:
     torch.set_num_threads(request.threads)
     if request.what == "memory":
         memory.return_freed()
-    problem = load_problem(request.data, request.hidden, request.seed)
+    device = torch.device(request.device)
+    problem = load_problem(request.data, request.hidden, request.seed).to(device)
     if request.what == "memory":
-        step_of(request, tiny_problem(request.hidden))()  # loads, and compiles, all code
+        step_of(request, tiny_problem(request.hidden).to(device))()  # loads, and compiles, all code
         step = step_of(request, problem)
 
         def twice() -> None:
             step()
             step()
 
-        grown, method = memory.peak_growth(twice)
+        grown, method = memory.peak_growth(twice, device)
         return {"peak_mb": grown / 1e6, "method": method}
     step = step_of(request, problem)
-    first = measure.time_call(step)
+    clock = measure.clock_of(device)
+    first = clock.time(step)
     eager = step_of(replace(request, candidate=request.candidate.removesuffix(peers.COMPILED)), problem)
     eager()
-    timings = measure.interleave({"layer": step, "eager": eager}, repeat=10, budget_s=5.0)
+    timings = measure.interleave({"layer": step, "eager": eager}, repeat=10, budget_s=5.0, clock=clock)
     return {"first_s": first, "ms": timings["layer"].ms, "eager_ms": timings["eager"].ms}
 
 

@@ -46,7 +46,9 @@ plan_option = click.option(
 )
 
 
-def compiled_layer(model: str, data: str, features: int, heads: int, plan: Plan | None = None) -> nn.Module:
+def compiled_layer(
+    model: str, data: str, features: int, heads: int, plan: Plan | None = None, device: str = "cpu"
+) -> nn.Module:
     """Returns the native layer `model` after a run on graph `data`, forward and backward, so that both are compiled.
 
     The backward computes gradients of the features, too, as in a layer that follows another one.
@@ -55,9 +57,9 @@ def compiled_layer(model: str, data: str, features: int, heads: int, plan: Plan 
 
     from dacergnn import datasets
 
-    graph = datasets.resolve(data).graph
-    layer = native_layer(model, graph, features, heads, Config(plan=plan))
-    layer(torch.randn(graph.size("NS"), features, requires_grad=True), graph).sum().backward()
+    graph = datasets.resolve(data).graph.to(device)
+    layer = native_layer(model, graph, features, heads, Config(plan=plan)).to(device)
+    layer(torch.randn(graph.size("NS"), features, device=device, requires_grad=True), graph).sum().backward()
     return layer
 
 

@@ -13,17 +13,22 @@ from rich.progress import TimeRemainingColumn
 from rich.table import Table
 
 from dacergnn.bench.command import progress_bar
+from dacergnn.bench.device_option import device_option, rates_option
 from dacergnn.bench.environment import environment
 from dacergnn.cli.judge import evaluate, regret
 from dacergnn.cli.layers import called_program, compiled_layer, layer_options
-from dacergnn.config import LEVELS, Config
+from dacergnn.config import LEVELS, Config, Rates
 from dacergnn.errors import DacergnnError
 from dacergnn.plan import Plan
 from dacergnn.program import Program
+from dacergnn.runtime.cuda_device import architectures
 from dacergnn.sdfg_passes import Compilation, compile_program
 from dacergnn.tuning.collect import INDEX, Collector, CollectSettings
+from dacergnn.tuning.features import RATES
 from dacergnn.tuning.graph_facts import GraphFacts
 from dacergnn.tuning.measure import Runnable, seconds
+from dacergnn.tuning.predictor import Analytic
+from dacergnn.tuning.records import Row
 from dacergnn.tuning.search import PlanCandidate, beam_search, predicted
 from dacergnn.tuning.tuned import FINAL_REPEAT, MEASURED, ready, shipped
 
@@ -52,20 +57,25 @@ tune.add_command(regret)
 @click.option("--repeat", default=CollectSettings.repeat, show_default=True, help="Runs of each sample.")
 @click.option("--limit", default=CollectSettings.limit, show_default=True, help="Seconds that a run may take.")
 @click.option("--threads", default=CollectSettings.threads, show_default=True)
+@device_option
 @click.option("--minutes", default=float("inf"), help="Stop after so long, once a layer is done.")
 @click.option("--build-only", is_flag=True, help="Measure nothing, but build what a later run measures: a machine may "
               "have other work meanwhile.")  # fmt: skip
 def collect(
     path: Path, layers: int, first: int, graphs: int, pool: int, builds: int, variants: int, repeat: int, limit: float,
-    threads: int, minutes: float, build_only: bool,
+    threads: int, device: str, minutes: float, build_only: bool,
 ) -> None:  # fmt: skip
     """Measure random plans of random layers on random graphs.
 
     Everything but the times follows from seeds. A run that was ended goes on where it stopped when it is started again
     with the same file. The machine should have nothing else to do.
     """
-    settings = CollectSettings(range(first, first + layers), graphs, pool, builds, variants, repeat, limit, threads)
-    about = {"machine": environment(), "repeat": repeat, "limit": limit, "threads": threads}
+    settings = CollectSettings(
+        range(first, first + layers), graphs, pool, builds, variants, repeat, limit, threads, device
+    )
+    about: Row = {"machine": environment(), "repeat": repeat, "limit": limit, "threads": threads}
+    if device != "cpu":
+        about["device"] = device
     console = Console(width=None if sys.stdout.isatty() else 200)
     total, deadline = 0, time.monotonic() + 60 * minutes
     with progress_bar(console, TimeRemainingColumn()) as bar:
@@ -87,19 +97,27 @@ def collect(
 @click.option("--top", default=MEASURED, show_default=True, type=click.IntRange(1), help="Plans to measure.")
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path),
               help="Write the fastest plan to this file, for --plan and Plan.load.")  # fmt: skip
+@device_option
+@rates_option
 def run(
     model: str, data: str, features: int, heads: int, mode: str, width: int, depth: int, evaluations: int, top: int,
-    out: Path | None,
+    out: Path | None, device: str, rates: Rates | None,
 ) -> None:  # fmt: skip
-    """Search for a plan of a layer on a graph, and measure the best beside the levels O0, hector and O2."""
+    """Search for a plan of a layer on a graph, and measure the best beside the levels O0, hector and O2.
+
+    The trained model knows the processor alone: on a device, plans are ranked by their analytic cost.
+    """
     if out is not None and not out.parent.is_dir():
         raise DacergnnError(f"--out: there is no folder {out.parent}; make it, or name a file elsewhere.")
-    compiled, wrt, graph = called_program(compiled_layer(model, data, features, heads), mode)
-    facts, predictor = GraphFacts.of(graph), shipped()
+    compiled, wrt, graph = called_program(compiled_layer(model, data, features, heads, device=device), mode)
+    facts, predictor = GraphFacts.of(graph), (shipped() if device == "cpu" else Analytic())
+    priced = RATES if device == "cpu" else Config(rates=rates).on(device).machine
+    built_for = () if device == "cpu" else architectures(None)
     console = Console(width=None if sys.stdout.isatty() else 200)
 
     def compile_by(plan: Plan, level: str = "O2") -> Compilation:
-        return compile_program(compiled.sdfg, wrt, Config(level=level), INDEX, facts, tuned=plan, keep=False)
+        config = Config(level=level, rates=rates).on(device)
+        return compile_program(compiled.sdfg, wrt, config, INDEX, facts, tuned=plan, keep=False)
 
     def on_step(best: Sequence[PlanCandidate], count: int) -> None:
         changes = ", ".join(f"{q}: {a}" for q, a in best[0].plan.answers) or "none"
@@ -108,14 +126,15 @@ def run(
         )
 
     chosen = beam_search(
-        compile_by, facts, predictor, width=width, depth=depth, evaluations=evaluations, on_step=on_step
+        compile_by, facts, predictor, width=width, depth=depth, evaluations=evaluations, rates=priced, on_step=on_step
     )[:top]  # fmt: skip
     levels = [(level, compile_by(Plan(), level)) for level in LEVELS]
-    candidates = [PlanCandidate(Plan(), plain, predicted(plain, facts, predictor)) for _, plain in levels] + chosen
+    plain = [PlanCandidate(Plan(), c, predicted(c, facts, predictor, priced)) for _, c in levels]
+    candidates = plain + chosen
     names = [name for name, _ in levels] + [f"plan {n}" for n in range(1, len(chosen) + 1)]
     with console.status("building"):
         results = len(Program(compiled.sdfg).outputs)
-        steps = ready({n: Runnable(c.found, results) for n, c in enumerate(candidates)}, graph)
+        steps = ready({n: Runnable(c.found, results, built_for) for n, c in enumerate(candidates)}, graph)
     times = seconds(steps, FINAL_REPEAT)
     base = times[names.index("O2")]
     table = Table(title=f"{model} on {data}, {mode}: milliseconds")

@@ -21,6 +21,7 @@ from dacergnn.graph.profile import Profile
 from dacergnn.plan import Plan
 from dacergnn.program import Program
 from dacergnn.program.parser import parse
+from dacergnn.runtime.cuda_device import architectures
 from dacergnn.runtime.executable import Executable
 from dacergnn.runtime.pool import POOL
 from dacergnn.sdfg_passes import Compilation, compile_program
@@ -56,6 +57,7 @@ class CollectSettings:
         variants: Further plans for each of these that need no build of their own.
         repeat: Runs of each sample.
         limit: Seconds that a run may take; layers on graphs that take longer are left out.
+        device: Type of torch's device that runs them: "cpu" or "cuda".
     """
 
     layers: range = range(500)
@@ -66,10 +68,11 @@ class CollectSettings:
     repeat: int = 10
     limit: float = 0.06
     threads: int = 2
+    device: str = "cpu"
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
-            if name != "layers" and not (value > 0 or (name == "variants" and value == 0)):
+            if name not in ("layers", "device") and not (value > 0 or (name == "variants" and value == 0)):
                 raise DacergnnError(f"{name}={value}: pass a positive number.")
         if self.graphs > self.pool:
             raise DacergnnError(f"graphs={self.graphs}: there are only {self.pool} in the pool; make it larger.")
@@ -90,11 +93,19 @@ class Collector:
 
     @cached_property
     def _arrays(self) -> RandomArrays:
-        return RandomArrays(_ELEMENTS)
+        return RandomArrays(_ELEMENTS, device=self.settings.device)
 
     @cached_property
     def _undisturbed(self) -> Undisturbed:
-        return Undisturbed(Reference())
+        return Undisturbed(Reference(self.settings.device))
+
+    @cached_property
+    def _config(self) -> Config:
+        return Config().on(self.settings.device)
+
+    @cached_property
+    def _architectures(self) -> tuple[int, ...]:
+        return architectures(None) if self.settings.device == "cuda" else ()
 
     def run(self, deadline: float = float("inf"), *, measures: bool = True) -> Iterator[tuple[int, int]]:
         """Measures layer after layer until ``deadline`` (`time.monotonic`); yields each seed and its number of samples.
@@ -115,7 +126,7 @@ class Collector:
             count = 0
             if left:
                 layer, plans = self._plans(seed, names[0])
-                runnables = _built(layer, plans)
+                runnables = _built(layer, plans, self._architectures)
                 if measures:
                     data.describe(_program(seed, n, layer, compilation) for n, compilation in enumerate(plans))
                     count = sum(self._measure(data, seed, name, plans, runnables) for name in left)
@@ -130,7 +141,7 @@ class Collector:
     def _graph(self, name: str) -> HeteroGraph:
         if name not in self._graphs:
             kind, _, number = name.partition("/")
-            self._graphs[name] = random_graph(int(number), single=kind == "plain")
+            self._graphs[name] = random_graph(int(number), single=kind == "plain").to(self.settings.device)
         return self._graphs[name]
 
     def _plans(self, seed: int, first: str) -> tuple[RandomLayer, list[Compilation]]:
@@ -140,7 +151,7 @@ class Collector:
         wrt = list(layer.learned) if rng.random() < TRAINED else []
 
         def run(plan: Plan) -> Compilation:
-            return compile_program(sdfg, wrt, Config(), INDEX, profile, tuned=plan, keep=False)
+            return compile_program(sdfg, wrt, self._config, INDEX, profile, tuned=plan, keep=False)
 
         compilations: list[Compilation] = []
         for plan, compilation in random_plans(run, rng, self.settings.builds, DEVIATIONS, needs_build):
@@ -167,9 +178,9 @@ class Collector:
         return len(times)
 
 
-def _built(layer: RandomLayer, plans: Sequence[Compilation]) -> list[Runnable]:
+def _built(layer: RandomLayer, plans: Sequence[Compilation], built_for: tuple[int, ...]) -> list[Runnable]:
     results = len(Program(parse(layer.text)).outputs)
-    runnables = [Runnable(compilation, results) for compilation in plans]
+    runnables = [Runnable(compilation, results, built_for) for compilation in plans]
     build_runnables(runnables)
     return runnables
 

@@ -7,12 +7,13 @@ measurement: many parallel loops over data in the cache, and one over data in me
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from statistics import median
 from typing import TypeVar
 
 import torch
+
+from dacergnn.tuning.measure import now
 
 TOLERATED = 1.7
 """The largest slowdown of the reference, over its fastest time, at which a measurement counts."""
@@ -23,17 +24,18 @@ T = TypeVar("T")
 
 
 class Reference:
-    """Computes for about a millisecond on all threads; a call returns the seconds that this took."""
+    """Computes for about a millisecond on all threads, or on a device; a call returns the seconds that this took."""
 
-    def __init__(self) -> None:
-        self._near, self._far = torch.ones(1 << 16), torch.ones(1 << 23)
+    def __init__(self, device: torch.device | str = "cpu") -> None:
+        self._near, self._far = torch.ones(1 << 16, device=device), torch.ones(1 << 23, device=device)
 
     def __call__(self) -> float:
-        start = time.perf_counter()
+        device = self._near.device
+        start = now(device)
         for _ in range(200):
             self._near.neg_()
         self._far.neg_()
-        return time.perf_counter() - start
+        return now(device) - start
 
 
 class Undisturbed:

@@ -15,10 +15,12 @@ from torch import Tensor
 
 from dacergnn.graph import HeteroGraph
 from dacergnn.native.build import build_all
+from dacergnn.runtime.cuda_device import allows_tf32
 from dacergnn.runtime.executable import Executable
 from dacergnn.runtime.lower import lower
 from dacergnn.runtime.plan_cache import LoweredProgram
 from dacergnn.sdfg_passes import Compilation
+from dacergnn.target import find
 
 INTERRUPTED = 2.0
 """A run that takes longer than so many times the median has been interrupted, and counts as the median."""
@@ -41,12 +43,19 @@ class Times:
         return cls(fmean(kept), pstdev(kept))
 
 
+def now(device: torch.device) -> float:
+    """Returns a time in seconds at which all work on the current stream of a device is done."""
+    if device.type == "cuda":
+        torch.cuda.current_stream(device).synchronize()
+    return time.perf_counter()
+
+
 class RandomArrays:
     """Cuts arrays of random numbers between -1/2 and 1/2 from one array; times do not depend on their values."""
 
-    def __init__(self, elements: int, seed: int = 0) -> None:
+    def __init__(self, elements: int, seed: int = 0, device: torch.device | str = "cpu") -> None:
         generator = torch.Generator().manual_seed(seed)
-        self._numbers = torch.rand(elements, generator=generator) - 0.5
+        self._numbers = (torch.rand(elements, generator=generator) - 0.5).to(device)
         self._next = 0
 
     def take(self, *shape: int) -> Tensor:
@@ -65,9 +74,11 @@ class Runnable:
 
     Args:
         results: How many outputs of the forward are results of the program; the others are saved for the backward.
+        architectures: Compute capabilities to build for; none for the processor.
     """
 
-    def __init__(self, compilation: Compilation, results: int) -> None:
+    def __init__(self, compilation: Compilation, results: int, architectures: tuple[int, ...] = ()) -> None:
+        self.architectures = architectures
         backward = None if compilation.backward is None else lower(compilation.backward, compilation.saved)
         self.program = LoweredProgram(
             lower(compilation.forward, compilation.saved), backward, results, tuple(compilation.wrt)
@@ -76,14 +87,16 @@ class Runnable:
     @property
     def code(self) -> list[tuple[str, str]]:
         """Returns names and code for `build_all`; `loaded` builds what is missing."""
-        return [(part.name, part.code) for part in self.program.parts]
+        return [(part.name, part.source(tf32=part.has_tf32 and allows_tf32())) for part in self.program.parts]
 
     @cached_property
     def loaded(self) -> tuple[Executable, Executable | None]:
         """Returns forward and backward."""
-        build_all(self.code)
+        build_all(self.code, self.architectures)
         forward, backward = self.program.forward, self.program.backward
-        return Executable(forward, self.program.results), None if backward is None else Executable(backward)
+        load = find(forward.implementation).executable_class()
+        first = load(forward, self.program.results, self.architectures)
+        return first, None if backward is None else load(backward, None, self.architectures)
 
 
 class TimedStep:
@@ -91,6 +104,7 @@ class TimedStep:
 
     def __init__(self, runnable: Runnable, graph: HeteroGraph, arrays: RandomArrays) -> None:
         self._forward, self._backward = runnable.loaded
+        self._device = graph.device
         saves = len(self._forward.lowered.outputs) > self._forward.results
         self._giver = self._forward if saves else None
         self._prepared = self._forward.prepare(graph)
@@ -112,22 +126,23 @@ class TimedStep:
 
     def __call__(self) -> tuple[float, float | None]:
         """Returns the seconds of the forward, and of the backward if there is one."""
-        start = time.perf_counter()
+        start = now(self._device)
         outputs, lease = self._forward.run(self._prepared, self._inputs)
-        forward = time.perf_counter() - start
+        forward = now(self._device) - start
         if self._backward is None:
             return forward, None
         if lease is not None:
             outputs = [*outputs, *self._forward.saved(self._prepared, lease)]
         inputs = [outputs[source] if isinstance(source, int) else source for source in self._backward_inputs]
-        start = time.perf_counter()
+        start = now(self._device)
         self._backward.run(self._backward_prepared, inputs, lease if self._giver is not None else None)
-        return forward, time.perf_counter() - start
+        return forward, now(self._device) - start
 
 
 def build_runnables(runnables: Sequence[Runnable]) -> None:
-    """Builds all missing programs in parallel, each code once."""
-    build_all([*dict.fromkeys(part for runnable in runnables for part in runnable.code)])
+    """Builds all missing programs in parallel, each code once; all are for the same devices."""
+    parts = [*dict.fromkeys(part for runnable in runnables for part in runnable.code)]
+    build_all(parts, runnables[0].architectures if runnables else ())
 
 
 def measure(

@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from dacergnn.config import Rates
 from dacergnn.errors import DacergnnError
 from dacergnn.library_nodes import GraphOperator
 from dacergnn.library_nodes.traversal.nest import Levels
 from dacergnn.plan import Plan
 from dacergnn.program import Program
 from dacergnn.sdfg_passes import Compilation
-from dacergnn.tuning.features import Described, ProgramFeatures, describe
+from dacergnn.tuning.features import RATES, Described, ProgramFeatures, describe
 from dacergnn.tuning.graph_facts import GraphFacts
 from dacergnn.tuning.predictor import Model
 from dacergnn.tuning.space import Compile, needs_build, neighbours
@@ -32,12 +33,14 @@ class PlanCandidate:
     seconds: float
 
 
-def predicted(compilation: Compilation, facts: GraphFacts, model: Model) -> float:
+def predicted(compilation: Compilation, facts: GraphFacts, model: Model, rates: Rates = RATES) -> float:
     """Returns the predicted seconds of a compiled program, forward and backward together."""
-    return float(model.predict([describe(*compilation.parts).on(facts)])[0])
+    return float(model.predict([describe(*compilation.parts).on(facts, rates)])[0])
 
 
-def settle_schedules(compilation: Compilation, facts: GraphFacts, model: Model, plan: Plan | None = None) -> float:
+def settle_schedules(
+    compilation: Compilation, facts: GraphFacts, model: Model, plan: Plan | None = None, rates: Rates = RATES
+) -> float:
     """Settles schedules that need no other code by a model, in place; returns the predicted seconds.
 
     Each other answer is first tried alone, for operators that take a relevant share of the analytic seconds. Answers
@@ -45,13 +48,14 @@ def settle_schedules(compilation: Compilation, facts: GraphFacts, model: Model, 
 
     Args:
         plan: Answers that stay as they are.
+        rates: Rates of the machine, by which features are computed.
     """
     described = describe(*compilation.parts)
-    best = described.on(facts)
+    best = described.on(facts, rates)
     answered = plan.by_question if plan is not None else {}
     matters = best.seconds >= (1 - CLEARLY) * best.seconds.sum()
     trials = [trial for trial in _open(compilation) if matters[trial.operator] and trial.question not in answered]
-    alone = [_with(described, best, trial, facts) for trial in trials]
+    alone = [_with(described, best, trial, facts, rates) for trial in trials]
     seconds, *times = map(float, model.predict([best, *alone]))
     settled: set[str] = set()
     for least, n in sorted((time, n) for n, time in enumerate(times) if time < CLEARLY * seconds):
@@ -59,7 +63,7 @@ def settle_schedules(compilation: Compilation, facts: GraphFacts, model: Model, 
         if trial.question in settled:
             continue
         if settled:
-            alone[n] = _with(described, best, trial, facts)
+            alone[n] = _with(described, best, trial, facts, rates)
             least = float(model.predict([alone[n]])[0])
         if least < CLEARLY * seconds:
             best, seconds = alone[n], least
@@ -97,13 +101,15 @@ def _has_groups(operator: GraphOperator) -> bool:
     return len(Levels.of(operator.space, operator.statements).spaces) > 1
 
 
-def _with(described: Described, best: ProgramFeatures, trial: _Trial, facts: GraphFacts) -> ProgramFeatures:
+def _with(
+    described: Described, best: ProgramFeatures, trial: _Trial, facts: GraphFacts, rates: Rates
+) -> ProgramFeatures:
     """Returns the features with another answer for one operator."""
     node, number = described.scheduled[trial.operator].node, trial.operator
     before = getattr(node, trial.choice)
     setattr(node, trial.choice, int(trial.answer))
     try:
-        row, cost = described.of_operator(number, facts)
+        row, cost = described.of_operator(number, facts, rates)
     finally:
         setattr(node, trial.choice, before)
     dependent, seconds = best.dependent.copy(), best.seconds.copy()
@@ -119,6 +125,7 @@ def beam_search(
     width: int = 4,
     depth: int = 3,
     evaluations: int = 200,
+    rates: Rates = RATES,
     on_step: Callable[[Sequence[PlanCandidate], int], None] = lambda beam, seen: None,
 ) -> list[PlanCandidate]:
     """Returns the plans that a model predicts to be fastest, best first, each leading to another program.
@@ -129,12 +136,13 @@ def beam_search(
     Args:
         run: Compiles the program by a plan.
         evaluations: The most programs to compile; each step but the last leaves half of the rest to later steps.
+        rates: Rates of the machine, by which features are computed.
         on_step: Called with the best plans so far, and the number of compiled programs.
     """
 
     def candidate(plan: Plan) -> PlanCandidate:
         compilation = run(plan)
-        return PlanCandidate(plan, compilation, settle_schedules(compilation, facts, model, plan))
+        return PlanCandidate(plan, compilation, settle_schedules(compilation, facts, model, plan, rates))
 
     start = candidate(Plan())
     best, beam, seen = [start], [start], {start.found.plan}

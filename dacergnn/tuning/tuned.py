@@ -70,7 +70,7 @@ def tuned(
 def ready(runnables: Mapping[int, Runnable], graph: HeteroGraph) -> dict[int, TimedStep]:
     """Builds numbered programs and gives them arrays of random numbers."""
     build_runnables([*runnables.values()])
-    arrays = RandomArrays(_ELEMENTS)
+    arrays = RandomArrays(_ELEMENTS, device=graph.device)
     return {number: TimedStep(runnable, graph, arrays) for number, runnable in runnables.items()}
 
 

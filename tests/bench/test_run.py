@@ -49,7 +49,7 @@ def without_compiler(monkeypatch: pytest.MonkeyPatch) -> list[Request]:
         )
 
     monkeypatch.setattr(ours, "candidate", stand_in)
-    monkeypatch.setattr(runner, "measure_rates", lambda rows, width: Rates(150e9, 25e9, 40e9, 5e8))
+    monkeypatch.setattr(runner, "measure_rates", lambda rows, width, device: Rates(150e9, 25e9, 40e9, 5e8))
     monkeypatch.setattr(case, "run_trial", answer)
     monkeypatch.setattr(case, "cached_trial", answer)
     return asked

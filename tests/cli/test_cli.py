@@ -17,7 +17,7 @@ from dacergnn.bench.environment import compiler, cpu_facts
 from dacergnn.cli import COMMANDS, main
 from dacergnn.cli.view import inside_vscode, saved_steps, show
 from dacergnn.config import Rates
-from dacergnn.errors import GraphError
+from dacergnn.errors import DacergnnError, GraphError
 from dacergnn.native.build import compiler as found_compiler
 from dacergnn.native.cache import LIBRARY, store
 
@@ -73,11 +73,39 @@ def test_env_shows_versions_and_processor() -> None:
 
 
 def test_env_measures_rates(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dacergnn.bench.environment.measure_rates", lambda: Rates(98.7e9, 12.34e9, 20e9, 5e8))
+    monkeypatch.setattr("dacergnn.cli.env.measure_rates", lambda device: Rates(98.7e9, 12.34e9, 20e9, 5e8))
     facts = json.loads(run("env", "--json").output)
+    rates = "flops=9.87e+10, streamed=1.234e+10, gathered=2e+10, rows=5e+08"
+    assert facts["to compile by"] == f"Config(rates=Rates({rates}))"
     assert facts["copy bandwidth"] == "12.3 GB/s"
     assert facts["gathered rows"] == "500 million/s"
     assert facts["GEMM rate"] == "99 GFLOP/s"
+
+
+def test_env_measures_and_saves_the_rates_of_a_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, path = list[str](), tmp_path / "rates.json"
+    measured = Rates(4e13, 3e12, 6e12, 1e11)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.get_device_name", lambda: "a device")
+    monkeypatch.setattr("dacergnn.cli.env.measure_rates", lambda device: asked.append(device) or measured)
+    assert run("env", "--device", "cuda", "--save", str(path)).exit_code == 0
+    assert asked == ["cuda"]
+    assert Rates.load(path) == measured
+    refused = run("env", "--no-rates", "--save", str(path))
+    assert refused.exit_code == 2
+    assert "--save writes the rates that --no-rates leaves out; leave one of the two out." in refused.output
+
+
+def test_files_without_rates(tmp_path: Path) -> None:
+    path = tmp_path / "rates.json"
+    with pytest.raises(DacergnnError, match=r"rates: .*rates.json holds none; name a file that Rates.save"):
+        Rates.load(path)
+    for text in ("[]", "{", '{"flops": 1}', '{"flops": 0, "streamed": 1, "gathered": 1, "rows": 1}'):
+        path.write_text(text)
+        with pytest.raises(DacergnnError, match=r"rates: .*rates.json holds none"):
+            Rates.load(path)
+    with pytest.raises(DacergnnError, match=r"rates: .* cannot be written: "):
+        Rates(1, 1, 1, 1).save(tmp_path / "no folder" / "rates.json")
 
 
 def test_cpu_facts_reads_the_first_processor_only(tmp_path: Path) -> None:

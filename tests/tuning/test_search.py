@@ -216,7 +216,7 @@ def test_ways_are_checked() -> None:
 
 def test_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     monkeypatch.setattr(command, "shipped", lambda: SMALL_TILES)
-    monkeypatch.setattr(command, "compiled_layer", lambda *given: called)
+    monkeypatch.setattr(command, "compiled_layer", lambda *given, device: called)
     small = random_graph(1)
     called = RGAT(8, 8, small.size("R"))
     called(torch.randn(small.size("NS"), 8), small).sum().backward()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -12,18 +13,23 @@ from dacergnn.bench.caching.task import CachingCandidate
 from dacergnn.bench.caching.workload import Workload
 from dacergnn.bench.candidate import Built, leaf
 from dacergnn.bench.peers import library_module
+from dacergnn.config import Rates
 
 SEED = 7
 """Seed of the parameters."""
 
 
-def make(candidate: CachingCandidate, workload: Workload) -> Built:
-    """Returns a candidate ready to run; all candidates of a task compute the same function with the same parameters."""
+def make(candidate: CachingCandidate, workload: Workload, rates: Rates | None = None) -> Built:
+    """Returns a candidate ready to run; all candidates of a task compute the same function with the same parameters.
+
+    Ours is compiled by ``rates``.
+    """
     network, task = _original(workload), workload.task
     if candidate.library == "dgl":
         return _of_dgl(network, workload)
     if candidate.scheme is not None:
-        compiled = optimize(network, workload.graph, config=candidate.scheme.config, on_unsupported="error")
+        config = replace(candidate.scheme.config, rates=rates)
+        compiled = optimize(network, workload.graph, config=config, on_unsupported="error")
         return _built(compiled, workload, _pyg().arguments(workload, "COO"), sparse=task.network == "sparse")
     arguments = _pyg().arguments(workload, candidate.name.removesuffix(" compiled"))
     return _built(network, workload, arguments, compiled=candidate.compiled)
@@ -37,14 +43,14 @@ def reference(workload: Workload) -> Built:
 
 def _original(workload: Workload) -> nn.Module:
     torch.manual_seed(SEED)
-    return _pyg().network(workload)
+    return _pyg().network(workload).to(workload.x.device)
 
 
 def _of_dgl(network: nn.Module, workload: Workload) -> Built:
     library_module("dgl")
     from dacergnn.bench.caching import dgl
 
-    other = dgl.DGLNetwork(workload)
+    other = dgl.DGLNetwork(workload).to(workload.x.device)
     for theirs, layer in zip(other.layers, _pyg().layers(network), strict=True):
         _, unknown = theirs.load_state_dict(dgl.parameters_of(workload.task.model, layer), strict=False)
         assert not unknown

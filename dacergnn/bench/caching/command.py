@@ -17,8 +17,9 @@ from dacergnn.bench.caching.runner import Work, plan, run
 from dacergnn.bench.caching.settings import AGAINST, GRADIENTS, MODELS, NETWORKS, CachingSettings
 from dacergnn.bench.caching.task import Limits
 from dacergnn.bench.command import names, progress_bar
+from dacergnn.bench.device_option import device_option, rates_option
 from dacergnn.bench.suites import suite_option
-from dacergnn.config import AGGREGATIONS
+from dacergnn.config import AGGREGATIONS, Rates
 
 
 def _numbers(_: click.Context, __: click.Parameter, value: str) -> tuple[int, ...]:
@@ -59,6 +60,8 @@ def _list(name: str, default: tuple[str, ...], text: str) -> Callable[[Any], Any
 @click.option("--repeat", default=Limits.repeat, show_default=True, type=click.IntRange(1), help="Most rounds.")
 @click.option("--budget", default=Limits.budget_s, show_default=True, help="Seconds for the timing of one case.")
 @click.option("--threads", default=Limits.threads, show_default=True, type=click.IntRange(1))
+@device_option
+@rates_option
 @click.option("--seed", default=Limits.seed, show_default=True, help="Of random features.")
 @click.option("--memory/--no-memory", default=True, help="Measure peak memory, each case in a process of its own.")
 @click.option("--dry-run", is_flag=True, help="List the cases that are left to measure.")
@@ -69,14 +72,15 @@ def caching(
     models: tuple[str, ...], data: tuple[str, ...], networks: tuple[str, ...], hidden: tuple[int, ...], features: int,
     heads: int, gradients: tuple[str, ...], strategies: tuple[str, ...], formats: tuple[str, ...],
     orders: tuple[str, ...], against: tuple[str, ...], modes: tuple[str, ...], repeat: int, budget: float,
-    threads: int, seed: int, memory: bool, dry_run: bool, report: bool, path: Path | None,
+    threads: int, device: str, rates: Rates | None, seed: int, memory: bool, dry_run: bool, report: bool,
+    path: Path | None,
 ) -> None:  # fmt: skip
     """Measure what homogeneous layers gain by saving or recomputing, by size, order and sparse format.
 
     Times are medians of runs in turns in one process, with peers where asked for. A run that was ended goes on where it
     stopped when it is started again with the same file.
     """
-    limits = Limits(modes, threads, seed, repeat, budget)
+    limits = Limits(modes, threads, seed, repeat, budget, device=device, rates=rates)
     settings = CachingSettings(
         models, data, networks, hidden, gradients, strategies, formats, orders, against, features, heads, memory, limits
     )

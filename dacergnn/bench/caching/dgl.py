@@ -104,7 +104,7 @@ def arguments(workload: Workload) -> tuple[Any, ...]:
     """Returns a layer's arguments besides features: a graph with its formats made, and with the loops that PyG adds."""
     src, dst = workload.edge_index
     if workload.task.model == "gcn":
-        nodes = torch.arange(workload.num_nodes)
+        nodes = torch.arange(workload.num_nodes, device=src.device)
         src, dst = torch.cat([src, nodes]), torch.cat([dst, nodes])
     graph = _dgl.graph((src, dst), num_nodes=workload.num_nodes).formats(["coo", "csr", "csc"])
     graph.create_formats_()

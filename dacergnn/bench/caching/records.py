@@ -19,7 +19,7 @@ _SCHEME = ("caching", "cache", "recompute", "adjacency", "order")
 _KEY = (
     *("model", "data", "network", "features", "hidden", "heads", "input_gradient", "library", "name"),
     *_SCHEME,
-    *("threads", "seed"),
+    *("threads", "seed", "device"),
 )
 """Fields that tell cases apart; the others of a row are results."""
 
@@ -28,12 +28,14 @@ def settings_of(task: Task, candidate: CachingCandidate, limits: Limits) -> Row:
     """Returns the fields of a case that are known before it is measured."""
     scheme: Row = dict.fromkeys(_SCHEME) if candidate.scheme is None else asdict(candidate.scheme)
     scheme = {name: list(v) if isinstance(v, tuple) else v for name, v in scheme.items() if name != "label"}
-    own = {"library": candidate.library, "name": candidate.name, "threads": limits.threads, "seed": limits.seed}
+    own = {"library": candidate.library, "name": candidate.name}
+    own |= {"threads": limits.threads, "seed": limits.seed, "device": limits.device}
     return {**asdict(task), **own, **scheme}
 
 
 def key_of(row: Row) -> Key:
-    """Returns the key that distinguishes a case from all others."""
+    """Returns the key that distinguishes a case from all others; rows without a device are of the processor."""
+    row = {"device": "cpu"} | row
     return tuple(tuple(v) if isinstance(v, list) else v for v in (row.get(name) for name in _KEY))
 
 

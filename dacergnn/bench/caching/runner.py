@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -72,7 +72,8 @@ def run(
     writer = None if path is None else Writer(path)
     if writer is not None and work.tasks:
         date = datetime.now(UTC).isoformat(timespec="seconds")
-        writer.write([{"environment": environment(), "date": date}])
+        rates = settings.limits.rates
+        writer.write([{"environment": environment(), "date": date, "rates": None if rates is None else asdict(rates)}])
     for task, wanted in work.tasks:
         measured = measure(task, wanted, settings, progress or (lambda line: None))
         if writer is not None:

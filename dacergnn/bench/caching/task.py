@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from dacergnn.bench.caching.scheme import Scheme
+from dacergnn.config import Rates
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,10 @@ class Limits:
     trial_limit_s: float = 300.0
     """Seconds of a process for each candidate that it measures."""
     limit_bytes: int = 12 << 30
+    device: str = "cpu"
+    """Type of torch's device that everything runs on: "cpu" or "cuda"."""
+    rates: Rates | None = None
+    """Rates that our layers are compiled by; None for typical ones."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "modes", tuple(self.modes))
@@ -73,7 +78,8 @@ class Request:
 
     def as_json(self) -> dict[str, Any]:
         """Returns the request, with the limits of the process itself at the top."""
-        return {**asdict(self), "threads": self.limits.threads, "limit_bytes": self.limits.limit_bytes}
+        own = {name: getattr(self.limits, name) for name in ("threads", "limit_bytes", "device")}
+        return {**asdict(self), **own}
 
     @classmethod
     def of_json(cls, values: dict[str, Any]) -> Request:
@@ -82,8 +88,13 @@ class Request:
             Task(**values["task"]),
             tuple(_candidate(values) for values in values["candidates"]),
             values["what"],
-            Limits(**values["limits"]),
+            _limits(values["limits"]),
         )
+
+
+def _limits(values: dict[str, Any]) -> Limits:
+    rates: dict[str, float] | None = values["rates"]
+    return replace(Limits(**values), rates=None if rates is None else Rates(**rates))
 
 
 def _candidate(values: dict[str, Any]) -> CachingCandidate:

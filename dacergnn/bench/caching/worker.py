@@ -15,7 +15,7 @@ from dacergnn.bench.caching import candidates, facts
 from dacergnn.bench.caching.task import CachingCandidate, Limits, Request
 from dacergnn.bench.caching.workload import Workload, load_workload
 from dacergnn.bench.candidate import Built, step_of
-from dacergnn.bench.measure import interleave
+from dacergnn.bench.measure import clock_of, interleave
 from dacergnn.bench.process import reason, serve
 from dacergnn.bench.reference import deviation
 from dacergnn.runtime.pool import POOL
@@ -33,23 +33,23 @@ def measure_request(values: dict[str, Any]) -> dict[str, Any]:
     """Returns {"results": one dictionary for each candidate}, or {"peak_mb": ...}."""
     request = Request.of_json(values)
     torch.set_num_threads(request.limits.threads)
-    workload = load_workload(request.task, request.limits.seed)
+    workload = load_workload(request.task, request.limits.seed).on(request.limits.device)
     if request.what == "memory":
         memory.return_freed()
-        return weigh(request.candidates[0], workload)
+        return weigh(request.candidates[0], workload, request.limits)
     return {"results": time_all(request.candidates, workload, request.limits)}
 
 
-def weigh(candidate: CachingCandidate, workload: Workload) -> dict[str, Any]:
-    """Measures the peak of two training steps, with encodings of edges, above the memory that is resident before.
+def weigh(candidate: CachingCandidate, workload: Workload, limits: Limits) -> dict[str, Any]:
+    """Measures the peak of two training steps, with encodings of edges, above the memory that is in use before.
 
     An earlier step on a copy of the edges, which is dropped, has loaded and compiled all code, and has drawn the
     gradient of the result.
     """
     backward = _backward(workload)
     like = replace(workload, edge_index=workload.edge_index.clone())
-    step_of(candidates.make(candidate, like), backward, "train")()
-    step = step_of(candidates.make(candidate, workload), backward, "train")
+    step_of(candidates.make(candidate, like, limits.rates), backward, "train")()
+    step = step_of(candidates.make(candidate, workload, limits.rates), backward, "train")
     gc.collect()
     POOL.clear()
 
@@ -57,7 +57,7 @@ def weigh(candidate: CachingCandidate, workload: Workload) -> dict[str, Any]:
         step()
         step()
 
-    grown, method = memory.peak_growth(twice)
+    grown, method = memory.peak_growth(twice, workload.x.device)
     return {"peak_mb": grown / 1e6, "method": method}
 
 
@@ -72,8 +72,8 @@ def time_all(wanted: tuple[CachingCandidate, ...], workload: Workload, limits: L
     first: dict[str, int] = {}
     for position, candidate in enumerate(wanted):
         try:
-            built = candidates.make(candidate, workload)
-            row = _validated(candidate, built, workload, expected)
+            built = candidates.make(candidate, workload, limits.rates)
+            row = _validated(candidate, built, workload, expected, limits)
             own = {mode: step_of(built, _backward(workload), mode) for mode in limits.modes}
             for step in own.values() if row["status"] == "ok" else ():
                 step()
@@ -90,8 +90,10 @@ def time_all(wanted: tuple[CachingCandidate, ...], workload: Workload, limits: L
                 continue
             for mode, step in own.items():
                 steps[mode][str(position)] = step
+    clock = clock_of(workload.x.device)
     for mode, calls in steps.items():
-        timings = interleave(calls, limits.repeat, limits.budget_s * len(calls) / len(steps)) if calls else {}
+        budget = limits.budget_s * len(calls) / len(steps)
+        timings = interleave(calls, limits.repeat, budget, clock=clock) if calls else {}
         for position, timing in timings.items():
             results[int(position)] |= timing.as_json(f"{mode}_")
     return [{**results[row["same_as"]], **row} if "same_as" in row else row for row in results]
@@ -134,7 +136,11 @@ def _error(candidate: CachingCandidate, built: Built, out: Tensor, expected: dic
 
 
 def _validated(
-    candidate: CachingCandidate, built: Built, workload: Workload, expected: dict[str, Tensor] | None
+    candidate: CachingCandidate,
+    built: Built,
+    workload: Workload,
+    expected: dict[str, Tensor] | None,
+    limits: Limits,
 ) -> dict[str, Any]:
     """Runs a training step, compares all its results, and returns the first fields of a row."""
     out = step_of(built, _backward(workload), "train")()
@@ -151,7 +157,7 @@ def _validated(
     if not candidate.compiled:
         row["saved_bytes"] = facts.saved_bytes(built)
     if candidate.scheme is not None:
-        row |= facts.predicted(built, candidate.scheme.config)
+        row |= facts.predicted(built, replace(candidate.scheme.config, rates=limits.rates).on(limits.device))
     return row
 
 

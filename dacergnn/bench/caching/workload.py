@@ -53,6 +53,10 @@ class Workload:
     def to(self, dtype: torch.dtype) -> Workload:
         return replace(self, x=self.x.to(dtype))
 
+    def on(self, device: torch.device | str) -> Workload:
+        """Returns the workload with its tensors on a device."""
+        return replace(self, x=self.x.to(device), edge_index=self.edge_index.to(device))
+
 
 def load_workload(task: Task, seed: int = 0) -> Workload:
     """Loads the tensors of a task; random features are the same for the same seed."""
