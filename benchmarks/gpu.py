@@ -47,6 +47,8 @@ from dacergnn.native.cache import cache_folder
 
 DATA = ("mag", "am", "wikikg2", "bgs", "biokg", "fb15k", "aifb", "mutag")
 """Large graphs come first: they are what a device is for."""
+Case = tuple[str, str]
+"""A model, and a mode."""
 CASES_LEFT = 75
 """Exit status where time was too short for all cases."""
 START_S = 15.0
@@ -94,7 +96,7 @@ def main(data: tuple[str, ...], scale: float, models: tuple[str, ...], mode: tup
     if options["build"] and options["inline"]:
         build(full_name(data[0], scale), cases, settings, options["hidden"])
     elif options["build"]:
-        with Background(build_commands(data, cases)) as builds:
+        with Background(build_commands(dict.fromkeys(data, cases))) as builds:
             failed = [name for name in data if not builds.wait(name)]  # all have their turn
             sys.exit(bool(failed))
     elif options["inline"]:
@@ -105,10 +107,9 @@ def main(data: tuple[str, ...], scale: float, models: tuple[str, ...], mode: tup
         for line in absent:
             click.echo(line)
         append_line(options["path"], machine(device) | {"absent": absent})
-        with Background(build_commands(data, cases) if options["build_ahead"] else {}) as builds:
-            left = run_all(
-                data, scale, cases, settings, options["path"], deadline, options["case_limit"], builds
-            )  # fmt: skip
+        todo = incomplete(data, scale, cases, settings, options["path"])
+        with Background(build_commands(todo) if options["build_ahead"] else {}) as builds:
+            left = run_all(todo, scale, settings, options["path"], deadline, options["case_limit"], builds)
         text = markdown(read_lines(options["path"]))
         click.echo(text)
         if options["table"] is not None:
@@ -121,14 +122,26 @@ def main(data: tuple[str, ...], scale: float, models: tuple[str, ...], mode: tup
 def with_present(settings: DeviceSettings, device: torch.device) -> tuple[DeviceSettings, list[str]]:
     """Returns the settings without peers that cannot run here, and a line for each of these that says why."""
     reasons = {name: peers.absence(name, device) for name in settings.against}
-    present = tuple(name for name, reason in reasons.items() if not reason)
-    return replace(settings, against=present), [f"{name} is left out: {why}" for name, why in reasons.items() if why]
+    usable = tuple(name for name, reason in reasons.items() if not reason)
+    return replace(settings, against=usable), [f"{name} is left out: {why}" for name, why in reasons.items() if why]
 
 
-def build_commands(data: tuple[str, ...], cases: list[tuple[str, str]]) -> dict[str, list[list[str]]]:
+def incomplete(data: tuple[str, ...], scale: float, cases: list[Case], settings: DeviceSettings,
+               path: Path) -> dict[str, list[Case]]:  # fmt: skip
+    """Returns the cases of each graph that have no complete line in a file."""
+    known = [line for line in read_lines(path) if is_complete(line, settings.levels, settings.against)]
+    keys = {key_of(line) for line in known}
+
+    def left(name: str) -> list[Case]:
+        return [(m, how) for m, how in cases if (full_name(name, scale), m, how, settings.precision) not in keys]
+
+    return {name: left(name) for name in data}
+
+
+def build_commands(todo: dict[str, list[Case]]) -> dict[str, list[list[str]]]:
     """Returns the commands that build the kernels of each graph, one for each case."""
     options = [*command(), "--build", "--inline", "--data"]
-    return {name: [[*options, name, "--cases", ":".join(case)] for case in cases] for name in data}
+    return {name: [[*options, name, "--cases", ":".join(case)] for case in cases] for name, cases in todo.items()}
 
 
 def machine(device: torch.device) -> Line:
@@ -150,17 +163,15 @@ def machine(device: torch.device) -> Line:
     return line
 
 
-def run_all(data: tuple[str, ...], scale: float, cases: list[tuple[str, str]], settings: DeviceSettings, path: Path,
+def run_all(cases: dict[str, list[Case]], scale: float, settings: DeviceSettings, path: Path,
             deadline: float, case_limit: float, builds: Background) -> int:  # fmt: skip
-    """Runs a process for each graph, and another one for the cases after a case at which a process failed.
+    """Runs a process for the cases of each graph, and another one for those after a case at which a process failed.
 
-    Cases with a complete line in the file are not measured again. Returns how many cases time was too short for.
+    Returns how many cases time was too short for.
     """
     late = 0
-    for name in data:
-        known = [line for line in read_lines(path) if is_complete(line, settings.levels, settings.against)]
-        keys = {key_of(line) for line in known}
-        todo = [(m, how) for m, how in cases if (full_name(name, scale), m, how, settings.precision) not in keys]
+    for name, wanted in cases.items():
+        todo = [*wanted]
         if todo:
             builds.wait(name, max(deadline - time.monotonic() - START_S, 0))
         while todo and deadline - time.monotonic() > START_S:
@@ -221,7 +232,7 @@ def kept_problem(data: str, hidden: int, seed: int) -> Problem:
     return torch.load(path, weights_only=False)
 
 
-def build(data: str, cases: list[tuple[str, str]], settings: DeviceSettings, hidden: int) -> None:
+def build(data: str, cases: list[Case], settings: DeviceSettings, hidden: int) -> None:
     """Compiles our layers for a graph that stays on the processor, where their kernels refuse to run."""
     problem = kept_problem(data, hidden, settings.seed)
     problem = problem.to("cpu", settings.dtype)
@@ -236,7 +247,7 @@ def build(data: str, cases: list[tuple[str, str]], settings: DeviceSettings, hid
                 click.echo(f"{data} {model} {mode} {level}: built in {time.monotonic() - started:.0f} s")
 
 
-def measure(data: str, cases: list[tuple[str, str]], settings: DeviceSettings, hidden: int, path: Path,
+def measure(data: str, cases: list[Case], settings: DeviceSettings, hidden: int, path: Path,
             deadline: float) -> None:  # fmt: skip
     """Measures cases on one graph, and writes a line for each."""
     warnings.simplefilter("ignore")  # the libraries warn about their own internals

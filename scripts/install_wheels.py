@@ -1,6 +1,6 @@
 """Install a folder of wheels into another folder, without network, but for those that this Python has already.
 
-    python scripts/install_wheels.py WHEELS TARGET
+    PYTHONPATH=. python scripts/install_wheels.py WHEELS TARGET
 
 The package itself, and what it pins, go there unless just that version is installed: a machine's own torch, numpy and
 the like stay the ones that are used. The parts of a CUDA compiler have to lie in one folder, so all of them go there

@@ -18,16 +18,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 UNUSED = {
-    *(
-        "cmake",
-        "ninja",
-        "scikit_build",
-        "distro",
-    ),  # DaCe builds its own programs with these
+    *("cmake", "ninja", "scikit_build", "distro"),
     *("sympy", "mpmath", "networkx", "jinja2", "markupsafe", "fsspec", "filelock", "typing_extensions", "setuptools"),
-    *("scikit_learn", "joblib", "threadpoolctl", "narwhals", "pytest_cov", "coverage"),  # no test on devices uses them
+    *("scikit_learn", "joblib", "threadpoolctl", "narwhals", "pytest_cov", "coverage"),
 }
-"""What is not installed: the second line comes with torch."""
+"""What is left out: what DaCe asks for to build its own programs, what comes with torch, and what only tests use that
+need no device."""
 PLATFORMS = [f"manylinux_2_{n}_x86_64" for n in (17, 24, 26, 27, 28, 31, 34)] + ["manylinux2014_x86_64", "linux_x86_64"]
 
 

@@ -262,7 +262,8 @@ def test_kernels_are_built_ahead(tmp_path: Path) -> None:
 
 def test_commands_that_build(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["gpu.py", "--build-ahead"])
-    found = gpu.build_commands(("am", "bgs"), [("rgcn", "infer"), ("hgt", "train")])
+    found = gpu.build_commands({"am": [], "bgs": [("rgcn", "infer"), ("hgt", "train")]})
+    assert found["am"] == []
     cases = [
         ["--build-ahead", "--build", "--inline", "--data", "bgs", "--cases", c] for c in ("rgcn:infer", "hgt:train")
     ]
@@ -382,12 +383,14 @@ def test_what_is_measured_already_is_left_out(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(sys, "argv", ["gpu.py"])
     cases = [("rgcn", "infer"), ("rgcn", "train"), ("hgt", "infer")]
     append_line(path, line("am~", entry("ours", "O2", 1.0)) | facts)  # rgcn, train
-    again = partial(gpu.run_all, ("am",), 1.0, cases, settings, path)
-    assert again(math.inf, math.inf, NOTHING) == 0
+    missing = partial(gpu.incomplete, scale=1.0, cases=cases, settings=settings, path=path)
+    again = partial(gpu.run_all, scale=1.0, settings=settings, path=path, case_limit=math.inf, builds=NOTHING)
+    assert missing(("am",)) == {"am": [("rgcn", "infer"), ("hgt", "infer")]}
+    assert again(missing(("am",)), deadline=math.inf) == 0
     assert asked == ["rgcn:infer,hgt:infer", "hgt:infer"]
-    assert again(math.inf, math.inf, NOTHING) == 0
+    assert again(missing(("am",)), deadline=math.inf) == 0
     assert len(asked) == 2
-    assert gpu.run_all(("am", "bgs"), 1.0, cases, settings, path, -math.inf, math.inf, NOTHING) == 3  # those of bgs
+    assert again(missing(("am", "bgs")), deadline=-math.inf) == 3  # those of bgs
 
 
 def test_cases_that_are_left_show_in_the_exit_status(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
