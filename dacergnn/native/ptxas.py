@@ -42,7 +42,7 @@ class KernelUsage:
 def kernel_usages(messages: str) -> list[KernelUsage]:
     """Returns what each kernel takes, from the messages of nvcc with the options `VERBOSE`."""
     found = [*_KERNEL.finditer(messages)]
-    names = _readable([match["symbol"] for match in found])
+    names = readable([match["symbol"] for match in found])
     return [_usage(match, name) for match, name in zip(found, names, strict=True)]
 
 
@@ -59,7 +59,7 @@ def _usage(found: re.Match[str], name: str) -> KernelUsage:
     )
 
 
-def _readable(symbols: list[str]) -> list[str]:
+def readable(symbols: list[str]) -> list[str]:
     """Returns the functors that kernels run, without what is the same in all or said otherwise.
 
     Where there is no c++filt, the symbols stay as they are.

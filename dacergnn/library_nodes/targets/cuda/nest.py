@@ -348,7 +348,7 @@ class NestText:
             kind = self._kind(step.memory)
             into = f"\nresult[v] = {kind}({{0}});"
             before = f"dacergnn::cuda::Vector<{kind}, {vector}> result;"
-            after = f"{one}dacergnn::cuda::store_run(out + start, result);"
+            after = f"{one}dacergnn::cuda::store_vector(out + start, result);"
 
         def store(value: str) -> str:
             return (self._goal(step, "held", value) + into.format(value)).strip()

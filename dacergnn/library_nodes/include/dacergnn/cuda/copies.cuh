@@ -39,6 +39,24 @@ __device__ inline void copy_words(void* to, const void* from) {
     for (int i = 0; i < Bytes / static_cast<int>(sizeof(Word)); ++i)
         static_cast<Word*>(to)[i] = static_cast<const Word*>(from)[i];
 }
+// Stores a word to global memory by one instruction, where the compiler might store its parts one by one.
+__device__ inline void store_word(int4* to, const int4& word) {
+#ifdef DACERGNN_EMULATE_CUDA
+    *to = word;
+#else
+    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(to)), "r"(word.x), "r"(word.y),
+                 "r"(word.z), "r"(word.w)
+                 : "memory");
+#endif
+}
+__device__ inline void store_word(int2* to, const int2& word) {
+#ifdef DACERGNN_EMULATE_CUDA
+    *to = word;
+#else
+    asm volatile("st.global.v2.b32 [%0], {%1, %2};" ::"l"(__cvta_generic_to_global(to)), "r"(word.x), "r"(word.y)
+                 : "memory");
+#endif
+}
 }  // namespace detail
 
 // Lets the call fail unless all arrays start at a multiple of 16 bytes, as loads and stores of several elements need.
@@ -63,13 +81,15 @@ __device__ inline Vector<T, N> load_vector(const T* from) {
     return result;
 }
 
-// Stores N elements; the counterpart of `load_vector`.
+// Stores N elements to global memory; the counterpart of `load_vector`.
 template <int N, class T>
 __device__ inline void store_vector(T* to, const Vector<T, N>& value) {
     using Word = typename detail::Wide<N * sizeof(T), sizeof(T)>::type;
     if constexpr (!std::is_void_v<Word>) {
         alignas(16) const Vector<T, N> copy = value;
-        detail::copy_words<Word, N * sizeof(T)>(to, &copy);
+#pragma unroll
+        for (int i = 0; i < static_cast<int>(N * sizeof(T) / sizeof(Word)); ++i)
+            detail::store_word(reinterpret_cast<Word*>(to) + i, reinterpret_cast<const Word*>(&copy)[i]);
     } else {
 #pragma unroll
         for (int i = 0; i < N; ++i) to[i] = value[i];

@@ -90,7 +90,7 @@ struct SummedRows {
     template <class T, class Acc, int N, class PlaceOfRow>
     __device__ void add_rows(const PlaceOfRow* places, int first, int last, int column, const Step& step,
                              Value* stage) const {
-        constexpr int kAhead = 8;
+        constexpr int kAhead = 4;
         const auto store = [&](int row, const Vector<Acc, N>& sum) {
 #pragma unroll
             for (int n = 0; n < N; ++n) stage[row * T::kStride + column + n] = convert<Value>(sum[n]);

@@ -47,18 +47,6 @@ __device__ inline Vector<T, N> load_run(const T* from) {
     }
     return result;
 }
-template <int N, class T>
-__device__ inline void store_run(T* to, const Vector<T, N>& value) {
-    if constexpr (N * sizeof(T) % sizeof(int4) == 0) {
-        alignas(sizeof(int4)) const Vector<T, N> copy = value;
-#pragma unroll
-        for (int i = 0; i < static_cast<int>(N * sizeof(T) / sizeof(int4)); ++i)
-            reinterpret_cast<int4*>(to)[i] = reinterpret_cast<const int4*>(&copy)[i];
-    } else {
-#pragma unroll
-        for (int i = 0; i < N; ++i) to[i] = value[i];
-    }
-}
 
 // Lanes
 
@@ -172,7 +160,7 @@ __device__ inline void store_row(Out* out, const T (&values)[N], int first = 0) 
         Vector<Out, V> result;
 #pragma unroll
         for (int v = 0; v < V; ++v) result[v] = convert<Out>(values[j * V + v]);
-        if (W % (L * N) == 0 || start < W) store_run(out + start, result);
+        if (W % (L * N) == 0 || start < W) store_vector(out + start, result);
     }
 }
 
