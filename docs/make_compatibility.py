@@ -37,6 +37,9 @@ it that it has on the original; where no program can have that effect, the origi
   `revert` gives the originals back, the same objects. `optimize` leaves layers that are compiled as they are.
 - **Uncompiled calls.** With `on_unsupported="warn"` each reason is said once, with "error" such a call raises
   `UnsupportedCallError`, with "ignore" it runs silently. `explain` shows the last reason.
+- **Machines without kernels.** Without a compiler, on Windows, with torch for ROCm, and on a device or with a driver
+  that kernels are not for, the originals run and a warning says why. With "error" such a call raises
+  `UnsupportedMachineError`. Modules of this package have no original and raise it, too.
 - **Lazy layers.** The first call of a layer with channels of -1 runs the original, which gives parameters their shapes;
   later ones are compiled.
 - **`torch.compile` and `torch.export`** hold a call as one operator. It finds its layer in the process that made the
