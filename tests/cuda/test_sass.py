@@ -77,6 +77,13 @@ def test_finished_rows_are_read_together(arch: int) -> None:
     assert product.count("STG.E.128") > 0
 
 
+def test_weights_arrive_during_the_product_before() -> None:
+    """Those of the next type, too: all copies to shared memory are asynchronous."""
+    product = kernel("rgat", 90, "SegmentProduct<Tiling<float, float, 1, 64, 64,", "FinishRows<4, rgat#1>>")
+    assert product.count("LDGSTS") > 0
+    assert product.count("LDG.E.128") == 0
+
+
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_nothing_spills(arch: int) -> None:
     assert not [usage for usage in compiled("rgat", arch)[1] if usage.spilled]

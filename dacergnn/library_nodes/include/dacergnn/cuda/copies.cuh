@@ -109,6 +109,20 @@ __device__ inline void copy_async16(void* shared, const void* global, bool valid
 #endif
 }
 
+// Copies one element of 4 or 8 bytes in the same way.
+template <class T>
+__device__ inline void copy_async_element(T* shared, const T* global, bool valid) {
+    static_assert(sizeof(T) == 4 || sizeof(T) == 8);
+#ifdef DACERGNN_EMULATE_CUDA
+    emulation::copy_async(shared, global, sizeof(T), valid);
+#else
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;" ::"r"(
+                     static_cast<unsigned>(__cvta_generic_to_shared(shared))),
+                 "l"(__cvta_generic_to_global(global)), "r"(valid ? static_cast<int>(sizeof(T)) : 0), "n"(sizeof(T))
+                 : "memory");
+#endif
+}
+
 // Ends a group of copies.
 __device__ inline void copy_async_commit() {
 #ifdef DACERGNN_EMULATE_CUDA

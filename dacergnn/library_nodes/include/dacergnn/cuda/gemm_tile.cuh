@@ -96,6 +96,38 @@ struct Tiling {
         return kResident ? w + head(step) * kHeadStride + depth(step) * kWeightStride + column(step) : w;
     }
 
+    // Tells whether there is room for the weight of the next type, too, and whether it can be copied asynchronously: as
+    // it is, by words or, transposed, by elements.
+    static constexpr int64_t kSmallWeight = 20 * 1024;
+    template <bool Transposed>
+    static constexpr bool kWeightAhead =
+        kResident && kWholeBytes <= kSmallWeight && has_room(kRows, 2 * kWholeBytes) && !kTf32 &&
+        (Transposed ? sizeof(Value) >= 4 : C * sizeof(Value) % 16 == 0 && kWeightColumns * sizeof(Value) % 16 == 0);
+
+    // Copies the whole weight of a type asynchronously.
+    template <bool Transposed>
+    __device__ static void copy_weight(const Value* from, Value* into) {
+        constexpr int V = Transposed ? 1 : 16 / sizeof(Value);
+        constexpr int kAcross = kWeightColumns / V, kAll = kWeightHeads * kWeightDepth * kAcross;
+#pragma unroll 4
+        for (int n = threadIdx.x; n < kAll; n += kTileThreads) {
+            const int h = n / (kWeightDepth * kAcross), rest = n % (kWeightDepth * kAcross);
+            // Neighboring threads read neighbors in memory. Transposed, they have blocks of kC columns and four rows, so
+            // that they read 16 bytes of a row, and few of them store to the same bank.
+            constexpr int kC = kWeightColumns % 8 == 0 ? 8 : 4, kBlock = 4 * kC;
+            const int in_block = rest % kBlock, block = rest / kBlock;
+            const int d = Transposed ? block / (kWeightColumns / kC) * 4 + in_block / kC : rest / kAcross;
+            const int c = Transposed ? block % (kWeightColumns / kC) * kC + in_block % kC : rest % kAcross * V;
+            const bool inside = h < H && d < D && c < C;
+            const Value* const source = inside ? from + h * D * C + (Transposed ? c * D + d : d * C + c) : from;
+            Value* const to = into + h * kHeadStride + d * kWeightStride + c;
+            if constexpr (Transposed)
+                copy_async_element(to, source, inside);
+            else
+                copy_async16(to, source, inside);
+        }
+    }
+
     // Loads the weight of a type (H, D, C), or (H, C, D) with Transposed, from a head, depth and column on.
     template <bool Transposed>
     __device__ static void load_weight(const Value* from, int head, int depth, int column, Value* into) {

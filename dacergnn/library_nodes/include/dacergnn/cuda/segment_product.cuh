@@ -18,7 +18,8 @@ struct SegmentProduct {
     // Rows that are whole and without padding in a stage are finished there, others after they are stored.
     static constexpr bool kFinishesStaged = kFinishes && T::kPanels == 1 && (T::kColumns == C || H == 1);
     static constexpr int kLeastBlocks = T::kLeastBlocks;
-    static constexpr int kWeights = T::kResident ? 1 : 2, kSlots = 3;
+    static constexpr bool kWeightAhead = T::template kWeightAhead<TransposeW>;
+    static constexpr int kWeights = T::kResident && !kWeightAhead ? 1 : 2, kSlots = 3;
     struct ScaledPlace : Place {
         Acc factor;  // with one for the row
     };
@@ -41,6 +42,7 @@ struct SegmentProduct {
         Acc* const partials = reinterpret_cast<Acc*>(places + kSlots * T::kRows);
         Result* const local = reinterpret_cast<Result*>(partials + kTileThreads) + warp() * Local;
         const auto stage = [=](int s) { return reinterpret_cast<Value*>(memory + s % 2 * T::kStageBytes); };
+        // The weight of a step; of a whole type, those of two types that follow each other.
         const auto weight = [=](int s) { return reinterpret_cast<Value*>(weights + s % kWeights * T::kWeightBytes); };
         const auto slot = [=](int s) { return places + s % kSlots * T::kRows; };
 
@@ -51,15 +53,19 @@ struct SegmentProduct {
         if (row < step.count) slot(0)[row] = find(begin + step.first + row);
         if (row < next.count) slot(1)[row] = find(begin + next.first + row);
         __syncthreads();
+        if constexpr (kWeightAhead) T::template copy_weight<TransposeW>(of_type(step.type), weight(0));
         load(step, slot(0), stage(0), weight(0), partials);
-        int loaded = -1;
+        int loaded = -1, types_seen = 0;
         Tile tile;
         for (int s = 0; step.count > 0; ++s) {
             copy_async_wait<0>();
             __syncthreads();  // the step is there, and all threads are done with the one before
+            if constexpr (kWeightAhead)
+                if (next.count > 0 && next.type != step.type)
+                    T::template copy_weight<TransposeW>(of_type(next.type), weight(types_seen + 1));
             if (next.count > 0) load(next, slot(s + 1), stage(s + 1), weight(s + 1), partials);
-            if (T::kResident && step.type != loaded) {
-                T::template load_weight<TransposeW>(W + types.weight(step.type) * (H * D * C), 0, 0, 0, weight(0));
+            if (T::kResident && !kWeightAhead && step.type != loaded) {
+                T::template load_weight<TransposeW>(of_type(step.type), 0, 0, 0, weight(0));
                 loaded = step.type;
                 __syncthreads();
             }
@@ -68,11 +74,13 @@ struct SegmentProduct {
             if (row < later.count) place = find(begin + later.first + row);  // on its way during the product
             if (step.chunk == 0) tile = Tile();
             if (warp() * T::kWarpRows < step.count) {
-                tile.multiply(stage(s) + warp() * T::kWarpRows * T::kStride, T::part(weight(s), step));
+                const Value* const w = weight(kWeightAhead ? types_seen : s);
+                tile.multiply(stage(s) + warp() * T::kWarpRows * T::kStride, T::part(w, step));
                 if (step.chunk + 1 == T::kChunks)
                     store(tile, step, slot(s), reinterpret_cast<Result*>(stage(s)), local);
             }
             if (row < later.count) slot(s + 2)[row] = place;
+            types_seen += next.type != step.type;
             step = next;
             next = later;
         }
@@ -88,6 +96,8 @@ struct SegmentProduct {
     }
 
   private:
+    __device__ const Value* of_type(int type) const { return W + types.weight(type) * (H * D * C); }
+
     __device__ ScaledPlace find(int64_t p) const {
         const Place place = source.find(p);
         return {place, HS == 1 ? convert<Acc>(scale[place.target]) : Acc(1)};
@@ -102,8 +112,8 @@ struct SegmentProduct {
             source.template load<T>(from, step, stage, partials);
         copy_async_commit();
         if constexpr (!T::kResident)
-            T::template load_weight<TransposeW>(W + types.weight(step.type) * (H * D * C), T::head(step),
-                                                T::depth(step), T::column(step), weight);
+            T::template load_weight<TransposeW>(of_type(step.type), T::head(step), T::depth(step), T::column(step),
+                                                weight);
     }
 
     // Stores results through the stage from which the rows of the warp were read, so that whole rows are written.
