@@ -7,12 +7,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import dace
+
 from dacergnn.cost import Cost
+from dacergnn.library_nodes import GraphOperator
+from dacergnn.library_nodes.traversal.device_plan import DevicePlan
 from dacergnn.profiling.devices import Device
 from dacergnn.profiling.groups import bound_of, cost_of, kind_of
 from dacergnn.profiling.occupancy import filled
 from dacergnn.runtime.clocks import ProgramWithClocks
 from dacergnn.runtime.launches import Launch, LaunchRecorder
+from dacergnn.runtime.lower import plan_of
 
 START = 2e-6
 """Seconds that a launch takes besides its work, in a stream of launches: an assumption."""
@@ -167,7 +172,8 @@ def forecast(
     rows: list[OperatorForecast] = []
     for number, group in enumerate(program.groups):
         costs = [cost_of(group, program.sdfg, [sizes]) for sizes in graphs]
-        kernels = [[kernel_of(launch, device) for launch in run[number]] for run in runs]
+        requested = requested_by(group, program.sdfg)
+        kernels = [[kernel_of(launch, device, requested) for launch in run[number]] for run in runs]
         cost = sum(costs, Cost())
         seconds = sum(seconds_of(*one, device) for one in zip(kernels, costs, strict=True))
         rows.append(
@@ -186,9 +192,15 @@ def forecast(
     return rows
 
 
-def kernel_of(launch: Launch, device: Device) -> Kernel:
-    """Returns what a launch takes of a device."""
-    fill = filled(launch, device)
+def requested_by(group: Sequence[GraphOperator], sdfg: dace.SDFG) -> int:
+    """Returns the most bytes that a thread has requested at a time, as the plans of loops over rows say."""
+    plans = [plan_of(operator, sdfg) for operator in group]
+    return max((plan.requested for plan in plans if isinstance(plan, DevicePlan)), default=0)
+
+
+def kernel_of(launch: Launch, device: Device, requested: int = 0) -> Kernel:
+    """Returns what a launch takes of a device; ``requested`` is what `requested_by` returns for its group."""
+    fill = filled(launch, device, requested)
     usage = launch.kernel
     return Kernel(
         name=usage.short_name,

@@ -16,7 +16,7 @@ _REGISTER_UNIT, _WARP_UNIT = 256, 4
 _SHARED_UNIT, _RESERVED = 128, 1024
 """Shared memory is given to a block in such pieces; so much of each block's is the system's own."""
 _THREAD_BYTES = 16
-"""Bytes that a thread has requested at a time: one load of the widest kind."""
+"""Bytes that a thread has requested at a time if its plan does not say so: one load of the widest kind."""
 _SHARED_PART = 3
 """Products copy the next rows while they multiply: these take about so large a part of their shared memory."""
 
@@ -41,12 +41,17 @@ class Filled:
     in_flight: float
 
 
-def filled(launch: Launch, device: Device) -> Filled:
-    """Returns what a launch fills of a device."""
+def filled(launch: Launch, device: Device, requested: int = 0) -> Filled:
+    """Returns what a launch fills of a device.
+
+    Args:
+        requested: Bytes that a thread of a loop over rows requests at a time.
+    """
     warps = -(-launch.threads // WARP)
     most, limit = blocks_at_once(launch, device)
     blocks = min(most, launch.blocks / device.multiprocessors)
-    requested = max(_THREAD_BYTES * launch.threads, launch.dynamic // _SHARED_PART)
+    of_thread = max(_THREAD_BYTES, requested if _loops_over_rows(launch) else 0)
+    requested = max(of_thread * launch.threads, launch.dynamic // _SHARED_PART)
     return Filled(
         occupancy=blocks * warps / device.multiprocessor.warps,
         limit=limit if blocks == most else "grid",
@@ -79,6 +84,10 @@ def blocks_at_once(launch: Launch, device: Device) -> tuple[int, str]:
             f"has; build for its compute capability, {device.architecture}."
         )
     return limits[limit], limit
+
+
+def _loops_over_rows(launch: Launch) -> bool:
+    return any(kernel in launch.kernel.name for kernel in ("GroupKernel", "HubKernel", "ChunkKernel"))
 
 
 def _up(value: int, unit: int) -> int:

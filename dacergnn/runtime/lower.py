@@ -80,7 +80,7 @@ def lower(sdfg: dace.SDFG, saved: Collection[str] = (), *, clocked: bool = False
     element = element_type(sdfg)
     sdfg, together = operator_groups(sdfg, saved)
     operators = [o for group in together for o in group]
-    pairs = {pair for o in operators for pair in _plan(o, sdfg).in_place}
+    pairs = {pair for o in operators for pair in plan_of(o, sdfg).in_place}
     written = {name: k for k, group in enumerate(together) for o in group for name in o.written_arrays}
     read = {name: k for k, group in enumerate(together) for o in group for name in o.read_arrays}
     inputs = [n for n in sdfg.arg_names if n not in written]
@@ -124,7 +124,8 @@ def operator_groups(sdfg: dace.SDFG, saved: Collection[str] = ()) -> tuple[dace.
     return sdfg, _groups(sdfg)
 
 
-def _plan(operator: GraphOperator, sdfg: dace.SDFG) -> OperatorPlan:
+def plan_of(operator: GraphOperator, sdfg: dace.SDFG) -> OperatorPlan:
+    """Returns the plan of an operator of an SDFG with one state."""
     return operator.plan(operator.implementation, operator.arrays(sdfg, next(iter(sdfg.states()))))
 
 
@@ -138,7 +139,7 @@ def _groups(sdfg: dace.SDFG) -> list[list[GraphOperator]]:
     state = next(iter(sdfg.states()))
     operators = ordered_operators(state)
     if operators and all(find(o.implementation).starts_together for o in operators):
-        return launched_together(operators, {o: _plan(o, sdfg).launches for o in operators})
+        return launched_together(operators, {o: plan_of(o, sdfg).launches for o in operators})
     return [[o] for o in operators]
 
 
@@ -147,7 +148,7 @@ def _scratch(sdfg: dace.SDFG, together: Sequence[Sequence[GraphOperator]]) -> tu
     for group in together:
         needs = Counter[str]()
         for operator in group:
-            needs.update(_plan(operator, sdfg).scratch)
+            needs.update(plan_of(operator, sdfg).scratch)
         scratch += [dict(needs)] if needs else []
     return tuple(scratch)
 

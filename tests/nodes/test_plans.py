@@ -10,9 +10,10 @@ import pytest
 from dacergnn import Config, parse, print_plans
 from dacergnn.graph.profile import TYPICAL, Profile
 from dacergnn.library_nodes import Traversal
+from dacergnn.library_nodes.traversal.device_plan import DevicePlan
 from dacergnn.library_nodes.traversal.formats import FORMATS
 from dacergnn.program import Program
-from dacergnn.runtime.lower import lower
+from dacergnn.runtime.lower import lower, plan_of
 from dacergnn.sdfg_passes import compile_program
 from tests.program.golden import MODELS, assert_as_kept, learned, parsed
 
@@ -46,6 +47,17 @@ def test_plans_of_formats(request: pytest.FixtureRequest) -> None:
 
 
 TYPICAL_GRAPH = Profile(TYPICAL.rows, single_typed=True)
+
+
+def test_rows_that_are_loaded_ahead_on_devices() -> None:
+    """A weighted sum: a lane has four elements and the weight of each of four rows; the weights are 4 bytes more."""
+    plan = compile_program(parse(SUM), [], Config(implementation="cuda"), dace.int32, TYPICAL_GRAPH, keep=False)
+    (device,) = [plan_of(operator, plan.forward) for operator in Program(plan.forward).operators]
+    assert isinstance(device, DevicePlan)
+    (rows,) = [loop for loop in device.loop.inside() if loop.leaf]
+    assert rows.ahead == {("x", "src"), ("w", "")}
+    assert rows.batch == 4
+    assert device.requested == 4 * (4 + 1) * 4
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -46,6 +46,13 @@ def test_what_a_large_launch_fills() -> None:
     assert fill.in_flight == 132 * 5 * 256 * 16
 
 
+def test_rows_that_loops_load_ahead_are_in_flight() -> None:
+    kernel = KernelUsage("GroupKernel<16, float>", "sm_90", 46, 0, 0, 0, "k")
+    fill = filled(Launch(kernel, 1 << 20, 256, 0), named("h100"), requested=80)
+    assert fill.in_flight == 132 * 5 * 256 * 80
+    assert filled(launch(46, 256), named("h100"), requested=80).in_flight == 132 * 5 * 256 * 16  # of another kind
+
+
 def test_a_small_launch_fills_little() -> None:
     fill = filled(launch(46, 256, blocks=66), named("h100"))
     assert (fill.occupancy, fill.limit, fill.warps) == (4 / 64, "grid", 4)

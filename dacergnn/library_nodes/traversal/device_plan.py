@@ -169,6 +169,16 @@ class DevicePlan(OperatorPlan):
         """Returns whether only the nest touches an array."""
         return name in self.homes and not self.homes[name].stored
 
+    @property
+    def requested(self) -> int:
+        """Returns the most bytes of rows that a thread has requested from memory before it waits for them."""
+        return max((loop.batch * self._loaded(loop) for loop in self.loop.inside()), default=0) * self.arrays.item
+
+    def _loaded(self, loop: DeviceLoop) -> int:
+        """Returns the elements that a lane loads of each row ahead of the arithmetic."""
+        widths = [self.arrays.width(name) for name, _ in loop.ahead]
+        return sum(loop.lanes.held(width) if width >= WIDE else width for width in widths)
+
     def held_by(self, name: str) -> Lanes:
         """Returns how lanes hold the rows of an array."""
         return self.lanes if self.arrays.width(name) >= WIDE else Lanes()

@@ -13,11 +13,14 @@
 
 namespace dacergnn::cuda {
 
+// Returns the blocks of so much shared memory for which a multiprocessor of a data center device has room.
+constexpr std::size_t blocks_of(std::size_t bytes) { return 228 * 1024 / (bytes + 1024); }
+
 // Returns the fewest blocks that a multiprocessor has room for, if a kernel says so: for threads and shared memory.
 template <class Kernel>
 constexpr int room() {
     if constexpr (requires { Kernel::kBytes; })
-        return std::min<int>(least_blocks<Kernel>(), 220 * 1024 / (Kernel::kBytes + 1024));
+        return std::min<int>(least_blocks<Kernel>(), blocks_of(Kernel::kBytes));
     else
         return least_blocks<Kernel>();
 }

@@ -88,7 +88,7 @@ struct SegmentProduct {
 
     auto prepared() {
         // There are some more blocks than run at once, so that all multiprocessors are busy to the end.
-        constexpr int64_t kBlocks = 2 * std::clamp<int64_t>(220 * 1024 / (kBytes + 1024), 1, 8);
+        constexpr int64_t kBlocks = 2 * std::clamp<int64_t>(blocks_of(kBytes), 1, 8);
         static_assert(kBytes <= kMostShared, "what a block needs of shared memory");
         const int64_t rows = divide_up(std::max<int64_t>(total, 1), kBlocks * call.multiprocessors);
         rows_per_block = round_up(rows, T::kRows);
