@@ -31,7 +31,7 @@ class Divisor {
         scale_ = size < kSmall ? kLarge : size > kLarge ? kSmall : T(1);
         reciprocal_ = T(1) / (value * scale_);
     }
-    __device__ friend T operator/(T x, const Divisor& by) { return x * by.reciprocal_ * by.scale_; }
+    __device__ friend T operator/(T x, const Divisor& by) { return x * by.scale_ * by.reciprocal_; }
 };
 
 }  // namespace dacergnn::cuda
