@@ -110,7 +110,7 @@ sanitize() {
 run() {
     case $1 in
         install) step install 120 tests.log "$python" "$root/scripts/install_wheels.py" "$wheels" "$work/site" ;;
-        rates) step rates 90 bench.log "$python" -m dacergnn.cli env --device cuda --save "$rates" ;;
+        rates) step rates 90 bench.log "$python" -m dacergnn env --device cuda --save "$rates" ;;
         # Says within a few minutes whether kernels are right at all.
         first) step first 240 tests.log "${pytest[@]}" tests/gpu/test_layers.py -k same_as_on_the_processor -n 3 ;;
         bench) measure bench 540 "${bench[@]}" --build-ahead --data "$graphs" ;;

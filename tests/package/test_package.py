@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 
+import dacergnn
 from dacergnn import Config, HeteroGraph, parse
 from dacergnn.cost import Cost, program_cost
 from dacergnn.errors import DacergnnError
@@ -27,6 +29,16 @@ print([n for n in ("dgl", "torch_geometric", "click", "rich", "matplotlib") if n
 def test_import_brings_in_no_graph_library_and_no_terminal_library():
     run = subprocess.run([sys.executable, "-W", "ignore", "-c", IMPORTS], capture_output=True, text=True, check=True)
     assert run.stdout.startswith("[] "), run.stdout
+
+
+def test_the_command_line_runs_as_a_module():
+    run = subprocess.run([sys.executable, "-m", "dacergnn", "--help"], capture_output=True, text=True, check=True)
+    assert "forecast" in run.stdout
+
+
+def test_types_are_for_users_too():
+    """Type checkers read annotations of installed packages that have this file."""
+    assert (Path(dacergnn.__file__).parent / "py.typed").is_file()
 
 
 def test_logs_are_switched_on_by_area(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):

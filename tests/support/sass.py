@@ -86,7 +86,7 @@ def needs_nvdisasm() -> str:
     bundled = [str(path) for folder in folders for path in Path(folder).glob("cu*/bin/nvdisasm")]
     path = next(filter(None, map(shutil.which, ["nvdisasm", *bundled])), None)
     if path is None:
-        missing = "nvdisasm is not on PATH; install the test dependencies, which bring it."
+        missing = "nvdisasm is not on PATH; the extra dev brings it."
         if os.environ.get("DACERGNN_REQUIRE_NVCC"):
             pytest.fail(missing)
         pytest.skip(missing)

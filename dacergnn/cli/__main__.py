@@ -1,5 +1,0 @@
-"""Runs the console script as `python -m dacergnn.cli`."""
-
-from dacergnn.cli import main
-
-main()
