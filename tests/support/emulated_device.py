@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from array import array
 from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
@@ -31,6 +33,14 @@ def emulated_device(monkeypatch: pytest.MonkeyPatch) -> Config:
     def stream(device: torch.device) -> Any:
         return nullcontext(STREAM)
 
+    launch = cuda_executable.CUDAExecutable._launch  # pyright: ignore[reportPrivateUsage]
+    one_at_a_time = threading.Lock()
+
+    def launched(self: cuda_executable.CUDAExecutable, arguments: array[int]) -> bytes | None:
+        with one_at_a_time:  # the emulations in several libraries share the handlers of signals
+            return launch(self, arguments)
+
+    monkeypatch.setattr(cuda_executable.CUDAExecutable, "_launch", launched)
     monkeypatch.setattr(nvcc, "command", command)
     monkeypatch.setattr(nvcc, "compiler", lambda: ("g++", "emulation"))
     monkeypatch.setattr(cuda_executable, "current_stream", stream)
