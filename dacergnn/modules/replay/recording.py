@@ -139,8 +139,10 @@ class Recording:
         Raises:
             Differs: A size within the call is not as it was.
         """
-        instead = {} if instead is None else instead
-        tensors: list[Any] = [*[instead.get(id(v), v) for v in leaves], *[None] * (self._slots - len(leaves))]
+        if instead:
+            leaves = [instead.get(id(leaf), leaf) for leaf in leaves]
+        instead = instead or {}
+        tensors: list[Any] = [*leaves, *[None] * (self._slots - len(leaves))]
         kept = {*map(id, leaves), *self.watch.ids}
         grad = torch.is_grad_enabled()
         for step in self.steps:
