@@ -43,6 +43,7 @@ class Captured:
         layer: RunsPrograms | None,
     ) -> None:
         self.signature, self._key, self._tensors = signature, key, list(tensors)
+        tensors = self._read = [*dict.fromkeys(tensors)]  # one with two names has one gradient
         leaves = signature.leaves(args, kwargs) or []
         first = {id(leaves[place]): place for place in reversed(signature.features)}
         self.input_places = [*first.values()]
@@ -110,7 +111,7 @@ class Captured:
     def run(self, features: Sequence[Tensor]) -> Any:
         """Returns the result for other features."""
         if self.differentiable:
-            outputs: Sequence[Tensor] = _Replay.apply(self, *features, *self._tensors)  # pyright: ignore[reportUnknownMemberType, reportAssignmentType]
+            outputs: Sequence[Tensor] = _Replay.apply(self, *features, *self._read)  # pyright: ignore[reportUnknownMemberType, reportAssignmentType]
         else:
             outputs = self.replay(features)
         leaves = self._leaves.copy()

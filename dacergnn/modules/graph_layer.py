@@ -93,7 +93,8 @@ class GraphLayer(ProgramModule, ABC):
     def _captured(self, instead: Mapping[int, Tensor], *args: Any) -> Any:
         if not instead:
             return self._eager(*args)
-        layer = with_parameters(self, {n: instead.get(id(p), p) for n, p in self.named_parameters()})
+        named = self.named_parameters(remove_duplicate=False)
+        layer = with_parameters(self, {n: instead.get(id(p), p) for n, p in named})
         result = layer._eager(*args)
         self.remember(*layer.last_call)
         return result

@@ -16,7 +16,7 @@ from torch.nn.utils import parametrizations
 
 import dacergnn
 from dacergnn import Config
-from dacergnn.modules import RGCN
+from dacergnn.modules import RGAT, RGCN
 from tests.support.emulated_device import emulated_device
 from tests.support.emulated_graph import EmulatedRecorder, emulated_graphs
 from tests.support.random_graphs import joined_graph
@@ -63,7 +63,7 @@ def optimized(model: nn.Module, device: Config) -> nn.Module:
 
 
 def assert_steps_equal(
-    layers: Sequence[nn.Module], arguments: Sequence[Tensor], *, owners: Sequence[nn.Module] | None = None
+    layers: Sequence[nn.Module], arguments: Sequence[Any], *, owners: Sequence[nn.Module] | None = None
 ) -> None:
     """Trains two layers for some steps, in which results of earlier ones stay alive, and compares values."""
     alive: list[Tensor] = []
@@ -172,6 +172,17 @@ def test_parameters_that_are_computed(case: str, way: str, emulated_device: Conf
 def test_parameters_of_functions_of_torch(emulated_device: Config, emulated_graphs: type[EmulatedRecorder]) -> None:
     models = [made(CASES["traced"]) for _ in range(2)]
     assert_steps_equal([models[0], optimized(models[1], emulated_device)], (EDGES,), owners=models)
+    assert emulated_graphs.count == 2
+
+
+def test_a_parameter_with_two_names(emulated_device: Config, emulated_graphs: type[EmulatedRecorder]) -> None:
+    """Its gradient is the sum over both, once."""
+    graph, layers = RAW.hetero(), list[Any]()
+    for config in (emulated_device, replace(emulated_device, cuda_graph=True)):
+        torch.manual_seed(0)
+        layers.append(RGAT(WIDTH, WIDTH, RAW.num_edge_types, config=config))
+        layers[-1].k = layers[-1].q
+    assert_steps_equal(layers, (graph,))
     assert emulated_graphs.count == 2
 
 
