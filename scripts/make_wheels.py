@@ -22,13 +22,13 @@ UNUSED = {
     *("sympy", "mpmath", "networkx", "jinja2", "markupsafe", "fsspec", "filelock", "typing_extensions", "setuptools"),
     *("scikit_learn", "joblib", "threadpoolctl", "narwhals", "pytest_cov", "coverage"),
 }
-"""What is left out: what DaCe asks for to build its own programs, what comes with torch, and what only tests use that
-need no device."""
+"""Names the packages that are left out: what DaCe asks for to build its own programs, what comes with torch, and what
+only tests use that need no device."""
 PLATFORMS = [f"manylinux_2_{n}_x86_64" for n in (17, 24, 26, 27, 28, 31, 34)] + ["manylinux2014_x86_64", "linux_x86_64"]
 
 
 def requirements(more: Iterable[str] = ()) -> tuple[list[str], list[str]]:
-    """What is pinned, to be built from source, and what the package, its tests and its peers need besides torch.
+    """Returns what is pinned, to be built from source, and what the package, tests and peers need besides torch.
 
     ``more`` names further extras. Raises SystemExit for one that the package does not have.
     """

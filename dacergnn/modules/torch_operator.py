@@ -80,8 +80,8 @@ def operator_outputs(layer: LayerCore | GraphLayer, args: tuple[Any, ...], kwarg
     """Returns the outputs of a call that tracers see as tensors, and a text that tells how these make the arguments."""
     tensors: list[Tensor] = []
     text = _describe((args, kwargs), tensors)
-    names = [n for n, _ in layer.original.named_parameters()]
-    parameters = [p for _, p in layer.original.named_parameters()]
+    named = [*layer.original.named_parameters(remove_duplicate=False)]  # each use has a gradient, which torch adds up
+    names, parameters = [n for n, _ in named], [p for _, p in named]
     like = next((t for t in [*parameters, *tensors] if t.is_floating_point()), None)
     dtype = None if like is None else autocast_type(like.device, layer.config, like.dtype)
     if dtype is not None:  # the operator computes in the type of its inputs

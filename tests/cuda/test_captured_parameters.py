@@ -158,7 +158,7 @@ WAYS: dict[str, Callable[[nn.Module, str], object]] = {
     ("case", "way"), [(c, w) for c in CASES for w in WAYS if (c, w) != ("front end", "spectral norm")]
 )
 def test_parameters_that_are_computed(case: str, way: str, emulated_device: Config) -> None:
-    """What is recorded does not write to buffers more often than the layer, and reads no tensor of an earlier call."""
+    """Recordings do not write to buffers more often than the layer, and read no tensor of an earlier call."""
     models = [made(CASES[case]) for _ in range(2)]
     for model in models:
         part: Any = model if case == "front end" else model.lin if case == "traced" else model.lin_l

@@ -78,7 +78,7 @@ def test_finished_rows_are_read_together(arch: int) -> None:
 
 
 def test_weights_arrive_during_the_product_before() -> None:
-    """Those of the next type, too: all copies to shared memory are asynchronous."""
+    """All copies to shared memory are asynchronous, those of the next type's weight too."""
     product = kernel("rgat", 90, "SegmentProduct<Tiling<float, float, 1, 64, 64,", "FinishRows<4, rgat#1>>")
     assert product.count("LDGSTS") > 0
     assert product.count("LDG.E.128") == 0

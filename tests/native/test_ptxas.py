@@ -1,4 +1,4 @@
-"""What ptxas says of kernels is read as numbers and short names."""
+"""Tests that messages of ptxas are read as numbers and short names of kernels."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def test_calls_raise_without_a_compiler() -> None:
 
 
 def test_windows() -> None:
-    """What only POSIX systems have is not there; only a compiler could be."""
+    """The package imports and runs originals without what only POSIX systems have."""
     root = Path(dacergnn.__file__).parents[1]
     run = subprocess.run(
         [sys.executable, "-c", _WINDOWS], capture_output=True, text=True, check=False, cwd=root, timeout=300
