@@ -9,11 +9,11 @@ from dacergnn.library_nodes.node import PREFIX
 from dacergnn.library_nodes.shapes import shape_of
 from dacergnn.library_nodes.targets.cpp import extent
 from dacergnn.library_nodes.targets.cpu.reductions import COMBINE
+from dacergnn.library_nodes.targets.cuda.addresses import kind_of, number_text, pointer_to
 from dacergnn.library_nodes.targets.cuda.lanes import UNROLL, LaneEmitter, lane_sums
 from dacergnn.library_nodes.targets.cuda.launches import Launches
 from dacergnn.library_nodes.targets.cuda.loads import EACH, Load, Loads, divisors_of, load_lines, load_of
 from dacergnn.library_nodes.traversal.device_plan import MOST_PARTS, DeviceLoop, DevicePlan, DeviceStep, HubPart, Read
-from dacergnn.library_nodes.traversal.places import Number, Place
 from dacergnn.library_nodes.traversal.storage import WIDE
 
 MERGE = {"+=": "Sum", "max=": "Maximum", "min=": "Minimum"}
@@ -201,7 +201,7 @@ class NestText:
                     constant = key[0] not in self.plan.homes
                     lanes = loop.lanes if width >= WIDE else None
                     loads[key] = load_of(
-                        name, self._kind(source.memory), self._pointer(source.memory), width, lanes, constant
+                        name, kind_of(source.memory), pointer_to(self.plan, source.memory), width, lanes, constant
                     )
         return loads
 
@@ -306,7 +306,7 @@ class NestText:
                 return ahead.element(at, same)
             if key not in pointers:
                 pointers[key] = f"row{len(pointers)}"
-                lines.append(f"const auto* const {pointers[key]} = {self._pointer(source.memory)};")
+                lines.append(f"const auto* const {pointers[key]} = {pointer_to(self.plan, source.memory)};")
             constant = ref.name not in self.plan.homes
             if same and lanes.vector > 1:
                 return emitter.load(pointers[key], constant)
@@ -323,7 +323,7 @@ class NestText:
             return "{\n" + "\n".join([*lines, code]) + "\n}"
         emitter = LaneEmitter(shapes, lanes, read, divisor)
         if step.memory is not None:
-            lines.append(f"{self._kind(step.memory)}* const out = {self._pointer(step.memory)};")
+            lines.append(f"{kind_of(step.memory)}* const out = {pointer_to(self.plan, step.memory)};")
         code = (self._spread if size(shapes(statement.target)) >= WIDE else self._whole)(step, loop, emitter)
         return "{\n" + "\n".join([*lines, code]) + "\n}" + (self._wait(loop) if step.waits else "")
 
@@ -336,7 +336,7 @@ class NestText:
         one = self._one_thread(loop, 1)
 
         def store(at: str, value: str) -> str:
-            into = f"\n{one}out[{at}] = {self._kind(step.memory)}({value});" if step.memory is not None else ""
+            into = f"\n{one}out[{at}] = {kind_of(step.memory)}({value});" if step.memory is not None else ""
             return (self._goal(step, at, value) + into).strip()
 
         return emitter.loops(step.statement.expr, self.plan.arrays.shapes(step.statement.target), store)
@@ -345,7 +345,7 @@ class NestText:
         one, vector = self._one_thread(loop, self.plan.lanes.lanes), self.plan.lanes.vector
         into = before = after = ""
         if step.memory is not None:
-            kind = self._kind(step.memory)
+            kind = kind_of(step.memory)
             into = f"\nresult[v] = {kind}({{0}});"
             before = f"dacergnn::cuda::Vector<{kind}, {vector}> result;"
             after = f"{one}dacergnn::cuda::store_vector(out + start, result);"
@@ -383,7 +383,7 @@ class NestText:
         if step.statement.op != "+=" and empty is not None:
             lines.append(f"if ({empty}) {{\n{UNROLL}for (auto& value : own_{name}) value = Value(0);\n}}")
         if step.memory is not None:
-            lines.append(self._stored_row(name, self._pointer(step.memory)))
+            lines.append(self._stored_row(name, pointer_to(self.plan, step.memory)))
             if step.waits:
                 lines.append("crew.sync();")
         return "\n".join(lines)
@@ -395,24 +395,3 @@ class NestText:
         strip = f", strip * {held.held(width) * held.lanes}" if held.strips(width) > 1 else ""
         one = f"if (dacergnn::cuda::rank<{held.lanes}>(crew) == 0) "
         return f"{one}dacergnn::cuda::store_row<{sizes}>({address}, own_{name}{strip});"
-
-    # Places
-
-    def _kind(self, place: Place | None) -> str:
-        """Returns the type of elements at a place."""
-        return "Storage" if place is None or place.where == "memory" else "Value"
-
-    def _pointer(self, place: Place) -> str:
-        """Returns the pointer to a row."""
-        name, width = place.array, self.plan.arrays.width(place.array)
-        if place.where == "copy":
-            return f"copy_{name} + part.chunk() * {width}"
-        assert place.row is not None
-        return f"{'kept_' if place.where == 'scratch' else PREFIX}{name} + {number_text(place.row)} * {width}"
-
-
-def number_text(number: Number) -> str:
-    """Returns the number of a row as CUDA."""
-    if number.encoding is not None:
-        return f"int64_t(__ldg({PREFIX}{number.encoding} + {number.variable}))"
-    return number.variable
