@@ -20,6 +20,7 @@ from dacergnn.modules import RGAT, RGCN
 from tests.support.emulated_device import emulated_device
 from tests.support.emulated_graph import EmulatedRecorder, emulated_graphs
 from tests.support.random_graphs import joined_graph
+from tests.support.use import lone_process
 
 pyg: Any = pytest.importorskip("torch_geometric.nn")
 __all__ = ["emulated_device", "emulated_graphs"]
@@ -188,10 +189,8 @@ def test_a_parameter_with_two_names(emulated_device: Config, emulated_graphs: ty
 
 @pytest.fixture
 def process_group(tmp_path: Path) -> Generator[None]:
-    store = f"file://{tmp_path / 'store'}"
-    torch.distributed.init_process_group("gloo", init_method=store, rank=0, world_size=1)
-    yield
-    torch.distributed.destroy_process_group()
+    with lone_process("gloo", tmp_path):
+        yield
 
 
 @pytest.mark.usefixtures("process_group")

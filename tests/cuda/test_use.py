@@ -20,6 +20,7 @@ from tests.cuda.test_precision import tf32
 from tests.support.emulated_device import emulated_device
 from tests.support.emulated_graph import Tape, emulated_graphs
 from tests.support.random_graphs import joined_graph
+from tests.support.use import shifted
 
 __all__ = ["emulated_device", "emulated_graphs", "tf32"]
 RAW = joined_graph(random.Random(3), 20, 60, 4, 3)
@@ -49,13 +50,6 @@ def test_wide_rows(name: str, width: int, emulated_device: Config) -> None:
     x, graph = torch.randn(20, width), RAW.hetero()
     expected, found = (results(layer, x, graph) for layer in pair(name, width, emulated_device))
     assert_near(found, expected)
-
-
-def shifted(tensor: Tensor) -> Tensor:
-    """The same numbers, in memory that no 16 bytes are aligned to."""
-    room = torch.empty(tensor.numel() + 1, dtype=tensor.dtype)
-    room[1:] = tensor.flatten()
-    return room[1:].view(tensor.shape)
 
 
 @pytest.mark.parametrize("name", LAYERS)

@@ -20,6 +20,7 @@ from dacergnn.modules import RGCN
 from tests.frontends.graphs import typed_edges
 from tests.gpu.layers import NATIVE, PYG, assert_close, differentiated, filled, moved, native
 from tests.gpu.test_calls import assert_equal, trained
+from tests.support.use import lone_process, shifted
 
 
 @pytest.mark.parametrize("width", [128, 256])
@@ -30,13 +31,6 @@ def test_wide_rows(name: str, width: int, device: torch.device) -> None:
         layer, x, graph = native(name, edges, place, dtype, width)
         results.append(differentiated(layer, layer, ((x, graph), {})))
     assert_close(results[1], results[0], "float32", tolerance=1e-3)
-
-
-def shifted(tensor: Tensor) -> Tensor:
-    """The same numbers, in memory that no 16 bytes are aligned to."""
-    room = torch.empty(tensor.numel() + 1, dtype=tensor.dtype, device=tensor.device)
-    room[1:] = tensor.flatten()
-    return room[1:].view(tensor.shape)
 
 
 @pytest.mark.parametrize("name", NATIVE)
@@ -124,10 +118,8 @@ def test_another_precision_within_a_recording(device: torch.device) -> None:
 
 @pytest.fixture
 def process_group(tmp_path: Path) -> Generator[None]:
-    store = f"file://{tmp_path / 'store'}"
-    torch.distributed.init_process_group("nccl", init_method=store, rank=0, world_size=1)
-    yield
-    torch.distributed.destroy_process_group()
+    with lone_process("nccl", tmp_path):
+        yield
 
 
 def steps(model: nn.Module, owner: nn.Module, arguments: Any) -> list[Tensor]:

@@ -20,14 +20,18 @@ PROPERTY = "kernels"
 
 
 def needs_nvcc() -> str:
-    """The path of nvcc. A test that has none is skipped, or fails if ``DACERGNN_REQUIRE_NVCC`` is set."""
-    nvcc = shutil.which("nvcc")
-    if nvcc is None:
-        missing = "nvcc is not on PATH; install a CUDA toolkit, which needs no device."
+    """The path of nvcc; see `needed`."""
+    return needed(["nvcc"], "nvcc is not on PATH; install a CUDA toolkit, which needs no device.")
+
+
+def needed(places: Iterable[str], missing: str) -> str:
+    """The first program that is there. A test without one is skipped, or fails if ``DACERGNN_REQUIRE_NVCC`` is set."""
+    path = next(filter(None, map(shutil.which, places)), None)
+    if path is None:
         if os.environ.get("DACERGNN_REQUIRE_NVCC"):
             pytest.fail(missing)
         pytest.skip(missing)
-    return nvcc
+    return path
 
 
 def compile_nvcc(source: str, archs: Sequence[int] = (80, 90)) -> list[KernelUsage]:

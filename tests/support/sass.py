@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -12,11 +10,9 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-import pytest
-
 from dacergnn.native.build import INCLUDE_FOLDER
 from dacergnn.native.ptxas import VERBOSE, KernelUsage, kernel_usages, readable
-from tests.support.nvcc import needs_nvcc
+from tests.support.nvcc import needed, needs_nvcc
 
 _LINE = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(?P<code>[^;/]+);")
 _LABEL = re.compile(r"^(?P<label>\.L_x_\d+):", re.MULTILINE)
@@ -80,17 +76,11 @@ class Kernel:
 
 
 def needs_nvdisasm() -> str:
-    """The path of nvdisasm. A test that has none is skipped, or fails if ``DACERGNN_REQUIRE_NVCC`` is set."""
+    """The path of nvdisasm; see `needed`."""
     packages = find_spec("nvidia")
     folders = list(packages.submodule_search_locations or ()) if packages else []
     bundled = [str(path) for folder in folders for path in Path(folder).glob("cu*/bin/nvdisasm")]
-    path = next(filter(None, map(shutil.which, ["nvdisasm", *bundled])), None)
-    if path is None:
-        missing = "nvdisasm is not on PATH; the extra dev brings it."
-        if os.environ.get("DACERGNN_REQUIRE_NVCC"):
-            pytest.fail(missing)
-        pytest.skip(missing)
-    return path
+    return needed(["nvdisasm", *bundled], "nvdisasm is not on PATH; the extra dev brings it.")
 
 
 def kernels_of(source: str, arch: int) -> tuple[list[Kernel], list[KernelUsage]]:
