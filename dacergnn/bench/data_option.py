@@ -33,7 +33,9 @@ def data_option(*defaults: str, aliases: tuple[str, ...] = ()) -> Decorated:
     """Returns ``--data`` for one graph, which is a string, or for a list of them, which is a tuple."""
     several = len(defaults) > 1
 
-    def chosen(_: click.Context, __: click.Parameter, value: str | None) -> str | tuple[str, ...]:
+    def chosen(context: click.Context, _: click.Parameter, value: str | None) -> str | tuple[str, ...] | None:
+        if context.resilient_parsing:  # a shell completes the command
+            return None
         if value is None:
             names = tuple(present(name) for name in defaults)
         else:

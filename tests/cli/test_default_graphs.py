@@ -76,6 +76,13 @@ def test_lists_and_single_names(defaults: tuple[str, ...], given: list[str], exp
     assert found == [expected]
 
 
+def test_completion_by_shells_loads_nothing() -> None:
+    words = {"_DACERGNN_COMPLETE": "bash_complete", "COMP_WORDS": "dacergnn explain --mod", "COMP_CWORD": "2"}
+    result = CliRunner().invoke(main, [], prog_name="dacergnn", env=words)
+    assert result.stdout == "plain,--model\n"
+    assert result.stderr == ""
+
+
 def test_missing_readers_name_their_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     def without_rdflib(*_: object, **__: object) -> None:
         raise ModuleNotFoundError("No module named 'rdflib'", name="rdflib")
