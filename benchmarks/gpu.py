@@ -44,6 +44,7 @@ from dacergnn.bench.rates import PRECISIONS, gemm_rate, measure_rates, precision
 from dacergnn.bench.settings import MODELS, MODES
 from dacergnn.errors import ArrayError
 from dacergnn.native.cache import cache_folder
+from dacergnn.native.cache_files import make_folder
 
 DATA = ("mag", "am", "wikikg2", "bgs", "biokg", "fb15k", "aifb", "mutag")
 """Large graphs come first: they are what a device is for."""
@@ -221,15 +222,15 @@ def kept_problem(data: str, hidden: int, seed: int) -> Problem:
 
     One process makes it, and others wait.
     """
-    path = cache_folder() / "problems" / f"{data}-{hidden}-{seed}.pt"
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path = cache_folder() / "problems" / f"{data}-{hidden}-{seed}.tensors"
+    make_folder(path.parent)
     with path.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not path.exists():
             part = path.with_suffix(f".{os.getpid()}")
-            torch.save(load_problem(data, hidden, seed), part)
+            torch.save(vars(load_problem(data, hidden, seed)), part)
             part.replace(path)
-    return torch.load(path, weights_only=False)
+    return Problem(**torch.load(path, weights_only=True))  # tensors, numbers and names: nothing in it is run
 
 
 def build(data: str, cases: list[Case], settings: DeviceSettings, hidden: int) -> None:

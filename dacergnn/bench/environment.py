@@ -7,6 +7,7 @@ import platform
 import subprocess
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
+from itertools import takewhile
 from pathlib import Path
 
 import torch
@@ -16,6 +17,7 @@ from dacergnn.errors import BuildError
 from dacergnn.native import nvcc
 from dacergnn.native.build import compiler as found_compiler
 from dacergnn.native.build import vectors
+from dacergnn.native.processor import info
 from dacergnn.target import find
 
 PACKAGES = ("torch", "dace", "numpy", "torch_geometric", "pyg_lib", "dgl", "triton")
@@ -88,9 +90,8 @@ def toolkit() -> str:
 
 def cpu_facts(cpuinfo: Path) -> tuple[str, str]:
     """Returns the model name and the known instruction sets of the first processor; empty if the file has none."""
-    if not cpuinfo.exists():
-        return "", ""
-    pairs = (line.partition(":") for line in cpuinfo.read_text().split("\n\n")[0].splitlines())
+    first = takewhile(str.strip, info(cpuinfo))
+    pairs = (line.partition(":") for line in first)
     facts = {key.strip(): value.strip() for key, _, value in pairs}
     part = f"ARM, implementer {facts.get('CPU implementer')}, part {facts['CPU part']}" if "CPU part" in facts else ""
     flags = facts.get("flags", facts.get("Features", "")).split()

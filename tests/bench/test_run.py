@@ -166,7 +166,7 @@ def test_a_damaged_verdict_is_measured_again(data_folder: Path, monkeypatch: pyt
     monkeypatch.setattr(trial, "run_trial", lambda request, limit_s: next(answers))
     request = Request("rgcn", "torch", "sources", "aifb", "train", "time")
     assert cached_trial(request, 1.0) == cached_trial(request, 1.0) == {"ms": 1.0}
-    stored = next((data_folder / "cache" / "bench").iterdir())
+    (stored,) = (data_folder / "cache").iterdir()
     stored.write_text("{")
     assert cached_trial(request, 1.0) == {"ms": 2.0}
 
