@@ -37,7 +37,7 @@ from dacergnn.bench.device_report import Line, append_line, case_line, is_comple
 from dacergnn.bench.device_settings import DeviceSettings
 from dacergnn.bench.device_tables import markdown
 from dacergnn.bench.entry import Entry
-from dacergnn.bench.environment import environment
+from dacergnn.bench.environment import environment, load
 from dacergnn.bench.parameters import make_parameters
 from dacergnn.bench.problem import Problem, load_problem
 from dacergnn.bench.rates import PRECISIONS, gemm_rate, measure_rates, precision
@@ -259,7 +259,7 @@ def measure(data: str, cases: list[Case], settings: DeviceSettings, hidden: int,
     with precision(settings.precision):
         rates = measure_rates(problem.num_nodes, hidden, device, settings.dtype)
         for model in dict.fromkeys(model for model, _ in cases):
-            case = DeviceCase(model, problem, settings, deadline)
+            case, before = DeviceCase(model, problem, settings, deadline), load()
             for mode in [how for name, how in cases if name == model]:
                 if time.monotonic() > deadline:
                     return
@@ -268,6 +268,7 @@ def measure(data: str, cases: list[Case], settings: DeviceSettings, hidden: int,
                 line = case_line(
                     model, data, mode, entries, limit, precision=settings.precision, against=settings.against,
                     edges=problem.num_edges, sizes=sizes, rates=asdict(rates), resident_bytes=resident,
+                    load_before=before, load_after=load(),
                 )  # fmt: skip
                 append_line(path, line)
                 click.echo(f"{model} {data} {mode}: {', '.join(f'{e.label} {_state(e)}' for e in entries)}")
