@@ -221,7 +221,7 @@ def clear() -> int:
     found = everything()
     for entry in found:
         with claimed(entry.path) as free:
-            if free:
+            if free or not _UNDER_WAY.fullmatch(entry.path.name):  # others may lock what they can read
                 remove(entry.path)
     return sum(not os.path.lexists(entry.path) for entry in found)
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import grp
 import os
-import pwd
 import stat
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 from dacergnn.errors import CacheError
+
+if sys.platform != "win32":  # where nothing is built
+    import grp
+    import pwd
 
 _REMEDY = "set DACERGNN_CACHE_DIR to a folder of your own"
 _LIST = "system.posix_acl_access"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from textwrap import fill
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -95,12 +96,11 @@ def _curves(title: str, panels: dict[str, list[Curve]], palette: Palette, label:
     for axes, (mode, curves) in zip(all_axes, panels.items(), strict=True):
         for curve in curves:
             look = palette.data(curve.label)
-            label = with_left_out(curve.label, curve.left_out)
-            axes.plot(curve.sizes, curve.values, label=label, markersize=5, **look)
+            axes.plot(curve.sizes, curve.values, label=curve.label, markersize=5, **look)
             for size in curve.scattering:
                 _mark(axes, size, curve.values[curve.sizes.index(size)], look["color"])
         axes.axhline(1.0, color="grey", linewidth=1, linestyle="--", zorder=0)
-        axes.set_title(_MODES[mode], fontsize=10)
+        axes.set_title(with_left_out(_MODES[mode], sum(curve.left_out for curve in curves)), fontsize=10)
         axes.set_xlabel("hidden size")
         axes.set_xscale("log", base=2)
         _number_sizes(axes, sorted({size for curve in curves for size in curve.sizes}))
@@ -194,13 +194,14 @@ def _planes(planes: dict[tuple[str, str], list[series.Point]], palette: Palette)
 
 def _mark(axes: Any, x: float, y: float, colour: str) -> None:
     """Marks a value that scatters."""
-    axes.annotate(MARK, (x, y), xytext=(0, 3), textcoords="offset points", ha="center", color=colour, fontsize=12)
+    axes.annotate(MARK, (x, y), xytext=(5, -3), textcoords="offset points", color=colour, fontsize=12)
 
 
 def _explain(figure: Figure, note: str) -> None:
     """Writes what marks mean below a figure that has some."""
     if note:
-        figure.supxlabel(note, fontsize=8)
+        columns = int(15 * figure.get_figwidth())
+        figure.supxlabel("\n".join(fill(line, columns) for line in note.splitlines()), fontsize=8)
 
 
 def _around(value: float, span: tuple[float, float]) -> list[list[float]]:
