@@ -21,7 +21,9 @@ def figures(report: dict[str, Any]) -> str:
     settings, machine = report["settings"], report["environment"]
     mean = report["geomean"]
     lines = [
-        f"    {report['command']}",
+        "```sh",
+        report["command"],
+        "```",
         "",
         f"On {settings['data']} with fan-outs {', '.join(map(str, settings['fanouts']))}, on {settings['threads']} of "
         f"the {machine['cores']} cores of a shared server ({machine['cpu']}), so that ratios count:",
