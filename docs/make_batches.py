@@ -11,8 +11,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-PAGE = Path(__file__).with_name("batches.md")
-START, END = "<!-- figures -->\n", "<!-- end of figures -->\n"
+from pages import FOLDER, replaced
+
+PAGE = FOLDER / "batches.md"
 COLUMNS = ("layer", "seeds", "edges", "sample ms", "eager ms", "ours ms", "ratio", "encoding", "steps/s eager", "ours")
 
 
@@ -46,11 +47,6 @@ def _line(row: dict[str, Any]) -> str:
     return "| " + " | ".join([*cells, f"{eager['steps_per_s']:.1f}", f"{ours['steps_per_s']:.1f}"]) + " |"
 
 
-def written(page: str, report: dict[str, Any]) -> str:
-    """Returns the page with the figures of a report between the two marks."""
-    before, _, rest = page.partition(START)
-    return f"{before}{START}\n{figures(report)}\n{END}{rest.partition(END)[2]}"
-
-
 if __name__ == "__main__":
-    PAGE.write_text(written(PAGE.read_text(), json.loads(Path(sys.argv[1]).read_text())))
+    report = json.loads(Path(sys.argv[1]).read_text())
+    PAGE.write_text(replaced(PAGE.read_text(), "figures", figures(report)))
