@@ -14,6 +14,8 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 import dacergnn
 
 FOLDER = Path(__file__).resolve().parent
+INCLUDED = {str(FOLDER.parent / "README"): "overview", str(FOLDER.parent / "CHANGELOG"): "changelog"}
+"""Pages of the repository's root -> pages of the site that include them."""
 
 project = "dacergnn"
 copyright = "the authors of dacergnn"
@@ -45,16 +47,20 @@ nitpick_ignore_regex = [
 ]
 
 
-class FolderLinks(SphinxPostTransform):
-    """Leaves links to folders of the repository, which the site does not have, as their text."""
+class RepositoryLinks(SphinxPostTransform):
+    """Has links that lead somewhere in the repository lead to its place in the site, or leaves them as their text."""
 
     default_priority = 8  # before MyST looks for the targets of its links
 
     def run(self, **kwargs: Any) -> None:
-        for node in list(self.document.findall(pending_xref)):
-            if node["reftype"] == "myst" and any((p / node["reftarget"]).is_dir() for p in (FOLDER, FOLDER.parent)):
+        here = Path(self.env.doc2path(self.env.docname)).parent
+        for node in [node for node in self.document.findall(pending_xref) if node["reftype"] == "myst"]:
+            target = node["reftarget"]
+            if target in INCLUDED:
+                node["reftarget"] = INCLUDED[target]
+            elif any((folder / target).is_dir() for folder in (here, FOLDER, FOLDER.parent)):
                 node.replace_self(nodes.inline("", "", *node.children))
 
 
 def setup(app: Sphinx) -> None:
-    app.add_post_transform(FolderLinks)
+    app.add_post_transform(RepositoryLinks)

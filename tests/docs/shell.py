@@ -19,7 +19,7 @@ from dacergnn.config import TYPICAL_RATES
 
 ROOT = Path(__file__).resolve().parents[2]
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-OTHERS = {"cd", "code", "export", "git", "xz"}
+OTHERS = {"cd", "chmod", "code", "export", "git", "xz"}
 """Programs whose arguments are not looked at."""
 FILE = re.compile(r"[\w/-]+\.(jsonl?|npz|sdfg)")
 
@@ -43,6 +43,7 @@ def lines(block: str) -> Iterator[list[str]]:
 def check(words: list[str]) -> None:
     """Raises AssertionError, or an error of click, if a command line asks for something that there is not."""
     program, *arguments = words
+    program = program.removeprefix(".venv/bin/")
     if program == "dacergnn":
         parse(main, arguments)
     elif program in ("python", "python3") and arguments[0] == "-c":
@@ -83,20 +84,21 @@ def parse(command: click.Command, arguments: list[str], parent: click.Context | 
 
 
 def check_python(arguments: list[str]) -> None:
-    module = arguments[0] == "-m"
-    name, options = (arguments[1], arguments[2:]) if module else (arguments[0], arguments[1:])
-    if module:
-        if name == "pip":
-            return check_paths("pip", options)
-        spec = importlib.util.find_spec(name)
-        assert spec is not None, f"there is no module {name}"
-        assert spec.origin is not None
-        path = Path(spec.origin)
-    else:
-        path = ROOT / name
-    if ROOT not in path.parents:
-        return None
-    assert path.is_file(), f"there is no {name}"
+    """Checks a module, or a script in a folder of the repository; one without a folder is the reader's own."""
+    name, *options = arguments
+    if name != "-m":
+        return check_script(ROOT / name, options) if "/" in name else None
+    name, *options = options
+    if name in ("dacergnn", "pip", "pytest"):
+        return check([name, *options])
+    spec = importlib.util.find_spec(name)
+    assert spec is not None, f"there is no module {name}"
+    path = Path(spec.origin or "")
+    return check_script(path, options) if path.parent.parent == ROOT else None
+
+
+def check_script(path: Path, options: list[str]) -> None:
+    assert path.is_file(), f"there is no {path}"
     if "@click.command" not in path.read_text():
         return check_options(path, options)
     commands = [value for value in runpy.run_path(str(path)).values() if isinstance(value, click.Command)]
