@@ -1,7 +1,8 @@
 """dacergnn: a data-centric compiler for relational graph neural networks.
 
 `optimize` replaces the relational layers of a model by compiled ones, `revert` puts the originals back,
-`explain` says what happened, `profile` what each operator costs. `compile` makes a layer of a function in program form.
+`explain` says what happened, `profile` what each operator costs. `compile` makes a layer of a function in program
+form, `warmup` compiles ahead of the first call.
 Every refusal raises a `DacergnnError`, of a kind that `dacergnn.errors` describes.
 """
 
@@ -26,6 +27,7 @@ from dacergnn.errors import (
 from dacergnn.graph import HeteroGraph
 from dacergnn.layerwise import inference
 from dacergnn.logs import configure_logs
+from dacergnn.modules.warming import warmup
 from dacergnn.plan import Plan
 from dacergnn.profiling import profile
 from dacergnn.program import interpret, parse, print_plans, print_program
@@ -61,4 +63,5 @@ __all__ = [
     "print_program",
     "profile",
     "revert",
+    "warmup",
 ]

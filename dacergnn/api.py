@@ -236,10 +236,11 @@ def _original(module: nn.Module) -> nn.Module | None:
 
 
 def explain(model: nn.Module, *, verbose: bool = False) -> Report:
-    """Returns the layers replaced or refused, passes that fired, saved arrays, bytes and FLOPs; prints as text.
+    """Returns the layers replaced or refused, with estimates of their time and memory; prints as text.
 
     Args:
-        verbose: Whether the text also lists the questions that a `Plan` may answer, with answers and options.
+        verbose: Whether the text has more than ten lines: all builds, passes that fired, arrays, bytes and FLOPs, and
+            the questions that a `Plan` may answer, with answers and options.
     """
     _check_model(model)
     parts = compiled_parts(model)

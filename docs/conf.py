@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +27,6 @@ html_copy_source = False
 html_show_sphinx = False
 
 myst_heading_anchors = 4
-# Some groups of index.md are still without pages.
-logging.getLogger("sphinx.sphinx.directives.other").addFilter(lambda record: "glob pattern" not in str(record.msg))
 
 default_role = "py:obj"  # a name in backticks links to the object, where the reference has it
 add_module_names = False

@@ -13,6 +13,7 @@ UNTRACED = ("docs", "examples", "kernels", "parity", "training")
 # Before torch or dace are imported: both read their environment then.
 # With several worker processes one thread each, or they wait for each other at every barrier.
 os.environ.setdefault("OMP_NUM_THREADS", "1" if "PYTEST_XDIST_WORKER" in os.environ else "2")
+os.environ.setdefault("DACERGNN_QUIET", "1")
 os.environ.setdefault("DACERGNN_CACHE_DIR", str(ROOT / ".cache" / "dacergnn"))
 if "DACERGNN_DATA" not in os.environ and (ROOT.parent / "shared" / "data").is_dir():
     os.environ["DACERGNN_DATA"] = str(ROOT.parent / "shared" / "data")

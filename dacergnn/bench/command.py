@@ -19,6 +19,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
+from dacergnn.bench.data_option import data_option
 from dacergnn.bench.device_option import device_option
 from dacergnn.bench.report import Report, Row, candidate_table, geomean_table, row_table
 from dacergnn.bench.settings import AGAINST, MODELS, MODES, BenchSettings
@@ -34,13 +35,7 @@ def names(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...]:
 @click.command(cls=SuiteCommand)
 @suite_option
 @click.option("--models", default=",".join(MODELS), callback=names, show_default=True, help="Comma-separated.")
-@click.option(
-    "--data",
-    default=",".join(BenchSettings.data),
-    callback=names,
-    show_default=True,
-    help="Data sets; a synthetic one by name and scale: am~0.1, bgs~ for its full size.",
-)
+@data_option(*BenchSettings.data)
 @click.option("--mode", default=",".join(MODES), callback=names, show_default=True, help="infer, train.")
 @click.option(
     "--against",

@@ -11,9 +11,13 @@ from dacergnn.plan import Plan
 @click.command()
 @layer_options
 @plan_option
-@click.option("--verbose", is_flag=True, help="List the questions that a plan may answer, with answers and options.")
-def explain(model: str, data: str, features: int, heads: int, plan: Plan | None, verbose: bool) -> None:
-    """Show what becomes of a layer on a graph: passes, saved arrays, bytes and FLOPs."""
+@click.option("--verbose", is_flag=True, help="Show all builds, passes, arrays, and the questions of plans.")
+@click.option("--json", "as_json", is_flag=True, help="Write everything as JSON.")
+def explain(
+    model: str, data: str, features: int, heads: int, plan: Plan | None, verbose: bool, as_json: bool
+) -> None:  # fmt: skip
+    """Show what becomes of a layer on a graph, with estimates of its time and memory."""
     import dacergnn
 
-    click.echo(str(dacergnn.explain(compiled_layer(model, data, features, heads, plan), verbose=verbose)))
+    report = dacergnn.explain(compiled_layer(model, data, features, heads, plan), verbose=verbose)
+    click.echo(report.to_json() if as_json else str(report))

@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dacergnn.bench.command import names, progress_bar
+from dacergnn.bench.data_option import data_option
 from dacergnn.bench.environment import environment
 from dacergnn.bench.settings import MODES
 from dacergnn.cli.layers import MODELS, called_program, compiled_layer
@@ -107,7 +108,7 @@ def _score_table(what: str, all_scores: Mapping[str, Scores], model: str = "") -
 @click.option("--out", "path", required=True, type=click.Path(dir_okay=False, path_type=Path),
               help="Results are appended to this file; cases in it are not measured again.")  # fmt: skip
 @click.option("--models", default=",".join(MODELS), callback=names, show_default=True, help="Comma-separated.")
-@click.option("--data", default="aifb,mutag,fb15k237,wn18rr", callback=names, show_default=True)
+@data_option("aifb", "mutag", "fb15k237", "wn18rr")
 @click.option("--mode", default="infer,train", callback=names, show_default=True)
 @click.option("--features", default=64, show_default=True, type=click.IntRange(1), help="In and out.")
 @click.option("--heads", default=1, show_default=True, type=click.IntRange(1))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dacergnn.bench.data_option import data_option
 from dacergnn.config import Config
 from dacergnn.plan import Plan
 
@@ -25,9 +26,7 @@ def layer_options(command: Decorated) -> Decorated:
     """Adds the options that choose a layer and a graph to a command."""
     options = (
         click.option("--model", "--layer", "model", type=click.Choice(MODELS), default="rgat", show_default=True),
-        click.option(
-            "--data", "--graph", "data", default="aifb", show_default=True, help="Name of a graph, e.g. aifb or am~0.1."
-        ),
+        data_option("aifb", aliases=("--graph",)),
         click.option("--features", type=click.IntRange(min=1), default=64, show_default=True, help="In and out."),
         click.option("--heads", type=click.IntRange(min=1), default=1, show_default=True),
     )

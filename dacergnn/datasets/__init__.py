@@ -7,11 +7,21 @@ from pathlib import Path
 
 from dacergnn.datasets.dataset import Dataset
 from dacergnn.datasets.files import read_file
-from dacergnn.datasets.loaders import load_from_libraries
+from dacergnn.datasets.loaders import DOWNLOADED, load_from_libraries, was_downloaded
 from dacergnn.datasets.synthetic import SYNTHETIC_NAMES, synthetic
 from dacergnn.errors import DatasetError
 
-__all__ = ["NAMES", "SYNTHETIC_NAMES", "Dataset", "load", "resolve", "synthetic"]
+__all__ = [
+    "DOWNLOADED",
+    "NAMES",
+    "SYNTHETIC_NAMES",
+    "Dataset",
+    "load",
+    "on_this_machine",
+    "resolve",
+    "synthetic",
+    "twin",
+]
 
 NAMES = (
     *("aifb", "mutag", "fb15k237", "wn18rr", "mag_cut10", "heco_acm", "heco_dblp", "heco_freebase", "imdb"),
@@ -55,6 +65,20 @@ def load(name: str) -> Dataset:
         f"{name}.npz, or install torch_geometric or dgl and allow network access for its download."
     )
 
+
+def on_this_machine(name: str) -> bool:
+    """Tells whether a real graph can be loaded without a download: from a file, or from what a library fetched."""
+    folder = data_folder()
+    return (folder is not None and (folder / f"{name}.npz").is_file()) or was_downloaded(name)
+
+
+def twin(name: str) -> str:
+    """Returns the name of the synthetic graph with the counts of the real graph `name`."""
+    return _TWINS.get(name, f"{name}~")
+
+
+_TWINS = {"fb15k237": "fb15k~", "mag_cut10": "mag~0.02"}
+"""Synthetic graphs whose names are not those of the real ones."""
 
 resolve = load
 """Another name of `load`, from the command line."""

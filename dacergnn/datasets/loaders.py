@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
@@ -40,6 +42,10 @@ LOADERS: Mapping[str, tuple[tuple[str, Loader], ...]] = {
 """Pairs (module, function that returns its graph), in the order to try."""
 
 
+DOWNLOADED = tuple(LOADERS)
+"""Names of graphs that PyG or DGL can download."""
+
+
 def load_from_libraries(name: str, tried: list[str]) -> Dataset | None:
     """Returns the dataset of the first loader that works; None if all fail, with the reasons added to `tried`."""
     if name not in LOADERS:
@@ -53,7 +59,9 @@ def load_from_libraries(name: str, tried: list[str]) -> Dataset | None:
             tried.append(f"{library} cannot be imported ({_short(error)})")
             continue
         try:
-            data = loader(module, str(_download_folder() / library / name))
+            # They report their downloads on standard output, where a command's result belongs.
+            with contextlib.redirect_stdout(sys.stderr):
+                data = loader(module, str(_download_folder() / library / name))
         except Exception as error:
             tried.append(f"{library}'s loader failed ({_short(error)})")
             continue
@@ -61,12 +69,26 @@ def load_from_libraries(name: str, tried: list[str]) -> Dataset | None:
     return None
 
 
+def was_downloaded(name: str) -> bool:
+    """Tells whether a library has fetched the dataset before."""
+    return any(
+        any(path.is_file() for path in (_download_folder() / library / name).rglob("*"))
+        for library in ("dgl", "torch_geometric")
+    )
+
+
 def _download_folder() -> Path:
     return user_cache_path("dacergnn") / "datasets"
 
 
 def _short(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}".splitlines()[0][:160]
+    text = f"{type(error).__name__}: {error}".splitlines()[0][:160]
+    needed = isinstance(error, ModuleNotFoundError) and error.name in _READERS
+    return f"{text}; pip install 'dacergnn[data]'" if needed else text
+
+
+_READERS = ("pandas", "rdflib")
+"""Packages that the libraries' loaders of RDF graphs need."""
 
 
 def _of_dgl(name: str, g: Any) -> Dataset:

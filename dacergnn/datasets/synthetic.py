@@ -64,14 +64,19 @@ SPECIFICATIONS = {
     # Assumed ratio: none is published for bgs.
     "bgs": Specification(94_806, 672_884, 27, 122, 0.50, inverses=True),
     "biokg": Specification(93_773, 4_762_678, 5, 51, 0.13),
+    # All nodes of these three graphs of papers have neighbours, but for a few of citeseer.
+    "citeseer": Specification(3_327, 9_104, 1, 1, 0.36, features=3_703, classes=6),
+    "cora": Specification(2_708, 10_556, 1, 1, 0.257, features=1_433, classes=7),
     "fb15k": Specification(14_541, 620_232, 1, 474, 0.26, inverses=True),
     # All nodes have neighbours.
     "flickr": Specification(89_250, 899_756, 1, 1, 0.099, features=500, classes=7),
     # Assumed on the destination side: most edges end at few fields of study, institutions and cited papers.
     "mag": Specification(1_939_743, 21_111_007, 4, 4, 0.17, dst_compaction=0.07),
     "mutag": Specification(27_163, 148_100, 5, 50, 0.52, inverses=True),
+    "pubmed": Specification(19_717, 88_648, 1, 1, 0.222, features=500, classes=3),
     # Assumed ratio: none is published for wikikg2.
     "wikikg2": Specification(2_500_604, 16_109_182, 1, 535, 0.40),
+    "wn18rr": Specification(40_943, 186_006, 1, 22, 0.586, inverses=True),
 }
 
 SYNTHETIC_NAMES = (*SPECIFICATIONS, CLOUDS.name)

@@ -268,7 +268,7 @@ class Encodings:
 
     def weights(self, kind: str, dtype: torch.dtype) -> Tensor:
         """Returns [E] the weights that `HeteroGraph` calls ``<kind>_weights``; built once."""
-        return self.once(f"{kind}_weights_{dtype}", lambda: WEIGHTS[kind](self, dtype))
+        return self.once(f"{kind}_weights_{str(dtype).removeprefix('torch.')}", lambda: WEIGHTS[kind](self, dtype))
 
     def single_typed(self) -> bool:
         """Tells whether the edges of every type join one source node type with one destination node type."""

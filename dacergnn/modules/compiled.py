@@ -22,6 +22,7 @@ from dacergnn.graph import HeteroGraph
 from dacergnn.graph.profile import Profile
 from dacergnn.library_nodes.node import Typeclass
 from dacergnn.modules import sdfg_files
+from dacergnn.modules.ahead import started
 from dacergnn.modules.autograd import Gradients, Invocation, Mask, run
 from dacergnn.modules.elements import ELEMENTS, check_elements
 from dacergnn.modules.sparse import SparseArrays
@@ -31,10 +32,12 @@ from dacergnn.program import Program
 from dacergnn.program.flatten import FlatProgram, flatten
 from dacergnn.program.names import sdfg_name
 from dacergnn.program.parser import parse_flat
+from dacergnn.progress import working
 from dacergnn.runtime import plan_cache
 from dacergnn.runtime.cuda_device import allows_tf32, architectures
 from dacergnn.runtime.executable import Executable
 from dacergnn.runtime.forked import in_children
+from dacergnn.runtime.inputs import check_inputs
 from dacergnn.runtime.lower import Lowered, lower
 from dacergnn.runtime.plan_cache import LoweredProgram
 from dacergnn.runtime.stacks import Gate, Stacks
@@ -46,12 +49,15 @@ from dacergnn.target import Target, find
 _INDICES: dict[torch.dtype, Typeclass] = {torch.int32: dace.int32, torch.int64: dace.int64}
 Answers = tuple[tuple[str, str], ...]
 _building = threading.RLock()  # DaCe keeps global state
+_programs: weakref.WeakSet[CompiledProgram] = weakref.WeakSet()
 
 
 def _free_building() -> None:
-    """Replaces the lock, since another thread may have held it when this process was forked."""
+    """Replaces all locks, since other threads may have held them when this process was forked."""
     global _building
     _building = threading.RLock()
+    for program in _programs:
+        program.turns.clear()
 
 
 def building() -> AbstractContextManager[object]:
@@ -126,6 +132,8 @@ class CompiledProgram:
         self.profile = profile
         """Describes the graphs that choices are made for; with sparse features, the graph of the first call."""
         self.name: str = flat.name
+        self.title = flat.name
+        """The name of what runs the program, for users."""
         self.inputs = [sdfg_name(name) for name in flat.arrays]
         """The arrays that calls take."""
         self.sparse = [name for name in self.inputs if name in sparse]
@@ -134,9 +142,13 @@ class CompiledProgram:
         self._text = (flat.name, arrays, [ast.dump(n) for n in flat.body], self.sparse)
         self._architectures = architectures(config.cuda_arch) if find(config.implementation).has_architectures else ()
         self._variants: dict[Mask, Variant] = {}
+        self._planned: dict[Mask, tuple[list[str], LoweredProgram]] = {}
+        self.turns: dict[Mask, threading.RLock] = {}
+        """The locks under which builds are made."""
         self._gradients: dict[Mask, Gradients | None] = {}
         self._inference: Variant | None = None
         self._features: Callable[[], HeteroGraph | None] | None = None
+        _programs.add(self)
 
     def _flat(self) -> FlatProgram:
         return flatten(self.program.source, dict(self.program.bindings), self.program.then)
@@ -174,11 +186,17 @@ class CompiledProgram:
         """Returns the build for calls in which the inputs in ``mask`` need gradients."""
         variant = self._variants.get(mask)
         if variant is None:
-            with _building:
+            with self.turns.setdefault(mask, threading.RLock()):
                 variant = self._variants.get(mask)
                 if variant is None:
-                    variant = self._variants[mask] = self._build(mask)
+                    with working(self._work(mask)):
+                        variant = self._variants[mask] = self._build(mask)
         return variant
+
+    def _work(self, mask: Mask) -> str:
+        """Describes the making of a build, for users."""
+        element = str(self.dtype).removeprefix("torch.")
+        return f"compiling {self.title} ({element}, {'training' if True in mask else 'inference'})"
 
     def inference(self) -> Executable:
         """Returns the forward of the build for calls in which no input needs gradients."""
@@ -189,6 +207,7 @@ class CompiledProgram:
 
     def _build(self, mask: Mask) -> Variant:
         wrt, program = self._built(mask)
+        self._planned.pop(mask)
         if not self._target.has_architectures and self.config.cuda_arch is not None:
             config = replace(self.config, implementation="cuda")
             sparse = frozenset(self.sparse)
@@ -196,20 +215,54 @@ class CompiledProgram:
                 self.program, self.dtype, self.index, config, self.profile, sparse, shared=self.shared
             )
             device._built(mask)
-        return self._load(program, cache(partial(self._compiled, wrt, program.answers, keep=True)))
+        with _building:
+            return self._load(program, cache(partial(self._compiled, wrt, program.answers, keep=True)))
 
     def _built(self, mask: Mask) -> tuple[list[str], LoweredProgram]:
         """Returns the inputs that need gradients, and the program, whose library is in the cache of builds."""
+        planned = self._plan(mask)
+        self._build_parts(planned[1])
+        return planned
+
+    def _plan(self, mask: Mask) -> tuple[list[str], LoweredProgram]:
+        """Returns the inputs that need gradients, and the program after all passes, which need not be built."""
         check_compiler(self._architectures)  # before the work that only a build needs
-        wrt = [n for n, needed in zip(self._taken, mask, strict=True) if needed]
-        choices = self.config, self._target.version, self.profile, mask, self.shared
-        key = plan_cache.plan_key(*self._text, self.dtype, self.index, *choices)
-        kept = plan_cache.load(key, self.name)
-        program = kept or self._lower(self._tuned(wrt) if self._tunes else self._compiled(wrt))
-        self._build_parts(program)
-        if kept is None:
-            plan_cache.keep(key, self.name, program)
-        return wrt, program
+        with _building:
+            planned = self._planned.get(mask)
+            if planned is not None:
+                return planned
+            wrt = [n for n, needed in zip(self._taken, mask, strict=True) if needed]
+            choices = self.config, self._target.version, self.profile, mask, self.shared
+            key = plan_cache.plan_key(*self._text, self.dtype, self.index, *choices)
+            program = plan_cache.load(key, self.name)
+            if program is None:
+                program = self._lower(self._tuned(wrt) if self._tunes else self._compiled(wrt))
+                plan_cache.keep(key, self.name, program)
+            self._planned[mask] = wrt, program
+            return wrt, program
+
+    def _first(
+        self, mask: Mask, graph: HeteroGraph, inputs: list[Tensor], stacks: Stacks | None = None
+    ) -> tuple[Tensor, ...] | None:
+        """Checks the inputs of a build's first call, then makes the build; within `ahead`, starts it and returns zeros.
+
+        Raises:
+            ArrayError: An input does not fit the graph and the program.
+        """
+        if is_transformed():
+            return None
+        with working(self._work(mask)):
+            program = self._plan(mask)[1]
+            check_inputs(program.forward, self.dtype, graph, stacks, inputs)
+            builds = started()
+            if builds is None:
+                self.variant(mask)
+                return None
+        builds.start(self, mask)
+        sizes, differentiated = graph.sizes, True in mask
+        shapes = [(sizes[b.rows], *b.shape) for b in program.forward.outputs[: program.results]]
+        zeros = [torch.zeros(s, dtype=self.dtype, device=graph.device, requires_grad=differentiated) for s in shapes]
+        return tuple([t.clone() for t in zeros])  # no leaves, which could not be written to
 
     def _build_parts(self, program: LoweredProgram) -> None:
         tf32 = program.forward.has_tf32 and allows_tf32()
@@ -293,8 +346,10 @@ class CompiledProgram:
         if made is None:
             return None
         config = replace(self.config, plan=None, cache=(), recompute=(), tune="off")
+        program = compiled_program(ProgramSource(made.text, ()), self.dtype, self.index, config, self.profile)
+        program.title = f"gradients of {self.title}"
         return Gradients(
-            compiled_program(ProgramSource(made.text, ()), self.dtype, self.index, config, self.profile),
+            program,
             tuple(map(self._taken.index, made.inputs)),
             tuple(map(self.outputs.index, made.seeds)),
             tuple(map(self._taken.index, made.wrt)),
@@ -323,7 +378,7 @@ class CompiledProgram:
             features, arrays = self._arrays.make(graph, inputs)
             if features.index_dtype is not self.index:  # there are too many nonzeros
                 return self.of_index(features.index_dtype)(graph, inputs)
-            if not self._variants:
+            if not self._variants and not self._planned:
                 self.profile = Profile.of(features)
             self._features = weakref.ref(features)
             return self.run(features, arrays)
@@ -344,7 +399,11 @@ class CompiledProgram:
         if torch.is_grad_enabled() or is_transformed():
             mask = tuple([t.requires_grad for t in inputs])
             if True in mask or is_transformed():
+                if mask not in self._variants and (zeros := self._first(mask, graph, inputs)) is not None:
+                    return zeros
                 return run(Invocation(self, graph, mask), inputs)
+        if self._inference is None and (zeros := self._first((False,) * len(inputs), graph, inputs)) is not None:
+            return zeros
         executable = self.inference()
         return tuple(executable.run(executable.prepare(graph), inputs)[0])
 
@@ -371,6 +430,10 @@ class CompiledProgram:
                 raise
             others = iter(tensors)
             return self(graph, [made[name] if name in made else next(others) for name in self.inputs])
+        if self._inference is None:
+            zeros = self._first((False,) * len(self._taken), graph, tensors, stacks)
+            if zeros is not None:
+                return zeros
         executable = self.inference()
         return tuple(executable.run(executable.prepare(graph, stacks), tensors)[0])
 

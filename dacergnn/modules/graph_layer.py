@@ -114,6 +114,7 @@ class GraphLayer(ProgramModule, ABC):
             config, program = self.config.on(graph.device.type), make()
             self.check_loaded(program)
             compiled = compiled_program(program, dtype, graph.index_dtype, config, Profile.of(graph), sparse)
+            compiled.title = self.kind
             self._compiled[key] = compiled
         return compiled
 

@@ -7,8 +7,10 @@ from typing import Any, NoReturn
 
 import dace
 import torch
+from torch import Tensor
 
 from dacergnn.errors import DacergnnError, ProgramError
+from dacergnn.graph import HeteroGraph
 from dacergnn.library_nodes import Traversal
 from dacergnn.modules.autograd import Mask
 from dacergnn.modules.compiled import CompiledProgram, Variant, building
@@ -17,6 +19,7 @@ from dacergnn.modules.sdfg_files import BACKWARD, FORWARD, Record, about
 from dacergnn.plan import Plan
 from dacergnn.program import Program
 from dacergnn.runtime.executable import Executable
+from dacergnn.runtime.stacks import Stacks
 from dacergnn.sdfg_passes import Compilation, Context, PassStep, SelectAdjacency
 from dacergnn.sdfg_passes.questions import Questions
 from dacergnn.target import find
@@ -98,6 +101,9 @@ class LoadedProgram(CompiledProgram):
                 "call"
             )
         return self._pair
+
+    def _first(self, mask: Mask, graph: HeteroGraph, inputs: list[Tensor], stacks: Stacks | None = None) -> None:
+        """Does nothing, since the only build is there."""
 
     def inference(self) -> Executable:
         return self._pair.forward

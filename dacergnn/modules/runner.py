@@ -79,6 +79,7 @@ class Runner:
             profile, config = Profile.of(core.graphs.like(graph)), core.config.on(graph.device.type)
             shared = core.plan_use is not None and not (core.plan_use.alone and self.runs_one_program)
             compiled = compiled_program(program, dtype, index, config, profile, sparse, shared=shared)
+            compiled.title = core.kind
             core.compiled[key] = compiled
         return compiled
 

@@ -44,6 +44,10 @@ class TracedRunner(Runner):
     def notes(self) -> list[str | None]:
         return [self.replays.summary, *super().notes]
 
+    def forget_calls(self) -> None:
+        super().forget_calls()
+        self.replays = Replays(self.original, {}, self.core.config.check_graph)
+
     @skipped_by_dynamo
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if is_autocast():  # programs are recorded in the type of the parameters

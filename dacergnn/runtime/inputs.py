@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from dacergnn.errors import ArrayError
+from dacergnn.graph import HeteroGraph
 from dacergnn.graph.spaces import FEATURE_SPACES
 from dacergnn.native.exchange import DESCRIBE
 from dacergnn.runtime.lower import Lowered
@@ -191,3 +192,13 @@ class Inputs:
         if tensor.device != self.device:
             remedy = ".cpu()" if self.device.type == "cpu" else f".to({str(self.device)!r})"
             raise ArrayError(name, f"is on {tensor.device}, but the graph is on {self.device}; move it with {remedy}")
+
+
+def check_inputs(
+    lowered: Lowered, dtype: torch.dtype, graph: HeteroGraph, stacks: Stacks | None, tensors: Sequence[Tensor]
+) -> None:
+    """Raises ArrayError if tensors do not fit a graph and a program, which need not be built."""
+    forms = InputForms(lowered, dtype, dict.fromkeys(lowered.signature, 0), stacks)
+    sizes = graph.sizes_of([space for space, _ in lowered.spaces.values()])
+    offsets = dict.fromkeys(() if stacks is None else stacks.names, 0)
+    Inputs(forms, graph.device, sizes, offsets).check(tensors)

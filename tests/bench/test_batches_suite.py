@@ -19,7 +19,7 @@ from torch import nn
 from dacergnn.bench import BenchmarkError
 from dacergnn.bench.batches import BatchSettings, run, runner, worker
 from dacergnn.bench.batches.loading import batches, most_reached
-from dacergnn.bench.batches.settings import BLOCKS, LAYERS, SYNTHETIC, default_data
+from dacergnn.bench.batches.settings import BLOCKS, LAYERS
 from dacergnn.bench.batches.stages import Watch, encoding_timed
 from dacergnn.bench.command import bench
 from dacergnn.bench.problem import Problem
@@ -190,13 +190,6 @@ def test_no_batch_comes_twice(problem: Problem) -> None:
     found = [next(stream) for _ in range(12)]  # three epochs
     assert len({tuple(batch.labels.tolist()) for batch in found}) > 10
     assert all(len(batch.inputs[1][0]) == len(batch.inputs[2]) == batch.edges for batch in found)
-
-
-def test_the_synthetic_graph_stands_in_where_the_real_one_is_missing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("DACERGNN_DATA", str(tmp_path))
-    assert default_data() == SYNTHETIC
 
 
 def test_a_stage_inside_another_is_no_part_of_it() -> None:

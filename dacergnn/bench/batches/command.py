@@ -13,8 +13,9 @@ from rich.console import Console
 from rich.table import Table
 
 from dacergnn.bench.batches.runner import Row, run
-from dacergnn.bench.batches.settings import LAYERS, REAL, SYNTHETIC, BatchSettings, default_data
+from dacergnn.bench.batches.settings import DATA, LAYERS, BatchSettings
 from dacergnn.bench.command import names, progress_bar
+from dacergnn.bench.data_option import data_option
 from dacergnn.bench.suites import suite_option
 
 
@@ -28,7 +29,7 @@ def _numbers(_: click.Context, __: click.Parameter, value: str) -> tuple[int, ..
 @click.command()
 @suite_option
 @click.option("--layers", default=",".join(LAYERS), callback=names, show_default=True, help="Comma-separated.")
-@click.option("--data", default=None, help=f"A data set; by default {REAL} where it is there, else {SYNTHETIC}.")
+@data_option(DATA)
 @click.option("--seeds", default="16,256,4096", callback=_numbers, show_default=True, help="Seeds of a batch.")
 @click.option("--fanouts", default="10,10", callback=_numbers, show_default=True,
               help="Neighbours in each hop, -1 for all; the network has as many layers.")  # fmt: skip
@@ -38,14 +39,14 @@ def _numbers(_: click.Context, __: click.Parameter, value: str) -> tuple[int, ..
 @click.option("--json", "path", type=click.Path(dir_okay=False, writable=True, path_type=Path),
               help="Write all results to this file.")  # fmt: skip
 def batches(
-    layers: tuple[str, ...], data: str | None, seeds: tuple[int, ...], fanouts: tuple[int, ...], steps: int,
+    layers: tuple[str, ...], data: str, seeds: tuple[int, ...], fanouts: tuple[int, ...], steps: int,
     threads: int, compiled: bool, path: Path | None,
 ) -> None:  # fmt: skip
     """Measure training on sampled batches against the layers of PyG and DGL.
 
     Every batch is new, and all candidates train on it in turn; times are medians. Losses are compared in every step.
     """
-    settings = BatchSettings(layers, data or default_data(), seeds, fanouts, steps, threads, compiled)
+    settings = BatchSettings(layers, data, seeds, fanouts, steps, threads, compiled)
     console = Console(width=None if sys.stdout.isatty() else 200)
     with progress_bar(console) as bar:
         task = bar.add_task("starting", total=len(layers))

@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from dacergnn import datasets
 from dacergnn.bench.errors import BenchmarkError
 from dacergnn.bench.settings import check
-from dacergnn.errors import DatasetError
 
 PLAIN = ("SAGEConv", "GATConv", "GATv2Conv", "ResGatedGraphConv")
 """Layers of PyG that ignore types."""
@@ -20,16 +18,8 @@ BLOCKS = ("RelGraphConv", "DGL GATConv")
 """Layers of DGL, which are called with blocks."""
 LAYERS = (*PLAIN, *RELATIONAL, *TYPED, *BLOCKS)
 
-REAL, SYNTHETIC = "mag_cut10", "mag~0.02"
-
-
-def default_data() -> str:
-    """Returns the name of the real graph where it is there, else that of a synthetic one."""
-    try:
-        datasets.load(REAL)
-    except DatasetError:
-        return SYNTHETIC
-    return REAL
+DATA = "mag_cut10"
+"""The graph that is sampled from where none is named."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +34,7 @@ class BatchSettings:
     """
 
     layers: tuple[str, ...] = LAYERS
-    data: str = SYNTHETIC
+    data: str = "mag~0.02"
     seeds: tuple[int, ...] = (16, 256, 4096)
     fanouts: tuple[int, ...] = (10, 10)
     steps: int = 20

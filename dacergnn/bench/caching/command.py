@@ -17,6 +17,7 @@ from dacergnn.bench.caching.runner import Work, plan, run
 from dacergnn.bench.caching.settings import AGAINST, GRADIENTS, MODELS, NETWORKS, CachingSettings
 from dacergnn.bench.caching.task import Limits
 from dacergnn.bench.command import names, progress_bar
+from dacergnn.bench.data_option import data_option
 from dacergnn.bench.device_option import device_option, rates_option
 from dacergnn.bench.suites import suite_option
 from dacergnn.config import AGGREGATIONS, Rates
@@ -36,11 +37,7 @@ def _list(name: str, default: tuple[str, ...], text: str) -> Callable[[Any], Any
 @click.command()
 @suite_option
 @_list("--models", MODELS, "Comma-separated, as all lists here.")
-@_list(
-    "--data",
-    CachingSettings.data,
-    "Data sets; a synthetic one by name and scale: arxiv~0.1, clouds~ for its full size.",
-)
+@data_option(*CachingSettings.data)
 @_list("--networks", CachingSettings.networks, f"Of {', '.join(NETWORKS)}: one layer on random features, two on "
        "those of the data set, two whose first takes them as a sparse tensor.")  # fmt: skip
 @click.option("--hidden", default="", callback=_numbers, help="Sizes, of each head where there are heads; by default "

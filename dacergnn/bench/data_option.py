@@ -1,0 +1,50 @@
+"""Defines ``--data``, whose default graphs are synthetic where the real ones are not on the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from dacergnn import datasets
+
+Decorated = Callable[..., Any]
+
+
+def present(name: str) -> str:
+    """Returns the name of a graph that is on this machine: ``name``, or the synthetic graph with its counts.
+
+    Which one it is, and how to have the other, is written to standard error.
+    """
+    if "~" in name or datasets.on_this_machine(name):
+        return name
+    twin = datasets.twin(name)
+    download = f", or name --data {name} to download it" if name in datasets.DOWNLOADED else ""
+    click.echo(
+        f"{name} is not on this machine: taking {twin}, a synthetic graph with its counts. "
+        f"Set DACERGNN_DATA to a folder with {name}.npz{download}.",
+        err=True,
+    )
+    return twin
+
+
+def data_option(*defaults: str, aliases: tuple[str, ...] = ()) -> Decorated:
+    """Returns ``--data`` for one graph, which is a string, or for a list of them, which is a tuple."""
+    several = len(defaults) > 1
+
+    def chosen(context: click.Context, _: click.Parameter, value: str | None) -> str | tuple[str, ...] | None:
+        if context.resilient_parsing:  # a shell completes the command
+            return None
+        if value is None:
+            names = tuple(present(name) for name in defaults)
+        else:
+            names = tuple(part.strip() for part in value.split(",") if part.strip()) if several else (value,)
+        return names if several else names[0]
+
+    what = "Graphs between commas" if several else "A graph"
+    return click.option(
+        "--data", *aliases, "data", callback=chosen, metavar="NAMES" if several else "NAME",
+        help=f"{what}; a synthetic one by name and scale (am~0.1). By default {','.join(defaults)}; for a real graph "
+        "that is not on this machine, a synthetic one with its counts.",
+    )  # fmt: skip

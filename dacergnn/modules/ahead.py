@@ -1,0 +1,60 @@
+"""Starts builds ahead of the calls that need them, so that several are made at the same time."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Generator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dacergnn.modules.autograd import Mask
+    from dacergnn.modules.compiled import CompiledProgram
+
+_MOST = 16
+"""Builds under way at a time, each with compilers of its own, whose memory is limited by this."""
+_local = threading.local()
+
+
+class Builds:
+    """Makes builds in threads."""
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(min(os.cpu_count() or 1, _MOST), thread_name_prefix="dacergnn")
+        self._started: dict[tuple[CompiledProgram, Mask], Future[Any]] = {}
+
+    def start(self, program: CompiledProgram, mask: Mask) -> None:
+        """Starts the build of a program for calls in which the inputs in ``mask`` need gradients."""
+        if (program, mask) not in self._started:
+            self._started[program, mask] = self._pool.submit(program.variant, mask)
+
+    def wait(self) -> None:
+        """Waits for all builds; raises the error of the first that failed."""
+        for build in self._started.values():
+            build.result()
+
+    def close(self) -> None:
+        self._pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def ahead() -> Generator[None]:
+    """Lets calls of this thread start the builds that they lack, and return zeros; waits for these builds at the end.
+
+    The zeros have the shapes, the type and the device of the results, and need gradients where these would.
+    """
+    before, builds = started(), Builds()
+    _local.builds = builds
+    try:
+        yield
+        builds.wait()
+    finally:
+        _local.builds = before
+        builds.close()
+
+
+def started() -> Builds | None:
+    """Returns the builds that calls of this thread start; None outside `ahead`."""
+    return getattr(_local, "builds", None)

@@ -1,0 +1,58 @@
+"""Defines `warmup`, which makes all builds of a model before its first step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
+
+from dacergnn.errors import DacergnnError
+from dacergnn.modules.ahead import ahead
+from dacergnn.modules.compiled_parts import compiled_parts
+from dacergnn.modules.layer_core import buffers_kept
+
+
+def warmup(model: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+    """Compiles all that calls like ``model(*args, **kwargs)`` need, several layers at a time.
+
+    The Python of the model runs, with zeros in place of the results of layers that are not compiled yet: as the model
+    stands, with gradients of what requires them, and once for inference (``eval()`` and ``torch.no_grad()``). Buffers,
+    random states and modes of training are as before afterwards; no gradient is computed.
+
+    Args:
+        model: A module that `optimize` returned, one that holds layers of `dacergnn.modules`, or a function that
+            `compile` made.
+        args: Arguments of a call, with the shapes, types and devices of those to come; graphs may be others then.
+
+    Raises:
+        DacergnnError: The model is no callable, or a layer refuses the arguments.
+        BuildError: The compiler failed.
+    """
+    if not callable(model):
+        raise DacergnnError(f"model is a {type(model).__name__}; pass a module that optimize returned.")
+    module = model if isinstance(model, nn.Module) else nn.Module()
+    inputs = (*tree_leaves((args, kwargs)), *module.parameters())
+    devices = {t.device.index for t in inputs if isinstance(t, Tensor) and t.is_cuda}
+    try:
+        with torch.random.fork_rng([*devices]), buffers_kept(module), ahead():
+            model(*args, **kwargs)
+            with _evaluating(module), torch.no_grad():
+                model(*args, **kwargs)
+    finally:
+        for part in compiled_parts(module):
+            part.part.forget_calls()  # what was seen of them are zeros
+
+
+@contextmanager
+def _evaluating(module: nn.Module) -> Generator[None]:
+    modes = [(part, part.training) for part in module.modules()]
+    module.eval()
+    try:
+        yield
+    finally:
+        for part, training in modes:
+            part.training = training

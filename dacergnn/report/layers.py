@@ -1,0 +1,93 @@
+"""Makes the reports of compiled layers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from dacergnn.config import PASSES
+from dacergnn.cost import Cost, program_cost
+from dacergnn.graph import HeteroGraph
+from dacergnn.modules.base import RunsPrograms
+from dacergnn.modules.compiled import CompiledProgram, Variant, building
+from dacergnn.modules.core import Core
+from dacergnn.modules.loaded import LoadedProgram
+from dacergnn.program import Program, print_program
+from dacergnn.report.records import BuildReport, Estimate, LayerReport, PassReport
+from dacergnn.runtime.lower import Buffer, lower
+from dacergnn.runtime.memory import plan_memory
+from dacergnn.sdfg_passes import Compilation, compile_program
+
+
+def layer_report(name: str, layer: RunsPrograms, notes: Sequence[str | None]) -> LayerReport:
+    """Returns the report of one compiled layer; ``notes`` tell how its calls are repeated."""
+    kind, last = layer.kind, layer.last_call
+    refusal = layer.refusal if isinstance(layer, Core) else None
+    if last is None:
+        return LayerReport(name, kind, [], refusal=refusal)
+    compiled, graph = last
+    graph = compiled.measured(graph)
+    largest = max(compiled.variants, key=lambda v: len(v.slots), default=None)
+    builds = [_build_report(v, compiled, graph, largest=v is largest) for v in compiled.variants]
+    calls = "; ".join([note for note in notes if note is not None]) or None
+    loaded = str(compiled.folder) if isinstance(compiled, LoadedProgram) else None
+    return LayerReport(name, kind, builds, graph.encoding_bytes(), refusal, calls, loaded)
+
+
+def _build_report(variant: Variant, compiled: CompiledProgram, graph: HeteroGraph, *, largest: bool) -> BuildReport:
+    compilation = variant.compilation
+    sizes = graph.sizes
+    inputs = set(Program(compilation.forward).inputs)
+    saved = [b for b in variant.forward.lowered.outputs if b.name in compilation.saved and b.name not in inputs]
+    saved_bytes = _bytes(saved, sizes, variant.forward.dtype.itemsize)
+    prepared = [variant.forward.prepare(graph)]
+    if variant.backward is not None:
+        prepared.append(variant.backward.prepare(graph, giver=variant.giver))
+    workspace = max(p.workspace for p in prepared)
+    return BuildReport(
+        gradients=compilation.wrt,
+        passes=_pass_reports(compilation, sizes),
+        saved=compilation.saved,
+        saved_bytes=saved_bytes,
+        workspace_bytes=workspace,
+        forward=program_cost(compilation.forward, sizes),
+        backward=None if compilation.backward is None else program_cost(compilation.backward, sizes),
+        compiled=Estimate(_seconds(compilation, compiled, sizes), saved_bytes + workspace),
+        as_written=_as_written(compiled, compilation.wrt, sizes) if largest else None,
+        text=print_program(compilation.forward),
+        questions=compilation.asked,
+    )
+
+
+def _as_written(compiled: CompiledProgram, wrt: list[str], sizes: Mapping[str, int]) -> Estimate:
+    """Returns the estimate for a program before all passes, which saves all that its backward reads."""
+    config = replace(compiled.config, level="O0", passes=None, caching="cache_all", cache=(), recompute=(), plan=None)
+    with building():
+        plain = compile_program(compiled.sdfg, wrt, config, compiled.index_type, compiled.profile)
+        parts = [lower(sdfg, plain.saved) for sdfg in (plain.forward, plain.backward) if sdfg is not None]
+    item = compiled.dtype.itemsize
+    saved = _bytes([b for b in parts[0].outputs if b.name in plain.saved], sizes, item)
+    between = max(plan_memory(part.intermediates, sizes, item).size for part in parts)
+    return Estimate(_seconds(plain, compiled, sizes), saved + between)
+
+
+def _seconds(compilation: Compilation, compiled: CompiledProgram, sizes: Mapping[str, int]) -> float:
+    costs = [program_cost(sdfg, sizes) for sdfg in (compilation.forward, compilation.backward) if sdfg is not None]
+    return sum(cost.seconds(compiled.config.machine) for cost in costs)
+
+
+def _bytes(buffers: Sequence[Buffer], sizes: Mapping[str, int], item: int) -> int:
+    return sum(sizes[b.rows] * b.elements * item for b in buffers)
+
+
+def _pass_reports(compilation: Compilation, sizes: Mapping[str, int]) -> list[PassReport]:
+    reports: list[PassReport] = []
+    costs: dict[str, Cost] = {}
+    for step in compilation.steps:
+        for role, sdfg in step.sdfgs.items():
+            cost = program_cost(sdfg, sizes)
+            fired = step.fired.get(role, 0)
+            if fired and role in costs and step.name in (*PASSES, "cache_or_recompute"):
+                reports.append(PassReport(step.name, role, fired, costs[role] - cost))
+            costs[role] = cost
+    return reports

@@ -1,0 +1,167 @@
+"""Writes reports as text, in lines of the terminal's width."""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+from collections import Counter
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from dacergnn.cost import Cost
+from dacergnn.plan import MODEL
+
+if TYPE_CHECKING:
+    from dacergnn.report.records import BuildReport, LayerReport, Report
+
+NOTHING = (
+    "nothing to replace: the model holds no layer of PyG or DGL that can be compiled; "
+    "a forward of your own over DGL graphs is compiled by dacergnn.compile"
+)
+LINES = 10
+"""Lines of a text that is not verbose, if no reason is long."""
+ESTIMATES = "Before -> after the passes: estimates of the cost model; profile measures."
+_DONE = {
+    "fused": ("gemm_scale_fusion", "gemm_epilogue_fusion", "traversal_fusion"),
+    "reordered": ("linear_operator_reordering", "propagation_postponing", "aggregation_order"),
+    "kept once per pair of node and type": ("compact_materialization",),
+}
+"""What passes do with operators, in few words; passes that prepare for others are not told."""
+_NAMES = 3
+"""Names of saved arrays that a brief text tells."""
+
+
+def report_text(report: Report) -> str:
+    """Returns the text of a report: ten lines, or everything if it is verbose."""
+    unasked = [f'plan: no program has asked "{question}" so far' for question in report.unasked]
+    refused = [f"{name or MODEL}: left as it is; {reason}" for name, reason in report.refused.items()]
+    if not report.layers and not refused:
+        return "\n".join(_wrapped(unasked or [NOTHING]))
+    if report.verbose:
+        layers = [line for layer in report.layers for line in _verbose(layer)]
+        return "\n".join(_wrapped([*layers, *refused, *unasked]))
+    estimates = [ESTIMATES] if any(layer.builds for layer in report.layers) else []
+    for brief in (False, True):
+        layers = [line for layer in report.layers for line in _brief(layer, numbers_only=brief)]
+        if len(layers) + len(refused) + len(unasked) + len(estimates) <= LINES:
+            break
+    else:
+        layers = _grouped(report.layers, LINES - len(refused) - len(unasked) - len(estimates))
+    return "\n".join(_wrapped([*layers, *refused, *unasked, *estimates]))
+
+
+def _brief(layer: LayerReport, *, numbers_only: bool) -> list[str]:
+    """Returns up to four lines on a layer, or one, and another one for each thing that a user has to know."""
+    state, build = _state(layer), layer.largest
+    if build is None:
+        return [state, *_warnings(layer)]
+    numbers = _numbers(build)
+    if numbers_only:
+        return [f"{state}: {numbers}", *_warnings(layer)]
+    details = [numbers, _done(build), _saved(build)]
+    return [state, *[f"  {detail}" for detail in details if detail], *_warnings(layer)]
+
+
+def _grouped(layers: Iterable[LayerReport], lines: int) -> list[str]:
+    """Returns a line for each kind of layers, and for each reason for which some run as they are."""
+    found = Counter(
+        f"{layer.layer} {_verb(layer)}" + (f": {layer.refusal}" if layer.refusal is not None else "")
+        for layer in layers
+    )
+    grouped = [f"{count} x {text}" for text, count in found.most_common()]
+    left = sum(count for _, count in found.most_common()[max(lines, 2) - 1 :])
+    if len(grouped) > max(lines, 2):
+        grouped[max(lines, 2) - 1 :] = [f"and {left} more layers; explain(model, verbose=True) lists all"]
+    return grouped
+
+
+def _verb(layer: LayerReport) -> str:
+    return "runs as it is" if layer.refusal is not None and not layer.builds else "compiled"
+
+
+def _state(layer: LayerReport) -> str:
+    state = f"{layer.name or MODEL}: {layer.layer} {_verb(layer)}"
+    if layer.largest is not None:
+        return f"{state} for {'training' if layer.largest.gradients else 'inference'}"
+    return state if layer.refusal is not None else f"{state}; it has not been called yet"
+
+
+def _warnings(layer: LayerReport) -> list[str]:
+    lines: list[str] = []
+    if layer.refusal is not None:
+        lines.append(f"  {'some calls run as they are: ' if layer.builds else ''}{layer.refusal}")
+    if layer.loaded is not None:
+        lines.append(f"  runs the SDFGs of {layer.loaded}")
+    if layer.calls is not None:
+        lines.append(f"  {layer.calls}")
+    return lines
+
+
+def _numbers(build: BuildReport) -> str:
+    before, after = build.as_written, build.compiled
+    was = f"{_time(before.seconds)} -> " if before is not None else ""
+    held = f"{_bytes(before.bytes)} -> " if before is not None else ""
+    return f"time {was}{_time(after.seconds)}, memory {held}{_bytes(after.bytes)}"
+
+
+def _done(build: BuildReport) -> str:
+    counts = {done: sum(p.fired for p in build.passes if p.name in names) for done, names in _DONE.items()}
+    told = [f"{count} {done}" for done, count in counts.items() if count]
+    return f"operators: {', '.join(told)}" if told else ""
+
+
+def _saved(build: BuildReport) -> str:
+    if not build.saved:
+        return ""
+    more = f" and {len(build.saved) - _NAMES} more" if len(build.saved) > _NAMES else ""
+    return f"saved for the backward: {_bytes(build.saved_bytes)} ({', '.join(build.saved[:_NAMES])}{more})"
+
+
+def _verbose(layer: LayerReport) -> list[str]:
+    lines = [_state(layer), *_warnings(layer)]
+    for build in layer.builds:
+        lines += _build_lines(build)
+    if layer.encoding_bytes:
+        total = sum(layer.encoding_bytes.values())
+        lines.append(f"  graph encodings {_bytes(total)}: {', '.join(layer.encoding_bytes)}")
+    return lines
+
+
+def _build_lines(build: BuildReport) -> list[str]:
+    purpose = f"gradients of {', '.join(build.gradients)}" if build.gradients else "inference"
+    lines = [f"  build for {purpose}", f"    estimate: {_numbers(build)}"]
+    lines += [f"    {p.role}: {p.name} fired {p.fired}x, saves {_cost(p.saved)}" for p in build.passes]
+    lines.append(f"    forward: {_cost(build.forward)}")
+    if build.backward is not None:
+        lines.append(f"    backward: {_cost(build.backward)}")
+        saved = f"{_bytes(build.saved_bytes)} ({', '.join(build.saved)})" if build.saved else "nothing"
+        lines.append(f"    saved for the backward: {saved}")
+    lines.append(f"    workspace: {_bytes(build.workspace_bytes)}")
+    lines.append("    questions, their answers and all options:")
+    return lines + [f"      {name}: {q.answer} ({', '.join(q.options)})" for name, q in build.questions.items()]
+
+
+def _wrapped(lines: Iterable[str]) -> list[str]:
+    """Returns lines that fit the terminal; what is left of a long one follows, indented."""
+    width = max(shutil.get_terminal_size((80, 24)).columns, 40)
+    wrapped: list[str] = []
+    for line in lines:
+        indent = " " * (len(line) - len(line.lstrip()) + 4)
+        wrapped += textwrap.wrap(line, width, subsequent_indent=indent, break_long_words=False,
+                                 break_on_hyphens=False) or [""]  # fmt: skip
+    return wrapped
+
+
+def _cost(cost: Cost) -> str:
+    moved = f"{_bytes(cost.streamed)} streamed, {_bytes(cost.gathered)} gathered, {cost.rows} rows looked for"
+    return f"{cost.flops / 1e6:.1f} MFLOP, {moved}"
+
+
+def _time(seconds: float) -> str:
+    if seconds >= 1:
+        return f"{seconds:.2f} s"
+    return f"{1e3 * seconds:.3g} ms" if seconds >= 1e-3 else f"{1e6 * seconds:.3g} us"
+
+
+def _bytes(count: int) -> str:
+    return f"{count / 2**20:.2f} MiB" if abs(count) >= 2**20 else f"{count / 2**10:.1f} KiB"

@@ -1,0 +1,165 @@
+"""`warmup`: all builds before the first call, and nothing else changed."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import dacergnn
+from dacergnn import HeteroGraph
+from dacergnn.errors import ArrayError, DacergnnError
+from dacergnn.modules import RGAT, RGCN, compiled
+from dacergnn.modules.ahead import ahead
+from dacergnn.modules.compiled import compiled_program
+
+
+@pytest.fixture
+def graph() -> HeteroGraph:
+    return dacergnn.datasets.synthetic("aifb", 0.02).graph
+
+
+@pytest.fixture(autouse=True)
+def built(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of programs whose libraries were asked for; no program of another test is there."""
+    compiled_program.cache_clear()
+    names: list[str] = []
+    original = compiled.build_all
+
+    def build_all(programs: Any, architectures: Any) -> Any:
+        names.extend(name for name, _ in programs)
+        return original(programs, architectures)
+
+    monkeypatch.setattr(compiled, "build_all", build_all)
+    return names
+
+
+class Model(nn.Module):
+    """Two layers around a norm with buffers, a dropout, and an operation in place."""
+
+    def __init__(self, relations: int) -> None:
+        super().__init__()
+        self.first, self.second = RGCN(6, 5, relations), RGAT(5, 4, relations)
+        self.norm, self.dropout = nn.BatchNorm1d(5), nn.Dropout(0.5)
+        self.calls = 0
+
+    def forward(self, x: Tensor, graph: HeteroGraph) -> Tensor:
+        self.calls += 1
+        return self.second(self.dropout(self.norm(self.first(x, graph)).relu_()), graph)
+
+
+def test_calls_after_it_build_nothing(graph: HeteroGraph, built: list[str]) -> None:
+    model, x = Model(graph.size("R")), torch.randn(graph.size("NS"), 6)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    model.dropout.eval()
+    state = torch.random.get_rng_state()
+    dacergnn.warmup(model, x, graph)
+    assert len(built) == 6  # each layer: forward and backward, and the forward of inference
+    assert model.calls == 2
+    assert model.training
+    assert not model.dropout.training
+    assert torch.equal(torch.random.get_rng_state(), state)
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert all(p.grad is None for p in model.parameters())
+    found = model(x, graph)
+    found.sum().backward()
+    with torch.no_grad():
+        model(x, graph)
+    assert len(built) == 6
+    expected = model.second(model.norm(model.first(x, graph)).relu_(), graph)
+    torch.testing.assert_close(found, expected)
+    assert found.abs().max() > 0
+
+
+def test_layers_are_built_at_the_same_time(graph: HeteroGraph, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither build ends before the other has begun."""
+    meeting, original = threading.Barrier(2, timeout=60), compiled.build_all
+    monkeypatch.setattr("dacergnn.modules.ahead.os.cpu_count", lambda: 2)
+
+    def build_all(programs: Any, architectures: Any) -> Any:
+        if len(programs) == 2:  # with a backward
+            meeting.wait()
+        return original(programs, architectures)
+
+    monkeypatch.setattr(compiled, "build_all", build_all)
+    model, x = Model(graph.size("R")), torch.randn(graph.size("NS"), 6)
+    dacergnn.warmup(model, x, graph)
+
+
+def test_libraries_layers_and_traced_ones(graph: HeteroGraph, built: list[str]) -> None:
+    pyg = pytest.importorskip("torch_geometric.nn")
+    src, dst = (graph.index("E", path).long() for path in ("src", "dst"))
+    edges, x = torch.stack([src, dst]), torch.randn(graph.size("NS"), 6)
+    model = pyg.Sequential(
+        "x, edges",
+        [(pyg.GCNConv(6, 5), "x, edges -> x"), nn.ReLU(), (pyg.TAGConv(5, 4, K=2), "x, edges -> x")],
+    )
+    fast: Any = dacergnn.optimize(model)
+    dacergnn.warmup(fast, x, edges)
+    count = len(built)
+    assert count >= 6
+    torch.testing.assert_close(fast(x, edges), model(x, edges))
+    with torch.no_grad():
+        torch.testing.assert_close(fast(x, edges), model(x, edges))
+    assert len(built) == count
+    assert len(dacergnn.explain(fast).layers) == 2
+
+
+def test_functions(graph: HeteroGraph, built: list[str]) -> None:
+    @dacergnn.compile
+    def layer(g, x, W):  # type: ignore[no-untyped-def]
+        for n in g.dst_nodes():
+            n["out"] = sum(e.src.x * W[e.etype] for e in n.incoming_edges())
+        return out  # noqa: F821
+
+    x, weight = torch.randn(graph.size("NS"), 3), torch.randn(graph.size("R"), 3, 2, requires_grad=True)
+    dacergnn.warmup(layer, graph, x, weight)
+    assert len(built) == 3
+    assert layer(graph, x, weight).abs().max() > 0
+    assert len(built) == 3
+
+
+def test_a_failing_build_is_raised(graph: HeteroGraph, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise dacergnn.BuildError("the compiler has no time")
+
+    monkeypatch.setattr(compiled, "build_all", fail)
+    model = Model(graph.size("R"))
+    with pytest.raises(dacergnn.BuildError, match="the compiler has no time"):
+        dacergnn.warmup(model, torch.randn(graph.size("NS"), 6), graph)
+    monkeypatch.undo()
+    assert model(torch.randn(graph.size("NS"), 6), graph).abs().max() > 0
+
+
+def test_bad_models() -> None:
+    with pytest.raises(DacergnnError, match="model is a str; pass a module that optimize returned"):
+        dacergnn.warmup("model")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("wrong", ["columns", "rows", "type"])
+def test_bad_inputs_are_refused_before_anything_is_built(graph: HeteroGraph, built: list[str], wrong: str) -> None:
+    x = torch.randn(graph.size("NS"), 6)
+    bad = {"columns": x[:, :5], "rows": x[:-1], "type": x.double()}[wrong]
+    layer = RGCN(6, 5, graph.size("R"))
+    for warm in (False, True):
+        with pytest.raises(ArrayError, match="x has"):
+            dacergnn.warmup(layer, bad, graph) if warm else layer(bad, graph)
+    assert built == []
+
+
+def test_programs_check_inputs_first(graph: HeteroGraph, built: list[str]) -> None:
+    layer = RGCN(6, 5, graph.size("R"))
+    with ahead():
+        layer(torch.randn(graph.size("NS"), 6), graph)
+    program, _ = layer.last_call
+    built.clear()
+    for grad in (False, True):
+        compiled_program.cache_clear()
+        fresh = compiled_program(program.program, torch.float32, program.index, program.config, program.profile)
+        arrays = [torch.randn(2, 3, requires_grad=grad) for _ in fresh.inputs]
+        with pytest.raises(ArrayError, match=r"has shape .* but the graph and the layer ask for"):
+            fresh(graph, arrays)
+    assert built == []
