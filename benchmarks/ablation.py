@@ -9,7 +9,6 @@ Run: python benchmarks/ablation.py [--data aifb,mutag] [--device cuda] [--json o
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,10 +20,12 @@ from rich.table import Table
 
 from dacergnn.bench.candidate import make_step, unwrapped
 from dacergnn.bench.device_option import device_option, rates_option
+from dacergnn.bench.environment import environment, load
 from dacergnn.bench.measure import clock_of, interleave
 from dacergnn.bench.ours import configured
 from dacergnn.bench.parameters import make_parameters
 from dacergnn.bench.problem import Problem, load_problem
+from dacergnn.bench.scatter import NOTE, Ratio, Steady, marked, with_left_out
 from dacergnn.config import LEVELS, PASSES, Config, Rates
 
 BASE = ("gemm_scale_fusion", "traversal_fusion")
@@ -63,18 +64,23 @@ def measure(model: str, problem: Problem, data: str, mode: str, budget: float, r
         )
         for name, config in CONFIGS.items()
     }
+    before = load()
     timings = interleave(steps, 15, budget, clock=clock_of(problem.x.device))
-    return {"model": model, "data": data, "mode": mode, "ms": {name: t.ms for name, t in timings.items()}}
+    times = {name: t.as_json() for name, t in timings.items()}
+    loads = {"load_before": before, "load_after": load()}
+    return {"model": model, "data": data, "mode": mode, "times": times, **loads}
 
 
-def speedups(row: Row) -> dict[str, float]:
+def speedups(row: Row) -> dict[str, Ratio]:
     """Returns the speed-up of every configuration over the unoptimized one."""
-    return {name: row["ms"]["unoptimized"] / ms for name, ms in row["ms"].items()}
+    times: dict[str, Row] = row["times"]
+    found = {name: Ratio.of(times["unoptimized"], time) for name, time in times.items()}
+    return {name: ratio for name, ratio in found.items() if ratio is not None}
 
 
-def means(rows: list[Row]) -> dict[str, float]:
-    """Returns geometric means of the speed-ups."""
-    return {name: math.exp(sum(math.log(speedups(r)[name]) for r in rows) / len(rows)) for name in CONFIGS}
+def means(rows: list[Row]) -> dict[str, Steady]:
+    """Returns the speed-ups that geometric means are made of."""
+    return {name: Steady.of(speedups(r)[name] for r in rows) for name in CONFIGS}
 
 
 def table(rows: list[Row]) -> Table:
@@ -84,16 +90,22 @@ def table(rows: list[Row]) -> Table:
         result.add_column(name, justify="left" if name in ("model", "data", "mode") else "right")
     for row in rows:
         found = speedups(row)
-        cells = [f"{found[n]:.2f}" for n in CONFIGS if n != "unoptimized"]
-        result.add_row(row["model"], row["data"], row["mode"], f"{row['ms']['unoptimized']:.1f}", *cells)
+        cells = [marked(f"{found[n].value:.2f}", found[n].scatters) for n in CONFIGS if n != "unoptimized"]
+        base = marked(f"{row['times']['unoptimized']['ms']:.1f}", found["unoptimized"].scatters)
+        result.add_row(row["model"], row["data"], row["mode"], base, *cells)
+        result.caption = NOTE if any(ratio.scatters for ratio in found.values()) else result.caption
     for model in dict.fromkeys(r["model"] for r in rows):
         for mode in dict.fromkeys(r["mode"] for r in rows):
             part = [r for r in rows if (r["model"], r["mode"]) == (model, mode)]
             if part:
                 mean = means(part)
-                cells = [f"{mean[n]:.2f}" for n in CONFIGS if n != "unoptimized"]
+                cells = [_mean(mean[n]) for n in CONFIGS if n != "unoptimized"]
                 result.add_row(model, "geometric mean", mode, "", *cells, style="bold")
     return result
+
+
+def _mean(steady: Steady) -> str:
+    return with_left_out("-" if steady.mean is None else f"{steady.mean:.2f}", steady.left_out)
 
 
 def plot(rows: list[Row], path: Path) -> None:
@@ -105,10 +117,14 @@ def plot(rows: list[Row], path: Path) -> None:
 
     groups = list(dict.fromkeys((r["model"], r["mode"]) for r in rows))
     names = [n for n in CONFIGS if n != "unoptimized"]
+    found = [means([r for r in rows if (r["model"], r["mode"]) == g]) for g in groups]
     figure, axes = pyplot.subplots(figsize=(max(8, 2.2 * len(groups)), 4), layout="constrained")
     for k, name in enumerate(names):
-        heights = [means([r for r in rows if (r["model"], r["mode"]) == g])[name] for g in groups]
+        heights = [of[name].mean or 0.0 for of in found]
         axes.bar([g + k / (len(names) + 1) for g in range(len(groups))], heights, 1 / (len(names) + 1), label=name)
+    left_out = sum(steady.left_out for of in found for steady in of.values())
+    if left_out:
+        figure.supxlabel(with_left_out(NOTE, left_out), fontsize="small")
     axes.axhline(1, color="grey", linewidth=0.8)
     axes.set_xticks([g + 0.4 for g in range(len(groups))], [f"{m}, {mode}" for m, mode in groups])
     axes.set_ylabel("speed-up over unoptimized")
@@ -142,7 +158,7 @@ def main(
                 console.print(f"{model} on {name}, {one}: done")
     console.print(table(rows))
     if json_path is not None:
-        json_path.write_text(json.dumps(rows, indent=1) + "\n")
+        json_path.write_text(json.dumps({"environment": environment(), "rows": rows}, indent=1) + "\n")
     if plot_path is not None:
         plot(rows, plot_path)
 

@@ -20,22 +20,23 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
-from dacergnn.bench.measure import interleave
+from dacergnn.bench.measure import Timing, interleave
 from dacergnn.bench.problem import load_problem
+from dacergnn.bench.scatter import NOTE, marked
 from examples.front_ends import CHANNELS, MODELS, ways
 
 FORMS = ("built in", "program form", "DaCe", "DGL", "PyG")
 
 
-def measure(model: str, data: str, mode: str, repeat: int, budget: float) -> dict[str, float]:
-    """Measures the milliseconds of every form."""
+def measure(model: str, data: str, mode: str, repeat: int, budget: float) -> dict[str, Timing]:
+    """Times every form."""
     problem = load_problem(data, CHANNELS, 0)
     g = dgl.graph((problem.src, problem.dst), num_nodes=problem.num_nodes)
     g.ndata[dgl.NTYPE], g.edata[dgl.ETYPE] = problem.ntype, problem.etype
     x = problem.x.requires_grad_()
     found, parameters = ways(model, g, x)
     steps = {form: _step(found[form].call, [x, *parameters], mode == "train") for form in FORMS}
-    return {form: timing.percentile(0.25) for form, timing in interleave(steps, repeat, budget).items()}
+    return interleave(steps, repeat, budget)
 
 
 def _step(call: Callable[[], Tensor], leaves: list[Tensor], train: bool) -> Callable[[], Any]:
@@ -66,9 +67,13 @@ def main(models: str, data: str, mode: str, repeat: int, budget: float, threads:
         table.add_column(name, justify="left" if name in ("model", "data", "mode") else "right")
     for model in models.split(","):
         for one in mode.split(","):
-            ms = measure(model, data, one, repeat, budget)
-            own = ms["built in"]
-            table.add_row(model, data, one, f"{own:.2f}", *(f"{ms[form] / own:.2f}" for form in FORMS[1:]))
+            found = measure(model, data, one, repeat, budget)
+            own, ms = found["built in"], {form: timing.percentile(0.25) for form, timing in found.items()}
+            ratios = (
+                marked(f"{ms[form] / ms['built in']:.2f}", own.scatters or found[form].scatters) for form in FORMS[1:]
+            )
+            table.add_row(model, data, one, marked(f"{ms['built in']:.2f}", own.scatters), *ratios)
+            table.caption = NOTE if any(timing.scatters for timing in found.values()) else table.caption
     Console(width=120).print(table)
 
 

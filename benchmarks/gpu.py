@@ -37,13 +37,14 @@ from dacergnn.bench.device_report import Line, append_line, case_line, is_comple
 from dacergnn.bench.device_settings import DeviceSettings
 from dacergnn.bench.device_tables import markdown
 from dacergnn.bench.entry import Entry
-from dacergnn.bench.environment import environment
+from dacergnn.bench.environment import environment, load
 from dacergnn.bench.parameters import make_parameters
 from dacergnn.bench.problem import Problem, load_problem
 from dacergnn.bench.rates import PRECISIONS, gemm_rate, measure_rates, precision
 from dacergnn.bench.settings import MODELS, MODES
 from dacergnn.errors import ArrayError
 from dacergnn.native.cache import cache_folder
+from dacergnn.native.cache_files import make_folder
 
 DATA = ("mag", "am", "wikikg2", "bgs", "biokg", "fb15k", "aifb", "mutag")
 """Large graphs come first: they are what a device is for."""
@@ -221,15 +222,15 @@ def kept_problem(data: str, hidden: int, seed: int) -> Problem:
 
     One process makes it, and others wait.
     """
-    path = cache_folder() / "problems" / f"{data}-{hidden}-{seed}.pt"
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path = cache_folder() / "problems" / f"{data}-{hidden}-{seed}.tensors"
+    make_folder(path.parent)
     with path.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not path.exists():
             part = path.with_suffix(f".{os.getpid()}")
-            torch.save(load_problem(data, hidden, seed), part)
+            torch.save(vars(load_problem(data, hidden, seed)), part)
             part.replace(path)
-    return torch.load(path, weights_only=False)
+    return Problem(**torch.load(path, weights_only=True))  # tensors, numbers and names: nothing in it is run
 
 
 def build(data: str, cases: list[Case], settings: DeviceSettings, hidden: int) -> None:
@@ -258,7 +259,7 @@ def measure(data: str, cases: list[Case], settings: DeviceSettings, hidden: int,
     with precision(settings.precision):
         rates = measure_rates(problem.num_nodes, hidden, device, settings.dtype)
         for model in dict.fromkeys(model for model, _ in cases):
-            case = DeviceCase(model, problem, settings, deadline)
+            case, before = DeviceCase(model, problem, settings, deadline), load()
             for mode in [how for name, how in cases if name == model]:
                 if time.monotonic() > deadline:
                     return
@@ -267,6 +268,7 @@ def measure(data: str, cases: list[Case], settings: DeviceSettings, hidden: int,
                 line = case_line(
                     model, data, mode, entries, limit, precision=settings.precision, against=settings.against,
                     edges=problem.num_edges, sizes=sizes, rates=asdict(rates), resident_bytes=resident,
+                    load_before=before, load_after=load(),
                 )  # fmt: skip
                 append_line(path, line)
                 click.echo(f"{model} {data} {mode}: {', '.join(f'{e.label} {_state(e)}' for e in entries)}")

@@ -6,7 +6,6 @@ python benchmarks/large_graphs.py rgat mag~ [--device cuda]
 from __future__ import annotations
 
 import resource
-import statistics
 
 import click
 import torch
@@ -16,11 +15,12 @@ from dacergnn.bench import ours
 from dacergnn.bench.bound import bound
 from dacergnn.bench.candidate import make_layer_step, make_step, unwrapped
 from dacergnn.bench.device_option import device_option
-from dacergnn.bench.measure import clock_of
+from dacergnn.bench.measure import Timing, clock_of
 from dacergnn.bench.memory import settle_device
 from dacergnn.bench.parameters import make_parameters
 from dacergnn.bench.problem import load_problem
 from dacergnn.bench.rates import measure_rates
+from dacergnn.bench.scatter import NOTE, marked
 
 
 @click.command()
@@ -40,14 +40,23 @@ def main(model: str, data: str, threads: int, device: str) -> None:
     step = make_step(built, problem, train=True)
     first, *seconds = [timed(step) for _ in range(4)]
     click.echo(f"{model} on {data}: {len(problem.src):,} edges, peak {peak(device)}")
-    click.echo(f"first step {first:.1f} s with compilation, then {statistics.median(seconds):.2f} s")
+    whole = Timing(seconds)
+    click.echo(f"first step {first:.1f} s with compilation, then {shown(whole)} s")
     layer_step = make_layer_step(built, step())
-    layer = statistics.median(timed(layer_step) for _ in range(3))
+    layer = Timing([timed(layer_step) for _ in range(3)])
     least = bound(model, "train", problem.sizes(), 64, rates).ms / 1e3
-    click.echo(f"without the loss {layer:.2f} s, {layer / least:.2f} times its bound of {least:.2f} s")
+    ratio = marked(f"{layer.ms / 1e3 / least:.2f}", layer.scatters)
+    click.echo(f"without the loss {shown(layer)} s, {ratio} times its bound of {least:.2f} s")
+    if whole.scatters or layer.scatters:
+        click.echo(NOTE)
     for line in str(explain(built.layer)).splitlines():
         if "saved for the backward" in line or "workspace" in line:
             click.echo(line.strip())
+
+
+def shown(timing: Timing) -> str:
+    """Returns seconds, with a mark if they scatter."""
+    return marked(f"{timing.ms / 1e3:.2f}", timing.scatters)
 
 
 def peak(device: str) -> str:

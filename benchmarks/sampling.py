@@ -10,7 +10,6 @@ Run: DACERGNN_DATA=... python benchmarks/sampling.py [--data citeseer,mag_cut10]
 from __future__ import annotations
 
 import os
-import statistics
 import time
 from collections.abc import Callable
 
@@ -26,6 +25,8 @@ from torch_geometric.data import HeteroData
 from torch_geometric.sampler import NodeSamplerInput
 
 from dacergnn import datasets
+from dacergnn.bench.measure import Timing
+from dacergnn.bench.scatter import NOTE, marked
 from dacergnn.sampler import NeighborSampler
 
 Edges = dict[tuple[str, str, str], tuple[Tensor, Tensor]]
@@ -76,19 +77,18 @@ def of_dgl(counts: dict[str, int], edges: Edges, fanouts: list[int], seed_type: 
     return draw
 
 
-def measured(draws: dict[str, Draw], batches: list[Tensor]) -> dict[str, tuple[float, float]]:
-    """Returns seconds of processor time for a batch, and edges per second, by library."""
-    seconds: dict[str, list[float]] = {name: [] for name in draws}
+def measured(draws: dict[str, Draw], batches: list[Tensor]) -> dict[str, tuple[Timing, float]]:
+    """Returns the processor time for a batch, and edges per second, by library."""
+    seconds = {name: Timing() for name in draws}
     edges = dict.fromkeys(draws, 0)
     for turn in range(ROUNDS + 1):
         for name, draw in draws.items():
             started = time.process_time()
             found = sum(draw(batch) for batch in batches)
             if turn:  # the first one warms up
-                seconds[name].append((time.process_time() - started) / len(batches))
+                seconds[name].samples.append((time.process_time() - started) / len(batches))
                 edges[name] = found // len(batches)
-    medians = {name: statistics.median(times) for name, times in seconds.items()}
-    return {name: (median, edges[name] / median) for name, median in medians.items()}
+    return {name: (timing, 1e3 * edges[name] / timing.ms) for name, timing in seconds.items()}
 
 
 @click.command()
@@ -109,8 +109,11 @@ def main(data: str, batch: str, fanouts: str) -> None:
                 torch.manual_seed(0)
                 found = measured(draws, [torch.randperm(counts[seed_type])[:size] for _ in range(BATCHES)])
                 (own, rate), (other, other_rate) = found["ours"], found["dgl"]
-                times = (f"{own * 1e3:.2f}", f"{other * 1e3:.2f}", f"{rate / 1e6:.1f}", f"{other_rate / 1e6:.1f}")
-                table.add_row(name, str(size), hops, *times, f"{rate / other_rate:.1f}")
+                times = (marked(f"{timing.ms:.2f}", timing.scatters) for timing in (own, other))
+                scattering = own.scatters or other.scatters
+                ratio = marked(f"{rate / other_rate:.1f}", scattering)
+                table.add_row(name, str(size), hops, *times, f"{rate / 1e6:.1f}", f"{other_rate / 1e6:.1f}", ratio)
+                table.caption = NOTE if scattering else table.caption
     Console(width=120).print(table)
 
 

@@ -10,12 +10,14 @@ columns of the rows, and columns of the products: `linear(n.x, W)` and the gradi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import click
 import torch
 
 from dacergnn import HeteroGraph, parse
-from dacergnn.bench.measure import interleave
+from dacergnn.bench.measure import Timing, interleave
+from dacergnn.bench.scatter import NOTE, marked
 from dacergnn.runtime.executable import Executable
 from dacergnn.sdfg_passes import Context, SelectAdjacency
 
@@ -75,9 +77,21 @@ def compiled(text: str, graph: HeteroGraph, inputs: list[torch.Tensor] | None = 
     return lambda: executable(prepared, given)
 
 
-def rates(calls: Mapping[str, Callable[[], object]], flops: float, repeat: int) -> dict[str, float]:
-    """Returns the medians of interleaved runs, in GFLOP/s."""
-    return {name: flops / timing.ms / 1e6 for name, timing in interleave(calls, repeat).items()}
+@dataclass(frozen=True)
+class Rate:
+    """Holds a rate in GFLOP/s, and the runs whose median it is of."""
+
+    value: float
+    timing: Timing
+
+    def over(self, peer: Rate) -> str:
+        """Returns the ratio to another rate, marked if the runs of one of both scatter."""
+        return marked(f"{self.value / peer.value:.2f}", self.timing.scatters or peer.timing.scatters)
+
+
+def rates(calls: Mapping[str, Callable[[], object]], flops: float, repeat: int) -> dict[str, Rate]:
+    """Returns the rates of interleaved runs."""
+    return {name: Rate(flops / timing.ms / 1e6, timing) for name, timing in interleave(calls, repeat).items()}
 
 
 def typed(rows: int, types: int, features: int, repeat: int) -> None:
@@ -92,7 +106,7 @@ def typed(rows: int, types: int, features: int, repeat: int) -> None:
     found = rates(calls, 2.0 * rows * features * features, repeat)
     peer = next(iter(found.values()))
     for name, rate in found.items():
-        click.echo(f"{name:32s} {rate:8.1f} GFLOP/s {rate / peer:6.2f}x")
+        click.echo(f"{name:32s} {rate.value:8.1f} GFLOP/s {rate.over(peer):>7s} x")
 
 
 def untyped(shape: str, repeat: int) -> None:
@@ -108,7 +122,7 @@ def untyped(shape: str, repeat: int) -> None:
     ):
         calls = {"torch": peer, "ours": compiled(text.format(k=k, m=m), graph, inputs)}
         found = rates(calls, 2.0 * n * k * m, repeat)
-        line += f" {found['torch']:.0f} | {found['ours']:.0f} | {found['ours'] / found['torch']:.2f} |"
+        line += f" {found['torch'].value:.0f} | {found['ours'].value:.0f} | {found['ours'].over(found['torch'])} |"
     click.echo(line)
 
 
@@ -123,6 +137,7 @@ def untyped(shape: str, repeat: int) -> None:
 def main(rows: int, types: int, features: int, one_weight: bool, shapes: str, threads: int, repeat: int) -> None:
     """Print medians of interleaved runs, in GFLOP/s, and ratios to torch.mm."""
     torch.set_num_threads(threads)
+    click.echo(NOTE)
     if not one_weight:
         typed(rows, types, features, repeat)
         return

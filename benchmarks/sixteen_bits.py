@@ -5,10 +5,8 @@ Run: python benchmarks/sixteen_bits.py [--data bgs~,biokg~,am~] [--repeat 9]
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Callable
-from math import exp, log
 
 import click
 import torch
@@ -17,7 +15,9 @@ from rich.table import Table
 from torch import Tensor, nn
 
 from dacergnn import HeteroGraph, datasets, modules
+from dacergnn.bench.measure import Timing
 from dacergnn.bench.memory import peak_growth, return_freed
+from dacergnn.bench.scatter import NOTE, Ratio, Steady, marked, with_left_out
 from dacergnn.runtime.pool import POOL
 
 TYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -51,16 +51,16 @@ def calls(graph: HeteroGraph, layer: nn.Module, dtype: torch.dtype) -> dict[str,
     return {"inference": infer, "training": train}
 
 
-def medians(steps: dict[torch.dtype, Callable[[], object]], repeat: int) -> dict[torch.dtype, float]:
-    """Returns the median milliseconds of each step; steps take turns."""
-    seconds: dict[torch.dtype, list[float]] = {dtype: [] for dtype in steps}
+def timings(steps: dict[torch.dtype, Callable[[], object]], repeat: int) -> dict[torch.dtype, Timing]:
+    """Times each step; steps take turns."""
+    found = {dtype: Timing() for dtype in steps}
     for round_number in range(repeat + 1):
         for dtype, step in steps.items():
             started = time.perf_counter()
             step()
             if round_number:  # the first one compiles
-                seconds[dtype].append(time.perf_counter() - started)
-    return {dtype: 1e3 * statistics.median(values) for dtype, values in seconds.items()}
+                found[dtype].samples.append(time.perf_counter() - started)
+    return found
 
 
 def peak(layer: nn.Module, train: Callable[[], object], rows: int, dtype: torch.dtype) -> float:
@@ -81,21 +81,25 @@ def main(data: str, repeat: int) -> None:
     names = [str(dtype).removeprefix("torch.") for dtype in TYPES[1:]]
     table = Table("graph", "layer", "mode", "float32 (ms)", *names, title="Speed-up over float32")
     memory = Table("graph", "layer", "float32 (MiB)", *names, title="Peak memory of a training step over float32")
-    ratios: dict[torch.dtype, list[float]] = {dtype: [] for dtype in TYPES[1:]}
+    ratios: dict[torch.dtype, list[Ratio]] = {dtype: [] for dtype in TYPES[1:]}
     for name in data.split(","):
         graph = datasets.load(name).graph
         for kind in layers(graph):
             own = {dtype: layers(graph)[kind] for dtype in TYPES}
             made = {dtype: calls(graph, layer, dtype) for dtype, layer in own.items()}
             for mode in ("inference", "training"):
-                found = medians({dtype: made[dtype][mode] for dtype in TYPES}, repeat)
+                found = timings({dtype: made[dtype][mode] for dtype in TYPES}, repeat)
+                base = found[torch.float32]
                 for dtype, values in ratios.items():
-                    values.append(found[torch.float32] / found[dtype])
-                shown = [f"{values[-1]:.2f}" for values in ratios.values()]
-                table.add_row(name, kind, mode, f"{found[torch.float32]:.1f}", *shown)
+                    values.append(Ratio(base.ms / found[dtype].ms, base.scatters or found[dtype].scatters))
+                shown = [marked(f"{values[-1].value:.2f}", values[-1].scatters) for values in ratios.values()]
+                table.add_row(name, kind, mode, marked(f"{base.ms:.1f}", base.scatters), *shown)
             peaks = [peak(own[dtype], made[dtype]["training"], graph.size("NS"), dtype) for dtype in TYPES]
             memory.add_row(name, kind, f"{peaks[0]:.0f}", *(f"{value / peaks[0]:.2f}" for value in peaks[1:]))
-    table.add_row("geometric mean", "", "", "", *(f"{exp(statistics.mean(map(log, v))):.2f}" for v in ratios.values()))
+    steady = [Steady.of(values) for values in ratios.values()]
+    means = (with_left_out("-" if s.mean is None else f"{s.mean:.2f}", s.left_out) for s in steady)
+    table.add_row("geometric mean", "", "", "", *means)
+    table.caption = NOTE if any(s.left_out for s in steady) else None
     for each in (table, memory):
         Console().print(each)
 

@@ -10,7 +10,6 @@ Run: DACERGNN_DATA=... python benchmarks/sparse_features.py [--data cora,citesee
 from __future__ import annotations
 
 import copy
-import statistics
 import time
 from collections.abc import Callable
 
@@ -23,6 +22,8 @@ from torch.nn import functional
 
 import dacergnn
 from dacergnn import datasets
+from dacergnn.bench.measure import Timing
+from dacergnn.bench.scatter import NOTE, marked
 from dacergnn.datasets import Dataset
 
 Step = Callable[[], None]
@@ -100,22 +101,25 @@ def main(data: str, hidden: str, threads: int, cpu: bool) -> None:
     for name in data.split(","):
         for width in map(int, hidden.split(",")):
             candidates = steps(name, width)
-            times: dict[str, list[float]] = {c: [] for c in candidates}
+            times = {c: Timing() for c in candidates}
             for _ in range(ROUNDS):
                 for candidate, run in candidates.items():
                     for i in range(WARM + STEPS):
                         started = clock()
                         run()
                         if i >= WARM:
-                            times[candidate].append(clock() - started)
-            medians = {c: 1e3 * statistics.median(t) for c, t in times.items()}
-            ours = medians["dacergnn, sparse"]
+                            times[candidate].samples.append(clock() - started)
+            medians = {c: t.ms for c, t in times.items()}
+            ours, own = medians["dacergnn, sparse"], times["dacergnn, sparse"].scatters
             dense = min(t for c, t in medians.items() if "sparse" not in c)
             table = Table(title=f"GCN on {name}, {width} hidden features: {dense / ours:.1f} times over dense features")
             for column in ("", "ms", "times ours"):
                 table.add_column(column)
             for candidate, median in medians.items():
-                table.add_row(candidate, f"{median:.2f}", f"{median / ours:.1f}")
+                scattering = times[candidate].scatters
+                ratio = marked(f"{median / ours:.1f}", own or scattering)
+                table.add_row(candidate, marked(f"{median:.2f}", scattering), ratio)
+            table.caption = NOTE if any(t.scatters for t in times.values()) else None
             console.print(table)
 
 

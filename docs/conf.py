@@ -13,7 +13,10 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 import dacergnn
 
 FOLDER = Path(__file__).resolve().parent
-INCLUDED = {str(FOLDER.parent / "README"): "overview", str(FOLDER.parent / "CHANGELOG"): "changelog"}
+INCLUDED = {
+    FOLDER.parent / name: page
+    for name, page in {"README": "overview", "CHANGELOG": "changelog", "SECURITY": "security"}.items()
+}
 """Pages of the repository's root -> pages of the site that include them."""
 
 project = "dacergnn"
@@ -52,10 +55,12 @@ class RepositoryLinks(SphinxPostTransform):
     def run(self, **kwargs: Any) -> None:
         here = Path(self.env.doc2path(self.env.docname)).parent
         for node in [node for node in self.document.findall(pending_xref) if node["reftype"] == "myst"]:
-            target = node["reftarget"]
-            if target in INCLUDED:
-                node["reftarget"] = INCLUDED[target]
-            elif any((folder / target).is_dir() for folder in (here, FOLDER, FOLDER.parent)):
+            places = [(folder / node["reftarget"]).resolve() for folder in (here, FOLDER, FOLDER.parent)]
+            pages = [INCLUDED[place.with_suffix("")] for place in places if place.with_suffix("") in INCLUDED]
+            if pages:
+                node["refdomain"], node["reftarget"] = "doc", pages[0]
+                node.attributes.setdefault("reftargetid", None)
+            elif node["refdomain"] != "doc" and node["reftarget"] and any(place.exists() for place in places):
                 node.replace_self(nodes.inline("", "", *node.children))
 
 

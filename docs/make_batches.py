@@ -13,6 +13,9 @@ from typing import Any
 
 from pages import FOLDER, replaced
 
+from dacergnn.bench.batches.runner import ratio_of
+from dacergnn.bench.scatter import NOTE, marked, scatters
+
 PAGE = FOLDER / "batches.md"
 COLUMNS = ("layer", "seeds", "edges", "sample ms", "eager ms", "ours ms", "ratio", "encoding", "steps/s eager", "ours")
 
@@ -20,7 +23,7 @@ COLUMNS = ("layer", "seeds", "edges", "sample ms", "eager ms", "ours ms", "ratio
 def figures(report: dict[str, Any]) -> str:
     """Returns the table of a report, with the graph and the command above it and the mean below."""
     settings, machine = report["settings"], report["environment"]
-    mean = report["geomean"]
+    rows = [row for row in report["rows"] if "error" not in row]
     lines = [
         "```sh",
         report["command"],
@@ -31,19 +34,28 @@ def figures(report: dict[str, Any]) -> str:
         "",
         "| " + " | ".join(COLUMNS) + " |",
         "|---|" + "---:|" * (len(COLUMNS) - 1),
-        *(_line(row) for row in report["rows"] if "error" not in row),
+        *map(_line, rows),
         "",
-        f"The geometric mean of the ratios is {mean['ratio_wall']:.2f} by wall time and "
-        f"{mean['ratio_processor']:.2f} by processor time.",
+        f"The geometric mean of the ratios is {_mean(report, 'ratio_wall')} by wall time and "
+        f"{_mean(report, 'ratio_processor')} by processor time.",
+        *(["", f"\\{NOTE}."] if any(ratio.scatters for row in rows if (ratio := ratio_of(row, "ratio_wall"))) else []),
     ]
     return "\n".join(lines) + "\n"
 
 
+def _mean(report: dict[str, Any], name: str) -> str:
+    value = f"{report['geomean'][name]:.2f}" if name in report["geomean"] else "-"
+    left_out = report.get("left_out", {}).get(name, 0)
+    return f"{value} ({left_out} left out)" if left_out else value
+
+
 def _line(row: dict[str, Any]) -> str:
     eager, ours = row["eager"], row["ours"]
-    times = (row["sample_wall_ms"], eager["step_wall_ms"], ours["step_wall_ms"])
-    cells = [row["layer"], f"{row['seeds']:,}", f"{row['edges']:,.0f}", *(f"{ms:,.1f}" for ms in times)]
-    cells += [f"{row['ratio_wall']:.2f}", f"{100 * row['encode_share_wall']:.0f} %"]
+    cells = [row["layer"], f"{row['seeds']:,}", f"{row['edges']:,.0f}", f"{row['sample_wall_ms']:,.1f}"]
+    cells += [marked(f"{one['step_wall_ms']:,.1f}", scatters(one, "step_wall_ms")) for one in (eager, ours)]
+    ratio = ratio_of(row, "ratio_wall")
+    cells += ["-" if ratio is None else marked(f"{ratio.value:.2f}", ratio.scatters)]
+    cells += [f"{100 * row['encode_share_wall']:.0f} %"]
     return "| " + " | ".join([*cells, f"{eager['steps_per_s']:.1f}", f"{ours['steps_per_s']:.1f}"]) + " |"
 
 

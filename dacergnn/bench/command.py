@@ -22,6 +22,7 @@ from rich.table import Table
 from dacergnn.bench.data_option import data_option
 from dacergnn.bench.device_option import device_option
 from dacergnn.bench.report import Report, Row, candidate_table, geomean_table, row_table
+from dacergnn.bench.scatter import NOTE, marked
 from dacergnn.bench.settings import AGAINST, MODELS, MODES, BenchSettings
 from dacergnn.bench.suites import SuiteCommand, suite_option
 from dacergnn.plan import Plan
@@ -132,5 +133,7 @@ def _overhead_table(settings: BenchSettings) -> Table:
         table.add_column(name, justify="left" if name == "model" else "right")
     for model in settings.models:
         cost = measure_overhead(model, settings.hidden)
-        table.add_row(model, *(f"{us:.1f}" for us in (cost.call_us, cost.kernels_us, cost.overhead_us)))
+        times = (cost.call_us, cost.kernels_us, cost.overhead_us)
+        table.add_row(model, *(marked(f"{us:.1f}", cost.scatters) for us in times))
+        table.caption = NOTE if cost.scatters else table.caption
     return table

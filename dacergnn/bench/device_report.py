@@ -9,6 +9,7 @@ from typing import Any
 
 from dacergnn.bench.bound import Bound
 from dacergnn.bench.entry import Entry
+from dacergnn.bench.scatter import Ratio, scatters
 
 Line = dict[str, Any]
 PEERS = ("pyg", "compiled", "dgl", "torch", "grouped")
@@ -78,18 +79,22 @@ class Summary:
         timed = [c for c in self.candidates if kind_of(c) in kinds and c["ms"] is not None]
         return min((c for c in timed if replayed or not c["replayed"]), key=lambda c: c["ms"], default=None)
 
-    def ratio(self, level: str = "O2", *, kinds: Iterable[str] = PEERS, replayed: bool = False) -> float | None:
+    def fastest_own(self, level: str, *, replayed: bool) -> Line | None:
+        """Returns our layer at a level; with ``replayed``, the replayed one if it is faster."""
+        both = [self.own(level), self.own(level, replayed=True) if replayed else None]
+        timed = [own for own in both if own is not None and own["ms"] is not None]
+        return min(timed, key=lambda own: own["ms"], default=None)
+
+    def ratio(self, level: str = "O2", *, kinds: Iterable[str] = PEERS, replayed: bool = False) -> Ratio | None:
         """Returns the time of the fastest other layer over ours; with ``replayed``, replayed ones count for both."""
-        peer = self.peer(*kinds, replayed=replayed)
-        times = [ms_of(self.own(level)), ms_of(self.own(level, replayed=True)) if replayed else None]
-        own = min((ms for ms in times if ms is not None), default=None)
-        return None if peer is None or own is None else peer["ms"] / own
+        peer, own = self.peer(*kinds, replayed=replayed), self.fastest_own(level, replayed=replayed)
+        return None if peer is None or own is None else Ratio.of(peer, own)
 
     @property
-    def share(self) -> float | None:
+    def share(self) -> Ratio | None:
         """Returns the bound over our time at level O2, replayed or not, whichever is faster."""
-        times = [ms for ms in (ms_of(self.own("O2")), ms_of(self.own("O2", replayed=True))) if ms is not None]
-        return self.line["bound_ms"] / min(times) if times and self.line["bound_ms"] else None
+        own, bound = self.fastest_own("O2", replayed=True), self.line["bound_ms"]
+        return Ratio(bound / own["ms"], scatters(own)) if own is not None and bound else None
 
 
 def kind_of(candidate: Line) -> str:
@@ -119,7 +124,8 @@ def merged(lines: Iterable[Line]) -> list[Line]:
         places = {(c["library"], c["name"]): n for n, c in enumerate(first["candidates"])}
         for candidate in line["candidates"]:
             ms, place = candidate["ms"], places.get((candidate["library"], candidate["name"]))
-            scaled = candidate | {"ms": None if ms is None else ms * scale}
+            times = {name: candidate.get(name) for name in ("ms", "p20_ms", "p80_ms")}
+            scaled = candidate | {name: None if time is None else time * scale for name, time in times.items()}
             if place is None:
                 first["candidates"].append(scaled)
             elif ms is not None and first["candidates"][place]["ms"] is None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
 
 from dacergnn.bench.device_report import PEERS, Line, Summary, kind_of, merged, ms_of
+from dacergnn.bench.scatter import NOTE, Ratio, Steady, marked, scatters
 
 LARGE = 1_000_000
 """Least number of edges of a graph in means of the bound's share: smaller graphs do not fill a device."""
@@ -28,7 +28,8 @@ def markdown(lines: Iterable[Line]) -> str:
     cases = [Summary(line) for line in merged(lines)]
     memory = None if machine is None else machine.get("memory_bytes")
     parts = [[] if machine is None else _machine(machine), _times(cases), _memory(cases, memory), _means(cases)]
-    return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
+    text = "\n\n".join("\n".join(part) for part in parts if part) + "\n"
+    return f"{text}\n\\{NOTE}.\n" if any(scatters(c) for case in cases for c in case.candidates) else text
 
 
 def _machine(line: Line) -> list[str]:
@@ -46,14 +47,14 @@ def _times(cases: list[Summary]) -> list[str]:
     def cells(case: Summary) -> list[str]:
         own = case.own("O2")
         return [
-            _number(ms_of(own)) if ms_of(own) else (own or {}).get("status", case.line.get("status", "-")),
-            _number(ms_of(case.own("O2", replayed=True))),
-            _number(ms_of(case.own("hector"))),
+            _time(own) if ms_of(own) else (own or {}).get("status", case.line.get("status", "-")),
+            _time(case.own("O2", replayed=True)),
+            _time(case.own("hector")),
             *(_named(case.peer(kind)) for kind in PEERS),
-            _number(case.ratio()),
-            _number(case.ratio(replayed=True)),
+            _ratio(case.ratio()),
+            _ratio(case.ratio(replayed=True)),
             _number(case.line["bound_ms"]),
-            _number(case.share),
+            _ratio(case.share),
         ]
 
     return _table((*_CASE, *head), [[*_case(case), *cells(case)] for case in cases], len(_CASE))
@@ -122,16 +123,12 @@ def _means(cases: list[Summary]) -> list[str]:
     return _table(head, rows, 3)
 
 
-def _over_hector(case: Summary) -> float | None:
-    ours, hector = ms_of(case.own("O2")), ms_of(case.own("hector"))
-    return hector / ours if ours and hector else None
+def _over_hector(case: Summary) -> Ratio | None:
+    return Ratio.of(case.own("hector") or {}, case.own("O2") or {})
 
 
-def _mean(cases: list[Summary], value: Callable[[Summary], float | None]) -> str:
-    values = [v for v in map(value, cases) if v is not None]
-    if not values:
-        return "-"
-    return f"{math.exp(sum(map(math.log, values)) / len(values)):.3g} ({min(values):.3g})"
+def _mean(cases: list[Summary], value: Callable[[Summary], Ratio | None]) -> str:
+    return Steady.of(map(value, cases)).text(form=".3g")
 
 
 def _case(case: Summary) -> list[str]:
@@ -140,7 +137,15 @@ def _case(case: Summary) -> list[str]:
 
 
 def _named(candidate: Line | None) -> str:
-    return "-" if candidate is None else f"{_number(candidate['ms'])} ({candidate['name']})"
+    return "-" if candidate is None else f"{_time(candidate)} ({candidate['name']})"
+
+
+def _time(candidate: Line | None) -> str:
+    return "-" if candidate is None else marked(_number(candidate["ms"]), scatters(candidate))
+
+
+def _ratio(ratio: Ratio | None) -> str:
+    return "-" if ratio is None else marked(_number(ratio.value), ratio.scatters)
 
 
 def _number(value: float | None, digits: int = 3) -> str:

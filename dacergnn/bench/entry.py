@@ -32,17 +32,19 @@ class Entry:
     def ms(self) -> float | None:
         return self.timing.ms if self.timing.samples and self.status == "ok" else None
 
+    @property
+    def scatters(self) -> bool:
+        return self.timing.scatters
+
     def as_json(self) -> dict[str, Any]:
         """Returns all that is known of the candidate, for the list of candidates in a row."""
-        timed = self.ms is not None
+        timed = self.timing.as_json() if self.ms is not None else {}
         return {
             "name": self.candidate.name,
             "library": self.candidate.library,
             "status": self.status,
             "function": "same" if self.candidate.function else "of comparable cost",
-            "ms": self.ms,
-            "p20_ms": self.timing.percentile(0.2) if timed else None,
-            "p80_ms": self.timing.percentile(0.8) if timed else None,
+            **{name: timed.get(name) for name in ("ms", "p20_ms", "p80_ms")},
             "samples": len(self.timing.samples),
             "max_error": self.error,
             "peak_mb": self.peak_mb,

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+from contextlib import suppress
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
+from itertools import takewhile
 from pathlib import Path
 
 import torch
@@ -16,6 +18,7 @@ from dacergnn.errors import BuildError
 from dacergnn.native import nvcc
 from dacergnn.native.build import compiler as found_compiler
 from dacergnn.native.build import vectors
+from dacergnn.native.processor import info
 from dacergnn.target import find
 
 PACKAGES = ("torch", "dace", "numpy", "torch_geometric", "pyg_lib", "dgl", "triton")
@@ -26,21 +29,46 @@ ARM_FEATURES = ("asimd", "asimdhp", "sve", "sve2", "bf16", "i8mm")
 
 def environment() -> dict[str, str | int]:
     """Returns versions, compilers, processor and device, by name; nothing is measured."""
-    model, features = cpu_facts(Path("/proc/cpuinfo"))
     return {
         "dacergnn": installed_version("dacergnn"),
         "python": platform.python_version(),
         **{name: installed_version(name) for name in PACKAGES},
         "compiler": compiler(),
         "kernels": kernels(),
-        "cpu": model or platform.processor() or platform.machine(),
-        "cpu features": features,
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
-        "threads": torch.get_num_threads(),
+        **machine(),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else "none",
         "driver": driver(),
         "CUDA toolkit": toolkit(),
     }
+
+
+def machine() -> dict[str, str | int]:
+    """Returns the processor, its instructions, cores and threads in use, and what sets its clock."""
+    model, features = cpu_facts(Path("/proc/cpuinfo"))
+    return {
+        "cpu": model or platform.processor() or platform.machine(),
+        "cpu features": features,
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        "threads": torch.get_num_threads(),
+        "governor": governor(),
+    }
+
+
+def governor(processors: Path = Path("/sys/devices/system/cpu")) -> str:
+    """Returns the names of the rules that set the clocks of the processors, or "unknown", as in virtual machines."""
+    names: set[str] = set()
+    for file in processors.glob("cpu[0-9]*/cpufreq/scaling_governor"):
+        with suppress(OSError):
+            names.add(file.read_text().strip())
+    return ", ".join(sorted(names)) or "unknown"
+
+
+def load() -> float | None:
+    """Returns how many threads ran or waited in the last minute, by the system's count; None where it has none."""
+    try:
+        return os.getloadavg()[0]
+    except (AttributeError, OSError):
+        return None
 
 
 def installed_version(package: str) -> str:
@@ -88,9 +116,8 @@ def toolkit() -> str:
 
 def cpu_facts(cpuinfo: Path) -> tuple[str, str]:
     """Returns the model name and the known instruction sets of the first processor; empty if the file has none."""
-    if not cpuinfo.exists():
-        return "", ""
-    pairs = (line.partition(":") for line in cpuinfo.read_text().split("\n\n")[0].splitlines())
+    first = takewhile(str.strip, info(cpuinfo))
+    pairs = (line.partition(":") for line in first)
     facts = {key.strip(): value.strip() for key, _, value in pairs}
     part = f"ARM, implementer {facts.get('CPU implementer')}, part {facts['CPU part']}" if "CPU part" in facts else ""
     flags = facts.get("flags", facts.get("Features", "")).split()

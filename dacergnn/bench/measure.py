@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from dacergnn.bench.scatter import scatters
+
 TURN_S = 0.002
 """A turn lasts at least this long, so that short calls are not all measured with cold caches."""
 REST_S = 0.001
@@ -34,6 +36,11 @@ class Timing:
         """Returns the milliseconds below which a share of the samples lies."""
         ordered = sorted(self.samples)
         return 1e3 * ordered[min(int(share * len(ordered)), len(ordered) - 1)]
+
+    @property
+    def scatters(self) -> bool:
+        """Tells whether the samples lie too far apart for comparisons."""
+        return bool(self.samples) and scatters(self.as_json())
 
     def as_json(self, prefix: str = "") -> dict[str, float | int]:
         """Returns the median, percentiles and number of samples."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass
-from statistics import median
 from typing import Any
 
 import torch
@@ -13,7 +12,7 @@ import torch
 from dacergnn.bench import ours
 from dacergnn.bench.candidate import unwrapped
 from dacergnn.bench.errors import BenchmarkError
-from dacergnn.bench.measure import time_call
+from dacergnn.bench.measure import Timing, time_call
 from dacergnn.bench.parameters import make_parameters
 from dacergnn.bench.worker import tiny_problem
 from dacergnn.runtime.executable import Prepared
@@ -28,6 +27,7 @@ class Overhead:
     """The layer called as a module, without gradients."""
     kernels_us: float
     """The compiled C function alone, without the cost of passing its arguments."""
+    scatters: bool = False
 
     @property
     def overhead_us(self) -> float:
@@ -47,14 +47,14 @@ def measure_overhead(model: str, hidden: int = 64, repeat: int = 2000) -> Overhe
         with torch.no_grad():
             built.forward()
             kernels, nothing = kernel_calls(built.layer)
-            samples: list[list[float]] = [[], [], []]
+            timings = [Timing(), Timing(), Timing()]
             for _ in range(repeat):
-                for call, seconds in zip((built.forward, kernels, nothing), samples, strict=True):
-                    seconds.append(time_call(call))
+                for call, timing in zip((built.forward, kernels, nothing), timings, strict=True):
+                    timing.samples.append(time_call(call))
     finally:
         torch.set_num_threads(threads)
-    whole, bare, empty = (1e6 * median(seconds) for seconds in samples)
-    return Overhead(model, whole, bare - empty)
+    whole, bare, empty = (1e3 * timing.ms for timing in timings)
+    return Overhead(model, whole, bare - empty, timings[0].scatters or timings[1].scatters)
 
 
 def kernel_calls(layer: Any) -> tuple[Callable[[], Any], Callable[[], Any]]:

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from dacergnn.bench.bound import Bound
 from dacergnn.bench.entry import Entry, fastest
+from dacergnn.bench.scatter import NOTE, Ratio, Steady, marked, scatters, with_left_out
 
 Row = dict[str, Any]
 
@@ -22,7 +23,8 @@ def make_rows(model: str, data: str, mode: str, entries: list[Entry], bound: Bou
 
     layer_ms is our time without the loss, which the bound leaves out as well. library is the fastest layer of PyG's
     and DGL's, torch the fastest plain variant; a ratio is their time over ours. library_peak_mb is the smallest peak of
-    the library layers that finish. Missing values are None.
+    the library layers that finish. Missing values are None. "scattering" names the times whose runs
+    scatter.
     """
     libraries = [e for e in entries if e.candidate.library in ("pyg", "dgl")]
     library = fastest(libraries)
@@ -45,6 +47,16 @@ def make_rows(model: str, data: str, mode: str, entries: list[Entry], bound: Bou
                 "torch": plain.candidate.name if plain else None,
                 "torch_ms": plain.ms if plain else None,
                 "ratio_torch": _ratio(plain, ms),
+                "scattering": [
+                    name
+                    for name, scattering in (
+                        ("ours", own is not None and own.scatters),
+                        ("layer", own is not None and (own if mode == "infer" else own.layer).scatters),
+                        ("library", library is not None and library.scatters),
+                        ("torch", plain is not None and plain.scatters),
+                    )
+                    if scattering
+                ],
                 "bound_ms": bound.ms,
                 "ours_peak_mb": own.peak_mb if own else None,
                 "library_peak_mb": min(peaks, default=None),
@@ -72,7 +84,8 @@ def _ratio(peer: Entry | None, ms: float | None) -> float | None:
 def geometric_means(rows: list[Row]) -> dict[str, dict[str, Any]]:
     """Returns, by model and mode, the means of both ratios over the data sets that have them, and the smallest ratios.
 
-    Where several levels were measured, those after the first stand under "<mode>@<level>".
+    Ratios of times that scatter are left out, and counted. Where several levels were measured, those after the first
+    stand under "<mode>@<level>".
     """
     first = rows[0]["level"] if rows else None
     result: dict[str, dict[str, Any]] = {}
@@ -81,14 +94,21 @@ def geometric_means(rows: list[Row]) -> dict[str, dict[str, Any]]:
         cell = result.setdefault(row["model"], {}).setdefault(mode, {"cases": 0})
         cell["cases"] += 1
         for key in ("ratio_library", "ratio_torch"):
-            cell.setdefault(f"_{key}", []).append(row[key])
+            ratio = None if row[key] is None else Ratio(row[key], _scatters(row, "ours", key.removeprefix("ratio_")))
+            cell.setdefault(f"_{key}", []).append(ratio)
     for modes in result.values():
         for cell in modes.values():
             for key in ("ratio_library", "ratio_torch"):
-                values = [value for value in cell.pop(f"_{key}") if value is not None]
-                cell[key] = math.exp(sum(map(math.log, values)) / len(values)) if values else None
-                cell[f"smallest_{key}"] = min(values, default=None)
+                steady = Steady.of(cell.pop(f"_{key}"))
+                cell[key] = steady.mean
+                cell[f"smallest_{key}"] = min(steady.values, default=None)
+                cell[f"left_out_{key}"] = steady.left_out
     return result
+
+
+def _scatters(row: Row, *times: str) -> bool:
+    """Tells whether one of the times of a row scatters; rows of old files do not say."""
+    return any(name in row.get("scattering", ()) for name in times)
 
 
 @dataclass
@@ -105,7 +125,7 @@ class Report:
 
     def as_json(self) -> dict[str, Any]:
         """Returns the document that write() stores."""
-        device = ("cpu", "cpu features", "cores", "threads", "gpu")
+        device = ("cpu", "cpu features", "cores", "threads", "governor", "gpu")
         facts = self.environment
         return {
             "rows": self.rows,
@@ -136,14 +156,23 @@ def row_table(rows: list[Row]) -> Table:
     for row in rows:
         own, layer, bound = row["ours_ms"], row["layer_ms"], row["bound_ms"]
         status = row["ours_status"]
+
+        def shown(value: float | None, *times: str, row: Row = row) -> str:
+            return marked(_number(value), _scatters(row, *times))
+
         table.add_row(
             row["model"], row["data"], row["mode"], row["level"] or "-",
-            _number(own) if own is not None else status.partition(" ")[0],
-            _number(layer), row["library"] or "-", _number(row["library_ms"]), _number(row["ratio_library"]),
-            row["torch"] or "-", _number(row["torch_ms"]), _number(row["ratio_torch"]),
-            _number(bound), _number(layer / bound if layer else None),
+            shown(own, "ours") if own is not None else status.partition(" ")[0],
+            shown(layer, "layer"), row["library"] or "-", shown(row["library_ms"], "library"),
+            shown(row["ratio_library"], "ours", "library"),
+            row["torch"] or "-", shown(row["torch_ms"], "torch"), shown(row["ratio_torch"], "ours", "torch"),
+            _number(bound), shown(layer / bound if layer else None, "layer"),
             _number(row["ours_peak_mb"]), _number(row["library_peak_mb"]), _number(row["max_error"], 2),
         )  # fmt: skip
+    apart = sum((row["layer_ms"] or 0) > (row["ours_ms"] or 0) for row in rows)
+    notes = [NOTE] if any(row.get("scattering") for row in rows) else []
+    notes += [f"ours and its layer are measured apart: in {apart} rows the layer alone took longer"] if apart else []
+    table.caption = "; ".join(notes) or None
     return table
 
 
@@ -155,9 +184,11 @@ def candidate_table(row: Row) -> Table:
     ordered = sorted(row["candidates"], key=lambda c: math.inf if c["ms"] is None else c["ms"])
     for c in ordered:
         error = _number(c["max_error"], 2) if c["function"] == "same" else "other function"
-        numbers = (_number(c[key]) for key in ("ms", "p20_ms", "p80_ms", "peak_mb"))
+        numbers = [_number(c[key]) for key in ("ms", "p20_ms", "p80_ms", "peak_mb")]
+        numbers[0] = marked(numbers[0], scatters(c))
         status = f"{c['status']} {c['note']}".strip()
         table.add_row(f"{c['library']} {c['name']}", *numbers, error, status)
+    table.caption = NOTE if any(map(scatters, ordered)) else None
     return table
 
 
@@ -168,7 +199,9 @@ def geomean_table(means: dict[str, dict[str, Any]]) -> Table:
         table.add_column(name, justify="right" if "/" in name or name == "cases" else "left")
     for model, modes in means.items():
         for mode, cell in modes.items():
-            ratios = [f"{_number(cell[key])} ({_number(cell[f'smallest_{key}'])})"
-                      for key in ("ratio_library", "ratio_torch")]  # fmt: skip
+            ratios = [
+                with_left_out(f"{_number(cell[key])} ({_number(cell[f'smallest_{key}'])})", cell[f"left_out_{key}"])
+                for key in ("ratio_library", "ratio_torch")
+            ]
             table.add_row(model, mode, *ratios, str(cell["cases"]))
     return table

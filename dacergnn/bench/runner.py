@@ -12,7 +12,7 @@ import torch
 
 from dacergnn.bench.bound import bound
 from dacergnn.bench.case import Case
-from dacergnn.bench.environment import environment
+from dacergnn.bench.environment import environment, load
 from dacergnn.bench.peers import LIBRARIES, library_module
 from dacergnn.bench.problem import load_problem
 from dacergnn.bench.rates import measure_rates
@@ -65,8 +65,10 @@ def _run(settings: BenchSettings, tell: Callable[[str], None], on_case: Callable
                 rates = measure_rates(problem.num_nodes, settings.hidden, settings.device)
                 report.rates[data] = asdict(rates)
                 case = Case(model, problem, settings, lambda line, head=head: tell(f"{head}: {line}"))
+                before = load()
                 entries = case.measure(mode)
                 rows = make_rows(model, data, mode, entries, bound(model, mode, sizes, settings.hidden, rates))
+                rows = [{**row, "load_before": before, "load_after": load()} for row in rows]
                 report.rows += rows
                 on_case(rows)
     return report

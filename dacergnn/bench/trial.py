@@ -1,21 +1,20 @@
 """Measures one candidate in its own process, limited in time and memory: its peak memory, or its times if compiled.
 
-Answers about compiled layers are kept in the cache folder, since some take minutes to fail.
+Answers about compiled layers are kept in the build cache, since some take minutes to fail.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any
 
-import platformdirs
-
 from dacergnn.bench.process import ask
+from dacergnn.native.cache import lookup_plan, store_plan
+
+_NAME = "benchmark_trial"
 
 
 @dataclass(frozen=True)
@@ -45,26 +44,14 @@ def run_trial(request: Request, limit_s: float) -> dict[str, Any]:
 
 def cached_trial(request: Request, limit_s: float) -> dict[str, Any]:
     """Returns what run_trial does, and remembers it across runs for the same request, limit and package versions."""
-    key = json.dumps([asdict(request), limit_s, _versions()], sort_keys=True)
-    path = _folder() / f"{hashlib.sha256(key.encode()).hexdigest()[:24]}.json"
-    try:
-        return json.loads(path.read_text())
-    except (OSError, ValueError):  # absent or damaged: measure again
-        pass
+    facts = json.dumps([asdict(request), limit_s, _versions()], sort_keys=True)
+    key = hashlib.sha256(facts.encode()).hexdigest()[:24]
+    known = lookup_plan(key, _NAME, dict)
+    if known is not None:
+        return known
     answer = run_trial(request, limit_s)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_suffix(f".{os.getpid()}")
-        part.write_text(json.dumps(answer))
-        part.replace(path)
-    except OSError:  # a cache that cannot be written only costs time
-        pass
+    store_plan(key, _NAME, answer)
     return answer
-
-
-def _folder() -> Path:
-    root = os.environ.get("DACERGNN_CACHE_DIR") or platformdirs.user_cache_dir("dacergnn")
-    return Path(root) / "bench"
 
 
 def _versions() -> list[str]:

@@ -1,1 +1,1 @@
-"""Trains a two-layer RGCN node classifier with PyG's layers and with compiled ones, side by side."""
+"""Trains a node classifier of two RGAT layers with PyG's layers and with compiled ones, side by side."""

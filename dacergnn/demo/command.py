@@ -2,57 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
 from pathlib import Path
 from typing import Any
 
 import click
-from rich.columns import Columns
 from rich.console import Console
-from rich.panel import Panel
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 from dacergnn.api import optimize
-from dacergnn.demo.curves import save_picture, terminal_curve
+from dacergnn.demo.curves import save_picture
 from dacergnn.demo.memory import peak_in_process, working_bytes
+from dacergnn.demo.screen import OURS, PEER, comparison, curves, introduction, next_steps
 from dacergnn.demo.task import Task, load_task, make_classifier, require_pyg
 from dacergnn.demo.training import Run
-
-PEER, OURS = "PyG", "dacergnn"
+from dacergnn.modules.warming import warmup
 
 
 @click.command()
-@click.option("--epochs", type=click.IntRange(min=1), default=50, show_default=True)
+@click.option("--epochs", type=click.IntRange(min=1), default=20, show_default=True)
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), default=Path("demo_output"), show_default=True)
 @click.option("--memory/--no-memory", default=True, help="Measure peak memory, in two more processes.")
 @click.option("--measure", type=click.Choice([PEER, OURS]), hidden=True)
 def demo(epochs: int, out: Path, memory: bool, measure: str | None) -> None:
     """Train a node classifier with PyG's layers and with compiled ones, and compare."""
     require_pyg()
-    task = load_task()
     if measure is not None:
-        click.echo(working_bytes(make_run(measure, task)))
+        click.echo(working_bytes(make_run(measure, load_task())))
         return
-    console = Console()
-    sizes = {space: task.graph.size(space) for space in ("NS", "E", "R")}
+    compare(epochs, out, Console(highlight=False), memory=memory)
+
+
+def compare(epochs: int, out: Path, console: Console, *, memory: bool = True) -> None:
+    """Trains both classifiers, and shows on a console how they compare; pictures and SDFGs go to ``out``."""
+    task = load_task()
+    console.print(introduction(task))
+    start = time.perf_counter()
+    ours = make_run(OURS, task)
+    warmup(ours.model, task.edge_index, task.edge_type)
     console.print(
-        f"AIFB ({task.origin}): {sizes['NS']:,} nodes, {sizes['E']:,} edges, {sizes['R']} edge types.\n"
-        f"Two RGCN layers, {task.num_classes} classes, {len(task.train_idx)} training nodes."
+        f"Compiled forward and backward in {time.perf_counter() - start:.1f} s; the build is kept for later runs."
     )
-    with console.status("Compiling ..."):
-        ours = make_run(OURS, task)
-        # Gradients without a step compile the backward, and leave the parameters as they are for the training.
-        Run(OURS, ours.model, task).loss_and_gradients()
     peer = make_run(PEER, task)
     train((peer, ours), epochs, console)
-    out.mkdir(parents=True, exist_ok=True)
-    draw((peer, ours), out, console)
     with console.status("Measuring peak memory ..."):
         peaks = {name: peak_in_process(name) for name in (PEER, OURS)} if memory else {}
+    out.mkdir(parents=True, exist_ok=True)
+    console.print(curves(peer, ours, console.options))
     console.print(comparison(peer, ours, peaks))
-    for folder in save_sdfgs(ours.model, out / "sdfg"):
-        console.print(f"SDFGs, step by step: {folder}")
+    console.print("PyG's layer makes a weight matrix for each edge, the compiled one for each type.\n")
+    if save_picture({run.name: run.losses for run in (peer, ours)}, out / "loss.png"):
+        console.print(f"Loss curves: {out / 'loss.png'}", soft_wrap=True)
+    layers = save_sdfgs(ours.model, out / "sdfg")
+    console.print(f"SDFGs, step by step: {out / 'sdfg'} ({', '.join(layers)})", soft_wrap=True)
+    console.print("\n" + next_steps(), soft_wrap=True)
 
 
 def make_run(name: str, task: Task) -> Run:
@@ -66,52 +69,22 @@ def make_run(name: str, task: Task) -> Run:
 def train(runs: tuple[Run, Run], epochs: int, console: Console) -> None:
     """Trains both in turns, epoch by epoch, so that other work of the machine slows both alike."""
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, console=console) as progress:
+    start = time.perf_counter()
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         bar = progress.add_task("", total=epochs)
         for _ in range(epochs):
             for run in runs:
                 run.epoch()
             losses = "   ".join(f"{run.name} {run.losses[-1]:.4f}" for run in runs)
             progress.update(bar, advance=1, description=f"loss: {losses}")
+    console.print(f"Trained both, epoch by epoch in turns, in {time.perf_counter() - start:.1f} s.")
 
 
-def draw(runs: tuple[Run, Run], out: Path, console: Console) -> None:
-    """Draws both loss curves on the same scale."""
-    high = max(max(run.losses) for run in runs)
-    console.print(Columns(Panel(terminal_curve(r.losses, 0.0, high), title=f"{r.name}: training loss") for r in runs))
-    picture = out / "loss.png"
-    if save_picture({run.name: run.losses for run in runs}, picture):
-        console.print(f"Loss curves: {picture}")
-
-
-def comparison(peer: Run, ours: Run, peaks: Mapping[str, int]) -> Table:
-    """Returns a table of the two runs beside each other."""
-    table = Table("", PEER, OURS, f"{PEER} / {OURS}", header_style="bold")
-    table.add_row("test accuracy", *(f"{100 * run.accuracy():.1f} %" for run in (peer, ours)), "")
-    table.add_row(
-        "time per epoch",
-        *(f"{run.epoch_ms:.1f} ms" for run in (peer, ours)),
-        f"{peer.epoch_ms / ours.epoch_ms:.2f}x",
-    )
-    if peaks:
-        theirs, own = peaks[PEER], peaks[OURS]
-        table.add_row(
-            "peak memory of an epoch*",
-            f"{theirs / 1e6:.1f} MB",
-            f"{own / 1e6:.1f} MB",
-            f"{theirs / max(own, 1):.2f}x",
-        )
-        table.caption = "* beyond data, parameters and the optimizer's state"
-    gap = max(abs(a - b) for a, b in zip(peer.losses, ours.losses, strict=True))
-    table.add_row("largest difference of losses", "", f"{gap:.1e}", "")
-    return table
-
-
-def save_sdfgs(model: Any, folder: Path) -> list[Path]:
-    """Saves the SDFGs of every compiled layer, and returns the folders, one per layer."""
-    folders: list[Path] = []
+def save_sdfgs(model: Any, folder: Path) -> list[str]:
+    """Saves the SDFGs of every compiled layer, each in a folder of its name, and returns the names."""
+    names: list[str] = []
     for name, layer in model.named_modules():
         if hasattr(layer, "save_sdfg"):
-            folders.append(folder / name)
-            layer.save_sdfg(folders[-1])
-    return folders
+            names.append(name)
+            layer.save_sdfg(folder / name)
+    return names

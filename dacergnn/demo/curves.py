@@ -15,7 +15,9 @@ def terminal_curve(values: Sequence[float], low: float, high: float, width: int 
     columns, rows = 2 * width, 4 * height
     previous: int | None = None
     for column in range(columns):
-        value = values[min(column * len(values) // columns, len(values) - 1)]
+        position = column * (len(values) - 1) / (columns - 1)
+        before, part = int(position), position % 1
+        value = values[before] + part * (values[min(before + 1, len(values) - 1)] - values[before])
         share = (value - low) / (high - low) if high > low else 0.0
         row = round((1.0 - min(max(share, 0.0), 1.0)) * (rows - 1))
         # The dots between this row and the last one are set, too, so that a steep curve stays connected.

@@ -24,7 +24,7 @@ class Run:
     seconds: list[float] = field(default_factory=list[float])
 
     def __post_init__(self) -> None:
-        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=0.01)
+        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=0.01, weight_decay=5e-4)
 
     def epoch(self) -> None:
         """Runs one full-batch step, and records its loss and its time."""

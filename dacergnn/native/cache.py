@@ -11,7 +11,6 @@ import json
 import logging
 import os
 import re
-import shutil
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
@@ -23,14 +22,15 @@ import platformdirs
 
 from dacergnn.errors import CacheError
 from dacergnn.native.cache_files import (
+    claimed,
     holds,
     in_use,
-    locked,
     make_folder,
     readable,
     remove,
     share,
     total_size,
+    work_folder,
     writable,
 )
 from dacergnn.native.trust import check_entry, check_folder
@@ -38,24 +38,31 @@ from dacergnn.native.trust import check_entry, check_folder
 LIBRARY = "program.so"
 _RECORD = "entry.json"
 _PLAN = ".plan.json"
-_UNDER_WAY = re.compile(r"\w+_[0-9a-z]+\.\w{8}")
-"""Names of builds and plans that are not yet published: the name of the entry, and a suffix of `tempfile`."""
+_UNDER_WAY = re.compile(r"(\w+_[0-9a-z]+|failed)\.\w{8}")
+"""Names of what is not yet published: the name of the entry, and a suffix of `tempfile`."""
+_OTHERS = ("failed.cpp", "failed.cu", "bench", "problems")
+"""Names of what is kept besides builds and plans: code that a compiler has rejected, and folders of benchmarks."""
 T = TypeVar("T")
 log = logging.getLogger("dacergnn.cache")
 
 
 @dataclass(frozen=True)
 class Entry:
-    """Describes a cached build or plan: its folder or file, the program's name and the size in bytes."""
+    """Describes a cached build or plan: its folder or file, the program's name, the size in bytes and the time when
+    it was made."""
 
     path: Path
     name: str
     size: int
+    made: float
 
     @classmethod
     def of(cls, path: Path) -> Entry:
         """Returns the entry at a path."""
-        return cls(path, path.name.partition(".")[0].rsplit("_", 1)[0], total_size(path))
+        made = 0.0
+        with suppress(OSError):  # other processes may remove it meanwhile
+            made = path.lstat().st_mtime
+        return cls(path, path.name.partition(".")[0].rsplit("_", 1)[0], total_size(path), made)
 
 
 def cache_folder() -> Path:
@@ -112,25 +119,21 @@ def store(key: str, name: str, build: Callable[[Path], None]) -> Path:
     with writable(root):
         make_folder(root)
         check_folder(root)
-        temporary = Path(tempfile.mkdtemp(prefix=f"{name}_{key}.", dir=root))
-    try:
-        with writable(root), locked(temporary):
-            build(temporary)
-            record = {"name": name, "sha256": _checksum(temporary / LIBRARY)}
-            (temporary / _RECORD).write_text(json.dumps(record))
-            for path in (temporary, *temporary.iterdir()):  # the cache may be made for many users
-                share(path)
-            final = root / f"{name}_{key}"
-            try:
-                temporary.rename(final)
-            except OSError:  # another process was first; its build is the same
-                library = lookup(key, name)
-                if library is None:
-                    raise
-                return library
-            return final / LIBRARY
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+    with writable(root), work_folder(root, f"{name}_{key}.") as folder:
+        build(folder)
+        record = {"name": name, "sha256": _checksum(folder / LIBRARY)}
+        (folder / _RECORD).write_text(json.dumps(record))
+        for path in (folder, *folder.iterdir()):  # the cache may be made for many users
+            share(path)
+        final = root / f"{name}_{key}"
+        try:
+            folder.rename(final)
+        except OSError:  # another process was first; its build is the same
+            library = lookup(key, name)
+            if library is None:
+                raise
+            return library
+        return final / LIBRARY
 
 
 def keep_file(name: str, text: str, meaning: str) -> Path | None:
@@ -141,6 +144,7 @@ def keep_file(name: str, text: str, meaning: str) -> Path | None:
     """
     root = cache_folder()
     try:
+        make_folder(root)
         handle, temporary = tempfile.mkstemp(prefix=f"{name.partition('.')[0]}.", dir=root)
         try:
             with os.fdopen(handle, "w") as file:
@@ -206,12 +210,20 @@ def unfinished() -> list[Entry]:
     return [Entry.of(path) for path in _listed() if _is_unfinished(path)]
 
 
+def everything() -> list[Entry]:
+    """Returns all that `clear` removes: builds, plans, remains, and what else is kept with them."""
+    others = [Entry.of(path) for path in _listed() if path.name in _OTHERS]
+    return [*entries(), *plans(), *unfinished(), *others]
+
+
 def clear() -> int:
-    """Removes all builds and plans (loaded libraries continue to work); returns how many are gone."""
-    all_entries = [*entries(), *plans(), *unfinished()]
-    for entry in all_entries:
-        remove(entry.path)
-    return sum(not os.path.lexists(entry.path) for entry in all_entries)
+    """Removes `everything` (loaded libraries continue to work); returns how many are gone."""
+    found = everything()
+    for entry in found:
+        with claimed(entry.path) as free:
+            if free or not _UNDER_WAY.fullmatch(entry.path.name):  # others may lock what they can read
+                remove(entry.path)
+    return sum(not os.path.lexists(entry.path) for entry in found)
 
 
 def _is_unfinished(path: Path) -> bool:

@@ -6,6 +6,7 @@ import os
 import shutil
 import stat
 import sys
+import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,6 +15,8 @@ from dacergnn.errors import CacheError
 
 if sys.platform != "win32":  # where nothing is built
     import fcntl
+
+    _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK  # pipes do not block, and links are refused
 
 
 def total_size(path: Path) -> int:
@@ -37,10 +40,10 @@ def remove(path: Path) -> None:
 
 
 def make_folder(root: Path) -> None:
-    """Makes the folder of the cache, to which nobody else may write."""
+    """Makes the folder of the cache, and those above it that are missing; nobody else may write to them."""
     if not root.is_dir():
-        root.parent.mkdir(parents=True, exist_ok=True)
-        root.mkdir(mode=0o755, exist_ok=True)
+        for folder in (*reversed(root.absolute().parents), root):
+            folder.mkdir(mode=0o755, exist_ok=True)
 
 
 def share(path: Path) -> None:
@@ -65,32 +68,62 @@ def _umask() -> int:
 
 
 @contextmanager
-def locked(folder: Path) -> Generator[None]:
-    """Tells other processes that this one works in a folder, as long as it lives."""
-    handle = os.open(folder, os.O_RDONLY)
+def work_folder(root: Path, prefix: str) -> Generator[Path]:
+    """Makes a folder that is `in_use` as long as this process lives and works in it; removes it unless it is moved."""
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=prefix, dir=root))
+        handle = _lock(folder)
+        if handle is not None:
+            break
     try:
-        with suppress(OSError):  # some file systems have no locks
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(handle)
+
+
+def _lock(folder: Path) -> int | None:
+    """Returns a handle that locks a new folder; None if another process has cleared the cache before."""
+    try:
+        handle = os.open(folder, _OPEN)
+    except FileNotFoundError:
+        return None
+    with suppress(OSError):  # some file systems have no locks
+        fcntl.flock(handle, fcntl.LOCK_EX)
+    if folder.exists():
+        return handle
+    os.close(handle)
+    return None
+
+
+@contextmanager
+def claimed(path: Path) -> Generator[bool]:
+    """Tells whether no other process works in a folder; if so, none begins to do so in this context."""
+    try:
+        handle = os.open(path, _OPEN)
+    except OSError:
+        yield True
+        return
+    try:
+        yield _is_free(handle)
     finally:
         os.close(handle)
+
+
+def _is_free(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass
+    return True
 
 
 def in_use(path: Path) -> bool:
     """Tells whether a living process works in a folder."""
-    try:
-        handle = os.open(path, os.O_RDONLY)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    finally:
-        os.close(handle)
-    return False
+    with claimed(path) as free:
+        return not free
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dacergnn.bench.plot import needing_matplotlib
+from dacergnn.bench.scatter import NOTE, marked
 from dacergnn.errors import DacergnnError
 from dacergnn.sdfg_passes.compilation import ROLES
 
@@ -47,12 +48,15 @@ def save(profiles: Mapping[str, OperatorProfile], path: Path) -> None:
             handles.setdefault(operator.kind, bar)
             if operator.ms >= NAMED * highest:
                 middle = bottom + operator.ms / 2
-                axes.text(place, middle, ", ".join(operator.results), ha="center", va="center", fontsize=7)
+                name = marked(", ".join(operator.results), operator.scatters)
+                axes.text(place, middle, name, ha="center", va="center", fontsize=7)
             bottom += operator.ms
     axes.set_xticks(range(len(bars)), [*bars], fontsize=9)
     axes.set_ylabel("ms")
     axes.grid(axis="y", alpha=0.25)
     axes.set_axisbelow(True)
+    if any(operator.scatters for own in bars.values() for operator in own):
+        figure.supxlabel(NOTE, fontsize=7)
     figure.legend([handles[kind] for kind in kinds], kinds, loc="outside right upper", frameon=False, fontsize=9)
     try:
         figure.savefig(path, dpi=150)

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from statistics import median
 from typing import Any
 
 import torch
@@ -78,7 +77,8 @@ def _step(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Ca
 
 
 def _profile(model: nn.Module, step: Callable[[], None]) -> OperatorProfile:
-    from dacergnn.bench.measure import clock_of  # imported only where something is measured
+    from dacergnn.bench.environment import load, machine  # imported only where something is measured
+    from dacergnn.bench.measure import Timing, clock_of
 
     parts = compiled_parts(model)
     if any(part.part.config.cuda_graph for part in parts):
@@ -105,12 +105,13 @@ def _profile(model: nn.Module, step: Callable[[], None]) -> OperatorProfile:
             "model: the call runs no compiled operator; pass a model of dacergnn.optimize, and see dacergnn.explain."
         )
     clock = clock_of(ran[0].device)
-    calls: list[float] = []
+    calls, before = Timing(), load()
     readings: list[list[Reading]] = []
     end = time.perf_counter() + ENOUGH_SECONDS
-    while len(calls) < LEAST_CALLS or (len(calls) < MOST_CALLS and time.perf_counter() < end):
-        calls.append(clock.time(step))
+    while len(readings) < LEAST_CALLS or (len(readings) < MOST_CALLS and time.perf_counter() < end):
+        calls.samples.append(clock.time(step))
         readings.append(measure())
+    facts = {**machine(), "load_before": before, "load_after": load()}
     columns = zip(watched, zip(*readings, strict=True), strict=True)
     measured = [(one, own) for one, every in columns if (own := [reading for reading in every if reading.graphs])]
     measured.sort(key=lambda entry: (ROLES.index(entry[0].role), entry[1][-1].start))
@@ -119,7 +120,7 @@ def _profile(model: nn.Module, step: Callable[[], None]) -> OperatorProfile:
     operators = [row for one, own in measured for row in _rows(one, own, rates)]
     device = at_hand(ran[0].device, rates)
     expected = None if device is None else _forecast(measured, operators, device)
-    return OperatorProfile(tuple(operators), 1e3 * median(calls), rates, expected)
+    return OperatorProfile(tuple(operators), calls.ms, rates, expected, calls.scatters, facts)
 
 
 @dataclass(frozen=True)
@@ -151,11 +152,14 @@ def _watched(program: CompiledProgram, layers: Iterable[str]) -> list[_Watched]:
 
 def _rows(one: _Watched, readings: Sequence[Reading], rates: Rates) -> list[OperatorTime]:
     """Returns the operators of a program, with their median times."""
+    from dacergnn.bench.measure import Timing
+
     program = one.clocked.program
     graphs, times = readings[-1].graphs, zip(*(reading.seconds for reading in readings), strict=True)
     rows: list[OperatorTime] = []
     for group, seconds in zip(program.groups, times, strict=True):
         cost = cost_of(group, program.sdfg, [graph.sizes for graph in graphs])
+        timing = Timing([*seconds])
         rows.append(
             OperatorTime(
                 program=one.program,
@@ -165,9 +169,10 @@ def _rows(one: _Watched, readings: Sequence[Reading], rates: Rates) -> list[Oper
                 results=tuple(name for o in group for name in o.written_arrays),
                 statements=tuple(statement_text(s) for o in group for s in o.statements),
                 runs=len(graphs),
-                ms=1e3 * median(seconds),
+                ms=timing.ms,
                 cost=cost,
                 bound_ms=bound_of(cost, rates),
+                scatters=timing.scatters,
             )
         )
     return rows

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ class OperatorTime:
         ms: Time of all its runs in the call, the median of all measured calls.
         cost: Work of these runs as the compiler estimates it.
         bound_ms: The longest of the times that FLOPs, streamed and gathered bytes take at the rates of the machine.
+        scatters: Whether the times of its calls lie too far apart for comparisons.
     """
 
     program: str
@@ -42,6 +44,7 @@ class OperatorTime:
     ms: float
     cost: Cost
     bound_ms: float
+    scatters: bool = False
 
     @property
     def place(self) -> str:
@@ -78,14 +81,17 @@ class OperatorTime:
 class OperatorProfile:
     """Holds the operators of a call in the order in which they run, first all forwards, then all backwards.
 
-    ``call_ms`` is the time of the whole call without clocks. ``rates`` are those of the machine. ``forecast`` tells for
-    a CUDA device what the kernels of the operators take of it, and how fast they should be. ``print`` it.
+    ``call_ms`` is the time of the whole call without clocks, which may scatter, too. ``rates`` are those of the
+    machine. ``forecast`` tells for a CUDA device what the kernels of the operators take of it, and how fast they should
+    be. ``machine`` names the processor, its threads, what sets its clock, and its load before and after. ``print`` it.
     """
 
     operators: tuple[OperatorTime, ...]
     call_ms: float
     rates: Rates
     forecast: Forecast | None = None
+    call_scatters: bool = False
+    machine: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @property
     def ms(self) -> float:
@@ -120,6 +126,7 @@ class OperatorProfile:
     def to_json(self) -> str:
         """Returns everything as JSON."""
         facts = {"ms": self.ms, "bound_ms": self.bound_ms, "call_ms": self.call_ms, "verdict": self.verdict}
+        facts |= {"call_scatters": self.call_scatters, "machine": dict(self.machine)}
         operators = [operator.as_json() for operator in self.operators]
         expected = {} if self.forecast is None else {"forecast": self.forecast.as_json()}
         return json.dumps({**facts, "rates": asdict(self.rates), "operators": operators, **expected}, indent=2)

@@ -11,6 +11,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from dacergnn.bench.scatter import NOTE, marked
+
 if TYPE_CHECKING:
     from dacergnn.profiling.result import OperatorProfile
 
@@ -32,14 +34,25 @@ def text(profile: OperatorProfile) -> str:
         table.add_section()
         table.add_row(role, "", escape(place + runs), f"{total:.3f}")
         for one in operators:
-            figures = (f"{one.ms:.3f}", f"{one.gflops:.1f}", f"{one.gbytes:.1f}", f"{one.roofline:.0%}")
+            figures = (
+                marked(f"{one.ms:.3f}", one.scatters),
+                f"{one.gflops:.1f}",
+                f"{one.gbytes:.1f}",
+                f"{one.roofline:.0%}",
+            )
             table.add_row(", ".join(one.results), one.kind, escape("\n".join(one.statements)), *figures)
     table.add_section()
     table.add_row("all", "", "", f"{profile.ms:.3f}", "", "", f"{profile.roofline:.0%}")
     output = StringIO()
     console = Console(file=output, width=WIDTH, highlight=False)
     console.print(table)
-    share = f"{profile.ms / profile.call_ms:.1%}"
-    console.print(f"The call takes {profile.call_ms:.3f} ms; its operators, {share} of that.", markup=False)
+    call = marked(f"{profile.call_ms:.3f}", profile.call_scatters)
+    if profile.ms <= profile.call_ms:
+        share = f"its operators, {profile.ms / profile.call_ms:.1%} of that"
+    else:
+        share = f"its operators, measured apart with clocks between them, sum to {profile.ms:.3f} ms"
+    console.print(f"The call takes {call} ms; {share}.", markup=False)
+    if profile.call_scatters or any(one.scatters for one in profile.operators):
+        console.print(NOTE, markup=False)
     console.print(profile.verdict, markup=False)
     return "\n".join(line.rstrip() for line in output.getvalue().splitlines())

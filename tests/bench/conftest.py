@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from dacergnn.bench import scatter
 from dacergnn.bench.problem import Problem, make_problem
 
 NODES = [9, 14, 7]
@@ -33,6 +35,12 @@ def arrays() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
 def problem() -> Problem:
     src, dst, etype = arrays()
     return make_problem("small", src, dst, etype, NODES, len(RELATIONS), hidden=16)
+
+
+@pytest.fixture
+def steady(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No runs scatter, however busy the machine is."""
+    monkeypatch.setattr(scatter, "LIMIT", math.inf)
 
 
 @pytest.fixture

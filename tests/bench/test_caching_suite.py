@@ -281,7 +281,13 @@ def test_the_command_lists_measures_and_reports(in_process: list[Request], tmp_p
     assert result.exit_code == 0, result.output
     assert "recompute_all / cache_all" in result.output
     asked = len(in_process)
-    assert CliRunner().invoke(bench, [*options, "--report"]).output == result.output
+    assert CliRunner().invoke(bench, [*options, "--report"]).stdout == result.stdout
+    machine, *measured = map(json.loads, path.read_text().splitlines())
+    assert {"cpu", "cores", "threads", "governor"} <= machine["environment"].keys()
+    assert all({"load_before", "load_after"} <= row.keys() for row in measured)
+    told = result.stderr.splitlines()
+    assert told[0] == "0 of 1 done; gcn on arxiv~0.0005, layer, 8, with input gradient: times"
+    assert len(told) == asked  # a line for each process, since there is no terminal
     assert len(in_process) == asked
 
 

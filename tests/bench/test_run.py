@@ -55,7 +55,7 @@ def without_compiler(monkeypatch: pytest.MonkeyPatch) -> list[Request]:
     return asked
 
 
-def test_rows_and_json(data_folder: Path, without_compiler: list[Request]) -> None:
+def test_rows_and_json(data_folder: Path, steady: None, without_compiler: list[Request]) -> None:
     pytest.importorskip("torch_geometric")
     lines: list[str] = []
     report = run(
@@ -64,7 +64,7 @@ def test_rows_and_json(data_folder: Path, without_compiler: list[Request]) -> No
     )  # fmt: skip
     assert [row["mode"] for row in report.rows] == ["infer", "train"]
     for row in report.rows:
-        assert set(row) >= KEYS
+        assert set(row) >= KEYS | {"load_before", "load_after", "scattering"}
         assert row["layer_ms"] > 0
         assert (row["layer_ms"] == row["ours_ms"]) == (row["mode"] == "infer")
         assert row["ratio_library"] == pytest.approx(row["library_ms"] / row["ours_ms"])
@@ -80,6 +80,7 @@ def test_rows_and_json(data_folder: Path, without_compiler: list[Request]) -> No
     report.write(path)
     stored = json.loads(path.read_text())
     assert {"rows", "geomean", "device", "versions", "rates", "settings", "command", "date"} <= set(stored)
+    assert {"cpu", "cores", "threads", "governor"} <= set(stored["device"])
     assert stored["geomean"]["rgcn"]["train"]["ratio_torch"] == pytest.approx(report.rows[1]["ratio_torch"])
     assert any("validating pyg RGCNConv" in line for line in lines)
     assert {request.what for request in without_compiler} == {"memory", "time"}
@@ -166,7 +167,7 @@ def test_a_damaged_verdict_is_measured_again(data_folder: Path, monkeypatch: pyt
     monkeypatch.setattr(trial, "run_trial", lambda request, limit_s: next(answers))
     request = Request("rgcn", "torch", "sources", "aifb", "train", "time")
     assert cached_trial(request, 1.0) == cached_trial(request, 1.0) == {"ms": 1.0}
-    stored = next((data_folder / "cache" / "bench").iterdir())
+    (stored,) = (data_folder / "cache").iterdir()
     stored.write_text("{")
     assert cached_trial(request, 1.0) == {"ms": 2.0}
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from pathlib import Path
 
 import pytest
 import torch
 from click.testing import CliRunner
+from rich.console import Console
 
 from dacergnn import datasets
 from dacergnn.cli import main
-from dacergnn.demo.command import save_sdfgs
+from dacergnn.demo.command import make_run, save_sdfgs
 from dacergnn.demo.curves import save_picture, terminal_curve
 from dacergnn.demo.memory import working_bytes
+from dacergnn.demo.screen import comparison, curves, introduction
 from dacergnn.demo.task import Task, load_task, make_classifier, make_task, synthetic_task
 from dacergnn.demo.training import Run
 from dacergnn.graph import HeteroGraph
@@ -21,9 +24,9 @@ from dacergnn.graph import HeteroGraph
 
 @pytest.fixture
 def task() -> Task:
-    """Nodes 0 and 1 send to 2, 3, 4 by relation 0 or 1, which is also their class."""
-    edges = torch.tensor([[0, 1, 0, 1], [2, 3, 4, 2]])
-    graph = HeteroGraph.from_arrays(edges, torch.tensor([0, 1, 0, 0]), num_nodes=5, num_edge_types=2)
+    """Nodes 0 and 1 send to themselves, and to 2, 3, 4 by relation 0 or 1, which is also the class of these."""
+    edges = torch.tensor([[0, 1, 0, 1, 0, 1], [0, 1, 2, 3, 4, 2]])
+    graph = HeteroGraph.from_arrays(edges, torch.tensor([0, 0, 0, 1, 0, 0]), num_nodes=5, num_edge_types=2)
     label = torch.tensor([-1, -1, 0, 1, 0])
     return make_task("by hand", graph, label, torch.tensor([2, 3]), torch.tensor([4]))
 
@@ -42,27 +45,68 @@ def test_working_memory_is_measured(task: Task) -> None:
 
 
 def test_equal_seeds_give_equal_models(task: Task) -> None:
-    first, second = (make_classifier(task).state_dict() for _ in range(2))
-    assert all(torch.equal(first[name], second[name]) for name in first)
+    first, second = (make_classifier(task)(task.edge_index, task.edge_type) for _ in range(2))
+    assert torch.equal(first, second)
 
 
-def test_without_the_real_graph_a_synthetic_one_with_learnable_labels_serves(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_without_the_real_graph_a_synthetic_one_serves(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("DACERGNN_DATA", raising=False)
     task = load_task()
-    assert task.origin.startswith("synthetic")
-    assert 2 <= task.num_classes <= 4
+    assert task.origin.startswith("A synthetic graph")
+    assert task.num_classes == 4
     assert not set(task.train_idx.tolist()) & set(task.test_idx.tolist())
 
 
-def test_labels_of_a_synthetic_task_are_the_most_frequent_relation() -> None:
-    edges = torch.tensor([[0, 1, 2, 0], [1, 1, 1, 2]])
-    graph = HeteroGraph.from_arrays(edges, torch.tensor([1, 1, 0, 5]), num_nodes=3, num_edge_types=6)
+def test_class_of_a_synthetic_task_is_the_group_of_which_most_relations_reach_a_node() -> None:
+    edges = torch.tensor([[0, 1, 2, 0, 0, 1, 1], [1, 1, 1, 2, 1, 3, 3]])
+    types = torch.tensor([1, 1, 0, 5, 4, 2, 3])  # groups 0, 0, 1 reach node 1, and groups 2, 3 node 3
+    graph = HeteroGraph.from_arrays(edges, types, num_nodes=4, num_edge_types=6)
     task = synthetic_task(datasets.Dataset("x", graph))
-    assert task.label.tolist() == [0, 1, 1]
+    assert task.label[[1, 2]].tolist() == [0, 1]
     assert sorted(torch.cat([task.train_idx, task.test_idx]).tolist()) == [1, 2]
+
+
+def test_what_the_synthetic_task_teaches_holds_for_other_nodes() -> None:
+    task = synthetic_task(datasets.synthetic("aifb", 0.3))
+    run = make_run("dacergnn", task)
+    for _ in range(20):
+        run.epoch()
+    assert run.accuracy() > task.chance + 0.3
+
+
+def runs_with(task: Task, difference: float) -> tuple[Run, Run]:
+    model = make_classifier(task)
+    theirs, ours = (Run(name, model, task, [2.0, 1.0], [0.1, 0.1]) for name in ("PyG", "dacergnn"))
+    ours.losses[1] += difference
+    return theirs, ours
+
+
+@pytest.mark.parametrize(
+    ("difference", "expected"),
+    [(1e-5, ["training loss: both curves, largest difference 1e-05"]),
+     (0.5, ["PyG: training loss", "dacergnn: training loss", "Largest difference of the curves: 5e-01"])],
+)  # fmt: skip
+def test_equal_curves_are_drawn_once(difference: float, expected: list[str], task: Task) -> None:
+    console = Console(record=True, width=80, file=io.StringIO())
+    console.print(curves(*runs_with(task, difference), console.options))
+    shown = console.export_text()
+    assert [title for title in expected if title in shown] == expected
+    assert shown.count("epochs 1 to 2") == max(len(expected) - 1, 1)
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_the_screen_keeps_its_width(width: int, task: Task) -> None:
+    console = Console(record=True, width=width, file=io.StringIO())
+    runs = runs_with(task, 0.5)
+    for shown in (introduction(task), curves(*runs, console.options), comparison(*runs, {"PyG": 2, "dacergnn": 1})):
+        console.print(shown)
+    assert max(map(len, console.export_text().splitlines())) <= width
+
+
+def test_an_output_without_dots_is_told_the_losses(task: Task) -> None:
+    console = Console(file=io.TextIOWrapper(io.BytesIO(), encoding="ascii"))
+    assert curves(*runs_with(task, 0.5), console.options) == "Training loss: 2.00 to 1.5, largest difference 5e-01"
 
 
 def test_terminal_curve_falls_from_the_first_line_to_the_last() -> None:
@@ -84,7 +128,7 @@ def test_sdfgs_are_saved_layer_by_layer(tmp_path: Path) -> None:
         def save_sdfg(self, folder: Path) -> None:
             folder.mkdir(parents=True)
 
-    assert save_sdfgs(torch.nn.ModuleDict({"a": Layer(), "b": torch.nn.ReLU()}), tmp_path) == [tmp_path / "a"]
+    assert save_sdfgs(torch.nn.ModuleDict({"a": Layer(), "b": torch.nn.ReLU()}), tmp_path) == ["a"]
 
 
 def test_without_pyg_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,15 +141,22 @@ def test_without_pyg_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.slow
 def test_the_demonstration_runs(tmp_path: Path) -> None:
-    arguments = ["demo", "--epochs", "5", "--no-memory", "--out", str(tmp_path)]
+    arguments = ["demo", "--epochs", "2", "--no-memory", "--out", str(tmp_path)]
     result = CliRunner().invoke(main, arguments, catch_exceptions=False)
     assert result.exit_code == 0
     for expected in (
+        "Compiled forward and backward in",
+        "both curves, largest difference",
         "test accuracy",
         "time per epoch",
-        "largest difference of losses",
         "SDFGs, step by step",
     ):
         assert expected in result.output
+    # Without a terminal there is no bar, and the last lines say what to do next.
+    assert "2/2" not in result.output
+    last = result.output.splitlines()[-3:]
+    assert "model = dacergnn.optimize(model)" in last[0]
+    assert "docs/quickstart.md" in last[0]
+    assert [line.split()[-5] for line in last[1:]] == ["explain", "profile"]
     assert (tmp_path / "loss.png").exists()
     assert list((tmp_path / "sdfg").rglob("*.sdfg"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import stat
@@ -9,13 +10,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import pytest
 
 from dacergnn.errors import BuildError, CacheError
 from dacergnn.native import build as builder
-from dacergnn.native import cache, trust
+from dacergnn.native import cache, cache_files, trust
 
 OTHER = 12345
 
@@ -123,9 +125,70 @@ def test_a_cache_that_another_user_made_beforehand(root: Path, monkeypatch: pyte
     for path in everything:
         path.chmod(stat.S_IMODE(path.lstat().st_mode) & ~0o222)
     assert find() == (root / "tiny_1a" / cache.LIBRARY, {"a": 1})
-    root.parent.chmod(0o777)  # anybody could have put it there
-    with pytest.raises(CacheError, match="belongs to another user"):
+    root.parent.chmod(0o1777)  # anybody could have put it there
+    with pytest.raises(CacheError, match=rf"belongs to another user \({OTHER}\), and anybody could have put it into"):
         find()
+
+
+def test_folders_on_the_way_that_others_may_replace(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sticky bit keeps others from renaming what is there, but not from being the first with a name."""
+    above = root.parent / "above"
+    above.mkdir()
+    moved = root.rename(above / "cache")
+    monkeypatch.setenv("DACERGNN_CACHE_DIR", str(moved))
+    root.parent.chmod(0o777)
+    message = rf"^Others may put a folder of theirs in the place of {above}, on the way to the build cache {moved}"
+    for act in (find, lambda: cache.store("2b", "tiny", write_library)):
+        with pytest.raises(CacheError, match=message):
+            act()
+    root.parent.chmod(0o1777)
+    assert find()[0] is not None
+    owned_by_other({above}, monkeypatch)
+    with pytest.raises(CacheError, match=rf"^{above}, on the way to .* anybody could have put"):
+        find()
+
+
+def test_links_on_the_way(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A link may lead to the cache, if others can replace neither the link nor what it leads through."""
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+    moved = root.rename(tmp_path / "second" / "cache")
+    link = tmp_path / "first" / "link"
+    link.symlink_to(Path("..", "second"))
+    monkeypatch.setenv("DACERGNN_CACHE_DIR", str(link / "cache"))
+    assert find()[0] is not None
+    for folder, place in ((link.parent, link), (moved.parent, link / "cache")):
+        folder.chmod(0o777)
+        with pytest.raises(CacheError, match=rf"^Others may put a folder of theirs in the place of {place}, on the"):
+            find()
+        folder.chmod(0o755)
+
+
+def test_a_group_of_the_owner_that_others_share(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group with the owner's number may have other members, and a list may give rights to single users."""
+    root.chmod(0o775)
+    os.chown(root, -1, root.stat().st_uid)
+    assert find()[0] is not None
+    with monkeypatch.context() as patch:
+        patch.setattr(trust.grp, "getgrgid", lambda number: SimpleNamespace(gr_mem=["mallory"]))
+        with pytest.raises(CacheError, match=r"^Others may write to the build cache"):
+            find()
+    with monkeypatch.context() as patch:
+        patch.setattr(trust.os, "listxattr", lambda path: ["system.posix_acl_access"])
+        with pytest.raises(CacheError, match=r"^Others may write to the build cache"):
+            find()
+
+
+def test_folders_are_made_for_their_owner_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where new files are open to all by default."""
+    monkeypatch.setenv("DACERGNN_CACHE_DIR", str(tmp_path / "a" / "b"))
+    before = os.umask(0)
+    try:
+        cache.store("1a", "tiny", write_library)
+    finally:
+        os.umask(before)
+    assert {stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("a", "a/b", "a/b/tiny_1a")} == {0o755}
+    assert cache.lookup("1a", "tiny") is not None
 
 
 def test_what_cannot_be_read_is_not_called_damaged(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,6 +263,34 @@ def test_builds_that_were_killed_are_cleared_but_not_those_under_way(root: Path)
     (entry,) = cache.unfinished()
     assert (entry.path, entry.name, entry.size) == (left, "tiny", 4)
     assert cache.clear() == 1
+    assert list(root.iterdir()) == []
+
+
+def test_a_cache_that_is_cleared_while_a_build_begins(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, cleared = fcntl.flock, list[int]()
+
+    def flock(handle: int, how: int) -> None:
+        if not cleared:
+            cleared.append(0)
+            cleared.append(cache.clear())
+        real(handle, how)
+
+    monkeypatch.setattr(cache_files.fcntl, "flock", flock)
+    library = cache.store("2b", "tiny", write_library)
+    assert cleared == [0, 3]  # a build, a plan, and the folder that was just made
+    assert [p.name for p in root.iterdir()] == ["tiny_2b"]
+    assert library.read_bytes() == b"code"
+
+
+def test_everything_that_is_kept_is_cleared(root: Path) -> None:
+    """Also the code that compilers reject, what remains of writing it, and files of benchmarks."""
+    with pytest.raises(BuildError):
+        builder.build("tiny", "no C++\n")
+    (root / "failed.abcd1234").write_text("half")
+    os.mkfifo(root / "tiny_2b.abcd1234")  # reading it would wait for a writer
+    (root / "problems").mkdir()
+    (root / "problems" / "am.tensors").write_text("")
+    assert cache.clear() == 6
     assert list(root.iterdir()) == []
 
 

@@ -56,6 +56,19 @@ def test_machines_without_a_list_of_processors_have_keys(tmp_path: Path, monkeyp
     assert platform.machine() in processor.features()
 
 
+def test_machines_that_hide_their_processors_have_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sandboxes do; their processors may still have other instructions than those of another machine."""
+    (tmp_path / "cpuinfo").write_text("processor\t: 0\n\nprocessor\t: 1\n")
+    for hidden in (tmp_path / "cpuinfo", tmp_path):  # a folder cannot be read
+        monkeypatch.setattr(processor, "_INFO", hidden)
+        keys: set[str] = set()
+        for bits in ("1 2", "1 3"):
+            monkeypatch.setattr(processor, "_capabilities", lambda bits=bits: bits)
+            processor.features.cache_clear()
+            keys.add(processor.features())
+        assert len(keys) == 2
+
+
 @pytest.mark.parametrize(
     ("machine", "made_for", "option"),
     [("x86_64", "x86_64", "-march=native"), ("AMD64", "x86_64", "-march=native"),

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from dacergnn import Rates
+from dacergnn.bench.scatter import NOTE
 from dacergnn.cost import Cost
 from dacergnn.errors import DacergnnError
 from dacergnn.profiling import OperatorProfile, OperatorTime
@@ -40,6 +41,14 @@ def test_table() -> None:
     assert ["all", "10.000", "30%"] in words
     assert "The call takes 12.500 ms; its operators, 80.0% of that." in lines
     assert PROFILE.verdict in " ".join(line.strip() for line in lines)
+
+
+def test_parts_that_exceed_their_whole() -> None:
+    lines = str(replace(PROFILE, call_ms=9.0, operators=(replace(PRODUCT, scatters=True), LOOP))).splitlines()
+    expected = "The call takes 9.000 ms; its operators, measured apart with clocks between them, sum to 10.000 ms."
+    assert expected in lines
+    assert any("2.000*" in line for line in lines)
+    assert NOTE in lines
 
 
 def test_verdict() -> None:

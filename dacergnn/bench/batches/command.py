@@ -12,10 +12,11 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from dacergnn.bench.batches.runner import Row, run
+from dacergnn.bench.batches.runner import Row, ratio_of, run
 from dacergnn.bench.batches.settings import DATA, LAYERS, BatchSettings
 from dacergnn.bench.command import names, progress_bar
 from dacergnn.bench.data_option import data_option
+from dacergnn.bench.scatter import MARK, NOTE, marked, scatters, with_left_out
 from dacergnn.bench.suites import suite_option
 
 
@@ -57,8 +58,11 @@ def batches(
         )
     rows: list[Row] = report["rows"]
     console.print(_table(rows, settings))
-    for name, value in report["geomean"].items():
-        console.print(f"geometric mean of {name.replace('_', ' ')}: {value:.2f}", highlight=False)
+    means, left_out = report["geomean"], report["left_out"]
+    for name in {**means, **left_out}:
+        value = f"{means[name]:.2f}" if name in means else "-"
+        text = with_left_out(f"geometric mean of {name.replace('_', ' ')}: {value}", left_out.get(name, 0))
+        console.print(text, highlight=False)
     if path is not None:
         command = shlex.join(["dacergnn", *sys.argv[1:]])
         date = datetime.now(UTC).isoformat(timespec="seconds")
@@ -80,11 +84,21 @@ def _table(rows: list[Row], settings: BatchSettings) -> Table:
     for row in [row for row in rows if "error" not in row]:
         eager, ours = row["eager"], row["ours"]
         cells = [
-            f"{row['edges']:,.0f}", f"{row['sample_wall_ms']:.2f}", f"{eager['step_wall_ms']:.2f}",
-            f"{ours['step_wall_ms']:.2f}", f"{row['ratio_wall']:.2f}", f"{row['ratio_processor']:.2f}",
+            f"{row['edges']:,.0f}", f"{row['sample_wall_ms']:.2f}", _time(eager), _time(ours),
+            _ratio(row, "ratio_wall"), _ratio(row, "ratio_processor"),
             f"{row['encode_share_wall']:.0%}", f"{eager['steps_per_s']:.1f}", f"{ours['steps_per_s']:.1f}",
         ]  # fmt: skip
         if settings.compiled:
-            cells += [f"{row['compiled']['step_wall_ms']:.2f}", f"{row['ratio_compiled']:.2f}"]
+            cells += [_time(row["compiled"]), _ratio(row, "ratio_compiled")]
         table.add_row(row["layer"], str(row["seeds"]), *cells)
+        table.caption = NOTE if any(cell.endswith(MARK) for cell in cells) else table.caption
     return table
+
+
+def _time(candidate: Row) -> str:
+    return marked(f"{candidate['step_wall_ms']:.2f}", scatters(candidate, "step_wall_ms"))
+
+
+def _ratio(row: Row, name: str) -> str:
+    ratio = ratio_of(row, name)
+    return "-" if ratio is None else marked(f"{ratio.value:.2f}", ratio.scatters)

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import asdict
-from statistics import geometric_mean
 from typing import Any
 
 from dacergnn.bench.batches.settings import BLOCKS, BatchSettings
-from dacergnn.bench.environment import environment
+from dacergnn.bench.environment import environment, load
 from dacergnn.bench.peers import library_module
 from dacergnn.bench.process import ask
+from dacergnn.bench.scatter import Ratio, Steady
 
 WORKER = "dacergnn.bench.batches.worker"
 LIMIT_S = 600.0
 """Seconds for one number of seeds of a layer, including the builds of programs."""
 
+RATIOS = {
+    "ratio_wall": ("eager", "step_wall_ms"),
+    "ratio_processor": ("eager", "step_processor_ms"),
+    "ratio_compiled": ("compiled", "step_wall_ms"),
+}
+"""Ratio -> the candidate whose time is divided by ours, and the field that holds the time."""
 Row = dict[str, Any]
 
 
@@ -42,14 +47,17 @@ def run(
     for layer in settings.layers:
         if progress is not None:
             progress(f"{layer} on {settings.data}")
+        before = load()
         answer = ask(WORKER, settings.request(layer), LIMIT_S * len(settings.seeds))
-        own: list[Row] = [_row(layer, settings, row) for row in answer.get("rows", [answer])]
+        loads = {"load_before": before, "load_after": load()}
+        own: list[Row] = [{**_row(layer, settings, row), **loads} for row in answer.get("rows", [answer])]
         rows += own
         if on_layer is not None:
             on_layer(own)
     return {
         "rows": rows,
         "geomean": geometric_means(rows),
+        "left_out": left_out(rows),
         "settings": asdict(settings),
         "environment": dict(environment()),
     }
@@ -61,18 +69,26 @@ def _row(layer: str, settings: BatchSettings, measured: Row) -> Row:
         return row
     ours = row["ours"]
     for kind in ("wall", "processor"):
-        row[f"ratio_{kind}"] = row["eager"][f"step_{kind}_ms"] / ours[f"step_{kind}_ms"]
         row[f"encode_share_{kind}"] = ours[f"encode_{kind}_ms"] / ours[f"step_{kind}_ms"]
-    if "compiled" in row:
-        row["ratio_compiled"] = row["compiled"]["step_wall_ms"] / ours["step_wall_ms"]
-    return row
+    found = {name: ratio_of(row, name) for name in RATIOS}
+    return row | {name: ratio.value for name, ratio in found.items() if ratio is not None}
+
+
+def ratio_of(row: Row, name: str) -> Ratio | None:
+    """Returns a ratio of `RATIOS`; None if a row lacks it."""
+    candidate, field = RATIOS[name]
+    return Ratio.of(row.get(candidate, {}), row.get("ours", {}), field)
 
 
 def geometric_means(rows: list[Row]) -> dict[str, float]:
-    """Returns the geometric mean of each ratio over the rows that have it."""
-    means: dict[str, float] = {}
-    for name in ("ratio_wall", "ratio_processor", "ratio_compiled"):
-        values = [row[name] for row in rows if name in row and math.isfinite(row[name])]
-        if values:
-            means[name] = geometric_mean(values)
-    return means
+    """Returns the geometric mean of each ratio over the rows that have it, but for those that scatter."""
+    return {name: steady.mean for name, steady in _steady(rows).items() if steady.mean is not None}
+
+
+def left_out(rows: list[Row]) -> dict[str, int]:
+    """Returns how many rows the mean of each ratio leaves out, where it leaves out some."""
+    return {name: steady.left_out for name, steady in _steady(rows).items() if steady.left_out}
+
+
+def _steady(rows: list[Row]) -> dict[str, Steady]:
+    return {name: Steady.of(ratio_of(row, name) for row in rows) for name in RATIOS}

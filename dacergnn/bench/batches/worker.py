@@ -19,6 +19,7 @@ from dacergnn.bench.batches.loading import Batch, batches, most_reached
 from dacergnn.bench.batches.networks import make_network
 from dacergnn.bench.batches.stages import KINDS, Watch, encoding_timed
 from dacergnn.bench.errors import BenchmarkError
+from dacergnn.bench.measure import Timing
 from dacergnn.bench.problem import load_problem
 from dacergnn.bench.process import serve
 
@@ -58,13 +59,14 @@ class TimedNetwork:
         return loss.item()
 
     def figures(self, sample_ms: float) -> dict[str, float]:
-        """Returns the medians of the measured steps in milliseconds, and the number of steps per second."""
+        """Returns the medians of the measured steps in milliseconds, the percentiles of whole steps, and the number of
+        steps per second."""
         medians: dict[str, float] = {}
         for kind in KINDS:
             for stage in STAGES:
                 medians[f"{stage}_{kind}_ms"] = median(step.get((stage, kind), 0.0) for step in self.steps[WARM_UP:])
             whole = [sum(ms for (_, k), ms in step.items() if k == kind) for step in self.steps[WARM_UP:]]
-            medians[f"step_{kind}_ms"] = median(whole)
+            medians |= Timing([ms / 1e3 for ms in whole]).as_json(f"step_{kind}_")
         return {**medians, "steps_per_s": 1e3 / (sample_ms + medians["step_wall_ms"])}
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dacergnn.bench.caching.records import Row
+from dacergnn.bench.scatter import Ratio, scatters
 
 SAME = 0.02
 """Relative difference of two times up to which they count as the same."""
@@ -70,17 +71,14 @@ def least(rows: Iterable[Row], field: str) -> Row | None:
     return min((row for row in rows if row.get(field) is not None), key=lambda row: row[field], default=None)
 
 
-def speedup(group: NetworkRows, own: Row | None, field: str) -> float | None:
+def speedup(group: NetworkRows, own: Row | None, field: str) -> Ratio | None:
     """Returns the least value of the libraries over ours, in time or memory."""
-    peer = group.least_of_peers(field)
-    return None if peer is None or own is None or not own.get(field) else peer[field] / own[field]
+    return relative(group.least_of_peers(field), own, field)
 
 
-def relative(row: Row | None, base: Row | None, field: str) -> float | None:
+def relative(row: Row | None, base: Row | None, field: str) -> Ratio | None:
     """Returns a row's value over another's."""
-    if row is None or base is None or row.get(field) is None or not base.get(field):
-        return None
-    return row[field] / base[field]
+    return None if row is None or base is None else Ratio.of(row, base, field)
 
 
 def _chooses(row: Row) -> bool:
@@ -99,6 +97,11 @@ class Choice:
     def slowdown(self) -> float:
         """Returns the time of a training step over that of the best fixed scheme."""
         return self.own["train_ms"] / self.best["train_ms"]
+
+    @property
+    def scatters(self) -> bool:
+        """Tells whether one of both times scatters, so that they tell nothing of the choice."""
+        return scatters(self.own, "train_ms") or scatters(self.best, "train_ms")
 
     @property
     def right(self) -> bool:

@@ -102,10 +102,15 @@ def _run(settings: CachingSettings, work: Work, path: Path | None, console: Cons
     with progress_bar(console, TimeRemainingColumn()) as bar:
         task = bar.add_task("starting", total=len(work.tasks))
 
+        def tell(line: str) -> None:
+            bar.update(task, description=line)
+            if not console.is_terminal:
+                click.echo(f"{bar.tasks[0].completed:.0f} of {len(work.tasks)} done; {line}", err=True)
+
         def on_task(rows: list[Row]) -> None:
             bar.advance(task)
             for row in rows:
                 if row["status"] != "ok":
                     console.print(f"{row['library']} {row['name']}, {row['model']} on {row['data']}: {row['note']}")
 
-        return run(settings, path, progress=lambda line: bar.update(task, description=line), on_task=on_task)
+        return run(settings, path, progress=tell, on_task=on_task)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from statistics import geometric_mean
 
 from rich.table import Table
 
 from dacergnn.bench.caching.analysis import NetworkRows, choices, families, groups, relative, speedup
 from dacergnn.bench.caching.records import Row
 from dacergnn.bench.caching.task import Limits
+from dacergnn.bench.scatter import NOTE, Ratio, Steady, with_left_out
 
-Value = Callable[[NetworkRows], float | None]
+Value = Callable[[NetworkRows], Ratio | None]
 
 
 def tables(rows: Iterable[Row]) -> list[Table]:
@@ -29,7 +29,7 @@ def against_libraries(row_groups: Sequence[NetworkRows]) -> Table:
     for name, members in families(row_groups).items():
         values = [_ratios(members, lambda g, field=field: speedup(g, g.own, field)) for field in fields]
         if any(values):
-            table.add_row(*name, *(_mean(v, min) for v in values), str(len(members)))
+            _add_means(table, name, values, len(members), min)
     return table
 
 
@@ -43,7 +43,7 @@ def recomputation(row_groups: Sequence[NetworkRows]) -> Table:
             for field in fields
         ]
         if values[0]:
-            table.add_row(*name, *(_mean(v, max) for v in values), str(len(members)))
+            _add_means(table, name, values, len(members), max)
     return table
 
 
@@ -51,14 +51,33 @@ def choice_table(row_groups: Sequence[NetworkRows]) -> Table:
     """Shows how often "auto" is the fastest scheme, and how much slower it is in its worst case."""
     table = _table("auto against the best fixed scheme, training", "fastest in", "worst", "where", count="of")
     for name, members in families(row_groups).items():
-        made = choices(members)
-        if not made:
+        every = choices(members)
+        made = [choice for choice in every if not choice.scatters]
+        if not every:
             continue
-        right, worst = sum(choice.right for choice in made), max(made, key=lambda choice: choice.slowdown)
-        where = f"{worst.group.data}, {worst.group.hidden}: {worst.best['name']}"
-        share = f"{right} ({right / len(made):.0%})"
-        table.add_row(*name, share, f"{worst.slowdown:.3f}", where, str(len(made)))
+        shown = ("-", "-", "-")
+        if made:
+            right, worst = sum(choice.right for choice in made), max(made, key=lambda choice: choice.slowdown)
+            where = f"{worst.group.data}, {worst.group.hidden}: {worst.best['name']}"
+            shown = (f"{right} ({right / len(made):.0%})", f"{worst.slowdown:.3f}", where)
+        left_out = len(every) - len(made)
+        table.add_row(*name, *shown, with_left_out(str(len(made)), left_out))
+        table.caption = NOTE if left_out else table.caption
     return table
+
+
+def _add_means(
+    table: Table,
+    name: tuple[str, str],
+    values: Sequence[list[Ratio]],
+    cases: int,
+    extreme: Callable[[Sequence[float]], float],
+) -> None:
+    """Adds a row of means to a table, and explains which ratios are left out if some are."""
+    steady = [Steady.of(ratios) for ratios in values]
+    table.add_row(*name, *(s.text(extreme) for s in steady), str(cases))
+    if any(s.left_out for s in steady):
+        table.caption = NOTE
 
 
 def _table(title: str, *columns: str, count: str = "cases") -> Table:
@@ -70,9 +89,5 @@ def _table(title: str, *columns: str, count: str = "cases") -> Table:
     return table
 
 
-def _ratios(members: Sequence[NetworkRows], value: Value) -> list[float]:
-    return [ratio for ratio in map(value, members) if ratio]
-
-
-def _mean(values: Sequence[float], extreme: Callable[[Sequence[float]], float]) -> str:
-    return f"{geometric_mean(values):.2f} ({extreme(values):.2f})" if values else "-"
+def _ratios(members: Sequence[NetworkRows], value: Value) -> list[Ratio]:
+    return [ratio for ratio in map(value, members) if ratio is not None and ratio.value]

@@ -12,6 +12,7 @@ from dacergnn.bench.caching.records import Row, Writer, key_of, load, settings_o
 from dacergnn.bench.caching.settings import CachingSettings
 from dacergnn.bench.caching.task import CachingCandidate, Request, Task
 from dacergnn.bench.environment import environment
+from dacergnn.bench.environment import load as system_load
 from dacergnn.bench.peers import library_module
 from dacergnn.bench.process import ask
 
@@ -90,10 +91,12 @@ def measure(
     """Measures one task and returns its rows."""
     progress(f"{task}: times")
     group = uuid.uuid4().hex[:12]  # marks rows whose times were taken in turns
+    before = system_load()
     results = _times(task, wanted, settings, progress)
+    shared = {"group": group, "load_before": before, "load_after": system_load()}
     rows: list[Row] = []
     for candidate, result in zip(wanted, results, strict=True):
-        row: Row = {**settings_of(task, candidate, settings.limits), "group": group, **result}
+        row: Row = {**settings_of(task, candidate, settings.limits), **shared, **result}
         same = row.pop("same_as", None)
         if same is not None:
             row["same_as"] = rows[same]["name"]

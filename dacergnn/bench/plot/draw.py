@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from textwrap import fill
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -11,6 +12,7 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 from dacergnn.bench.caching.analysis import NetworkRows, families
 from dacergnn.bench.plot import series
 from dacergnn.bench.plot.series import MEAN, Bar, Curve
+from dacergnn.bench.scatter import MARK, NOTE, Steady, with_left_out
 
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#8C613C", "#999999",
            "#1B3A57", "#7F5500", "#004D38", "#7A2E00", "#6E3857", "#2B6C91", "#3F2A17", "#555555")  # fmt: skip
@@ -27,6 +29,7 @@ _MARKS = (
     tuple(2.0**k for k in range(-20, 21)),
 )
 """Marks for axes of ratios; each axis has the first tuple that reaches from its one end to the other."""
+_UNDIVIDED = "hatched: the forward, measured apart, took longer than the whole; not divided"
 _MODES = {"infer": "inference", "forward": "forward", "train": "forward and backward"}
 
 
@@ -92,9 +95,12 @@ def _curves(title: str, panels: dict[str, list[Curve]], palette: Palette, label:
     all_axes = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
     for axes, (mode, curves) in zip(all_axes, panels.items(), strict=True):
         for curve in curves:
-            axes.plot(curve.sizes, curve.values, label=curve.label, markersize=5, **palette.data(curve.label))
+            look = palette.data(curve.label)
+            axes.plot(curve.sizes, curve.values, label=curve.label, markersize=5, **look)
+            for size in curve.scattering:
+                _mark(axes, size, curve.values[curve.sizes.index(size)], look["color"])
         axes.axhline(1.0, color="grey", linewidth=1, linestyle="--", zorder=0)
-        axes.set_title(_MODES[mode], fontsize=10)
+        axes.set_title(with_left_out(_MODES[mode], sum(curve.left_out for curve in curves)), fontsize=10)
         axes.set_xlabel("hidden size")
         axes.set_xscale("log", base=2)
         _number_sizes(axes, sorted({size for curve in curves for size in curve.sizes}))
@@ -104,25 +110,29 @@ def _curves(title: str, panels: dict[str, list[Curve]], palette: Palette, label:
     handles, names = max((axes.get_legend_handles_labels() for axes in all_axes), key=lambda legend: len(legend[1]))
     figure.legend(handles, names, loc="outside right center", frameon=False, fontsize=9)
     figure.suptitle(title, fontsize=11)
+    _explain(figure, NOTE if any(curve.scattering for curves in panels.values() for curve in curves) else "")
     return figure
 
 
-def _gains(title: str, gains: dict[str, dict[str, float]], palette: Palette) -> Figure:
+def _gains(title: str, gains: dict[str, dict[str, Steady]], palette: Palette) -> Figure:
     """Draws speed-ups of schemes, means over sizes, side by side for each data set."""
     places = [*dict.fromkeys(name for values in gains.values() for name in values if name != MEAN), MEAN]
     figure = Figure(figsize=(max(1.6 + 1.2 * len(places), 6.0), 3.8), layout="constrained")
     axes = figure.subplots()
     width = 0.8 / len(gains)
-    for position, (label, values) in enumerate(gains.items()):
+    for position, (label, found) in enumerate(gains.items()):
+        values = {place: steady.mean for place, steady in found.items() if steady.mean is not None}
+        shown = with_left_out(label, found[MEAN].left_out)
         at = [i + (position - (len(gains) - 1) / 2) * width for i, place in enumerate(places) if place in values]
         heights = [values[place] - 1 for place in places if place in values]
-        axes.bar(at, heights, width * 0.92, bottom=1.0, color=palette.scheme(label), label=label)
+        axes.bar(at, heights, width * 0.92, bottom=1.0, color=palette.scheme(label), label=shown)
     axes.axhline(1.0, color="grey", linewidth=1)
     axes.set_xticks(range(len(places)), places, fontsize=9)
     axes.set_ylabel("speed-up over saving nothing")
     axes.grid(axis="y", alpha=0.25)
     axes.set_axisbelow(True)
     figure.legend(loc="outside upper center", ncols=min(len(gains), 4), frameon=False, fontsize=9, title=title)
+    _explain(figure, NOTE if any(found[MEAN].left_out for found in gains.values()) else "")
     return figure
 
 
@@ -137,8 +147,10 @@ def _bars(title: str, bars: Sequence[Bar], palette: Palette) -> Figure:
     for size, axes in zip(sizes, panels, strict=False):
         for bar in (bar for bar in bars if bar.size == size):
             colour, at = palette.scheme(bar.label), labels.index(bar.label)
-            handles[bar.label] = axes.bar(at, bar.forward, 0.88, color=colour)
+            handles[bar.label] = axes.bar(at, bar.forward, 0.88, color=colour, hatch="///" if bar.undivided else "")
             axes.bar(at, bar.backward, 0.88, bottom=bar.forward, color=colour, alpha=0.45)
+            if bar.scatters:
+                _mark(axes, at, bar.forward + bar.backward, "black")
         axes.set_title(f"hidden size {size}", fontsize=10)
         axes.set_xlim(-0.7, len(labels) - 0.3)
         axes.set_xticks([])
@@ -146,6 +158,8 @@ def _bars(title: str, bars: Sequence[Bar], palette: Palette) -> Figure:
         axes.set_axisbelow(True)
     _hide_rest(panels)
     figure.supylabel("ms (dark: forward, light: backward)", fontsize=9)
+    notes = [NOTE] if any(bar.scatters for bar in bars) else []
+    _explain(figure, "\n".join([*notes, *([_UNDIVIDED] if any(bar.undivided for bar in bars) else [])]))
     order = [label for label in labels if label in handles]
     figure.legend([handles[n] for n in order], order, loc="outside right upper", frameon=False, fontsize=9, title=title)
     return figure
@@ -164,6 +178,8 @@ def _planes(planes: dict[tuple[str, str], list[series.Point]], palette: Palette)
             look = {"color": palette.scheme(point.label), "marker": palette.marker(point.label)}
             axes.errorbar(point.memory, point.time, **ranges, color=look["color"], elinewidth=0.8, alpha=0.3)
             (handles[point.label],) = axes.plot(point.memory, point.time, **look, markersize=7, linestyle="")
+            if point.left_out:
+                axes.annotate(f"{point.left_out} left out", (point.memory, point.time), fontsize=7)
         axes.set_title(f"{model}, {network}", fontsize=10)
         axes.axhline(1.0, color="grey", linewidth=0.8, linestyle="--", zorder=0)
         axes.axvline(1.0, color="grey", linewidth=0.8, linestyle="--", zorder=0)
@@ -172,7 +188,20 @@ def _planes(planes: dict[tuple[str, str], list[series.Point]], palette: Palette)
         axes.grid(alpha=0.25)
     _hide_rest(panels)
     figure.legend(handles.values(), handles, loc="outside upper center", ncols=5, frameon=False, fontsize=9)
+    _explain(figure, NOTE if any(point.left_out for points in planes.values() for point in points) else "")
     return figure
+
+
+def _mark(axes: Any, x: float, y: float, colour: str) -> None:
+    """Marks a value that scatters."""
+    axes.annotate(MARK, (x, y), xytext=(5, -3), textcoords="offset points", color=colour, fontsize=12)
+
+
+def _explain(figure: Figure, note: str) -> None:
+    """Writes what marks mean below a figure that has some."""
+    if note:
+        columns = int(15 * figure.get_figwidth())
+        figure.supxlabel("\n".join(fill(line, columns) for line in note.splitlines()), fontsize=8)
 
 
 def _around(value: float, span: tuple[float, float]) -> list[list[float]]:

@@ -8,6 +8,7 @@ from statistics import fmean, geometric_mean
 
 from dacergnn.bench.caching.analysis import NetworkRows, least, relative, speedup
 from dacergnn.bench.caching.records import Row
+from dacergnn.bench.scatter import Ratio, Steady, scatters
 
 MEAN = "geometric mean"
 BASES = ("nothing", "recompute_all")
@@ -17,32 +18,44 @@ BASE_FORMAT = "coo"
 
 @dataclass(frozen=True)
 class Curve:
-    """Holds values over hidden sizes, ascending."""
+    """Holds values over hidden sizes, ascending; sizes whose values scatter, or how many values a mean leaves out."""
 
     label: str
     sizes: tuple[int, ...]
     values: tuple[float, ...]
+    scattering: tuple[int, ...] = ()
+    left_out: int = 0
 
 
 @dataclass(frozen=True)
 class Point:
-    """Holds geometric means of memory and time relative to cache_all, and their ranges."""
+    """Holds geometric means of memory and time relative to cache_all, their ranges, and how many they leave out."""
 
     label: str
     memory: float
     time: float
     memory_range: tuple[float, float]
     time_range: tuple[float, float]
+    left_out: int = 0
 
 
 @dataclass(frozen=True)
 class Bar:
-    """Holds the milliseconds of a scheme at a size: of the forward that saves, and of the backward."""
+    """Holds the milliseconds of a scheme at a size: of the forward that saves, and what the whole takes beyond it.
+
+    The forward and the whole are measured apart. If the forward alone took longer than the whole, the bar is
+    ``undivided``: all of it is the whole.
+    """
 
     label: str
     size: int
     forward: float
     backward: float
+    scatters: bool = False
+
+    @property
+    def undivided(self) -> bool:
+        return self.backward == 0
 
 
 def speedups(members: Sequence[NetworkRows], field: str) -> list[Curve]:
@@ -53,7 +66,7 @@ def speedups(members: Sequence[NetworkRows], field: str) -> list[Curve]:
 
 def formats(members: Sequence[NetworkRows], name: str, field: str) -> list[Curve]:
     """Returns time on coordinates over time on another format by size: a curve for each data set, one of the means."""
-    values: dict[tuple[str, int], float] = {}
+    values: dict[tuple[str, int], Ratio] = {}
     for group in members:
         own = least(_on(group, name), field)
         base = None if own is None else least([r for r in _on(group, BASE_FORMAT) if _alike(r, own)], field)
@@ -78,15 +91,17 @@ def plane(members: Sequence[NetworkRows]) -> list[Point]:
     points: list[Point] = []
     for label in _schemes(members, distinct=True):
         pairs: list[tuple[float, float]] = []
+        left_out = 0
         for group in members:
             own, base = group.named(label), group.named("cache_all")
             memory, time = relative(own, base, field), relative(own, base, "train_ms")
             if memory is not None and time is not None:
-                pairs.append((memory, time))
+                left_out += time.scatters
+                pairs += [] if time.scatters else [(memory.value, time.value)]
         if pairs:
             columns = [*zip(*pairs, strict=True)]
             means, ranges = [_mean(c) for c in columns], [(min(c), max(c)) for c in columns]
-            points.append(Point(label, means[0], means[1], ranges[0], ranges[1]))
+            points.append(Point(label, means[0], means[1], ranges[0], ranges[1], left_out))
     return points
 
 
@@ -97,27 +112,27 @@ def bars(members: Iterable[NetworkRows]) -> list[Bar]:
         for row in (*_on(group, "auto"), *group.peers):
             if row.get("forward_ms") is not None and row.get("train_ms") is not None:
                 label = row["name"] if row["library"] == "ours" else f"{row['library']} {row['name']}"
-                all_bars.append(
-                    Bar(label, group.hidden, row["forward_ms"], max(row["train_ms"] - row["forward_ms"], 0.0))
-                )
+                forward, whole = min(row["forward_ms"], row["train_ms"]), row["train_ms"]
+                scattering = any(scatters(row, time) for time in ("forward_ms", "train_ms"))
+                all_bars.append(Bar(label, group.hidden, forward, whole - forward, scattering))
     return all_bars
 
 
-def gains(members: Sequence[NetworkRows]) -> dict[str, dict[str, float]]:
-    """Returns every scheme's speed-up over saving nothing: geometric means over sizes by data set, and over all."""
+def gains(members: Sequence[NetworkRows]) -> dict[str, dict[str, Steady]]:
+    """Returns every scheme's speed-ups over saving nothing by data set, and over all, to make means of sizes."""
     base = next((name for name in BASES if any(g.named(name) for g in members)), None)
-    by_scheme: dict[str, dict[str, float]] = {}
+    by_scheme: dict[str, dict[str, Steady]] = {}
     if base is None:
         return by_scheme
     for label in (name for name in _schemes(members) if name != base):
-        ratios: dict[str, list[float]] = {}
+        ratios: dict[str, list[Ratio]] = {}
         for group in members:
             ratio = relative(group.named(base), group.named(label), "train_ms")
             if ratio is not None:
                 ratios.setdefault(group.data, []).append(ratio)
         if ratios:
-            means = {data: geometric_mean(values) for data, values in ratios.items()}
-            by_scheme[label] = means | {MEAN: geometric_mean([v for values in ratios.values() for v in values])}
+            means = {data: Steady.of(values) for data, values in ratios.items()}
+            by_scheme[label] = means | {MEAN: Steady.of(v for values in ratios.values() for v in values)}
     return by_scheme
 
 
@@ -134,15 +149,18 @@ def _mean(values: Sequence[float]) -> float:
     return geometric_mean(values) if min(values) > 0 else fmean(values)
 
 
-def _curves(values: dict[tuple[str, int], float]) -> list[Curve]:
+def _curves(values: dict[tuple[str, int], Ratio]) -> list[Curve]:
     curves: list[Curve] = []
     for data in dict.fromkeys(data for data, _ in values):
         sizes = sorted(size for other, size in values if other == data)
-        curves.append(Curve(data, tuple(sizes), tuple(values[data, size] for size in sizes)))
+        scattering = tuple(size for size in sizes if values[data, size].scatters)
+        curves.append(Curve(data, tuple(sizes), tuple(values[data, size].value for size in sizes), scattering))
     if len(curves) > 1:
         sizes = sorted({size for _, size in values})
-        means = [geometric_mean([v for (_, other), v in values.items() if other == size]) for size in sizes]
-        curves.append(Curve(MEAN, tuple(sizes), tuple(means)))
+        by_size = {size: Steady.of(v for (_, other), v in values.items() if other == size) for size in sizes}
+        means = {size: steady.mean for size, steady in by_size.items() if steady.mean is not None}
+        left_out = sum(steady.left_out for steady in by_size.values())
+        curves.append(Curve(MEAN, tuple(means), tuple(means.values()), left_out=left_out))
     return curves
 
 
