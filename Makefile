@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PARALLEL := -n auto --maxprocesses 4 --dist worksteal
 
-.PHONY: demo test coverage lint bench wheels clean
+.PHONY: demo test coverage lint docs bench wheels clean
 
 demo: $(STAMP)
 	$(BIN)/python -m dacergnn.demo
@@ -22,6 +22,10 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 	$(BIN)/lint-imports
+
+# The site, as pages in build/docs; tests/docs builds it, too.
+docs: $(STAMP)
+	$(BIN)/python -m sphinx -W --keep-going -n -q docs build/docs
 
 bench: $(STAMP)
 	$(BIN)/dacergnn bench
@@ -40,5 +44,5 @@ $(STAMP): pyproject.toml
 		{ echo "$(PYTHON) is not Python 3.11 to 3.13; name one, e.g. make PYTHON=python3.11"; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/python -m pip install torch==2.13.0
-	$(BIN)/python -m pip install -e '.[pyg,dgl,plot,test,dev]'
+	$(BIN)/python -m pip install -e '.[pyg,dgl,plot,test,docs,dev]'
 	touch $@

@@ -11,11 +11,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from pages import FOLDER, replaced
+
 from dacergnn.bench.batches.runner import ratio_of
 from dacergnn.bench.scatter import NOTE, marked, scatters
 
-PAGE = Path(__file__).with_name("batches.md")
-START, END = "<!-- figures -->\n", "<!-- end of figures -->\n"
+PAGE = FOLDER / "batches.md"
 COLUMNS = ("layer", "seeds", "edges", "sample ms", "eager ms", "ours ms", "ratio", "encoding", "steps/s eager", "ours")
 
 
@@ -24,7 +25,9 @@ def figures(report: dict[str, Any]) -> str:
     settings, machine = report["settings"], report["environment"]
     rows = [row for row in report["rows"] if "error" not in row]
     lines = [
-        f"    {report['command']}",
+        "```sh",
+        report["command"],
+        "```",
         "",
         f"On {settings['data']} with fan-outs {', '.join(map(str, settings['fanouts']))}, on {settings['threads']} of "
         f"the {machine['cores']} cores of a shared server ({machine['cpu']}), so that ratios count:",
@@ -56,11 +59,6 @@ def _line(row: dict[str, Any]) -> str:
     return "| " + " | ".join([*cells, f"{eager['steps_per_s']:.1f}", f"{ours['steps_per_s']:.1f}"]) + " |"
 
 
-def written(page: str, report: dict[str, Any]) -> str:
-    """Returns the page with the figures of a report between the two marks."""
-    before, _, rest = page.partition(START)
-    return f"{before}{START}\n{figures(report)}\n{END}{rest.partition(END)[2]}"
-
-
 if __name__ == "__main__":
-    PAGE.write_text(written(PAGE.read_text(), json.loads(Path(sys.argv[1]).read_text())))
+    report = json.loads(Path(sys.argv[1]).read_text())
+    PAGE.write_text(replaced(PAGE.read_text(), "figures", figures(report)))

@@ -13,13 +13,12 @@ import io
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
-from pathlib import Path
 from typing import Any
 
 import pytest
 from compatibility_topics import TOPICS
+from pages import FOLDER, give
 
-FOLDER = Path(__file__).resolve().parent
 ROOT = FOLDER.parent
 TESTS = ROOT / "tests" / "compatibility"
 
@@ -143,7 +142,4 @@ def page() -> str:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["--print"]:
-        sys.stdout.write(page())
-    else:
-        (FOLDER / "compatibility.md").write_text(page())
+    give("compatibility.md", page())

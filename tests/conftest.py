@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-UNTRACED = ("examples", "kernels", "parity", "training")
+UNTRACED = ("docs", "examples", "kernels", "parity", "training")
 
 # Before torch or dace are imported: both read their environment then.
 # With several worker processes one thread each, or they wait for each other at every barrier.

@@ -79,7 +79,7 @@ class HeteroGraph:
             if name == "counts":
                 self._encodings.counts  # noqa: B018
             elif "_weights_" in name:
-                kind, _, dtype = name.partition("_weights_torch.")
+                kind, _, dtype = name.partition("_weights_")
                 self._encodings.weights(kind, getattr(torch, dtype))
             elif not name.startswith("arange_"):
                 wanted.append(name)

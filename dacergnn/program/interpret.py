@@ -20,7 +20,7 @@ def interpret(sdfg: dace.SDFG, graph: HeteroGraph, **arrays: Any) -> dict[str, A
     """Runs a program on ``graph``; returns every array by name, including the inputs.
 
     Args:
-        arrays: The inputs by name, anything that `numpy.asarray` takes, of shape (rows, *row shape).
+        arrays: The inputs by name, anything that `numpy.asarray` takes; the number of rows comes first in a shape.
     """
     program = Program(sdfg)
     values: dict[str, Array] = {}

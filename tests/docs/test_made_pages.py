@@ -1,0 +1,42 @@
+"""That pages which scripts make are what these scripts make now."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+SCRIPTS = [path for path in sorted(DOCS.glob("make_*.py")) if "[--print]" in path.read_text()]
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
+def test_a_page_is_what_its_script_makes(script: Path) -> None:
+    made = subprocess.run([sys.executable, str(script), "--print"], capture_output=True, text=True, check=False)
+    assert made.returncode == 0, made.stderr
+    page = DOCS / f"{script.stem.removeprefix('make_')}.md"
+    assert page.read_text() == made.stdout, f"run docs/{script.name}"
+
+
+def test_coverage_lists_the_layers_of_both_libraries() -> None:
+    """Comparing all that docs/make_coverage.py finds takes minutes, since it runs every layer."""
+    conv, dgl = pytest.importorskip("torch_geometric.nn.conv"), pytest.importorskip("dgl.nn.pytorch.conv")
+    _, *sections = re.split(r"^## ", (DOCS / "coverage.md").read_text(), flags=re.MULTILINE)
+    for section, names in zip(sections, (conv.__all__, [*dgl.__all__, "HeteroGraphConv"]), strict=True):
+        rows = re.findall(r"^\| `(\w+)` \| (\w+) \|", section, re.MULTILINE)
+        assert [name for name, _ in rows] == list(names)
+        assert f"\n{sum(runs == 'compiled' for _, runs in rows)} of {len(rows)} classes of" in section
+
+
+def test_the_table_of_environment_variables_is_whole() -> None:
+    files = [path for folder in ("dacergnn", "tests") for path in (ROOT / folder).rglob("*.py")]
+    text = "\n".join(path.read_text() for path in files)
+    read = set(re.findall(r'environ\.get\("(\w+)"', text))
+    rows = re.findall(r"^\| (`.*?) \|", (DOCS / "environment.md").read_text(), re.MULTILINE)
+    listed = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    assert read <= listed
+    assert [name for name in sorted(listed) if name not in text] == []
