@@ -6,6 +6,7 @@ form, `warmup` compiles ahead of the first call.
 Every refusal raises a `DacergnnError`, of a kind that `dacergnn.errors` describes.
 """
 
+from dacergnn import _dace as _dace  # before all that import dace
 from dacergnn import datasets
 from dacergnn.api import compile, explain, optimize, revert
 from dacergnn.config import Config, Rates

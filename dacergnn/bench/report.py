@@ -23,8 +23,7 @@ def make_rows(model: str, data: str, mode: str, entries: list[Entry], bound: Bou
 
     layer_ms is our time without the loss, which the bound leaves out as well. library is the fastest layer of PyG's
     and DGL's, torch the fastest plain variant; a ratio is their time over ours. library_peak_mb is the smallest peak of
-    the library layers that finish. Missing values are None. "scattering" names the times whose runs
-    scatter.
+    the library layers that finish. Missing values are None. "scattering" names the times that scatter.
     """
     libraries = [e for e in entries if e.candidate.library in ("pyg", "dgl")]
     library = fastest(libraries)

@@ -26,9 +26,9 @@ def introduction(task: Task) -> str:
     nodes, edges, types = (task.graph.size(space) for space in ("NS", "E", "R"))
     return (
         f"{task.origin}:\n"
-        f"{nodes:,} nodes, {edges:,} edges, {types} edge types, {task.num_classes} classes; "
-        f"{len(task.train_idx):,} nodes to train on.\n"
-        f"{len(task.test_idx):,} nodes to test, {100 * task.chance:.0f} % of them in the largest class.\n"
+        f"{nodes:,} nodes, {edges:,} edges, {types} edge types.\n"
+        f"{task.num_classes} classes, {len(task.train_idx):,} training nodes, {len(task.test_idx):,} test nodes "
+        f"({100 * task.chance:.0f} % in the largest class).\n"
         f"Two layers of PyG's RGATConv, {HIDDEN} features in {HEADS} heads, on learned embeddings."
     )
 
@@ -41,7 +41,7 @@ def curves(peer: Run, ours: Run, options: ConsoleOptions) -> RenderableType:
         return f"Training loss: {ours.losses[0]:.2f} to {ours.losses[-1]:.2g}, largest difference {gap:.0e}"
 
     def panel(losses: list[float], title: str, width: int) -> Panel:
-        curve = terminal_curve(losses, 0.0, high, min(width, options.max_width) - 4)
+        curve = terminal_curve(losses, 0.0, high, max(min(width, options.max_width) - 4, 1))
         subtitle = f"epochs 1 to {len(losses)}, loss {losses[0]:.2f} to {losses[-1]:.2g}"
         return Panel(curve, title=title, subtitle=subtitle, expand=False)
 

@@ -110,7 +110,7 @@ def synthetic_task(data: Dataset) -> Task:
     clear = (most > second).nonzero().flatten()
     chosen = clear[torch.randperm(len(clear), generator=torch.Generator().manual_seed(0))]
     tests = len(chosen) // 5
-    origin = "A synthetic graph with the counts of AIFB (DACERGNN_DATA leads to the real one)"
+    origin = "A synthetic graph with the counts of AIFB (for the real one, set DACERGNN_DATA)"
     return make_task(origin, graph, label, chosen[tests:], chosen[:tests])
 
 
