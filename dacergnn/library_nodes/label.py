@@ -5,36 +5,34 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from dacergnn.graph.spaces import kind
+from dacergnn.graph.spaces import target_space
 from dacergnn.library_nodes.form import Expr, Op, Ref, Statement
+from dacergnn.library_nodes.formula import formula, reduced_over
 
 _ARITHMETIC = frozenset(("add", "sub", "mul", "div", "neg", "gt", "ge", "eq", "detach", "reshape", "expand"))
 """Operators that say little about a statement in which there is another one."""
 _REDUCTIONS = {"+=": "sum", "max=": "max", "min=": "min"}
 _SOFTMAX = "max, exp, sum, div"
-_OVER_EDGES = {
-    "dst": " over incoming edges",
-    "src": " over outgoing edges",
-    "dstpair": " over incoming edges of a type",
-    "srcpair": " over outgoing edges of a type",
-}
-_OVER = {
-    "etype": " by edge type",
-    "ntype": " by node type",
-    "srctype": " by node type",
-    "dsttype": " by node type",
-    "one": " over all rows",
-}
 
 
 def label(statements: Sequence[Statement]) -> str:
-    """Returns what a body does: ``"sum out over incoming edges"``, or ``"out: leakyrelu, softmax, sum"`` of several."""
-    words = [word for word, _ in groupby(word for s in statements for word in _words(s))]
-    last = statements[-1].target
+    """Returns what a body does, and over which rows.
+
+    A single statement is a formula: ``"hs = x W[etype]  [U]"``. Of several, only the operators are named:
+    ``"out: leakyrelu, softmax, sum  [ND]"``.
+    """
+    last = statements[-1]
+    rows = f"[{target_space(last.space, last.target.path) if last.target.path else last.space}]"
     if len(statements) > 1:
-        return f"{last.name}: {', '.join(words).replace(_SOFTMAX, 'softmax')}"
-    over = _OVER_EDGES.get(last.path, "") if kind(statements[0].space) == "E" else ""
-    return f"{', '.join(words)} {last.name}{over or _OVER.get(last.path, '')}"
+        return f"{last.target.name}: {operators(statements)}  {rows}"
+    over = reduced_over(last)
+    return f"{formula(last)}{f' over {over}' if over else ''}  {rows}"
+
+
+def operators(statements: Sequence[Statement]) -> str:
+    """Returns the names of the most telling operators of a body: ``"leakyrelu, softmax, sum"``."""
+    words = [word for word, _ in groupby(word for s in statements for word in _words(s))]
+    return ", ".join(words).replace(_SOFTMAX, "softmax")
 
 
 def _words(statement: Statement) -> list[str]:

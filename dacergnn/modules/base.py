@@ -43,10 +43,11 @@ class RunsPrograms:
         raise NotImplementedError
 
     def save_sdfg(self, folder: str | Path) -> list[Path]:
-        """Writes the SDFGs of every step of the last call's program: ``00_frontend.sdfg``, ...; returns their paths.
+        """Writes the SDFGs of the steps of the last call's program: ``00_frontend.sdfg``, ...; returns their paths.
 
-        They belong to the build with the most gradients. The files with the highest number, forward and backward, are
-        those that run; `load_sdfg` reads them after changes.
+        They belong to the build with the most gradients. Steps that change nothing have no file. The files with the
+        highest number, forward and backward, are those that run; `load_sdfg` reads them after changes. The page
+        ``steps.html`` beside them shows every step and what it changed.
 
         Raises:
             UnsupportedCallError: The module has not been called yet.

@@ -19,7 +19,7 @@ from torch import Tensor
 from dacergnn.config import Config
 from dacergnn.frontends import ProgramSource
 from dacergnn.graph import HeteroGraph
-from dacergnn.graph.profile import Profile
+from dacergnn.graph.profile import TYPICAL, Profile
 from dacergnn.library_nodes.node import Typeclass
 from dacergnn.modules import sdfg_files
 from dacergnn.modules.ahead import started
@@ -356,7 +356,7 @@ class CompiledProgram:
         )
 
     def save(self, folder: Path) -> list[Path]:
-        """Writes the SDFGs of every step, and a record of them; returns the SDFGs' paths.
+        """Writes the SDFGs of every step, a page that shows them, and a record of them; returns the SDFGs' paths.
 
         It takes the build with the most gradients, since that can do all that the other builds can.
         """
@@ -365,7 +365,8 @@ class CompiledProgram:
         mask = max(self._variants, key=sum)
         asked = [name for name, needed in zip(self._taken, mask, strict=True) if needed]
         variant = self._variants[mask]
-        return sdfg_files.write(folder, self.key, variant.compilation, asked, variant.results)
+        sizes = {} if self.profile == TYPICAL else self.profile.sizes
+        return sdfg_files.write(folder, self.key, variant.compilation, asked, variant.results, sizes)
 
     @property
     def variants(self) -> list[Variant]:

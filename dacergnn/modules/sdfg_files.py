@@ -1,14 +1,14 @@
 """Writes the folder of SDFGs for `save_sdfg`, reads it for `load_sdfg`, and checks that they fit their program.
 
-Beside the SDFGs there is a record. It names the program that they belong to, its arrays, the files that run (those of
-the last step), and a checksum of each file.
+Beside the SDFGs there is a page with a picture of every step, and a record. The record names the program that they
+belong to, its arrays, the files that run (those of the last step), and a checksum of each file.
 """
 
 from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from hashlib import sha256
@@ -24,8 +24,9 @@ from dacergnn.program.rebuild import check_bodies, rebuild
 from dacergnn.runtime.plan_cache import compiler_version
 from dacergnn.sdfg_passes import Compilation
 from dacergnn.sdfg_passes.gradient_arrays import GRADIENT
+from dacergnn.viewer import page
 
-RECORD = "saved.json"
+RECORD, PAGE = "saved.json", "steps.html"
 FORWARD, BACKWARD = "forward", "backward"
 _Rows = dict[str, list[Any]]
 """Row space, then row shape, by name of an array."""
@@ -125,18 +126,31 @@ class Record:
                 raise VerificationError(f'{path}: "{name}" has {_said(rows)}, but {_said(available[name])} in {other}.')
 
 
-def write(folder: Path, program: str, compilation: Compilation, gradients: list[str], results: int) -> list[Path]:
-    """Writes the SDFGs of all steps, ``NN_step[_backward].sdfg``, and their record; returns the SDFGs' paths."""
+def write(
+    folder: Path, program: str, compilation: Compilation, gradients: list[str], results: int, sizes: Mapping[str, int]
+) -> list[Path]:
+    """Writes SDFGs, ``NN_step[_backward].sdfg``, their page and their record; returns the SDFGs' paths.
+
+    An SDFG that a step did not change has no file, except for those of the last step. ``sizes`` are the rows of the row
+    spaces of the graph, if it is known.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     _remove_unchanged(folder)
     written: list[Path] = []
     parts: dict[str, Part] = {}
-    for number, step in enumerate(compilation.steps):
+    names: dict[tuple[int, str], str] = {}
+    steps = compilation.steps
+    for number, step in enumerate(steps):
+        before = steps[number - 1].sdfgs if 0 < number < len(steps) - 1 else {}
         for role, sdfg in step.sdfgs.items():
+            if sdfg is before.get(role):
+                continue
             path = folder / f"{number:02d}_{step.name}{'' if role == FORWARD else '_' + role}.sdfg"
             sdfg.save(str(path))
             written.append(path)
+            names[number, role] = path.name
             parts[role] = Part.of(path.name, sdfg)
+    (folder / PAGE).write_text(page(steps, sizes, names, parts[FORWARD].name), encoding="utf-8")
     files = {path.name: _checksum(path) for path in written}
     record = Record(compiler_version(), program, gradients, compilation.wrt, results, parts, files)
     (folder / RECORD).write_text(json.dumps(asdict(record), indent=1) + "\n")

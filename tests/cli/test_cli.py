@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
 import re
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,9 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
+from dacergnn import datasets
 from dacergnn.bench.environment import compiler, cpu_facts
 from dacergnn.cli import COMMANDS, main
-from dacergnn.cli.view import inside_vscode, saved_steps, show
 from dacergnn.config import Rates
 from dacergnn.errors import DacergnnError, GraphError
 from dacergnn.native.build import compiler as found_compiler
@@ -160,29 +159,19 @@ def test_builds_are_listed_counted_and_deleted(cache_dir: Path) -> None:
 # --- view
 
 
-def test_steps_stand_in_order(tmp_path: Path) -> None:
-    (tmp_path / "backward").mkdir()
-    for name in ("01_final.sdfg", "00_frontend.sdfg", "backward/00_x.sdfgz", "notes.txt"):
-        (tmp_path / name).touch()
-    assert list(saved_steps(tmp_path)) == ["00_frontend", "01_final", "backward/00_x"]
-
-
-def test_show_opens_the_page_or_the_last_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import dace
-
+def test_view_opens_the_page_and_on_request_daces_viewer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
     monkeypatch.setattr("click.launch", opened.append)
     monkeypatch.setattr("dace.cli.sdfv.view", lambda sdfg, verbose: opened.append(sdfg.name))
-    for name in [n for n in os.environ if inside_vscode([n])]:
-        monkeypatch.delenv(name)
-    sdfg = dace.SDFG("final")
-    sdfg.add_state()
-    sdfg.save(str(tmp_path / "00_final.sdfg"))
-    page = tmp_path / "page.html"
-    show(saved_steps(tmp_path), page, True, "t")
-    show(saved_steps(tmp_path), None, True, "t")
-    show(saved_steps(tmp_path), None, False, "t")
-    monkeypatch.setenv("VSCODE_IPC_HOOK", "1")
-    show(saved_steps(tmp_path), page, True, "t")
-    assert opened == [str(page), "final", "final"]
-    assert page.exists()
+    options = ("view", "--model", "rgcn", "--data", "am~0.001", "--features", "8", "--out", str(tmp_path))
+    page = str(tmp_path / "steps.html")
+    shown = run(*options, "--dace")
+    assert shown.exit_code == 0, shown.output
+    lines = shown.output.splitlines()
+    assert Path(lines[0]).name == "00_frontend.sdfg"
+    assert lines[-1] == page
+    assert opened == [page, "rgcn", "rgcn_backward"]
+    assert run(*options, "--no-open").exit_code == 0
+    assert len(opened) == 3
+    text = Path(page).read_text(encoding="utf-8")
+    assert f"<b>E</b> {datasets.resolve('am~0.001').graph.size('E'):,} edges" in text

@@ -321,6 +321,8 @@ def test_save_sdfg_writes_every_step_in_order(name: str, tmp_path: Path) -> None
     written = layer.save_sdfg(tmp_path / "a" / "b")
     assert written == sorted(written)
     names = [path.name for path in written]
+    assert "steps.html" in [path.name for path in written[0].parent.iterdir()]
+    assert not any("propagation_postponing" in name for name in names)  # it changes nothing here
     assert names[0] == "00_frontend.sdfg"
     assert [name[2:] for name in names[-2:]] == ["_select_adjacency.sdfg", "_select_adjacency_backward.sdfg"]
     for path in written:

@@ -110,7 +110,7 @@ def test_fused_operators_know_the_lines_of_all_statements(tmp_path: Path) -> Non
     source, start = inspect.getsourcelines(scaled.user.source)
     texts = [source[number - start] for number in numbers]
     assert [any(word in text for text in texts) for word in ("leakyrelu", "exp(")] == [True, True]
-    assert fused.label == "factor: linear, dot_prd, leakyrelu, exp"
+    assert fused.label == "factor: linear, dot_prd, leakyrelu, exp  [U]"
 
 
 def test_arrays_and_their_nodes(tmp_path: Path) -> None:

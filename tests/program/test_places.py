@@ -143,15 +143,24 @@ def test_texts_of_no_place(text: str) -> None:
 
 
 LABELS = {
-    "linear m": [("E", 'e["m"] = linear(e.src["x"], W[e.etype])')],
-    "linear, sum out over incoming edges": [("E", 'e.dst["out"] += e["a"] * linear(e.src["x"], W[e.etype])')],
-    "outer_prod, sum grad_W by edge type": [("E", 'grad_W[e.etype] += outer_prod(e.src["x"], e["m"])')],
-    "leakyrelu att": [("E", 'e["att"] = 0.5 * leakyrelu(e["a"] + e["b"], 0.2)')],
-    "max largest over outgoing edges": [("E", 'e.src["largest"] = max(e.src["largest"], e["a"])')],
-    "copy y": [("ND", 'n["y"] = n["x"]')],
-    "fill y": [("ND", 'n["y"] = 0.0')],
-    "add y": [("ND", 'n["y"] = n["x"] + b')],
-    "out: leakyrelu, softmax, sum": [
+    "m = x[src] W[etype]  [E]": [("E", 'e["m"] = linear(e.src["x"], W[e.etype])')],
+    "m = x W[etype]  [U]": [("U", 'p["m"] = linear(p.src["x"], W[p.etype])')],
+    "m = x[dst] · W[etype]ᵀ  [E]": [("E", 'e["m"] = dot_prd(e.dst["x"], W[e.etype].T)')],
+    "out = Σ a * x[src] W[etype] over incoming edges  [ND]": [
+        ("E", 'e.dst["out"] += e["a"] * linear(e.src["x"], W[e.etype])')
+    ],
+    "grad_W = Σ x[src] ⊗ m over rows of an edge type  [R]": [
+        ("E", 'grad_W[e.etype] += outer_prod(e.src["x"], e["m"])')
+    ],
+    "att = 0.5 * leakyrelu(a + b, 0.2)  [E]": [("E", 'e["att"] = 0.5 * leakyrelu(e["a"] + e["b"], 0.2)')],
+    "largest = max (a - b) over outgoing edges  [NS]": [
+        ("E", 'e.src["largest"] = max(e.src["largest"], e["a"] - e["b"])')
+    ],
+    "y = x  [ND]": [("ND", 'n["y"] = n["x"]')],
+    "y = 0  [ND]": [("ND", 'n["y"] = 0.0')],
+    "y = (x - (b - 1)) / (-x)  [ND]": [("ND", 'n["y"] = (n["x"] - (b - 1.0)) / (-n["x"])')],
+    "y = Σ (x > 0) * x over rows of a node  [NS]": [("U", 'p.src["y"] += (p["x"] > 0.0) * p["x"]')],
+    "out: leakyrelu, softmax, sum  [ND]": [
         ("E", 'e["a"] = leakyrelu(e["s"], 0.2)'),
         ("E", 'e.dst["m"] = max(e.dst["m"], e["a"])'),
         ("E", 'e["p"] = exp(e["a"] - detach(e.dst["m"]))'),

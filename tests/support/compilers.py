@@ -1,4 +1,4 @@
-"""Compilers and emulators besides g++, which some tests need, and builds by another compiler."""
+"""Compilers and other programs besides g++ that some tests need, and builds by another compiler."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ _TOOLS = {
     "aarch64-linux-gnu-g++": "install g++-aarch64-linux-gnu",
     "qemu-aarch64": "install qemu-user",
     "clang++": "install clang and libomp-dev",
+    "chromium": "install chromium",
 }
 
 

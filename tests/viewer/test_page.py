@@ -1,0 +1,136 @@
+"""The page of steps in headless Chromium, and DaCe's viewer on the files beside it."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import dace
+import jinja2
+import pytest
+from PIL import Image
+
+from dacergnn.viewer import page
+from tests.support.chromium import Page, shown
+from tests.viewer.steps import ATTENTION, LEARNED, steps_of_program
+
+VIEWER = Path(dace.__file__).parent / "viewer"
+VISIBLE = ".step:not([hidden])"
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    folder = tmp_path_factory.mktemp("page")
+    files = {(0, "forward"): "00_frontend.sdfg"}
+    steps = steps_of_program(ATTENTION, LEARNED)
+    (folder / "steps.html").write_text(page(steps, {"E": 1000}, files, "a < b"), encoding="utf-8")
+    with shown(folder / "steps.html", folder / "profile") as opened:
+        yield opened
+        assert opened.complaints == []
+
+
+def panel(browser: Page) -> str:
+    return browser.value("document.getElementById('panel').innerText")
+
+
+def colours(browser: Page, selector: str) -> int:
+    """How many colours an element has on the screen."""
+    at = browser.value(f"document.querySelector({selector!r}).getBoundingClientRect().toJSON()")
+    picture = Image.open(io.BytesIO(browser.picture())).convert("RGB")
+    area = picture.crop((int(at["left"]), int(at["top"]), int(at["right"]), int(at["bottom"])))
+    return len(area.getcolors(area.width * area.height) or [])
+
+
+def step(browser: Page, name: str) -> None:
+    """Chooses a step."""
+    number = browser.value(
+        f"[...document.querySelectorAll('nav button')].find(b => b.innerText.includes({name!r})).dataset.step"
+    )
+    browser.click(f'nav [data-step="{number}"]')
+
+
+def test_forward_and_backward_stand_side_by_side(browser: Page) -> None:
+    step(browser, "select adjacency")
+    sides = browser.value(
+        f"[...document.querySelectorAll('{VISIBLE} figure')].map(f => f.getBoundingClientRect().toJSON())"
+    )
+    assert len(sides) == 2
+    assert sides[0]["right"] <= sides[1]["left"]
+    assert sides[0]["top"] == sides[1]["top"]
+    assert sides[1]["right"] <= 1600
+    assert colours(browser, f"{VISIBLE} .forward svg") > 30
+    assert colours(browser, f"{VISIBLE} .phases svg") > 30
+
+
+def test_a_click_on_a_box_shows_its_statements(browser: Page) -> None:
+    step(browser, "frontend")
+    assert "The program as the front end wrote it." in panel(browser)
+    assert "00_frontend.sdfg" in panel(browser)
+    browser.click(f'{VISIBLE} [data-peer="hs"]')
+    text = panel(browser)
+    assert "hs = x[src] W[etype] [E x 8]" in text
+    assert 'E: e["hs"] = linear(e.src["x"], W[e.etype])' in text
+    assert "writes\ths\tE x 8\t1,000 x 8\t32 kB" in text
+    browser.click(f"{VISIBLE} figcaption")
+    assert "The program as the front end wrote it." in panel(browser)
+
+
+def test_a_step_shows_what_it_changed(browser: Page) -> None:
+    step(browser, "compact materialization")
+    text = panel(browser)
+    assert 'E: e["hs"] = linear(e.src["x"], W[e.etype])' in text[text.index("removed") : text.index("added")]
+    assert 'U: p["hs"] = linear(p.src["x"], W[p.etype])' in text[text.index("added") :]
+    fill = "getComputedStyle(document.querySelector('{} [data-peer={}] rect')).fill"
+    assert browser.value(fill.format(VISIBLE, "hs")) == "rgb(217, 242, 221)"
+    assert browser.value(fill.format(VISIBLE, "largest")) == "rgb(255, 255, 255)"
+
+
+def test_the_backward_is_collapsed_until_asked(browser: Page) -> None:
+    step(browser, "traversal fusion")
+    browser.click(f'{VISIBLE} .phases [data-peer="att"]')
+    assert "gradient of att, tmp" in panel(browser)
+    chosen = browser.value(f"[...document.querySelectorAll('{VISIBLE} .peer')].map(b => b.dataset.peer)")
+    assert chosen == ["att", "att"]  # the phase, and the loop of the forward that it belongs to
+    boxes = f"[...document.querySelectorAll('{VISIBLE} .box')].filter(b => b.checkVisibility()).length"
+    collapsed = browser.value(boxes)
+    browser.click(f"{VISIBLE} .switch")
+    assert browser.value(boxes) > collapsed
+    browser.click(f"{VISIBLE} .switch")
+    assert browser.value(boxes) == collapsed
+
+
+def test_every_text_is_inside_its_box(browser: Page) -> None:
+    outside = f"""[...document.querySelectorAll('{VISIBLE} .box')].filter(b => b.checkVisibility()).filter(b => {{
+        const right = b.querySelector('rect').getBoundingClientRect().right;
+        return [...b.querySelectorAll('text')].some(t => t.getBoundingClientRect().right > right);
+    }}).map(b => b.dataset.box)"""
+    for name in ("frontend", "select adjacency"):
+        step(browser, name)
+        assert browser.value(outside) == []
+
+
+def test_the_page_is_whole_without_network() -> None:
+    text = page(steps_of_program(ATTENTION, []), {}, {}, "a < b")
+    assert "<title>a &lt; b</title>" in text
+    assert re.findall(r"(?:src|href)=[\"']([^\"']*)|url\((?!#)", text) == []
+    assert "https:" not in text
+
+
+def test_daces_viewer_opens_the_files(tmp_path: Path) -> None:
+    """The page that `sdfv FILE` opens; the icons' font is not in DaCe's package, so that its loading fails."""
+    sdfg = steps_of_program(ATTENTION, LEARNED)[-1].sdfgs["backward"]
+    folder = jinja2.Environment(loader=jinja2.FileSystemLoader(VIEWER / "templates"), autoescape=False)
+    text = folder.get_template("sdfv.html").render(sdfg=json.dumps(json.dumps(sdfg.to_json())), dir=f"{VIEWER}/")
+    (tmp_path / "view.html").write_text(text, encoding="utf-8")
+    with shown(tmp_path / "view.html", tmp_path / "profile") as opened:
+        drawn = """new Promise(done => { const wait = () => {
+            const renderer = WebSDFV.getInstance().renderer;
+            if (renderer && renderer.graph) done(renderer.sdfg.nodes[0].nodes.map(node => node.label));
+            else setTimeout(wait, 50);
+        }; wait(); })"""
+        labels = opened.value(drawn)
+        assert [c for c in opened.complaints if "woff2" not in c and "WebGL" not in c] == []
+    assert "grad_total = Σ grad_factor * factor over incoming edges  [ND]" in labels
