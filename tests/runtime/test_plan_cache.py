@@ -373,7 +373,7 @@ def test_explain_and_save_sdfg_of_a_layer_from_the_cache(tmp_path: Path) -> None
         forbid(patch)
         again(x, graph()).sum().backward()
     assert str(dacergnn.explain(again)) == expected
-    assert len(again.save_sdfg(tmp_path / "steps")) > 10
+    assert len(again.save_sdfg(tmp_path / "steps")) > 5
 
 
 def test_plans_are_listed_and_deleted_with_builds(folder: Path) -> None:

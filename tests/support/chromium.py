@@ -93,6 +93,7 @@ class Page:
 @contextmanager
 def shown(path: Path, profile: Path, width: int = 1600, height: int = 1100) -> Iterator[Page]:
     """A file in a browser without network, whose profile is in a folder."""
+    browser = needs("chromium")
     read, commands = os.pipe()
     answers, write = os.pipe()
     options = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--remote-debugging-pipe"]
@@ -104,7 +105,7 @@ def shown(path: Path, profile: Path, width: int = 1600, height: int = 1100) -> I
     # Chromium reads commands from descriptor 3 and answers on 4.
     script = f'exec "$@" 3<&{read} 4>&{write}'
     process = subprocess.Popen(
-        ["bash", "-c", script, "bash", needs("chromium"), *options], pass_fds=(read, write), stderr=subprocess.DEVNULL
+        ["bash", "-c", script, "bash", browser, *options], pass_fds=(read, write), stderr=subprocess.DEVNULL
     )
     os.close(read)
     os.close(write)
