@@ -1,11 +1,11 @@
-# Every target makes .venv in this folder first and uses nothing outside it; Python 3.11 to 3.13, make and g++ suffice.
+# Every target makes .venv in this folder first and uses nothing outside it; Python 3.11 to 3.14, make and g++ suffice.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PARALLEL := -n auto --maxprocesses 4 --dist worksteal
 
-.PHONY: demo test coverage lint docs bench wheels clean
+.PHONY: demo test coverage lint docs supported bench wheels clean
 
 demo: $(STAMP)
 	$(BIN)/python -m dacergnn.demo
@@ -27,6 +27,11 @@ lint: $(STAMP)
 docs: $(STAMP)
 	$(BIN)/python -m sphinx -W --keep-going -n -q docs build/docs
 
+# tests/supported with other releases of Python, torch, PyG, DGL and the compiler: gigabytes of downloads.
+supported: $(STAMP)
+	$(BIN)/python scripts/supported.py
+	$(BIN)/python docs/make_supported.py
+
 bench: $(STAMP)
 	$(BIN)/dacergnn bench
 
@@ -40,8 +45,8 @@ clean:
 # torch first and pinned: where pip knows a CPU build of this version (2.13.0+cpu), that one is taken, and the
 # resolver leaves it in place afterwards in place of fetching the newest release with its CUDA packages.
 $(STAMP): pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || \
-		{ echo "$(PYTHON) is not Python 3.11 to 3.13; name one, e.g. make PYTHON=python3.11"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' || \
+		{ echo "$(PYTHON) is not Python 3.11 to 3.14; name one, e.g. make PYTHON=python3.11"; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/python -m pip install torch==2.13.0
 	$(BIN)/python -m pip install -e '.[pyg,dgl,plot,test,docs,dev]'

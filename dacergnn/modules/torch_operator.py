@@ -82,8 +82,8 @@ def operator_outputs(layer: LayerCore | GraphLayer, args: tuple[Any, ...], kwarg
     text = _describe((args, kwargs), tensors)
     named = [*layer.original.named_parameters(remove_duplicate=False)]  # each use has a gradient, which torch adds up
     names, parameters = [n for n, _ in named], [p for _, p in named]
-    like = next((t for t in [*parameters, *tensors] if t.is_floating_point()), None)
-    dtype = None if like is None else autocast_type(like.device, layer.config, like.dtype)
+    floating = [t for t in [*parameters, *tensors] if t.is_floating_point()]  # torch 2.8 does not trace next(..., None)
+    dtype = autocast_type(floating[0].device, layer.config, floating[0].dtype) if floating else None
     if dtype is not None:  # the operator computes in the type of its inputs
         tensors, parameters = [cast(t, dtype) for t in tensors], [p.to(dtype) for p in parameters]
     return call_layer(tensors, parameters, layer.number, text, ",".join(names))
