@@ -1,4 +1,4 @@
-"""The oldest and the newest releases, each in a process of its own; docs/supported.md is made of what such runs find."""
+"""The oldest and the newest releases, each in a process of its own; docs/supported.md says what such runs find."""
 
 from __future__ import annotations
 
