@@ -101,8 +101,10 @@ def result(one: Supported) -> dict[str, Any]:
     facts: dict[str, Any] = {"name": one.name, "date": f"{datetime.now(UTC):%Y-%m-%d}"}
     try:
         python, variables = environment(one)
-    except (FileNotFoundError, subprocess.CalledProcessError) as error:
-        return {**facts, "reason": f"cannot be made here: {error}"}
+    except FileNotFoundError as error:
+        return {**facts, "reason": str(error)}
+    except subprocess.CalledProcessError as error:
+        return {**facts, "reason": f"{' '.join(Path(word).name for word in error.cmd[:3])} fails"}
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         options = ["-q", "--import-mode=importlib", "-p", "no:cacheprovider", f"--junit-xml={report}"]
