@@ -84,7 +84,7 @@ def environment(one: Supported) -> tuple[Path, dict[str, str]]:
         run(command, "-m", "venv", str(folder))
         python = folder / "bin" / "python"
         run(str(python), "-m", "pip", "install", "-q", "torch")
-        run(str(python), "-m", "pip", "install", "-q", f"{ROOT}[pyg]", "pytest")
+        run(str(python), "-m", "pip", "install", "-q", f"{ROOT}[pyg,test]")
     elif one.requirements:
         options = ["--no-deps"] if one.alone else []
         run(str(python), "-m", "pip", "install", "-q", "--target", str(folder), *options, *one.requirements)

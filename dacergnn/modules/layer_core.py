@@ -118,7 +118,7 @@ class LayerCore(Core):
         try:
             if frontend is not None:
                 self._check_hooks(frontend)
-                with buffers_kept(original):
+                with _buffers_kept(original):
                     return FrontendRunner(self, frontend(original))
         except UnsupportedLayerError as reason:
             self.refused = reason
@@ -142,13 +142,13 @@ class LayerCore(Core):
 
 
 @contextmanager
-def buffers_kept(module: nn.Module) -> Generator[None]:
+def _buffers_kept(module: nn.Module) -> Generator[None]:
     """Restores buffers that are written to within: parametrizations such as spectral norm do so where one reads."""
-    before = [(b, b.clone()) for b in module.buffers()]
+    before = [(b, b._version, b.clone()) for b in module.buffers()]
     try:
         yield
     finally:
         with torch.no_grad():
-            for buffer, value in before:
-                if not torch.equal(buffer, value):  # torch's norms write without a new version
+            for buffer, version, value in before:
+                if buffer._version != version:
                     buffer.copy_(value)

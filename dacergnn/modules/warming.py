@@ -13,7 +13,6 @@ from torch.utils._pytree import tree_leaves
 from dacergnn.errors import DacergnnError
 from dacergnn.modules.ahead import ahead
 from dacergnn.modules.compiled_parts import compiled_parts
-from dacergnn.modules.layer_core import buffers_kept
 
 
 def warmup(model: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
@@ -38,13 +37,24 @@ def warmup(model: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
     inputs = (*tree_leaves((args, kwargs)), *module.parameters())
     devices = {t.device.index for t in inputs if isinstance(t, Tensor) and t.is_cuda}
     try:
-        with torch.random.fork_rng([*devices]), buffers_kept(module), ahead():
+        with torch.random.fork_rng([*devices]), _buffers_kept(module), ahead():
             model(*args, **kwargs)
             with _evaluating(module), torch.no_grad():
                 model(*args, **kwargs)
     finally:
         for part in compiled_parts(module):
             part.part.forget_calls()  # what was seen of them are zeros
+
+
+@contextmanager
+def _buffers_kept(module: nn.Module) -> Generator[None]:
+    before = [(buffer, buffer.clone()) for buffer in module.buffers()]
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for buffer, value in before:
+                buffer.copy_(value)
 
 
 @contextmanager
