@@ -29,8 +29,8 @@ from rich.table import Table
 
 from dacergnn import HeteroGraph, datasets, modules
 from dacergnn.bench.standalone import Standalone
-from dacergnn.modules.compiled import Variant
 from dacergnn.modules.graph_layer import GraphLayer
+from dacergnn.modules.variant import Variant
 from dacergnn.native.build import compiler_command, own_flags
 from dacergnn.runtime.clocks import ProgramWithClocks
 from dacergnn.sdfg_passes.compilation import ROLES

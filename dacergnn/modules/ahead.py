@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
 
 if TYPE_CHECKING:
     from dacergnn.modules.autograd import Mask
@@ -58,3 +61,11 @@ def ahead() -> Generator[None]:
 def started() -> Builds | None:
     """Returns the builds that calls of this thread start; None outside `ahead`."""
     return getattr(_local, "builds", None)
+
+
+def zeros_of(
+    shapes: Iterable[tuple[int, ...]], dtype: torch.dtype, device: torch.device, *, differentiated: bool
+) -> tuple[Tensor, ...]:
+    """Returns zeros in place of results; they need gradients if the results are ``differentiated``."""
+    zeros = [torch.zeros(shape, dtype=dtype, device=device, requires_grad=differentiated) for shape in shapes]
+    return tuple([tensor.clone() for tensor in zeros])  # no leaves, which could not be written to

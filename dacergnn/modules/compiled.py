@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import ast
-import threading
 import weakref
 from collections.abc import Callable
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, cached_property, lru_cache, partial
 from hashlib import sha256
 from pathlib import Path
@@ -22,10 +20,12 @@ from dacergnn.graph import HeteroGraph
 from dacergnn.graph.profile import TYPICAL, Profile
 from dacergnn.library_nodes.node import Typeclass
 from dacergnn.modules import sdfg_files
-from dacergnn.modules.ahead import started
+from dacergnn.modules.ahead import started, zeros_of
 from dacergnn.modules.autograd import Gradients, Invocation, Mask, run
+from dacergnn.modules.building import Turns, building
 from dacergnn.modules.elements import ELEMENTS, check_elements
 from dacergnn.modules.sparse import SparseArrays
+from dacergnn.modules.variant import Variant
 from dacergnn.native.build import build_all, check_compiler
 from dacergnn.plan import Plan
 from dacergnn.program import Program
@@ -36,7 +36,6 @@ from dacergnn.progress import working
 from dacergnn.runtime import plan_cache
 from dacergnn.runtime.cuda_device import allows_tf32, architectures
 from dacergnn.runtime.executable import Executable
-from dacergnn.runtime.forked import in_children
 from dacergnn.runtime.inputs import check_inputs
 from dacergnn.runtime.lower import Lowered, lower
 from dacergnn.runtime.plan_cache import LoweredProgram
@@ -48,58 +47,6 @@ from dacergnn.target import Target, find
 
 _INDICES: dict[torch.dtype, Typeclass] = {torch.int32: dace.int32, torch.int64: dace.int64}
 Answers = tuple[tuple[str, str], ...]
-_building = threading.RLock()  # DaCe keeps global state
-_programs: weakref.WeakSet[CompiledProgram] = weakref.WeakSet()
-
-
-def _free_building() -> None:
-    """Replaces all locks, since other threads may have held them when this process was forked."""
-    global _building
-    _building = threading.RLock()
-    for program in _programs:
-        program.turns.clear()
-
-
-def building() -> AbstractContextManager[object]:
-    """Returns a lock for code that makes, rewrites or lowers SDFGs."""
-    return _building
-
-
-in_children(_free_building)
-
-
-@dataclass(frozen=True)
-class Variant:
-    """Holds the executables for one set of inputs that need gradients, and how their arrays correspond.
-
-    The forward returns ``results`` outputs of the program, then the saved arrays. The backward's inputs are
-    picked from (gradients, inputs, saved arrays, outputs) by ``sources``; ``slots`` are the inputs
-    that its outputs belong to. ``kept`` are the inputs that any program of gradients reads, ``read`` the results
-    that the backward reads.
-    """
-
-    forward: Executable
-    backward: Executable | None
-    results: int
-    sources: tuple[tuple[str, int], ...]
-    slots: tuple[int, ...]
-    kept: frozenset[int]
-    read: frozenset[int]
-    compile_again: Callable[[], Compilation]
-    asked: frozenset[str] = frozenset()
-    """Holds the questions that the user's plan has answered."""
-
-    @property
-    def giver(self) -> Executable | None:
-        """Returns the forward if a backward that runs once overwrites what the forward has saved, else None."""
-        saves = len(self.forward.lowered.outputs) > self.results
-        return self.forward if saves and self.backward is not None and self.backward.overwrites else None
-
-    @property
-    def compilation(self) -> Compilation:
-        """Returns the SDFGs behind the executables, and those after each pass; runs the passes to get them."""
-        with _building:
-            return self.compile_again()
 
 
 def _lowered(compilation: Compilation) -> tuple[Lowered, Lowered | None]:
@@ -143,12 +90,10 @@ class CompiledProgram:
         self._architectures = architectures(config.cuda_arch) if find(config.implementation).has_architectures else ()
         self._variants: dict[Mask, Variant] = {}
         self._planned: dict[Mask, tuple[list[str], LoweredProgram]] = {}
-        self.turns: dict[Mask, threading.RLock] = {}
-        """The locks under which builds are made."""
+        self._turns = Turns()
         self._gradients: dict[Mask, Gradients | None] = {}
         self._inference: Variant | None = None
         self._features: Callable[[], HeteroGraph | None] | None = None
-        _programs.add(self)
 
     def _flat(self) -> FlatProgram:
         return flatten(self.program.source, dict(self.program.bindings), self.program.then)
@@ -160,7 +105,7 @@ class CompiledProgram:
 
     @property
     def _parsed(self) -> dace.SDFG:
-        with _building:
+        with building():
             return parse_flat(self._flat(), ELEMENTS[self.dtype])
 
     @cached_property
@@ -186,7 +131,7 @@ class CompiledProgram:
         """Returns the build for calls in which the inputs in ``mask`` need gradients."""
         variant = self._variants.get(mask)
         if variant is None:
-            with self.turns.setdefault(mask, threading.RLock()):
+            with self._turns.of(mask):
                 variant = self._variants.get(mask)
                 if variant is None:
                     with working(self._work(mask)):
@@ -215,7 +160,7 @@ class CompiledProgram:
                 self.program, self.dtype, self.index, config, self.profile, sparse, shared=self.shared
             )
             device._built(mask)
-        with _building:
+        with building():
             return self._load(program, cache(partial(self._compiled, wrt, program.answers, keep=True)))
 
     def _built(self, mask: Mask) -> tuple[list[str], LoweredProgram]:
@@ -227,7 +172,7 @@ class CompiledProgram:
     def _plan(self, mask: Mask) -> tuple[list[str], LoweredProgram]:
         """Returns the inputs that need gradients, and the program after all passes, which need not be built."""
         check_compiler(self._architectures)  # before the work that only a build needs
-        with _building:
+        with building():
             planned = self._planned.get(mask)
             if planned is not None:
                 return planned
@@ -259,10 +204,8 @@ class CompiledProgram:
                 self.variant(mask)
                 return None
         builds.start(self, mask)
-        sizes, differentiated = graph.sizes, True in mask
-        shapes = [(sizes[b.rows], *b.shape) for b in program.forward.outputs[: program.results]]
-        zeros = [torch.zeros(s, dtype=self.dtype, device=graph.device, requires_grad=differentiated) for s in shapes]
-        return tuple([t.clone() for t in zeros])  # no leaves, which could not be written to
+        shapes = [(graph.size(b.rows), *b.shape) for b in program.forward.outputs[: program.results]]
+        return zeros_of(shapes, self.dtype, graph.device, differentiated=True in mask)
 
     def _build_parts(self, program: LoweredProgram) -> None:
         tf32 = program.forward.has_tf32 and allows_tf32()
@@ -270,7 +213,7 @@ class CompiledProgram:
 
     def _made(self, compilation: Compilation) -> Variant:
         """Builds SDFGs as they are."""
-        with _building:
+        with building():
             forward, backward = _lowered(compilation)
             results = len(Program(compilation.forward).outputs) - len(compilation.saved)
             program = LoweredProgram(forward, backward, results, tuple(compilation.wrt))
@@ -336,7 +279,7 @@ class CompiledProgram:
         Backwards that nobody differentiates run the builds of `variant`, which compute nothing twice.
         """
         if mask not in self._gradients:
-            with _building:
+            with building():
                 self._gradients[mask] = self._make_gradients(mask)
         return self._gradients[mask]
 
@@ -456,5 +399,5 @@ def compiled_program(
         sparse: Arrays that come as sparse tensors.
         shared: Whether ``config.plan`` also belongs to other programs, which may ask questions that this one does not.
     """
-    with _building:
+    with building():
         return CompiledProgram(program, dtype, index, config, profile, sparse, shared=shared)

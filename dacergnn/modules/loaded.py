@@ -13,9 +13,11 @@ from dacergnn.errors import DacergnnError, ProgramError
 from dacergnn.graph import HeteroGraph
 from dacergnn.library_nodes import Traversal
 from dacergnn.modules.autograd import Mask
-from dacergnn.modules.compiled import CompiledProgram, Variant, building
+from dacergnn.modules.building import building
+from dacergnn.modules.compiled import CompiledProgram
 from dacergnn.modules.elements import ELEMENTS
 from dacergnn.modules.sdfg_files import BACKWARD, FORWARD, Record, about
+from dacergnn.modules.variant import Variant
 from dacergnn.plan import Plan
 from dacergnn.program import Program
 from dacergnn.runtime.executable import Executable

@@ -18,8 +18,10 @@ from torch.utils._pytree import tree_leaves
 from dacergnn.config import Rates
 from dacergnn.errors import DacergnnError
 from dacergnn.library_nodes.form import statement_text
-from dacergnn.modules.compiled import CompiledProgram, Variant, building
+from dacergnn.modules.building import building
+from dacergnn.modules.compiled import CompiledProgram
 from dacergnn.modules.compiled_parts import compiled_parts
+from dacergnn.modules.variant import Variant
 from dacergnn.native import nvcc
 from dacergnn.profiling.devices import Device, at_hand
 from dacergnn.profiling.forecast import Forecast, OperatorForecast, forecast

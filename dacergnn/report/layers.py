@@ -9,9 +9,11 @@ from dacergnn.config import PASSES
 from dacergnn.cost import Cost, program_cost
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.base import RunsPrograms
-from dacergnn.modules.compiled import CompiledProgram, Variant, building
+from dacergnn.modules.building import building
+from dacergnn.modules.compiled import CompiledProgram
 from dacergnn.modules.core import Core
 from dacergnn.modules.loaded import LoadedProgram
+from dacergnn.modules.variant import Variant
 from dacergnn.program import Program, print_program
 from dacergnn.report.records import BuildReport, Estimate, LayerReport, PassReport
 from dacergnn.runtime.lower import Buffer, lower

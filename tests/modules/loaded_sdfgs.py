@@ -12,8 +12,8 @@ from torch import nn
 import dacergnn
 from dacergnn import Config
 from dacergnn.library_nodes import GraphOperator
-from dacergnn.modules.compiled import Variant
 from dacergnn.modules.layer import core_of
+from dacergnn.modules.variant import Variant
 from dacergnn.program import Program
 from tests.modules.layers import (
     arguments,

@@ -11,7 +11,7 @@ import dacergnn
 from dacergnn.bench.caching import facts
 from dacergnn.bench.candidate import Built
 from dacergnn.modules import CompiledLayer
-from dacergnn.modules.compiled import Variant
+from dacergnn.modules.variant import Variant
 from tests.modules.layers import pyg
 
 NODES = 4000

@@ -15,8 +15,9 @@ from dacergnn.bench.candidate import Built
 from dacergnn.config import Config
 from dacergnn.cost import Cost
 from dacergnn.graph import HeteroGraph
-from dacergnn.modules.compiled import CompiledProgram, Variant
+from dacergnn.modules.compiled import CompiledProgram
 from dacergnn.modules.compiled_parts import compiled_parts
+from dacergnn.modules.variant import Variant
 
 
 def saved_bytes(built: Built) -> int:

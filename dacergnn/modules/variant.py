@@ -1,0 +1,44 @@
+"""Defines the builds of a program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dacergnn.modules.building import building
+from dacergnn.runtime.executable import Executable
+from dacergnn.sdfg_passes import Compilation
+
+
+@dataclass(frozen=True)
+class Variant:
+    """Holds the executables for one set of inputs that need gradients, and how their arrays correspond.
+
+    The forward returns ``results`` outputs of the program, then the saved arrays. The backward's inputs are
+    picked from (gradients, inputs, saved arrays, outputs) by ``sources``; ``slots`` are the inputs
+    that its outputs belong to. ``kept`` are the inputs that any program of gradients reads, ``read`` the results
+    that the backward reads.
+    """
+
+    forward: Executable
+    backward: Executable | None
+    results: int
+    sources: tuple[tuple[str, int], ...]
+    slots: tuple[int, ...]
+    kept: frozenset[int]
+    read: frozenset[int]
+    compile_again: Callable[[], Compilation]
+    asked: frozenset[str] = frozenset()
+    """Holds the questions that the user's plan has answered."""
+
+    @property
+    def giver(self) -> Executable | None:
+        """Returns the forward if a backward that runs once overwrites what the forward has saved, else None."""
+        saves = len(self.forward.lowered.outputs) > self.results
+        return self.forward if saves and self.backward is not None and self.backward.overwrites else None
+
+    @property
+    def compilation(self) -> Compilation:
+        """Returns the SDFGs behind the executables, and those after each pass; runs the passes to get them."""
+        with building():
+            return self.compile_again()
