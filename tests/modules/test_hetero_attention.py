@@ -106,7 +106,7 @@ def test_one_program_for_all_relations(name: str) -> None:
     report = dacergnn.explain(optimized)
     assert report.refused == {}
     assert [(layer.layer, layer.refusal, len(layer.builds)) for layer in report.layers] == [("HeteroConv", None, 1)]
-    assert str(report).startswith("(model): HeteroConv compiled\n")
+    assert str(report).startswith("(model): HeteroConv compiled for training\n")
 
 
 @pytest.mark.parametrize("name", ["GATv2Conv", "beside others", "TransformerConv beside others"])

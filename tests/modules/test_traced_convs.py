@@ -115,7 +115,7 @@ def test_outputs_and_gradients(name: str) -> None:
     assert encoded > 0
     assert_close(outcome(optimized, args), outcome(layer, args), 1e-8)
     assert optimized.graphs.encoded == encoded
-    assert str(dacergnn.explain(optimized)).startswith(f"(model): {type(layer).__name__} compiled\n")
+    assert str(dacergnn.explain(optimized)).startswith(f"(model): {type(layer).__name__} compiled for training\n")
 
 
 def attention_layer() -> Any:
