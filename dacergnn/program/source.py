@@ -104,7 +104,7 @@ Tree = TypeVar("Tree", bound=ast.AST)
 
 def copied_tree(node: Tree) -> Tree:
     """Copies a syntax tree, in a fifth of the time that `copy.deepcopy` takes."""
-    new = type(node)()
+    new = type(node).__new__(type(node))  # without its fields, which follow
     for name, value in vars(node).items():
         if isinstance(value, ast.AST):
             value = copied_tree(value)

@@ -112,6 +112,7 @@ def test_a_program() -> None:
     assert weight.grad is not None
 
 
+@pytest.mark.filterwarnings("ignore:Guards may run slower on Python 3.13.0:RuntimeWarning")
 def test_torch_compile(layer: Any) -> None:
     torch.compiler.reset()
     step = torch.compile(dacergnn.optimize(layer), backend="aot_eager", fullgraph=True)
