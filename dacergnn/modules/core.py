@@ -55,7 +55,7 @@ class Core(RunsPrograms):
     @property
     def is_watched(self) -> bool:
         """Returns whether hooks see the layer's own results."""
-        return bool(vars(self.original)["_forward_hooks"])
+        return bool(self.original.__dict__["_forward_hooks"])
 
     @property
     def applied(self) -> Callable[[Any], Any] | None:

@@ -49,7 +49,7 @@ class Seen:
         tensors = [*tensors] if self._plain else self._parts(tensors)
         self._numbers: array[int] | None = None
         self._forms: list[Any] = []
-        steps = [checked_step(tensor, check, shared=shared) for tensor in tensors]
+        self._steps = steps = [checked_step(tensor, check, shared=shared) for tensor in tensors]
         self._sampled = [i for i, step in enumerate(steps) if step > 1]
         if DESCRIBE is not None:
             numbers = array("q", [DESCRIBE, id(_VERSION), len(tensors)])
@@ -59,7 +59,7 @@ class Seen:
             if self._same(tensors, self._address, True):
                 self._numbers = numbers
         if self._numbers is None:
-            self._forms = [*map(_form, tensors)]
+            self._forms = [*map(_form, tensors, steps)]
 
     def same(self, tensors: Sequence[Tensor]) -> bool:
         """Tells whether these are the very same tensors, and nobody has written to them."""
@@ -69,10 +69,10 @@ class Seen:
     def unwritten(self, tensors: Sequence[Tensor]) -> bool:
         """Tells whether tensors have the same content as these had, in the same memory."""
         parts = [*tensors] if self._plain else self._parts(tensors)
-        if self._numbers is None:
-            return [*map(_form, parts)] == self._forms
-        if self._sampled and any(is_taken(parts[i]) for i in self._sampled):
+        if len(parts) != len(self._steps) or any(is_taken(parts[i]) for i in self._sampled):
             return False
+        if self._numbers is None:
+            return [*map(_form, parts, self._steps)] == self._forms
         return self._same(parts, self._address, False)
 
     def _parts(self, tensors: Sequence[Tensor]) -> list[Tensor]:
@@ -115,9 +115,14 @@ def _counts_writes(tensor: Tensor) -> bool:
     return not is_taken(tensor) and not tensor.untyped_storage().is_shared()
 
 
-def _form(tensor: Tensor) -> list[object]:
+def _form(tensor: Tensor, step: int) -> list[object]:
+    """Returns what `same_edges` compares, where torch cannot describe the tensor to C code."""
     version = None if tensor.is_inference() else tensor._version
     try:
-        return [tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype, version]
+        form: list[object] = [tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype, version]
+        if step:  # of a copy, or NumPy would share the memory from then on
+            numbers = tensor.detach().flatten()[::step].clone().view(torch.uint8)
+            form.append(hash(numbers.numpy().tobytes()))
+        return form
     except RuntimeError:  # a sparse tensor, or a tensor without memory
         return [tensor.shape, tensor.dtype, version]

@@ -140,6 +140,20 @@ def test_large_tensors_are_sampled_or_summed_up() -> None:
     assert not seen["never"].same([index])
 
 
+@pytest.mark.parametrize("inference", [False, True])
+def test_writes_where_torch_cannot_describe_tensors_to_c(inference: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dacergnn.runtime.seen.DESCRIBE", None)
+    with torch.inference_mode(inference):
+        index = torch.randint(0, 10**6, (2, 10**4))
+        seen = Seen([index])
+        assert seen.same([index])
+        index.data[:] = torch.randint(0, 10**6, (2, 10**4))
+        assert not seen.same([index])
+        seen = Seen([index])
+        index.numpy()[1, 777] += 1
+        assert not seen.same([index])
+
+
 @pytest.mark.parametrize("step", [1, 2])
 def test_checksums_tell_places_apart(step: int) -> None:
     numbers = torch.arange(4000, dtype=torch.int32)[::step]

@@ -236,8 +236,8 @@ def test_synthetic_graphs_by_name():
 def test_unknown_names():
     with pytest.raises(DatasetError, match=r"There is no dataset 'reddit'; known are aifb, .*name~scale for aifb, am"):
         datasets.load("reddit")
-    with pytest.raises(DatasetError, match="There is no synthetic dataset 'cora'; known are aifb, am"):
-        datasets.resolve("cora~")
+    with pytest.raises(DatasetError, match="There is no synthetic dataset 'imdb'; known are aifb, am"):
+        datasets.resolve("imdb~")
     for spec in ("am~fast", "am~-1", "am~0", "am~inf", "am~nan", "am~0.1~2"):
         with pytest.raises(DatasetError, match="positive number"):
             datasets.load(spec)
