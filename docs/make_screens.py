@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import re
 import subprocess
 import sys
@@ -29,6 +30,8 @@ IMAGES = Path(__file__).resolve().parent / "images"
 
 
 def demo(console: Console) -> None:
+    commands = Path(sys.executable).parent  # of an environment that users have activated
+    os.environ["PATH"] = f"{commands}{os.pathsep}{os.environ['PATH']}"
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         compare(20, Path("demo_output"), console)
 
