@@ -13,6 +13,7 @@ from torch.utils._pytree import tree_leaves
 from dacergnn.errors import DacergnnError
 from dacergnn.modules.ahead import ahead
 from dacergnn.modules.compiled_parts import compiled_parts
+from dacergnn.modules.graph_forward import compiled_forwards
 
 
 def warmup(model: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
@@ -24,16 +25,16 @@ def warmup(model: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
 
     Args:
         model: A module that `optimize` returned, one that holds layers of `dacergnn.modules`, or a function that
-            `compile` made.
+            `compile` made, or a method of such a module.
         args: Arguments of a call, with the shapes, types and devices of those to come; graphs may be others then.
 
     Raises:
-        DacergnnError: The model is no callable, or a layer refuses the arguments.
+        DacergnnError: The model is no module and no method of one, or a layer refuses the arguments.
         BuildError: The compiler failed.
     """
-    if not callable(model):
-        raise DacergnnError(f"model is a {type(model).__name__}; pass a module that optimize returned.")
-    module = model if isinstance(model, nn.Module) else nn.Module()
+    module = model if isinstance(model, nn.Module) else getattr(model, "__self__", None)
+    if not isinstance(module, nn.Module):  # whose buffers would be lost, and whose calls be remembered
+        raise DacergnnError(f"model is a {type(model).__name__}; pass a module that optimize returned, or its method.")
     inputs = (*tree_leaves((args, kwargs)), *module.parameters())
     devices = {t.device.index for t in inputs if isinstance(t, Tensor) and t.is_cuda}
     try:
@@ -42,8 +43,11 @@ def warmup(model: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
             with _evaluating(module), torch.no_grad():
                 model(*args, **kwargs)
     finally:
-        for part in compiled_parts(module):
-            part.part.forget_calls()  # what was seen of them are zeros
+        for part in compiled_parts(module):  # what was seen of their calls are zeros
+            part.part.forget_calls()
+        for inner in module.modules():
+            for runner in compiled_forwards(inner):
+                runner.forget_calls()
 
 
 @contextmanager
@@ -60,7 +64,8 @@ def _buffers_kept(module: nn.Module) -> Generator[None]:
 @contextmanager
 def _evaluating(module: nn.Module) -> Generator[None]:
     modes = [(part, part.training) for part in module.modules()]
-    module.eval()
+    for part, _ in modes:  # not by eval(), which some classes override to change parameters
+        part.training = False
     try:
         yield
     finally:

@@ -135,8 +135,41 @@ def test_a_failing_build_is_raised(graph: HeteroGraph, monkeypatch: pytest.Monke
 
 
 def test_bad_models() -> None:
-    with pytest.raises(DacergnnError, match="model is a str; pass a module that optimize returned"):
-        dacergnn.warmup("model")  # type: ignore[arg-type]
+    for model in ("model", lambda x: x):
+        with pytest.raises(DacergnnError, match=r"model is a (str|function); pass a module that optimize returned"):
+            dacergnn.warmup(model)  # type: ignore[arg-type]
+
+
+def test_a_method_of_a_module(graph: HeteroGraph, built: list[str]) -> None:
+    model, x = Model(graph.size("R")), torch.randn(graph.size("NS"), 6)
+    mean = model.norm.running_mean
+    assert mean is not None
+    before = mean.clone()
+    dacergnn.warmup(model.forward, x, graph)
+    assert torch.equal(mean, before)
+    assert len(built) == 6
+
+
+def test_forwards_over_graphs_of_dgl_remember_no_zeros() -> None:
+    dgl = pytest.importorskip("dgl")
+    import dgl.function as fn
+
+    class Loud(nn.Module):
+        @dacergnn.compile
+        def forward(self, g: Any, x: Tensor) -> Tensor:
+            with g.local_scope():
+                g.ndata["h"] = x
+                g.update_all(fn.copy_u("h", "m"), fn.sum("m", "out"))
+                out = g.ndata["out"]
+                return 2 * out if bool((out.detach() != 0).any()) else -out - 1
+
+    g = dgl.graph((torch.tensor([0, 1, 2]), torch.tensor([1, 2, 0])))
+    model, x = Loud(), torch.tensor([[1.0], [2.0], [3.0]])
+    dacergnn.warmup(model, g, x)
+    for _ in range(3):
+        assert torch.equal(model(g, x), 2 * x.roll(1, 0))
+        with torch.no_grad():
+            assert torch.equal(model(g, x), 2 * x.roll(1, 0))
 
 
 @pytest.mark.parametrize("wrong", ["columns", "rows", "type"])
