@@ -54,7 +54,7 @@ SCREENS: dict[str, tuple[Callable[[Console], None], str, int]] = {
     "explain": (explain, "dacergnn explain --model rgat --data aifb", 80),
     "profile": (profile, "dacergnn profile --model rgcn --data aifb", WIDTH),
 }
-"""What fills a screen, its title, and its columns."""
+"""Maps names to what fills a screen, its title, and its columns."""
 
 
 def draw(name: str) -> None:

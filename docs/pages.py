@@ -1,4 +1,4 @@
-"""What the scripts that make pages share: parts of a page between marks, and writing or printing it."""
+"""Finds the parts of a page between marks, and writes or prints it, for the scripts that make pages."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from dacergnn import datasets
+from dacergnn.errors import DatasetError
 
 Decorated = Callable[..., Any]
 
@@ -17,12 +18,19 @@ def present(name: str) -> str:
 
     Which one it is, and how to have the other, is written to standard error.
     """
-    if "~" in name or datasets.on_this_machine(name):
+    if "~" in name:
         return name
+    if datasets.on_this_machine(name):
+        try:
+            datasets.load(name)
+        except DatasetError as error:  # a damaged file, or the rest of a download that failed
+            click.echo(str(error), err=True)
+        else:
+            return name
     twin = datasets.twin(name)
     download = f", or name --data {name} to download it" if name in datasets.DOWNLOADED else ""
     click.echo(
-        f"{name} is not on this machine: taking {twin}, a synthetic graph with its counts. "
+        f"{name} cannot be loaded on this machine: taking {twin}, a synthetic graph with its counts. "
         f"Set DACERGNN_DATA to a folder with {name}.npz{download}.",
         err=True,
     )

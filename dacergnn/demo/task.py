@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import importlib
-import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -27,7 +25,7 @@ class Task:
     """Holds a graph with labelled nodes; edges are as PyG takes them, in the order of the graph's canonical edges."""
 
     origin: str
-    """What the graph is, as the screen says it."""
+    """Describes the graph, for the screen."""
     graph: HeteroGraph
     edge_index: Tensor
     """int64 [2, E]"""
@@ -83,16 +81,12 @@ def require_pyg() -> None:
 
 
 def load_task() -> Task:
-    """Loads AIFB: the real graph if a folder has it, else a synthetic graph with the same counts."""
-    folders = (os.environ.get("DACERGNN_DATA"), "../shared/data")
-    data_folder = next((folder for folder in folders if folder and Path(folder, f"{NAME}.npz").is_file()), None)
-    if data_folder is None:
+    """Loads AIFB: the real graph if it is on this machine, else a synthetic graph with the same counts."""
+    if not datasets.on_this_machine(NAME):
         return synthetic_task(datasets.synthetic(NAME))
-    os.environ["DACERGNN_DATA"] = data_folder
     data = datasets.load(NAME)
-    assert data.label is not None
-    assert data.train_idx is not None
-    assert data.test_idx is not None
+    if data.label is None or data.train_idx is None or data.test_idx is None:
+        raise DacergnnError(f"The demonstration needs labels and both index lists, which this {NAME} lacks.")
     return make_task("AIFB, the real graph", data.graph, data.label, data.train_idx, data.test_idx)
 
 

@@ -26,7 +26,7 @@ _DONE = {
     "reordered": ("linear_operator_reordering", "propagation_postponing", "aggregation_order"),
     "kept once per pair of node and type": ("compact_materialization",),
 }
-"""What passes do with operators, in few words; passes that prepare for others are not told."""
+"""Names what passes do with operators; passes that prepare for others are not told."""
 _NAMES = 3
 """Names of saved arrays that a brief text tells."""
 

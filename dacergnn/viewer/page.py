@@ -23,7 +23,7 @@ _SOURCES = {
     "frontend": "The program as the front end wrote it.",
     "loaded": "The SDFGs as load_sdfg read them.",
 }
-"""What is said of steps that are no passes."""
+"""Describes the steps that are no passes."""
 _SIGNS = (
     "<b>x W</b> product",
     "<b>a · b</b> dot product",

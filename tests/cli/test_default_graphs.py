@@ -30,7 +30,7 @@ def test_a_command_takes_the_synthetic_graph_and_says_so() -> None:
     result = CliRunner().invoke(main, ["explain", "--model", "rgcn", "--features", "4"])
     assert result.exit_code == 0, result.output
     assert result.stderr.splitlines()[0] == (
-        "aifb is not on this machine: taking aifb~, a synthetic graph with its counts. "
+        "aifb cannot be loaded on this machine: taking aifb~, a synthetic graph with its counts. "
         "Set DACERGNN_DATA to a folder with aifb.npz, or name --data aifb to download it."
     )
 
@@ -47,12 +47,23 @@ def test_every_default_has_a_stand_in(names: tuple[str, ...]) -> None:
         assert datasets.load(f"{present(name).partition('~')[0]}~0.002").graph.size("E") > 0
 
 
-def test_what_is_there_is_taken(bare: Path) -> None:
-    (bare / "aifb.npz").touch()
+def test_what_is_there_is_taken(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (bare / "downloads" / "dgl" / "mutag").mkdir(parents=True)
-    assert (present("aifb"), present("mutag")) == ("aifb", "mutag~")
+    assert (present("aifb"), present("mutag")) == ("aifb~", "mutag~")
+    (bare / "aifb.npz").touch()
     (bare / "downloads" / "dgl" / "mutag" / "graph.bin").touch()
-    assert present("mutag") == "mutag"
+    loaded: list[str] = []
+    monkeypatch.setattr(datasets, "load", loaded.append)
+    assert (present("aifb"), present("mutag")) == ("aifb", "mutag")
+    assert loaded == ["aifb", "mutag"]
+
+
+def test_damaged_files_are_told_and_replaced(bare: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (bare / "aifb.npz").write_bytes(b"no archive")
+    assert present("aifb") == "aifb~"
+    told = capsys.readouterr().err
+    assert str(bare / "aifb.npz") in told
+    assert "taking aifb~" in told
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""That links lead somewhere in a browser of the repository; the site's own build checks anchors, too."""
+"""Checks that links lead somewhere in a browser of the repository; the site's own build checks anchors, too."""
 
 from __future__ import annotations
 

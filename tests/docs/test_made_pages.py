@@ -1,4 +1,4 @@
-"""That pages which scripts make are what these scripts make now."""
+"""Checks that pages which scripts make are what these scripts make now."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""That sentences are short and words spelled, by the limits in scripts/check_prose.py."""
+"""Checks that sentences are short and words spelled, by the limits in scripts/check_prose.py."""
 
 from __future__ import annotations
 
