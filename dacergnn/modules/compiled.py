@@ -79,8 +79,7 @@ class CompiledProgram:
         self.profile = profile
         """Describes the graphs that choices are made for; with sparse features, the graph of the first call."""
         self.name: str = flat.name
-        self.title = flat.name
-        """The name of what runs the program, for users."""
+        self.title = flat.name  # of what runs the program, for users
         self.inputs = [sdfg_name(name) for name in flat.arrays]
         """The arrays that calls take."""
         self.sparse = [name for name in self.inputs if name in sparse]
@@ -165,17 +164,16 @@ class CompiledProgram:
 
     def _built(self, mask: Mask) -> tuple[list[str], LoweredProgram]:
         """Returns the inputs that need gradients, and the program, whose library is in the cache of builds."""
-        planned = self._plan(mask)
-        self._build_parts(planned[1])
-        return planned
+        wrt, program = self._plan(mask)
+        self._build_parts(program)
+        return wrt, program
 
     def _plan(self, mask: Mask) -> tuple[list[str], LoweredProgram]:
         """Returns the inputs that need gradients, and the program after all passes, which need not be built."""
         check_compiler(self._architectures)  # before the work that only a build needs
         with building():
-            planned = self._planned.get(mask)
-            if planned is not None:
-                return planned
+            if mask in self._planned:
+                return self._planned[mask]
             wrt = [n for n, needed in zip(self._taken, mask, strict=True) if needed]
             choices = self.config, self._target.version, self.profile, mask, self.shared
             key = plan_cache.plan_key(*self._text, self.dtype, self.index, *choices)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 
 import dacergnn
 from dacergnn import HeteroGraph
@@ -15,6 +16,8 @@ from dacergnn.errors import ArrayError, DacergnnError
 from dacergnn.modules import RGAT, RGCN, compiled
 from dacergnn.modules.ahead import ahead
 from dacergnn.modules.compiled import compiled_program
+from tests.frontends.case import Case
+from tests.frontends.cases import CASES
 
 
 @pytest.fixture
@@ -106,6 +109,34 @@ def test_libraries_layers_and_traced_ones(graph: HeteroGraph, built: list[str]) 
         torch.testing.assert_close(fast(x, edges), model(x, edges))
     assert len(built) == count
     assert len(dacergnn.explain(fast).layers) == 2
+
+
+KINDS = {(case.library, case.name.partition("-")[2].partition("-")[0]): case for case in reversed(CASES)}.values()
+"""The first mode of every layer with a front end."""
+
+
+@pytest.mark.parametrize("case", KINDS, ids=lambda case: case.name)
+def test_every_front_end(case: Case, built: list[str]) -> None:
+    """Another type is refused before anything is built, and calls after warming up build nothing."""
+    pytest.importorskip("torch_geometric" if case.library == "pyg" else "dgl")
+    edges = case.edges()
+    layer = case.layer(edges, torch.float32)
+    fast = dacergnn.optimize(layer, on_unsupported="error")
+    args, kwargs = case.inputs(edges, torch.float64)
+    if any(isinstance(leaf, Tensor) and leaf.is_floating_point() for leaf in tree_leaves((args, kwargs))):
+        with pytest.raises((ArrayError, dacergnn.UnsupportedCallError)):
+            fast(*args, **kwargs)
+        assert built == []
+    args, kwargs = case.inputs(edges, torch.float32)
+    dacergnn.warmup(fast, *args, **kwargs)
+    count = len(built)
+    assert count > 0
+    found, expected = fast(*args, **kwargs), layer(*args, **kwargs)
+    for own, other in zip(tree_leaves(found), tree_leaves(expected), strict=True):
+        torch.testing.assert_close(own, other, rtol=1e-3, atol=1e-3)
+    with torch.no_grad():
+        fast(*args, **kwargs)
+    assert len(built) == count
 
 
 def test_functions(graph: HeteroGraph, built: list[str]) -> None:
