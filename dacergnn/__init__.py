@@ -8,8 +8,10 @@ Every refusal raises a `DacergnnError`, of a kind that `dacergnn.errors` describ
 
 from dacergnn import _dace as _dace  # before all that import dace
 from dacergnn import datasets
+from dacergnn._version import VERSION
 from dacergnn.api import compile, explain, optimize, revert
 from dacergnn.config import Config, Rates
+from dacergnn.deploy.library import export
 from dacergnn.errors import (
     ArrayError,
     BuildError,
@@ -34,7 +36,7 @@ from dacergnn.profiling import profile
 from dacergnn.program import interpret, parse, print_plans, print_program
 
 configure_logs()
-__version__ = "0.1.0"
+__version__ = VERSION
 __all__ = [
     "ArrayError",
     "BuildError",
@@ -56,6 +58,7 @@ __all__ = [
     "compile",
     "datasets",
     "explain",
+    "export",
     "inference",
     "interpret",
     "optimize",

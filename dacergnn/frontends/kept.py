@@ -24,6 +24,8 @@ def kept(graph: HeteroGraph, key: Hashable, source: Tensor | None, make: Callabl
     if source is not None and source.is_floating_point() and cuda_graph.capturing():
         with torch.no_grad():
             return make()
+    if torch.compiler.is_exporting():
+        return make()
     known: tuple[Seen, T] | None = graph.derived.get(key)
     sources = [] if source is None else [source]
     if known is None or not known[0].same(sources):

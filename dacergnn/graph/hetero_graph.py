@@ -92,6 +92,8 @@ class HeteroGraph:
     @classmethod
     def of_parts(cls, *args: Any, **options: Any) -> HeteroGraph:
         """Returns the graph of edges of several types; the arguments are those of `canonical_parts`."""
+        if torch.compiler.is_exporting():
+            return _traced().of_parts(*args, **options)
         graph = cls.__new__(cls)
         graph._hold(*canonical_parts(*args, **options))
         return graph
@@ -156,6 +158,8 @@ class HeteroGraph:
     @classmethod
     def of_edges(cls, edge_index: EdgeIndexLike, edge_type: ArrayLike | None, **options: Any) -> HeteroGraph:
         """Makes a graph of an edge list; the arguments are those of `make_edge_list`, as in `from_arrays`."""
+        if torch.compiler.is_exporting():
+            return _traced().of_edges(edge_index, edge_type, **options)
         graph = cls.__new__(cls)
         graph._hold(*canonical_edges(edge_index, edge_type, **options))
         return graph
@@ -358,3 +362,10 @@ class HeteroGraph:
         kind = "bipartite, " if self.bipartite else ""
         types = f"{size('T')} node types, {size('R')} edge types"
         return f"HeteroGraph({kind}{nodes}, {size('E'):,} edges, {types}, {self.index_dtype}, {self.device})"
+
+
+def _traced() -> type[HeteroGraph]:
+    """Returns the class of graphs in calls that torch.export traces."""
+    from dacergnn.graph.traced import TracedGraph
+
+    return TracedGraph

@@ -14,7 +14,8 @@ _has_transforms = getattr(_C, "_are_functorch_transforms_active", lambda: True)
 class lasting(ContextDecorator):
     """Turns off inference mode, gradients and transforms of `torch.func`, so that new tensors are plain ones.
 
-    Tensors made in inference mode could not be used in training later, and tensors of a transform end with it.
+    Tensors made in inference mode could not be used in training later, and tensors of a transform end with it. Nothing
+    that torch.export traces outlives the call, and it would write these switches down.
     """
 
     _within: ExitStack | None = None
@@ -24,6 +25,8 @@ class lasting(ContextDecorator):
         return lasting()  # one for each call of a decorated function
 
     def __enter__(self) -> None:
+        if torch.compiler.is_exporting():
+            return
         if torch.is_inference_mode_enabled() or _has_transforms():
             self._within = ExitStack()
             self._within.enter_context(torch.inference_mode(False))

@@ -123,6 +123,23 @@ class CompiledProgram:
         return Program(self.sdfg).outputs
 
     @property
+    def result_rows(self) -> list[tuple[str, tuple[int, ...]]]:
+        """Returns row space and row shape of each result."""
+        view = Program(self.sdfg)
+        return [(view.space(name), view.shape(name)) for name in view.outputs]
+
+    def inference_code(self) -> Lowered:
+        """Returns the code for calls in which no input needs gradients; it need not be built."""
+        return self._plan((False,) * len(self._taken))[1].forward
+
+    @property
+    def answers(self) -> Answers:
+        """Returns the answers of the plan for calls in which no input needs gradients."""
+        program = self._plan((False,) * len(self._taken))[1]
+        with building():
+            return self._compiled([], program.answers).plan.answers
+
+    @property
     def _target(self) -> Target:
         return find(self.config.implementation)
 

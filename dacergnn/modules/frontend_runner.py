@@ -13,11 +13,14 @@ from torch.utils._pytree import tree_leaves
 from dacergnn.errors import ArrayError, UnsupportedCallError, UnsupportedMachineError
 from dacergnn.frontends import Binding, Frontend
 from dacergnn.frontends.parameters import Parameters
+from dacergnn.frontends.reached import Reached
 from dacergnn.graph import HeteroGraph
+from dacergnn.graph.traced import TracedGraph
 from dacergnn.modules.arrivals import is_collecting
 from dacergnn.modules.compiled import CompiledProgram
 from dacergnn.modules.core import Core
 from dacergnn.modules.elements import autocast_type, cast, is_autocast, with_parameters, without_autocast
+from dacergnn.modules.exported import run_traced
 from dacergnn.modules.follower import Followed
 from dacergnn.modules.repeated import Repeated, run
 from dacergnn.modules.runner import Runner
@@ -62,6 +65,33 @@ class FrontendRunner(Runner):
             return captures.run(self._captured, args, kwargs, self._own_tensors(), (self._training, self._generation))
         except (UnsupportedCallError, UnsupportedMachineError) as reason:
             return self.refused(reason, args, kwargs)
+
+    def traced(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Returns the result of a call that torch.export traces: torch's operations, and an operator for the program.
+
+        Raises:
+            UnsupportedCallError: The program does not cover the call.
+        """
+        frontend = self.frontend
+        if not frontend.repeatable:
+            raise UnsupportedCallError("calls draw random numbers; export the model after eval().")
+        frontend.edges(*args, **kwargs)
+        graph = frontend.graph(*args, **kwargs)
+        assert isinstance(graph, TracedGraph)
+        binding = self._bind(frontend, graph, args, kwargs)
+        if binding.sparse:
+            raise UnsupportedCallError(f"{', '.join(binding.sparse)} is sparse; pass dense features to torch.export.")
+        compiled = self.compiled(binding.program, binding.dtype, graph)
+        reached = None if binding.results is None else Reached(binding.results)
+        if binding.assemble is not None:
+            arrays = binding.assemble(binding.parts, lambda *_: None)
+        else:
+            arrays = {name: array.contiguous() for name, array in binding.arrays.items()}
+            arrays |= {name: function(arrays[name]) for name, function in binding.made.items()}
+            if binding.stacks is not None:
+                arrays |= binding.stacks.arrays(binding.parts)
+        outputs = run_traced(compiled, graph, [arrays[name] for name in compiled.inputs])
+        return binding.finish(outputs) if reached is None else binding.finish(outputs, reached)
 
     def forget_calls(self) -> None:
         super().forget_calls()

@@ -39,6 +39,8 @@ class CompiledLayer(nn.Module):
         core = self._dacergnn
         if not torch.compiler.is_compiling():
             return core.call(args, kwargs)
+        if torch.compiler.is_exporting():
+            return core.traced(args, kwargs)
         frontend = core.frontend
         try:
             if frontend is None:

@@ -13,7 +13,7 @@ from torch.autograd.profiler import record_function
 from torch.nn.parameter import is_lazy
 
 from dacergnn.config import Config, OnUnsupported
-from dacergnn.errors import ArrayError, GraphError, UnsupportedLayerError
+from dacergnn.errors import ArrayError, GraphError, UnsupportedCallError, UnsupportedLayerError
 from dacergnn.frontends import Frontend, find_frontend, find_tracer
 from dacergnn.frontends.linear import has_hooks
 from dacergnn.modules.core import Core
@@ -64,6 +64,19 @@ class LayerCore(Core):
             return self.runner.call(args, kwargs)
         except (ArrayError, GraphError) as problem:
             self.runner.raise_alike(problem, args, kwargs)
+
+    def traced(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Returns the result of a call that torch.export traces."""
+        unchanged, state = self._state.check
+        if not unchanged(state):
+            self.refresh()
+        if not isinstance(self.runner, FrontendRunner):
+            reason = "torch.export takes compiled layers that have a front end"
+            return self.runner.fall_back(str(self.refused or reason), args, kwargs)
+        try:
+            return self.runner.traced(args, kwargs)
+        except UnsupportedCallError as reason:
+            return self.runner.refused(reason, args, kwargs)
 
     def refresh(self) -> None:
         """Chooses again how calls run if the state of the layer has changed."""

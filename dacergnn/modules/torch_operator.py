@@ -1,4 +1,4 @@
-"""Lets torch.compile and torch.export trace layers: one torch.library operator holds a whole call.
+"""Lets torch.compile trace layers: one torch.library operator holds a whole call (torch.export: `exported.py`).
 
 Tracers do not look into a layer, since the graph of its edge tensors is known only when the operator runs. The
 backward runs the eager call again with gradients, so nothing but the inputs is saved.
@@ -7,12 +7,9 @@ backward runs the eager call again with gradients, so nothing but the inputs is 
 from __future__ import annotations
 
 import ast
-import os
 import secrets
 import weakref
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
@@ -20,8 +17,8 @@ from torch import Tensor
 
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.graph import HeteroGraph
+from dacergnn.modules.beside import beside
 from dacergnn.modules.elements import autocast_type, cast, with_parameters
-from dacergnn.runtime.cuda_device import on_this_stream
 
 if TYPE_CHECKING:
     from dacergnn.modules.graph_layer import GraphLayer
@@ -43,12 +40,6 @@ def skipped_by_dynamo(function: _Function) -> _Function:
     return function
 
 
-@cache
-def _worker(_process: int) -> ThreadPoolExecutor:
-    """Returns a thread beside the calling one; each process has its own, since a fork copies no other threads."""
-    return ThreadPoolExecutor(max_workers=1, thread_name_prefix="dacergnn")
-
-
 _LAYERS: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 
 
@@ -64,8 +55,7 @@ def _find_layer(number: int) -> LayerCore | GraphLayer:
     if layer is None:
         raise UnsupportedCallError(
             "This program calls a compiled layer that is gone, or belongs to another process: a program that torch has "
-            "exported or compiled holds no layers. Keep the model while the program is used, or export the model of "
-            "dacergnn.revert."
+            "compiled holds no layers. Keep the model while the program is used."
         )
     return layer
 
@@ -175,8 +165,7 @@ def layer_backward(
             torch.zeros_like(originals[i]) if r is None else r.clone() for i, r in zip(wanted, results, strict=True)
         ]
 
-    # Inside an operator, autograd does not see what this thread does; another thread is recorded as usual.
-    return _worker(os.getpid()).submit(on_this_stream(differentiate, gradients[0].device)).result()
+    return beside(differentiate, gradients[0].device)
 
 
 @layer_backward.register_fake

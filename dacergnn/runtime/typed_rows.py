@@ -14,7 +14,7 @@ from dacergnn.runtime.transformed import is_transformed
 
 def join_rows(parts: Sequence[Tensor]) -> Tensor:
     """Returns `torch.cat` of rows; many rows go to used memory of the pool, which costs less than fresh memory."""
-    if sum(part.nbytes for part in parts) < SMALL or not _in_memory(parts):
+    if torch.compiler.is_compiling() or sum(part.nbytes for part in parts) < SMALL or not _in_memory(parts):
         return torch.cat(list(parts))
     return _Join.apply(*parts)  # pyright: ignore[reportUnknownMemberType, reportReturnType]
 
@@ -24,7 +24,7 @@ def split_rows(rows: Tensor, sizes: Sequence[int]) -> tuple[Tensor, ...]:
 
     Their gradients are joined once; the gradient of a slice would be as large as all rows.
     """
-    if is_transformed():
+    if torch.compiler.is_compiling() or is_transformed():
         return rows.split_with_sizes(list(sizes))
     if not rows.requires_grad or rows.nbytes < SMALL or not _in_memory([rows]):
         return rows.unsafe_split_with_sizes(list(sizes))

@@ -159,6 +159,8 @@ class ConvolutionFrontend(MessagePassingFrontend):
 
     def encode(self, edge_index: Any, nodes: Nodes) -> HeteroGraph:
         """Encodes the graph of a call, with one copy of it for each feature matrix."""
+        if nodes.batch and torch.compiler.is_exporting():
+            raise UnsupportedCallError("x has the shape [B, N, K]; torch.export takes compiled layers of one graph.")
         if nodes.batch:  # ids that are too large would lead to nodes of other copies
             return self.encode_edges(checked_edges(edge_index, (nodes.src, nodes.dst)), nodes)
         return self.encode_edges(sources_and_destinations(edge_index), nodes)

@@ -26,6 +26,8 @@ def with_loops(edge_index: Tensor, count: int, sizes: Sizes | None = None) -> Te
     Raises:
         GraphError: An end of an edge is out of the range of ``sizes``. Positions in the text count in the user's list.
     """
+    if torch.compiler.is_exporting():
+        return torch.ops.dacergnn.with_loops(edge_index, count, *(sizes or _ANY))
     if sorting.at_hand(edge_index):
         edges = native_sorting.with_loops(edge_index, sizes or _ANY, count)
         if edges is not None:

@@ -66,7 +66,7 @@ def record(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if kwargs.get("inplace"):
             return _in_place(trace, func, plain(args), {**plain(kwargs), "inplace": False}, values)
         if rule is not None and not ends:
-            return _apply(trace, rule, func, args, kwargs, values)
+            return apply_rule(trace, rule, func, args, kwargs, values)
         indexing = INDEXING.get(func)
         if indexing is not None:
             result = indexing(trace, *args, **kwargs)
@@ -81,7 +81,7 @@ def record(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if functional is not None:
             return _in_place(trace, functional, args, kwargs, values)
         if rule is not None:
-            return _apply(trace, rule, func, args, kwargs, values)
+            return apply_rule(trace, rule, func, args, kwargs, values)
     except Untranslatable:
         pass
     return _in_torch(trace, func, args, kwargs, values)
@@ -113,7 +113,7 @@ def _attribute(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return func(plain(value), *rest, **kwargs)
 
 
-def _apply(
+def apply_rule(
     trace: Trace, rule: Rule, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], values: list[Value]
 ) -> Any:
     """Records one function as the rule says."""
@@ -181,7 +181,7 @@ def _in_place(trace: Trace, functional: Any, args: tuple[Any, ...], kwargs: dict
     rule = RULES.get(functional)
     if rule is None or type(target) is not Value or held(target) is not None or not target.alone():
         raise Untranslatable
-    result = _apply(trace, rule, functional, args, kwargs, values)
+    result = apply_rule(trace, rule, functional, args, kwargs, values)
     if result.shape != target.shape:
         raise Untranslatable
     target.node = result.node

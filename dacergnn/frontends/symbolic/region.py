@@ -227,9 +227,9 @@ def _spaces(steps: tuple[Step, ...], bipartite: bool) -> list[str | None]:
     for i, (op, _, data, _) in enumerate(steps):
         if op == "gather" and data[0] == "ntype":  # rows of sources, unless other values decide
             known.setdefault(find(i), ends["src"])
-    if bipartite:
-        return [None if uniform[i] else known[find(i)] for i in range(len(steps))]
-    return _sides(steps, [None if uniform[i] else known[find(i)] for i in range(len(steps))])
+    # Values that no edge leads to or from are rows of nodes.
+    spaces = [None if uniform[i] else known.get(find(i), ends["src"]) for i in range(len(steps))]
+    return spaces if bipartite else _sides(steps, spaces)
 
 
 def _sides(steps: tuple[Step, ...], spaces: list[str | None]) -> list[str | None]:

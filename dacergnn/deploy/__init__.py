@@ -1,0 +1,1 @@
+"""Exports trained models, so that they run without Python."""

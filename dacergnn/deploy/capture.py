@@ -1,0 +1,66 @@
+"""Traces a model with torch.export, whose sizes of nodes, edges and batches stay open."""
+
+from __future__ import annotations
+
+from inspect import signature
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+from dacergnn.errors import ArrayError, UnsupportedCallError
+
+_OPEN = torch.export.Dim.DYNAMIC
+
+
+def dynamic_shapes(value: Any) -> Any:
+    """Returns the open sizes of arguments, in their structure: those of edges [2, E], else of the first axis."""
+    leaves, spec = pytree.tree_flatten(value)
+    return pytree.tree_unflatten([_open(leaf) for leaf in leaves], spec)
+
+
+def _open(leaf: Any) -> dict[int, Any] | None:
+    if not isinstance(leaf, Tensor) or not leaf.dim():
+        return None
+    edges = not leaf.is_floating_point() and leaf.dim() == 2 and leaf.size(0) in (2, 4)
+    return {1: _OPEN} if edges else {0: _OPEN}
+
+
+def capture(
+    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None, shapes: Any = None
+) -> torch.export.ExportedProgram:
+    """Returns the exported program of a model in eval mode, with operations that write to no argument.
+
+    Args:
+        args: An example of a call; every open size should be at least 2 in it.
+        kwargs: The keyword arguments of the example.
+        shapes: ``dynamic_shapes`` of `torch.export.export`; None for `dynamic_shapes` of the arguments.
+
+    Raises:
+        ArrayError: The model is in training mode, or the example is none.
+        UnsupportedCallError: torch cannot trace the model.
+    """
+    training = next((name or "the model" for name, module in model.named_modules() if module.training), None)
+    if training is not None:
+        raise ArrayError("model", f"is in training mode ({training}); call model.eval() before it is exported")
+    if not isinstance(args, tuple):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ArrayError("example", f"is a {type(args).__name__}; pass a tuple of the arguments of a call")
+    kwargs = kwargs or {}
+    if shapes is None:
+        shapes = _by_parameter(model, args, kwargs)
+    with torch.no_grad():
+        model(*args, **kwargs)  # builds programs for graphs like those of the example
+        try:
+            program = torch.export.export(model, args, kwargs, dynamic_shapes=shapes, strict=False)
+        except RuntimeError as error:
+            raise UnsupportedCallError(f"torch.export cannot trace the model: {error}") from error
+    return program.run_decompositions({})
+
+
+def _by_parameter(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    open_args = tuple([dynamic_shapes(arg) for arg in args])
+    if not kwargs:
+        return open_args
+    named = dict(zip(signature(model.forward).parameters, open_args, strict=False))
+    return named | {name: dynamic_shapes(value) for name, value in kwargs.items()}

@@ -1,0 +1,197 @@
+"""C++ that encodes the graphs of a call: once for all programs that run on a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from dacergnn.deploy.network import Graph
+from dacergnn.deploy.sizes import cpp
+from dacergnn.errors import UnsupportedCallError
+from dacergnn.graph.encoding_steps import AS_THEY_ARE, Steps, reads_pairs, steps_of
+from dacergnn.graph.spaces import parse_encoding
+from dacergnn.runtime.lower import Lowered
+
+
+@dataclass
+class EncodedGraph:
+    """Holds C++ that encodes a graph, and the expressions of its encodings and sizes.
+
+    Args:
+        lines: Statements.
+        encodings: Expressions by the names of encodings.
+        sizes: Expressions by row spaces.
+    """
+
+    lines: list[str] = field(default_factory=list[str])
+    encodings: dict[str, str] = field(default_factory=dict[str, str])
+    sizes: dict[str, str] = field(default_factory=dict[str, str])
+
+
+def encode(graph: Graph, programs: Sequence[Lowered], slot: Callable[[], str]) -> EncodedGraph:
+    """Returns the code that makes what programs read of a graph.
+
+    Args:
+        slot: Returns the expression of a buffer that lives as long as the graph.
+
+    Raises:
+        UnsupportedCallError: A program reads an encoding that C++ does not make.
+    """
+    names = tuple(dict.fromkeys(name for program in programs for name in program.encodings))
+    return _Writer(graph, slot).write(names, _spaces(programs))
+
+
+def encode_rows(rows: str, program: Lowered, slot: Callable[[], str]) -> EncodedGraph:
+    """Returns the same for a program over nodes alone, of which there are ``rows``."""
+    sizes = {"NS": rows, "ND": rows, "E": "0", "R": "1", "T": "1", "ONE": "1", "RNS": rows, "U": "0", "V": "0"}
+    made = EncodedGraph(sizes=sizes)
+    for name in program.encodings:
+        _one(made, name, slot)
+    return made
+
+
+def _spaces(programs: Sequence[Lowered]) -> set[str]:
+    spaces: set[str] = set()
+    for program in programs:
+        spaces |= {space for space, _ in program.spaces.values()}
+        spaces |= {buffer.rows for buffer in (*program.outputs, *program.intermediates)}
+        spaces |= set(program.signature) & {"NS", "ND", "E", "U", "V", "R", "T", "RNS"}
+    return spaces
+
+
+def _one(made: EncodedGraph, name: str, slot: Callable[[], str]) -> None:
+    """Adds an encoding of rows that all have one type."""
+    form, space, _ = parse_encoding(name)
+    size = made.sizes[space]
+    if form == "ids":
+        made.encodings[name] = f"deploy::counted({slot()}, {size})"
+    elif form == "idx":
+        made.encodings[name] = f"deploy::zeros({slot()}, {size})"
+    elif form == "ptr":
+        made.encodings[name] = f"deploy::whole({slot()}, {size})"
+    else:
+        raise _unknown(name)
+    variable = f"{name}_{len(made.lines)}"
+    made.lines.append(f"Index *const {variable} = {made.encodings[name]};")
+    made.encodings[name] = variable
+
+
+def _unknown(name: str) -> UnsupportedCallError:
+    return UnsupportedCallError(
+        f"A program of the model reads the encoding {name}, which a C library does not make; compile the model with "
+        'Config(adjacency="csr") and without a plan of your own.'
+    )
+
+
+class _Writer:
+    def __init__(self, graph: Graph, slot: Callable[[], str]) -> None:
+        self.graph, self.slot, self.name = graph, slot, graph.name
+        sources, destinations, types, node_types = graph.sizes
+        self.made = EncodedGraph(
+            sizes={
+                "NS": cpp(sources), "ND": cpp(destinations), "E": f"{self.name}.count", "R": f"Number({types})",
+                "T": f"Number({node_types})", "ONE": "Number(1)", "RNS": f"(Number({types}) * {cpp(sources)})",
+            }
+        )  # fmt: skip
+        self._ranges: dict[str, str] = {}
+
+    def write(self, names: tuple[str, ...], spaces: set[str]) -> EncodedGraph:
+        made, several = self.made, self.graph.sizes[2] > 1
+        known = {"idx_E_src": f"{self.name}.src", "idx_E_dst": f"{self.name}.dst"}
+        known["idx_E_etype"] = f"{self.name}.type"
+        if self.graph.typed:
+            known |= {"idx_NS_ntype": f"{self.name}.node_type", "idx_ND_ntype": f"{self.name}.node_type"}
+        if reads_pairs(names) or spaces & {"U", "V"} or "ids_E_etype_src" in names:
+            pairs = f"{self.name}_pairs"
+            made.lines.append(f"const deploy::Pairs {pairs} = deploy::count_pairs({self.slot()}, {self.name});")
+            made.sizes |= {"U": f"{pairs}.sources", "V": f"{pairs}.destinations"}
+            known |= {"ptr_E_srcpair": f"{pairs}.source_starts", "ptr_E_dstpair": f"{pairs}.destination_starts"}
+            known["ids_E_etype_src"] = f"{pairs}.by_source"
+        pending = [name for name in names if name not in known]
+        steps = steps_of(tuple(pending), frozenset(known), several, self.graph.typed)
+        if steps.made:
+            self._encode(steps, known)
+        for name, other, space in steps.shared:
+            made.encodings[name] = made.encodings.get(other) or known.get(other) or self._range(space)
+            if other == AS_THEY_ARE:
+                made.encodings[name] = self._range(space)
+            elif other == "ids_E_etype_src":
+                made.encodings[name] = self._or_range(known[other], "E")
+        for name in names:
+            if name == "ids_E_etype_src":
+                made.encodings[name] = self._or_range(known[name], "E")
+            elif name in known:
+                made.encodings[name] = known[name]
+            elif name not in made.encodings:
+                self._other(name, known)
+        return made
+
+    def _encode(self, steps: Steps, known: dict[str, str]) -> None:
+        """Writes the call of the encoder that Python calls as well."""
+        made, own = self.made, f"{self.name}_steps"
+        counts = [f"{made.sizes[space]}{' + 1' if longer else ''}" for _, space, longer in steps.made]
+        words = ", ".join(map(str, [4, *steps.words]))
+        made.lines.append(f"static constexpr Number {own}_words[] = {{{words}}};")
+        made.lines.append(f"const Number {own}_counts[] = {{{', '.join(counts)}}};")
+        made.lines.append(f"Index *{own}_memory = {self.slot()}.of<Index>(deploy::total({own}_counts));")
+        sizes = [made.sizes[space] for space in steps.spaces]
+        head = [f"Number({len(sizes)})", *sizes, "0", *[f"(Number){known[name]}" for name in steps.inputs]]
+        room = len(head) + len(steps.made)
+        made.lines.append(f"Number {own}[{room}] = {{{', '.join(head)}}};")
+        made.lines.append(f"deploy::place({own} + {len(head)}, {own}_memory, {own}_counts);")
+        made.lines.append(f"if (dacergnn::encode({own}_words, {own}) < 0)")
+        made.lines.append('  deploy::fail(deploy::kNoMemory, "There is no memory to encode the edges.");')
+        for i, (name, space, _) in enumerate(steps.made):
+            address = f"(Index *){own}[{len(head) + i}]"
+            is_order = parse_encoding(name).kind == "ids" if not name.startswith("arange_") else False
+            variable = f"{self.name}_{name}"
+            made.lines.append(f"Index *{variable} = {address};")
+            made.encodings[name] = variable
+            if is_order:
+                made.lines.append(f"if (!{variable}) {variable} = deploy::counted({self.slot()}, {made.sizes[space]});")
+            if name.startswith("arange_"):
+                self._ranges[space] = variable
+
+    def _range(self, space: str) -> str:
+        """Returns the numbers of the rows of a space."""
+        if space not in self._ranges:
+            variable = self._ranges[space] = f"{self.name}_arange_{space}"
+            self.made.lines.append(
+                f"Index *const {variable} = deploy::counted({self.slot()}, {self.made.sizes[space]});"
+            )
+        return self._ranges[space]
+
+    def _or_range(self, order: str, space: str) -> str:
+        variable = f"{self.name}_order_{len(self.made.lines)}"
+        counted = f"deploy::counted({self.slot()}, {self.made.sizes[space]})"
+        self.made.lines.append(f"Index *const {variable} = {order} ? {order} : {counted};")
+        return variable
+
+    def _other(self, name: str, known: dict[str, str]) -> None:
+        form, space, paths = parse_encoding(name)
+        path = paths[-1]
+        typed = self.graph.typed and self.graph.sizes[3] > 1
+        if len(paths) == 1 and (path == "one" or (path in ("ntype", "srctype", "dsttype") and not typed)):
+            _one(self.made, name, self.slot)
+            return
+        if form == "idx" and path in ("srctype", "dsttype") and space in ("E", "U", "V"):
+            ends = f"idx_{space}_{path.removesuffix('type')}"
+            if ends not in self.made.encodings and ends not in known:
+                self._alone(ends, known)
+            rows = known.get(ends) or self.made.encodings[ends]
+            variable = f"{self.name}_{name}"
+            taken = f"deploy::taken({self.slot()}, {self.name}.node_type, {rows}, {self.made.sizes[space]})"
+            self.made.lines.append(f"Index *const {variable} = {taken};")
+            self.made.encodings[name] = variable
+            return
+        raise _unknown(name)
+
+    def _alone(self, name: str, known: dict[str, str]) -> None:
+        """Makes one more encoding by steps of its own."""
+        steps = steps_of((name,), frozenset(known), self.graph.sizes[2] > 1, self.graph.typed)
+        if not steps.made:
+            raise _unknown(name)
+        own = self.name
+        self.name = f"{own}_{name}"
+        self._encode(steps, known)
+        self.name = own

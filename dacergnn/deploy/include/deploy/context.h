@@ -1,0 +1,130 @@
+// Memory and errors of the calls of an exported model.
+#pragma once
+
+#include <algorithm>
+#include <cstdarg>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <vector>
+
+namespace deploy {
+
+// Codes that functions of a model return. The header of the model repeats them.
+enum Code { kDone = 0, kBadInput = 1, kNoMemory = 2, kBadWeights = 3, kNoProcessor = 4, kTooSmall = 5 };
+
+// Holds the text of the last error of the calling thread.
+struct Message {
+  char text[1024] = "";
+};
+
+inline Message &message() {
+  static thread_local Message own;
+  return own;
+}
+
+// Ends a call. The text is in `message` already.
+struct Failure {
+  int code;
+};
+
+[[gnu::format(printf, 2, 3), noreturn]] inline void fail(int code, const char *format, ...) {
+  va_list values;
+  va_start(values, format);
+  std::vsnprintf(message().text, sizeof message().text, format, values);
+  va_end(values);
+  throw Failure{code};
+}
+
+// A piece of memory that only grows, so that calls of equal size allocate nothing.
+class Buffer {
+ public:
+  Buffer() = default;
+  Buffer(const Buffer &) = delete;
+  Buffer &operator=(const Buffer &) = delete;
+  ~Buffer() { std::free(data_); }
+
+  // Returns memory for `count` elements; what was there before is lost.
+  template <class T>
+  T *of(std::int64_t count) {
+    const std::size_t bytes = (static_cast<std::size_t>(std::max<std::int64_t>(count, 1)) * sizeof(T) + 63) / 64 * 64;
+    if (bytes > bytes_) {
+      std::free(data_);
+      bytes_ = 0;
+      const std::size_t room = bytes + bytes / 4 / 64 * 64;  // sizes differ a little from call to call
+      data_ = std::aligned_alloc(64, room);
+      if (data_ == nullptr) fail(kNoMemory, "There is no memory for %zu bytes; pass a smaller batch.", room);
+      bytes_ = room;
+    }
+    return static_cast<T *>(data_);
+  }
+
+ private:
+  void *data_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+// Memory of a call in parallel to others; calls take turns in using it.
+struct Context {
+  explicit Context(int slots) : slots(slots) {}
+  std::vector<Buffer> slots;
+};
+
+// Holds the contexts that no call uses at the moment.
+class Contexts {
+ public:
+  explicit Contexts(int slots) : slots_(slots) {}
+
+  std::unique_ptr<Context> take() {
+    {
+      const std::lock_guard<std::mutex> guard(mutex_);
+      if (!idle_.empty()) {
+        std::unique_ptr<Context> context = std::move(idle_.back());
+        idle_.pop_back();
+        return context;
+      }
+    }
+    return std::make_unique<Context>(slots_);
+  }
+
+  void give(std::unique_ptr<Context> context) {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    idle_.push_back(std::move(context));
+  }
+
+  // Frees the memory that no call uses.
+  void clear() {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    idle_.clear();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Context>> idle_;
+  int slots_;
+};
+
+// Runs a function at a border that no exception may cross; returns its code, and copies the text of an error.
+template <class Function>
+int guarded(Message &told, Function function) noexcept {
+  try {
+    function();
+    return kDone;
+  } catch (const Failure &failure) {
+    if (&told != &message()) std::snprintf(told.text, sizeof told.text, "%s", message().text);
+    return failure.code;
+  } catch (const std::bad_alloc &) {
+    std::snprintf(told.text, sizeof told.text, "There is no memory for this call; pass a smaller batch.");
+    return kNoMemory;
+  } catch (const std::exception &error) {
+    std::snprintf(told.text, sizeof told.text, "%s", error.what());
+    return kNoMemory;
+  }
+}
+
+}  // namespace deploy

@@ -1,0 +1,218 @@
+"""The C interface of an exported model: its header, the source behind it, and a manifest."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from string import Template
+from typing import Any
+
+import torch
+
+from dacergnn._version import VERSION
+from dacergnn.deploy.network import Array, Network
+from dacergnn.deploy.processors import Processor
+from dacergnn.deploy.weights import WeightFile
+from dacergnn.deploy.writer import c_type
+
+_HEADER = Template("""\
+/* The model "$name", exported by dacergnn $version. All functions may be called from several threads. */
+#ifndef ${NAME}_H
+#define ${NAME}_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What functions return; ${name}_message tells more. */
+enum {
+  ${NAME}_DONE = 0,
+  ${NAME}_BAD_INPUT = 1,     /* an argument is wrong: a size, an address, an index out of range */
+  ${NAME}_NO_MEMORY = 2,
+  ${NAME}_BAD_WEIGHTS = 3,   /* the file of weights is missing, or belongs to another model */
+  ${NAME}_NO_PROCESSOR = 4,  /* the library has no kernels for this processor */
+  ${NAME}_TOO_SMALL = 5      /* the memory for a result is too small; its sizes are set */
+};
+
+/* Arguments of a call, in order. */
+enum {
+$inputs
+  ${NAME}_INPUTS = $input_count
+};
+
+/* Results of a call, in order. */
+enum {
+$outputs
+  ${NAME}_OUTPUTS = $output_count
+};
+
+/* An argument: numbers without gaps, the last axis first in memory, and the size of each axis. */
+typedef struct {
+  const void *data;
+  int64_t sizes[4];
+} ${name}_input;
+
+/* A result: memory of the caller and its bytes. A call sets the sizes, also if the memory is too small. */
+typedef struct {
+  void *data;
+  int64_t bytes;
+  int64_t sizes[4];
+} ${name}_output;
+
+typedef struct ${name} ${name};
+
+/* Makes a model. The weights are $weights. */
+int ${name}_create(const char *weights, ${name} **made);
+
+/* Runs a call on arrays of ${NAME}_INPUTS arguments and ${NAME}_OUTPUTS results, with so many threads (0: as many as
+   there are processors). Nothing is written to the results of a call that fails, except their sizes. */
+int ${name}_run(const ${name} *model, const ${name}_input *inputs, ${name}_output *outputs, int threads);
+
+/* Returns the text of the last error of the calling thread, in English. */
+const char *${name}_message(void);
+
+/* Returns the kind of processor whose kernels run. */
+const char *${name}_processor(const ${name} *model);
+
+/* Frees the memory that calls keep for later ones. */
+void ${name}_trim(const ${name} *model);
+
+/* Frees a model that no call uses. */
+void ${name}_destroy(${name} *model);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
+""")
+_SOURCE = Template("""\
+#include "deploy/library.h"
+
+$declarations
+namespace {
+$conditions
+constexpr deploy::Variant variants[] = {$variants};
+constexpr std::int64_t offsets[] = {$offsets};
+constexpr char header[] = $header;
+}  // namespace
+$embedded
+static const deploy::Description description = {
+    "$name", variants, $variant_count, offsets, $weight_count, header, $header_bytes, $weight_bytes, $address};
+
+#define PUBLIC extern "C" __attribute__((visibility("default")))
+
+PUBLIC int ${name}_create(const char *weights, deploy::Model **made) {
+  return deploy::create(description, weights, made);
+}
+PUBLIC int ${name}_run(const deploy::Model *model, const deploy::Input *inputs, deploy::Output *outputs,
+                       int threads) {
+  return deploy::run(model, inputs, outputs, threads);
+}
+PUBLIC const char *${name}_message() { return deploy::message().text; }
+PUBLIC const char *${name}_processor(const deploy::Model *model) { return model->processor(); }
+PUBLIC void ${name}_trim(const deploy::Model *model) { model->trim(); }
+PUBLIC void ${name}_destroy(deploy::Model *model) { delete model; }
+""")
+_EMBEDDED = Template("""
+asm(".section .rodata\\n.balign 64\\n.globl ${name}_weights\\n.hidden ${name}_weights\\n${name}_weights:\\n"
+    ".incbin \\"$file\\"\\n.previous");
+extern "C" const char ${name}_weights[];
+""")
+
+
+def header(name: str, network: Network, *, embedded: bool) -> str:
+    """Returns the header of a model."""
+    inputs = [array.label for array in network.inputs]
+    outputs = [label for label, _ in network.outputs]
+    where = "in the library; pass NULL, or the path of other weights of the same form"
+    return _HEADER.substitute(
+        name=name, NAME=name.upper(), version=VERSION, input_count=len(inputs), output_count=len(outputs),
+        inputs=_constants(name, [(array.label, array) for array in network.inputs]),
+        outputs=_constants(name, network.outputs),
+        weights=where if embedded else "in a file; pass its path",
+    )  # fmt: skip
+
+
+def constant_names(name: str, labels: Sequence[str]) -> list[str]:
+    """Returns the names of constants of C for arguments or results; different labels have different names."""
+    names: list[str] = []
+    for label in labels:
+        base = f"{name}_{re.sub(r'[^A-Za-z0-9]+', '_', label).strip('_')}".upper()
+        own, count = base, 2
+        while own in names:
+            own, count = f"{base}_{count}", count + 1
+        names.append(own)
+    return names
+
+
+def _constants(name: str, arrays: Sequence[tuple[str, Array]]) -> str:
+    names = constant_names(name, [label for label, _ in arrays])
+    return "\n".join(
+        f"  {own} = {i}, /* {label}: {_form(array)} */"
+        for i, (own, (label, array)) in enumerate(zip(names, arrays, strict=True))
+    )
+
+
+def _form(array: Array) -> str:
+    """Returns the type and the sizes of an array; sizes that may differ from call to call have names."""
+    return f"{c_type(array.dtype).removeprefix('std::')} [{', '.join(map(str, array.shape))}]"
+
+
+def source(
+    name: str, kinds: Sequence[Processor], slots: int, weights: WeightFile, order: Sequence[str], file: str | None
+) -> str:
+    """Returns the source of the functions that the header declares.
+
+    Args:
+        slots: Number of buffers of a call.
+        order: The weights in the order in which the kernels number them.
+        file: The path of the weights to put into the library; None to read them from a file.
+    """
+    declarations = "".join(
+        f'extern "C" int {name}_run_{kind.suffix}(const void *const *, deploy::Context &, const deploy::Input *, '
+        "deploy::Output *, deploy::Message &);\n"
+        for kind in kinds
+    )
+    conditions = "".join(f"bool fits_{kind.suffix}() {{ return {kind.condition}; }}\n" for kind in kinds)
+    variants = ", ".join(f'{{"{k.name}", fits_{k.suffix}, {name}_run_{k.suffix}, {slots}}}' for k in kinds)
+    offsets = ", ".join(str(weights.offsets[own]) for own in order) or "0"
+    return _SOURCE.substitute(
+        name=name, declarations=declarations, conditions=conditions, variants=variants, variant_count=len(kinds),
+        offsets=offsets, weight_count=len(order), header=_literal(weights.header), header_bytes=len(weights.header),
+        weight_bytes=weights.size, embedded="" if file is None else _EMBEDDED.substitute(name=name, file=file),
+        address="nullptr" if file is None else f"{name}_weights",
+    )  # fmt: skip
+
+
+def _literal(text: bytes) -> str:
+    """Returns bytes as a literal of C++, in pieces that compilers take."""
+    pieces = [text[i : i + 100] for i in range(0, len(text), 100)]
+    return "\n".join('"' + "".join(f"\\{byte:03o}" for byte in piece) + '"' for piece in pieces)
+
+
+def manifest(name: str, network: Network, kinds: Sequence[Processor], facts: dict[str, Any]) -> dict[str, Any]:
+    """Returns a description of a model for programs that call it."""
+
+    def described(arrays: Sequence[tuple[str, Array]]) -> list[dict[str, Any]]:
+        return [
+            {
+                "name": label,
+                "constant": own,
+                "dtype": str(array.dtype).removeprefix("torch."),
+                "shape": [int(size) if size.is_Integer else str(size) for size in array.shape],
+            }
+            for own, (label, array) in zip(constant_names(name, [a for a, _ in arrays]), arrays, strict=True)
+        ]
+
+    return {
+        "name": name,
+        "dacergnn": VERSION,
+        "torch": torch.__version__,
+        "target_cpu": [kind.name for kind in kinds],
+        "inputs": described([(array.label, array) for array in network.inputs]),
+        "outputs": described(network.outputs),
+        **facts,
+    }

@@ -1,0 +1,368 @@
+"""An exported model as steps over arrays: what a call of the C library does, one step after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from dacergnn.deploy.sizes import Size, product
+from dacergnn.modules.compiled import CompiledProgram
+
+
+@dataclass(eq=False)
+class Array:
+    """Represents the rows of a tensor in memory, without gaps.
+
+    Args:
+        name: Its name in C++.
+        dtype: The type of its elements.
+        shape: Its sizes.
+        source: The array that it shows a part of; None for an array of its own.
+        start: The first element of that part.
+    """
+
+    name: str
+    dtype: torch.dtype
+    shape: tuple[Size, ...]
+    source: Array | None = None
+    start: Size | None = None
+
+    @property
+    def owner(self) -> Array:
+        """Returns the array that holds the memory."""
+        return self if self.source is None else self.source.owner
+
+    @property
+    def elements(self) -> Size:
+        """Returns the number of elements."""
+        return product(self.shape)
+
+    @property
+    def width(self) -> Size:
+        """Returns the number of elements of a row."""
+        return product(self.shape[1:])
+
+
+@dataclass(eq=False)
+class Constant(Array):
+    """Represents a tensor that is the same in all calls: a parameter, a buffer, or what follows from these."""
+
+    value: Tensor = field(default_factory=lambda: torch.empty(0))
+
+
+@dataclass(eq=False)
+class Input(Array):
+    """Represents an argument of the model; ``label`` is its name for users."""
+
+    label: str = ""
+
+
+@dataclass(eq=False)
+class Graph:
+    """Represents the sorted edges of a call.
+
+    Args:
+        name: Its name in C++.
+        sizes: Numbers of sources, destinations, edge types and node types.
+        typed: Whether nodes have types.
+    """
+
+    name: str
+    sizes: tuple[Size, Size, int, int]
+    typed: bool
+    edges: Size
+
+
+class Step:
+    """Represents one step of a call."""
+
+    label: str
+    """The place in the model, for errors of calls."""
+
+    @property
+    def reads(self) -> Sequence[Array]:
+        """Returns the arrays that it reads."""
+        return ()
+
+    @property
+    def writes(self) -> Sequence[Array]:
+        """Returns the arrays that it makes."""
+        return ()
+
+    @property
+    def graph(self) -> Graph | None:
+        """Returns the graph that it reads."""
+        return None
+
+
+@dataclass(eq=False)
+class SortEdges(Step):
+    """Sorts the edges [2, E] of one list, whose types, and the types of the nodes, may be given."""
+
+    made: Graph
+    edges: Array
+    types: Array | None
+    label: str
+    node_types: Array | None = None
+
+    @property
+    def reads(self) -> Sequence[Array]:
+        return [array for array in (self.edges, self.types, self.node_types) if array is not None]
+
+
+@dataclass(frozen=True)
+class RelationPart:
+    """Describes the edges of one relation: [2, E], its number, the types of its ends, its name for users."""
+
+    edges: Array
+    number: int
+    ends: tuple[int, int]
+    label: str
+
+
+@dataclass(eq=False)
+class JoinEdges(Step):
+    """Sorts the edges of several relations; ``counts`` are the nodes of each type."""
+
+    made: Graph
+    parts: Sequence[RelationPart]
+    counts: Sequence[Size]
+    label: str = "edges"
+
+    @property
+    def reads(self) -> Sequence[Array]:
+        return [part.edges for part in self.parts]
+
+
+@dataclass(eq=False)
+class AddLoops(Step):
+    """Copies edges [2, E] without self loops, and adds one at each of ``count`` nodes; ``found`` is the new E."""
+
+    made: Array
+    edges: Array
+    count: Size
+    nodes: tuple[Size, Size]
+    found: Size
+    label: str
+
+    @property
+    def reads(self) -> Sequence[Array]:
+        return [self.edges]
+
+    @property
+    def writes(self) -> Sequence[Array]:
+        return [self.made]
+
+
+@dataclass(eq=False)
+class EdgeWeights(Step):
+    """Computes weights [E] that follow from the edges: "pair_mean" or "symmetric"."""
+
+    made: Array
+    of: Graph
+    kind: str
+    label: str = "weights"
+
+    @property
+    def writes(self) -> Sequence[Array]:
+        return [self.made]
+
+    @property
+    def graph(self) -> Graph:
+        return self.of
+
+
+@dataclass(eq=False)
+class CopyEdgeRow(Step):
+    """Copies a row of the sorted edges: "src", "dst", "type" or "position"."""
+
+    made: Array
+    of: Graph
+    row: str
+    label: str = "edges"
+
+    @property
+    def writes(self) -> Sequence[Array]:
+        return [self.made]
+
+    @property
+    def graph(self) -> Graph:
+        return self.of
+
+
+@dataclass(eq=False)
+class RunProgram(Step):
+    """Runs a compiled program.
+
+    Args:
+        of: The graph that it runs on; None for a program over the rows of nodes alone, of which there are ``rows``.
+        inputs: Arrays by name.
+        made: Results in the order of the program's outputs.
+    """
+
+    program: CompiledProgram
+    of: Graph | None
+    rows: Size | None
+    inputs: dict[str, Array]
+    made: Sequence[Array]
+    label: str
+
+    @property
+    def reads(self) -> Sequence[Array]:
+        return [*self.inputs.values()]
+
+    @property
+    def writes(self) -> Sequence[Array]:
+        return self.made
+
+    @property
+    def graph(self) -> Graph | None:
+        return self.of
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Describes a block that is copied: rows of ``width`` elements, ``stride`` elements apart on both sides.
+
+    Args:
+        source: The array, from element ``start`` on.
+        to: The first element of the result.
+    """
+
+    source: Array
+    start: Size
+    stride: Size
+    to: Size
+    to_stride: Size
+    rows: Size
+    width: Size
+
+
+@dataclass(eq=False)
+class CopyRows(Step):
+    """Copies blocks of arrays into one array."""
+
+    made: Array
+    pieces: Sequence[Piece]
+    label: str
+
+    @property
+    def reads(self) -> Sequence[Array]:
+        return [piece.source for piece in self.pieces]
+
+    @property
+    def writes(self) -> Sequence[Array]:
+        return [self.made]
+
+
+@dataclass(eq=False)
+class GatherRows(Step):
+    """Copies the rows that an index chooses; negative numbers count from the end if it ``wraps``."""
+
+    made: Array
+    source: Array
+    index: Array
+    wraps: bool
+    label: str
+
+    @property
+    def reads(self) -> Sequence[Array]:
+        return [self.source, self.index]
+
+    @property
+    def writes(self) -> Sequence[Array]:
+        return [self.made]
+
+
+@dataclass(eq=False)
+class ScatterRows(Step):
+    """Reduces rows by an index into a copy of ``first``."""
+
+    KINDS: ClassVar[dict[str, str]] = {"sum": "kSum", "mean": "kMean", "amax": "kMax", "amin": "kMin"}
+
+    made: Array
+    first: Array
+    index: Array
+    source: Array
+    reduce: str
+    include: bool
+    label: str
+
+    @property
+    def reads(self) -> Sequence[Array]:
+        return [self.first, self.index, self.source]
+
+    @property
+    def writes(self) -> Sequence[Array]:
+        return [self.made]
+
+
+@dataclass(eq=False)
+class Fill(Step):
+    """Fills an array with a number."""
+
+    made: Array
+    number: float
+    label: str
+
+    @property
+    def writes(self) -> Sequence[Array]:
+        return [self.made]
+
+
+@dataclass(eq=False)
+class RowFunction(Step):
+    """Applies a function of `rows.h` to every row of ``width`` elements."""
+
+    function: str
+    made: Sequence[Array]
+    source: Array
+    rows: Size
+    width: Size
+    label: str
+
+    @property
+    def reads(self) -> Sequence[Array]:
+        return [self.source]
+
+    @property
+    def writes(self) -> Sequence[Array]:
+        return self.made
+
+
+@dataclass(eq=False)
+class CheckSizes(Step):
+    """Refuses calls whose sizes do not fulfil a condition."""
+
+    condition: Any
+    label: str
+
+
+@dataclass(eq=False)
+class SameSize(Step):
+    """Gives a size that another step has found a second name."""
+
+    name: Size
+    known: Size
+    label: str = ""
+
+
+@dataclass
+class Network:
+    """Holds an exported model.
+
+    Args:
+        inputs: The arguments, in order.
+        outputs: The results with their names for users.
+        constants: Tensors that are the same in all calls, by their names in C++.
+        steps: What a call does.
+    """
+
+    inputs: list[Input]
+    outputs: list[tuple[str, Array]]
+    constants: dict[str, Constant]
+    steps: list[Step]

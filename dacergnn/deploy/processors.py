@@ -1,0 +1,94 @@
+"""Kinds of processors that C libraries are made for: options of the compiler, and checks when a library is loaded."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dacergnn.errors import DacergnnError, UnsupportedMachineError
+from dacergnn.native.build import FLAGS, GCC_FLAGS, compiler, compiler_command, own_flags
+
+LEVELS = ("x86-64-v2", "x86-64-v3", "x86-64-v4")
+"""Levels of x86-64 processors; each has all instructions of those before."""
+KINDS = ("native", *LEVELS, "aarch64")
+_CHECKED = (
+    "avx", "avx2", "fma", "bmi", "bmi2", "f16c", "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl",
+    "avx512vnni", "avx512bf16", "avx512fp16", "avx512vbmi", "avx512vbmi2", "avx512bitalg", "avx512ifma",
+    "avx512vpopcntdq", "avxvnni", "gfni", "vaes", "vpclmulqdq", "sse4a",
+)  # fmt: skip
+_UNKNOWN_TO_GCC = ("avx512fp16", "avxvnni")
+
+
+@dataclass(frozen=True)
+class Processor:
+    """Describes a kind of processor: its name, the command of its compiler, and the condition under which it fits."""
+
+    name: str
+    command: tuple[str, ...]
+    condition: str
+
+    @property
+    def suffix(self) -> str:
+        """Returns the name as a part of names in C++."""
+        return re.sub(r"\W", "_", self.name)
+
+    @property
+    def tools(self) -> str:
+        """Returns the prefix of the tools beside the compiler."""
+        return "aarch64-linux-gnu-" if "aarch64" in self.command[0] else ""
+
+
+def processor(name: str) -> Processor:
+    """Returns a kind of processor by its name.
+
+    Raises:
+        DacergnnError: There is no such kind.
+        UnsupportedMachineError: There is no compiler for it.
+    """
+    if name not in KINDS:
+        raise DacergnnError(f"target_cpu={name!r} is not one of {', '.join(KINDS)}.")
+    user = shlex.split(os.environ.get("CXXFLAGS", ""))
+    if name == "aarch64":
+        return Processor(name, (*_cross_compiler(), *FLAGS, *GCC_FLAGS), "true")
+    if name == "native":
+        command = (*compiler_command(), *own_flags(), *user)
+        return Processor(name, command, _condition(command))
+    gcc = () if "clang" in compiler()[1] else GCC_FLAGS
+    command = (*compiler_command(), *FLAGS, f"-march={name}", "-mtune=generic", *gcc)
+    return Processor(name, command, f'__builtin_cpu_supports("{name}")')
+
+
+def processors(names: Sequence[str]) -> list[Processor]:
+    """Returns kinds of processors, the one with the most instructions first.
+
+    Raises:
+        DacergnnError: They do not go together in one library.
+    """
+    if not names or len(set(names)) != len(names):
+        raise DacergnnError(f"target_cpu={names!r}: name each kind of processor once.")
+    if len(names) > 1 and not set(names) <= set(LEVELS):
+        raise DacergnnError(f"target_cpu={names!r}: one library holds kernels for several of {', '.join(LEVELS)}.")
+    return [processor(name) for name in sorted(names, key=KINDS.index, reverse=True)]
+
+
+def _cross_compiler() -> tuple[str, ...]:
+    name = "aarch64-linux-gnu-g++"
+    path = shutil.which(name)
+    if path is None:
+        raise UnsupportedMachineError(f"{name} is not on PATH; install the package g++-aarch64-linux-gnu.")
+    return (path,)
+
+
+def _condition(command: Sequence[str]) -> str:
+    """Returns whether a processor has all instructions that a compiler uses with these options, in C++."""
+    run = subprocess.run(
+        [*command, "-dM", "-E", "-x", "c++", "-"], input="", capture_output=True, text=True, check=False
+    )
+    macros = set(re.findall(r"#define __(\w+)__ 1\b", run.stdout))
+    used = [name for name in _CHECKED if name.upper() in macros and name not in _UNKNOWN_TO_GCC]
+    return " && ".join(f'__builtin_cpu_supports("{name}")' for name in used) or "true"

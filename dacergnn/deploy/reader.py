@@ -1,0 +1,311 @@
+"""Reads the graph of an exported program, and writes it as the steps of a network."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import sympy
+import torch
+from torch import Tensor, fx
+from torch.export.graph_signature import InputKind, OutputKind
+from torch.utils import _pytree as pytree
+
+from dacergnn.deploy.movements import MOVEMENTS
+from dacergnn.deploy.network import Array, CheckSizes, Constant, Input, Network, SameSize, Step
+from dacergnn.deploy.places import label_of, refusal
+from dacergnn.deploy.row_programs import RowPrograms, Rows
+from dacergnn.deploy.sizes import Size, size_of
+from dacergnn.errors import UnsupportedCallError
+from dacergnn.frontends.symbolic.call import Untranslatable
+
+RECORDED = object()
+"""Tells that rows hold an operation already."""
+
+
+class Reader:
+    """Holds what is known of the nodes of an exported program so far: constants, sizes, arrays, graphs, rows."""
+
+    def __init__(self, program: torch.export.ExportedProgram, parameters: Sequence[str]) -> None:
+        self.program, self.parameters = program, parameters
+        self.known: dict[fx.Node, Any] = {}
+        self.steps: list[Step] = []
+        self.inputs: list[Input] = []
+        self.constants: dict[str, Constant] = {}
+        self.rows = RowPrograms(lambda tensor: self.constant(tensor, "folded"))
+        self._open: dict[Size, Rows] = {}
+        self._counts: dict[str, int] = {}
+        self.made: dict[object, Any] = {}
+        """Results of steps that would be equal, by what they depend on."""
+
+    def read(self) -> Network:
+        """Returns the network.
+
+        Raises:
+            UnsupportedCallError: An operation has no form in a C library; the error names it and its place.
+        """
+        labels = iter(_labels(self.program, self.parameters))
+        specs = {spec.arg.name: spec for spec in self.program.graph_signature.input_specs}
+        outputs: list[tuple[str, Array]] = []
+        for node in self.program.graph.nodes:
+            if node.op == "placeholder":
+                spec = specs[node.name]
+                if spec.kind is InputKind.USER_INPUT:
+                    self.known[node] = self._input(node, next(labels))
+                else:
+                    self.known[node] = self.constant(self._tensor(spec), spec.target or node.name)
+            elif node.op == "output":
+                outputs = self._outputs(node)
+            else:
+                self._read(node)
+        self._check_ranges()
+        return Network(self.inputs, outputs, self.constants, self.steps)
+
+    # Objects
+
+    def name(self, prefix: str) -> str:
+        """Returns a new name in C++."""
+        self._counts[prefix] = self._counts.get(prefix, -1) + 1
+        return f"{prefix}{self._counts[prefix]}"
+
+    def constant(self, tensor: Tensor, hint: str) -> Constant:
+        """Returns a tensor that is the same in all calls; only those that steps read are kept in the end."""
+        base = "w_" + re.sub(r"\W+", "_", hint)
+        name = base if base not in self.constants else self.name(f"{base}_")
+        value = tensor.detach().cpu().contiguous()
+        shape = tuple([sympy.Integer(size) for size in value.shape])
+        made = self.constants[name] = Constant(name, value.dtype, shape, value=value)
+        return made
+
+    def array(self, node: fx.Node | Any, source: Array | None = None, start: Size | None = None) -> Array:
+        """Returns an array for the value of a node (or of torch's fake tensor of it)."""
+        value = node.meta["val"] if isinstance(node, fx.Node) else node
+        shape = tuple([size_of(size) for size in value.shape])
+        return Array(self.name("a"), value.dtype, shape, source, start)
+
+    def get(self, node: Any) -> Any:
+        """Returns what is known of a node; rows that are still recorded become an array."""
+        known = self.known[node] if isinstance(node, fx.Node) else node
+        if isinstance(known, Rows):
+            self.close(known)
+            known = self.known[node]
+        return known
+
+    def same_size(self, one: Size, other: Size) -> None:
+        """Notes that two sizes that steps find are the same."""
+        self.steps.append(SameSize(one, other))
+
+    def needs_array(self, node: Any) -> Array:
+        """Returns the array of a node; raises Untranslatable if it has none."""
+        known = self.get(node)
+        if not isinstance(known, Array):
+            raise Untranslatable
+        return known
+
+    # Rows
+
+    def close(self, rows: Rows) -> None:
+        """Makes a step of recorded rows."""
+        if self._open.get(rows.count) is not rows:
+            return
+        del self._open[rows.count]
+        wanted = [n for n in rows.values if any(user not in rows.values for user in n.users)]
+        arrays = [self.array(node) for node in wanted]
+        step = self.rows.step(rows, wanted, arrays, label_of(wanted[-1]))
+        if step is not None:
+            self.steps.append(step)
+        for node, array in zip(wanted, arrays, strict=True):
+            self.known[node] = array
+
+    def record(self, node: fx.Node) -> object:
+        """Adds an operation to the rows of its size; raises Untranslatable if it is none on rows."""
+        value = node.meta["val"]
+        several = isinstance(value, tuple | list)
+        first = value[0] if several else value
+        if not isinstance(first, Tensor) or not first.dim():
+            raise Untranslatable
+        count = size_of(first.shape[0])
+        rows = self._open.get(count) or Rows(count)
+        operands = [n for n in node.all_input_nodes if isinstance(n.meta.get("val"), Tensor)]
+        for operand in operands:
+            known = self.known[operand]
+            if isinstance(known, Rows) and known is not rows:
+                self.close(known)
+        rows = self._open.get(count) or rows  # closed rows are followed by new ones
+        args, kwargs = pytree.tree_map_only(fx.Node, lambda n: self._operand(n, rows), (node.args, node.kwargs))
+        args, kwargs = pytree.tree_map_only(torch.SymInt, self.rows.concrete, (args, kwargs))
+        made = self.rows.record(node.target, _plain(args), _plain(kwargs))
+        self._open[count] = rows
+        if several:
+            self.known[node] = [(rows, part) for part in made]
+        else:
+            rows.values[node], self.known[node] = made, rows
+        return RECORDED
+
+    def _operand(self, node: fx.Node, rows: Rows) -> Any:
+        value = node.meta["val"]
+        if isinstance(value, int | torch.SymInt):
+            return self.rows.concrete(value)
+        if node in rows.values:
+            return rows.values[node]
+        known = self.get(node)
+        if not isinstance(known, Array):
+            raise Untranslatable
+        return self.rows.stand_in(known)
+
+    # Nodes
+
+    def _read(self, node: fx.Node) -> None:
+        value = node.meta.get("val")
+        if isinstance(value, int | float | bool | torch.SymInt) and not isinstance(value, torch.SymBool):
+            self.known[node] = value
+            return
+        if node.target is operator.getitem:
+            self._item(node)
+            return
+        if node.op != "call_function" or not hasattr(node.target, "_schema"):
+            return  # conditions between sizes, which checks read
+        if self._fold(node):
+            return
+        target: Any = node.target
+        handler = MOVEMENTS.get(target._schema.name)
+        try:
+            if handler is not None:
+                made = handler(self, node)
+                if made is not RECORDED:
+                    self.known[node] = made
+                return
+        except Untranslatable:
+            pass
+        try:
+            self.record(node)
+        except (Untranslatable, UnsupportedCallError, IndexError, TypeError) as problem:
+            raise refusal(node) from problem
+
+    def _item(self, node: fx.Node) -> None:
+        source, place = node.args
+        known = self.known[source]  # type: ignore[index]
+        item = known[place]
+        if isinstance(item, tuple):
+            rows, made = item
+            if self._open.get(rows.count) is not rows:
+                raise refusal(node)
+            rows.values[node], item = made, rows
+        self.known[node] = item
+
+    def _fold(self, node: fx.Node) -> bool:
+        """Computes an operation whose arguments are all the same in all calls; tells whether they are."""
+        leaves = pytree.tree_leaves((node.args, node.kwargs))
+        nodes = [leaf for leaf in leaves if isinstance(leaf, fx.Node)]
+        if not all(isinstance(self.known.get(n), Constant | int | float) for n in nodes):
+            return False
+        if any(isinstance(leaf, torch.SymInt) for leaf in leaves) or (not nodes and not _makes(node)):
+            return False
+        if any(isinstance(size, torch.SymInt) for size in _sizes(node)):
+            return False
+
+        def plain(n: fx.Node) -> Any:
+            known = self.known[n]
+            return known.value if isinstance(known, Constant) else known
+
+        args, kwargs = pytree.tree_map_only(fx.Node, plain, (node.args, node.kwargs))
+        kwargs = {key: value for key, value in kwargs.items() if key != "pin_memory"}
+        with torch.no_grad():
+            result = node.target(*args, **kwargs)  # type: ignore[operator]
+        if isinstance(result, Tensor):
+            self.known[node] = self.constant(result, node.name)
+        elif isinstance(result, tuple | list):
+            self.known[node] = [self.constant(t, f"{node.name}_{i}") for i, t in enumerate(result)]
+        else:
+            self.known[node] = result
+        return True
+
+    def _tensor(self, spec: Any) -> Tensor:
+        known: Any = self.program.state_dict.get(spec.target)
+        return self.program.constants[spec.target] if known is None else known  # pyright: ignore[reportReturnType]
+
+    def _input(self, node: fx.Node, label: str) -> Any:
+        value = node.meta.get("val")
+        if value is None or isinstance(value, int | float | bool | str):
+            return value
+        array = self.array(node)
+        made = Input(array.name, array.dtype, array.shape, label=label)
+        self.inputs.append(made)
+        return made
+
+    def _outputs(self, node: fx.Node) -> list[tuple[str, Array]]:
+        specs = self.program.graph_signature.output_specs
+        written = [spec for spec in specs if spec.kind is not OutputKind.USER_OUTPUT]
+        if written:
+            raise UnsupportedCallError(
+                f"the model writes to its {written[0].target!r} in a call; a C library keeps nothing between calls."
+            )
+        values: Any = node.args[0]
+        names = _output_labels(self.program, len(values))
+        outputs: list[tuple[str, Array]] = []
+        for name, value in zip(names, values, strict=True):
+            known = self.get(value)
+            if not isinstance(known, Array):
+                raise UnsupportedCallError(f"the result {name} of the model is {known!r}; return tensors.")
+            outputs.append((name, known))
+        return outputs
+
+    def _check_ranges(self) -> None:
+        """Adds the conditions on sizes that the model was exported under."""
+        checks: list[Step] = []
+        for symbol, bounds in self.program.range_constraints.items():
+            low, high = bounds.lower, bounds.upper
+            if isinstance(low, sympy.Integer) and int(low) > 2:  # torch takes 2 for every open size
+                checks.append(CheckSizes(sympy.Ge(symbol, low), f"a size of at least {low}"))
+            if isinstance(high, sympy.Integer):
+                checks.append(CheckSizes(sympy.Le(symbol, high), f"a size of at most {high}"))
+        own = {size for array in self.inputs for size in array.shape for size in size.free_symbols}
+        self.steps[:0] = [check for check in checks if check.condition.free_symbols <= own]  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def _plain(value: Any) -> Any:
+    """Returns arguments with lists in place of torch's lists that cannot change."""
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, tuple):
+        return tuple([_plain(item) for item in value])
+    return {k: _plain(v) for k, v in value.items()} if isinstance(value, dict) else value
+
+
+def _makes(node: fx.Node) -> bool:
+    """Tells whether an operation without operands makes a tensor of known numbers."""
+    return isinstance(node.meta.get("val"), Tensor)
+
+
+def _sizes(node: fx.Node) -> Sequence[Any]:
+    value = node.meta.get("val")
+    return value.shape if isinstance(value, Tensor) else ()
+
+
+def _labels(program: torch.export.ExportedProgram, parameters: Sequence[str]) -> list[str]:
+    """Returns names of the user's arguments, such as x_dict.paper and edge_index_dict.author__writes__paper."""
+    spec = program.call_spec.in_spec
+    assert spec is not None
+    paths = pytree.tree_flatten_with_path(pytree.tree_unflatten([0] * spec.num_leaves, spec))[0]
+    return [_label(path, parameters) for path, _ in paths]
+
+
+def _label(path: Any, names: Sequence[str]) -> str:
+    (kind, place, *rest) = path
+    base = names[int(place.idx)] if kind.idx == 0 else str(place.key)
+    return ".".join([base, *map(_key, rest)])
+
+
+def _key(key: Any) -> str:
+    own: Any = getattr(key, "key", getattr(key, "idx", None))
+    return "__".join(map(str, own)) if isinstance(own, tuple) else str(own)
+
+
+def _output_labels(program: torch.export.ExportedProgram, count: int) -> list[str]:
+    spec = program.call_spec.out_spec
+    if spec is None:
+        return [f"out{i}" for i in range(count)]
+    paths = pytree.tree_flatten_with_path(pytree.tree_unflatten([0] * spec.num_leaves, spec))[0]
+    return [".".join(["out", *[_key(key) for key in path]]) for path, _ in paths]

@@ -1,0 +1,52 @@
+"""Files of weights in the format of safetensors: a header in JSON, then the numbers of all tensors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+_KINDS = {
+    torch.float64: "F64", torch.int64: "I64", torch.float32: "F32", torch.int32: "I32", torch.int16: "I16",
+    torch.uint8: "U8", torch.int8: "I8", torch.bool: "BOOL",
+}  # fmt: skip
+"""Names of types of elements; wide ones come first in a file, so that all are aligned."""
+_ALIGNMENT = 64
+
+
+@dataclass(frozen=True)
+class WeightFile:
+    """Holds a file: its header, its tensors, and where each begins behind the header, in bytes."""
+
+    header: bytes
+    tensors: Sequence[Tensor]
+    offsets: dict[str, int]
+    size: int
+
+    def bytes(self) -> bytes:
+        """Returns the file."""
+        return self.header + b"".join(_numbers(tensor) for tensor in self.tensors)
+
+
+def weight_file(tensors: dict[str, Tensor]) -> WeightFile:
+    """Returns the file of tensors by name."""
+    order = {dtype: i for i, dtype in enumerate(_KINDS)}
+    named = sorted(tensors.items(), key=lambda item: (order[item[1].dtype], item[0]))
+    described: dict[str, object] = {"__metadata__": {"format": "pt"}}
+    offsets: dict[str, int] = {}
+    end = 0
+    for name, tensor in named:
+        offsets[name], end = end, end + tensor.nbytes
+        described[name] = {
+            "dtype": _KINDS[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [offsets[name], end],
+        }  # fmt: skip
+    text = json.dumps(described, separators=(",", ":")).encode()
+    text += b" " * (-(len(text) + 8) % _ALIGNMENT)
+    return WeightFile(len(text).to_bytes(8, "little") + text, [tensor for _, tensor in named], offsets, end)
+
+
+def _numbers(tensor: Tensor) -> bytes:
+    return tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes() if tensor.numel() else b""
