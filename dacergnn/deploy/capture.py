@@ -9,15 +9,19 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from dacergnn.errors import ArrayError, UnsupportedCallError
+from dacergnn.errors import ArrayError, DacergnnError, UnsupportedCallError
 
 _OPEN = torch.export.Dim.DYNAMIC
 
 
 def dynamic_shapes(value: Any) -> Any:
     """Returns the open sizes of arguments, in their structure: those of edges [2, E], else of the first axis."""
-    leaves, spec = pytree.tree_flatten(value)
-    return pytree.tree_unflatten([_open(leaf) for leaf in leaves], spec)
+    if isinstance(value, dict):
+        return {key: dynamic_shapes(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(value, tuple):
+        return tuple([dynamic_shapes(item) for item in value])  # pyright: ignore[reportUnknownVariableType]
+    node = pytree.SUPPORTED_NODES.get(type(value))  # torch takes a list for the tensors of a graph
+    return _open(value) if node is None else [dynamic_shapes(item) for item in node.flatten_fn(value)[0]]
 
 
 def _open(leaf: Any) -> dict[int, Any] | None:
@@ -27,13 +31,21 @@ def _open(leaf: Any) -> dict[int, Any] | None:
     return {1: _OPEN} if edges else {0: _OPEN}
 
 
+def _enlarged(leaf: Any) -> Any:
+    """Returns an argument whose open size is 2 at least, since torch takes 0 and 1 for fixed; it reads no numbers."""
+    for axis in _open(leaf) or ():
+        if leaf.size(axis) < 2:
+            return leaf.new_zeros(*[2 + size if i == axis else size for i, size in enumerate(leaf.shape)])
+    return leaf
+
+
 def capture(
     model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None, shapes: Any = None
 ) -> torch.export.ExportedProgram:
     """Returns the exported program of a model in eval mode, with operations that write to no argument.
 
     Args:
-        args: An example of a call; every open size should be at least 2 in it.
+        args: An example of a call.
         kwargs: The keyword arguments of the example.
         shapes: ``dynamic_shapes`` of `torch.export.export`; None for `dynamic_shapes` of the arguments.
 
@@ -47,13 +59,16 @@ def capture(
     if not isinstance(args, tuple):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ArrayError("example", f"is a {type(args).__name__}; pass a tuple of the arguments of a call")
     kwargs = kwargs or {}
-    if shapes is None:
-        shapes = _by_parameter(model, args, kwargs)
     with torch.no_grad():
         model(*args, **kwargs)  # builds programs for graphs like those of the example
+        if shapes is None:
+            shapes = _by_parameter(model, args, kwargs)
+            args, kwargs = pytree.tree_map(_enlarged, (args, kwargs))
         try:
             program = torch.export.export(model, args, kwargs, dynamic_shapes=shapes, strict=False)
-        except RuntimeError as error:
+        except DacergnnError:
+            raise
+        except Exception as error:  # whatever code of the model and torch's tracer raise
             raise UnsupportedCallError(f"torch.export cannot trace the model: {error}") from error
     return program.run_decompositions({})
 

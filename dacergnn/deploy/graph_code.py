@@ -9,7 +9,7 @@ from dacergnn.deploy.network import Graph
 from dacergnn.deploy.sizes import cpp
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.graph.encoding_steps import AS_THEY_ARE, Steps, reads_pairs, steps_of
-from dacergnn.graph.spaces import parse_encoding
+from dacergnn.graph.spaces import FEWER, GRAPH_SPACES, PARTED, PARTS, parse_encoding, part
 from dacergnn.runtime.lower import Lowered
 
 
@@ -38,7 +38,14 @@ def encode(graph: Graph, programs: Sequence[Lowered], slot: Callable[[], str]) -
         UnsupportedCallError: A program reads an encoding that C++ does not make.
     """
     names = tuple(dict.fromkeys(name for program in programs for name in program.encodings))
-    return _Writer(graph, slot).write(names, _spaces(programs))
+    spaces = _spaces(programs) | {parse_encoding(name).space for name in names}
+    writer = _Writer(graph, graph.name, graph.name, slot)
+    made = writer.write(tuple([n for n in names if not part(parse_encoding(n).space)]), spaces)
+    for own in PARTS:
+        of_part = tuple([n for n in names if part(parse_encoding(n).space) == own])
+        if of_part or any(part(space) == own for space in spaces):
+            writer.add_part(own, of_part)
+    return made
 
 
 def encode_rows(rows: str, program: Lowered, slot: Callable[[], str]) -> EncodedGraph:
@@ -55,7 +62,7 @@ def _spaces(programs: Sequence[Lowered]) -> set[str]:
     for program in programs:
         spaces |= {space for space, _ in program.spaces.values()}
         spaces |= {buffer.rows for buffer in (*program.outputs, *program.intermediates)}
-        spaces |= set(program.signature) & {"NS", "ND", "E", "U", "V", "R", "T", "RNS"}
+        spaces |= set(program.signature) & set(GRAPH_SPACES)
     return spaces
 
 
@@ -84,12 +91,19 @@ def _unknown(name: str) -> UnsupportedCallError:
 
 
 class _Writer:
-    def __init__(self, graph: Graph, slot: Callable[[], str]) -> None:
-        self.graph, self.slot, self.name = graph, slot, graph.name
+    """Writes the encodings of a graph, or of a part of its edges.
+
+    Args:
+        edges: The edges in C++.
+        name: What names of new variables begin with.
+    """
+
+    def __init__(self, graph: Graph, edges: str, name: str, slot: Callable[[], str]) -> None:
+        self.graph, self.slot, self.edges, self.name = graph, slot, edges, name
         sources, destinations, types, node_types = graph.sizes
         self.made = EncodedGraph(
             sizes={
-                "NS": cpp(sources), "ND": cpp(destinations), "E": f"{self.name}.count", "R": f"Number({types})",
+                "NS": cpp(sources), "ND": cpp(destinations), "E": f"{edges}.count", "R": f"Number({types})",
                 "T": f"Number({node_types})", "ONE": "Number(1)", "RNS": f"(Number({types}) * {cpp(sources)})",
             }
         )  # fmt: skip
@@ -97,13 +111,14 @@ class _Writer:
 
     def write(self, names: tuple[str, ...], spaces: set[str]) -> EncodedGraph:
         made, several = self.made, self.graph.sizes[2] > 1
-        known = {"idx_E_src": f"{self.name}.src", "idx_E_dst": f"{self.name}.dst"}
-        known["idx_E_etype"] = f"{self.name}.type"
+        known = {"idx_E_src": f"{self.edges}.src", "idx_E_dst": f"{self.edges}.dst"}
+        known["idx_E_etype"] = f"{self.edges}.type"
         if self.graph.typed:
-            known |= {"idx_NS_ntype": f"{self.name}.node_type", "idx_ND_ntype": f"{self.name}.node_type"}
-        if reads_pairs(names) or spaces & {"U", "V"} or "ids_E_etype_src" in names:
+            known |= {"idx_NS_ntype": f"{self.edges}.node_type", "idx_ND_ntype": f"{self.edges}.node_type"}
+        parted = any(map(part, spaces))
+        if reads_pairs(names) or spaces & {"U", "V"} or "ids_E_etype_src" in names or parted:
             pairs = f"{self.name}_pairs"
-            made.lines.append(f"const deploy::Pairs {pairs} = deploy::count_pairs({self.slot()}, {self.name});")
+            made.lines.append(f"const deploy::Pairs {pairs} = deploy::count_pairs({self.slot()}, {self.edges});")
             made.sizes |= {"U": f"{pairs}.sources", "V": f"{pairs}.destinations"}
             known |= {"ptr_E_srcpair": f"{pairs}.source_starts", "ptr_E_dstpair": f"{pairs}.destination_starts"}
             known["ids_E_etype_src"] = f"{pairs}.by_source"
@@ -179,12 +194,46 @@ class _Writer:
             if ends not in self.made.encodings and ends not in known:
                 self._alone(ends, known)
             rows = known.get(ends) or self.made.encodings[ends]
-            variable = f"{self.name}_{name}"
-            taken = f"deploy::taken({self.slot()}, {self.name}.node_type, {rows}, {self.made.sizes[space]})"
-            self.made.lines.append(f"Index *const {variable} = {taken};")
-            self.made.encodings[name] = variable
+            self._add(name, f"deploy::taken({self.slot()}, {self.edges}.node_type, {rows}, {self.made.sizes[space]})")
             return
-        raise _unknown(name)
+        if form == "idx" and space == "R" and path in ("srctype", "dsttype"):
+            nodes = known[f"idx_E_{path.removesuffix('type')}"]
+            self._add(name, f"deploy::joined_types({self.slot()}, {self.edges}, {nodes})")
+        elif form == "idx" and (space, path) == ("E", "typedsrc"):
+            self._add(name, f"deploy::typed_sources({self.slot()}, {self.edges})")
+        else:
+            raise _unknown(name)
+
+    def _add(self, name: str, value: str) -> None:
+        variable = f"{self.name}_{name}"
+        self.made.lines.append(f"Index *const {variable} = {value};")
+        self.made.encodings[name] = variable
+
+    def add_part(self, own: str, names: tuple[str, ...]) -> None:
+        """Adds encodings of the edges of a part, whose row spaces have the suffix ``own``."""
+        variable, made = f"{self.name}_{own}", self.made
+        fewer = str(FEWER[own] == "src").lower()
+        arguments = f"{self.slot()}, {self.edges}, {self.name}_pairs, {fewer}"
+        made.lines.append(f"const deploy::Part {variable} = deploy::part_of({arguments});")
+        inner = {name: name.replace(f"{own}_", "_", 1) for name in names if "edge" not in parse_encoding(name).paths}
+        orders = {n: f"ids_E_{parse_encoding(n).paths[0]}" for n in names if parse_encoding(n).kind == "via"}
+        wanted = (*inner.values(), *[order for n, order in orders.items() if n not in inner])
+        writer = _Writer(self.graph, f"{variable}.edges", variable, self.slot)
+        part_made = writer.write(tuple(dict.fromkeys(wanted)), {"E", "U", "V"})
+        made.lines += part_made.lines
+        made.sizes |= {f"{space}{own}": part_made.sizes[space] for space in PARTED}
+        made.encodings |= {name: part_made.encodings[n] for name, n in inner.items()}
+        for name in names:
+            form, _, paths = parse_encoding(name)
+            if name in inner:
+                continue
+            if form == "idx":
+                made.encodings[name] = f"{variable}.rows"
+            elif form == "via" and paths[-1] == "edge":
+                rows = part_made.encodings[orders[name]]
+                self._add(name, f"deploy::taken({self.slot()}, {variable}.rows, {rows}, {made.sizes['E' + own]})")
+            else:
+                raise _unknown(name)
 
     def _alone(self, name: str, known: dict[str, str]) -> None:
         """Makes one more encoding by steps of its own."""

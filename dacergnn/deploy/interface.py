@@ -76,6 +76,10 @@ const char *${name}_message(void);
 /* Returns the kind of processor whose kernels run. */
 const char *${name}_processor(const ${name} *model);
 
+/* Tells the exported model from others: equal to ${NAME}_FINGERPRINT if this header belongs to the library. */
+const char *${name}_fingerprint(void);
+#define ${NAME}_FINGERPRINT "$fingerprint"
+
 /* Frees the memory that calls keep for later ones. */
 void ${name}_trim(const ${name} *model);
 
@@ -112,6 +116,7 @@ PUBLIC int ${name}_run(const deploy::Model *model, const deploy::Input *inputs, 
   return deploy::run(model, inputs, outputs, threads);
 }
 PUBLIC const char *${name}_message() { return deploy::message().text; }
+PUBLIC const char *${name}_fingerprint() { return "$fingerprint"; }
 PUBLIC const char *${name}_processor(const deploy::Model *model) { return model->processor(); }
 PUBLIC void ${name}_trim(const deploy::Model *model) { model->trim(); }
 PUBLIC void ${name}_destroy(deploy::Model *model) { delete model; }
@@ -123,13 +128,14 @@ extern "C" const char ${name}_weights[];
 """)
 
 
-def header(name: str, network: Network, *, embedded: bool) -> str:
+def header(name: str, network: Network, fingerprint: str, *, embedded: bool) -> str:
     """Returns the header of a model."""
     inputs = [array.label for array in network.inputs]
     outputs = [label for label, _ in network.outputs]
     where = "in the library; pass NULL, or the path of other weights of the same form"
     return _HEADER.substitute(
-        name=name, NAME=name.upper(), version=VERSION, input_count=len(inputs), output_count=len(outputs),
+        name=name, NAME=name.upper(), version=VERSION, fingerprint=fingerprint,
+        input_count=len(inputs), output_count=len(outputs),
         inputs=_constants(name, [(array.label, array) for array in network.inputs]),
         outputs=_constants(name, network.outputs),
         weights=where if embedded else "in a file; pass its path",
@@ -162,8 +168,9 @@ def _form(array: Array) -> str:
 
 
 def source(
-    name: str, kinds: Sequence[Processor], slots: int, weights: WeightFile, order: Sequence[str], file: str | None
-) -> str:
+    name: str, kinds: Sequence[Processor], slots: int, weights: WeightFile, order: Sequence[str], file: str | None,
+    fingerprint: str,
+) -> str:  # fmt: skip
     """Returns the source of the functions that the header declares.
 
     Args:
@@ -180,7 +187,8 @@ def source(
     variants = ", ".join(f'{{"{k.name}", fits_{k.suffix}, {name}_run_{k.suffix}, {slots}}}' for k in kinds)
     offsets = ", ".join(str(weights.offsets[own]) for own in order) or "0"
     return _SOURCE.substitute(
-        name=name, declarations=declarations, conditions=conditions, variants=variants, variant_count=len(kinds),
+        name=name, fingerprint=fingerprint,
+        declarations=declarations, conditions=conditions, variants=variants, variant_count=len(kinds),
         offsets=offsets, weight_count=len(order), header=_literal(weights.header), header_bytes=len(weights.header),
         weight_bytes=weights.size, embedded="" if file is None else _EMBEDDED.substitute(name=name, file=file),
         address="nullptr" if file is None else f"{name}_weights",

@@ -59,7 +59,7 @@ def export(
     Args:
         model: A model in eval mode, with layers that `optimize` has compiled.
         folder: Where the files are written; it is made if it is missing.
-        example: The arguments of a call. Sizes that may differ from call to call should be 2 at least.
+        example: The arguments of a call.
         kwargs: The keyword arguments of that call.
         dynamic_shapes: The sizes that may differ, as for `torch.export.export`. By default those are the numbers of
             edges of tensors [2, E], and the first axis of all other tensors.
@@ -99,16 +99,21 @@ class _Export:
         kernels, slots = self._kernels()
         weights = weight_file({constant.name: constant.value for constant in self.constants})
         content = weights.bytes()
+        fingerprint = hashlib.sha256(f"{self.name}\n{kernels}".encode() + content).hexdigest()[:32]
         made = ExportedLibrary(
             self.folder / f"lib{self.name}.so", self.folder / f"{self.name}.h", self.folder / f"{self.name}.json",
             None if self.embedded else self.folder / WEIGHTS,
         )  # fmt: skip
-        with tempfile.TemporaryDirectory() as work:
-            self._build(Path(work), kernels, slots, weights, content, made.library)
-        if made.weights is not None:
-            made.weights.write_bytes(content)
-        made.header.write_text(header(self.name, self.network, embedded=self.embedded))
+        with tempfile.TemporaryDirectory(dir=self.folder) as work:
+            place = Path(work)
+            self._build(place, kernels, slots, weights, fingerprint)
+            # A process may have the library of an earlier export loaded, so no file is written to.
+            (place / made.library.name).replace(made.library)
+            if made.weights is not None:
+                (place / WEIGHTS).replace(made.weights)
+        made.header.write_text(header(self.name, self.network, fingerprint, embedded=self.embedded))
         facts = {
+            "fingerprint": fingerprint,
             "weights": {"file": None if self.embedded else WEIGHTS, "bytes": len(content),
                         "sha256": hashlib.sha256(content).hexdigest()},
         }  # fmt: skip
@@ -145,9 +150,10 @@ class _Export:
         ]
         return "\n".join(lines) + "\n", max(writer.slots.count, 1)
 
-    def _build(self, work: Path, kernels: str, slots: int, weights: WeightFile, content: bytes, library: Path) -> None:
-        file = work / WEIGHTS
-        file.write_bytes(content)
+    def _build(self, work: Path, kernels: str, slots: int, weights: WeightFile, fingerprint: str) -> None:
+        """Builds the library in a folder, beside the file of its weights."""
+        file, library = work / WEIGHTS, work / f"lib{self.name}.so"
+        file.write_bytes(weights.bytes())
         objects: list[Path] = []
         for kind in self.kinds:
             path = work / f"kernels_{kind.suffix}.cpp"
@@ -157,7 +163,8 @@ class _Export:
                 _alone(kind, objects[-1], f"{self.name}_run_{kind.suffix}")
         order = [constant.name for constant in self.constants]
         path = work / "interface.cpp"
-        path.write_text(source(self.name, self.kinds, slots, weights, order, str(file) if self.embedded else None))
+        embedded = str(file) if self.embedded else None
+        path.write_text(source(self.name, self.kinds, slots, weights, order, embedded, fingerprint))
         plain = ("-march=x86-64",) if len(self.kinds) > 1 else ()
         objects.append(_compiled(self.kinds[0], path, plain))
         link = [

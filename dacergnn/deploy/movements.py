@@ -350,7 +350,8 @@ def _fill(reader: Reader, node: fx.Node) -> Array:
     value: Tensor = node.meta["val"]
     name = node.target._schema.name  # type: ignore[union-attr]
     number = 0 if "zeros" in name else 1 if "ones" in name else _value(_arguments(node)["fill_value"])
-    if all(isinstance(size, int) for size in value.shape):
+    sizes: Any = value.shape  # integers, or symbols of torch
+    if all(isinstance(size, int) for size in sizes):
         return reader.constant(torch.full(tuple(value.shape), number, dtype=value.dtype), node.name)
     made = reader.array(node)
     reader.steps.append(Fill(made, number, label_of(node)))
@@ -452,8 +453,8 @@ def _extreme(reader: Reader, node: fx.Node) -> Any:
     a = _arguments(node)
     source: Tensor = a["self"].meta["val"]
     dim = a.get("dim")
-    dim = dim[0] if isinstance(dim, list | tuple) and len(dim) == 1 else dim
-    last = isinstance(dim, int) and dim % source.dim() == source.dim() - 1  # pyright: ignore[reportUnnecessaryIsInstance]
+    dim: Any = dim[0] if isinstance(dim, list | tuple) and len(dim) == 1 else dim
+    last = dim is not None and not isinstance(dim, list | tuple) and dim % source.dim() == source.dim() - 1
     if not last or not source.is_floating_point():
         raise Untranslatable
     name = node.target._schema.name.partition("::")[2]  # type: ignore[union-attr]

@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from dacergnn.errors import DacergnnError, UnsupportedMachineError
 from dacergnn.native.build import FLAGS, GCC_FLAGS, compiler, compiler_command, own_flags
 
+_LOCAL = "-fno-gnu-unique"
+"""Statics of templates are ordinary symbols, which can be made local to one kind of processor."""
+
 LEVELS = ("x86-64-v2", "x86-64-v3", "x86-64-v4")
 """Levels of x86-64 processors; each has all instructions of those before."""
 KINDS = ("native", *LEVELS, "aarch64")
@@ -54,12 +57,14 @@ def processor(name: str) -> Processor:
         raise DacergnnError(f"target_cpu={name!r} is not one of {', '.join(KINDS)}.")
     user = shlex.split(os.environ.get("CXXFLAGS", ""))
     if name == "aarch64":
-        return Processor(name, (*_cross_compiler(), *FLAGS, *GCC_FLAGS), "true")
+        return Processor(name, (*_cross_compiler(), *FLAGS, *GCC_FLAGS, _LOCAL), "true")
+    is_clang = "clang" in compiler()[1]
+    own = () if is_clang else (_LOCAL,)
     if name == "native":
-        command = (*compiler_command(), *own_flags(), *user)
+        command = (*compiler_command(), *own_flags(), *own, *user)
         return Processor(name, command, _condition(command))
-    gcc = () if "clang" in compiler()[1] else GCC_FLAGS
-    command = (*compiler_command(), *FLAGS, f"-march={name}", "-mtune=generic", *gcc)
+    gcc = () if is_clang else GCC_FLAGS
+    command = (*compiler_command(), *FLAGS, f"-march={name}", "-mtune=generic", *gcc, *own)
     return Processor(name, command, f'__builtin_cpu_supports("{name}")')
 
 

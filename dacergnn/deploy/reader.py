@@ -299,7 +299,7 @@ def _label(path: Any, names: Sequence[str]) -> str:
 
 
 def _key(key: Any) -> str:
-    own: Any = getattr(key, "key", getattr(key, "idx", None))
+    own: Any = next(getattr(key, name) for name in ("key", "idx", "name") if hasattr(key, name))
     return "__".join(map(str, own)) if isinstance(own, tuple) else str(own)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Sequence
+from math import prod
 
 import sympy
 import torch
@@ -316,6 +317,8 @@ class CallWriter:
             self._add(*graph.lines)
         else:
             graph = self._graphs[step.of]
+        for name, array in step.inputs.items():
+            self._check_rows(step, name, array, graph, *lowered.spaces[name])
         values = dict(graph.encodings)
         values |= {name: self.pointer(array) for name, array in step.inputs.items()}
         values |= {b.name: array.name for b, array in zip(lowered.outputs, step.made, strict=True)}
@@ -330,9 +333,17 @@ class CallWriter:
         values |= {argument(choice): str(value) for choice, value in lowered.schedule.items()}
         values |= {space: size for space, size in graph.sizes.items() if space not in values}
         arguments = ", ".join(["nullptr", *[values[name] for name in lowered.signature]])
-        self._add(f"{code.namespace}::__program_{lowered.name}({arguments});")
+        self._add(f"DEPLOY_RUN(({code.namespace}::__program_{lowered.name}({arguments})));")
         self._add("}")
         self._last[owner] = -1
+
+    def _check_rows(
+        self, step: RunProgram, name: str, array: Array, graph: EncodedGraph, space: str, row: tuple[int, ...]
+    ) -> None:
+        """Writes a check that an array has the rows that a program reads."""
+        wanted, found = f"{graph.sizes[space]} * {prod(row)}", cpp(array.elements)
+        label = quoted(f"{step.label}: array {name} of {step.program.title}")
+        self._add(f"deploy::check_elements({found}, {wanted}, {label});")
 
 
 def used_constants(network: Network) -> list[Constant]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from dacergnn.errors import EncodingError, GraphError
+from dacergnn.errors import ArrayError, EncodingError, GraphError
 from dacergnn.graph import formats, native_sorting, sorting
 from dacergnn.graph.canonical import row_counts
 from dacergnn.graph.counts import Counts
@@ -238,6 +238,11 @@ class Encodings:
             _, space, (path,) = parse_encoding(name)
             vector = self._index(space, path)
         return vector
+
+    def check_rows(self, values: Tensor) -> None:
+        """Raises ArrayError unless there is a row for each edge."""
+        if values.shape[:1] != (self.size("E"),):
+            raise ArrayError("values", f"has shape {list(values.shape)}; it must have {self.size('E')} rows")
 
     def once(self, name: str, build: Callable[[], Tensor]) -> Tensor:
         """Returns the tensor kept under `name`; the first call builds it."""

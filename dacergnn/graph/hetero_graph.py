@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from dacergnn.config import CheckGraph
-from dacergnn.errors import ArrayError, EncodingError
+from dacergnn.errors import EncodingError, GraphError
 from dacergnn.graph import native_sorting, sorting
 from dacergnn.graph.canonical import canonical_edges, canonical_order, to_device, type_ranges
 from dacergnn.graph.edge_list import ArrayLike, EdgeIndexLike, EdgeList, all_zero
@@ -23,6 +23,7 @@ from dacergnn.graph.features import FeatureGraphs, Features
 from dacergnn.graph.from_dgl import edge_list_of_dgl
 from dacergnn.graph.from_pyg import edge_list_of_pyg
 from dacergnn.graph.lasting import lasting
+from dacergnn.graph.names import NumberNames
 from dacergnn.graph.nonzeros import Nonzeros
 from dacergnn.graph.spaces import ROW_SPACES, SPACES
 from dacergnn.graph.typed_parts import canonical_parts
@@ -72,6 +73,14 @@ class HeteroGraph:
         graph.check = check
         return graph
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        own = self._edges
+        typed = own.num_edge_types > 1
+        names = [None if isinstance(n, NumberNames) else tuple(n) for n in (own.edge_type_names, own.node_type_names)]
+        vectors = own.src, own.dst, own.edge_type if typed else None, own.src_type, own.dst_type, self._edge_perm
+        numbers = own.num_src, own.num_dst, own.num_edge_types, own.num_node_types, own.bipartite
+        return unpickled_graph, (vectors, numbers, names)
+
     def build(self, names: Iterable[str]) -> None:
         """Builds encodings, edge weights or "counts" by their names."""
         wanted: list[str] = []
@@ -93,10 +102,23 @@ class HeteroGraph:
     def of_parts(cls, *args: Any, **options: Any) -> HeteroGraph:
         """Returns the graph of edges of several types; the arguments are those of `canonical_parts`."""
         if torch.compiler.is_exporting():
-            return _traced().of_parts(*args, **options)
+            return _traced().graph_of_parts(*args, **options)
         graph = cls.__new__(cls)
         graph._hold(*canonical_parts(*args, **options))
         return graph
+
+    @classmethod
+    def of_encodings(cls, encodings: Encodings, edge_perm: Tensor | None) -> HeteroGraph:
+        """Returns the graph with these encodings of edges in canonical order, and the old position of each edge."""
+        graph = cls.__new__(cls)
+        graph._hold(encodings.edges, edge_perm)
+        graph._encodings = encodings
+        return graph
+
+    @property
+    def encodings(self) -> Encodings:
+        """Returns the object that builds and holds the encodings."""
+        return self._encodings
 
     def _hold(self, edges: EdgeList, edge_perm: Tensor | None) -> None:
         self.key = str(next(_NUMBERS))
@@ -159,7 +181,7 @@ class HeteroGraph:
     def of_edges(cls, edge_index: EdgeIndexLike, edge_type: ArrayLike | None, **options: Any) -> HeteroGraph:
         """Makes a graph of an edge list; the arguments are those of `make_edge_list`, as in `from_arrays`."""
         if torch.compiler.is_exporting():
-            return _traced().of_edges(edge_index, edge_type, **options)
+            return _traced().graph_of_edges(edge_index, edge_type, **options)
         graph = cls.__new__(cls)
         graph._hold(*canonical_edges(edge_index, edge_type, **options))
         return graph
@@ -236,19 +258,15 @@ class HeteroGraph:
 
     def to_canonical(self, values: Tensor) -> Tensor:
         """Returns `values` [E, ...] moved from the user's order to the canonical one; `values` itself if they agree."""
-        self._check_rows(values)
+        self._encodings.check_rows(values)
         return values if self._edge_perm is None else values.index_select(0, self._edge_perm)
 
     def from_canonical(self, values: Tensor) -> Tensor:
         """Returns `values` [E, ...] moved from the canonical order to the user's; `values` itself if they agree."""
-        self._check_rows(values)
+        self._encodings.check_rows(values)
         if self._edge_perm is None:
             return values
         return torch.empty_like(values).index_copy(0, self._edge_perm.long(), values)
-
-    def _check_rows(self, values: Tensor) -> None:
-        if values.shape[:1] != (self.size("E"),):
-            raise ArrayError("values", f"has shape {list(values.shape)}; it must have {self.size('E')} rows")
 
     def to(self, device: torch.device | str) -> HeteroGraph:
         """Returns the graph on another device, with encodings of its own; itself if it is there already."""
@@ -364,8 +382,29 @@ class HeteroGraph:
         return f"HeteroGraph({kind}{nodes}, {size('E'):,} edges, {types}, {self.index_dtype}, {self.device})"
 
 
-def _traced() -> type[HeteroGraph]:
-    """Returns the class of graphs in calls that torch.export traces."""
-    from dacergnn.graph.traced import TracedGraph
+def unpickled_graph(vectors: Sequence[Any], numbers: Sequence[Any], names: Sequence[Any]) -> HeteroGraph:
+    """Returns the graph of a pickle, whose numbers are checked like those of users.
 
-    return TracedGraph
+    Raises:
+        ArrayError: A vector has a wrong dtype or length.
+        GraphError: An index is out of range.
+    """
+    src, dst, edge_type, src_type, dst_type, perm = vectors
+    num_src, num_dst, num_edge_types, num_node_types, bipartite = numbers
+    node_type: Any = (src_type, dst_type) if bipartite and src_type is not None else src_type
+    graph = HeteroGraph.from_arrays(
+        (src, dst), edge_type, num_nodes=(num_src, num_dst), num_edge_types=num_edge_types, node_type=node_type,
+        num_node_types=num_node_types, bipartite=bipartite, edge_type_names=names[0], node_type_names=names[1],
+    )  # fmt: skip
+    if graph.edge_perm is not None:
+        raise GraphError("the edges of a pickled graph are not in canonical order; the pickle is damaged.")
+    if perm is not None and not torch.equal(perm.sort().values, torch.arange(len(src)).to(perm)):
+        raise GraphError("the order of the edges of a pickled graph is none; the pickle is damaged.")
+    return HeteroGraph.of_encodings(graph.encodings, perm)
+
+
+def _traced() -> Any:
+    """Returns the module of graphs in calls that torch.export traces, which needs this one."""
+    from dacergnn.graph import traced
+
+    return traced

@@ -11,14 +11,17 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from dacergnn.graph.hetero_graph import HeteroGraph
+from dacergnn.graph.hetero_graph import HeteroGraph, unpickled_graph
 from dacergnn.graph.names import NumberNames
-from dacergnn.graph.traced import TracedGraph, graph_of_tensor, tensor_of_edges
+from dacergnn.graph.traced import encodings_of, graph_of_tensor, tensor_of_edges, traced_graph
 
 _LEAVES = "leaves of torch's pytrees"
+_FIELDS = ("edges", "source_types", "destination_types")
+"""Names of the leaves."""
 _Context = tuple[bool, bool, bool, int, int, tuple[str, ...], tuple[str, ...]]
 """Whether both ends are different nodes, whether nodes have types, whether each relation joins one pair of node types;
 numbers of edge types and node types; and their names, empty where these are numbers."""
@@ -32,13 +35,23 @@ def _flatten(graph: HeteroGraph) -> tuple[list[Any], _Context]:
     return _leaves(graph), (bipartite, typed, single, graph.size("R"), graph.size("T"), edge_names, node_names)
 
 
+def _flatten_with_keys(graph: HeteroGraph) -> tuple[list[Any], _Context]:
+    leaves, context = _flatten(graph)
+    return _with_keys(leaves), context
+
+
+def _with_keys(leaves: list[Any]) -> list[Any]:
+    return list(zip(map(pytree.GetAttrKey, _FIELDS), leaves, strict=True))
+
+
 def _names(own: Sequence[str]) -> tuple[str, ...]:
     return () if isinstance(own, NumberNames) else tuple(own)
 
 
 def _leaves(graph: HeteroGraph) -> list[Any]:
-    if isinstance(graph, TracedGraph):
-        return [graph.edges, *[_types(graph, space) for space in ("NS", "ND")]]
+    traced = encodings_of(graph)
+    if traced is not None:
+        return [traced.tensor, *[_types(graph, space) for space in ("NS", "ND")]]
     leaves = graph.derived.get(_LEAVES)
     if leaves is None:
         leaves = [tensor_of_edges(graph), *[_types(graph, space) for space in ("NS", "ND")]]
@@ -62,8 +75,8 @@ def _unflatten(leaves: Iterable[Any], context: _Context) -> Any:
     bipartite, typed, single, num_types, node_types, edge_names, node_names = context
     names = edge_names or NumberNames(num_types), node_names or NumberNames(node_types)
     nodes, types = (src_type.size(0), dst_type.size(0)), (src_type, dst_type) if typed else None
-    if torch.compiler.is_exporting():
-        return TracedGraph(edges, nodes, names, types, bipartite=bipartite, single_typed=single)
+    if torch.compiler.is_exporting() or isinstance(edges, FakeTensor):
+        return traced_graph(edges, nodes, names, types, bipartite=bipartite, single=single)
     known: HeteroGraph | None = _OWNERS.get(edges)
     if known is not None:
         return known
@@ -86,12 +99,18 @@ def _read(context: Any) -> _Context:
 
 def register() -> None:
     """Registers graphs; a second registration is an error of torch's."""
-    for kind in (HeteroGraph, TracedGraph):
-        pytree.register_pytree_node(
-            kind, _flatten, _unflatten, serialized_type_name=f"dacergnn.graph.{kind.__name__}",
-            to_dumpable_context=list, from_dumpable_context=_read,
-        )  # fmt: skip
-    pytree.register_pytree_node(_Other, lambda other: (other.leaves, other.context), _Other)  # pyright: ignore[reportArgumentType]
+    pytree.register_pytree_node(
+        HeteroGraph, _flatten, _unflatten, serialized_type_name="dacergnn.graph.HeteroGraph",
+        to_dumpable_context=list, from_dumpable_context=_read, flatten_with_keys_fn=_flatten_with_keys,
+    )  # fmt: skip
+    pytree.register_pytree_node(
+        _Other,
+        lambda other: (other.leaves, other.context),
+        lambda leaves, context: _Other([*leaves], context),
+        flatten_with_keys_fn=lambda other: (_with_keys(other.leaves), other.context),
+    )
+    # torch.export.load reads the example of a call without running code of the file.
+    torch.serialization.add_safe_globals([unpickled_graph])
 
 
 register()

@@ -7,7 +7,8 @@ sources, destinations, types, and the position of each edge in the user's list.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -17,8 +18,10 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from dacergnn.errors import GraphError
 from dacergnn.graph import native_sorting, sorting
 from dacergnn.graph.edge_list import EdgeList
+from dacergnn.graph.encodings import Encodings
 from dacergnn.graph.hetero_graph import HeteroGraph
 from dacergnn.graph.names import NumberNames
+from dacergnn.graph.profile import TYPICAL, Profile
 from dacergnn.graph.typed_parts import Part
 
 
@@ -112,7 +115,7 @@ def _(edge_index: Tensor, count: Any, num_src: Any, num_dst: Any) -> Tensor:
 @torch.library.custom_op("dacergnn::edge_weights", mutates_args=())
 def _edge_weights(edges: Tensor, sizes: Sequence[int], kind: str, dtype: torch.dtype) -> Tensor:
     """Returns the weights [E] of `HeteroGraph` that ``kind`` names ("pair_mean", "symmetric")."""
-    weights = graph_of_tensor(edges, None, None, sizes)._encodings.weights(kind, dtype)  # pyright: ignore[reportPrivateUsage]
+    weights = graph_of_tensor(edges, None, None, sizes).encodings.weights(kind, dtype)
     return weights.clone()
 
 
@@ -153,83 +156,108 @@ def graph_of_tensor(
     return graph
 
 
-class TracedGraph(HeteroGraph):
-    """Represents the graph of a call that torch.export traces; its sizes may be symbols.
+class TracedEncodings(Encodings):
+    """Stands for the encodings of a graph in a call that torch.export traces; sizes may be symbols.
 
     Args:
-        edges: [4, E] edges in canonical order.
-        nodes: Numbers of sources and destinations.
-        types: [NS] and [ND] types of the nodes; None for one type.
-        names: Names of the edge types and of the node types.
-        single_typed: Whether each relation joins one source type with one destination type.
+        edges: The rows of ``tensor``.
+        tensor: [4, E] edges in canonical order.
+        single: Whether each relation joins one source type with one destination type.
     """
 
-    def __init__(  # pyright: ignore[reportMissingSuperCall]
-        self,
-        edges: Tensor,
-        nodes: tuple[int, int],
-        names: tuple[Sequence[str], Sequence[str]],
-        types: tuple[Tensor, Tensor] | None = None,
-        *,
-        bipartite: bool = False,
-        single_typed: bool = True,
-    ) -> None:
-        edge_names, node_names = names
-        src_type, dst_type = (None, None) if types is None else types
-        src, dst, edge_type, perm = edges.unbind()
-        own = EdgeList(
-            src, dst, edge_type, *nodes, len(edge_names), src_type, dst_type, len(node_names), bipartite, edge_names,
-            node_names, in_order=True,
-        )  # fmt: skip
-        self._hold(own, perm)
-        self.__dict__["single_typed"] = single_typed  # in place of what would be read from the edges
-        self.edges = edges
-
-    @classmethod
-    def of_edges(cls, edge_index: Any, edge_type: Any, **options: Any) -> TracedGraph:
-        """Returns the graph of an edge list; the arguments are those of `HeteroGraph.of_edges`."""
-        nodes, bipartite = options["num_nodes"], options.get("bipartite", False)
-        nodes = nodes if isinstance(nodes, tuple) else (nodes, nodes)
-        num_types = options["num_edge_types"]
-        if isinstance(edge_index, tuple):
-            edge_index = torch.stack(edge_index)
-        edges = torch.ops.dacergnn.edges(edge_index, edge_type, *nodes, num_types, bipartite)
-        return cls(edges, nodes, (NumberNames(num_types), NumberNames(1)), bipartite=bipartite)
-
-    @classmethod
-    def of_parts(  # pyright: ignore[reportIncompatibleMethodOverride]
-        cls, parts: Sequence[Part], counts: Sequence[int], edge_type_names: Sequence[str],
-        node_type_names: Sequence[str], num_dst: int | None = None,
-    ) -> TracedGraph:  # fmt: skip
-        """Returns the graph of edges of several types; the arguments are those of `canonical_parts`."""
-        num_src = sum(counts)
-        num_dst = num_src if num_dst is None else num_dst
-        numbers, ends = [part.number for part in parts], [end for part in parts for end in part.ends]
-        labels = "\n".join([part.label for part in parts])
-        edges = torch.ops.dacergnn.typed_edges(
-            [part.edges for part in parts], numbers, ends, counts, num_dst, len(edge_type_names), labels
-        )
-        types = torch.ops.dacergnn.node_types(counts, edges)
-        names = edge_type_names, node_type_names
-        return cls(edges, (num_src, num_dst), names, (types, types.narrow(0, 0, num_dst)))
+    def __init__(self, edges: EdgeList, tensor: Tensor, *, single: bool = True) -> None:
+        super().__init__(edges)
+        self.tensor, self._single = tensor, single
 
     @property
     def numbers(self) -> list[int]:
         """Returns the sizes that operators take."""
-        own = self._edges
+        own = self.edges
         return [own.num_src, own.num_dst, own.num_edge_types, own.num_node_types, int(own.bipartite)]
 
     @property
-    def node_types(self) -> tuple[Tensor | None, Tensor | None]:
-        """Returns the types of sources and of destinations; None for one type."""
-        return self._edges.src_type, self._edges.dst_type
+    def node_types(self) -> list[Tensor]:
+        """Returns the types of sources and of destinations; nothing if there is one type."""
+        types = self.edges.src_type, self.edges.dst_type
+        return [vector for vector in types if vector is not None]
 
-    def pair_mean_weights(self, dtype: torch.dtype = torch.float32) -> Tensor:
-        return torch.ops.dacergnn.edge_weights(self.edges, self.numbers, "pair_mean", dtype)
+    def weights(self, kind: str, dtype: torch.dtype) -> Tensor:
+        return torch.ops.dacergnn.edge_weights(self.tensor, self.numbers, kind, dtype)
 
-    def symmetric_weights(self, dtype: torch.dtype = torch.float32) -> Tensor:
-        return torch.ops.dacergnn.edge_weights(self.edges, self.numbers, "symmetric", dtype)
+    def single_typed(self) -> bool:
+        return self._single
 
-    def _check_rows(self, values: Tensor) -> None:
+    def check_rows(self, values: Tensor) -> None:
         fits = values.size(0) == self.size("E")
         torch._check(fits, lambda: "values must have a row for each edge")  # pyright: ignore[reportPrivateUsage]
+
+
+def traced_graph(
+    tensor: Tensor,
+    nodes: tuple[int, int],
+    names: tuple[Sequence[str], Sequence[str]],
+    types: tuple[Tensor, Tensor] | None = None,
+    *,
+    bipartite: bool = False,
+    single: bool = True,
+) -> HeteroGraph:
+    """Returns the graph of edges [4, E] in canonical order.
+
+    Args:
+        nodes: Numbers of sources and destinations.
+        names: Names of the edge types and of the node types.
+        types: [NS] and [ND] types of the nodes; None for one type.
+    """
+    edge_names, node_names = names
+    src_type, dst_type = (None, None) if types is None else types
+    src, dst, edge_type, perm = tensor.unbind()
+    edges = EdgeList(
+        src, dst, edge_type, *nodes, len(edge_names), src_type, dst_type, len(node_names), bipartite, edge_names,
+        node_names, in_order=True,
+    )  # fmt: skip
+    return HeteroGraph.of_encodings(TracedEncodings(edges, tensor, single=single), perm)
+
+
+def encodings_of(graph: HeteroGraph) -> TracedEncodings | None:
+    """Returns what stands for the encodings of a traced graph; None for other graphs."""
+    encodings = graph.encodings
+    return encodings if isinstance(encodings, TracedEncodings) else None
+
+
+def graph_of_edges(edge_index: Any, edge_type: Any, **options: Any) -> HeteroGraph:
+    """Returns the traced graph of an edge list; the arguments are those of `HeteroGraph.of_edges`."""
+    nodes, bipartite = options["num_nodes"], options.get("bipartite", False)
+    nodes = nodes if isinstance(nodes, tuple) else (nodes, nodes)
+    num_types = options["num_edge_types"]
+    if isinstance(edge_index, tuple):
+        edge_index = torch.stack(edge_index)
+    tensor = torch.ops.dacergnn.edges(edge_index, edge_type, *nodes, num_types, bipartite)
+    return traced_graph(tensor, nodes, (NumberNames(num_types), NumberNames(1)), bipartite=bipartite)
+
+
+def graph_of_parts(
+    parts: Sequence[Part],
+    counts: Sequence[int],
+    edge_type_names: Sequence[str],
+    node_type_names: Sequence[str],
+    num_dst: int | None = None,
+) -> HeteroGraph:
+    """Returns the traced graph of edges of several types; the arguments are those of `canonical_parts`."""
+    num_src = sum(counts)
+    num_dst = num_src if num_dst is None else num_dst
+    numbers, ends = [part.number for part in parts], [end for part in parts for end in part.ends]
+    labels = "\n".join([part.label for part in parts])
+    tensor = torch.ops.dacergnn.typed_edges(
+        [part.edges for part in parts], numbers, ends, counts, num_dst, len(edge_type_names), labels
+    )
+    types = torch.ops.dacergnn.node_types(counts, tensor)
+    names = edge_type_names, node_type_names
+    return traced_graph(tensor, (num_src, num_dst), names, (types, types.narrow(0, 0, num_dst)))
+
+
+def profile_of(graph: HeteroGraph, earlier: Iterable[Profile]) -> Profile:
+    """Returns the profile of a graph; for a traced graph, that of ``earlier`` calls with graphs of its kind."""
+    if encodings_of(graph) is None:
+        return Profile.of(graph)
+    fitting = [profile for profile in earlier if profile.single_typed == graph.single_typed]
+    return fitting[-1] if fitting else replace(TYPICAL, single_typed=graph.single_typed)

@@ -21,7 +21,7 @@ from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends import ProgramSource
 from dacergnn.graph import pytree as pytree  # registers graphs
 from dacergnn.graph.profile import TYPICAL
-from dacergnn.graph.traced import TracedGraph, graph_of_tensor
+from dacergnn.graph.traced import TracedEncodings, graph_of_tensor
 from dacergnn.modules.beside import beside
 from dacergnn.modules.compiled import CompiledProgram, compiled_program
 from dacergnn.plan import Plan
@@ -209,8 +209,7 @@ def _backward(ctx: Any, gradients: list[Tensor]) -> tuple[Any, ...]:
 program_operator.register_autograd(_backward, setup_context=_setup_context)
 
 
-def run_traced(compiled: CompiledProgram, graph: TracedGraph, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+def run_traced(compiled: CompiledProgram, graph: TracedEncodings, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """Returns the results of a program in a call that torch.export traces."""
-    types = [t for t in graph.node_types if t is not None]
-    text = export_text(compiled, graph.single_typed)
-    return tuple(torch.ops.dacergnn.program(graph.edges, types, graph.numbers, list(inputs), text))
+    text = export_text(compiled, graph.single_typed())
+    return tuple(torch.ops.dacergnn.program(graph.tensor, graph.node_types, graph.numbers, list(inputs), text))

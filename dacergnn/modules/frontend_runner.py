@@ -15,7 +15,7 @@ from dacergnn.frontends import Binding, Frontend
 from dacergnn.frontends.parameters import Parameters
 from dacergnn.frontends.reached import Reached
 from dacergnn.graph import HeteroGraph
-from dacergnn.graph.traced import TracedGraph
+from dacergnn.graph.traced import encodings_of
 from dacergnn.modules.arrivals import is_collecting
 from dacergnn.modules.compiled import CompiledProgram
 from dacergnn.modules.core import Core
@@ -77,7 +77,8 @@ class FrontendRunner(Runner):
             raise UnsupportedCallError("calls draw random numbers; export the model after eval().")
         frontend.edges(*args, **kwargs)
         graph = frontend.graph(*args, **kwargs)
-        assert isinstance(graph, TracedGraph)
+        traced = encodings_of(graph)
+        assert traced is not None
         binding = self._bind(frontend, graph, args, kwargs)
         if binding.sparse:
             raise UnsupportedCallError(f"{', '.join(binding.sparse)} is sparse; pass dense features to torch.export.")
@@ -90,7 +91,7 @@ class FrontendRunner(Runner):
             arrays |= {name: function(arrays[name]) for name, function in binding.made.items()}
             if binding.stacks is not None:
                 arrays |= binding.stacks.arrays(binding.parts)
-        outputs = run_traced(compiled, graph, [arrays[name] for name in compiled.inputs])
+        outputs = run_traced(compiled, traced, [arrays[name] for name in compiled.inputs])
         return binding.finish(outputs) if reached is None else binding.finish(outputs, reached)
 
     def forget_calls(self) -> None:

@@ -58,7 +58,9 @@ class UserLayer(GraphLayer):
 
     def compute(self, graph: HeteroGraph, *inputs: Any) -> Result:
         """Runs a call with one value for each input."""
-        if torch.compiler.is_compiling():
+        if torch.compiler.is_exporting():
+            outputs = self._eager(graph, *inputs)
+        elif torch.compiler.is_compiling():
             outputs = tuple(operator_outputs(self, (graph, *inputs), {}))
         else:
             outputs = self._run(graph, *inputs)
@@ -80,7 +82,7 @@ class UserLayer(GraphLayer):
         compiled = self._calls.get(call) or self._specialize(call, graph, arrays)
         self.remember(compiled, graph)
         try:
-            return compiled(graph, tensors)
+            return self.computed(compiled, graph, tensors)
         except ArrayError:
             self.user.check(graph, arrays, self.config)  # raises an error that says more
             raise

@@ -15,11 +15,12 @@ from dacergnn.errors import ArrayError
 from dacergnn.frontends import ProgramSource
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.checks import check_kernels
-from dacergnn.graph.profile import Profile
+from dacergnn.graph.traced import encodings_of, profile_of
 from dacergnn.modules.base import ProgramModule
 from dacergnn.modules.captured import Captures
 from dacergnn.modules.compiled import CompiledProgram, compiled_program
 from dacergnn.modules.elements import with_parameters
+from dacergnn.modules.exported import run_traced
 from dacergnn.modules.torch_operator import register_layer
 
 
@@ -83,6 +84,11 @@ class GraphLayer(ProgramModule, ABC):
     def _eager(self, *args: Any, **kwargs: Any) -> Any:
         """Runs the kernels of a call."""
 
+    def computed(self, compiled: CompiledProgram, graph: HeteroGraph, inputs: list[Tensor]) -> tuple[Tensor, ...]:
+        """Returns the results of a program; while torch.export traces, those of an operator that carries it."""
+        traced = encodings_of(graph)
+        return compiled(graph, inputs) if traced is None else run_traced(compiled, traced, inputs)
+
     def _run(self, *args: Any) -> Any:
         """Returns the result of a call; replays it if possible."""
         if self._captures is None:
@@ -113,7 +119,8 @@ class GraphLayer(ProgramModule, ABC):
         if compiled is None:
             config, program = self.config.on(graph.device.type), make()
             self.check_loaded(program)
-            compiled = compiled_program(program, dtype, graph.index_dtype, config, Profile.of(graph), sparse)
+            profile = profile_of(graph, [known.profile for known in self._compiled.values()])
+            compiled = compiled_program(program, dtype, graph.index_dtype, config, profile, sparse)
             compiled.title = self.kind
             self._compiled[key] = compiled
         return compiled

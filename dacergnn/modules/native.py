@@ -59,6 +59,8 @@ class NativeLayer(GraphLayer):
         check_graph(graph)
         if not isinstance(x, Tensor):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ArrayError("x", f"is a {type(x).__name__}; it must be a tensor with a row for each source node")
+        if torch.compiler.is_exporting():
+            return self._eager(x, graph)
         if torch.compiler.is_compiling():
             return operator_call(self, (x, graph), {})
         return self._run(x, graph)
@@ -71,7 +73,7 @@ class NativeLayer(GraphLayer):
         compiled = self.compiled((dtype, *self.options), graph, dtype, self.program, sparse)
         self.remember(compiled, graph)
         inputs = [x if name == "x" else self.array(name, graph) for name in compiled.inputs]
-        (out,) = compiled(graph, inputs if autocast is None else [a.to(dtype) for a in inputs])
+        (out,) = self.computed(compiled, graph, inputs if autocast is None else [a.to(dtype) for a in inputs])
         return out.flatten(1)
 
     def result(self, x: Tensor, graph: HeteroGraph) -> tuple[int, int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import warnings
-from dataclasses import replace
 from functools import cache
 from typing import Any, NoReturn
 
@@ -14,8 +13,7 @@ from torch import Tensor
 from dacergnn.errors import DacergnnError, UnsupportedCallError, UnsupportedMachineError
 from dacergnn.frontends import ProgramSource
 from dacergnn.graph import HeteroGraph
-from dacergnn.graph.profile import TYPICAL, Profile
-from dacergnn.graph.traced import TracedGraph
+from dacergnn.graph.traced import profile_of
 from dacergnn.modules.compiled import CompiledProgram, compiled_program
 from dacergnn.modules.core import Core
 
@@ -78,22 +76,13 @@ class Runner:
         compiled = core.compiled.get(key)
         if compiled is None:
             core.check_loaded(program)
-            profile, config = self._profile(graph), core.config.on(graph.device.type)
+            profile = profile_of(core.graphs.like(graph), [known.profile for known in core.compiled.values()])
+            config = core.config.on(graph.device.type)
             shared = core.plan_use is not None and not (core.plan_use.alone and self.runs_one_program)
             compiled = compiled_program(program, dtype, index, config, profile, sparse, shared=shared)
             compiled.title = core.kind
             core.compiled[key] = compiled
         return compiled
-
-    def _profile(self, graph: HeteroGraph) -> Profile:
-        """Returns the profile of the graphs to choose for; while torch.export traces, that of an earlier call."""
-        single = graph.single_typed
-        known = self.core.graphs.like(graph)
-        if not isinstance(known, TracedGraph):
-            return Profile.of(known)
-        earlier = [program.profile for program in self.core.compiled.values()]
-        fitting = [profile for profile in earlier if profile.single_typed == single]
-        return fitting[-1] if fitting else replace(TYPICAL, single_typed=single)
 
     def check_plan(self) -> None:
         """Raises DacergnnError if a call has shown that nobody asks a question that the user's plan answers."""

@@ -43,6 +43,12 @@ inline void check_size(std::int64_t size, std::int64_t wanted, int axis, const c
     fail(kBadInput, "%s: size %lld in axis %d must be %lld.", label, (long long)size, axis, (long long)wanted);
 }
 
+inline void check_elements(std::int64_t found, std::int64_t wanted, const char *label) {
+  if (found != wanted)
+    fail(kBadInput, "%s has %lld numbers, and the graph asks for %lld; give every node and edge a row.", label,
+         (long long)found, (long long)wanted);
+}
+
 // Tells the sizes of a result.
 inline void set_sizes(Output &output, std::initializer_list<std::int64_t> sizes) {
   std::fill_n(output.sizes, 4, 0);

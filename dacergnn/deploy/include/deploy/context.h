@@ -13,6 +13,11 @@
 #include <new>
 #include <vector>
 
+// Runs a program. Benchmarks define it to measure kernels alone.
+#if !defined(DEPLOY_RUN)
+#define DEPLOY_RUN(call) call
+#endif
+
 namespace deploy {
 
 // Codes that functions of a model return. The header of the model repeats them.

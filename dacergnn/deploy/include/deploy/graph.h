@@ -203,6 +203,55 @@ inline Pairs count_pairs(Buffer &buffer, const Edges &edges) {
   return pairs;
 }
 
+// The edges of some relations, and their places among all edges.
+struct Part {
+  Edges edges;
+  Index *rows;
+};
+
+// Returns the edges of the relations that have at most as many source pairs as destination pairs (`fewer_sources`), or
+// of the others.
+inline Part part_of(Buffer &buffer, const Edges &all, const Pairs &pairs, bool fewer_sources) {
+  Part part;
+  place(part.edges, buffer, all.count, all.sizes);
+  part.edges.node_type = all.node_type;
+  part.rows = part.edges.position;
+  const auto starts_within = [](const Index *starts, Number count, Number first, Number end) {
+    return std::lower_bound(starts, starts + count, end) - std::lower_bound(starts, starts + count, first);
+  };
+  Number made = 0;
+  for (Number first = 0, end = 0; first < all.count; first = end) {
+    end = std::upper_bound(all.type + first, all.type + all.count, all.type[first]) - all.type;
+    const bool fewer = starts_within(pairs.source_starts, pairs.sources, first, end) <=
+                       starts_within(pairs.destination_starts, pairs.destinations, first, end);
+    if (fewer != fewer_sources) continue;
+    std::copy(all.src + first, all.src + end, part.edges.src + made);
+    std::copy(all.dst + first, all.dst + end, part.edges.dst + made);
+    std::copy(all.type + first, all.type + end, part.edges.type + made);
+    for (Number i = first; i < end; ++i) part.rows[made++] = static_cast<Index>(i);
+  }
+  part.edges.count = made;
+  return part;
+}
+
+// Returns the type of the nodes at one end of each relation; 0 for a relation without edges.
+inline Index *joined_types(Buffer &buffer, const Edges &edges, const Index *nodes) {
+  Index *const types = std::fill_n(buffer.of<Index>(edges.sizes.types), edges.sizes.types, Index(0)) - edges.sizes.types;
+  for (Number first = 0; first < edges.count;) {
+    types[edges.type[first]] = edges.node_type[nodes[first]];
+    first = std::upper_bound(edges.type + first, edges.type + edges.count, edges.type[first]) - edges.type;
+  }
+  return types;
+}
+
+// Returns for each edge its type times the number of sources, plus its source.
+inline Index *typed_sources(Buffer &buffer, const Edges &edges) {
+  Index *const result = buffer.of<Index>(edges.count);
+  for (Number i = 0; i < edges.count; ++i)
+    result[i] = static_cast<Index>(edges.type[i] * edges.sizes.sources + edges.src[i]);
+  return result;
+}
+
 // Writes the weights [E] 1 / number of edges with the same destination and type.
 template <class T>
 void pair_mean_weights(const Edges &edges, T *weights) {
