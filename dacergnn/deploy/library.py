@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import subprocess
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,19 +15,14 @@ from typing import Any
 from torch import nn
 
 from dacergnn.deploy.capture import capture
-from dacergnn.deploy.interface import header, manifest, source
+from dacergnn.deploy.interface import manifest
+from dacergnn.deploy.linking import link
 from dacergnn.deploy.network import Network
-from dacergnn.deploy.processors import Processor, processors
-from dacergnn.deploy.program_code import ProgramCode, programs_of
+from dacergnn.deploy.processors import processors
 from dacergnn.deploy.reader import Reader
-from dacergnn.deploy.weights import WeightFile, weight_file
-from dacergnn.deploy.writer import CallWriter, used_constants
-from dacergnn.errors import BuildError, DacergnnError
-from dacergnn.native.build import include_options
+from dacergnn.deploy.sources import WEIGHTS, LibrarySources
+from dacergnn.errors import DacergnnError
 from dacergnn.progress import working
-
-INCLUDE_FOLDER = Path(__file__).parent / "include"
-WEIGHTS = "weights.safetensors"
 
 
 @dataclass(frozen=True)
@@ -80,129 +74,46 @@ def export(
         raise DacergnnError(f'weights={weights!r} is neither "inside" nor "beside".')
     kinds = processors([target_cpu] if isinstance(target_cpu, str) else list(target_cpu))
     with working(f"exporting {type(model).__name__}"):
-        program = capture(model, example, kwargs, dynamic_shapes)
-        network = Reader(program, [*signature(model.forward).parameters]).read()
-        return _Export(network, name, kinds, Path(folder), embedded=weights == "inside").write()
+        network = _read(model, example, kwargs, dynamic_shapes)
+        return _write(LibrarySources(network, name, kinds, embedded=weights == "inside"), Path(folder))
 
 
-class _Export:
-    def __init__(
-        self, network: Network, name: str, kinds: Sequence[Processor], folder: Path, *, embedded: bool
-    ) -> None:
-        self.network, self.name, self.kinds, self.folder, self.embedded = network, name, kinds, folder, embedded
-        self.constants = used_constants(network)
-        self.programs = programs_of(network)
+def write_sources(model: nn.Module, folder: Path, *, example: tuple[Any, ...], name: str = "model") -> list[Path]:
+    """Writes the C++ of a library and its header to a folder, for builds by other commands, such as with sanitizers.
 
-    def write(self) -> ExportedLibrary:
-        """Writes all files."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        kernels, slots = self._kernels()
-        weights = weight_file({constant.name: constant.value for constant in self.constants})
-        content = weights.bytes()
-        fingerprint = hashlib.sha256(f"{self.name}\n{kernels}".encode() + content).hexdigest()[:32]
-        made = ExportedLibrary(
-            self.folder / f"lib{self.name}.so", self.folder / f"{self.name}.h", self.folder / f"{self.name}.json",
-            None if self.embedded else self.folder / WEIGHTS,
-        )  # fmt: skip
-        with tempfile.TemporaryDirectory(dir=self.folder) as work:
-            place = Path(work)
-            self._build(place, kernels, slots, weights, fingerprint)
-            # A process may have the library of an earlier export loaded, so no file is written to.
-            (place / made.library.name).replace(made.library)
-            if made.weights is not None:
-                (place / WEIGHTS).replace(made.weights)
-        made.header.write_text(header(self.name, self.network, fingerprint, embedded=self.embedded))
-        facts = {
-            "fingerprint": fingerprint,
-            "weights": {"file": None if self.embedded else WEIGHTS, "bytes": len(content),
-                        "sha256": hashlib.sha256(content).hexdigest()},
-        }  # fmt: skip
-        described = manifest(self.name, self.network, self.kinds, facts)
-        made.manifest.write_text(json.dumps(described, indent=2) + "\n")
-        return made
-
-    def _kernels(self) -> tuple[str, int]:
-        """Returns the code of a call, and the number of its buffers."""
-        writer = CallWriter(self.network, self.programs)
-        body = writer.write()
-        codes = list({code.namespace: code for code in self.programs.values()}.values())
-        numbered = ", ".join(f"k_{constant.name}" for constant in self.constants)
-        lines = [
-            *_headers(codes),
-            '#include "deploy/arguments.h"',
-            '#include "deploy/graph.h"',
-            '#include "deploy/rows.h"',
-            '#include "deploy/tensors.h"',
-            "namespace {",
-            "using dacergnn::Number;",
-            "using deploy::Index;",
-            *[code.text for code in codes],
-            *([f"enum {{ {numbered} }};"] if numbered else []),
-            "void call(const void *const *weights, deploy::Context &context, const deploy::Input *inputs,",
-            "          deploy::Output *outputs) {",
-            *[f"  {line}" for line in body],
-            "}",
-            "}  // namespace",
-            f'extern "C" int {self.name}_run_VARIANT(const void *const *weights, deploy::Context &context,',
-            "    const deploy::Input *inputs, deploy::Output *outputs, deploy::Message &told) {",
-            "  return deploy::guarded(told, [&] { call(weights, context, inputs, outputs); });",
-            "}",
-        ]
-        return "\n".join(lines) + "\n", max(writer.slots.count, 1)
-
-    def _build(self, work: Path, kernels: str, slots: int, weights: WeightFile, fingerprint: str) -> None:
-        """Builds the library in a folder, beside the file of its weights."""
-        file, library = work / WEIGHTS, work / f"lib{self.name}.so"
-        file.write_bytes(weights.bytes())
-        objects: list[Path] = []
-        for kind in self.kinds:
-            path = work / f"kernels_{kind.suffix}.cpp"
-            path.write_text(kernels.replace(f"{self.name}_run_VARIANT", f"{self.name}_run_{kind.suffix}"))
-            objects.append(_compiled(kind, path, ()))
-            if len(self.kinds) > 1:
-                _alone(kind, objects[-1], f"{self.name}_run_{kind.suffix}")
-        order = [constant.name for constant in self.constants]
-        path = work / "interface.cpp"
-        embedded = str(file) if self.embedded else None
-        path.write_text(source(self.name, self.kinds, slots, weights, order, embedded, fingerprint))
-        plain = ("-march=x86-64",) if len(self.kinds) > 1 else ()
-        objects.append(_compiled(self.kinds[0], path, plain))
-        link = [
-            self.kinds[0].command[0], "-shared", "-fopenmp", "-static-libstdc++", "-static-libgcc",
-            "-Wl,--gc-sections", "-Wl,--exclude-libs,ALL", "-Wl,-s", f"-Wl,-soname,lib{self.name}.so",
-            *map(str, objects), "-o", str(library),
-        ]  # fmt: skip
-        _run(link)
-
-
-def _headers(codes: Sequence[ProgramCode]) -> list[str]:
-    """Returns the headers of all programs, each line once."""
-    lines = dict.fromkeys(line for code in codes for line in code.headers)
-    return list(lines) if lines else ["#include <cstdint>"]
-
-
-def _compiled(kind: Processor, path: Path, options: tuple[str, ...]) -> Path:
-    made = path.with_suffix(".o")
-    own = [option for option in kind.command if option != "-shared"]
-    sections = ["-fvisibility=hidden", "-fvisibility-inlines-hidden", "-ffunction-sections", "-fdata-sections"]
-    _run([*own, *options, *sections, "-c", *include_options(), f"-I{INCLUDE_FOLDER}", str(path), "-o", str(made)])
-    return made
-
-
-def _alone(kind: Processor, path: Path, entry: str) -> None:
-    """Makes everything in an object local but one function.
-
-    Otherwise the linker would take one copy of a template for all kinds of processors.
+    Returns:
+        The files to compile, with the headers of `linking.include_options`. They read the weights in the folder.
     """
-    joined = path.with_suffix(".joined.o")
-    _run([f"{kind.tools}ld", "-r", "--force-group-allocation", str(path), "-o", str(joined)])
-    _run([f"{kind.tools}objcopy", f"--keep-global-symbol={entry}", str(joined), str(path)])
+    network = _read(model, example, None, None)
+    return [s.path for s in LibrarySources(network, name, processors(["native"]), embedded=True).write(folder)]
 
 
-def _run(command: Sequence[str]) -> None:
-    try:
-        run = subprocess.run(command, capture_output=True, text=True, check=False)
-    except OSError as error:
-        raise BuildError(f"{command[0]} cannot be run ({error.strerror}); install g++ and binutils.") from error
-    if run.returncode != 0:
-        raise BuildError(f"{command[0]} failed on the code of an exported model:\n{run.stderr[:2000]}")
+def _read(model: nn.Module, example: tuple[Any, ...], kwargs: dict[str, Any] | None, shapes: Any) -> Network:
+    return Reader(capture(model, example, kwargs, shapes), [*signature(model.forward).parameters]).read()
+
+
+def _write(sources: LibrarySources, folder: Path) -> ExportedLibrary:
+    """Builds the library, and writes the files beside it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    name = sources.name
+    library, described = folder / f"lib{name}.so", folder / f"{name}.json"
+    weights = None if sources.embedded else folder / WEIGHTS
+    with tempfile.TemporaryDirectory(dir=folder) as work:
+        built = Path(work) / library.name
+        link(sources.write(Path(work)), built)
+        # A process may have the library of an earlier export loaded, so no file is written to.
+        built.replace(library)
+        if weights is not None:
+            (Path(work) / WEIGHTS).replace(weights)
+    content = sources.weights.bytes()
+    facts = {
+        "fingerprint": sources.fingerprint,
+        "weights": {
+            "file": None if weights is None else WEIGHTS,
+            "bytes": len(content),
+            "sha256": hashlib.sha256(content).hexdigest(),
+        },
+    }
+    text = json.dumps(manifest(name, sources.network, sources.kinds, facts), indent=2)
+    described.write_text(text + "\n")
+    return ExportedLibrary(library, sources.write_header(folder), described, weights)
