@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 from string import Template
@@ -130,34 +131,39 @@ extern "C" const char ${name}_weights[];
 
 def header(name: str, network: Network, fingerprint: str, *, embedded: bool) -> str:
     """Returns the header of a model."""
-    inputs = [array.label for array in network.inputs]
-    outputs = [label for label, _ in network.outputs]
+    inputs, outputs = _names(name, network)
     where = "in the library; pass NULL, or the path of other weights of the same form"
     return _HEADER.substitute(
         name=name, NAME=name.upper(), version=VERSION, fingerprint=fingerprint,
         input_count=len(inputs), output_count=len(outputs),
-        inputs=_constants(name, [(array.label, array) for array in network.inputs]),
-        outputs=_constants(name, network.outputs),
+        inputs=_constants(inputs, [(array.label, array) for array in network.inputs]),
+        outputs=_constants(outputs, network.outputs),
         weights=where if embedded else "in a file; pass its path",
     )  # fmt: skip
 
 
-def constant_names(name: str, labels: Sequence[str]) -> list[str]:
-    """Returns the names of constants of C for arguments or results; different labels have different names."""
-    names: list[str] = []
-    for label in labels:
-        base = f"{name}_{re.sub(r'[^A-Za-z0-9]+', '_', label).strip('_')}".upper()
-        own, count = base, 2
-        while own in names:
-            own, count = f"{base}_{count}", count + 1
-        names.append(own)
-    return names
+def constant_names(name: str, inputs: Sequence[str], outputs: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Returns the names of constants of C for arguments and results, which differ from each other and all others."""
+    taken = set(re.findall(r"\$\{NAME\}(\w+)", _HEADER.template))
+
+    def own(label: str) -> str:
+        base = "_" + re.sub(r"[^A-Za-z0-9]+", "_", label).strip("_").upper()
+        names = (base if count == 1 else f"{base}_{count}" for count in itertools.count(1))
+        chosen = next(name for name in names if name not in taken)
+        taken.add(chosen)
+        return name.upper() + chosen
+
+    return [own(label) for label in inputs], [own(label) for label in outputs]
 
 
-def _constants(name: str, arrays: Sequence[tuple[str, Array]]) -> str:
-    names = constant_names(name, [label for label, _ in arrays])
+def _names(name: str, network: Network) -> tuple[list[str], list[str]]:
+    inputs = [array.label for array in network.inputs]
+    return constant_names(name, inputs, [label for label, _ in network.outputs])
+
+
+def _constants(names: Sequence[str], arrays: Sequence[tuple[str, Array]]) -> str:
     return "\n".join(
-        f"  {own} = {i}, /* {label}: {_form(array)} */"
+        f"  {own} = {i}, /* {label.replace('*/', '* /').replace('/*', '/ *')}: {_form(array)} */"
         for i, (own, (label, array)) in enumerate(zip(names, arrays, strict=True))
     )
 
@@ -203,8 +209,9 @@ def _literal(text: bytes) -> str:
 
 def manifest(name: str, network: Network, kinds: Sequence[Processor], facts: dict[str, Any]) -> dict[str, Any]:
     """Returns a description of a model for programs that call it."""
+    inputs, outputs = _names(name, network)
 
-    def described(arrays: Sequence[tuple[str, Array]]) -> list[dict[str, Any]]:
+    def described(names: Sequence[str], arrays: Sequence[tuple[str, Array]]) -> list[dict[str, Any]]:
         return [
             {
                 "name": label,
@@ -212,7 +219,7 @@ def manifest(name: str, network: Network, kinds: Sequence[Processor], facts: dic
                 "dtype": str(array.dtype).removeprefix("torch."),
                 "shape": [int(size) if size.is_Integer else str(size) for size in array.shape],
             }
-            for own, (label, array) in zip(constant_names(name, [a for a, _ in arrays]), arrays, strict=True)
+            for own, (label, array) in zip(names, arrays, strict=True)
         ]
 
     return {
@@ -220,7 +227,7 @@ def manifest(name: str, network: Network, kinds: Sequence[Processor], facts: dic
         "dacergnn": VERSION,
         "torch": torch.__version__,
         "target_cpu": [kind.name for kind in kinds],
-        "inputs": described([(array.label, array) for array in network.inputs]),
-        "outputs": described(network.outputs),
+        "inputs": described(inputs, [(array.label, array) for array in network.inputs]),
+        "outputs": described(outputs, network.outputs),
         **facts,
     }
