@@ -13,8 +13,8 @@ import torch
 from dacergnn._version import VERSION
 from dacergnn.deploy.network import Array, Network
 from dacergnn.deploy.processors import Processor
+from dacergnn.deploy.types import c_type
 from dacergnn.deploy.weights import WeightFile
-from dacergnn.deploy.writer import c_type
 
 _HEADER = Template("""\
 /* The model "$name", exported by dacergnn $version. All functions may be called from several threads. */

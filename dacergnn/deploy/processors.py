@@ -29,11 +29,18 @@ _UNKNOWN_TO_GCC = ("avx512fp16", "avxvnni")
 
 @dataclass(frozen=True)
 class Processor:
-    """Describes a kind of processor: its name, the command of its compiler, and the condition under which it fits."""
+    """Describes a kind of processor.
+
+    Args:
+        command: The command of its compiler.
+        condition: Whether a processor is of this kind, in C++.
+        user: Options of the user (``CXXFLAGS``) for the kernels.
+    """
 
     name: str
     command: tuple[str, ...]
     condition: str
+    user: tuple[str, ...] = ()
 
     @property
     def suffix(self) -> str:
@@ -55,14 +62,14 @@ def processor(name: str) -> Processor:
     """
     if name not in KINDS:
         raise DacergnnError(f"target_cpu={name!r} is not one of {', '.join(KINDS)}.")
-    user = shlex.split(os.environ.get("CXXFLAGS", ""))
+    user = tuple(shlex.split(os.environ.get("CXXFLAGS", "")))
     if name == "aarch64":
         return Processor(name, (*_cross_compiler(), *FLAGS, *GCC_FLAGS, _LOCAL), "true")
     is_clang = "clang" in compiler()[1]
     own = () if is_clang else (_LOCAL,)
     if name == "native":
-        command = (*compiler_command(), *own_flags(), *own, *user)
-        return Processor(name, command, _condition(command))
+        command = (*compiler_command(), *own_flags(), *own)
+        return Processor(name, command, _condition((*command, *user)), user)
     gcc = () if is_clang else GCC_FLAGS
     command = (*compiler_command(), *FLAGS, f"-march={name}", "-mtune=generic", *gcc, *own)
     return Processor(name, command, f'__builtin_cpu_supports("{name}")')
@@ -78,7 +85,7 @@ def processors(names: Sequence[str]) -> list[Processor]:
         raise DacergnnError(f"target_cpu={names!r}: name each kind of processor once.")
     if len(names) > 1 and not set(names) <= set(LEVELS):
         raise DacergnnError(f"target_cpu={names!r}: one library holds kernels for several of {', '.join(LEVELS)}.")
-    return [processor(name) for name in sorted(names, key=KINDS.index, reverse=True)]
+    return sorted(map(processor, names), key=lambda kind: KINDS.index(kind.name), reverse=True)
 
 
 def _cross_compiler() -> tuple[str, ...]:

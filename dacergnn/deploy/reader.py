@@ -18,6 +18,7 @@ from dacergnn.deploy.network import Array, CheckSizes, Constant, Input, Network,
 from dacergnn.deploy.places import label_of, refusal
 from dacergnn.deploy.row_programs import RowPrograms, Rows
 from dacergnn.deploy.sizes import Size, size_of
+from dacergnn.deploy.types import check_dtype
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.symbolic.call import Untranslatable
 
@@ -231,6 +232,7 @@ class Reader:
         if value is None or isinstance(value, int | float | bool | str):
             return value
         array = self.array(node)
+        check_dtype(array.dtype, label)
         made = Input(array.name, array.dtype, array.shape, label=label)
         self.inputs.append(made)
         return made

@@ -53,7 +53,8 @@ class LibrarySources:
         made: list[Source] = []
         for kind in self.kinds:
             entry = f"{self.name}_run_{kind.suffix}"
-            made.append(Source(folder / f"kernels_{kind.suffix}.cpp", kind, entry=entry if several else None))
+            path = folder / f"kernels_{kind.suffix}.cpp"
+            made.append(Source(path, kind, kind.user, entry if several else None))
             made[-1].path.write_text(self.kernels.replace(f"{self.name}_run_VARIANT", entry))
         order = [constant.name for constant in self.constants]
         path = folder / "interface.cpp"

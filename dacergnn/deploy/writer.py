@@ -7,7 +7,6 @@ from collections.abc import Hashable, Sequence
 from math import prod
 
 import sympy
-import torch
 
 from dacergnn.deploy.graph_code import EncodedGraph, encode, encode_rows
 from dacergnn.deploy.network import (
@@ -34,22 +33,9 @@ from dacergnn.deploy.network import (
 from dacergnn.deploy.program_code import ProgramCode
 from dacergnn.deploy.sizes import Size, cpp
 from dacergnn.deploy.slots import Slots, shared_places
+from dacergnn.deploy.types import c_type
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.runtime.lower import argument
-
-TYPES: dict[torch.dtype, str] = {
-    torch.float32: "float", torch.float64: "double", torch.int64: "std::int64_t", torch.int32: "std::int32_t",
-    torch.bool: "bool", torch.uint8: "std::uint8_t", torch.int16: "std::int16_t", torch.int8: "std::int8_t",
-}  # fmt: skip
-"""Types of elements in C++."""
-
-
-def c_type(dtype: torch.dtype) -> str:
-    """Returns a type of elements in C++; raises UnsupportedCallError for others."""
-    if dtype not in TYPES:
-        known = ", ".join(str(t).removeprefix("torch.") for t in TYPES)
-        raise UnsupportedCallError(f"The model has arrays of {dtype}; a C library takes {known}. Use model.float().")
-    return TYPES[dtype]
 
 
 def quoted(text: str) -> str:

@@ -1,0 +1,293 @@
+"""The exported C library equals the model, on full graphs and on batches in which types are missing."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+import torch_geometric.nn as pyg
+from torch import Tensor, nn
+
+import dacergnn
+from dacergnn import ArrayError, DacergnnError, HeteroGraph, UnsupportedCallError
+from dacergnn.deploy.library import ExportedLibrary
+from dacergnn.modules import RGCN
+from tests.deploy.networks import NAMES, Trained, assert_equal, leaves, trained
+from tests.support.library import Library, Refused, export
+
+Exports = Callable[[str], tuple[Trained, ExportedLibrary]]
+pytestmark = pytest.mark.filterwarnings("ignore:.*isinstance.treespec, LeafSpec.*:FutureWarning")
+
+
+@pytest.fixture(scope="module")
+def exports(tmp_path_factory: pytest.TempPathFactory) -> Exports:
+    """Returns a function that exports a network once for all tests."""
+    made: dict[str, tuple[Trained, ExportedLibrary]] = {}
+
+    def of(name: str) -> tuple[Trained, ExportedLibrary]:
+        if name not in made:
+            network = trained(name)
+            folder = tmp_path_factory.mktemp("library")
+            model = dacergnn.optimize(network.model)
+            made[name] = network, export(model, folder, example=network.arguments(30, 90))
+        return made[name]
+
+    return of
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_results_on_a_full_graph_and_on_batches(name: str, exports: Exports) -> None:
+    network, made = exports(name)
+    library = Library(made)
+    sizes = [(200, 900), *[(3 + seed % 9, seed % 13) for seed in range(100)], (0, 0), (1, 0), (1, 1)]
+    with torch.no_grad():
+        original = dacergnn.revert(network.model)
+        for seed, (nodes, edges) in enumerate(sizes):
+            arguments = network.arguments(nodes, edges, seed)
+            assert_equal(library(*leaves(arguments)), leaves(original(*arguments)))
+
+
+def test_a_library_needs_neither_python_nor_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    network = trained("HGT")
+    monkeypatch.delenv("CXXFLAGS")
+    made = dacergnn.export(dacergnn.optimize(network.model), tmp_path, example=network.arguments(30, 90))
+    needed = subprocess.run(["ldd", str(made.library)], capture_output=True, text=True, check=True).stdout
+    names = {Path(line.split()[0]).name.partition(".")[0] for line in needed.splitlines()}
+    assert names <= {"linux-vdso", "libgomp", "libc", "libm", "ld-linux-x86-64", "ld-linux-aarch64", "libdl"}
+    listing = ["nm", "-D", "--defined-only", str(made.library)]
+    symbols = subprocess.run(listing, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert all(line.split()[-1].startswith("model_") for line in symbols)
+    assert made.library.stat().st_size < 5 << 20
+
+
+def test_threads_share_a_model(exports: Exports) -> None:
+    network, made = exports("HeteroConv-SAGE")
+    library = Library(made)
+    calls = [network.arguments(10 + seed, 20 + seed, seed) for seed in range(4)]
+    expected = [library(*leaves(arguments)) for arguments in calls]
+    problems: list[str] = []
+
+    def work(first: int) -> None:
+        for turn in range(50):
+            number = (first + turn) % len(calls)
+            results = library(*leaves(calls[number]), threads=1 + turn % 2)
+            if not all(map(torch.equal, results, expected[number])):
+                problems.append(f"call {number} differs")
+
+    workers = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert not problems
+
+
+def _bad_index(arguments: list[Tensor]) -> str:
+    arguments[3][1, 2] = 99
+    return r"edge_index_dict\[\('author', 'writes', 'paper'\)\]: destination 99 of edge 2 is out of range; there are 27"
+
+
+def _bad_source(arguments: list[Tensor]) -> str:
+    arguments[3][0, 1] = -1
+    return "source -1 of edge 1 is out of range"
+
+
+def _bad_kind(arguments: list[Tensor]) -> str:
+    arguments[-1][4] = 7
+    return "embedding.*index 7 at place 4 is out of range; there are 7 rows"
+
+
+def _bad_width(arguments: list[Tensor]) -> str:
+    arguments[0] = torch.zeros(30, 15)
+    return "x_dict.author: size 15 in axis 1 must be 16"
+
+
+def _bad_length(arguments: list[Tensor]) -> str:
+    arguments[-1] = arguments[-1][:-1].clone()
+    return "size"
+
+
+@pytest.mark.parametrize("spoil", [_bad_index, _bad_source, _bad_kind, _bad_width, _bad_length])
+def test_bad_input_is_refused_by_code_and_text(spoil: Callable[[list[Tensor]], str], exports: Exports) -> None:
+    network, made = exports("HGT")
+    library = Library(made)
+    arguments = leaves(network.arguments(30, 90))
+    text = spoil(arguments)
+    with pytest.raises(Refused, match=text) as refused:
+        library(*arguments)
+    assert refused.value.code == 1
+    good = network.arguments(30, 90)
+    with torch.no_grad():
+        assert_equal(library(*leaves(good)), leaves(network.model(*good)))
+
+
+def test_memory_that_is_too_small_tells_the_sizes(exports: Exports) -> None:
+    network, made = exports("HGT")
+    library = Library(made)
+    outputs, _ = library.outputs(64)
+    with pytest.raises(Refused, match=r"out\.paper needs memory of 432 bytes; there are 64") as refused:
+        library.run(library.inputs(leaves(network.arguments(30, 90))), outputs)
+    assert refused.value.code == 5
+    assert [list(own.sizes) for own in outputs] == [[27, 4, 0, 0], [30, 16, 0, 0]]
+
+
+def test_weights_beside_a_library(tmp_path: Path) -> None:
+    network = trained("GCN")
+    model, arguments = dacergnn.optimize(network.model), network.arguments(20, 50)
+    made = export(model, tmp_path, example=arguments, name="gcn_1", weights="beside")
+    assert made.weights is not None
+    with torch.no_grad():
+        assert_equal(Library(made)(*leaves(arguments)), leaves(model(*arguments)))
+    described = json.loads(made.manifest.read_text())
+    assert described["weights"]["bytes"] == made.weights.stat().st_size
+    assert described["fingerprint"] == Library(made).fingerprint
+    assert described["fingerprint"] in made.header.read_text()
+    other = tmp_path / "other"
+    other.write_bytes(made.weights.read_bytes()[:-4])
+    with pytest.raises(Refused, match="bytes, and the model needs"):
+        Library(made, weights=other)
+    other.write_bytes(b"\0" + made.weights.read_bytes()[1:])
+    with pytest.raises(Refused, match="hold other tensors than gcn_1"):
+        Library(made, weights=other)
+    with pytest.raises(Refused, match="cannot be read: No such file"):
+        Library(made, weights=tmp_path / "none")
+
+
+class _Graphs(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = RGCN(8, 4, 3)
+
+    def forward(self, x: Tensor, graph: HeteroGraph) -> Tensor:
+        return self.layer(x, graph).relu()
+
+
+def _graph(nodes: int, edges: int) -> HeteroGraph:
+    return HeteroGraph.from_arrays(
+        torch.randint(nodes, (2, edges)), torch.randint(3, (edges,)), num_nodes=nodes, num_edge_types=3
+    )
+
+
+def test_graphs_are_arguments(tmp_path: Path) -> None:
+    model = _Graphs().eval()
+    made = export(model, tmp_path, example=(torch.randn(20, 8), _graph(20, 60)))
+    library = Library(made)
+    names = [own["name"] for own in library.manifest["inputs"]]
+    assert names == ["x", "graph.edges", "graph.source_types", "graph.destination_types"]
+    arguments = torch.randn(9, 8), _graph(9, 31)
+    with torch.no_grad():
+        assert_equal(library(*leaves(arguments)), [model(*arguments)])
+    tensors = leaves(arguments)
+    tensors[0] = torch.randn(8, 8)
+    with pytest.raises(Refused, match="array x of RGCN has 64 numbers, and the graph asks for 72"):
+        library(*tensors)
+
+
+class _Refused(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.MultiheadAttention(8, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(x, x, x)[0]
+
+
+def test_refusals_name_the_operation_and_its_place(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedCallError, match=r"inner \(.*\): aten\..* has no form in a C library"):
+        dacergnn.export(_Refused().eval(), tmp_path, example=(torch.randn(5, 8),))
+    with pytest.raises(ArrayError, match="is in training mode"):
+        dacergnn.export(nn.Linear(2, 2), tmp_path, example=(torch.randn(5, 2),))
+    linear = nn.Linear(2, 2).eval()
+    for options, text in (
+        ({"name": "My model"}, "name='My model'"), ({"weights": "none"}, "weights='none'"),
+        ({"target_cpu": "z80"}, "target_cpu='z80' is not one of native"),
+        ({"target_cpu": ["native", "x86-64-v3"]}, "one library holds kernels for several of x86-64-v2"),
+    ):  # fmt: skip
+        with pytest.raises(DacergnnError, match=text):
+            dacergnn.export(linear, tmp_path, example=(torch.randn(5, 2),), **options)  # type: ignore[arg-type]
+    assert not list(tmp_path.iterdir())
+
+
+class _Between(nn.Module):
+    """Uses what stands between layers: norms, activations, joins, gathers, pooling, reductions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.norm = nn.Linear(16, 40), nn.BatchNorm1d(40)
+        self.slopes, self.table = nn.PReLU(40), nn.Embedding(9, 40)
+        self.jump = pyg.JumpingKnowledge("max")
+        with torch.no_grad():
+            self.norm.running_mean.normal_()  # type: ignore[union-attr]
+            self.slopes.weight.uniform_()
+
+    def forward(self, x: Tensor, index: Tensor, batch: Tensor) -> list[Tensor]:
+        h = self.slopes(self.norm(self.linear(x)))
+        h = self.jump([h, self.table(index), h.flip(-1) if False else h * 0.5])
+        unit = torch.nn.functional.normalize(h, dim=-1)
+        parts = torch.cat([unit, x], dim=-1).chunk(2, dim=-1)
+        h = parts[0] * parts[1] + torch.nn.functional.gelu(parts[0]) - parts[1].sigmoid()
+        pooled = [pyg.global_add_pool(h, batch, 4), pyg.global_max_pool(h, batch, 4), pyg.global_mean_pool(h, batch, 4)]
+        rows = torch.cat([h, h[index]], dim=0)
+        values, places = h.max(dim=-1)
+        return [
+            *pooled, rows, values, places, h.argmax(-1), h.softmax(-1), h.view(-1, 4, 7).mean(1), h.sum(0),
+            h.mean(0, keepdim=True), h[:2], h[-1:], torch.stack([h, -h]),
+        ]  # fmt: skip
+
+
+def test_what_stands_between_layers(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = _Between().eval()
+
+    def arguments(count: int) -> tuple[Tensor, Tensor, Tensor]:
+        return torch.randn(count, 16), torch.arange(count) * 5 % min(count, 9), torch.arange(count) * 4 // count
+
+    library = Library(export(model, tmp_path, example=arguments(12)))
+    for count in (12, 2, 9, 300):
+        own = arguments(count)
+        with torch.no_grad():
+            assert_equal(library(*own), model(*own))
+
+
+def test_results_in_double_precision(tmp_path: Path) -> None:
+    network = trained("RGAT")
+    model = dacergnn.optimize(network.model.double())
+    x, *rest = network.arguments(20, 60)
+    library = Library(export(model, tmp_path, example=(x.double(), *rest)))
+    with torch.no_grad():
+        for result, wanted in zip(library(x.double(), *rest), model(x.double(), *rest), strict=True):
+            torch.testing.assert_close(result, wanted, rtol=1e-12, atol=1e-12)
+
+
+def test_sixteen_bits_are_refused(tmp_path: Path) -> None:
+    network = trained("GCN")
+    x, *rest = network.arguments(20, 60)
+    with pytest.raises(UnsupportedCallError, match=r"bfloat16.*model\.float\(\)"):
+        dacergnn.export(dacergnn.optimize(network.model.bfloat16()), tmp_path, example=(x.bfloat16(), *rest))
+
+
+_TELL = """
+import ctypes, sys
+library = ctypes.CDLL(sys.argv[1])
+library.model_fingerprint.restype = ctypes.c_char_p
+print(library.model_fingerprint().decode())
+"""
+
+
+def test_a_library_is_not_written_into(tmp_path: Path) -> None:
+    linear = nn.Linear(4, 3).eval()
+    first = Library(export(linear, tmp_path, example=(torch.randn(5, 4),)))
+    x = torch.randn(6, 4)
+    before = first(x)
+    with torch.no_grad():
+        linear.weight.zero_()
+    made = export(linear, tmp_path, example=(torch.randn(5, 4),))
+    assert torch.equal(first(x)[0], before[0])  # the process has the first one loaded still
+    fresh = subprocess.run([sys.executable, "-c", _TELL, str(made.library)], capture_output=True, text=True, check=True)
+    assert fresh.stdout.strip() == json.loads(made.manifest.read_text())["fingerprint"] != first.fingerprint
