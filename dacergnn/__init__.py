@@ -12,6 +12,7 @@ from dacergnn._version import VERSION
 from dacergnn.api import compile, explain, optimize, revert
 from dacergnn.config import Config, Rates
 from dacergnn.deploy.library import export
+from dacergnn.deploy.loading import load_exported
 from dacergnn.errors import (
     ArrayError,
     BuildError,
@@ -61,6 +62,7 @@ __all__ = [
     "export",
     "inference",
     "interpret",
+    "load_exported",
     "optimize",
     "parse",
     "print_plans",

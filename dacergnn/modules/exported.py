@@ -82,9 +82,13 @@ class ExportedProgramText:
         fields["plan"] = tuple([(question, answer) for question, answer in fields["plan"]])
         return cls(**fields)
 
-    def compiled(self) -> CompiledProgram:
-        """Returns the compiled program; it is as it was exported if the same compiler makes it."""
-        plan = Plan(self.plan) if self.compiler == compiler_version() else None
+    def compiled(self, *, differentiated: bool = False) -> CompiledProgram:
+        """Returns the compiled program; it is as it was exported if the same compiler makes it.
+
+        Args:
+            differentiated: Whether inputs need gradients. The plan answers nothing then, since it is that of inference.
+        """
+        plan = Plan(self.plan) if self.compiler == compiler_version() and not differentiated else None
         config = Config(implementation=self.implementation, plan=plan, tune="off")
         profile = replace(TYPICAL, single_typed=self.single_typed)
         dtype: torch.dtype = getattr(torch, self.dtype)
@@ -114,16 +118,17 @@ def program_of(text: str) -> ExportedProgramText:
 
 
 @lru_cache(maxsize=1024)
-def compiled_of(text: str) -> tuple[CompiledProgram, list[int]]:
+def compiled_of(text: str, *, differentiated: bool = False) -> tuple[CompiledProgram, list[int]]:
     """Returns the compiled program of a text, and the positions of its inputs among the operator's arrays."""
     exported = program_of(text)
-    compiled = exported.compiled()
+    compiled = exported.compiled(differentiated=differentiated)
     compiled.title = exported.name
     return compiled, [exported.inputs.index(name) for name in compiled.inputs]
 
 
 def _run(edges: Tensor, types: Sequence[Tensor], sizes: Sequence[int], arrays: Sequence[Tensor], text: str) -> Any:
-    compiled, order = compiled_of(text)
+    differentiated = torch.is_grad_enabled() and any(array.requires_grad for array in arrays)
+    compiled, order = compiled_of(text, differentiated=differentiated)
     src_type, dst_type = types if types else (None, None)
     graph = graph_of_tensor(edges, src_type, dst_type, sizes)
     if program_of(text).single_typed and not graph.single_typed:
