@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import re
 import shlex
 import shutil
@@ -41,6 +42,12 @@ class Processor:
     command: tuple[str, ...]
     condition: str
     user: tuple[str, ...] = ()
+
+    @property
+    def plain(self) -> tuple[str, ...]:
+        """Returns options for code that runs on every processor of the machine, such as the choice of kernels."""
+        is_x86 = self.name in LEVELS or (self.name == "native" and platform.machine() in ("x86_64", "AMD64"))
+        return ("-march=x86-64", "-mtune=generic") if is_x86 else ()
 
     @property
     def suffix(self) -> str:

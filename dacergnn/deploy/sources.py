@@ -60,7 +60,7 @@ class LibrarySources:
         path = folder / "interface.cpp"
         embedded = str(file) if self.embedded else None
         path.write_text(source(self.name, self.kinds, self.slots, self.weights, order, embedded, self.fingerprint))
-        return [*made, Source(path, self.kinds[0], ("-march=x86-64",) if several else ())]
+        return [*made, Source(path, self.kinds[0], self.kinds[0].plain)]
 
     def write_header(self, folder: Path) -> Path:
         """Writes the header of the C interface; returns its path."""

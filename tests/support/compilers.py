@@ -14,6 +14,7 @@ from dacergnn.native.build import compiler
 _TOOLS = {
     "aarch64-linux-gnu-g++": "install g++-aarch64-linux-gnu",
     "qemu-aarch64": "install qemu-user",
+    "qemu-x86_64": "install qemu-user",
     "clang++": "install clang and libomp-dev",
     "chromium": "install chromium",
 }
