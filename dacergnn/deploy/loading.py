@@ -31,7 +31,8 @@ def _with_tuples(spec: Any) -> Any:
     """Returns the structure of arguments with tuples as keys, in place of lists."""
     if spec.is_leaf():
         return spec
-    children = [_with_tuples(child) for child in spec.children()]
+    parts = spec.children() if hasattr(spec, "children") else spec.children_specs  # until torch 2.9
+    children = list(map(_with_tuples, parts))
     context = spec.context
     if spec.type is dict:
         context = [tuple(key) if isinstance(key, list) else key for key in context]

@@ -16,6 +16,7 @@ from dacergnn.errors import ArrayError
 from dacergnn.frontends.features import is_sparse
 from dacergnn.frontends.parameters import Attributes
 from dacergnn.graph import HeteroGraph
+from dacergnn.graph.traced import encodings_of
 from dacergnn.modules.compiled import CompiledProgram
 from dacergnn.modules.elements import autocast_type, cast, is_autocast
 from dacergnn.modules.graph_layer import GraphLayer, check_graph
@@ -58,7 +59,7 @@ class UserLayer(GraphLayer):
 
     def compute(self, graph: HeteroGraph, *inputs: Any) -> Result:
         """Runs a call with one value for each input."""
-        if torch.compiler.is_exporting():
+        if torch.compiler.is_exporting() and not torch.compiler.is_dynamo_compiling():
             outputs = self._eager(graph, *inputs)
         elif torch.compiler.is_compiling():
             outputs = tuple(operator_outputs(self, (graph, *inputs), {}))
@@ -80,7 +81,6 @@ class UserLayer(GraphLayer):
             self.user.check(graph, arrays, self.config)
             raise
         compiled = self._calls.get(call) or self._specialize(call, graph, arrays)
-        self.remember(compiled, graph)
         try:
             return self.computed(compiled, graph, tensors)
         except ArrayError:
@@ -96,7 +96,9 @@ class UserLayer(GraphLayer):
         dtype = call[1]
         named = zip(self.user.names, arrays, strict=True)
         sparse = frozenset(sdfg_name(n) for n, a in named if a is not None and is_sparse(a))
-        self._calls[call] = compiled = self.compiled((dtype, program), graph, dtype, lambda: program, sparse)
+        compiled = self.compiled((dtype, program), graph, dtype, lambda: program, sparse)
+        if encodings_of(graph) is None:  # torch.export refuses modules whose attributes change
+            self._calls[call] = compiled
         return compiled
 
     def run(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[int, Tensor]:

@@ -87,7 +87,10 @@ class GraphLayer(ProgramModule, ABC):
     def computed(self, compiled: CompiledProgram, graph: HeteroGraph, inputs: list[Tensor]) -> tuple[Tensor, ...]:
         """Returns the results of a program; while torch.export traces, those of an operator that carries it."""
         traced = encodings_of(graph)
-        return compiled(graph, inputs) if traced is None else run_traced(compiled, traced, inputs)
+        if traced is not None:
+            return run_traced(compiled, traced, inputs)
+        self.remember(compiled, graph)
+        return compiled(graph, inputs)
 
     def _run(self, *args: Any) -> Any:
         """Returns the result of a call; replays it if possible."""
@@ -122,7 +125,8 @@ class GraphLayer(ProgramModule, ABC):
             profile = profile_of(graph, [known.profile for known in self._compiled.values()])
             compiled = compiled_program(program, dtype, graph.index_dtype, config, profile, sparse)
             compiled.title = self.kind
-            self._compiled[key] = compiled
+            if encodings_of(graph) is None:  # torch.export refuses modules whose attributes change
+                self._compiled[key] = compiled
         return compiled
 
     def run(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -39,7 +39,7 @@ class CompiledLayer(nn.Module):
         core = self._dacergnn
         if not torch.compiler.is_compiling():
             return core.call(args, kwargs)
-        if torch.compiler.is_exporting():
+        if torch.compiler.is_exporting() and not torch.compiler.is_dynamo_compiling():
             return core.traced(args, kwargs)
         frontend = core.frontend
         try:

@@ -59,7 +59,7 @@ class NativeLayer(GraphLayer):
         check_graph(graph)
         if not isinstance(x, Tensor):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ArrayError("x", f"is a {type(x).__name__}; it must be a tensor with a row for each source node")
-        if torch.compiler.is_exporting():
+        if torch.compiler.is_exporting() and not torch.compiler.is_dynamo_compiling():
             return self._eager(x, graph)
         if torch.compiler.is_compiling():
             return operator_call(self, (x, graph), {})
@@ -71,7 +71,6 @@ class NativeLayer(GraphLayer):
         dtype = autocast or own
         sparse = frozenset(("x",)) if is_sparse(x) else frozenset[str]()
         compiled = self.compiled((dtype, *self.options), graph, dtype, self.program, sparse)
-        self.remember(compiled, graph)
         inputs = [x if name == "x" else self.array(name, graph) for name in compiled.inputs]
         (out,) = self.computed(compiled, graph, inputs if autocast is None else [a.to(dtype) for a in inputs])
         return out.flatten(1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import os
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +15,6 @@ import torch_geometric.nn as pyg
 from torch import Tensor, nn
 
 import dacergnn
-from dacergnn import DacergnnError
 from tests.compatibility.kinds import KINDS, Call, F, Kind, M, N, dgl, edges, named, outputs
 
 TENSORS_ONLY = [k for k in KINDS if k.name in ("pyg.RGCNConv", "pyg.SAGEConv", "pyg.GATConv", "pyg.traced-UserLayer")]
@@ -24,7 +24,9 @@ TENSORS_ONLY = [k for k in KINDS if k.name in ("pyg.RGCNConv", "pyg.SAGEConv", "
 def test_programs_of_torch_export_never_run_another_layer(kind: Kind) -> None:
     fast, arguments = kind.compiled(torch.float32, strict=False), kind.arguments(torch.float32)
     expected = fast(*arguments)
-    program = torch.export.export(fast, arguments)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".* runs uncompiled: torch.export takes compiled layers")
+        program = torch.export.export(fast, arguments)
     torch.testing.assert_close(program.module()(*arguments), expected)
     del fast
     gc.collect()
@@ -34,11 +36,7 @@ def test_programs_of_torch_export_never_run_another_layer(kind: Kind) -> None:
             for parameter in other.parameters():
                 parameter.zero_()
         other(*arguments)
-    if kind.name.startswith("pyg.traced"):  # torch has written down the original's operations
-        torch.testing.assert_close(program.module()(*arguments), expected)
-    else:
-        with pytest.raises(DacergnnError, match="gone, or belongs to another process"):
-            program.module()(*arguments)
+    torch.testing.assert_close(program.module()(*arguments), expected)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning")
