@@ -316,7 +316,7 @@ class Fill(Step):
 
 @dataclass(eq=False)
 class RowFunction(Step):
-    """Applies a function of `rows.h` to every row of ``width`` elements."""
+    """Applies a function of `row_functions.h` to every row of ``width`` elements."""
 
     function: str
     made: Sequence[Array]

@@ -79,7 +79,7 @@ class LibrarySources:
             *_headers(codes),
             '#include "deploy/arguments.h"',
             '#include "deploy/graph.h"',
-            '#include "deploy/rows.h"',
+            '#include "deploy/row_functions.h"',
             '#include "deploy/tensors.h"',
             "namespace {",
             "using dacergnn::Number;",
