@@ -1,0 +1,137 @@
+// Takes neighbours of seeds, then neighbours of these, and so on.
+#pragma once
+
+#include <numeric>
+
+#include "batch.h"
+#include "store.h"
+
+namespace dacergnn::deploy {
+
+class Sampling {
+ public:
+  Sampling(const Snapshot &snapshot, Batch &batch) : snapshot_(snapshot), version_(snapshot.version()), batch_(batch) {}
+
+  void run(Number type, std::span<const Number> seeds, std::span<const Number> fanouts, std::uint64_t random_seed) {
+    check(type, seeds, fanouts);
+    try {
+      batch_.clear(snapshot_.types(), snapshot_.relations());
+      add_seeds(type, seeds);
+      const Number relations = snapshot_.relations(), hops = relations ? (Number)fanouts.size() / relations : 0;
+      for (Number hop = 0; hop < hops; ++hop) {
+        for (Number r = 0; r < relations; ++r)
+          add_edges(r, fanouts[hop * relations + r], sampling::joined(sampling::joined(random_seed, hop), r));
+        for (Batch::Type &nodes : batch_.types_) nodes.begin = std::exchange(nodes.end, (Number)nodes.ids.size());
+      }
+      for (Batch::Relation &edges : batch_.relations_)
+        edges.edges.insert(edges.edges.end(), edges.destinations.begin(), edges.destinations.end());
+      for (Number t = 0; t < snapshot_.types(); ++t) gather(snapshot_.nodes(t), batch_.types_[t]);
+    } catch (...) {
+      batch_.clear(0, 0);
+      throw;
+    }
+  }
+
+ private:
+  static constexpr Number kAhead = 8;  // The processor fetches what is needed so many steps later.
+
+  void check(Number type, std::span<const Number> seeds, std::span<const Number> fanouts) const {
+    const Nodes &nodes = snapshot_.nodes(type);
+    for (std::size_t i = 0; i < seeds.size(); ++i)
+      if (!nodes.at(seeds[i], version_))
+        fail(Code::kNoNode, "seeds[", i, "] is ", seeds[i], ", but node type ", type,
+             " has no such node in this snapshot; leave it out.");
+    const Number relations = snapshot_.relations(), count = (Number)fanouts.size();
+    if (relations ? count % relations : count)
+      fail(Code::kBadArgument, "fanouts has ", count, " numbers; pass one for each hop and each of ", relations,
+           " relations.");
+    for (Number i = 0; i < count; ++i)
+      if (fanouts[i] < -1)
+        fail(Code::kBadArgument, "the fanout of hop ", i / relations, " and relation ", i % relations, " is ",
+             fanouts[i], "; pass a number from 0 on, or -1 for all.");
+  }
+
+  // Each seed has a place of its own, even if it comes twice.
+  void add_seeds(Number type, std::span<const Number> seeds) {
+    for (Batch::Type &nodes : batch_.types_) nodes.begin = nodes.end = 0;
+    Batch::Type &nodes = batch_.types_[type];
+    for (const Number seed : seeds) {
+      nodes.places.insert(seed, (Number)nodes.ids.size());
+      nodes.ids.push_back(seed);
+    }
+    nodes.end = (Number)nodes.ids.size();
+  }
+
+  // Adds edges into the nodes of the last hop.
+  void add_edges(Number r, Number fanout, std::uint64_t key) {
+    if (fanout == 0) return;
+    const Adjacency &adjacency = snapshot_.edges(r);
+    const Batch::Type &targets = batch_.types_[adjacency.destination];
+    for (Number i = targets.begin; i < targets.end; ++i) {
+      if (i + 2 * kAhead < targets.end) adjacency.prefetch_head(targets.ids[i + 2 * kAhead]);
+      if (i + kAhead < targets.end) adjacency.prefetch_list(targets.ids[i + kAhead]);
+      if (const EdgeList *list = adjacency.into(targets.ids[i])) {
+        choose(*list, fanout, sampling::Random(sampling::joined(key, i)));
+        connect(r, *list, i);
+      }
+    }
+  }
+
+  // Finds the edges of a list to take. Their order does not depend on edges that the snapshot does not see.
+  void choose(const EdgeList &list, Number fanout, sampling::Random random) {
+    std::vector<Number> &chosen = batch_.chosen_, &present = batch_.present_;
+    const Number known = list.known(version_);
+    const bool whole = list.whole();
+    present.clear();
+    if (!whole)
+      for (Number edge = 0; edge < known; ++edge)
+        if (list.removed_in(edge) > version_) present.push_back(edge);
+    const Number choices = whole ? known : (Number)present.size();
+    chosen.resize(fanout < 0 ? choices : std::min(fanout, choices));
+    if ((Number)chosen.size() < choices)
+      batch_.chooser_.choose({0, choices}, (Number)chosen.size(), random, chosen.data());
+    else
+      std::iota(chosen.begin(), chosen.end(), 0);
+    if (!whole)
+      for (Number &edge : chosen) edge = present[edge];
+  }
+
+  // Adds the chosen edges to the node at place `i`.
+  void connect(Number r, const EdgeList &list, Number i) {
+    Batch::Relation &edges = batch_.relations_[r];
+    Batch::Type &nodes = batch_.types_[snapshot_.edges(r).source];
+    for (const Number edge : batch_.chosen_) {
+      const Number source = list.sources()[edge], fresh = (Number)nodes.ids.size();
+      const Number place = nodes.places.insert(source, fresh);
+      if (place == fresh) nodes.ids.push_back(source);
+      edges.edges.push_back(place);
+      edges.destinations.push_back(i);
+    }
+  }
+
+  void gather(const Nodes &nodes, Batch::Type &type) const {
+    type.width = nodes.width;
+    const Number count = (Number)type.ids.size(), width = nodes.width;
+    if ((Number)type.features.size() < count * width) type.features.resize(count * width);
+    for (Number i = 0; width && i < count; ++i) {
+      if (i + 2 * kAhead < count) nodes.prefetch_entry(type.ids[i + 2 * kAhead]);
+      if (i + kAhead < count) nodes.prefetch_row(type.ids[i + kAhead]);
+      std::memcpy(type.features.data() + i * width, nodes.at(type.ids[i], version_)->values(), width * sizeof(float));
+    }
+  }
+
+  const Snapshot &snapshot_;
+  const Version version_;
+  Batch &batch_;
+};
+
+// Fills a batch with the neighbourhood of seeds, as PyG's NeighborLoader does (directed, without replacement): in each
+// hop, each node that the hop before has reached takes up to `fanouts[hop][relation]` of its incoming edges (-1: all).
+// The same snapshot, arguments and random seed give the same batch. Wrong arguments leave the batch as it is; after any
+// other error, it is empty.
+inline void neighbourhood(const Snapshot &snapshot, Number type, std::span<const Number> seeds,
+                          std::span<const Number> fanouts, std::uint64_t random_seed, Batch &batch) {
+  Sampling(snapshot, batch).run(type, seeds, fanouts, random_seed);
+}
+
+}  // namespace dacergnn::deploy
