@@ -123,10 +123,14 @@ class Adjacency {
     ask_for_copy(node, list, journal);
   }
 
-  void ask_for_copy(Number node, EdgeList &list, Journal &journal) {
+  // Has a later write replace a list most of which is removed. Without memory for that, the next removal asks again.
+  void ask_for_copy(Number node, EdgeList &list, Journal &journal) noexcept {
     if (list.queued || !list.sparse()) return;
-    journal.tasks.push_back({journal.version, shorten, this, node});
-    list.queued = journal.version;
+    try {
+      journal.tasks.push_back({journal.version, shorten, this, node});
+      list.queued = journal.version;
+    } catch (const std::bad_alloc &) {
+    }
   }
 
   void forget(Number from, Journal &journal) noexcept {
@@ -150,11 +154,12 @@ class Adjacency {
 
   static void end(const Journal::Change &change, Journal &journal, bool keep) noexcept {
     auto &adjacency = *static_cast<Adjacency *>(change.object);
-    if (!keep) adjacency.undo(*adjacency.changeable(change.index), journal.version);
+    if (!keep) adjacency.undo(change.index, *adjacency.changeable(change.index), journal);
   }
 
   // Edges that the write has added stay in the list, but no version has them.
-  void undo(EdgeList &list, Version version) noexcept {
+  void undo(Number node, EdgeList &list, Journal &journal) noexcept {
+    const Version version = journal.version;
     for (Number edge = 0; edge < list.size(); ++edge) {
       if (list.removed_in(edge) == version) list.restore(edge);
       if (list.added()[edge] != version) continue;
@@ -163,6 +168,7 @@ class Adjacency {
     }
     list.changed = 0;
     if (list.queued == version) list.queued = 0;
+    ask_for_copy(node, list, journal);
   }
 
   // Replaces a list by a copy without the edges that nobody can see.
@@ -177,7 +183,7 @@ class Adjacency {
       adjacency.heads_.find(node)->list.store(shorter, std::memory_order_release);
       journal.retire(list);
       if (shorter) adjacency.ask_for_copy(node, *shorter, journal);
-    } catch (const std::bad_alloc &) {  // the next removal asks again
+    } catch (const std::bad_alloc &) {  // it stays as it is
     }
   }
 

@@ -29,7 +29,8 @@ struct Journal {
   Version oldest = 0;   // The oldest version that a reader may see.
   Retirees retirees;
   std::vector<Change> changes;
-  std::deque<Task> tasks;  // In the order of versions.
+  std::deque<Task> tasks;   // In the order of versions.
+  std::size_t earlier = 0;  // How many of them stay if the write is undone.
 
   void begin(Version made, Version seen) noexcept {
     version = made;
@@ -40,6 +41,7 @@ struct Journal {
       tasks.pop_front();
       task.act(task.object, task.index, *this);
     }
+    earlier = tasks.size();
   }
 
   // Makes room, so that noting changes cannot fail after they have been made.
@@ -53,7 +55,7 @@ struct Journal {
   }
 
   void undo() noexcept {
-    while (!tasks.empty() && tasks.back().since == version) tasks.pop_back();
+    tasks.resize(earlier);
     for (; !changes.empty(); changes.pop_back()) {
       const Change change = changes.back();
       change.end(change, *this, false);
