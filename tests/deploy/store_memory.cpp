@@ -76,7 +76,8 @@ class Churn {
 
   // A third of all edges leads from node 0, another third leads to it.
   void add() {
-    const Number end = (Number)random_.below(3), from = end == 0 ? 0 : any(), to = end == 1 ? 0 : any(), relation = end & 1;
+    const Number end = (Number)random_.below(3), relation = end & 1;
+    const Number from = end == 0 ? 0 : any(), to = end == 1 ? 0 : any();
     store_.write([&](Write &write) { write.add_edges(relation, 1, &nodes_[from], &nodes_[to]); });
     edges_.push_back({relation, nodes_[from], nodes_[to]});
   }
