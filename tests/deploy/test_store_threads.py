@@ -22,7 +22,11 @@ SANITIZERS = {
 def run(program: Path, argument: int) -> str:
     # The sanitizer of threads cannot place its memory where the kernel randomizes addresses by many bits.
     done = subprocess.run(
-        ["setarch", platform.machine(), "-R", str(program), str(argument)], capture_output=True, text=True, check=False
+        ["setarch", platform.machine(), "-R", str(program), str(argument)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,  # a reader of freed memory may go round in circles
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

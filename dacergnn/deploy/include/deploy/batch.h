@@ -117,7 +117,7 @@ class Batch {
   std::vector<Type> types_;
   std::vector<Relation> relations_;
   sampling::Chooser chooser_{nullptr, 0, false};  // Chooses just as many as it is told.
-  std::vector<Number> present_, chosen_;
+  std::vector<Number> chosen_, starts_;
 };
 
 }  // namespace dacergnn::deploy

@@ -8,9 +8,12 @@
 
 namespace dacergnn::deploy {
 
-// Edges are appended while others read. Three arrays follow in memory: the source of each edge, the version that adds
-// it (in ascending order), and the version that removes it, `kNever` until then.
+// Edges are appended while others read. Four arrays follow in memory: the source of each edge, the version that adds
+// it (in ascending order), the version that removes it (`kNever` until then), and how many edges of each block are
+// removed, so that readers of long lists can pass over most blocks.
 struct EdgeList : Retired {
+  static constexpr Number kBlock = 64;
+
   const Number capacity;
   std::atomic<Number> length{0};
   std::atomic<Number> removals{0};  // How many edges some version removes.
@@ -20,12 +23,16 @@ struct EdgeList : Retired {
 
   static EdgeList *make(Number capacity) {
     static_assert(sizeof(EdgeList) % alignof(Version) == 0 && sizeof(std::atomic<Version>) == sizeof(Version));
-    return new (allocate(sizeof(EdgeList) + capacity * 3 * sizeof(Number))) EdgeList(capacity);
+    const Number blocks = (capacity + kBlock - 1) / kBlock;
+    auto *list = new (allocate(sizeof(EdgeList) + (3 * capacity + blocks) * sizeof(Number))) EdgeList(capacity);
+    std::uninitialized_value_construct_n(list->gone(), blocks);
+    return list;
   }
 
   Number *sources() { return reinterpret_cast<Number *>(this + 1); }
   Version *added() { return reinterpret_cast<Version *>(sources() + capacity); }
   std::atomic<Version> *removed() { return reinterpret_cast<std::atomic<Version> *>(added() + capacity); }
+  std::atomic<Number> *gone() { return reinterpret_cast<std::atomic<Number> *>(removed() + capacity); }
   const Number *sources() const { return const_cast<EdgeList *>(this)->sources(); }
   const Version *added() const { return const_cast<EdgeList *>(this)->added(); }
   const std::atomic<Version> *removed() const { return const_cast<EdgeList *>(this)->removed(); }
@@ -42,6 +49,21 @@ struct EdgeList : Retired {
 
   Version removed_in(Number edge) const noexcept { return removed()[edge].load(std::memory_order_relaxed); }
 
+  // Returns how many edges of a block from an edge on, and before another one, a version has.
+  Number present(Number first, Number last, Version version) const noexcept {
+    if (whole_block(first)) return last - first;
+    Number count = 0;
+    for (Number edge = first; edge < last; ++edge) count += removed_in(edge) > version;
+    return count;
+  }
+
+  // Returns the edge that comes after so many others that a version has, from the first edge of its block on.
+  Number skip(Number edge, Number others, Version version) const noexcept {
+    if (whole_block(edge)) return edge + others;
+    while (removed_in(edge) <= version || others-- > 0) ++edge;
+    return edge;
+  }
+
   // What follows is for the one who writes.
   Number size() const noexcept { return length.load(std::memory_order_relaxed); }
   bool full() const noexcept { return size() == capacity; }
@@ -57,19 +79,19 @@ struct EdgeList : Retired {
     sources()[edge] = source;
     added()[edge] = from;
     new (removed() + edge) std::atomic<Version>(until);
-    if (until != kNever) count_removals(1);
+    if (until != kNever) count_removals(edge, 1);
     newest.store(from, std::memory_order_relaxed);
     length.store(edge + 1, std::memory_order_release);
   }
 
   void remove(Number edge, Version version) noexcept {
     removed()[edge].store(version, std::memory_order_relaxed);
-    count_removals(1);
+    count_removals(edge, 1);
   }
 
   void restore(Number edge) noexcept {
     removed()[edge].store(kNever, std::memory_order_relaxed);
-    count_removals(-1);
+    count_removals(edge, -1);
   }
 
   // Returns an edge from a source that no write has removed, -1 if there is none.
@@ -99,8 +121,13 @@ struct EdgeList : Retired {
  private:
   explicit EdgeList(Number capacity) : capacity(capacity) {}
 
-  void count_removals(Number change) noexcept {
-    removals.store(removals.load(std::memory_order_relaxed) + change, std::memory_order_relaxed);
+  bool whole_block(Number edge) const noexcept {
+    return const_cast<EdgeList *>(this)->gone()[edge / kBlock].load(std::memory_order_relaxed) == 0;
+  }
+
+  void count_removals(Number edge, Number change) noexcept {
+    for (auto *count : {&removals, gone() + edge / kBlock})
+      count->store(count->load(std::memory_order_relaxed) + change, std::memory_order_relaxed);
   }
 };
 

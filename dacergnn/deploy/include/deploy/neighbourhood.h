@@ -1,8 +1,6 @@
 // Takes neighbours of seeds, then neighbours of these, and so on.
 #pragma once
 
-#include <numeric>
-
 #include "batch.h"
 #include "store.h"
 
@@ -77,23 +75,38 @@ class Sampling {
     }
   }
 
-  // Finds the edges of a list to take. Their order does not depend on edges that the snapshot does not see.
+  // Finds the edges of a list to take. Which they are does not depend on edges that the snapshot does not see.
   void choose(const EdgeList &list, Number fanout, sampling::Random random) {
-    std::vector<Number> &chosen = batch_.chosen_, &present = batch_.present_;
     const Number known = list.known(version_);
     const bool whole = list.whole();
-    present.clear();
-    if (!whole)
-      for (Number edge = 0; edge < known; ++edge)
-        if (list.removed_in(edge) > version_) present.push_back(edge);
-    const Number choices = whole ? known : (Number)present.size();
-    chosen.resize(fanout < 0 ? choices : std::min(fanout, choices));
-    if ((Number)chosen.size() < choices)
-      batch_.chooser_.choose({0, choices}, (Number)chosen.size(), random, chosen.data());
-    else
-      std::iota(chosen.begin(), chosen.end(), 0);
-    if (!whole)
-      for (Number &edge : chosen) edge = present[edge];
+    if (fanout < 0 || fanout >= known) return take_all(list, known, whole);
+    const Number choices = whole ? known : count_present(list, known);
+    if (fanout >= choices) return take_all(list, known, whole);
+    std::vector<Number> &chosen = batch_.chosen_, &starts = batch_.starts_;
+    chosen.resize(fanout);
+    batch_.chooser_.choose({0, choices}, fanout, random, chosen.data());
+    if (whole) return;
+    for (Number &edge : chosen) {  // so far the number of edges before it that are present
+      const auto block = std::ranges::upper_bound(starts, edge) - starts.begin() - 1;
+      edge = list.skip(block * EdgeList::kBlock, edge - starts[block], version_);
+    }
+  }
+
+  void take_all(const EdgeList &list, Number known, bool whole) {
+    batch_.chosen_.clear();
+    for (Number edge = 0; edge < known; ++edge)
+      if (whole || list.removed_in(edge) > version_) batch_.chosen_.push_back(edge);
+  }
+
+  // Returns how many of the known edges are present, and notes how many are before each block.
+  Number count_present(const EdgeList &list, Number known) {
+    Number count = 0;
+    batch_.starts_.clear();
+    for (Number first = 0; first < known; first += EdgeList::kBlock) {
+      batch_.starts_.push_back(count);
+      count += list.present(first, std::min(first + EdgeList::kBlock, known), version_);
+    }
+    return count;
   }
 
   // Adds the chosen edges to the node at place `i`.
