@@ -8,10 +8,10 @@
 #include <chrono>
 #include <cstdio>
 
-#include "deploy/neighbourhood.h"
+#include "graph_store/neighbourhood.h"
 
 using namespace dacergnn;
-using namespace dacergnn::deploy;
+using namespace graph_store;
 
 constexpr Number kNodes = 100000, kRelationCount = 20, kDegree = 10, kWidth = 64;
 constexpr double kSeconds = 3;
@@ -35,11 +35,11 @@ class Graph {
       std::vector<Number> ids(nodes);
       for (Number type = 0; type < types; ++type) write.add_nodes(type, nodes, features.data(), ids.data());
     });
-    sampling::Random random(0);
+    dacergnn::sampling::Random random(0);
     for (Number r = 0; r < kRelationCount; ++r) insert(r, nodes * kDegree, random);
   }
 
-  void insert(Number relation, Number count, sampling::Random &random) {
+  void insert(Number relation, Number count, dacergnn::sampling::Random &random) {
     for (std::vector<Number> *side : {&sources, &destinations}) {
       side->resize(count);
       for (Number &node : *side) node = (Number)random.below(nodes);
@@ -66,7 +66,7 @@ struct Reading {
 
   void run(const Graph &graph, std::uint64_t key, const std::atomic<bool> &stop) {
     Batch batch;
-    sampling::Random random(key);
+    dacergnn::sampling::Random random(key);
     const std::vector<Number> fanouts(2 * kRelationCount, 10);
     while (!stop) {
       const Number seed = (Number)random.below(graph.nodes);
@@ -88,7 +88,7 @@ void measure(Graph &graph, int readers, Writes writes, Number together, const ch
   {
     std::vector<std::jthread> threads;
     for (int i = 0; i < readers; ++i) threads.emplace_back([&, i] { readings[i].run(graph, i, stop); });
-    sampling::Random random(7);
+    dacergnn::sampling::Random random(7);
     const double end = now() + kSeconds;
     while (now() < end) {
       if (writes == Writes::kNone) {

@@ -8,6 +8,7 @@ Every refusal raises a `DacergnnError`, of a kind that `dacergnn.errors` describ
 
 from dacergnn import _dace as _dace  # before all that import dace
 from dacergnn import datasets
+from dacergnn import deploy as deploy
 from dacergnn._version import VERSION
 from dacergnn.api import compile, explain, optimize, revert
 from dacergnn.config import Config, Rates

@@ -1,1 +1,9 @@
-"""Exports trained models, so that they run without Python."""
+"""Exports trained models, so that they run without Python, and stores for graphs that change."""
+
+from __future__ import annotations
+
+from dacergnn.deploy.graph_store import export_store
+from dacergnn.deploy.library import ExportedLibrary, export
+from dacergnn.deploy.loading import load_exported
+
+__all__ = ["ExportedLibrary", "export", "export_store", "load_exported"]

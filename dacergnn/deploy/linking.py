@@ -37,7 +37,7 @@ def _compiled(source: Source) -> Path:
     made = source.path.with_suffix(".o")
     own = [option for option in source.kind.command if option != "-shared"]
     sections = ["-fvisibility=hidden", "-fvisibility-inlines-hidden", "-ffunction-sections", "-fdata-sections"]
-    _run([*own, *source.options, *sections, "-c", *include_options(), str(source.path), "-o", str(made)])
+    _run([*own, *sections, *source.options, "-c", *include_options(), str(source.path), "-o", str(made)])
     if source.entry is not None:
         _alone(source.kind, made, source.entry)
     return made

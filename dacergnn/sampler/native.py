@@ -15,6 +15,8 @@ from torch import Tensor
 from dacergnn.native.build import build
 from dacergnn.sampler.graph import SampledGraph
 
+HEADERS = Path(__file__).parent / "include"
+"""The folder of the headers of the sampler."""
 _CODE = """
 #include "sampling/calls.h"
 using namespace dacergnn::sampling;
@@ -88,7 +90,7 @@ class Sample:
 
 @cache
 def _library() -> ctypes.CDLL:
-    library = ctypes.CDLL(str(build("sampling", _CODE, headers=Path(__file__).parent / "include")))
+    library = ctypes.CDLL(str(build("sampling", _CODE, headers=HEADERS)))
     address = ctypes.c_void_p
     for name in ("sample_neighbors", "sample_hgt"):
         function = getattr(library, name)

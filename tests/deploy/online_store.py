@@ -32,7 +32,7 @@ def build(source: Path, target: Path, *options: str) -> Path:
 
 
 def build_library(folder: Path) -> ctypes.CDLL:
-    source = HEADERS / "deploy" / "store_c.cpp"
+    source = HEADERS / "graph_store" / "store_c.cpp"
     library = ctypes.CDLL(str(build(source, folder / "libstore.so", "-O1", "-fPIC", "-shared")))
     library.store_message.restype = ctypes.c_char_p
     library.store_snapshot_release.restype = library.store_batch_destroy.restype = None

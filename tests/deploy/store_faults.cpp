@@ -3,10 +3,10 @@
 #include <cstdio>
 #include <stdexcept>
 
-#include "deploy/neighbourhood.h"
+#include "graph_store/neighbourhood.h"
 
 using namespace dacergnn;
-using namespace dacergnn::deploy;
+using namespace graph_store;
 
 static Number allocations_left = -1;  // Then one fails. None does if it is negative.
 
@@ -55,7 +55,7 @@ struct Picture {
   bool operator==(const Picture &) const = default;
 };
 
-static sampling::Random random_numbers(3);
+static dacergnn::sampling::Random random_numbers(3);
 
 static Number below(Number bound) { return (Number)random_numbers.below(bound); }
 

@@ -8,10 +8,10 @@
 #include <fstream>
 #include <optional>
 
-#include "deploy/neighbourhood.h"
+#include "graph_store/neighbourhood.h"
 
 using namespace dacergnn;
-using namespace dacergnn::deploy;
+using namespace graph_store;
 
 static thread_local Number allocations = 0;
 
@@ -104,7 +104,7 @@ class Churn {
   std::optional<Snapshot> kept_;
   Batch batch_;
   float features_[16] = {};
-  sampling::Random random_{1};
+  dacergnn::sampling::Random random_{1};
 };
 
 int main(int, char **arguments) {

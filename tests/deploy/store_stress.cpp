@@ -3,10 +3,10 @@
 #include <chrono>
 #include <cstdio>
 
-#include "deploy/neighbourhood.h"
+#include "graph_store/neighbourhood.h"
 
 using namespace dacergnn;
-using namespace dacergnn::deploy;
+using namespace graph_store;
 
 // A ball is in one box, red or blue. All leaves are below person 0.
 enum { kPerson, kBox, kBall, kLeaf };
@@ -136,7 +136,7 @@ class Writer {
 
   World &world_;
   Plan &plan_;
-  sampling::Random random_;
+  dacergnn::sampling::Random random_;
 };
 
 class Reader {
@@ -192,7 +192,7 @@ class Reader {
   }
 
   const World &world_;
-  sampling::Random random_;
+  dacergnn::sampling::Random random_;
   Batch batch_;
   std::vector<Number> balance_;
 };

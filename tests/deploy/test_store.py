@@ -388,6 +388,6 @@ def test_writes_of_several_changes_end_as_they_should(store: OnlineStore) -> Non
 
 def test_c_compilers_read_the_header(tmp_path: Path) -> None:
     source = tmp_path / "reads.c"
-    source.write_text('#include "deploy/store_c.h"\nint main(void) { return store_message() == 0; }\n')
+    source.write_text('#include "graph_store/store_c.h"\nint main(void) { return store_message() == 0; }\n')
     options = ("-x", "c", "-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-fsyntax-only", f"-I{HEADERS}")
     subprocess.run([*compiler_command(), *options, str(source)], check=True)

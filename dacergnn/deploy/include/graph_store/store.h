@@ -22,7 +22,7 @@
 #include "error.h"
 #include "nodes.h"
 
-namespace dacergnn::deploy {
+namespace graph_store {
 
 class Write;
 class Store;
@@ -136,6 +136,6 @@ inline Number Snapshot::count_edges(Number relation) const {
   return store_->totals_.at(version_)->values()[types() + relation];
 }
 
-}  // namespace dacergnn::deploy
+}  // namespace graph_store
 
 #include "write.h"

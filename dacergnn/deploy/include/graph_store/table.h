@@ -7,7 +7,7 @@
 
 #include "reclaim.h"
 
-namespace dacergnn::deploy {
+namespace graph_store {
 
 // Entries are in parts, each twice as large as the part before it.
 template <class Entry>
@@ -49,4 +49,4 @@ class Table {
   std::array<std::atomic<Entry *>, 58> parts_{};
 };
 
-}  // namespace dacergnn::deploy
+}  // namespace graph_store

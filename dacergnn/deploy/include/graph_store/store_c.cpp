@@ -3,23 +3,22 @@
 
 #include "neighbourhood.h"
 
-namespace deploy = dacergnn::deploy;
-using deploy::Code;
-using deploy::Number;
+using graph_store::Code;
+using graph_store::Number;
 
 struct store {
-  deploy::Store graph;
-  std::unique_ptr<deploy::Write> open;  // The write from store_begin on; only its thread touches it.
+  graph_store::Store graph;
+  std::unique_ptr<graph_store::Write> open;  // The write from store_begin on; only its thread touches it.
 
-  store(std::span<const Number> widths, std::span<const deploy::Relation> relations) : graph(widths, relations) {}
+  store(std::span<const Number> widths, std::span<const graph_store::Relation> relations) : graph(widths, relations) {}
 };
 
 struct store_snapshot {
-  deploy::Snapshot graph;
+  graph_store::Snapshot graph;
 };
 
 struct store_batch {
-  deploy::Batch nodes;
+  graph_store::Batch nodes;
 };
 
 namespace {
@@ -38,7 +37,7 @@ int guarded(Function function) noexcept {
   try {
     function();
     return STORE_OK;
-  } catch (const deploy::Error &error) {
+  } catch (const graph_store::Error &error) {
     return report(error.code, error.what());
   } catch (const std::bad_alloc &) {
     return report(Code::kNoMemory, "There is too little memory; make the request smaller, or free memory.");
@@ -88,7 +87,7 @@ int store_create(int64_t types, const int64_t *widths, int64_t relations, const 
     check_address(made, "made");
     const auto features = array(widths, types, "widths");
     array(ends, relations, "ends");
-    std::vector<deploy::Relation> pairs;
+    std::vector<graph_store::Relation> pairs;
     for (Number r = 0; r < relations; ++r) pairs.push_back({ends[2 * r], ends[2 * r + 1]});
     *made = new store(features, pairs);
   });
@@ -105,31 +104,31 @@ int store_destroy(store *graph) {
 }
 
 int store_add_nodes(store *graph, int64_t type, int64_t count, const float *features, int64_t *ids) {
-  return written(graph, [=](deploy::Write &write) { write.add_nodes(type, count, features, ids); });
+  return written(graph, [=](graph_store::Write &write) { write.add_nodes(type, count, features, ids); });
 }
 
 int store_set_features(store *graph, int64_t type, int64_t count, const int64_t *ids, const float *features) {
-  return written(graph, [=](deploy::Write &write) { write.set_features(type, count, ids, features); });
+  return written(graph, [=](graph_store::Write &write) { write.set_features(type, count, ids, features); });
 }
 
 int store_remove_nodes(store *graph, int64_t type, int64_t count, const int64_t *ids) {
-  return written(graph, [=](deploy::Write &write) { write.remove_nodes(type, count, ids); });
+  return written(graph, [=](graph_store::Write &write) { write.remove_nodes(type, count, ids); });
 }
 
 int store_add_edges(store *graph, int64_t relation, int64_t count, const int64_t *sources,
                     const int64_t *destinations) {
-  return written(graph, [=](deploy::Write &write) { write.add_edges(relation, count, sources, destinations); });
+  return written(graph, [=](graph_store::Write &write) { write.add_edges(relation, count, sources, destinations); });
 }
 
 int store_remove_edges(store *graph, int64_t relation, int64_t count, const int64_t *sources,
                        const int64_t *destinations) {
-  return written(graph, [=](deploy::Write &write) { write.remove_edges(relation, count, sources, destinations); });
+  return written(graph, [=](graph_store::Write &write) { write.remove_edges(relation, count, sources, destinations); });
 }
 
 int store_begin(store *graph) {
   return guarded([&] {
     check_address(graph, "graph");
-    auto write = std::make_unique<deploy::Write>(graph->graph);
+    auto write = std::make_unique<graph_store::Write>(graph->graph);
     graph->open = std::move(write);
   });
 }
@@ -162,7 +161,7 @@ void store_snapshot_release(store_snapshot *snapshot) { delete snapshot; }
 int store_snapshot_sizes(const store_snapshot *snapshot, int64_t *nodes, int64_t *edges) {
   return guarded([&] {
     check_address(snapshot, "snapshot");
-    const deploy::Snapshot &graph = snapshot->graph;
+    const graph_store::Snapshot &graph = snapshot->graph;
     if (graph.types()) check_address(nodes, "nodes");
     if (graph.relations()) check_address(edges, "edges");
     for (Number type = 0; type < graph.types(); ++type) nodes[type] = graph.count_nodes(type);
@@ -187,7 +186,7 @@ int store_neighbourhood(const store_snapshot *snapshot, int64_t type, int64_t co
     const Number relations = snapshot->graph.relations();
     if (hops < 0 || hops > 1 << 20)
       fail(Code::kBadArgument, "hops is ", hops, "; pass the number of rows of fanouts, from 0 on.");
-    deploy::neighbourhood(snapshot->graph, type, array(seeds, count, "seeds"),
+    graph_store::neighbourhood(snapshot->graph, type, array(seeds, count, "seeds"),
                           array(fanouts, hops * relations, "fanouts"), random_seed, batch->nodes);
   });
 }

@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <new>
 
-namespace dacergnn::deploy {
+namespace graph_store {
 
 using Number = std::int64_t;
 using Version = std::uint64_t;  // Each write makes the next version.
@@ -108,4 +108,4 @@ class Readers {
   std::atomic<Slot *> first_{nullptr};
 };
 
-}  // namespace dacergnn::deploy
+}  // namespace graph_store

@@ -7,7 +7,7 @@
 #include "journal.h"
 #include "table.h"
 
-namespace dacergnn::deploy {
+namespace graph_store {
 
 // Readers find the edges into a node. Whoever writes also finds the nodes to which edges lead from a node, so that the
 // node can be removed.
@@ -196,4 +196,4 @@ class Adjacency {
   std::vector<Targets> targets_;
 };
 
-}  // namespace dacergnn::deploy
+}  // namespace graph_store

@@ -6,7 +6,7 @@
 
 #include "reclaim.h"
 
-namespace dacergnn::deploy {
+namespace graph_store {
 
 // It belongs to whoever writes. Functions that end a change or clear up cannot fail.
 struct Journal {
@@ -66,4 +66,4 @@ struct Journal {
   void retire(Retired *item) noexcept { retirees.add(item, version); }
 };
 
-}  // namespace dacergnn::deploy
+}  // namespace graph_store

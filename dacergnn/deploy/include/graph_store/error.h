@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace dacergnn::deploy {
+namespace graph_store {
 
 enum class Code {
   kOk = 0,
@@ -33,4 +33,4 @@ template <class... Parts>
   throw Error(code, text.str());
 }
 
-}  // namespace dacergnn::deploy
+}  // namespace graph_store

@@ -6,7 +6,7 @@
 
 #include "reclaim.h"
 
-namespace dacergnn::deploy {
+namespace graph_store {
 
 // Edges are appended while others read. Four arrays follow in memory: the source of each edge, the version that adds
 // it (in ascending order), the version that removes it (`kNever` until then), and how many edges of each block are
@@ -131,4 +131,4 @@ struct EdgeList : Retired {
   }
 };
 
-}  // namespace dacergnn::deploy
+}  // namespace graph_store

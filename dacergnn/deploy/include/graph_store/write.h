@@ -3,7 +3,7 @@
 
 #include "store.h"
 
-namespace dacergnn::deploy {
+namespace graph_store {
 
 // Changes of the graph that readers see all at once. While one is under way, no other thread can write. After an
 // operation has failed, the write cannot be finished.
@@ -177,4 +177,4 @@ void Store::write(Function function) {
   write.finish();
 }
 
-}  // namespace dacergnn::deploy
+}  // namespace graph_store

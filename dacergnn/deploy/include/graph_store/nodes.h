@@ -6,7 +6,7 @@
 #include "rows.h"
 #include "table.h"
 
-namespace dacergnn::deploy {
+namespace graph_store {
 
 class Nodes {
  public:
@@ -67,4 +67,4 @@ class Nodes {
   std::vector<Number> unused_;
 };
 
-}  // namespace dacergnn::deploy
+}  // namespace graph_store

@@ -6,9 +6,9 @@
 
 #include "sampling/chooser.h"
 
-namespace dacergnn::deploy {
+namespace graph_store {
 
-using sampling::Number;
+using dacergnn::sampling::Number;
 
 // Numbers keys in the order in which they come: a hash table with open addressing. It is emptied in no time, and keeps
 // its memory.
@@ -39,7 +39,7 @@ class Numbering {
   };
 
   std::uint64_t place(Number key) const noexcept {
-    std::uint64_t place = (std::uint64_t)key * sampling::kStep >> shift_;
+    std::uint64_t place = (std::uint64_t)key * dacergnn::sampling::kStep >> shift_;
     while (slots_[place].round == round_ && slots_[place].key != key) place = (place + 1) & (slots_.size() - 1);
     return place;
   }
@@ -116,8 +116,8 @@ class Batch {
 
   std::vector<Type> types_;
   std::vector<Relation> relations_;
-  sampling::Chooser chooser_{nullptr, 0, false};  // Chooses just as many as it is told.
+  dacergnn::sampling::Chooser chooser_{nullptr, 0, false};  // Chooses just as many as it is told.
   std::vector<Number> chosen_, starts_;
 };
 
-}  // namespace dacergnn::deploy
+}  // namespace graph_store

@@ -3,8 +3,8 @@
 
    Node types and relations are numbers from 0 on. Functions return 0 or one of the codes below; store_message() then
    says what is wrong and what to do. Wrong arguments never change the store. */
-#ifndef DACERGNN_DEPLOY_STORE_C_H
-#define DACERGNN_DEPLOY_STORE_C_H
+#ifndef GRAPH_STORE_STORE_C_H
+#define GRAPH_STORE_STORE_C_H
 
 #include <stdint.h>
 

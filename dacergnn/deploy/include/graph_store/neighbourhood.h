@@ -4,7 +4,7 @@
 #include "batch.h"
 #include "store.h"
 
-namespace dacergnn::deploy {
+namespace graph_store {
 
 class Sampling {
  public:
@@ -18,7 +18,7 @@ class Sampling {
       const Number relations = snapshot_.relations(), hops = relations ? (Number)fanouts.size() / relations : 0;
       for (Number hop = 0; hop < hops; ++hop) {
         for (Number r = 0; r < relations; ++r)
-          add_edges(r, fanouts[hop * relations + r], sampling::joined(sampling::joined(random_seed, hop), r));
+          add_edges(r, fanouts[hop * relations + r], dacergnn::sampling::joined(dacergnn::sampling::joined(random_seed, hop), r));
         for (Batch::Type &nodes : batch_.types_) nodes.begin = std::exchange(nodes.end, (Number)nodes.ids.size());
       }
       for (Batch::Relation &edges : batch_.relations_)
@@ -69,14 +69,14 @@ class Sampling {
       if (i + 2 * kAhead < targets.end) adjacency.prefetch_head(targets.ids[i + 2 * kAhead]);
       if (i + kAhead < targets.end) adjacency.prefetch_list(targets.ids[i + kAhead]);
       if (const EdgeList *list = adjacency.into(targets.ids[i])) {
-        choose(*list, fanout, sampling::Random(sampling::joined(key, i)));
+        choose(*list, fanout, dacergnn::sampling::Random(dacergnn::sampling::joined(key, i)));
         connect(r, *list, i);
       }
     }
   }
 
   // Finds the edges of a list to take. Which they are does not depend on edges that the snapshot does not see.
-  void choose(const EdgeList &list, Number fanout, sampling::Random random) {
+  void choose(const EdgeList &list, Number fanout, dacergnn::sampling::Random random) {
     const Number known = list.known(version_);
     const bool whole = list.whole();
     if (fanout < 0 || fanout >= known) return take_all(list, known, whole);
@@ -147,4 +147,4 @@ inline void neighbourhood(const Snapshot &snapshot, Number type, std::span<const
   Sampling(snapshot, batch).run(type, seeds, fanouts, random_seed);
 }
 
-}  // namespace dacergnn::deploy
+}  // namespace graph_store

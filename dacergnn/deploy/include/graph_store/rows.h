@@ -5,7 +5,7 @@
 
 #include "journal.h"
 
-namespace dacergnn::deploy {
+namespace graph_store {
 
 // One version of a row. Its values follow in memory.
 template <class Value>
@@ -62,4 +62,4 @@ class Versions {
   std::atomic<Row<Value> *> newest_{nullptr};
 };
 
-}  // namespace dacergnn::deploy
+}  // namespace graph_store
