@@ -22,6 +22,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "env": ("dacergnn.cli.env:env", "Show versions, compiler, processor and measured rates."),
     "explain": ("dacergnn.cli.explain:explain", "Show what becomes of a layer on a graph."),
+    "export": ("dacergnn.cli.export:export", "Export a model as one C library without Python and torch."),
     "forecast": (
         "dacergnn.cli.forecast:forecast",
         "Forecast the times of a layer's kernels on a CUDA device that need not be there.",

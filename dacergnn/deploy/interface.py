@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from string import Template
 from typing import Any
 
+import sympy
 import torch
 
 from dacergnn._version import VERSION
@@ -136,8 +137,8 @@ def header(name: str, network: Network, fingerprint: str, *, embedded: bool) -> 
     return _HEADER.substitute(
         name=name, NAME=name.upper(), version=VERSION, fingerprint=fingerprint,
         input_count=len(inputs), output_count=len(outputs),
-        inputs=_constants(inputs, [(array.label, array) for array in network.inputs]),
-        outputs=_constants(outputs, network.outputs),
+        inputs=_constants(network, inputs, [(array.label, array) for array in network.inputs]),
+        outputs=_constants(network, outputs, network.outputs),
         weights=where if embedded else "in a file; pass its path",
     )  # fmt: skip
 
@@ -161,16 +162,25 @@ def _names(name: str, network: Network) -> tuple[list[str], list[str]]:
     return constant_names(name, inputs, [label for label, _ in network.outputs])
 
 
-def _constants(names: Sequence[str], arrays: Sequence[tuple[str, Array]]) -> str:
-    return "\n".join(
-        f"  {own} = {i}, /* {label.replace('*/', '* /').replace('/*', '/ *')}: {_form(array)} */"
-        for i, (own, (label, array)) in enumerate(zip(names, arrays, strict=True))
-    )
+def _constants(network: Network, names: Sequence[str], arrays: Sequence[tuple[str, Array]]) -> str:
+    lines: list[str] = []
+    for i, (own, (label, array)) in enumerate(zip(names, arrays, strict=True)):
+        form = f"{c_type(array.dtype).removeprefix('std::')} [{', '.join(map(str, _shape(network, array)))}]"
+        lines.append(f"  {own} = {i}, /* {label.replace('*/', '* /').replace('/*', '/ *')}: {form} */")
+    return "\n".join(lines)
 
 
-def _form(array: Array) -> str:
-    """Returns the type and the sizes of an array; sizes that may differ from call to call have names."""
-    return f"{c_type(array.dtype).removeprefix('std::')} [{', '.join(map(str, array.shape))}]"
+def _shape(network: Network, array: Array) -> list[int | str]:
+    """Returns the sizes of an array; those that may differ from call to call are named after an argument."""
+    names: dict[sympy.Symbol, sympy.Symbol] = {}
+    for own in network.inputs:
+        for size in own.shape:
+            if isinstance(size, sympy.Symbol) and size not in names:
+                base = re.sub(r"\W+", "_", own.label.rpartition(".")[2])
+                taken = {str(name) for name in names.values()}
+                spellings = (base if count == 1 else f"{base}_{count}" for count in itertools.count(1))
+                names[size] = sympy.Symbol(next(spelling for spelling in spellings if spelling not in taken))
+    return [int(size) if size.is_Integer else str(size.xreplace(names)) for size in array.shape]
 
 
 def source(
@@ -217,7 +227,7 @@ def manifest(name: str, network: Network, kinds: Sequence[Processor], facts: dic
                 "name": label,
                 "constant": own,
                 "dtype": str(array.dtype).removeprefix("torch."),
-                "shape": [int(size) if size.is_Integer else str(size) for size in array.shape],
+                "shape": _shape(network, array),
             }
             for own, (label, array) in zip(names, arrays, strict=True)
         ]

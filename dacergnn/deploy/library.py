@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from torch import nn
+from torch.export import ExportedProgram
 
 from dacergnn.deploy.capture import capture
 from dacergnn.deploy.interface import manifest
@@ -36,10 +37,10 @@ class ExportedLibrary:
 
 
 def export(
-    model: nn.Module,
+    model: nn.Module | ExportedProgram,
     folder: str | Path,
     *,
-    example: tuple[Any, ...],
+    example: tuple[Any, ...] = (),
     kwargs: dict[str, Any] | None = None,
     dynamic_shapes: Any = None,
     name: str = "model",
@@ -51,9 +52,9 @@ def export(
     Compiled layers and all operations between them are in the library. It takes graphs and batches of any size.
 
     Args:
-        model: A model in eval mode, with layers that `optimize` has compiled.
+        model: A model in eval mode, with layers that `optimize` has compiled, or what `torch.export.export` made of it.
         folder: Where the files are written; it is made if it is missing.
-        example: The arguments of a call.
+        example: The arguments of a call; an exported program needs none.
         kwargs: The keyword arguments of that call.
         dynamic_shapes: The sizes that may differ, as for `torch.export.export`. By default those are the numbers of
             edges of tensors [2, E], and the first axis of all other tensors.
@@ -88,8 +89,15 @@ def write_sources(model: nn.Module, folder: Path, *, example: tuple[Any, ...], n
     return [s.path for s in LibrarySources(network, name, processors(["native"]), embedded=True).write(folder)]
 
 
-def _read(model: nn.Module, example: tuple[Any, ...], kwargs: dict[str, Any] | None, shapes: Any) -> Network:
-    return Reader(capture(model, example, kwargs, shapes), [*signature(model.forward).parameters]).read()
+def _read(
+    model: nn.Module | ExportedProgram, example: tuple[Any, ...], kwargs: dict[str, Any] | None, shapes: Any
+) -> Network:
+    if not isinstance(model, ExportedProgram):
+        return Reader(capture(model, example, kwargs, shapes), [*signature(model.forward).parameters]).read()
+    known: Any = model.module_call_graph[0].signature
+    names = list(known.forward_arg_names or ())  # names of the parameters of `forward`, by position
+    count = len(model.call_spec.in_spec.children()[0].children()) if model.call_spec.in_spec else 0
+    return Reader(model.run_decompositions({}), [*names, *[f"arg{i}" for i in range(len(names), count)]]).read()
 
 
 def _write(sources: LibrarySources, folder: Path) -> ExportedLibrary:

@@ -302,7 +302,7 @@ def _label(path: Any, names: Sequence[str]) -> str:
 
 def _key(key: Any) -> str:
     own: Any = next(getattr(key, name) for name in ("key", "idx", "name") if hasattr(key, name))
-    return "__".join(map(str, own)) if isinstance(own, tuple) else str(own)
+    return "__".join(map(str, own)) if isinstance(own, tuple | list) else str(own)
 
 
 def _output_labels(program: torch.export.ExportedProgram, count: int) -> list[str]:

@@ -1,0 +1,61 @@
+"""Defines `dacergnn export`, which makes a C library of an exported program or of a model that a function returns."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dacergnn.errors import DacergnnError
+
+
+@click.command()
+@click.argument("source")
+@click.option("--out", type=click.Path(path_type=Path), default=Path("exported"), show_default=True,
+              help="Folder for the library, its header and its manifest.")  # fmt: skip
+@click.option("--name", default="model", show_default=True, help="Name of the library, and prefix of its functions.")
+@click.option("--weights", type=click.Choice(["inside", "beside"]), default="inside", show_default=True,
+              help="Put the weights into the library, or into a file beside it (safetensors).")  # fmt: skip
+@click.option("--target-cpu", "target_cpu", multiple=True, default=["native"], show_default=True, metavar="NAME",
+              help="native, x86-64-v2, x86-64-v3, x86-64-v4 or aarch64. Several levels of x86-64 make one library, "
+              "which chooses when it is loaded.")  # fmt: skip
+def export(source: str, out: Path, name: str, weights: str, target_cpu: tuple[str, ...]) -> None:
+    """Export a model as one C library that needs neither Python nor torch.
+
+    SOURCE is a file that torch.export.save wrote, or MODULE:FUNCTION, a function without arguments that returns a model
+    in eval mode and the arguments of a call, as a tuple.
+    """
+    import dacergnn
+
+    options: dict[str, Any] = {"name": name, "weights": weights, "target_cpu": list(target_cpu)}
+    if Path(source).is_file():
+        made = dacergnn.export(dacergnn.load_exported(source), out, **options)
+    else:
+        model, example = _made(source)
+        made = dacergnn.export(model, out, example=example, **options)
+    for path in (made.library, made.header, made.manifest, made.weights):
+        if path is not None:
+            click.echo(f"{path}  {path.stat().st_size:,} bytes")
+
+
+def _made(source: str) -> tuple[Any, Any]:
+    """Returns the model and the arguments that a function of the user returns."""
+    module, _, function = source.partition(":")
+    if not function:
+        raise DacergnnError(f"{source} is no file; name one that torch.export.save wrote, or MODULE:FUNCTION.")
+    sys.path.insert(0, "")  # modules of the working directory, as `python -m` finds them
+    try:
+        make: Any = getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError) as error:
+        raise DacergnnError(f"{source}: {error}; name a function of a module that Python finds here.") from error
+    finally:
+        sys.path.remove("")
+    if not callable(make):
+        raise DacergnnError(f"{source} is no function; name one that returns a model and a tuple of arguments.")
+    made: Any = make()
+    if not isinstance(made, tuple) or len(made) != 2 or not isinstance(made[1], tuple):  # pyright: ignore[reportUnknownArgumentType]
+        raise DacergnnError(f"{source} returned {type(made).__name__}; return a model and a tuple of arguments.")  # pyright: ignore[reportUnknownArgumentType]
+    return made  # pyright: ignore[reportUnknownVariableType]
