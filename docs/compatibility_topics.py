@@ -175,7 +175,7 @@ TOPICS: dict[str, list[Topic]] = {
             "test_programs_of_torch_export_never_run_another_layer",
             "`torch.export`",
             "a call is exported, its layer goes, others come",
-            "the program runs its own layer, or is an error once that is gone",
+            "the program carries the layer's program, and needs no layer",
         ),
         Topic(
             "test_programs_of_torch_jit",

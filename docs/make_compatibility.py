@@ -41,8 +41,10 @@ it that it has on the original; where no program can have that effect, the origi
   `UnsupportedMachineError`. Modules of this package have no original and raise it, too.
 - **Lazy layers.** The first call of a layer with channels of -1 runs the original, which gives parameters their shapes;
   later ones are compiled.
-- **`torch.compile` and `torch.export`** hold a call as one operator. It finds its layer in the process that made the
-  program, as long as that layer lives; elsewhere it is an error, never the values of another layer.
+- **`torch.compile`** holds a call as one operator. It finds its layer in the process that made the program, as long as
+  that layer lives; elsewhere it is an error, never the values of another layer.
+- **`torch.export`** writes a call as operations of torch and an operator that carries the compiled program, so that
+  other processes run it ([deployment](deployment.md)).
 - **`torch.jit.trace` and `script`** take the original. So do calls under `FakeTensorMode`, whose tensors hold no
   numbers, with a warning.
 - **Children of `fork`** run on one thread, and the log says so: they have none of their parent's threads.

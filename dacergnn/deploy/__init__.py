@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dacergnn.deploy.capture import dynamic_shapes
 from dacergnn.deploy.graph_store import export_store
 from dacergnn.deploy.library import ExportedLibrary, export
 from dacergnn.deploy.loading import load_exported
 
-__all__ = ["ExportedLibrary", "export", "export_store", "load_exported"]
+__all__ = ["ExportedLibrary", "dynamic_shapes", "export", "export_store", "load_exported"]

@@ -24,7 +24,7 @@ from tests.docs.shell import check, lines
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-LANGUAGES = {"python", "sh", "console", "text", "json", "toml", "cpp", "{eval-rst}", "{include}", "{toctree}"}
+LANGUAGES = {"python", "sh", "console", "text", "json", "toml", "c", "cpp", "{eval-rst}", "{include}", "{toctree}"}
 
 
 def message(error: Exception) -> str:
